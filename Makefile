@@ -19,6 +19,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .PHONY: help demo test test-lint test-c test-contract test-system prove prove-c
 .PHONY: prove-contract prove-death prove-spark lint lint-core lint-python core-test core-test-build
 .PHONY: model powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference layout
+.PHONY: stubs
 .PHONY: options protocol clean
 
 help:
@@ -34,6 +35,7 @@ help:
 	@echo 'make spark-soak         the same with the jobs of the pipeline on Spark'
 	@echo 'make fuzz SECONDS=60    any bytes for the protocol engine (needs clang);'
 	@echo '                        HARNESS=dmsq: for what reads files'
+	@echo 'make stubs              write shmq/native/*.pyi from the signatures in the sources'
 	@echo 'make reference          write docs/reference.md from the docstrings'
 	@echo 'make layout             write the tables of the segments from the headers'
 	@echo 'make options            write what is made from the tables of options'
@@ -131,6 +133,9 @@ spark-soak: $(VENV)/test
 
 options: $(VENV)/built
 	$(BIN)/python tools/options.py
+
+stubs: $(VENV)/built
+	$(BIN)/python tools/stubs.py
 
 reference: $(VENV)/built
 	$(BIN)/python docs/reference.py

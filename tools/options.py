@@ -25,8 +25,8 @@ FILES: Final = (
     "docs/options.md",
     "docs/protocol.md",
     "shmq/api/keywords.py",
-    "shmq/native/_queue_c.pxd",
-    "shmq/native/_stream_c.pxd",
+    "shmq/native/core/queue.pxd",
+    "shmq/native/core/stream.pxd",
     "shmq/native/segment.pxi",
     "shmq/native/_stream_segment.pxi",
 )
@@ -137,10 +137,9 @@ def _keywords(table: type[Options], *but: str) -> str:
 def _members(header: str, struct: str) -> str:
     """The struct of the header, as Cython declares it."""
     core = ROOT / "shmq/core"
-    (name_bytes,) = re.findall(r"SHMQ_NAME_BYTES (\d+)", (core / "queue/layout.h").read_text())
     body = (core / header).read_text().split(f"\nstruct {struct} {{\n")[1].split("\n};")[0]
     found = re.findall(r"^ +(\w+ \w+(?:\[\w+\])?);", body, re.MULTILINE)
-    return "".join(f"        {m}\n" for m in found).replace("SHMQ_NAME_BYTES", name_bytes)
+    return "".join(f"        {m}\n" for m in found)
 
 
 def _transfer(table: type[Options], struct: str) -> str:

@@ -30,11 +30,11 @@ __all__ = [
 
 #: The codecs by their number in a slot. Another one has the number 255 and stands, by
 #: name, in the properties; its bodies are bytes.
-CODECS = ("bytes", "text", "msgpack", "json", "command", "event", "packed")
-OTHER = 255
+CODECS = _core.CODECS
+OTHER = _core.CODEC_OTHER
 
-_BYTES, _TEXT, _MSGPACK, _JSON = range(4)
-_PACKED = 6
+_BYTES, _TEXT, _MSGPACK, _JSON = map(CODECS.index, ("bytes", "text", "msgpack", "json"))
+_PACKED = _core.CODEC_PACKED
 _ON_THE_WIRE = {"dedupe_id": "dedupe", "correlation": "corr"}
 _INT64 = range(-(1 << 63), 1 << 64)
 

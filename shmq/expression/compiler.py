@@ -19,28 +19,12 @@ LONGEST: Final = 0xFFFF
 
 __all__ = ["compile_filter", "program_of"]
 
-_NOT, _AND, _OR, _TEST = b"\x01", b"\x02", b"\x03", 4
-_HEADER: Final = 12
-
-#: The numbers of the fields; a header's name follows its number.
-_FIELDS: Final = {
-    "reason": 1,
-    "queue": 2,
-    "deliveries": 3,
-    "at": 4,
-    "age": 5,
-    "group": 6,
-    "correlation": 7,
-    "codec": 8,
-    "priority": 9,
-    "sequence": 10,
-    "size": 11,
-    "header": _HEADER,
-}
-
-_RELATIONS: Final = {"=": 1, "<": 2, "<=": 3, ">": 4, ">=": 5, "like": 6}
-
-_NIL, _BOOL, _INT, _REAL, _TEXT = range(5)
+_NOT, _AND, _OR, _TEST = (
+    bytes([_core.FILTER_OPERATIONS[name]]) for name in ("not", "and", "or", "test")
+)
+_NIL, _BOOL, _INT, _REAL, _TEXT = (
+    _core.FILTER_CONSTANTS[name] for name in ("nil", "bool", "int", "real", "text")
+)
 
 
 @functools.lru_cache(maxsize=256)
@@ -75,7 +59,7 @@ def program_of(node: Node) -> bytes:
 
 def _test(node: Comparison) -> bytes:
     field = node.field
-    if field.name not in _FIELDS:
+    if field.name not in _core.FILTER_FIELDS:
         raise InvalidOption(
             f"where: {'.'.join((field.name, *field.path))} is in the body, which is not read "
             f"before a message is leased: put what is to be chosen by into a header"
@@ -84,8 +68,8 @@ def _test(node: Comparison) -> bytes:
     if field.name == "header":
         (key,) = field.path
         name = struct.pack("!H", len(key.encode())) + key.encode()
-    head = struct.pack("!BB", _TEST, _FIELDS[field.name])
-    return head + name + bytes([_RELATIONS[node.relation]]) + _constant(node.value)
+    head = _TEST + bytes([_core.FILTER_FIELDS[field.name]])
+    return head + name + bytes([_core.FILTER_RELATIONS[node.relation]]) + _constant(node.value)
 
 
 def _constant(value: str | float | bool | None) -> bytes:

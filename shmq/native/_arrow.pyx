@@ -1,13 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-# cython: embedsignature=False, freethreading_compatible=False
-"""Records of a partition as columns, and columns as records: see _arrow.pyi."""
+# cython: annotation_typing=False, embedsignature=False, freethreading_compatible=False
+"""Records of a stream as columns, as Arrow has them, and back: see shmq/core/stream/columns.h."""
+
+#| _Texts = tuple[Buffer | None, Buffer, Buffer | None]
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 
-from _arrow cimport *
-from _queue_c cimport cbool
+from core.base cimport cbool
+from core.stream cimport *
 
 
 @cython.final
@@ -29,10 +31,12 @@ cdef class RecordColumns:
     #: A msgpack map of each record, or no bytes.
     cdef readonly bytes headers
     #: A bit for each record, the lowest first: whether it has a key; None: none has.
+    #| has_key: bytes | None
     cdef readonly bytes has_key
 
 
-def columns_of(const unsigned char[::1] block not None, uint64_t start, uint64_t end):
+def columns_of(const unsigned char[::1] block not None, uint64_t start,
+               uint64_t end) -> RecordColumns | None:
     """The records of a block of entries, of offsets from ``start`` up to ``end``, as columns.
 
     None where some of them are compressed: these have to be expanded before. Raises ValueError
@@ -90,11 +94,13 @@ cdef bytes _room(uint64_t size):
     return PyBytes_FromStringAndSize(NULL, size)
 
 
-def pack_columns(values, keys, headers, codec, uint32_t start, uint32_t end, *,
-                 uint64_t max_bytes=1 << 20):
-    """Rows from ``start`` up to ``end`` as a block for ``append_block``, and where it ended.
+def pack_columns(values: _Texts, keys: _Texts | None, headers: _Texts | None, codec: int | Buffer,
+                 uint32_t start, uint32_t end, *, uint64_t max_bytes=1 << 20) -> tuple[bytes, int]:
+    """Rows from ``start`` up to ``end`` as a block for ``append_block``, and where that ended.
 
-    See _arrow.pyi.
+    Headers are a msgpack map each, or no bytes; the codec is the number of all, or a byte for
+    each. The block has ``max_bytes`` at most (1 MiB), or one row. Raises ValueError for ends
+    that contradict their bytes.
     """
     cdef shmq_log_rows rows
     cdef uint32_t last = end

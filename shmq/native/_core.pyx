@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-# cython: embedsignature=False, freethreading_compatible=False
-"""The binding of the C core to Python: see _core.pyi for its interface.
+# cython: annotation_typing=False, embedsignature=False, freethreading_compatible=False
+"""Queues, the server's sessions and the client's connections: the binding of the C core.
 
 A critical section is plain C between `_lock` and `_unlock`: no Python object is made
 and the GIL is kept, so no other thread of the process can come between, no exception
@@ -9,6 +9,8 @@ can leave it, and no signal handler runs in it.
 Classes whose end touches shared memory are `no_gc_clear`: the collector must not take
 the handle from them, or the mapping from the handle, before they have ended.
 """
+
+#| _Row = tuple[int, int, bytes, bytes, int, int, int, int, float, bool]
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo
@@ -24,12 +26,11 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 from posix.unistd cimport close
 
-from _queue_c cimport *
-from _columns cimport *
-from _change_scan cimport *
-from _record cimport *
-from _server_c cimport *
-from _client_c cimport *
+from core.base cimport *
+from core.queue cimport *
+from core.file cimport *
+from core.protocol cimport *
+from core.server cimport *
 
 import array as _array
 import numbers as _numbers

@@ -1,51 +1,36 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Walks through the records of a stream's segment files: see _file.pyi and core/file/stream_segment.h."""
+# cython: annotation_typing=False
+"""Walks through the records of a stream's segment files, as they lie.
+
+``salts`` are the two that a file's records are sealed with: the file's own, of what frames
+its commits, and the stream's, of the entries. Times are in ns since 1970.
+"""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport INT64_MAX, INT64_MIN, UINT32_MAX, UINT64_MAX, int64_t, uint32_t, uint64_t
 
 
-cdef extern from "<stdbool.h>":
-    ctypedef bint cbool "bool"
-
-
-cdef extern from "file/stream_segment.h" nogil:
-    struct shmq_stream_segment_salts:
-        uint32_t file, entries
-
-    struct shmq_stream_segment:
-        uint64_t at, offset, stop_offset, most_bytes, most, records, bytes
-        int64_t time, stop_time
-        cbool verify
-
-    struct shmq_stream_segment_run:
-        uint64_t producer, sequence, offset
-        uint32_t count
-
-    struct shmq_stream_segment_whole:
-        uint64_t end, offset, records, batches, last_batch, damage
-        int64_t time
-        cbool closed
-
-    int shmq_stream_segment_walk(const unsigned char *data, size_t size, shmq_stream_segment_salts salts,
-                        shmq_stream_segment *w)
-    cbool shmq_stream_segment_find(const unsigned char *data, size_t size, shmq_stream_segment_salts salts,
-                          shmq_stream_segment *w)
-    int shmq_stream_segment_next_run(const unsigned char *data, size_t size, shmq_stream_segment_salts salts,
-                            shmq_stream_segment *w, shmq_stream_segment_run *run)
-    size_t shmq_stream_segment_entries(const unsigned char *data, size_t size, unsigned char *to)
-    int shmq_stream_segment_check(const unsigned char *data, size_t size, size_t start,
-                         shmq_stream_segment_salts salts, shmq_stream_segment_whole *w)
-
+from core.base cimport cbool
+from core.file cimport *
 
 #: How a walk or a check ended: a place in it is what they return first.
 HOW = ("end", "stop", "torn", "damaged")
 
 
-def walk(data, uint64_t at, tuple salts, uint64_t offset=0, int64_t time=INT64_MIN,
-         uint64_t stop_offset=UINT64_MAX, int64_t stop_time=INT64_MIN, uint64_t most_bytes=0,
-         uint64_t most=0, bint verify=True):
+def walk(data, uint64_t at, tuple salts: tuple[int, int], uint64_t offset=0,
+         int64_t time=INT64_MIN, uint64_t stop_offset=UINT64_MAX, int64_t stop_time=INT64_MIN,
+         uint64_t most_bytes=0, uint64_t most=0,
+         bint verify=True) -> tuple[str, int, int, int, int]:
+    """Pass whole records of the buffer ``data`` from the one ``at`` on.
+
+    The first entry must have ``offset`` (0: any) and no time before ``time``. It stops at the
+    entry that has ``stop_offset`` or begins behind it, if its time is not before
+    ``stop_time``, and before the one that would make it more than ``most_bytes`` or ``most``
+    offsets, once one was passed (0: no limit). Returns how it ended; where; the offset and
+    the time of the entry it stopped at, or the next offset and the last time at the end; and
+    how many offsets were passed.
+    """
     cdef Py_buffer view
     cdef int how
     cdef shmq_stream_segment w
@@ -61,7 +46,13 @@ def walk(data, uint64_t at, tuple salts, uint64_t offset=0, int64_t time=INT64_M
     return HOW[how], w.at, w.offset, w.time, w.records
 
 
-def find(data, uint64_t at, tuple salts, uint64_t offset, int64_t time, uint64_t stop_offset):
+def find(data, uint64_t at, tuple salts: tuple[int, int], uint64_t offset, int64_t time,
+         uint64_t stop_offset) -> tuple[int, int, int] | None:
+    """The first whole entry from the byte ``at`` on, wherever it begins: where, offset, time.
+
+    It is one that may come behind damage: it has ``offset`` or a later one before
+    ``stop_offset``, and no time before ``time``. None: there is none.
+    """
     cdef Py_buffer view
     cdef bint found
     cdef shmq_stream_segment w
@@ -75,7 +66,12 @@ def find(data, uint64_t at, tuple salts, uint64_t offset, int64_t time, uint64_t
     return (w.at, w.offset, w.time) if found else None
 
 
-def measure(data, uint64_t at, tuple salts, uint64_t offset, uint64_t stop_offset):
+def measure(data, uint64_t at, tuple salts: tuple[int, int], uint64_t offset,
+            uint64_t stop_offset) -> int:
+    """The bytes of the entries from ``offset`` on, which is ``at``, up to ``stop_offset``.
+
+    Checksums are not compared; where something else stands there, of those before it.
+    """
     cdef Py_buffer view
     cdef shmq_stream_segment w
     cdef shmq_stream_segment_salts two
@@ -90,7 +86,14 @@ def measure(data, uint64_t at, tuple salts, uint64_t offset, uint64_t stop_offse
     return w.bytes
 
 
-def check(data, uint64_t start, tuple salts, uint64_t offset, int64_t time=INT64_MIN):
+def check(data, uint64_t start, tuple salts: tuple[int, int], uint64_t offset,
+          int64_t time=INT64_MIN) -> tuple[str, int, int, int, int, int, int, int, bool]:
+    """Read all commits of a file from ``start`` on, the first of which has ``offset``.
+
+    Returns how it ended; where what is whole ends; the next offset, the last time; how many
+    offsets and commits there are, the last commit's number; where the damage is; and whether
+    the file is closed. It ends with "end", "torn" or "damaged".
+    """
     cdef Py_buffer view
     cdef int how
     cdef shmq_stream_segment_whole w
@@ -105,7 +108,13 @@ def check(data, uint64_t start, tuple salts, uint64_t offset, int64_t time=INT64
             w.closed)
 
 
-def produced(data, uint64_t at, tuple salts, uint64_t offset, uint64_t until, dict found):
+def produced(data, uint64_t at, tuple salts: tuple[int, int], uint64_t offset, uint64_t until,
+             dict found: dict[int, tuple[int, int, int]]) -> str:
+    """Have ``found`` say of each producer which were its last records before ``until``.
+
+    That is the sequence number and the offset of the first of them, and how many follow each
+    other. The first entry has ``offset``. Returns how it ended: "end" or "damaged".
+    """
     cdef Py_buffer view
     cdef int how = 1
     cdef shmq_stream_segment w
@@ -135,7 +144,8 @@ cdef tuple _joined(tuple known, shmq_stream_segment_run run):
     return run.sequence, run.offset, run.count
 
 
-def entries(data):
+def entries(data) -> bytes:
+    """The entries alone of what a walk has passed: all other records are left out."""
     cdef Py_buffer view
     cdef bytes made
     cdef unsigned char *to

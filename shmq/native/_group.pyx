@@ -1,16 +1,22 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-# cython: embedsignature=False, freethreading_compatible=False
-"""The binding of groups to Python: see _group.pyi for its interface.
+# cython: annotation_typing=False, embedsignature=False, freethreading_compatible=False
+"""A group of consumers of one stream, in shared memory: see core/stream/group_state.h.
 
-As in _core, a critical section is plain C between `_lock` and `_unlock`.
+Members have ids, which are never used twice; what they are lent has receipts. Times are in
+ns, monotonic but for ``created_at``, ``joined_at`` and ``committed_at``. A method of a group
+that was deleted raises StreamDeleted, one of a damaged group DamagedSegment.
 """
+
+#| _Lent = tuple[int, int, int, int]
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from _group cimport *
+from core.base cimport *
+from core.queue cimport SHMQ_GONE, SHMQ_NAME_BYTES
+from core.stream cimport *
 
 from shmq import errors as _errors
 from shmq.native import lock_holder as _holders
@@ -51,14 +57,14 @@ def set_patience(double seconds):
     shmq_limit_patience(<int64_t>(seconds * 1e9))
 
 
-def size_of(dict options):
-    """The bytes of a group's file with these options."""
+def size_of(dict options) -> int:
+    """The bytes of a group's file with these options; 0 if they are out of range."""
     cdef shmq_group_state_options packed = _packed(options)
     return shmq_group_state_bytes(&packed)
 
 
-def make(memory, dict options):
-    """Make an empty group of zeroed, writable ``memory`` of `size_of` bytes."""
+def make(memory: mmap | bytearray, dict options):
+    """Make an empty group of zeroed ``memory`` that is as large as `size_of` says."""
     cdef shmq_group_state_options packed = _packed(options)
     cdef Py_buffer view
     PyObject_GetBuffer(memory, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
@@ -82,7 +88,7 @@ cdef class GroupState:
     cdef str what
     cdef int got
 
-    def __cinit__(self, memory, str what):
+    def __cinit__(self, memory: mmap | bytearray, str what):
         cdef int status
         self.what = what
         PyObject_GetBuffer(memory, &self.view, PyBUF_SIMPLE | PyBUF_WRITABLE)
@@ -134,7 +140,8 @@ cdef class GroupState:
     # ---- what there is ----
 
     @property
-    def options(self):
+    def options(self) -> dict[str, Any]:
+        """What it was made with."""
         cdef shmq_group_state_options *o = &self.group_state.h.options
         return {
             "group_id": o.group_id, "stream_id": o.stream_id, "created_at": o.created_at,
@@ -144,31 +151,38 @@ cdef class GroupState:
         }
 
     @property
-    def deleted(self):
+    def deleted(self) -> bool:
+        """Whether it is gone."""
         return self.group_state.h.state == SHMQ_GONE
 
     @property
-    def partitions(self):
+    def partitions(self) -> int:
+        """How many partitions its members know of."""
         return min(self.group_state.h.partitions, SHMQ_MAX_GROUP_PARTITIONS)
 
     @property
-    def epoch(self):
+    def epoch(self) -> int:
+        """Another number after each change of members or partitions."""
         return self.group_state.h.epoch
 
     @property
-    def change(self):
+    def change(self) -> int:
+        """Another number after each change of the epoch, the plan, or who has a partition."""
         return self.group_state.h.change
 
     @property
-    def planned(self):
+    def planned(self) -> bool:
+        """Whether the plan is of this epoch."""
         return self.group_state.h.planned == self.group_state.h.epoch
 
-    def numbers(self):
+    def numbers(self) -> dict[str, int]:
+        """Its counters, and ``held``: the records that are lent, or wait to be again."""
         cdef shmq_group_state_header *h = self.group_state.h
         return dict(zip(_NUMBERS, (h.rebalances, h.evicted, h.recoveries, h.acked, h.dropped,
                                    h.dead_lettered, h.skipped, h.live)))
 
-    def members(self):
+    def members(self) -> list[tuple[int, int, str, int, int]]:
+        """The id, process number, name, time of joining and deadline of each member."""
         cdef list found = []
         cdef uint32_t at
         cdef shmq_member m
@@ -183,7 +197,12 @@ cdef class GroupState:
         found.sort()
         return found
 
-    def seats(self):
+    def seats(self) -> list[tuple[int, int, int | None, int, int | None, int]]:
+        """A row for each partition.
+
+        Its owner, the member it is meant for (0: nobody), the committed offset, when that was
+        committed, the next offset to be lent, and how often it had a new owner.
+        """
         cdef list found = []
         cdef uint32_t p
         cdef shmq_group_partition s
@@ -195,7 +214,8 @@ cdef class GroupState:
         self._unlock()
         return found
 
-    def committed(self, uint32_t partition):
+    def committed(self, uint32_t partition) -> int | None:
+        """The partition's committed offset, if there is one."""
         cdef uint64_t offset
         if partition >= SHMQ_MAX_GROUP_PARTITIONS:
             return None
@@ -205,6 +225,7 @@ cdef class GroupState:
     # ---- membership ----
 
     def widen(self, uint32_t partitions):
+        """Note how many partitions the stream has. Raises InvalidOption if it is too many."""
         self._lock()
         cdef int status = shmq_group_state_widen(&self.group_state, partitions)
         self._unlock()
@@ -213,7 +234,8 @@ cdef class GroupState:
                 f"a stream of {partitions} partitions has more than the {SHMQ_MAX_GROUP_PARTITIONS} "
                 f"that a group can read")
 
-    def join(self, uint64_t process, bytes name):
+    def join(self, uint64_t process, bytes name) -> tuple[int, int]:
+        """Become a member: its place and its id. Raises Full."""
         cdef uint32_t at = 0
         cdef uint64_t id = 0
         self._lock()
@@ -223,13 +245,15 @@ cdef class GroupState:
             raise self._refusal(status)
         return at, id
 
-    def leave(self, uint64_t id, bint evicted):
+    def leave(self, uint64_t id, bint evicted) -> bool:
+        """Take out a member; whether it was one."""
         self._lock()
         cdef int status = shmq_group_state_leave(&self.group_state, id, evicted, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
-    def beat(self, uint32_t at, uint64_t id):
+    def beat(self, uint32_t at, uint64_t id) -> int | None:
+        """Say that the member lives: `change`; None if it is no member any more."""
         cdef int status = shmq_group_state_beat(&self.group_state, at, id, shmq_now())
         if status == SHMQ_OK:
             return self.group_state.h.change
@@ -237,10 +261,12 @@ cdef class GroupState:
             raise self._refusal(status)
         return None
 
-    def watch(self, int64_t ns):
+    def watch(self, int64_t ns) -> bool:
+        """Whether the caller is to look now who is alive: one of all, once in ``ns``."""
         return shmq_group_state_watch(&self.group_state, ns, shmq_now())
 
-    def silent(self):
+    def silent(self) -> int:
+        """A member whose session is over; 0: none."""
         self._lock()
         cdef uint64_t id = shmq_group_state_silent(&self.group_state, shmq_now())
         self._unlock()
@@ -248,7 +274,8 @@ cdef class GroupState:
 
     # ---- partitions ----
 
-    def survey(self):
+    def survey(self) -> tuple[int, list[int], list[int]]:
+        """The epoch, the members' ids, rising, and each partition's owner (0: nobody)."""
         cdef list members = [], owners = []
         cdef uint64_t epoch, id
         cdef uint32_t at
@@ -264,7 +291,8 @@ cdef class GroupState:
         members.sort()
         return epoch, members, owners
 
-    def plan(self, uint64_t epoch, list whom):
+    def plan(self, uint64_t epoch, list whom: list[int]) -> bool:
+        """Set for whom each partition is meant, found at that epoch; whether it still is it."""
         cdef uint64_t meant[SHMQ_MAX_GROUP_PARTITIONS]
         cdef uint32_t n = len(whom), p
         cdef int status
@@ -275,19 +303,25 @@ cdef class GroupState:
         self._unlock()
         return status == SHMQ_OK
 
-    def claim(self, uint32_t partition, uint64_t id):
+    def claim(self, uint32_t partition, uint64_t id) -> bool:
+        """Take a partition that is meant for the member; whether it has it now."""
         self._lock()
         cdef int status = shmq_group_partition_claim(&self.group_state, partition, id)
         self._unlock()
         return status == SHMQ_OK
 
-    def release(self, uint32_t partition, uint64_t id):
+    def release(self, uint32_t partition, uint64_t id) -> bool:
+        """Leave a partition; whether the member had it."""
         self._lock()
         cdef int status = shmq_group_partition_release(&self.group_state, partition, id)
         self._unlock()
         return status == SHMQ_OK
 
-    def commit(self, uint32_t partition, uint64_t id, uint64_t offset):
+    def commit(self, uint32_t partition, uint64_t id, uint64_t offset) -> bool:
+        """Everything before ``offset`` is done; False if the partition is not the member's.
+
+        With 0 for an id: if it is nobody's.
+        """
         self._lock()
         cdef int status = shmq_group_partition_commit(&self.group_state, partition, id, offset, shmq_wall())
         self._unlock()
@@ -296,12 +330,14 @@ cdef class GroupState:
     # ---- sharing ----
 
     def begin(self, uint32_t partition, uint64_t offset):
+        """The partition's first record to be lent, unless it has one."""
         self._lock()
         shmq_shared_group_begin(&self.group_state, partition, offset)
         self._unlock()
 
     def lend(self, uint64_t id, uint32_t partition, uint64_t earliest, uint64_t latest,
-             uint32_t limit):
+             uint32_t limit) -> list[_Lent]:
+        """Lend records that nobody has had; none where as many are held as may be."""
         cdef uint32_t count = 0, at
         cdef shmq_lent lent[MOST_LENT]
         self._lock()
@@ -311,7 +347,8 @@ cdef class GroupState:
         self._unlock()
         return [_lent(&lent[at]) for at in range(count)]
 
-    def again(self, uint64_t id, uint32_t limit):
+    def again(self, uint64_t id, uint32_t limit) -> list[_Lent]:
+        """Lend records that came back."""
         cdef uint32_t count, at
         cdef shmq_lent lent[MOST_LENT]
         self._lock()
@@ -319,7 +356,8 @@ cdef class GroupState:
         self._unlock()
         return [_lent(&lent[at]) for at in range(count)]
 
-    def lows(self):
+    def lows(self) -> list[int | None]:
+        """Of each partition the first offset that is not settled; None: none was lent yet."""
         cdef uint64_t lows[SHMQ_MAX_GROUP_PARTITIONS]
         cdef uint32_t partitions, p
         self._lock()
@@ -328,59 +366,69 @@ cdef class GroupState:
         self._unlock()
         return [None if lows[p] == SHMQ_NO_OFFSET else lows[p] for p in range(partitions)]
 
-    def hand(self, uint64_t receipt):
+    def hand(self, uint64_t receipt) -> bool:
+        """The application is handed the record; whether it is still lent."""
         self._lock()
         cdef int status = shmq_shared_group_hand(&self.group_state, receipt, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
-    def ack(self, uint64_t receipt):
+    def ack(self, uint64_t receipt) -> bool:
+        """The record is done; whether it was still lent."""
         self._lock()
         cdef int status = shmq_shared_group_ack(&self.group_state, receipt, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
-    def nack(self, uint64_t receipt, int64_t delay):
+    def nack(self, uint64_t receipt, int64_t delay) -> bool:
+        """It comes back in ``delay`` ns, or is spent."""
         self._lock()
         cdef int status = shmq_shared_group_nack(&self.group_state, receipt, delay, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
-    def reject(self, uint64_t receipt):
+    def reject(self, uint64_t receipt) -> bool:
+        """It is spent: for the dead letters, or dropped."""
         self._lock()
         cdef int status = shmq_shared_group_reject(&self.group_state, receipt, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
-    def extend(self, uint64_t receipt, int64_t ns):
+    def extend(self, uint64_t receipt, int64_t ns) -> bool:
+        """It is lent for ``ns`` from now on; 0: for the group's lease."""
         self._lock()
         cdef int status = shmq_shared_group_extend(&self.group_state, receipt, ns, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
-    def bury(self, uint64_t id):
+    def bury(self, uint64_t id) -> _Lent | None:
+        """A spent record, to be moved to the dead letters."""
         cdef shmq_lent lent
         self._lock()
         cdef int status = shmq_shared_group_bury(&self.group_state, id, shmq_now(), &lent)
         self._unlock()
         return None if status else _lent(&lent)
 
-    def buried(self, uint64_t receipt, bint there=True):
+    def buried(self, uint64_t receipt, bint there=True) -> bool:
+        """It is there, or else dropped: there is no queue for it."""
         self._lock()
         cdef int status = shmq_shared_group_buried(&self.group_state, receipt, there)
         self._unlock()
         return status == SHMQ_OK
 
-    def lost(self, uint64_t receipt):
+    def lost(self, uint64_t receipt) -> bool:
+        """The stream no longer has the record."""
         self._lock()
         cdef int status = shmq_shared_group_lost(&self.group_state, receipt)
         self._unlock()
         return status == SHMQ_OK
 
-    def due(self):
+    def due(self) -> int:
+        """When something that is held is due; may be early."""
         return shmq_shared_group_due(&self.group_state)
 
     def close(self):
+        """The group is deleted: for everybody from now on."""
         self._lock()
         shmq_group_state_close(&self.group_state)
         self._unlock()
@@ -389,30 +437,16 @@ cdef class GroupState:
 # ---- what only tests use ----
 
 
-def set_clock(ns):
+def set_clock(ns: int | None):
     """Fix the monotonic clock of this process's groups; None: the real one."""
     global shmq_clock_set
     shmq_clock_set = 0 if ns is None else ns
 
 
-def clock():
+def clock() -> int:
     """The monotonic time of this process's groups, in ns."""
     return shmq_now()
 
-
-cdef extern from *:
-    """
-    #ifdef SHMQ_CRASHPOINTS
-    #define SHMQ_HAS_CRASHPOINTS 1
-    #define SHMQ_MARKS shmq_marks
-    #define SHMQ_CRASH_AT shmq_crash_at
-    #else
-    #define SHMQ_HAS_CRASHPOINTS 0
-    static uint64_t SHMQ_MARKS, SHMQ_CRASH_AT;
-    #endif
-    """
-    enum: SHMQ_HAS_CRASHPOINTS
-    uint64_t SHMQ_MARKS, SHMQ_CRASH_AT
 
 HAS_CRASHPOINTS = bool(SHMQ_HAS_CRASHPOINTS)
 

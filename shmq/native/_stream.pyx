@@ -1,10 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-# cython: embedsignature=False, freethreading_compatible=False
-"""The binding of streams to Python: see _stream.pyi for its interface.
+# cython: annotation_typing=False, embedsignature=False, freethreading_compatible=False
+"""Streams in shared memory, their partitions and their records.
 
 An append holds the partition's lock in plain C: no Python object is made in between, and no
 signal handler runs. Readers take no lock.
 """
+
+#| _Key = bytes | str | None
 
 cimport cython
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo
@@ -22,8 +24,9 @@ from libc.string cimport memcpy, memset
 from posix.types cimport pid_t
 from posix.unistd cimport close, getpid
 
-from _queue_c cimport *
-from _stream_c cimport *
+from core.base cimport *
+from core.queue cimport *
+from core.stream cimport *
 
 import binascii as _binascii
 import bisect as _bisect

@@ -4,10 +4,11 @@ cdef object _malformed(str what):
     return _errors.ShmqError(f"the block of records is damaged: {what}")
 
 
+#| class Records(api.Records):
 @cython.final
 @cython.no_gc_clear
 cdef class Records:
-    """Records of one partition that were read together: see shmq.api.Records."""
+    """Records of one partition that were read together: see :class:`shmq.api.Records`."""
 
     cdef readonly uint32_t partition
     cdef readonly int64_t next_offset
@@ -41,7 +42,7 @@ cdef class Records:
         self.pin = -1
 
     @property
-    def data(self):
+    def data(self) -> bytes:
         """The entries as they lie, as bytes: see entry.h."""
         if self.others:
             return self._entries_alone()
@@ -74,7 +75,7 @@ cdef class Records:
             raise self._overtaken()
         return made
 
-    def sealed(self, uint32_t salt):
+    def sealed(self, uint32_t salt) -> bytes:
         """`data` with the checksums of that stream, which what was expanded has not."""
         cdef bytes found = self.data
         cdef bytes made = PyBytes_FromStringAndSize(PyBytes_AS_STRING(found), len(found))
@@ -87,7 +88,7 @@ cdef class Records:
             at += size
         return made
 
-    def values(self):
+    def values(self) -> list[Any]:
         """See shmq.api.Records."""
         cdef list made = PyList_New(self.count)
         cdef uint64_t i = 0
@@ -157,6 +158,10 @@ cdef class Records:
     def __len__(self):
         return self.count
 
+    #| @overload
+    #| def __getitem__(self, index: int) -> api.Record: ...
+    #| @overload
+    #| def __getitem__(self, index: slice) -> list[api.Record]: ...
     def __getitem__(self, item):
         if isinstance(item, slice):
             return [self[i] for i in range(*item.indices(self.count))]
@@ -177,7 +182,7 @@ cdef class Records:
             return self.at[0] + self.bytes_of[0]
         return self.at[1] + self.bytes_of[1]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[api.Record]:
         cdef RecordIterator made = RecordIterator.__new__(RecordIterator)
         made.records = self
         made.at = self.at[0]
@@ -201,7 +206,7 @@ cdef class Records:
     def __exit__(self, *_):
         self.release()
 
-    def select(self, keep):
+    def select(self, keep: Sequence[bool]) -> Records:
         """Those of which ``keep`` (a sequence of bools, one for each) says so, copied."""
         cdef list parts = []
         cdef uint64_t i
@@ -224,6 +229,8 @@ cdef class Records:
 
 @cython.final
 cdef class RecordIterator:
+    """Walks over records once."""
+
     # Walks over Records once.
 
     cdef Records records
@@ -231,10 +238,10 @@ cdef class RecordIterator:
     cdef const unsigned char *end
     cdef uint64_t left
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Record]:
         return self
 
-    def __next__(self):
+    def __next__(self) -> Record:
         cdef shmq_entry e
         if not self.left:
             raise StopIteration
@@ -265,7 +272,8 @@ cdef Records _records_in(bytes block, uint32_t partition, uint64_t count, int64_
 # ---- from outside ----
 
 def records_of(raw, uint32_t partition, int64_t offset, uint64_t limit=0xFFFFFFFF, *,
-               end=None, salt=None, bint verify=True, next_offset=None, bint in_place=False):
+               end: int | None = None, salt: int | None = None, bint verify=True,
+               next_offset: int | None = None, bint in_place=False) -> Records:
     """The records of a block from ``offset`` on, at most ``limit``, and before ``end``.
 
     The block is entries as they lie; records of other types are passed over, and what was
@@ -376,14 +384,9 @@ cdef Records _read_packed(object block, uint32_t partition, int64_t offset, uint
 
 cdef bytes _expand(const shmq_entry *e):
     """The entries that were compressed together, their offsets counted from 0."""
-    expand = _decompress.get(e.compression)
-    if expand is None:
-        raise _errors.Unsupported(
-            f"the records from offset {e.offset} on are compressed with "
-            f"{COMPRESSIONS[e.compression]!r}, and nothing was installed to expand that")
     packed = PyBytes_FromStringAndSize(<const char *>e.value, e.value_bytes)
     try:
-        plain = expand(packed, e.raw)
+        plain = _expand_batch(COMPRESSIONS[e.compression], packed, e.raw)
     except _errors.Unsupported as error:
         raise _errors.Unsupported(f"the records from offset {e.offset} on: {error}") from error
     except Exception as error:
@@ -429,14 +432,17 @@ cdef tuple _take(bytes plain, const shmq_entry *outer, int64_t offset, uint64_t 
     return PyBytes_FromStringAndSize(<char *>begin, stop - begin), count, next_offset
 
 
-def pack_records(values, keys=None, headers=None, codec=None, timestamp=None):
+def pack_records(values: Iterable[Any], keys: Sequence[_Key] | None = None,
+                 headers: Sequence[Mapping[str, Any] | None] | None = None,
+                 codec: str | None = None, timestamp: float | None = None) -> bytes:
     """Records as a block that ``append_block`` takes: as ``append_many`` has them."""
     cdef Items items = Items.__new__(Items)
     items.fill(values, keys, headers, codec)
     return items.packed(_wall_ns(timestamp))
 
 
-def pack_record(value, key=None, headers=None, codec=None):
+def pack_record(value, key: _Key = None, headers: Mapping[str, Any] | None = None,
+                codec: str | None = None) -> tuple[bytes, int]:
     """One record as such a block, and the bytes of its value, its key and its headers."""
     cdef Items items = Items.__new__(Items)
     items.fill((value,), None if key is None else (key,), None if headers is None else (headers,),
@@ -445,7 +451,7 @@ def pack_record(value, key=None, headers=None, codec=None):
     return items.packed(0), items.largest
 
 
-def count_records(bytes block not None):
+def count_records(bytes block not None) -> int:
     """How many records a block has that ``append_block`` takes as it is: at least 1.
 
     Raises InvalidOption for what is no such block.
@@ -625,14 +631,14 @@ cdef class Items:
         return made
 
 
-def check_many(values):
+def check_many(values: object):
     """Raise TypeError for what is one value, and not many."""
     if isinstance(values, (str, bytes, bytearray, memoryview, dict)):
         raise TypeError(
             f"values={values!r:.60} is one value, not many: put it in a list, or use append")
 
 
-def check_each(str what, given, uint64_t count):
+def check_each(str what, given: object, uint64_t count):
     """Raise TypeError, InvalidOption for what is not one entry for each of so many records."""
     if given is None:
         return

@@ -1,4 +1,4 @@
-# Constants, hooks, and the errors that several files raise.
+# Constants, the policy, and the errors that several files raise.
 
 cdef enum:
     WAIT_SLICE = 50000000        # ns
@@ -15,7 +15,11 @@ cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
 cdef uint64_t SMALL = 0xFFFFFFEF       # bytes that a part of a record may have, at most
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 cdef int64_t AT_ONCE = 0               # the end of what waits for nothing but a lock
-_CODECS = ("bytes", "text", "msgpack", "json", "command", "event", "packed")
+cdef tuple _CODECS = tuple([shmq_codec_name(<uint8_t>number).decode()
+                            for number in range(<int>SHMQ_CODECS)])
+#: What an entry takes beside its value, its key and its headers, in bytes; its flag of a key.
+ENTRY_HEAD = <int>SHMQ_ENTRY_HEAD
+ENTRY_KEYED = <int>SHMQ_E_KEYED
 COMPRESSIONS = (None, "lz4", "zstd")
 cdef dict _MAGIC = {"lz4": b"\x04\x22\x4d\x18", "zstd": b"\x28\xb5\x2f\xfd"}  # of a frame
 
@@ -28,7 +32,7 @@ cdef object _encode = None
 cdef object _decode = None
 cdef object _pack = None
 cdef object _unpack = None
-cdef dict _decompress = {}
+cdef object _expand_batch = None
 
 
 def set_patience(double seconds):
@@ -36,20 +40,12 @@ def set_patience(double seconds):
     shmq_limit_patience(<int64_t>(seconds * 1e9))
 
 
-def install(encode, decode, pack, unpack):
-    """Set how bodies and headers become bytes and back: see shmq/codec/codecs.py."""
-    global _encode, _decode, _pack, _unpack
-    _encode, _decode, _pack, _unpack = encode, decode, pack, unpack
-
-
-def install_compression(str name, decompress):
-    """Set how the blocks of that compression are expanded: ``decompress(bytes, size)``.
-
-    Returns how it was done before; None: not at all.
-    """
-    before = _decompress.get(COMPRESSIONS.index(name))
-    _decompress[COMPRESSIONS.index(name)] = decompress
-    return before
+def set_policy(policy: _core.Policy):
+    """Set what the streams and records of this module call of the layers above: a `Policy`."""
+    global _encode, _decode, _pack, _unpack, _expand_batch
+    _encode, _decode = policy.encode_body, policy.decode_body
+    _pack, _unpack = policy.pack_properties, policy.unpack_properties
+    _expand_batch = policy.expand
 
 
 cdef inline int64_t _monotonic():
@@ -68,7 +64,7 @@ cdef int64_t _until(timeout) except? -1:
     return FOREVER if timeout > 1e9 else _monotonic() + <int64_t>(timeout * 1e9)
 
 
-def check_timeout(timeout):
+def check_timeout(timeout: float | None):
     """Raises TypeError, InvalidOption for what is no timeout; None is one."""
     _until(timeout)
 
@@ -103,7 +99,7 @@ cdef object _seconds(int64_t ns):
     return (<object>ns) / _BILLION
 
 
-def least_ns(timestamp):
+def least_ns(timestamp: float) -> int:
     """The first ns since 1970 that are told as so many seconds, or more, for `Partition.at`."""
     if isinstance(timestamp, bool) or not isinstance(timestamp, (int, float)):
         raise TypeError(

@@ -13,8 +13,8 @@ cdef class Partition(Segment):
     cdef int64_t patience           # ns to look for a record before sleeping, as that has paid
 
     @staticmethod
-    def create(int fd, Control control, uint32_t number, uint64_t first=0,
-               int64_t last_seen=0, uint32_t behind=0, int64_t created_at=0):
+    def create(int fd, Control control, uint32_t number, uint64_t first=0, int64_t last_seen=0,
+               uint32_t behind=0, int64_t created_at=0) -> Partition:
         """Make an empty partition in the empty file ``fd``, which it then owns.
 
         Its first record will have the offset ``first``, and none is found by a time before
@@ -48,7 +48,7 @@ cdef class Partition(Segment):
         return self
 
     @staticmethod
-    def attach(int fd, Control control, uint32_t number):
+    def attach(int fd, Control control, uint32_t number) -> Partition:
         """Map the partition's segment ``fd``, which it then owns, after looking at it.
 
         Raises IncompatibleSegment, DamagedSegment.
@@ -278,7 +278,8 @@ cdef class Partition(Segment):
         shmq_log_expire(&self.c)
         shmq_log_unlock(&self.c)
 
-    def raw(self, int64_t offset, uint64_t limit=1000, uint64_t max_bytes=1 << 20, end=None):
+    def raw(self, int64_t offset, uint64_t limit=1000, uint64_t max_bytes=1 << 20,
+            end: int | None = None) -> tuple[bytes, int]:
         """The entries from ``offset`` on as they lie, whole, and the offset behind them."""
         cdef shmq_log_extent x
         cdef bytes block
@@ -293,7 +294,7 @@ cdef class Partition(Segment):
 
     # ---- looking ----
 
-    def bounds(self):
+    def bounds(self) -> tuple[int, int, int, int, int]:
         """earliest, latest, when both were seen in ns (0: it is empty), the bytes between."""
         cdef c_bounds b
         cdef int status
@@ -304,7 +305,7 @@ cdef class Partition(Segment):
             raise self._error(status)
         return b.earliest, b.latest, b.earliest_at, b.latest_at, b.committed - b.oldest
 
-    def at(self, int64_t timestamp_ns):
+    def at(self, int64_t timestamp_ns) -> int:
         """The offset of the first record seen from then on; the next one's if there is none."""
         cdef uint64_t offset
         cdef int status
@@ -314,7 +315,7 @@ cdef class Partition(Segment):
             raise self._error(status)
         return offset
 
-    def produced(self, uint64_t producer):
+    def produced(self, uint64_t producer) -> int | None:
         """The last sequence number of that producer that it has; None if it knows none."""
         cdef shmq_produced *known
         self._lock(AT_ONCE)
@@ -323,7 +324,7 @@ cdef class Partition(Segment):
         shmq_log_unlock(&self.c)
         return found
 
-    def restore_producers(self, known):
+    def restore_producers(self, known: Iterable[tuple[int, int, int, int]]):
         """Know these producers: each with the sequence number and the offset of its last records.
 
         They are given as four numbers, the last one how many follow each other. For a partition
@@ -335,17 +336,17 @@ cdef class Partition(Segment):
             shmq_log_restore(&self.c, producer, sequence, offset, count)
 
     @property
-    def sealed(self):
+    def sealed(self) -> bool:
         """Whether nothing is appended to it any more."""
         return bool(self.c.h.sealed)
 
     @property
-    def behind(self):
+    def behind(self) -> int:
         """Its keys were in the partitions before this one, until it was made."""
         return self.c.h.behind
 
     @property
-    def created_at(self):
+    def created_at(self) -> int:
         """When it was made, in ns since 1970."""
         return self.c.h.options.created_at
 
@@ -364,13 +365,13 @@ cdef class Partition(Segment):
             raise self._error(status)
 
     @property
-    def recoveries(self):
+    def recoveries(self) -> int:
         """How often what a dead appender had left was mended."""
         return self.c.h.recoveries
 
     # ---- holds ----
 
-    def hold(self, int64_t offset, uint64_t owner=0, uint64_t tag=0, *, bint pin=False):
+    def hold(self, int64_t offset, uint64_t owner=0, uint64_t tag=0, *, bint pin=False) -> int:
         """Keep the records from ``offset`` on, as the stream's overflow says, or ``pin`` them.
 
         It ends with `drop`, or with the process ``owner``, if it is not 0. Returns its number.
@@ -395,7 +396,7 @@ cdef class Partition(Segment):
         """End a hold."""
         shmq_log_drop(&self.c, hold)
 
-    def drop_of(self, uint32_t hold, uint64_t owner):
+    def drop_of(self, uint32_t hold, uint64_t owner) -> bool:
         """End a hold if it is that owner's; whether it was.
 
         Nobody else gets its place meanwhile, as holds are taken under the lock.
@@ -408,7 +409,7 @@ cdef class Partition(Segment):
         shmq_log_unlock(&self.c)
         return its
 
-    def holders(self):
+    def holders(self) -> list[tuple[int, int, int, bool]]:
         """(number, owner, tag, whether it is a pin) of each hold."""
         found = []
         for at in range(SHMQ_HOLDS):
@@ -438,15 +439,15 @@ cdef class Partition(Segment):
         self.patience = MOST_SPIN if found else max(self.patience // 2, LEAST_SPIN)
         return found
 
-    def spin(self, int64_t offset):
+    def spin(self, int64_t offset) -> bool:
         """Look for a record at ``offset`` for a moment; whether there is one."""
         return self._spin(offset, FOREVER) and self.reaches(offset)
 
-    def arm(self):
+    def arm(self) -> int:
         """Say that a reader is about to sleep; it looks once more, then `sleep`s."""
         return shmq_log_arm(&self.c)
 
-    def sleep(self, uint32_t bell, double seconds):
+    def sleep(self, uint32_t bell, double seconds) -> bool:
         """Sleep until something was appended to an armed partition of the stream, or a slice."""
         cdef int64_t ns = <int64_t>(min(seconds, 1.0) * 1e9)
         cdef int status
@@ -461,7 +462,7 @@ cdef class Partition(Segment):
         shmq_log_arm(&self.c)
         shmq_log_wake(&self.c)
 
-    def await_entries(self, int64_t offset, timeout=None):
+    def await_entries(self, int64_t offset, timeout: float | None = None) -> bool:
         """Wait until there is a record at ``offset``; False if none came in time."""
         cdef int64_t until = _until(timeout)
         cdef c_bounds b
@@ -478,7 +479,7 @@ cdef class Partition(Segment):
                 return False
             self.sleep(bell, left / 1e9)
 
-    def reaches(self, int64_t offset):
+    def reaches(self, int64_t offset) -> bool:
         """Whether there is a record at or behind ``offset``, or the stream was deleted."""
         cdef c_bounds b
         if self.c.h.state != SHMQ_OPEN or shmq_log_bounds(&self.c, &b) != SHMQ_OK:
@@ -491,7 +492,8 @@ cdef class Partition(Segment):
 
     # ---- the persistence writer's side ----
 
-    def collect(self, int64_t offset, uint64_t most):
+    def collect(self, int64_t offset,
+                uint64_t most) -> tuple[list[memoryview], int, int, int, int] | None:
         """Whole entries from ``offset`` on, at most ``most`` bytes but for the first, in place.
 
         (pieces, first, next_offset, when the first was seen in ns, entries); None if there is none.
@@ -511,12 +513,12 @@ cdef class Partition(Segment):
         return views, x.first, x.next, x.seen, x.entries
 
     @property
-    def synced(self):
+    def synced(self) -> int:
         """The offset before which everything is on disk."""
         return self.c.h.synced
 
     @property
-    def finished(self):
+    def finished(self) -> bool:
         """Whether nothing is appended to it any more, and all that was is on disk."""
         cdef c_bounds b
         if not self.c.h.sealed or shmq_log_bounds(&self.c, &b) != SHMQ_OK:
@@ -524,12 +526,12 @@ cdef class Partition(Segment):
         return self.c.h.synced >= b.latest
 
     @property
-    def wanted(self):
+    def awaited(self) -> int:
         """Somebody waits until this offset is on disk."""
         return self.c.h.awaited
 
     @property
-    def writer(self):
+    def writer(self) -> int:
         """The process number of the persistence writer; 0: none."""
         return self.c.h.writer
 
@@ -546,11 +548,11 @@ cdef class Partition(Segment):
         shmq_log_fail(&self.c, error)
 
     @property
-    def disk_error(self):
+    def disk_error(self) -> int:
         """The errno with which the disk fails; 0: it works."""
         return self.c.h.error
 
-    def wait_synced(self, int64_t offset, timeout=None):
+    def wait_synced(self, int64_t offset, timeout: float | None = None) -> bool:
         """Wait until all before ``offset`` is on disk; False if it was not in time, or fails."""
         cdef int64_t until = _until(timeout), left
         cdef int status

@@ -3,7 +3,7 @@
 @cython.freelist(64)
 @cython.final
 cdef class Appended:
-    """What an append returns: see shmq.api.Appended."""
+    """What an append returns: see :class:`shmq.api.Appended`."""
 
     cdef readonly uint32_t partition
     cdef readonly int64_t offset
@@ -18,7 +18,7 @@ cdef class Appended:
         self.duplicate = duplicate
 
     @property
-    def timestamp(self):
+    def timestamp(self) -> float:
         """See shmq.api.Appended."""
         return _seconds(self.timestamp_ns)
 
@@ -42,7 +42,7 @@ cdef tuple _told(Appended self):
 
 @cython.final
 cdef class AppendedRange:
-    """Records that were appended in one piece: see shmq.api.AppendedRange."""
+    """Records that were appended in one piece: see :class:`shmq.api.AppendedRange`."""
 
     cdef readonly uint32_t partition
     cdef readonly int64_t first
@@ -95,26 +95,28 @@ cdef object _view_of(object owner, const unsigned char *at, Py_ssize_t size):
     return memoryview(made)
 
 
+#| class Record(api.Record):
 @cython.freelist(256)
 @cython.final
 cdef class Record:
-    """One record of a stream: see shmq.api.Record."""
+    """One record of a stream: see :class:`shmq.api.Record`."""
 
     cdef readonly uint32_t partition
     cdef readonly int64_t offset
     cdef readonly int64_t timestamp_ns
     cdef readonly object value
+    #| key: bytes | None
     cdef readonly bytes key
     cdef bytes packed
     cdef uint8_t number
 
     @property
-    def timestamp(self):
+    def timestamp(self) -> float:
         """See shmq.api.Record."""
         return _seconds(self.timestamp_ns)
 
     @property
-    def headers(self):
+    def headers(self) -> Mapping[str, Any]:
         """See shmq.api.Record."""
         if self.packed is None:
             return {}
@@ -126,17 +128,17 @@ cdef class Record:
                 f"{self.partition} are damaged: {error!r:.80}; they are no msgpack map") from error
 
     @property
-    def headers_packed(self):
+    def headers_packed(self) -> bytes:
         """The headers as one msgpack map; no bytes for none."""
         return self.packed if self.packed is not None else b""
 
     @property
-    def codec(self):
+    def codec(self) -> str:
         """See shmq.api.Record."""
         return _CODECS[self.number] if self.number < len(_CODECS) else f"codec {self.number}"
 
     @property
-    def body(self):
+    def body(self) -> Any:
         """See shmq.api.Record."""
         if not self.number:
             return self.value

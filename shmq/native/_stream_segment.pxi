@@ -14,7 +14,7 @@ cdef int _pack_options(shmq_log_options *o, str name, uint64_t stream_id, uint64
     return _pack_given(o, given)
 
 
-def partition_bytes(dict options):
+def partition_bytes(dict options: Mapping[str, Any]) -> int:
     """The bytes of each partition's segment of a stream with these options, all of them given."""
     cdef shmq_log_options o
     cdef shmq_log_geometry geo
@@ -114,7 +114,7 @@ cdef class Control(Segment):
     cdef readonly str name
 
     @staticmethod
-    def create(int fd, str name, uint64_t stream_id, uint64_t identity, dict options):
+    def create(int fd, str name, uint64_t stream_id, uint64_t identity, dict options) -> Control:
         """Make the control segment in the empty file ``fd``, which it then owns.
 
         Nobody can attach until `publish`. Raises NoSpace; the file must then be removed.
@@ -140,7 +140,7 @@ cdef class Control(Segment):
         shmq_stream_announce(<shmq_stream *>self.base)
 
     @staticmethod
-    def attach(int fd, str name):
+    def attach(int fd, str name) -> Control | None:
         """Map the control segment ``fd``, which it then owns, after looking at it.
 
         Returns None if its maker has not finished. Raises IncompatibleSegment, DamagedSegment.
@@ -160,22 +160,22 @@ cdef class Control(Segment):
         return self
 
     @property
-    def stream_id(self):
+    def stream_id(self) -> int:
         """The id of this life of the stream."""
         return (<shmq_stream *>self.base).options.stream_id
 
     @property
-    def identity(self):
+    def identity(self) -> int:
         """What tells it from other streams, of the same name even; it outlives the id."""
         return (<shmq_stream *>self.base).options.identity
 
     @property
-    def created_at(self):
+    def created_at(self) -> float:
         """When the stream was made, in seconds since 1970."""
         return (<shmq_stream *>self.base).options.created_at / 1e9
 
     @property
-    def options(self):
+    def options(self) -> dict[str, Any]:
         """The stream's options by name; ``partitions`` are those that take records."""
         found = _unpack_options(&(<shmq_stream *>self.base).options)
         begin, count = self.shape
@@ -183,14 +183,14 @@ cdef class Control(Segment):
         return found
 
     @property
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         """The first partition that takes records, and how many partitions there are."""
         cdef uint64_t shape = shmq_stream_shape(<shmq_stream *>self.base)
         self._check_shape(shape)
         return <uint32_t>(shape >> 32), <uint32_t>shape
 
     @property
-    def next_shape(self):
+    def next_shape(self) -> tuple[int, int] | None:
         """What that is to become, if somebody has begun to change it; else None."""
         cdef uint64_t shape = shmq_stream_next_shape(<shmq_stream *>self.base)
         if not shape:
@@ -215,12 +215,12 @@ cdef class Control(Segment):
         return 0
 
     @property
-    def deleted(self):
+    def deleted(self) -> bool:
         """Whether the stream has been deleted."""
         return (<shmq_stream *>self.base).state == SHMQ_GONE
 
     @property
-    def address(self):
+    def address(self) -> int:
         """Where the group_state begins in this process, SHMQ_GROUP_STATE_BYTES of it: for `_log` alone."""
         return <size_t>self.base + SHMQ_PAGE
 

@@ -5,6 +5,7 @@ cdef class StreamHandle:
 
     cdef readonly str name
     cdef readonly Control control
+    #| logs: list[Partition]
     cdef readonly list logs           # a Partition each
     cdef bint open_
     cdef uint32_t first               # of the partitions that take records
@@ -14,7 +15,7 @@ cdef class StreamHandle:
     cdef uint64_t most                # bytes of a record
     cdef bint blocks, confirms, durable
 
-    def __init__(self, str name, Control control, list logs):
+    def __init__(self, str name, Control control, list logs: list[Partition]):
         o = control.options
         self.name = name
         self.control = control
@@ -36,11 +37,11 @@ cdef class StreamHandle:
         """Have a persistence writer started if there is none; waits for nothing."""
         raise NotImplementedError
 
-    def _why_unwritten(self, partition):
+    def _why_unwritten(self, partition: int) -> str | None:
         """Why the ring's records are not on disk, for the text of an error; None: they are."""
         raise NotImplementedError
 
-    def _why_unconfirmed(self, partition):
+    def _why_unconfirmed(self, partition: int) -> str:
         """Why what was appended is not on disk, for the text of an error."""
         raise NotImplementedError
 
@@ -53,11 +54,12 @@ cdef class StreamHandle:
     def _await_partitions(self, Partition sealed):
         """The same, where one is sealed: there are others then."""
 
-    def _process_number(self):
+    def _process_number(self) -> int:
         """This process's number in the namespace."""
         return 0
 
-    def _below(self, Partition log, int64_t offset, uint64_t limit, uint64_t most, end):
+    def _below(self, Partition log, int64_t offset, uint64_t limit, uint64_t most,
+               end: int | None) -> api.Records | None:
         """The records that are not in the ring any more, from the files; None: none there."""
         return None
 
@@ -89,7 +91,7 @@ cdef class StreamHandle:
     # ---- checks ----
 
     @property
-    def closed(self):
+    def closed(self) -> bool:
         """Whether the handle was closed."""
         return not self.open_
 
@@ -148,7 +150,7 @@ cdef class StreamHandle:
         piece.sequence = _natural("sequence", sequence)
         return 0
 
-    def confirms_on_disk(self, confirm):
+    def confirms_on_disk(self, confirm: str | None) -> bool:
         """Whether an append with that ``confirm`` waits for the disk. Raises InvalidOption."""
         if confirm is None:
             return self.confirms
@@ -162,8 +164,11 @@ cdef class StreamHandle:
 
     # ---- appending ----
 
-    def append(self, value, *, key=None, headers=None, timestamp=None, partition=None,
-               codec=None, block=None, timeout=None, confirm=None, producer=None, sequence=None):
+    def append(self, value, *, key: bytes | str | None = None,
+               headers: Mapping[str, Any] | None = None, timestamp: float | None = None,
+               partition: int | None = None, codec: str | None = None, block: bool | None = None,
+               timeout: float | None = None, confirm: str | None = None,
+               producer: int | None = None, sequence: int | None = None) -> api.Appended:
         """See shmq.api.Stream."""
         cdef shmq_log_item item
         cdef shmq_log_piece piece
@@ -229,9 +234,13 @@ cdef class StreamHandle:
                     raise log._full(self)
         return status == SHMQ_OK
 
-    def append_many(self, values, *, keys=None, headers=None, timestamp=None, partition=None,
-                    codec=None, block=None, timeout=None, confirm=None, producer=None,
-                    sequence=None, bint gaps=False):
+    def append_many(self, values: Iterable[Any], *, keys: Sequence[_Key] | None = None,
+                    headers: Sequence[Mapping[str, Any] | None] | None = None,
+                    timestamp: float | None = None, partition: int | None = None,
+                    codec: str | None = None, block: bool | None = None,
+                    timeout: float | None = None, confirm: str | None = None,
+                    producer: int | None = None, sequence: int | None = None,
+                    bint gaps=False) -> list[api.AppendedRange]:
         """See shmq.api.Stream."""
         cdef Items items = Items.__new__(Items)
         cdef shmq_log_piece piece
@@ -337,13 +346,15 @@ cdef class StreamHandle:
         return True
 
     @property
-    def max_block_bytes(self):
+    def max_block_bytes(self) -> int:
         """See shmq.api.Stream."""
         return (<Partition>self.logs[0]).c.ring_bytes // 2 - 2 * SHMQ_ENTRY_HEAD
 
-    def append_block(self, block, *, partition, count=None, compression=None, raw_bytes=None,
-                     wait=None, timeout=None, confirm=None, producer=None, sequence=None,
-                     bint gaps=False):
+    def append_block(self, block: bytes, *, partition: int, count: int | None = None,
+                     compression: str | None = None, raw_bytes: int | None = None,
+                     wait: bool | None = None, timeout: float | None = None,
+                     confirm: str | None = None, producer: int | None = None,
+                     sequence: int | None = None, bint gaps=False) -> api.AppendedRange:
         """See shmq.api.Stream."""
         cdef Items items = Items.__new__(Items)
         cdef shmq_log_piece piece
@@ -372,14 +383,14 @@ cdef class StreamHandle:
             self._confirm(log, made[0].first + <int64_t>made[0].count, timeout)
         return made[0]
 
-    def _confirm(self, Partition log, int64_t offset, timeout):
+    def _confirm(self, Partition log, int64_t offset, timeout: float | None):
         if offset > 0 and not self.wait_written(log, offset, timeout):
             raise _errors.NotConfirmed(
                 f"what was appended to partition {log.number} of stream {self.name!r} is in "
                 f"memory, up to offset {offset - 1}, but is not known to be on disk: "
                 f"{self._why_unconfirmed(log.number)}", offset - 1)
 
-    def wait_written(self, Partition log, int64_t offset, timeout=None):
+    def wait_written(self, Partition log, int64_t offset, timeout: float | None = None) -> bool:
         """``log.wait_synced``, with a writer started if there is none."""
         cdef int64_t until = _until(timeout), left
         while True:
@@ -392,8 +403,9 @@ cdef class StreamHandle:
 
     # ---- reading ----
 
-    def read(self, partition, offset, limit=1000, *, max_bytes=1 << 20, bint block=False,
-             timeout=None, bint view=False, bint pin=False, where=None, end=None):
+    def read(self, partition: int, offset: int, limit: int = 1000, *, max_bytes: int = 1 << 20,
+             bint block=False, timeout: float | None = None, bint view=False, bint pin=False,
+             where: str | None = None, end: int | None = None) -> api.Records:
         """See shmq.api.Stream."""
         cdef Partition log = self._log(partition)
         cdef int64_t at = _natural("offset", offset), until = 0
@@ -460,7 +472,8 @@ cdef class StreamHandle:
                 raise
             return below
 
-    def read_raw(self, partition, offset, limit=1000, *, max_bytes=1 << 20, end=None):
+    def read_raw(self, partition: int, offset: int, limit: int = 1000, *, max_bytes: int = 1 << 20,
+                 end: int | None = None) -> tuple[bytes, int]:
         """The entries from ``offset`` on as they lie, whole, and the offset behind them."""
         return self._log(partition).raw(_natural("offset", offset), limit, max_bytes, end)
 

@@ -28,7 +28,7 @@ cdef class _Attachment:
         self.awake[0] = self.awake[1] = 0
         self.q.attachment = SHMQ_NIL
 
-    def __init__(self, str name, Segment segment, not_empty, not_full, bells):
+    def __init__(self, str name, Segment segment, not_empty: str, not_full: str, bells: str):
         """Bind the handle; ``not_empty`` and ``not_full`` name existing semaphores.
 
         ``bells`` is what the names of the namespace's bells begin with.
@@ -39,8 +39,8 @@ cdef class _Attachment:
         self.bells = bells.encode()
         self.q.wakeup_prefix = PyBytes_AS_STRING(self.bells)
         self.confirms = self.q.h.options.confirm == 1
-        self.blocks = self.q.h.options.overflow == 1
-        self.drops = self.q.h.options.overflow == 2 and self.q.journaled
+        self.blocks = self.q.h.options.overflow == SHMQ_BLOCK
+        self.drops = self.q.h.options.overflow == SHMQ_DROP_OLDEST and self.q.journaled
         for bell in range(2):
             _spin_init(&self.spins[bell], LEAST_SPIN)
         for bell, path in enumerate((not_empty, not_full)):
@@ -73,7 +73,7 @@ cdef class _Attachment:
 
     # ---- what the policy above provides ----
 
-    def _process_number(self):
+    def _process_number(self) -> int:
         """This process's number in the namespace; > 0."""
         raise NotImplementedError
 
@@ -85,15 +85,23 @@ cdef class _Attachment:
         """Have a persistence writer started if there is none; waits for nothing."""
         raise NotImplementedError
 
-    def _why_unwritten(self, spent):
+    def _why_unwritten(self, spent: int) -> str:
         """Why ``spent`` settled messages keep their slots, for the text of an error."""
         raise NotImplementedError
 
-    def _bury(self, limit=256):
+    def _bury(self, limit: int = 256):
         """Move up to ``limit`` dying messages to the dead-letter queue."""
         raise NotImplementedError
 
-    def _not_confirmed(self, sequence, taken):
+    def _wait_filtered(self, attempt: Callable[[], Any], block: bool,
+                       timeout: float | None) -> Any:
+        """What ``attempt()`` returns as soon as that is true; its last result after the timeout.
+
+        It is called again whenever a message has come.
+        """
+        raise NotImplementedError
+
+    def _not_confirmed(self, sequence: int, taken: int) -> Exception:
         """Why what was put is not known to be on disk: the error to raise."""
         raise NotImplementedError
 
@@ -344,7 +352,7 @@ cdef class _Attachment:
         self.close()
 
     @property
-    def closed(self):
+    def closed(self) -> bool:
         """Whether the handle was closed."""
         return not self.open_
 

@@ -2,7 +2,7 @@
 
 
 @cython.no_gc_clear
-cdef class _Run:
+cdef class _LeasedBatch:
     """Messages leased in one step: what `Batch` and `Packed` have in common."""
 
     cdef _Getter handle
@@ -44,18 +44,18 @@ cdef class _Run:
         return 0
 
     @property
-    def receipts(self):
+    def receipts(self) -> list[int]:
         """See shmq.api.Batch.receipts."""
         cdef int i
         self.by_receipt = True
         return [c_seal(&self.handle.q.seal, self.raw[i]) for i in range(self.units)]
 
     @property
-    def settled(self):
+    def settled(self) -> bool:
         """See shmq.api.Batch.settled."""
         return self._settled
 
-    def ack(self):
+    def ack(self) -> list[int]:
         """See shmq.api.Batch.ack."""
         cdef list refused
         if self._settled or not self.units:
@@ -68,7 +68,7 @@ cdef class _Run:
         self.units = 0
         return refused
 
-    def nack(self, delay=None):
+    def nack(self, delay: float | None = None) -> list[int]:
         """See shmq.api.Batch.nack."""
         cdef list refused = []
         cdef int64_t ns = _delay_ns(delay)
@@ -77,7 +77,7 @@ cdef class _Run:
             return refused
         for i in range(self.units):
             try:
-                self.handle._settle(1, self.raw[i], ns)
+                self.handle._settle(NACK, self.raw[i], ns)
             except _errors.LeaseExpired:
                 refused.append(c_seal(&self.handle.q.seal, self.raw[i]))
             except _errors.LockTimeout:
@@ -108,15 +108,15 @@ cdef class _Run:
 
 @cython.no_gc_clear
 @cython.final
-cdef class Batch(_Run):
-    """See shmq.api.Batch."""
+cdef class Batch(_LeasedBatch):
+    """See :class:`shmq.api.Batch`."""
 
     cdef readonly list bodies
 
     def __len__(self):
         return len(self.bodies)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         return iter(self.bodies)
 
     def __repr__(self):
@@ -130,7 +130,7 @@ cdef int _return_others(_Getter handle, const shmq_view *views, int kept, int at
     for i in range(count):
         if i < kept or i > at:
             try:
-                handle._settle(1, views[i].receipt, 0)
+                handle._settle(NACK, views[i].receipt, 0)
             except (_errors.LeaseExpired, _errors.LockTimeout):
                 pass
     return 0
@@ -171,11 +171,12 @@ cdef Batch _new_batch(_Getter handle, shmq_view *views, int count):
 
 @cython.no_gc_clear
 @cython.final
-cdef class Packed(_Run):
-    """See shmq.api.Packed."""
+cdef class Packed(_LeasedBatch):
+    """See :class:`shmq.api.Packed`."""
 
     cdef readonly bytes data
     cdef uint32_t count
+    #| size: int | None
     cdef readonly object size          # of every record, or None
     cdef bytes each                    # lengths, where they vary
 
@@ -183,7 +184,7 @@ cdef class Packed(_Run):
         return self.count
 
     @property
-    def lengths(self):
+    def lengths(self) -> memoryview:
         """See shmq.api.Packed.lengths."""
         cdef uint32_t i, size
         cdef uint32_t *at
@@ -196,7 +197,7 @@ cdef class Packed(_Run):
         return memoryview(self.each).cast("I")
 
     @property
-    def offsets(self):
+    def offsets(self) -> memoryview:
         """See shmq.api.Packed.offsets."""
         cdef bytes raw = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>self.count + 1) * 8)
         cdef uint64_t *at = <uint64_t *>PyBytes_AS_STRING(raw)
@@ -213,7 +214,7 @@ cdef class Packed(_Run):
         at[self.count] = sum_
         return memoryview(raw).cast("Q")
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[bytes]:
         start = 0
         for length in self.lengths:
             yield self.data[start:start + length]
@@ -226,7 +227,7 @@ cdef class Packed(_Run):
 
 # What the body of a leased message holds: a batch, or the one record that it is itself.
 cdef void _read_packed(const shmq_view *view, shmq_packed *packed) noexcept nogil:
-    if view.codec == PACKED and shmq_packed_read(view.body, view.body_bytes, packed):
+    if view.codec == SHMQ_CODEC_PACKED and shmq_packed_read(view.body, view.body_bytes, packed):
         return
     packed.bytes = view.body_bytes
     packed.size = view.body_bytes

@@ -85,33 +85,33 @@ cdef class Follower:
         shmq_unscan(&self.f)
 
     @property
-    def deleted(self):
+    def deleted(self) -> bool:
         """Whether the queue has been deleted."""
         return self.handle.q.h.state == SHMQ_GONE
 
     @property
-    def position(self):
+    def position(self) -> tuple[int, int]:
         """What was published last: the number of the journal's segment, and its bytes that
         are synced; 0 bytes: that is not known."""
         return self.handle.q.h.journal.segment, self.handle.q.h.journal.offset
 
     @property
-    def synced(self):
+    def synced(self) -> int:
         """Every put up to this sequence number is on disk, or over."""
         return shmq_synced(&self.handle.q)
 
     @property
-    def batch(self):
+    def batch(self) -> int:
         """The number of the batch that was published last."""
         return self.f.batch - 1
 
     @property
-    def held(self):
+    def held(self) -> int:
         """How many messages `moved` would give; some of them may be over."""
         return self.f.moved.len
 
     @property
-    def live_bytes(self):
+    def live_bytes(self) -> int:
         """About what the messages in the queue take in a file."""
         h = self.handle.q.h
         return (h.units_used - h.units_cached) * SHMQ_UNIT + h.live * 64
@@ -125,7 +125,7 @@ cdef class Follower:
             shmq_disclaim(&self.f)
             shmq_fail(&self.handle.q, 0)
 
-    def collect(self, size_t most, uint32_t salt):
+    def collect(self, size_t most, uint32_t salt) -> Collected | None:
         """What has changed, as a batch sealed with ``salt``; None if there is nothing.
 
         ``most``, in bytes, is grown to what one record takes. Collects nothing anew before
@@ -188,7 +188,7 @@ cdef class Follower:
             more = shmq_release(&self.f, RELEASED_AT_ONCE)
             self.handle._unlock()
 
-    def moved(self):
+    def moved(self) -> list[tuple[int, int, int, bytes]]:
         """Messages that went to another queue, and whose settlement is held back until they
         are on its disk: a list of (slot, sequence number, reason, properties as msgpack).
 
@@ -202,12 +202,12 @@ cdef class Follower:
             found.append((self.f.moved.at[i].at, s.seq, s.reason, _meta_of(self.f.q, s)))
         return found
 
-    def arrived(self, slots):
+    def arrived(self, slots: Iterable[int]):
         """Let the settlements of these moved messages go with the next batch."""
         for slot in slots:
             shmq_arrived(&self.f, slot)
 
-    def copies_waiting(self, uint64_t origin_queue, seqs):
+    def copies_waiting(self, uint64_t origin_queue, seqs: Iterable[int]) -> set[int]:
         """Of messages that were moved here from that queue, those not on this one's disk yet.
 
         ``seqs``: an iterable of sequence numbers in that queue; returns a set.
@@ -234,7 +234,7 @@ cdef class Follower:
         """The disk refused with that errno: whoever waits for it is told; 0: it works again."""
         shmq_fail(&self.handle.q, error)
 
-    def wait(self, double timeout, double linger, uint32_t crowd=0, double patience=0.0):
+    def wait(self, double timeout, double linger, uint32_t crowd=0, double patience=0.0) -> bool:
         """Sleep until there is something to collect, at most ``timeout`` s: whether there is.
 
         At once if somebody waits for the disk, after up to ``patience`` s if ``crowd`` puts
@@ -283,12 +283,12 @@ cdef class Scan:
     cdef readonly uint64_t count   # messages so far
     cdef int part                  # what comes next: the totals, messages, dedupe ids, nothing
 
-    def __init__(self, _Attachment handle, limit=None):
+    def __init__(self, _Attachment handle, limit: int | None = None):
         self.handle = handle
         self.pages = _Pages(0)
         self.limit = handle.q.h.last_seq if limit is None else limit
 
-    def read(self, size_t most, uint32_t salt, uint64_t batch):
+    def read(self, size_t most, uint32_t salt, uint64_t batch) -> memoryview | None:
         """The next batch, bytes-like, sealed with ``salt`` and numbered; None at the end.
 
         ``most`` is grown to what one record takes. Good until the next call.
@@ -367,7 +367,7 @@ cdef class Restoration:
         self.r.now = shmq_now()
         self.r.wall = shmq_wall()
 
-    def finish(self, uint64_t last_seq, totals, uint64_t batch, uint64_t segment,
+    def finish(self, uint64_t last_seq, totals: Sequence[int], uint64_t batch, uint64_t segment,
                uint64_t offset):
         """Let the queue go on where its files end, and publish its segment.
 

@@ -26,8 +26,11 @@ cdef class Answer:
     cdef readonly bint done          # nothing more comes
     cdef readonly bint lost          # the connection ended before
     cdef readonly bint streams       # of a SUBSCRIBE: messages come until it is ended
+    #| payload: bytes | None
     cdef readonly bytes payload      # of a REPLY; None: none came
+    #| messages: list[Any] | None
     cdef public list messages
+    #| notify: Callable[[Answer], object] | None
     cdef public object notify        # called with it when something came
     cdef object queue
     cdef Acks acks
@@ -43,7 +46,7 @@ cdef class Answer:
         return self.done or (self.streams and len(self.messages) > 0)
 
     @property
-    def is_ready(self):
+    def is_ready(self) -> bool:
         """Whether it is all there, or of a stream, anything."""
         return self._is_ready()
 
@@ -56,12 +59,12 @@ cdef class Answer:
         return shmq_load64(<const unsigned char *>PyBytes_AS_STRING(self.payload))
 
     @property
-    def number(self):
+    def number(self) -> int:
         """The number of 64 bits that was asked for. Raises ServerError if the answer is none."""
         return self._number()
 
     @property
-    def accepted(self):
+    def accepted(self) -> int:
         """How many messages of a PRODUCE_BATCH were taken."""
         if self.payload is None or PyBytes_GET_SIZE(self.payload) != 12 or \
                 self.status == SHMQ_S_BAD_REQUEST:
@@ -69,7 +72,7 @@ cdef class Answer:
         return shmq_load32(<const unsigned char *>PyBytes_AS_STRING(self.payload))
 
     @property
-    def refused(self):
+    def refused(self) -> list[int]:
         """The receipts that a settlement refused."""
         cdef Py_ssize_t at
         if self.status != SHMQ_S_LEASE_EXPIRED or self.payload is None:
@@ -77,12 +80,12 @@ cdef class Answer:
         return [shmq_load64(<const unsigned char *>PyBytes_AS_STRING(self.payload) + at)
                 for at in range(0, PyBytes_GET_SIZE(self.payload) - 7, 8)]
 
-    def run(self):
+    def run(self) -> api.Run:
         """The run that a LEASE_RUN or a LEASE_AGAIN has leased. Raises ServerError."""
         cdef bytes raw = self.payload or b""
         cdef Py_ssize_t i, count = PyBytes_GET_SIZE(raw) // RUN_ROW
         cdef const unsigned char *at = <const unsigned char *>PyBytes_AS_STRING(raw)
-        cdef _Sheet sheet = _Sheet(count)
+        cdef _RunColumns sheet = _RunColumns(count)
         if PyBytes_GET_SIZE(raw) % RUN_ROW:
             raise _errors.ServerError(
                 f"the server's answer makes no sense: {len(raw)} bytes are no whole messages")
@@ -132,6 +135,7 @@ cdef class Wire:
     cdef readonly bint is_broken
     cdef readonly bint is_confused   # the peer has broken the protocol
     cdef readonly int fatal      # the status that the server closed the connection with, or 0
+    #| problem: str | None
     cdef readonly str problem
     cdef public bint returns     # the server knows RETURN
     cdef public bint tells       # the server is told by HANDED what the application has got
@@ -153,7 +157,7 @@ cdef class Wire:
     cdef shmq_buffer out, going, coming
     cdef object __weakref__
 
-    def __cinit__(self, socket, bytes name, queue, tls=None):
+    def __cinit__(self, socket, bytes name, queue: Callable[[], Any] | None, tls=None):
         self.socket = socket
         self.fd = socket.fileno()
         self.name = name
@@ -174,7 +178,7 @@ cdef class Wire:
         shmq_buffer_free(&self.coming)
 
     @property
-    def is_usable(self):
+    def is_usable(self) -> bool:
         """Whether requests can be sent by it, as far as can be seen from here."""
         if self.is_broken or self.generation != fork_generation:
             return False
@@ -183,16 +187,16 @@ cdef class Wire:
         return not self.is_broken
 
     @property
-    def is_of_this_process(self):
+    def is_of_this_process(self) -> bool:
         """Whether it was made on this side of a fork."""
         return self.generation == fork_generation
 
     @property
-    def has_output(self):
+    def has_output(self) -> bool:
         """Whether there is anything left to send."""
         return self.out.start < self.out.end or self.going.start < self.going.end
 
-    def fileno(self):
+    def fileno(self) -> int:
         """The descriptor of the socket."""
         return self.fd
 
@@ -227,7 +231,7 @@ cdef class Wire:
         answer.end = self.written
         return at
 
-    def request(self, int type, bint named, bytes rest):
+    def request(self, int type, bint named, bytes rest) -> Answer:
         """Write a request of any type; the name of the queue before ``rest`` if it is named."""
         cdef Answer answer = self._new_answer()
         cdef unsigned char *at = self._request(answer, type, named, PyBytes_GET_SIZE(rest))
@@ -250,7 +254,7 @@ cdef class Wire:
         memcpy(at, body, size)
         return answer
 
-    def produce(self, bytes meta, body, bint durable=False):
+    def produce(self, bytes meta: bytes | None, body, bint durable=False) -> Answer:
         """Write a PRODUCE: packed properties or None, and a buffer.
 
         ``durable``: its answer is to come once the message is on disk.
@@ -265,7 +269,7 @@ cdef class Wire:
         finally:
             PyBuffer_Release(&buffer)
 
-    def put(self, bytes meta, body, timeout):
+    def put(self, bytes meta: bytes | None, body, timeout: float) -> Put | Answer:
         """PRODUCE, and wait: the put, or the answer that says why not."""
         cdef Answer answer = self.produce(meta, body)
         self.wait(answer, timeout)
@@ -276,7 +280,8 @@ cdef class Wire:
                 return _new_put(answer._number(), True)
         return answer
 
-    def produce_batch(self, list items, Py_ssize_t start, uint64_t most, bint durable=False):
+    def produce_batch(self, list items, Py_ssize_t start, uint64_t most,
+                      bint durable=False) -> tuple[Answer, int]:
         """Write a PRODUCE_BATCH of items[start:], as far as its payload has ``most`` bytes.
 
         An item is bytes, or a tuple of packed properties or None and a buffer. ``durable``: the
@@ -301,7 +306,8 @@ cdef class Wire:
             at = _write_item(at, items[i])
         return answer, end - start
 
-    def consume(self, uint32_t most, uint32_t wait_ms, double lease, bytes where=None):
+    def consume(self, uint32_t most, uint32_t wait_ms, double lease,
+                bytes where: bytes | None = None) -> Answer:
         """Write a CONSUME; ``where`` is an expression, in UTF-8."""
         cdef Answer answer = self._new_answer()
         cdef unsigned char *at = self._request(answer, SHMQ_T_CONSUME, True, 8 + _asking(where))
@@ -314,7 +320,7 @@ cdef class Wire:
         answer.begun = _real_now()
         return answer
 
-    def peek(self, uint32_t limit, bytes where=b""):
+    def peek(self, uint32_t limit, bytes where=b"") -> Answer:
         """Write a PEEK; ``where`` is an expression, in UTF-8."""
         cdef Answer answer = self._new_answer()
         cdef unsigned char *at = self._request(answer, SHMQ_T_PEEK, True, 4 + len(where))
@@ -323,7 +329,8 @@ cdef class Wire:
         answer.queue = self.queue()
         return answer
 
-    def subscribe(self, uint32_t credit, double lease, Acks acks, bytes where=None):
+    def subscribe(self, uint32_t credit, double lease, Acks acks: Acks | None,
+                  bytes where: bytes | None = None) -> Answer:
         """Write a SUBSCRIBE whose messages gather their acknowledgements in ``acks``."""
         cdef Answer answer = self._new_answer()
         cdef bint tells = self.tells and acks is not None
@@ -351,7 +358,7 @@ cdef class Wire:
         self.written += SHMQ_FRAME_HEADER + 4
         return self._send(0)
 
-    def unsubscribe(self, Answer stream):
+    def unsubscribe(self, Answer stream) -> Answer:
         """Write the UNSUBSCRIBE of a subscription."""
         cdef Answer answer = self._new_answer()
         shmq_store32(self._request(answer, SHMQ_T_UNSUBSCRIBE, False, 4), stream.id)
@@ -361,7 +368,8 @@ cdef class Wire:
         """Let the messages of a CONSUME gather their acknowledgements in ``acks``."""
         consume.acks = acks
 
-    def settle(self, int type, receipts, argument=None):
+    def settle(self, int type, receipts: int | Iterable[int],
+               argument: int | None = None) -> Answer:
         """Write an ACK, NACK, REJECT, EXTEND or RETURN of a receipt or of a list of them."""
         cdef Answer answer = self._new_answer()
         cdef uint32_t word = 0 if argument is None else argument
@@ -380,7 +388,7 @@ cdef class Wire:
         return answer
 
     def settle_run(self, int type, bytes receipts, Py_ssize_t start, Py_ssize_t end,
-                   argument=None):
+                   argument: int | None = None) -> Answer:
         """Write an ACK, EXTEND or RETURN of receipts[start:end], numbers of 8 bytes each."""
         cdef Answer answer = self._new_answer()
         cdef const uint64_t *each = <const uint64_t *>PyBytes_AS_STRING(receipts)
@@ -395,7 +403,7 @@ cdef class Wire:
             at = shmq_store64(at, each[i])
         return answer
 
-    def lease_run(self, uint32_t most, uint64_t max_bytes, uint32_t ms):
+    def lease_run(self, uint32_t most, uint64_t max_bytes, uint32_t ms) -> Answer:
         """Write a LEASE_RUN."""
         cdef Answer answer = self._new_answer()
         cdef unsigned char *at = self._request(answer, SHMQ_T_LEASE_RUN, True, 16)
@@ -405,7 +413,7 @@ cdef class Wire:
         answer.runs = True
         return answer
 
-    def lease_again(self, uint32_t ms, bytes sequences, Py_ssize_t start, Py_ssize_t end):
+    def lease_again(self, uint32_t ms, bytes sequences, Py_ssize_t start, Py_ssize_t end) -> Answer:
         """Write a LEASE_AGAIN of sequences[start:end], numbers of 8 bytes each."""
         cdef Answer answer = self._new_answer()
         cdef const uint64_t *each = <const uint64_t *>PyBytes_AS_STRING(sequences)
@@ -419,7 +427,7 @@ cdef class Wire:
         return answer
 
     def read_run(self, uint32_t max_bytes, bytes slots, bytes sequences, Py_ssize_t start,
-                 Py_ssize_t end):
+                 Py_ssize_t end) -> Answer:
         """Write a READ_RUN of the messages from ``start`` to ``end`` of a run."""
         cdef Answer answer = self._new_answer()
         cdef const uint64_t *which = <const uint64_t *>PyBytes_AS_STRING(sequences)
@@ -441,7 +449,7 @@ cdef class Wire:
 
     # ---- waiting ----
 
-    def wait(self, Answer answer, timeout):
+    def wait(self, Answer answer, timeout: float | None) -> bool:
         """Send, and read until the answer is ready: whether it is within ``timeout`` seconds.
 
         None waits without limit. A connection that breaks makes it ready, and lost. An
@@ -578,7 +586,7 @@ cdef class Wire:
 
     # ---- sending ----
 
-    def send(self):
+    def send(self) -> bool:
         """Send what goes without waiting; whether something is left."""
         self._send(0)
         return self.has_output and not self.is_broken
@@ -696,7 +704,7 @@ cdef class Wire:
         cdef int64_t spin
         cdef pollfd poller
         cdef unsigned char *to
-        if not shmq_buffer_reserve(&self.coming, self._wanted()):
+        if not shmq_buffer_reserve(&self.coming, self._room_needed()):
             raise MemoryError
         to = self.coming.data + self.coming.end
         room = self.coming.room - self.coming.end
@@ -743,7 +751,7 @@ cdef class Wire:
         return 0
 
     # The bytes that a recv must have room for: those of the frame that has begun.
-    cdef size_t _wanted(self):
+    cdef size_t _room_needed(self):
         cdef size_t held = self.coming.end - self.coming.start
         cdef uint64_t whole
         if self.tls is None and held >= SHMQ_FRAME_HEADER:
@@ -774,7 +782,7 @@ cdef class Wire:
         return 0
 
     cdef int _take_frames(self, int64_t base) except -1:
-        cdef frame_head frame
+        cdef shmq_frame frame
         cdef shmq_reader r
         cdef const unsigned char *at
         while self.coming.end - self.coming.start >= SHMQ_FRAME_HEADER and not self.is_broken:
@@ -796,7 +804,7 @@ cdef class Wire:
             shmq_buffer_take(&self.coming, SHMQ_FRAME_HEADER + frame.length, KEEP_ROOM)
         return 0
 
-    cdef int _take_message(self, const frame_head *frame, shmq_reader *r,
+    cdef int _take_message(self, const shmq_frame *frame, shmq_reader *r,
                            int64_t base) except -1:
         cdef Answer answer = self.calls.get(frame.id)
         cdef RemoteMessage message
@@ -827,7 +835,7 @@ cdef class Wire:
             self._wake(answer)
         return 0
 
-    cdef int _take_reply(self, const frame_head *frame, shmq_reader *r) except -1:
+    cdef int _take_reply(self, const shmq_frame *frame, shmq_reader *r) except -1:
         cdef Answer answer = self.calls.get(frame.id)
         cdef size_t size = frame.length
         if answer is not None:
@@ -903,7 +911,7 @@ cdef class Wire:
             self._tell()
         return 0
 
-    def may_have_arrived(self, Answer answer):
+    def may_have_arrived(self, Answer answer) -> bool:
         """Whether the server may have carried out the request of an answer that is lost."""
         return not self.fatal and self.gone >= answer.end
 
@@ -923,7 +931,7 @@ cdef class Wire:
                 return  # it has ended already
             self._wait(end, until)
 
-    def close(self, problem="the connection was closed"):
+    def close(self, problem: str = "the connection was closed"):
         """End the connection: what it holds leased goes back. May be called again."""
         if self.generation == fork_generation and not self.is_closed:
             try:

@@ -3,9 +3,6 @@
 cdef enum:
     MOST_COLUMNS = 0x7FFFFFFF   # bytes of a block: Arrow's offsets have 31 bits
 
-cdef object _new_columns = None
-cdef object _new_run = None
-
 # The name and the format of each array of a block, by `enum shmq_column`.
 COLUMN_FORMATS = (
     ("sequence", "Q"), ("put_at", "q"), ("visible_at", "q"), ("lease_until", "q"),
@@ -15,13 +12,7 @@ COLUMN_FORMATS = (
 )
 
 
-def install_columns(columns, run):
-    """Set what makes a block and a run out of their bytes: see shmq/api/columns.py."""
-    global _new_columns, _new_run
-    _new_columns, _new_run = columns, run
-
-
-def columns_of(bytes data):
+def columns_of(bytes data) -> tuple[int, list[tuple[int, int]]]:
     """How many rows a block has, and where each array stands: (offset, bytes) by column.
 
     Raises ValueError for bytes that are no block.
@@ -51,6 +42,7 @@ cpdef bytes numbers_of(str name, value, int width):
     return raw
 
 
+#| def places_of(slots: Any, sequences: Any) -> tuple[bytes, bytes, int]: ...
 cpdef tuple places_of(slots, sequences):
     """What a run is read by: its slots and its numbers as bytes, and how many they are."""
     cdef bytes places = numbers_of("slots", slots, 4)
@@ -62,7 +54,7 @@ cpdef tuple places_of(slots, sequences):
     return places, numbers, len(numbers) // 8
 
 
-def gone(str name, list sequences, total):
+def gone(str name, list sequences: list[int], total: int) -> Exception:
     """The error that says which messages of a run are not there any more."""
     named = ", ".join(map(str, sequences[:10])) + (", ..." if len(sequences) > 10 else "")
     return _errors.LeaseExpired(
@@ -89,14 +81,14 @@ cdef object _excerpt(shmq_queue *q, const shmq_snapshot_read *e):
         shmq_columns_begin(&columns, base, &layout)
         shmq_snapshot_read_copy(q, e, shmq_wall_offset(), &columns)
         size = shmq_columns_end(&columns)
-    return _new_columns(data if size == layout.size else data[:size])
+    return _policy.columns(data if size == layout.size else data[:size])
 
 
 @cython.no_gc_clear
 cdef class _Reader(_Watcher):
     """The part of a handle that reads messages where they stand."""
 
-    def slots(self):
+    def slots(self) -> int:
         """See shmq.api.Queue.slots."""
         self._be_usable()
         return min(self.q.h.slots_made, self.q.h.options.capacity)
@@ -117,7 +109,8 @@ cdef class _Reader(_Watcher):
             self._after()
         return 0
 
-    def read_columns(self, start=0, *, max_bytes=4 << 20, end=None):
+    def read_columns(self, start: int = 0, *, max_bytes: int = 4 << 20,
+                     end: int | None = None) -> tuple[api.Columns, int | None]:
         """See shmq.api.Queue.read_columns."""
         cdef uint32_t at, last, made
         cdef int status
@@ -150,7 +143,8 @@ cdef class _Reader(_Watcher):
             f"message {seq} of queue {self.name!r} is too large for a column: a block holds up to "
             f"{MOST_COLUMNS} bytes; take it by get")
 
-    def read_run(self, slots, sequences, *, start=0, max_bytes=4 << 20):
+    def read_run(self, slots: bytes, sequences: bytes, *, start: int = 0,
+                 max_bytes: int = 4 << 20) -> tuple[api.Columns, int | None]:
         """See shmq.api.Queue.read_run."""
         cdef bytes places, numbers
         cdef uint64_t count, at, begin

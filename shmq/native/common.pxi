@@ -1,10 +1,9 @@
-# Constants, hooks, and the checks of arguments that several files use.
+# Constants, the policy, and the checks of arguments that several files use.
 
 cdef enum:
     SMALL = 4096                # bodies up to this are copied with the operation itself
     MOST_QUICK = 1 << 14        # and packed batches up to this
     MOST_PACKED = 4096          # messages that one get_packed leases
-    PACKED = 6                  # the codec of packed batches: see shmq/codec/codecs.py
     MOST_UNDER_LOCK = 1 << 20   # bytes copied in one critical section of a batch
     NOGIL_COPY = 1 << 16        # copies from this size on let other threads run
     PATIENCE = 20               # tries for the lock before it is taken without the GIL
@@ -19,25 +18,86 @@ cdef enum:
     MOST_BETWEEN = 1024
     MOST_SPINS = 8              # spins that end well, and yet others were quicker
 
+# What ends a lease, or prolongs it.
+cdef enum:
+    ACK
+    NACK
+    REJECT
+    EXTEND
+    RETURN
+
+#: The codecs by their number in a slot, and the number of every other one.
+CODECS = tuple([shmq_codec_name(<uint8_t>number).decode() for number in range(<int>SHMQ_CODECS)])
+CODEC_OTHER = <int>SHMQ_CODEC_OTHER
+CODEC_PACKED = <int>SHMQ_CODEC_PACKED
+cdef tuple _CODECS = CODECS
+
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 cdef int64_t LONG_AGO = -FOREVER
 cdef int64_t AT_ONCE = 0        # the end of an operation that waits for nothing but a lock
 cdef int64_t UNKNOWN = -1       # the end of one whose timeout was not looked at yet
 cdef uint64_t NO_RECEIPT = 0xFFFFFFFFFFFFFFFF
-cdef object _decode = None
-cdef object _encode = None
-cdef object _unpack = None
+
+
+@cython.final
+cdef class Policy:
+    """What the binding calls of the layers above it: one object, set before the first handle.
+
+    ``encode_message`` makes a message of what ``put`` takes, ``encode_body`` a record's body;
+    ``decode_body`` is the reverse of both. ``pack_properties`` and ``unpack_properties``: the
+    properties of a message, and the headers of a record. ``expand``: a compressed batch of
+    records, by the name of its compression. ``columns``, ``run`` and ``dead_letter`` make the
+    contract's objects of bytes and properties; ``compile_filter`` a `Filter` of an expression.
+    """
+
+    #| decode_body: Callable[[bytes, int, str], Any]
+    #| encode_body: Callable[[Any, str | None], tuple[Any, int]]
+    #| encode_message: Callable[..., Any]
+    cdef readonly object encode_message, encode_body, decode_body
+    #| expand: Callable[[str, bytes, int], bytes]
+    #| unpack_properties: Callable[[bytes | None], dict[str, Any]]
+    #| pack_properties: Callable[[Mapping[str, Any]], bytes]
+    cdef readonly object pack_properties, unpack_properties, expand
+    #| compile_filter: Callable[[str], Filter]
+    #| dead_letter: Callable[[dict[str, Any]], Any]
+    #| run: Callable[[bytes, bytes, bytes], api.Run]
+    #| columns: Callable[[bytes], api.Columns]
+    cdef readonly object columns, run, dead_letter, compile_filter
+
+    def __init__(self, *, encode_message: Callable[..., Any],
+                 encode_body: Callable[[Any, str | None], tuple[Any, int]],
+                 decode_body: Callable[[bytes, int, str], Any],
+                 pack_properties: Callable[[Mapping[str, Any]], bytes],
+                 unpack_properties: Callable[[bytes | None], dict[str, Any]],
+                 expand: Callable[[str, bytes, int], bytes],
+                 columns: Callable[[bytes], api.Columns],
+                 run: Callable[[bytes, bytes, bytes], api.Run],
+                 dead_letter: Callable[[dict[str, Any]], Any],
+                 compile_filter: Callable[[str], Filter]):
+        self.encode_message = encode_message
+        self.encode_body = encode_body
+        self.decode_body = decode_body
+        self.pack_properties = pack_properties
+        self.unpack_properties = unpack_properties
+        self.expand = expand
+        self.columns = columns
+        self.run = run
+        self.dead_letter = dead_letter
+        self.compile_filter = compile_filter
+
+
+cdef Policy _policy = None
+
+
+def set_policy(Policy policy not None):
+    """Set what the queues, messages and filters of this module call of the layers above."""
+    global _policy
+    _policy = policy
 
 
 def set_patience(double seconds):
     """How long this thread waits for a lock at most, in seconds; 0: as others do."""
     shmq_limit_patience(<int64_t>(seconds * 1e9))
-
-
-def install(encode, decode, unpack):
-    """Set how bodies and properties become bytes and back: see shmq/codec/codecs.py."""
-    global _encode, _decode, _unpack
-    _encode, _decode, _unpack = encode, decode, unpack
 
 
 # Whether another thread may want the GIL.

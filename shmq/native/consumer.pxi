@@ -7,7 +7,7 @@ cdef int64_t FLUSH_AFTER = 10000000  # ns
 # messages that are still about do not keep it, and what it has leased ahead, alive.
 @cython.no_gc_clear
 @cython.final
-cdef class _Gatherer:
+cdef class _AckBuffer:
 
     cdef _Getter handle
     cdef uint64_t *acks
@@ -31,7 +31,7 @@ cdef class _Gatherer:
     cdef int add(self, Message message) except -1:
         cdef int64_t now
         if self.ended or self.generation != fork_generation:
-            self.handle._settle(0, message.lease, 0)
+            self.handle._settle(ACK, message.lease, 0)
             return 0
         if self.count == self.room:
             self.flush()  # first: if that fails, the message is not acknowledged
@@ -65,11 +65,13 @@ cdef class _Gatherer:
 @cython.no_gc_clear
 @cython.final
 cdef class Consumer:
-    """See shmq.api.Consumer. For one thread at a time, but its messages may be
-    settled from any."""
+    """See shmq.api.Consumer.
+
+    It is for one thread at a time, but its messages may be settled from any.
+    """
 
     cdef _Getter handle
-    cdef _Gatherer gatherer
+    cdef _AckBuffer gatherer
     cdef shmq_view *views
     cdef int prefetch
     cdef int held                # leased ahead: views[next:held]
@@ -85,7 +87,7 @@ cdef class Consumer:
     def __cinit__(self, _Getter handle, int prefetch, timeout, block, Filter filter):
         self.handle = handle
         self.filter = filter
-        self.gatherer = _Gatherer.__new__(_Gatherer, handle, prefetch)
+        self.gatherer = _AckBuffer.__new__(_AckBuffer, handle, prefetch)
         self.prefetch = prefetch
         self.timeout = timeout
         self.block = block
@@ -172,11 +174,11 @@ cdef class Consumer:
 
     # Flushes, then leases ahead what the filter lets through: how many. Of a consumer that a
     # signal's handler has closed meanwhile, it goes back.
-    def _choose(self):
+    def _select(self):
         if self.ended:
             return 0
         self.next = self.held = 0
-        self.held = self.handle._choose_run(self.filter, self.views, self.prefetch, False,
+        self.held = self.handle._select_run(self.filter, self.views, self.prefetch, False,
                                             self.gatherer)
         if self.ended:
             self.handle._lock_gets()
@@ -190,9 +192,9 @@ cdef class Consumer:
         cdef int status, round_ = 0
         cdef int64_t until = UNKNOWN
         if self.filter is not None and not wait:
-            return self._choose() > 0
+            return self._select() > 0
         if self.filter is not None:
-            return _wait_chosen(self.handle, self._choose, self.block, self.timeout) > 0
+            return self.handle._wait_filtered(self._select, self.block, self.timeout) > 0
         while True:
             status = self._refill(wait, round_, &until)
             if status == SHMQ_OK:
@@ -247,11 +249,11 @@ cdef class Consumer:
                 return message
         return None
 
-    def take(self):
+    def take(self) -> api.Message | None:
         """The next message, or None if there is none now. For those who wait elsewhere."""
         return None if self.ended else self._next(False, "aconsume")
 
-    def __next__(self):
+    def __next__(self) -> api.Message:
         cdef Message message = self._next(True, "consume")
         if message is None:
             self.close()
@@ -259,7 +261,8 @@ cdef class Consumer:
         return message
 
 
-def make_consumer(_Getter handle, prefetch, timeout, block, where=None):
+def make_consumer(_Getter handle: Handle, prefetch: int, timeout: float | None, block: bool,
+                  where: str | Filter | None = None) -> Any:
     """See shmq.api.Queue.consume."""
     prefetch = _whole("prefetch", prefetch)
     if not 1 <= prefetch <= 1 << 20:

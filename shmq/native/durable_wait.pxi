@@ -9,30 +9,30 @@ cdef class _Confirmer(_Attachment):
     """The part of a handle that waits for the journal."""
 
     @property
-    def synced_seq(self):
+    def synced_seq(self) -> int:
         """Every put up to this sequence number is on disk, or was settled before."""
         return shmq_synced(&self.q)
 
     @property
-    def journal_error(self):
+    def journal_error(self) -> int:
         """The errno of the journal's last attempt to write; 0 if it succeeded."""
         return self.q.h.journal.error
 
     @property
-    def journal_writer(self):
+    def journal_writer(self) -> int:
         """The process number of the queue's persistence writer; 0 if there is none."""
         return self.q.h.journal.writer
 
     @property
-    def spent(self):
+    def spent(self) -> int:
         """How many settled messages keep their slots until the journal has that, too."""
         return self.q.h.spent
 
-    def wanted(self, uint64_t seq):
+    def request_sync(self, uint64_t seq):
         """Have the writer not linger with what was put up to ``seq``. Does not wait."""
         shmq_request_sync(&self.q, seq)
 
-    def wait_synced(self, uint64_t seq, timeout):
+    def wait_synced(self, uint64_t seq, timeout: float | None) -> bool:
         """Wait until all up to ``seq`` is on disk: whether it is, within ``timeout`` seconds.
 
         None waits without limit. It waits no longer for a disk that fails, for a queue that
@@ -77,7 +77,7 @@ cdef class _Confirmer(_Attachment):
                 f"confirm='memory'")
         return True
 
-    def confirms_on_disk(self, confirm):
+    def confirms_on_disk(self, confirm: str | None) -> bool:
         """Whether a put with that ``confirm`` is to be on disk. Raises what ``put`` raises."""
         return self._confirms(confirm)
 

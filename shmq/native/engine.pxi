@@ -6,7 +6,34 @@
 cdef class Engine:
     """All connections of a process, and the queues that it has attached to for them.
 
-    ``control`` provides what is policy: see _core.pyi. For one thread.
+    ``control`` provides what is policy; a `name` is a queue's, of good form:
+
+    ``attach(name)``
+        a `Handle` of the queue; None: `Engine.attached` will be called with it. Raises
+        NoSuchQueue, NoSpace, LockTimeout.
+    ``detach(queue)``
+        closes such a handle, as soon as that can be done.
+    ``rights(session, name)``
+        PRODUCE_RIGHT and so on; 0: the session may not know of the queue.
+    ``answer(session, kind, name, rest)``
+        carries out a HELLO, CREATE, DELETE, PURGE, LIST, STATS, PEEK or REDRIVE; `rest` is
+        the payload behind the name. Returns the status and the payload of the REPLY; of a
+        PEEK that found something, OK and the list of copies; None for a payload that
+        `Session.answer_late`, `Session.keep` or, after `Session.park`, `Session.unpark` will
+        give.
+    ``compile(where)``
+        the `Filter` of a client's expression. Raises InvalidOption.
+    ``wait(queue)``
+        somebody waits: `serve` is to be called whenever a message may have come.
+    ``stirred(session)``
+        the session has output, or is to be closed: its ``flags`` say.
+    ``confirm(queue)``
+        somebody waits for the queue's journal: `Engine.confirmed` is to be called whenever it
+        has come further, until that is false.
+    ``sooner()``
+        something is due before what `tick` has said: it is to be called again.
+    ``failed(error)``
+        what one of these has raised, or a queue that could not be used: to be logged.
     """
 
     cdef shmq_engine c
@@ -56,16 +83,16 @@ cdef class Engine:
         self.c.limits.idle = <int64_t>(idle * 1e9)
 
     @property
-    def max_frame(self):
+    def max_frame(self) -> int:
         """The longest payload of a request, in bytes."""
         return self.c.limits.max_frame
 
     @property
-    def sessions(self):
+    def sessions(self) -> int:
         """How many connections there are."""
         return self.c.session_count
 
-    def session(self, context=None):
+    def session(self, context=None) -> Session:
         """A session for a new connection; ``context`` is the control's."""
         return Session(self, context)
 
@@ -88,7 +115,7 @@ cdef class Engine:
     cdef shmq_attached_queue *_attached_queue_of(self, queue) except? NULL:
         return <shmq_attached_queue *><size_t>self.attached_queues.get(id(queue), 0)
 
-    def serve(self, queue):
+    def serve(self, queue: Handle) -> bool:
         """Give messages of the queue to those who wait for them: whether any still wait."""
         cdef shmq_attached_queue *attached_queue = self._attached_queue_of(queue)
         cdef bint more
@@ -101,7 +128,7 @@ cdef class Engine:
         self._settle()
         return more and attached_queue != NULL
 
-    def choose(self, queue):
+    def serve_filtered(self, queue: Handle) -> bool:
         """Give messages of the queue to those who wait for certain ones, as some have arrived.
 
         Whether any of them still wait.
@@ -117,7 +144,7 @@ cdef class Engine:
         self._settle()
         return more and attached_queue != NULL
 
-    def confirmed(self, queue):
+    def confirmed(self, queue: Handle) -> bool:
         """Answer those whose puts the queue's journal has: whether any still wait for it."""
         cdef shmq_attached_queue *attached_queue = self._attached_queue_of(queue)
         cdef bint more
@@ -132,14 +159,14 @@ cdef class Engine:
         attached_queue = self._attached_queue_of(queue)
         return attached_queue != NULL and attached_queue.durable_replies > 0
 
-    def forget(self, queue):
+    def forget(self, queue: Handle):
         """Leave a queue that was deleted, or is to be left: who waits gets NO_QUEUE."""
         cdef shmq_attached_queue *attached_queue = self._attached_queue_of(queue)
         if attached_queue != NULL:
             shmq_attached_queue_forget(attached_queue, SHMQ_S_NO_QUEUE)
         self._settle()
 
-    def attached(self, name, Handle handle, int status=SHMQ_S_OK):
+    def attached(self, name: str, Handle handle: Handle | None, int status=SHMQ_S_OK):
         """What the control's ``attach`` has put off is done: go on with who waits for it.
 
         ``handle``: of the queue, which the engine closes; None: there is none, and ``status``
@@ -158,7 +185,7 @@ cdef class Engine:
         if handle is not None:  # nobody waits for it any more
             self.control.detach(handle)
 
-    def tick(self):
+    def tick(self) -> float:
         """End what is over; the seconds until it is to be called again."""
         cdef int64_t next_ = shmq_engine_tick(&self.c, shmq_now())
         self.told = next_
@@ -293,7 +320,7 @@ cdef void _wait_at_attached_queue(shmq_attached_queue *attached_queue, cbool fil
     cdef Engine self = <Engine>attached_queue.engine.data
     try:
         if filtered:
-            self.control.wait_chosen(<object>attached_queue.data)
+            self.control.wait_filtered(<object>attached_queue.data)
         else:
             self.control.wait(<object>attached_queue.data)
     except Exception as error:

@@ -1,17 +1,22 @@
 # Choosing by a filter: see shmq/core/queue/filter.h and shmq/core/queue/select.h.
 
-cdef object _compile_filter = None
-cdef object _wait_chosen = None
-
-
-def install_choosing(compile, wait):
-    """Set how an expression becomes a `Filter`, and how to wait for what it lets through.
-
-    ``wait(queue, attempt, block, timeout)`` returns what ``attempt()`` does as soon as that is
-    true, or its last result.
-    """
-    global _compile_filter, _wait_chosen
-    _compile_filter, _wait_chosen = compile, wait
+#: The numbers of a program's operations, fields, relations and kinds of constants, by their names.
+FILTER_OPERATIONS = {"not": SHMQ_OP_NOT, "and": SHMQ_OP_AND, "or": SHMQ_OP_OR, "test": SHMQ_OP_TEST}
+FILTER_FIELDS = {
+    "reason": SHMQ_FIELD_REASON, "queue": SHMQ_FIELD_QUEUE, "deliveries": SHMQ_FIELD_DELIVERIES,
+    "at": SHMQ_FIELD_AT, "age": SHMQ_FIELD_AGE, "group": SHMQ_FIELD_GROUP,
+    "correlation": SHMQ_FIELD_CORRELATION, "codec": SHMQ_FIELD_CODEC,
+    "priority": SHMQ_FIELD_PRIORITY, "sequence": SHMQ_FIELD_SEQUENCE, "size": SHMQ_FIELD_SIZE,
+    "header": SHMQ_FIELD_HEADER,
+}
+FILTER_RELATIONS = {
+    "=": SHMQ_IS_EQUAL, "<": SHMQ_IS_LESS, "<=": SHMQ_IS_AT_MOST, ">": SHMQ_IS_MORE,
+    ">=": SHMQ_IS_AT_LEAST, "like": SHMQ_IS_LIKE,
+}
+FILTER_CONSTANTS = {
+    "nil": SHMQ_CONST_NIL, "bool": SHMQ_CONST_BOOL, "int": SHMQ_CONST_INT, "real": SHMQ_CONST_REAL,
+    "text": SHMQ_CONST_TEXT,
+}
 
 
 @cython.final
@@ -33,12 +38,12 @@ cdef class Filter:
             raise ValueError(f"a filter of {len(code)} bytes: {wrong.decode()}")
 
     @property
-    def code(self):
+    def code(self) -> bytes:
         """The program."""
         return self.keep
 
     def matches(self, bytes properties not None, *, uint64_t sequence=0, uint8_t priority=0,
-                uint32_t size=0, uint8_t codec=0, double now=0.0):
+                uint32_t size=0, uint8_t codec=0, double now=0.0) -> bool:
         """Whether it means what has these packed ``properties``; ``now``: s since 1970."""
         cdef shmq_facts facts
         facts.meta = <const unsigned char *>PyBytes_AS_STRING(properties)
@@ -52,4 +57,4 @@ cdef class Filter:
 
 
 cdef Filter _filter_of(where):
-    return where if type(where) is Filter else _compile_filter(where)
+    return where if type(where) is Filter else _policy.compile_filter(where)

@@ -4,7 +4,8 @@
 cdef class _Getter(_Putter):
     """The part of a handle that leases and settles."""
 
-    def get(self, block=True, timeout=None, *, where=None):
+    def get(self, block: bool = True, timeout: float | None = None, *,
+            where: str | None = None) -> api.Message:
         """See shmq.api.Queue.get."""
         cdef shmq_view view
         cdef Message message
@@ -13,7 +14,7 @@ cdef class _Getter(_Putter):
         if timeout is not None:
             _check_timeout(timeout)
         if where is not None:
-            return self._get_chosen(_filter_of(where), block, timeout)
+            return self._get_filtered(_filter_of(where), block, timeout)
         while True:
             # Nobody is told that there is nothing, or sleeps, by half the truth.
             self._lock_until(round_ > 0, SHMQ_NOT_EMPTY, block, timeout, &until)
@@ -32,8 +33,8 @@ cdef class _Getter(_Putter):
             if not self._may_wait(SHMQ_NOT_EMPTY, block, timeout, &until, &round_):
                 raise self._empty(block, timeout)
 
-    cdef object _get_chosen(self, Filter filter, block, timeout):
-        found = _wait_chosen(self, lambda: self.choose(filter, 1), block, timeout)
+    cdef object _get_filtered(self, Filter filter, block, timeout):
+        found = self._wait_filtered(lambda: self.select(filter, 1), block, timeout)
         if found:
             return found[0]
         if block and timeout is not None:
@@ -46,7 +47,8 @@ cdef class _Getter(_Putter):
             return _errors.Empty(f"no message came to queue {self.name!r} within {timeout} s")
         return _errors.Empty(f"no message is visible in queue {self.name!r}")
 
-    def get_many(self, max, timeout=None, *, block=True, where=None):
+    def get_many(self, max: int, timeout: float | None = None, *, block: bool = True,
+                 where: str | None = None) -> list[api.Message]:
         """See shmq.api.Queue.get_many."""
         cdef int most = self._most(max, timeout), got, i
         cdef list messages = []
@@ -54,7 +56,7 @@ cdef class _Getter(_Putter):
         cdef shmq_view *views
         if where is not None:
             filter = _filter_of(where)
-            return _wait_chosen(self, lambda: self.choose(filter, most), block, timeout)
+            return self._wait_filtered(lambda: self.select(filter, most), block, timeout)
         views = _new_views(most)
         try:
             while not messages:
@@ -69,7 +71,7 @@ cdef class _Getter(_Putter):
         finally:
             free(views)
 
-    def get_batch(self, max, timeout=None, *, block=True):
+    def get_batch(self, max: int, timeout: float | None = None, *, block: bool = True) -> api.Batch:
         """See shmq.api.Queue.get_batch."""
         cdef int most = self._most(max, timeout), got
         cdef Batch batch
@@ -83,7 +85,8 @@ cdef class _Getter(_Putter):
         finally:
             free(views)
 
-    def get_packed(self, max=65536, timeout=None, *, block=True):
+    def get_packed(self, max: int = 65536, timeout: float | None = None, *,
+                   block: bool = True) -> api.Packed:
         """See shmq.api.Queue.get_packed."""
         cdef int most = min(self._most(max, timeout), MOST_PACKED), got
         cdef Packed packed
@@ -153,13 +156,13 @@ cdef class _Getter(_Putter):
 
     # ---- by a filter ----
 
-    def choose(self, Filter filter not None, int most):
+    def select(self, Filter filter not None, int most) -> list[api.Message]:
         """Lease what the filter lets through of what is there, up to ``most`` messages."""
         cdef shmq_view *views = _new_views(most)
         cdef int got, i
         cdef list messages = []
         try:
-            got = self._choose_run(filter, views, most, True, None)
+            got = self._select_run(filter, views, most, True, None)
             for i in range(got):
                 message = _new_message(self, &views[i], None)
                 if message is not None:
@@ -171,8 +174,8 @@ cdef class _Getter(_Putter):
     # How many were leased, in the order of the queue: `most`, or all that there are. The lock
     # is held for a part of the search at a time, and of the whole queue at first, so that
     # nobody is told by half the truth that there is nothing.
-    cdef int _choose_run(self, Filter filter, shmq_view *views, int most, bint handed,
-                         _Gatherer gatherer) except -1:
+    cdef int _select_run(self, Filter filter, shmq_view *views, int most, bint handed,
+                         _AckBuffer gatherer) except -1:
         cdef shmq_choice choice
         cdef int64_t now
         cdef int status = SHMQ_OK, got = 0
@@ -210,14 +213,14 @@ cdef class _Getter(_Putter):
         cdef int64_t now
         cdef int status
         self._lock_gets()
-        now = shmq_time(&self.q) if how == 0 else shmq_now()
-        if how == 0:
+        now = shmq_time(&self.q) if how == ACK else shmq_now()
+        if how == ACK:
             status = shmq_ack(&self.q, receipt, now)
-        elif how == 1:
+        elif how == NACK:
             status = shmq_nack(&self.q, receipt, ns, now)
-        elif how == 2:
+        elif how == REJECT:
             status = shmq_reject(&self.q, receipt, now)
-        elif how == 3:
+        elif how == EXTEND:
             status = shmq_extend(&self.q, receipt, ns, now)
         else:
             status = shmq_return(&self.q, receipt, now)
@@ -245,23 +248,23 @@ cdef class _Getter(_Putter):
             f"or the message was settled; nothing was changed"
         )
 
-    def ack(self, receipt):
+    def ack(self, receipt: int):
         """Acknowledge by receipt."""
-        self._settle(0, self._opened(receipt), 0)
+        self._settle(ACK, self._opened(receipt), 0)
 
-    def nack(self, receipt, delay=None):
+    def nack(self, receipt: int, delay: float | None = None):
         """See shmq.api.Queue.nack."""
-        self._settle(1, self._opened(receipt), _delay_ns(delay))
+        self._settle(NACK, self._opened(receipt), _delay_ns(delay))
 
-    def reject(self, receipt):
+    def reject(self, receipt: int):
         """See shmq.api.Queue.reject."""
-        self._settle(2, self._opened(receipt), 0)
+        self._settle(REJECT, self._opened(receipt), 0)
 
-    def extend(self, receipt, seconds):
+    def extend(self, receipt: int, seconds: float):
         """See shmq.api.Queue.extend."""
-        self._settle(3, self._opened(receipt), _span_ns("seconds", seconds))
+        self._settle(EXTEND, self._opened(receipt), _span_ns("seconds", seconds))
 
-    def ack_many(self, messages):
+    def ack_many(self, messages: Iterable[api.Message | int]) -> list[int]:
         """See shmq.api.Queue.ack_many."""
         cdef list items = list(messages), refused = []
         cdef Py_ssize_t i, count = len(items)

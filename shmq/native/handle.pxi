@@ -1,10 +1,14 @@
 # A whole handle: looking without leasing, and moving messages between queues.
 
+#: The state of a message that waits to be taken, as `Handle.scan` gives it.
+READY = <int>SHMQ_READY
+
+
 @cython.no_gc_clear
 cdef class Handle(_RowMover):
     """One attachment to a queue. shmq.client.local.broker builds its queue upon it."""
 
-    def purge(self):
+    def purge(self) -> int:
         """See shmq.api.Queue.purge."""
         cdef uint64_t removed = 0
         cdef int status
@@ -17,11 +21,11 @@ cdef class Handle(_RowMover):
             raise self._error(status)
         return removed
 
-    def qsize(self):
+    def qsize(self) -> int:
         """See shmq.api.Queue.qsize."""
         return self._counts()[0]
 
-    def full(self):
+    def full(self) -> bool:
         """See shmq.api.Queue.full."""
         return self._counts()[1] >= self.q.h.options.capacity
 
@@ -35,11 +39,11 @@ cdef class Handle(_RowMover):
         return visible, live
 
     @property
-    def last_sequence(self):
+    def last_sequence(self) -> int:
         """The newest sequence number: how many messages were ever put."""
         return self.q.h.last_seq
 
-    def numbers(self):
+    def numbers(self) -> dict[str, Any]:
         """The header's counters by name: what shmq.api.QueueStats is made of."""
         cdef shmq_header h
         cdef int64_t now
@@ -66,20 +70,20 @@ cdef class Handle(_RowMover):
             **_journal_numbers(&h),
         }
 
-    def journal_numbers(self):
+    def journal_numbers(self) -> dict[str, Any]:
         """Those of its journal alone, without a lock: nothing is looked after meanwhile."""
         if self.q.h.state == SHMQ_GONE:
             raise self._error(SHMQ_DELETED)
         return _journal_numbers(self.q.h)
 
-    def attached(self):
+    def attached(self) -> list[tuple[int, int, int, bytes, int, float]]:
         """The attachments: (index, process number, pid, name, leases, since)."""
         cdef shmq_attachment *a
         cdef uint32_t at
         cdef list rows = []
         if self.q.h.state == SHMQ_GONE:
             raise self._error(SHMQ_DELETED)
-        for at in range(min(self.q.h.attachments_made, 4096)):
+        for at in range(min(self.q.h.attachments_made, SHMQ_MAX_ATTACHMENTS)):
             a = &self.q.attachments[at]
             if a.process:
                 rows.append((at, a.process, a.pid, a.name[:31].split(b"\0")[0], a.leases,
@@ -92,7 +96,8 @@ cdef class Handle(_RowMover):
         shmq_reclaim(&self.q, at, process, shmq_now())
         self._unlock()
 
-    def scan(self, uint32_t start, uint32_t count):
+    def scan(self, uint32_t start,
+             uint32_t count) -> tuple[list[tuple[int, int, int, int, int, int, int, int]], int | None]:
         """Live slots from ``start`` on, at most ``count`` looked at.
 
         Returns (rows, next start or None); a row is (slot, state, sequence, priority,
@@ -121,7 +126,7 @@ cdef class Handle(_RowMover):
             free(views)
         return rows, (end if end < made else None)
 
-    def oldest_put(self):
+    def oldest_put(self) -> int | None:
         """When the oldest visible message was put, monotonic ns; None if there is none."""
         cdef uint32_t at = 0, made = self.q.h.slots_made, end
         cdef int64_t oldest = FOREVER
@@ -137,7 +142,7 @@ cdef class Handle(_RowMover):
             self._unlock()
         return None if oldest == FOREVER else oldest
 
-    def copy_at(self, uint32_t at, uint64_t seq):
+    def copy_at(self, uint32_t at, uint64_t seq) -> api.Message | None:
         """A copy of message ``seq`` in slot ``at``, or None if it is not there any more."""
         cdef shmq_view view
         cdef Message message
@@ -189,7 +194,7 @@ cdef class Handle(_RowMover):
             self.give_up(view.receipt)
             raise
 
-    def take_dead(self):
+    def take_dead(self) -> _Row | None:
         """Take the next dying message, or None; see ``take``."""
         cdef shmq_view view
         cdef int status
@@ -202,7 +207,7 @@ cdef class Handle(_RowMover):
             raise self._error(status)
         return self._taken(&view)
 
-    def take(self, uint32_t at, uint64_t seq):
+    def take(self, uint32_t at, uint64_t seq) -> _Row | None:
         """Take a visible message to move it, or None if it is not there any more.
 
         (receipt, sequence, body, properties, codec, priority, deliveries, reason, died at,
@@ -215,8 +220,8 @@ cdef class Handle(_RowMover):
         self._unlock()
         return self._taken(&view) if status == SHMQ_OK else None
 
-    def stage_copy(self, bytes body, bytes meta, uint8_t codec, uint8_t priority, group,
-                   uint64_t origin_queue, uint64_t origin_seq):
+    def stage_copy(self, bytes body, bytes meta, uint8_t codec, uint8_t priority,
+                   group: str | None, uint64_t origin_queue, uint64_t origin_seq) -> int:
         """Put a message that only ``publish_copy`` makes visible; its receipt. Raises Full."""
         cdef PreparedPut prepared = PreparedPut.__new__(PreparedPut)
         cdef Loan loan
@@ -248,7 +253,7 @@ cdef class Handle(_RowMover):
             raise self._error(status)
         return loan.receipt
 
-    def publish_copy(self, uint64_t receipt):
+    def publish_copy(self, uint64_t receipt) -> bool:
         """Make a staged message visible; whether it was still there."""
         cdef int status
         self._lock()
@@ -256,7 +261,7 @@ cdef class Handle(_RowMover):
         self._unlock()
         return status == SHMQ_OK
 
-    def moved(self, uint64_t receipt):
+    def moved(self, uint64_t receipt) -> bool:
         """The taken message has moved: settle it here. Whether it was still ours."""
         cdef int status
         self._lock()
@@ -292,7 +297,7 @@ cdef class Handle(_RowMover):
         shmq_void_copies(&self.q, origin_queue, origin_seq, rows)
         self._unlock()
 
-    def orphans(self):
+    def orphans(self) -> list[tuple[int, int, int, int | None]]:
         """Staged messages whose mover died: (receipt, origin queue, origin sequence, row).
 
         ``row``: its number in the chunk that it was moved from; None of a whole message. Those
@@ -308,12 +313,12 @@ cdef class Handle(_RowMover):
             self._unlock()
             if status == SHMQ_OK:
                 rows.append((origin.queue, origin.seq, origin.row, origin.receipt))
-                at = <uint32_t>(origin.receipt & 0xFFFFFF) + 1
+                at = <uint32_t>(origin.receipt & SHMQ_RECEIPT_SLOT) + 1
         rows.sort()
         return [(receipt, queue, seq, None if row == SHMQ_NO_ROW else row)
                 for queue, seq, row, receipt in rows]
 
-    def copies_from(self, origins):
+    def copies_from(self, origins: Container[int]) -> list[tuple[int, int]]:
         """Messages here that were moved from queues of these ids: (origin queue, sequence)."""
         cdef uint32_t at = 0, made = self.q.h.slots_made, end
         cdef shmq_slot *s
@@ -329,7 +334,7 @@ cdef class Handle(_RowMover):
             at = end
         return [row for row in rows if row[0] in origins]
 
-    def still_moves(self, uint64_t seq, row=None):
+    def still_moves(self, uint64_t seq, row: int | None = None) -> bool:
         """Whether message ``seq``, or that row of it, is here, dying or being moved."""
         cdef bint there
         cdef uint32_t number = SHMQ_NO_ROW if row is None else row
@@ -350,7 +355,7 @@ cdef class Handle(_RowMover):
             raise _errors.DamagedSegment(
                 f"the segment of queue {self.name!r} is damaged: {wrong.decode()}")
 
-    def violations(self):
+    def violations(self) -> list[str]:
         """What invariants of the segment do not hold, in words; empty if all do."""
         cdef const char *wrong[32]
         cdef uint32_t at, count

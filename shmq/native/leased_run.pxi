@@ -3,15 +3,9 @@
 cdef enum:
     RUN_UNDER_LOCK = 1024       # messages of one critical section
 
-cdef enum:
-    ACK_RUN = 0
-    EXTEND_RUN = 1
-    RETURN_RUN = 2
-
-
 # The numbers of a run while it is being made.
 @cython.final
-cdef class _Sheet:
+cdef class _RunColumns:
     cdef bytes sequences, receipts, slots
     cdef uint64_t *sequence
     cdef uint64_t *receipt
@@ -34,24 +28,25 @@ cdef class _Sheet:
         self.bytes_ += <uint64_t>view.body_bytes + view.meta_bytes
 
     cdef object run(self):
-        return _new_run(self.sequences[:self.count * 8], self.receipts[:self.count * 8],
-                        self.slots[:self.count * 4])
+        return _policy.run(self.sequences[:self.count * 8], self.receipts[:self.count * 8],
+                           self.slots[:self.count * 4])
 
 
 @cython.no_gc_clear
 cdef class _Lessor(_Reader):
     """The part of a handle that leases and settles runs."""
 
-    def lease_run(self, max, *, max_bytes=None, seconds=600.0):
+    def lease_run(self, max: int, *, max_bytes: int | None = None,
+                  seconds: float = 600.0) -> api.Run:
         """See shmq.api.Queue.lease_run."""
         cdef uint64_t most = self._most(max, None), room
         cdef uint64_t budget = 0x7FFFFFFFFFFFFFFF if max_bytes is None else _budget(max_bytes)
         cdef int64_t ns = _lease_ns(seconds)
-        cdef _Sheet sheet
+        cdef _RunColumns sheet
         self._be_usable()
         for attempt in range(2):
             room = min(most, <uint64_t>self.q.h.visible + shmq_inbox_count(self.q.h))
-            sheet = _Sheet(room)
+            sheet = _RunColumns(room)
             if room:
                 self._lease_onto(sheet, room, budget, ns)
             if sheet.count or attempt:
@@ -59,7 +54,7 @@ cdef class _Lessor(_Reader):
             self._tick()  # what dead processes held is there, too
         return sheet.run()
 
-    cdef int _lease_onto(self, _Sheet sheet, uint64_t room, uint64_t budget,
+    cdef int _lease_onto(self, _RunColumns sheet, uint64_t room, uint64_t budget,
                          int64_t ns) except -1:
         cdef int status = SHMQ_OK
         cdef int64_t now, until = shmq_now() + ns
@@ -96,14 +91,14 @@ cdef class _Lessor(_Reader):
         return True
 
     # What was leased, and will not be handed out after all, counts for nothing.
-    cdef int _give_back(self, _Sheet sheet) except -1:
+    cdef int _give_back(self, _RunColumns sheet) except -1:
         try:
-            self._settle_run(RETURN_RUN, sheet.receipts, sheet.count, 0)
+            self._settle_run(RETURN, sheet.receipts, sheet.count, 0)
         except _errors.ShmqError:
             pass  # the queue is gone, and the leases with it
         return 0
 
-    def lease_again(self, sequences, *, seconds=600.0):
+    def lease_again(self, sequences: bytes, *, seconds: float = 600.0) -> api.Run:
         """See shmq.api.Queue.lease_again."""
         cdef bytes raw = numbers_of("sequences", sequences, 8)
         cdef const uint64_t *which = <const uint64_t *>PyBytes_AS_STRING(raw)
@@ -116,7 +111,7 @@ cdef class _Lessor(_Reader):
             raise _errors.InvalidOption(
                 f"sequences has {len(raw) // 8} numbers: no queue holds so many messages")
         count = <uint32_t>(PyBytes_GET_SIZE(raw) // 8)
-        cdef _Sheet sheet = _Sheet(count)
+        cdef _RunColumns sheet = _RunColumns(count)
         self._be_usable()
         self._tick()  # what dead processes held is there again
         room = shmq_search_room(count)
@@ -133,7 +128,7 @@ cdef class _Lessor(_Reader):
             free(table)
         return sheet.run()
 
-    cdef int _lease_found(self, _Sheet sheet, const uint64_t *which, const uint32_t *where,
+    cdef int _lease_found(self, _RunColumns sheet, const uint64_t *which, const uint32_t *where,
                           uint32_t count, int64_t ns) except -1:
         cdef int status = SHMQ_OK
         cdef int64_t now, until = shmq_now() + ns
@@ -176,9 +171,9 @@ cdef class _Lessor(_Reader):
             now = shmq_now()
             while i < end:
                 receipt = c_unseal(&self.q.seal, sealed[i])
-                if how == ACK_RUN:
+                if how == ACK:
                     status = shmq_ack(&self.q, receipt, now)
-                elif how == EXTEND_RUN:
+                elif how == EXTEND:
                     status = shmq_extend(&self.q, receipt, ns, now)
                 else:
                     status = shmq_return_unseen(&self.q, receipt, now)
@@ -192,21 +187,21 @@ cdef class _Lessor(_Reader):
             raise self._error(status)
         return refused
 
-    def ack_run(self, receipts):
+    def ack_run(self, receipts: bytes) -> int:
         """See shmq.api.Queue.ack_run."""
         cdef bytes raw = numbers_of("receipts", receipts, 8)
-        return self._settle_run(ACK_RUN, raw, PyBytes_GET_SIZE(raw) // 8, 0)
+        return self._settle_run(ACK, raw, PyBytes_GET_SIZE(raw) // 8, 0)
 
-    def extend_run(self, receipts, seconds):
+    def extend_run(self, receipts: bytes, seconds: float) -> int:
         """See shmq.api.Queue.extend_run."""
         cdef bytes raw = numbers_of("receipts", receipts, 8)
         cdef int64_t ns = _span_ns("seconds", seconds)
-        return self._settle_run(EXTEND_RUN, raw, PyBytes_GET_SIZE(raw) // 8, ns)
+        return self._settle_run(EXTEND, raw, PyBytes_GET_SIZE(raw) // 8, ns)
 
-    def return_run(self, receipts):
+    def return_run(self, receipts: bytes) -> int:
         """See shmq.api.Queue.return_run."""
         cdef bytes raw = numbers_of("receipts", receipts, 8)
-        return self._settle_run(RETURN_RUN, raw, PyBytes_GET_SIZE(raw) // 8, 0)
+        return self._settle_run(RETURN, raw, PyBytes_GET_SIZE(raw) // 8, 0)
 
 
 cdef int64_t _lease_ns(seconds) except -1:

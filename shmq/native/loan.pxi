@@ -3,7 +3,7 @@
 @cython.no_gc_clear
 @cython.final
 cdef class Loan:
-    """See shmq.api.Loan."""
+    """See :class:`shmq.api.Loan`."""
 
     cdef _Putter handle
     cdef PreparedPut prepared
@@ -15,16 +15,17 @@ cdef class Loan:
     cdef bint confirms           # the commit returns once it is on disk,
     cdef object patience         #   or so many seconds after it
     cdef int64_t until           # the end of the put that it is part of
+    #| put: Put | None
     cdef readonly Put put
 
     @property
-    def view(self):
+    def view(self) -> memoryview:
         """See shmq.api.Loan.view."""
         if self.ended:
             raise ValueError("the loan has ended: it was committed or dropped")
         return self.memory
 
-    def commit(self, size=None):
+    def commit(self, size: int | None = None) -> Put:
         """See shmq.api.Loan.commit."""
         if self.ended:
             raise ValueError("the loan has ended: it was committed or dropped")
@@ -66,7 +67,7 @@ cdef class Loan:
         self.holder = None
         return 0
 
-    def __enter__(self):
+    def __enter__(self) -> memoryview:
         return self.view
 
     def __exit__(self, kind, error, trace):
@@ -115,9 +116,13 @@ cdef Loan _borrow(_Putter handle, PreparedPut prepared, block, timeout, int64_t 
     return loan
 
 
-def make_loan(_Putter handle, size, block=None, timeout=None, *, priority=None, group=None,
-              headers=None, delay=None, deliver_at=None, ttl=None, dedupe_id=None, codec=None,
-              reply_to=None, correlation=None, confirm=None):
+def make_loan(_Putter handle: Handle, size: int, block: bool | None = None,
+              timeout: float | None = None, *, priority: int | None = None,
+              group: str | None = None, headers: Mapping[str, Any] | None = None,
+              delay: float | None = None, deliver_at: float | None = None,
+              ttl: float | None = None, dedupe_id: str | None = None, codec: str | None = None,
+              reply_to: str | None = None, correlation: str | None = None,
+              confirm: str | None = None) -> Any:
     """See shmq.api.Queue.loan."""
     cdef PreparedPut prepared
     cdef Loan loan
@@ -146,21 +151,26 @@ def make_loan(_Putter handle, size, block=None, timeout=None, *, priority=None, 
     return loan
 
 
-class DuplicateLoan:
+@cython.final
+cdef class DuplicateLoan:
     """The loan of a message that was put before: what is written to it goes nowhere."""
 
-    def __init__(self, view, put):
+    #| view: memoryview
+    cdef readonly object view
+    cdef readonly Put put
+
+    def __init__(self, view: memoryview, Put put):
         self.view = view
         self.put = put
 
-    def commit(self, size=None):
+    def commit(self, size: int | None = None) -> Put:
         """The receipt of the first put."""
         return self.put
 
     def drop(self):
         """Nothing was taken."""
 
-    def __enter__(self):
+    def __enter__(self) -> memoryview:
         return self.view
 
     def __exit__(self, kind, error, trace):

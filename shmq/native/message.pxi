@@ -4,10 +4,10 @@
 @cython.no_gc_clear
 @cython.final
 cdef class Message:
-    """See shmq.api.Message."""
+    """See :class:`shmq.api.Message`."""
 
     cdef _Getter handle
-    cdef _Gatherer gatherer  # of its consumer; None if it came one by one
+    cdef _AckBuffer gatherer  # of its consumer; None if it came one by one
     cdef object raw          # the body's bytes; None while they are only in shared memory
     cdef object decoded
     cdef object meta
@@ -58,7 +58,7 @@ cdef class Message:
         return status
 
     @property
-    def body(self):
+    def body(self) -> Any:
         """See shmq.api.Message.body."""
         if self.is_decoded:
             return self.decoded
@@ -66,12 +66,12 @@ cdef class Message:
         if self.number == 0:
             self.decoded = self.raw
         else:
-            self.decoded = _decode(self.raw, self.number, self.codec)
+            self.decoded = _policy.decode_body(self.raw, self.number, self.codec)
         self.is_decoded = True
         return self.decoded
 
     @property
-    def view(self):
+    def view(self) -> memoryview:
         """See shmq.api.Message.view."""
         cdef shmq_view view
         if self.size and self._pin(&view, NULL) == SHMQ_OK:
@@ -80,7 +80,7 @@ cdef class Message:
         self._fetch()
         return memoryview(self.raw)
 
-    def readinto(self, buffer):
+    def readinto(self, buffer) -> int:
         """See shmq.api.Message.readinto."""
         cdef shmq_view view
         cdef Py_buffer target
@@ -106,56 +106,56 @@ cdef class Message:
             PyBuffer_Release(&target)
 
     @property
-    def receipt(self):
+    def receipt(self) -> int:
         """See shmq.api.Message.receipt."""
         self.by_receipt = True
         return c_seal(&self.handle.q.seal, self.lease)
 
     @property
-    def properties(self):
+    def properties(self) -> Mapping[str, Any]:
         """See shmq.api.Message.properties."""
         if self.unpacked is None:
-            self.unpacked = _unpack(self.meta)
+            self.unpacked = _policy.unpack_properties(self.meta)
         return self.unpacked
 
     @property
-    def headers(self):
+    def headers(self) -> Mapping[str, Any]:
         """See shmq.api.Message.headers."""
         if self.meta is None:
             return {}
         return self.properties.get("headers") or {}
 
     @property
-    def group(self):
+    def group(self) -> str | None:
         """See shmq.api.Message.group."""
         return None if self.meta is None else self.properties.get("group")
 
     @property
-    def reply_to(self):
+    def reply_to(self) -> str | None:
         """See shmq.api.Message.reply_to."""
         return None if self.meta is None else self.properties.get("reply_to")
 
     @property
-    def correlation(self):
+    def correlation(self) -> str | None:
         """See shmq.api.Message.correlation."""
         return None if self.meta is None else self.properties.get("corr")
 
     @property
-    def codec(self):
+    def codec(self) -> str:
         """See shmq.api.Message.codec."""
         if self.number < len(_CODECS):
             return _CODECS[self.number]
         return self.properties.get("codec", "bytes")
 
     @property
-    def dead(self):
+    def dead(self) -> Any:
         """See shmq.api.Message.dead."""
         if self.meta is None:
             return None
         return _dead(self.properties.get("dead"))
 
     @property
-    def settled(self):
+    def settled(self) -> bool:
         """See shmq.api.Message.settled."""
         return self._settled
 
@@ -181,27 +181,27 @@ cdef class Message:
         if self.gatherer is not None:
             self.gatherer.add(self)
         else:
-            self.handle._settle(0, self.lease, 0)
+            self.handle._settle(ACK, self.lease, 0)
         self._settled = True
 
-    def nack(self, delay=None):
+    def nack(self, delay: float | None = None):
         """See shmq.api.Message.nack."""
         ns = _delay_ns(delay)
         self._before_settling()
-        self.handle._settle(1, self.lease, ns)
+        self.handle._settle(NACK, self.lease, ns)
         self._settled = True
 
     def reject(self):
         """See shmq.api.Message.reject."""
         self._before_settling()
-        self.handle._settle(2, self.lease, 0)
+        self.handle._settle(REJECT, self.lease, 0)
         self._settled = True
 
-    def extend(self, seconds):
+    def extend(self, seconds: float):
         """See shmq.api.Message.extend."""
         if self._settled:
             self._before_settling()
-        self.handle._settle(3, self.lease, _span_ns("seconds", seconds))
+        self.handle._settle(EXTEND, self.lease, _span_ns("seconds", seconds))
 
     def __enter__(self):
         return self
@@ -245,18 +245,10 @@ cdef void _watch_messages():
 
 _watch_messages()
 
-_CODECS = ("bytes", "text", "msgpack", "json", "command", "event", "packed")
-_dead_letter = None
-
-
-def install_dead_letter(make):
-    """Set what makes a DeadLetter of the property `dead`."""
-    global _dead_letter
-    _dead_letter = make
 
 
 cdef object _dead(properties):
-    return None if properties is None else _dead_letter(properties)
+    return None if properties is None else _policy.dead_letter(properties)
 
 
 cdef Message _bare_message(_Getter handle, const shmq_view *view):
@@ -274,7 +266,7 @@ cdef Message _bare_message(_Getter handle, const shmq_view *view):
 # The message of a lease just taken. A small body is copied without the lock: the bytes
 # are ours as long as the slot's word says so, so if it still does after the copy, the
 # copy is good. If the lease was lost meanwhile the application never had it: None.
-cdef Message _new_message(_Getter handle, const shmq_view *view, _Gatherer gatherer):
+cdef Message _new_message(_Getter handle, const shmq_view *view, _AckBuffer gatherer):
     cdef Message message = _bare_message(handle, view)
     message.gatherer = gatherer
     if view.body_bytes <= SMALL:

@@ -1,6 +1,6 @@
 # Packed batches: see shmq/core/queue/packed_batch.h.
 
-def packed_trailer(uint64_t data_bytes, lengths):
+def packed_trailer(uint64_t data_bytes, lengths: int | Iterable[int]) -> bytes:
     """What stands behind ``data_bytes`` bytes of records of these lengths.
 
     ``lengths`` is one int for all, a buffer of unsigned 32-bit numbers, or an iterable of
@@ -80,7 +80,7 @@ cdef object _each_length(lengths):
         raise TypeError(f"lengths={each!r:.60}: each must be an int") from None
 
 
-def unpack_records(const unsigned char[::1] body):
+def unpack_records(const unsigned char[::1] body: bytes) -> list[bytes]:
     """The records of a packed body, as a list of bytes. Raises ValueError."""
     cdef shmq_packed packed
     cdef const unsigned char *raw = &body[0] if body.shape[0] else NULL

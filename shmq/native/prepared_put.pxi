@@ -3,7 +3,7 @@
 @cython.freelist(64)
 @cython.final
 cdef class Put:
-    """What a put returns: see shmq.api.Put."""
+    """What a put returns: see :class:`shmq.api.Put`."""
 
     cdef readonly uint64_t sequence
     cdef readonly bint duplicate

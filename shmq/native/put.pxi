@@ -4,9 +4,12 @@
 cdef class _Putter(_Confirmer):
     """The part of a handle that puts."""
 
-    def put(self, body, block=None, timeout=None, *, priority=None, group=None, headers=None,
-            delay=None, deliver_at=None, ttl=None, dedupe_id=None, codec=None, reply_to=None,
-            correlation=None, confirm=None):
+    def put(self, body, block: bool | None = None, timeout: float | None = None, *,
+            priority: int | None = None, group: str | None = None,
+            headers: Mapping[str, Any] | None = None, delay: float | None = None,
+            deliver_at: float | None = None, ttl: float | None = None,
+            dedupe_id: str | None = None, codec: str | None = None, reply_to: str | None = None,
+            correlation: str | None = None, confirm: str | None = None) -> Put:
         """See shmq.api.Queue.put."""
         cdef shmq_put c
         cdef PreparedPut prepared
@@ -40,7 +43,7 @@ cdef class _Putter(_Confirmer):
     cdef PreparedPut _wrap(self, body, codec, priority, group, headers, delay, deliver_at, ttl,
                       dedupe_id, reply_to, correlation, encoded=False):
         cdef PreparedPut prepared = PreparedPut.__new__(PreparedPut)
-        buffer, number, meta, level, delay_s, ttl_s = _encode(
+        buffer, number, meta, level, delay_s, ttl_s = _policy.encode_message(
             body, codec, priority, group, headers, delay, deliver_at, ttl, dedupe_id, reply_to,
             correlation, self.q.h.options.priorities, encoded)
         prepared.keep = buffer
@@ -110,8 +113,11 @@ cdef class _Putter(_Confirmer):
             self._after()
         return status == SHMQ_OK
 
-    def put_packed(self, data, lengths, block=None, timeout=None, *, priority=None, group=None,
-                   headers=None, delay=None, ttl=None, dedupe_id=None, confirm=None):
+    def put_packed(self, data, lengths: int | Iterable[int], block: bool | None = None,
+                   timeout: float | None = None, *, priority: int | None = None,
+                   group: str | None = None, headers: Mapping[str, Any] | None = None,
+                   delay: float | None = None, ttl: float | None = None,
+                   dedupe_id: str | None = None, confirm: str | None = None) -> Put:
         """See shmq.api.Queue.put_packed."""
         cdef PreparedPut prepared
         cdef Put put
@@ -120,7 +126,7 @@ cdef class _Putter(_Confirmer):
         cdef int64_t until = _deadline(timeout)
         if (priority is None and group is None and headers is None and delay is None
                 and ttl is None and dedupe_id is None):
-            prepared = self._wrap_plainly(data, PACKED)
+            prepared = self._wrap_plainly(data, SHMQ_CODEC_PACKED)
         else:
             prepared = self._wrap(data, "packed", priority, group, headers, delay, None, ttl,
                                 dedupe_id, None, None, True)
@@ -196,7 +202,7 @@ cdef class _Putter(_Confirmer):
                 f"the space in queue {self.name!r} was given back before the message was put")
         raise self._error(status)
 
-    def abandon(self, uint64_t receipt):
+    def abandon(self, uint64_t receipt) -> bool:
         """Give space back that was reserved or staged; whether it was still ours."""
         cdef int status
         self._lock()
@@ -204,8 +210,11 @@ cdef class _Putter(_Confirmer):
         self._unlock()
         return status == SHMQ_OK
 
-    def put_many(self, bodies, block=None, timeout=None, *, priority=None, group=None,
-                 headers=None, delay=None, ttl=None, codec=None, confirm=None):
+    def put_many(self, bodies: Iterable[Any], block: bool | None = None,
+                 timeout: float | None = None, *, priority: int | None = None,
+                 group: str | None = None, headers: Mapping[str, Any] | None = None,
+                 delay: float | None = None, ttl: float | None = None, codec: str | None = None,
+                 confirm: str | None = None) -> int:
         """See shmq.api.Queue.put_many."""
         cdef bint confirms = self._confirms(confirm)
         cdef int64_t until = _deadline(timeout)

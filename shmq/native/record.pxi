@@ -1,6 +1,10 @@
 # The records of .dmsq files, one at a time: for what frames them, and for tools. What is
 # many at a time (a journal's batch, a snapshot, a recovery) is C from end to end.
 
+#: The version of the format, and the bytes of a whole BATCH record.
+DMSQ_VERSION = <int>SHMQ_DMSQ_VERSION
+BATCH_BYTES = <int>SHMQ_BATCH_BYTES
+
 RECORD_TYPES = ("", "batch", "put", "settle", "update", "dedupe", "state", "end", "index", "footer")
 TOTALS = ("acked", "nacked", "expired", "dead_lettered", "dropped", "deduped", "redelivered")
 
@@ -12,7 +16,7 @@ _FLAGS = (
 )
 
 
-def crc32c(data, uint32_t crc=0):
+def crc32c(data, uint32_t crc=0) -> int:
     """The CRC-32C of the buffer ``data``; ``crc``: that of what stands before it."""
     cdef Py_buffer view
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
@@ -31,7 +35,7 @@ def seal_records(data, uint32_t salt):
     PyBuffer_Release(&view)
 
 
-def pack_batch(data, uint32_t salt, uint64_t batch, int64_t wall, uint64_t last_seq):
+def pack_batch(data, uint32_t salt, uint64_t batch, int64_t wall, uint64_t last_seq) -> bytes:
     """The BATCH record that goes before ``data``, which is whole records sealed with ``salt``.
 
     ``wall`` is in ns since 1970, ``last_seq`` the last sequence number that was given.
@@ -59,7 +63,7 @@ cdef bytes _packed_record(const shmq_record *r, uint32_t salt):
     return made
 
 
-def pack_record(str kind, uint32_t salt, **fields):
+def pack_record(str kind, uint32_t salt, **fields) -> bytes:
     """One record of a type of ``RECORD_TYPES``, of the fields that :func:`read_record` gives."""
     cdef shmq_record r
     cdef bytes body = bytes(fields.get("body", b"")), meta = bytes(fields.get("meta", b""))
@@ -165,7 +169,7 @@ cdef dict _message_fields(const shmq_record *r):
     return fields
 
 
-def read_record(data, size_t offset, uint32_t salt):
+def read_record(data, size_t offset, uint32_t salt) -> tuple[str, str, int, dict[str, Any]]:
     """The record at ``offset`` of the buffer ``data``: how it reads, type, bytes, fields.
 
     How it reads is "ok", or "end" (nothing was written there), "cut" (longer than what is

@@ -40,29 +40,29 @@ cdef class RemoteMessage:
             warn_dropped(f"message {self.sequence} of queue {self.queue.name!r}")
 
     @property
-    def receipt(self):
+    def receipt(self) -> int:
         """See shmq.api.Message.receipt."""
         self.in_hand = False
         return self.lease
 
     @property
-    def body(self):
+    def body(self) -> Any:
         """See shmq.api.Message.body."""
         if not self.is_decoded:
             codec = self.codec
             if codec == "bytes" or codec not in _CODECS:
                 self.decoded = self.raw
             else:
-                self.decoded = _decode(self.raw, _CODECS.index(codec), codec)
+                self.decoded = _policy.decode_body(self.raw, _CODECS.index(codec), codec)
             self.is_decoded = True
         return self.decoded
 
     @property
-    def view(self):
+    def view(self) -> memoryview:
         """See shmq.api.Message.view."""
         return memoryview(self.raw)
 
-    def readinto(self, buffer):
+    def readinto(self, buffer) -> int:
         """See shmq.api.Message.readinto."""
         cdef Py_buffer target
         cdef Py_ssize_t size = PyBytes_GET_SIZE(self.raw)
@@ -78,11 +78,11 @@ cdef class RemoteMessage:
 
     cdef dict _all(self):
         if self.unpacked is None:
-            self.unpacked = _unpack(self.meta)
+            self.unpacked = _policy.unpack_properties(self.meta)
         return self.unpacked
 
     @property
-    def properties(self):
+    def properties(self) -> Mapping[str, Any]:
         """See shmq.api.Message.properties."""
         properties = self._all()
         if properties.get("codec") in _CODECS:  # which is `codec`, as of a message put here
@@ -90,37 +90,37 @@ cdef class RemoteMessage:
         return properties
 
     @property
-    def headers(self):
+    def headers(self) -> Mapping[str, Any]:
         """See shmq.api.Message.headers."""
         return {} if self.meta is None else self._all().get("headers") or {}
 
     @property
-    def group(self):
+    def group(self) -> str | None:
         """See shmq.api.Message.group."""
         return None if self.meta is None else self._all().get("group")
 
     @property
-    def reply_to(self):
+    def reply_to(self) -> str | None:
         """See shmq.api.Message.reply_to."""
         return None if self.meta is None else self._all().get("reply_to")
 
     @property
-    def correlation(self):
+    def correlation(self) -> str | None:
         """See shmq.api.Message.correlation."""
         return None if self.meta is None else self._all().get("corr")
 
     @property
-    def codec(self):
+    def codec(self) -> str:
         """See shmq.api.Message.codec."""
         return "bytes" if self.meta is None else self._all().get("codec", "bytes")
 
     @property
-    def dead(self):
+    def dead(self) -> Any:
         """See shmq.api.Message.dead."""
         return None if self.meta is None else _dead(self._all().get("dead"))
 
     @property
-    def settled(self):
+    def settled(self) -> bool:
         """See shmq.api.Message.settled."""
         return self._settled
 
@@ -142,7 +142,7 @@ cdef class RemoteMessage:
             self.queue.ack(self.lease)
         self._after_settling()
 
-    def nack(self, delay=None):
+    def nack(self, delay: float | None = None):
         """See shmq.api.Message.nack."""
         _delay_ns(delay)
         self._before_settling()
@@ -155,7 +155,7 @@ cdef class RemoteMessage:
         self.queue.reject(self.lease)
         self._after_settling()
 
-    def extend(self, seconds):
+    def extend(self, seconds: float):
         """See shmq.api.Message.extend."""
         cdef int64_t ns = _span_ns("seconds", seconds), now = _real_now()
         self._before_settling()
@@ -220,7 +220,7 @@ cdef RemoteMessage _new_delivery(Wire wire, shmq_reader *r, queue, Acks acks, ui
     return message
 
 
-def bodies_of(list messages):
+def bodies_of(list messages) -> list[Any]:
     """The bodies, as `Message.body` gives them."""
     cdef RemoteMessage message
     cdef list bodies = []
@@ -229,13 +229,13 @@ def bodies_of(list messages):
     return bodies
 
 
-def receipts_of(list messages):
+def receipts_of(list messages) -> list[int]:
     """The receipts of messages that came from a server."""
     cdef RemoteMessage message
     return [message.lease for message in messages]
 
 
-def hand_over(list messages):
+def hand_over(list messages) -> list[Any]:
     """These messages, which the application gets now and is to settle."""
     cdef RemoteMessage message
     for message in messages:
@@ -243,13 +243,13 @@ def hand_over(list messages):
     return messages
 
 
-def is_leased(RemoteMessage message not None):
+def is_leased(RemoteMessage message not None) -> bool:
     """Whether the lease that a message came with is not over, as far as is known here."""
     return (message.wire is not None and not message.wire.is_broken
             and message.wire.generation == fork_generation and _real_now() < message.deadline)
 
 
-def receipt_of(message):
+def receipt_of(message: object) -> int:
     """The receipt of a message, or the int itself.
 
     Raises TypeError for what is neither.
@@ -262,7 +262,7 @@ def receipt_of(message):
     raise TypeError(f"{message!r:.60} is neither a message nor a receipt of this queue")
 
 
-def are_bytes(list bodies, uint64_t most):
+def are_bytes(list bodies, uint64_t most) -> bool:
     """Whether each is bytes, of at most so many."""
     for body in bodies:
         if type(body) is not bytes or <uint64_t>PyBytes_GET_SIZE(body) > most:
@@ -270,12 +270,12 @@ def are_bytes(list bodies, uint64_t most):
     return True
 
 
-def new_put(uint64_t sequence, bint duplicate):
+def new_put(uint64_t sequence, bint duplicate) -> Put:
     """What a put returns."""
     return _new_put(sequence, duplicate)
 
 
-def packed_of(list messages):
+def packed_of(list messages) -> tuple[bytes, int, int | None, bytes | None]:
     """The records of messages in one: (data, count, size of each or None, lengths or None).
 
     A message that is no packed batch is one record.
@@ -332,7 +332,7 @@ cdef bytes _lengths_of(const shmq_packed *read, Py_ssize_t count, uint64_t recor
     return each
 
 
-def records_in(messages):
+def records_in(messages: Iterable[Any]) -> int:
     """How many records the messages hold."""
     cdef shmq_packed read
     cdef uint64_t records = 0
@@ -355,21 +355,14 @@ cpdef uint32_t milliseconds(str what, seconds) except? 0:
     return <uint32_t>ms
 
 
-# Called when acknowledgements begin to gather, so that they do not wait for long.
-cdef object _ring_postman = None
-cdef bint postman_walks = False
+cdef class AckFlusher:
+    """Sends what `Acks` gather before it has waited for long: see client/remote/ack_flusher.py."""
 
+    cdef public bint awake       # it looks at every `Acks` by itself now
 
-def install_ack_flusher(ring):
-    """Set what is called when acknowledgements gather and the postman does not walk."""
-    global _ring_postman
-    _ring_postman = ring
-
-
-def set_postman(bint walks):
-    """Whether the postman looks at every `Acks` by himself now."""
-    global postman_walks
-    postman_walks = walks
+    def wake(self):
+        """Acknowledgements begin to gather, and it is not awake."""
+        raise NotImplementedError
 
 
 cdef int64_t QUICK = 1000000  # ns: what is handed out so soon after another goes on in a row
@@ -382,12 +375,16 @@ cdef class Acks:
     Apart from the consumer, so that messages that are still about do not keep it alive.
     """
 
+    #| wire: Wire | None
     cdef public Wire wire
+    cdef AckFlusher flusher
     cdef public bint ended
     cdef public uint32_t stream  # the subscription whose credit counts
     cdef public int in_hand      # its messages that the application has and has not settled
     cdef uint32_t told           # of its messages, that the server knows the application has
+    #| refused: list[int]
     cdef public list refused     # receipts whose lease had ended after all
+    #| last: Answer | None
     cdef readonly Answer last    # of what was sent last
     cdef readonly int count      # gathered and not sent
     cdef int most
@@ -395,8 +392,9 @@ cdef class Acks:
     cdef uint64_t *receipts
     cdef object __weakref__
 
-    def __cinit__(self, int most):
+    def __cinit__(self, int most, AckFlusher flusher not None):
         self.most = most
+        self.flusher = flusher
         self.refused = []
         self.receipts = <uint64_t *>malloc(most * sizeof(uint64_t))
         if self.receipts == NULL:
@@ -414,8 +412,8 @@ cdef class Acks:
             return False
         if not self.count:
             self.since = now
-            if not postman_walks and _ring_postman is not None:
-                _ring_postman()
+            if not self.flusher.awake:
+                self.flusher.wake()
         self.receipts[self.count] = message.lease
         self.count += 1
         if self.count == self.most:
@@ -541,7 +539,7 @@ cdef class RemoteConsumer:
         self.acks.put()
         return self.acks.wire._say_handed(self.acks.stream, self.acks.told)
 
-    def __next__(self):
+    def __next__(self) -> api.Message:
         message = self._quickly()
         if message is None:
             message = self._next(True)
@@ -550,25 +548,25 @@ cdef class RemoteConsumer:
                 raise StopIteration
         return message
 
-    def quickly(self):
+    def quickly(self) -> Any:
         """The next message if it is at hand and its lease is fresh, else None."""
         return self._quickly()
 
-    def hand_out(self):
+    def hand_out(self) -> RemoteMessage | None:
         """The message at the front, as handed out; None if the connection has just ended."""
         return self._hand_out(<RemoteMessage>self.ahead[self.at])
 
     @property
-    def waiting(self):
+    def waiting(self) -> list[RemoteMessage]:
         """The messages that were not handed out."""
         return self.ahead[self.at:]
 
-    def is_fresh(self):
+    def is_fresh(self) -> bool:
         """Whether the lease of the message at the front has hardly begun."""
         cdef RemoteMessage message = self.ahead[self.at]
         return message.deadline - _real_now() >= self.fresh
 
-    def renewed(self, refused, double lease):
+    def renewed(self, refused: Iterable[int], double lease):
         """The leases of those that wait began anew just now, but for the refused ones."""
         cdef RemoteMessage message
         cdef int64_t deadline = _real_now() + _ns(lease)

@@ -21,8 +21,7 @@ cdef class Replay:
     cdef shmq_replay r
     cdef list buffers
 
-    def __cinit__(self, bint salvage=False, uint64_t first=0,
-                  uint64_t last=0xFFFFFFFFFFFFFFFF):
+    def __cinit__(self, bint salvage=False, uint64_t first=0, uint64_t last=0xFFFFFFFFFFFFFFFF):
         self.buffers = []
         shmq_replay_begin(&self.r, salvage, first, last)
 
@@ -37,7 +36,7 @@ cdef class Replay:
         self.buffers = []
 
     def feed(self, data, uint64_t start, uint32_t salt, uint64_t first_batch, uint64_t whole,
-             bint exact):
+             bint exact) -> tuple[str, dict[str, Any]]:
         """Take a file: see shmq_replay_feed in replay.h.
 
         Returns "ok", "torn" or "damaged", and a dict: end, damage, how, batches, puts, complete.
@@ -66,56 +65,56 @@ cdef class Replay:
         }
 
     @property
-    def messages(self):
+    def messages(self) -> int:
         """How many live messages there are."""
         return self.r.count
 
     @property
-    def bytes(self):
+    def bytes(self) -> int:
         """How many bytes their PUT records have."""
         return self.r.live_bytes
 
     @property
-    def last_seq(self):
+    def last_seq(self) -> int:
         """The last sequence number that was given."""
         return self.r.last_seq
 
     @property
-    def last_batch(self):
+    def last_batch(self) -> int:
         """The number of the newest batch in the file that was fed last."""
         return self.r.last_batch
 
     @property
-    def records(self):
+    def records(self) -> int:
         """How many records were read."""
         return self.r.records
 
     @property
-    def totals(self):
+    def totals(self) -> dict[str, int]:
         """What the queue had counted, by `TOTALS`."""
         return {TOTALS[i]: self.r.totals[i] for i in range(SHMQ_TOTALS)}
 
-    def origins(self):
+    def origins(self) -> list[tuple[int, int, int]]:
         """Of each copy, settled or not: the queue it is from, its number there and here."""
         cdef shmq_copy *copies = <shmq_copy *>self.r.copies.items
         cdef uint64_t i
         return [(copies[i].queue, copies[i].seq, copies[i].here)
                 for i in range(self.r.copies.count)]
 
-    def skipped(self):
+    def skipped(self) -> list[tuple[int, int, int, str]]:
         """What was salvaged from: (file by the order of feeding, offset, bytes, how it read)."""
         cdef shmq_skipped *skipped = <shmq_skipped *>self.r.skipped.items
         cdef uint64_t i
         return [(skipped[i].file, skipped[i].offset, skipped[i].bytes, _READS[skipped[i].how])
                 for i in range(self.r.skipped.count)]
 
-    def discard(self, seqs):
+    def discard(self, seqs: Iterable[int]) -> int:
         """Forget messages; returns how many there were of them. Not after `sort`."""
         if self.r.sorted:
             raise ValueError("messages are discarded before they are sorted")
         return sum([shmq_replay_discard(&self.r, seq) for seq in seqs])
 
-    def spread(self, Py_ssize_t count):
+    def spread(self, Py_ssize_t count) -> tuple[int, int, list[int]]:
         """How the bytes of the PUT records lie over the sequence numbers, in ``count`` parts.
 
         Returns the least number of a live message, how many numbers a part has, and the bytes
@@ -141,7 +140,7 @@ cdef class Replay:
         if not sorted_:
             raise MemoryError("the messages cannot be sorted")
 
-    def message(self, uint64_t at):
+    def message(self, uint64_t at) -> dict[str, Any]:
         """The message at ``at`` of the sorted ones: fields as those of a "put"."""
         cdef shmq_record record
         if not self.r.sorted or at >= self.r.count:
@@ -149,8 +148,10 @@ cdef class Replay:
         shmq_replay_message(&self.r, at, &record)
         return _fields_of(&record)
 
-    def columns(self, start=0, *, max_bytes=4 << 20, end=None, min_sequence=None,
-                max_sequence=None, min_put_at=None, max_put_at=None):
+    def columns(self, start: int = 0, *, max_bytes: int = 4 << 20, end: int | None = None,
+                min_sequence: int | None = None, max_sequence: int | None = None,
+                min_put_at: int | None = None,
+                max_put_at: int | None = None) -> tuple[api.Columns, int | None]:
         """The sorted messages from ``start`` to ``end``: (`shmq.api.Columns`, next start).
 
         Sequence numbers and times, in microseconds since 1970, are limited by ``min_...`` and
@@ -186,9 +187,9 @@ cdef class Replay:
             shmq_columns_begin(&columns, base, &layout)
             shmq_file_columns_copy(&self.r, &e, first, at, &columns)
             shmq_columns_end(&columns)
-        return _new_columns(data), at if at < last else None
+        return _policy.columns(data), at if at < last else None
 
-    def dedupe(self):
+    def dedupe(self) -> list[tuple[int, int, int, int]]:
         """The dedupe ids: (half of the hash, other half, sequence number, until in wall ns)."""
         cdef shmq_taken *taken = <shmq_taken *>self.r.taken.items
         cdef uint64_t i
@@ -234,7 +235,7 @@ cdef int _check_restored(Restoration restoration, int status, uint64_t seq) exce
         f"restore it with a larger capacity, arena_bytes or max_message_bytes")
 
 
-def closed_at(data, uint64_t start, uint32_t salt):
+def closed_at(data, uint64_t start, uint32_t salt) -> int:
     """Where the footer of the file ``data`` says that its batches end; 0: it has none.
 
     ``start`` is where its records begin.

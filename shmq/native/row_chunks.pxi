@@ -23,7 +23,8 @@ cdef class _RowMover(_Lessor):
 
     # ---- chunks ----
 
-    def chunks(self, rows):
+    def chunks(self,
+               rows: Iterable[bytes | tuple[bytes, dict[str, Any]]] | api.Rows) -> list[tuple[bytes, int]]:
         """What is to be staged for this queue: a list of (chunk, how many rows it has).
 
         A row is a body, or (body, properties) with the properties by name; ``rows`` may be a
@@ -34,7 +35,7 @@ cdef class _RowMover(_Lessor):
         cdef uint64_t size, bytes_ = SHMQ_ROW_CHUNK_HEAD
         cdef shmq_put c
         if hasattr(rows, "offsets"):
-            return self._chunks_of(_Table(self, rows))
+            return self._chunks_of(_RowTable(self, rows))
         memset(&c, 0, sizeof(c))
         c.priority = self.q.middle
         for row in rows:
@@ -49,7 +50,7 @@ cdef class _RowMover(_Lessor):
             chunks.append((self._chunk(prepared_puts, bytes_), len(prepared_puts)))
         return chunks
 
-    cdef list _chunks_of(self, _Table table):
+    cdef list _chunks_of(self, _RowTable table):
         cdef list chunks = []
         cdef Py_ssize_t start = 0, i
         cdef uint64_t size, bytes_ = SHMQ_ROW_CHUNK_HEAD
@@ -65,7 +66,7 @@ cdef class _RowMover(_Lessor):
         chunks.append((self._chunk_of(table, start, table.count, bytes_), table.count - start))
         return chunks
 
-    cdef bytes _chunk_of(self, _Table table, Py_ssize_t start, Py_ssize_t end, uint64_t size):
+    cdef bytes _chunk_of(self, _RowTable table, Py_ssize_t start, Py_ssize_t end, uint64_t size):
         cdef bytes chunk = PyBytes_FromStringAndSize(NULL, size)
         cdef unsigned char *to = <unsigned char *>PyBytes_AS_STRING(chunk)
         cdef uint64_t hash_[2]
@@ -118,7 +119,7 @@ cdef class _RowMover(_Lessor):
 
     # ---- what a staging queue has ----
 
-    def listing(self, uint8_t codec):
+    def listing(self, uint8_t codec) -> list[tuple[int, int, bool, bytes]]:
         """The messages whose bodies have that codec: (slot, sequence, whether it waits, meta).
 
         ``meta``: the packed properties; those with many are left out.
@@ -163,7 +164,7 @@ cdef class _RowMover(_Lessor):
             count += 1
         return count
 
-    def remove(self, uint32_t at, uint64_t seq):
+    def remove(self, uint32_t at, uint64_t seq) -> bool:
         """Remove a message that waits; whether it was there."""
         cdef shmq_view view
         cdef int status
@@ -175,13 +176,14 @@ cdef class _RowMover(_Lessor):
         return status == SHMQ_OK
 
     @property
-    def used(self):
+    def used(self) -> int:
         """The bytes of the arena that messages take."""
         return (self.q.h.units_used - self.q.h.units_cached) * SHMQ_UNIT
 
     # ---- moving a chunk's rows here ----
 
-    def move_rows(self, _RowMover source, uint32_t at, uint64_t seq, timeout):
+    def move_rows(self, _RowMover source: Handle, uint32_t at, uint64_t seq,
+                  timeout: float | None) -> tuple[int, bool] | None:
         """Move the rows of a chunk here: (how many became messages, whether all have moved).
 
         None if the chunk does not wait in the source any more. Those of which the dedupe id is
@@ -387,7 +389,7 @@ cdef inline const shmq_put *_put_of(prepared, shmq_put *plain) noexcept:
 
 
 @cython.final
-cdef class _Table:
+cdef class _RowTable:
     """The rows of a shmq.api.Rows, read as puts."""
 
     cdef _RowMover queue

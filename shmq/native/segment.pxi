@@ -15,7 +15,7 @@ def forked():
     shmq_wakeups_forked()
 
 
-def generation():
+def generation() -> int:
     """How many forks of this process and those before it there were, from 1 on.
 
     What was made in another one is not of this process; it is told at a tenth of what
@@ -130,8 +130,8 @@ cdef class Segment:
         return 0
 
     @staticmethod
-    def create(int fd, str name, uint64_t queue_id, dict options, hash_key=None,
-               bint publish=True):
+    def create(int fd, str name, uint64_t queue_id, dict options, hash_key: int | None = None,
+               bint publish=True) -> Segment:
         """Make an empty queue of the open, empty segment file ``fd``, which it then owns.
 
         ``hash_key``: what groups and dedupe ids are hashed with; by default the queue's id.
@@ -169,7 +169,7 @@ cdef class Segment:
         shmq_announce(&q)
 
     @staticmethod
-    def attach(int fd, str name):
+    def attach(int fd, str name) -> Segment | None:
         """Map the segment file ``fd``, which it then owns, after looking at it.
 
         Returns None if its maker has not finished. Raises IncompatibleSegment,
@@ -211,32 +211,32 @@ cdef class Segment:
         return self
 
     @property
-    def queue_id(self):
+    def queue_id(self) -> int:
         """The queue's id: another for each queue, even of the same name."""
         return (<shmq_header *>self.base).options.queue_id
 
     @property
-    def hash_key(self):
+    def hash_key(self) -> int:
         """What its groups and dedupe ids are hashed with; it outlives the queue's id."""
         return (<shmq_header *>self.base).options.hash_key
 
     @property
-    def created_at(self):
+    def created_at(self) -> float:
         """When the queue was made, in seconds since 1970."""
         return (<shmq_header *>self.base).options.created_at / 1e9
 
     @property
-    def options(self):
+    def options(self) -> dict[str, Any]:
         """The queue's options by name."""
         return _unpack_options(&(<shmq_header *>self.base).options)
 
     @property
-    def deleted(self):
+    def deleted(self) -> bool:
         """Whether the queue has been deleted."""
         return (<shmq_header *>self.base).state == SHMQ_GONE
 
 
-def segment_bytes(dict options):
+def segment_bytes(dict options: Mapping[str, Any]) -> int:
     """The bytes of the segment of a queue with these options, all of them given."""
     cdef shmq_options o
     cdef shmq_geometry geo
@@ -245,19 +245,19 @@ def segment_bytes(dict options):
     return geo.segment_bytes
 
 
-def unfinished_id(int fd):
+def unfinished_id(int fd) -> int:
     """The queue id in a segment that its maker did not finish, or 0."""
     raw = _os.pread(fd, 16, 0)
     return int.from_bytes(raw[8:16], "little") if len(raw) == 16 else 0
 
 
-def layout_of(int fd):
+def layout_of(int fd) -> int | None:
     """The layout version that a segment file says it has; None if it is no whole segment."""
     published = int.from_bytes(_os.pread(fd, 8, 0), "little")
     return published & 0xFFFFFFFF if published >> 32 == SHMQ_MAGIC else None
 
 
-def siphash(uint64_t key, bytes data):
+def siphash(uint64_t key, bytes data) -> tuple[int, int]:
     """The 128-bit hash of ``data`` under ``key``, as two ints: see shmq/core/base/siphash.h."""
     cdef uint64_t pair[2]
     shmq_siphash(key, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), pair)

@@ -56,26 +56,26 @@ cdef class Session:
         return flags
 
     @property
-    def flags(self):
+    def flags(self) -> int:
         """What is to be done for it now."""
         return self._flags()
 
     @property
-    def unsettled(self):
+    def unsettled(self) -> int:
         """Messages that it has leased."""
         return 0 if self.c == NULL else self.c.unsettled
 
     @property
-    def promised(self):
+    def promised(self) -> int:
         """Answers that wait for the disk, or for something else that takes a while."""
         return 0 if self.c == NULL else self.c.durable_reply_count + self.c.parked
 
     @property
-    def closed(self):
+    def closed(self) -> bool:
         """Whether it has ended."""
         return self.c == NULL
 
-    def readable(self, int fd):
+    def readable(self, int fd) -> int:
         """Receive what is there, carry it out, and send what can be sent at once.
 
         Where nobody else has said anything for a while, the next request is waited for
@@ -159,7 +159,7 @@ cdef class Session:
             self.gone = True
         return 0
 
-    def writable(self, int fd):
+    def writable(self, int fd) -> int:
         """Send what can be sent at once."""
         while self._send(fd):
             pass
@@ -191,7 +191,7 @@ cdef class Session:
         self.engine._settle()
         return True
 
-    def feed(self, data):
+    def feed(self, data) -> int:
         """Carry out bytes that came some other way."""
         cdef Py_buffer source
         cdef size_t done = 0, size = 0, part
@@ -212,7 +212,7 @@ cdef class Session:
         self.engine._settle()
         return self._flags()
 
-    def take(self, size_t most=65536):
+    def take(self, size_t most=65536) -> bytes:
         """Up to ``most`` bytes to be sent some other way; they count as sent."""
         cdef iovec pieces[MOST_PIECES]
         cdef uint32_t count, i
@@ -229,7 +229,7 @@ cdef class Session:
         self.engine._settle()
         return b"".join(taken)
 
-    def finish(self):
+    def finish(self) -> int:
         """The peer sends no more: its whole frames are carried out, its waits end."""
         if self.c != NULL:
             shmq_session_finish(self.c)
@@ -273,7 +273,7 @@ cdef class Session:
             shmq_unpark(self.c)
             self.engine._settle()
 
-    def delay(self):
+    def delay(self) -> bool:
         """What is being answered is answered later: see `answer_late`. It holds nothing back.
 
         False: too many of the connection's requests wait.
@@ -287,7 +287,7 @@ cdef class Session:
                              <uint32_t>PyBytes_GET_SIZE(payload))
             self.engine._settle()
 
-    def durable_reply(self):
+    def durable_reply(self) -> int:
         """As `delay`, for what is to be on disk: the ticket for `keep`.
 
         Such answers keep their order among themselves.

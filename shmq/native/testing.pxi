@@ -1,13 +1,13 @@
 # What only tests use.
 
 
-def set_clock(ns):
+def set_clock(ns: int | None):
     """Fix the monotonic clock of this process's queue operations; None: the real one."""
     global shmq_clock_set
     shmq_clock_set = 0 if ns is None else ns
 
 
-def clock():
+def clock() -> int:
     """The monotonic time of this process's queue operations, in ns."""
     return shmq_now()
 
@@ -16,20 +16,6 @@ def mark():
     """Count a store, in a build with crash points: a step taken outside the core."""
     shmq_mark()
 
-
-cdef extern from *:
-    """
-    #ifdef SHMQ_CRASHPOINTS
-    #define SHMQ_HAS_CRASHPOINTS 1
-    #define SHMQ_MARKS shmq_marks
-    #define SHMQ_CRASH_AT shmq_crash_at
-    #else
-    #define SHMQ_HAS_CRASHPOINTS 0
-    static uint64_t SHMQ_MARKS, SHMQ_CRASH_AT;
-    #endif
-    """
-    enum: SHMQ_HAS_CRASHPOINTS
-    uint64_t SHMQ_MARKS, SHMQ_CRASH_AT
 
 HAS_CRASHPOINTS = bool(SHMQ_HAS_CRASHPOINTS)
 
@@ -40,6 +26,6 @@ def crash_at(uint64_t store):
     SHMQ_CRASH_AT = SHMQ_MARKS + store if store else 0
 
 
-def marks():
+def marks() -> int:
     """How many shared stores this process has made."""
     return SHMQ_MARKS

@@ -6,7 +6,7 @@ EVENT_ARRIVED = 2
 SLICE = WAIT_SLICE / 1e9
 
 
-def check_timeout(timeout):
+def check_timeout(timeout: float | None):
     """Raise TypeError or InvalidOption unless it is None or a number of seconds from 0 on."""
     _check_timeout(timeout)
 
@@ -40,7 +40,7 @@ cdef class Bell:
         """Wake the one who sleeps on it."""
         shmq_post_wakeup(self.semaphore)
 
-    def sleep(self, double seconds):
+    def sleep(self, double seconds) -> bool:
         """Sleep until it is rung, at most so long: whether it was.
 
         However often it was rung, that is once. A signal ends the sleep, too.
@@ -58,7 +58,7 @@ cdef class Bell:
 cdef class _Watcher(_Getter):
     """The part of a handle that others wait through."""
 
-    def has_message(self):
+    def has_message(self) -> bool:
         """Whether a get would find a message now; does what is due first."""
         cdef bint found
         self._lock()
@@ -69,7 +69,7 @@ cdef class _Watcher(_Getter):
         self._after()
         return found
 
-    def try_get(self):
+    def try_get(self) -> api.Message | None:
         """The next message, leased, or None. Looks for no dead processes."""
         cdef shmq_view view
         cdef Message message
@@ -94,9 +94,11 @@ cdef class _Watcher(_Getter):
             if message is not None:
                 return message
 
-    def wrap(self, body, *, priority=None, group=None, headers=None, delay=None,
-             deliver_at=None, ttl=None, dedupe_id=None, codec=None, reply_to=None,
-             correlation=None, encoded=False):
+    def wrap(self, body, *, priority: int | None = None, group: str | None = None,
+             headers: Mapping[str, Any] | None = None, delay: float | None = None,
+             deliver_at: float | None = None, ttl: float | None = None,
+             dedupe_id: str | None = None, codec: str | None = None, reply_to: str | None = None,
+             correlation: str | None = None, encoded: bool = False) -> PreparedPut:
         """A message as ``try_put`` takes it. Raises what a put that can never succeed does.
 
         ``encoded``: the body is bytes of its codec already.
@@ -107,14 +109,15 @@ cdef class _Watcher(_Getter):
             raise self._too_large(prepared.c.body_bytes, prepared.c.meta_bytes)
         return prepared
 
-    def try_put(self, PreparedPut prepared, block=False, timeout=None):
+    def try_put(self, PreparedPut prepared, block: bool | None = False,
+                timeout: float | None = None) -> Put:
         """Put it, or raise Full: at once, unless ``block`` or a timeout says otherwise."""
         if prepared.c.body_bytes > SMALL:
             return self._put_large(prepared, block, timeout)
         return self._put(&prepared.c, block, timeout)
 
     @property
-    def waits_when_full(self):
+    def waits_when_full(self) -> bool:
         """Whether the queue's ``overflow`` is ``"block"``."""
         return self.blocks
 
@@ -123,9 +126,9 @@ cdef class _Watcher(_Getter):
         self.q.look_for_dead = True
         self._tend()
 
-    def processes(self):
+    def processes(self) -> set[int]:
         """The numbers of the processes attached. Without the lock, so a hint."""
-        cdef uint32_t at, made = min(self.q.h.attachments_made, 4096)
+        cdef uint32_t at, made = min(self.q.h.attachments_made, SHMQ_MAX_ATTACHMENTS)
         cdef set numbers = set()
         if self.open_:
             for at in range(made):
@@ -138,13 +141,15 @@ cdef class _Watcher(_Getter):
 cdef class Watch:
     """One event of one queue, as the owner of a bell watches it."""
 
+    #| queue: Any
     cdef readonly _Watcher queue
+    #| bell: Bell | None
     cdef readonly Bell bell
     cdef shmq_watch w
     cdef uint64_t generation
     cdef bint begun                # it was armed, and not ended by disarm
 
-    def __cinit__(self, _Watcher queue, int event, Bell bell):
+    def __cinit__(self, _Watcher queue: Handle, int event, Bell bell: Bell | None):
         """``event`` is one of EVENT_…; ``bell`` may be None.
 
         EVENT_ARRIVED is for those who do not take whatever there is: it comes with each
@@ -192,22 +197,22 @@ cdef class Watch:
                 and (shmq_armed(self.queue.q.h, self.w.event) >> self.w.party) & 1)
 
     @property
-    def event(self):
+    def event(self) -> int:
         """EVENT_NOT_EMPTY, EVENT_NOT_FULL or EVENT_ARRIVED."""
         return EVENT_ARRIVED if self.w.filtered else self.w.event
 
     @property
-    def due(self):
+    def due(self) -> float:
         """When something is due in the queue, as last seen: monotonic seconds."""
         return self.w.due / 1e9
 
     @property
-    def has_ended(self):
+    def has_ended(self) -> bool:
         """Whether the queue was deleted, or the handle closed."""
         return not self.queue.open_ or self.queue.q.h.state != 0
 
     @property
-    def is_armed(self):
+    def is_armed(self) -> bool:
         """Whether the next one who makes something available will ring."""
         return self._is_armed()
 
@@ -219,7 +224,7 @@ cdef class Watch:
         self.queue._after()
 
 
-def scan(list watches, bint closely):
+def scan(list watches: list[Watch], bint closely) -> tuple[list[Watch], list[Watch], float]:
     """Look at each watch without a lock: (those that stir, those due, seconds until more are).
 
     One stirs if its event may have come: it was rung, or the queue has ended; with

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgpack
 
 from shmq.api import DeadLetter
-from shmq.client.local.dead_letters import dead_letter
+from shmq.client.shared.policy import dead_letter
 from shmq.codec import codecs
 from shmq.errors import FileError
 

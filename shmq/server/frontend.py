@@ -87,7 +87,7 @@ class FrontEnd:
             self._broker,
             AccessList(settings.tokens),
             self._wait,
-            self._wait_chosen,
+            self._wait_filtered,
             self._confirm,
             self._stir,
             self._sooner,
@@ -247,7 +247,7 @@ class FrontEnd:
     def _wait(self, queue: LocalQueue) -> None:
         self._have_served(queue, _core.EVENT_NOT_EMPTY)
 
-    def _wait_chosen(self, queue: LocalQueue) -> None:
+    def _wait_filtered(self, queue: LocalQueue) -> None:
         self._have_served(queue, _core.EVENT_ARRIVED)
 
     def _have_served(self, queue: LocalQueue, event: int) -> None:
@@ -266,7 +266,7 @@ class FrontEnd:
                 del self._waiting[queue, event]
 
     def _attempt(self, queue: LocalQueue, event: int) -> bool | None:
-        serve = self._front.choose if event == _core.EVENT_ARRIVED else self._front.serve
+        serve = self._front.serve_filtered if event == _core.EVENT_ARRIVED else self._front.serve
         return None if serve(queue) else True
 
     def _confirm(self, queue: LocalQueue) -> None:

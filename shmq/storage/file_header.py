@@ -40,7 +40,7 @@ __all__ = [
     "seal_records",
 ]
 
-VERSION: Final = 1
+VERSION: Final = _core.DMSQ_VERSION
 SNAPSHOT: Final = 1
 JOURNAL: Final = 2
 #: A segment of one partition of a stream, and the card of a whole one.
@@ -51,7 +51,7 @@ DEFINITIONS: Final = 5
 #: The producers of one partition of a stream.
 STREAM_PRODUCERS: Final = 6
 #: Bytes of every BATCH record.
-BATCH_BYTES: Final = 56
+BATCH_BYTES: Final = _core.BATCH_BYTES
 #: What is enough to read of a file to have its header: names and options are short.
 HEADER_BYTES: Final = 65536
 #: How far apart the entries of an index are, in bytes of the file.

@@ -20,6 +20,7 @@ import pytest
 
 import shmq
 from shmq import errors
+from tools import stubs
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "shmq"
@@ -81,6 +82,39 @@ def test_the_stub_declares_exactly_the_members_of_each_class(name: str) -> None:
         # Only an instance shows what a class written in Python sets in its constructor.
         unseen = _annotated(node.body) if kind.__dictoffset__ else set()
         assert _declared(node.body) - unseen == _public(kind), node.name
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_the_stub_is_what_the_signatures_in_the_sources_say(name: str) -> None:
+    said = (PACKAGE / f"native/{name}.pyi").read_text()
+    assert stubs.stub_of(name) == said, "run `make stubs`"
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_the_parameters_of_the_stub_are_those_of_the_built_module(name: str) -> None:
+    module = importlib.import_module(f"shmq.native.{name}")
+    stub = ast.parse((PACKAGE / f"native/{name}.pyi").read_text())
+    compared = 0
+    for holder, node in _stubbed(module, stub.body):
+        built = vars(holder)[node.name]
+        built = built.__func__ if isinstance(built, staticmethod) else built
+        if not isinstance(built, property) and hasattr(built, "__code__"):
+            assert _parameters(node.args) == _built_parameters(built), node.name
+            compared += 1
+    assert compared
+
+
+def test_no_constant_of_the_headers_is_copied_by_its_number() -> None:
+    known = set(_header_constants())
+    assert ("BATCH_BYTES", 56) in known
+    copied = [
+        f"{path.relative_to(ROOT)}: {name} = {number}"
+        for pattern in ("*.py", "*.pyx", "*.pxi", "*.pxd")
+        for path in sorted(PACKAGE.rglob(pattern))
+        for name, number in _numbers(r"^ *_?([A-Z][A-Z0-9_]+)(?:: [^=\n]+)? = ", path.read_text())
+        if (name, number) in known
+    ]
+    assert copied == []
 
 
 def test_every_error_is_a_public_name_of_the_package() -> None:
@@ -165,6 +199,49 @@ def _texts(*patterns: str) -> list[Path]:
 def _declared(body: list[ast.stmt]) -> set[str]:
     named = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     return {name for name in named | _annotated(body) if not name.startswith("_")}
+
+
+def _header_constants() -> Iterator[tuple[str, int]]:
+    """The constants of the core, those with names of several words; a single one says little."""
+    for path in PACKAGE.rglob("core/**/*.h"):
+        text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
+        yield from _numbers(r"^#define SHMQ_([A-Z0-9]+_[A-Z0-9_]+) ", text)
+        yield from _numbers(r"\bSHMQ_([A-Z0-9]+_[A-Z0-9_]+) = ", text)
+
+
+def _numbers(begin: str, text: str) -> Iterator[tuple[str, int]]:
+    """What follows ``begin`` and a name, where it is a number or one that is shifted."""
+    for found in re.finditer(rf"{begin}\(?(\w+)(?: << (\d+))?", text, re.MULTILINE):
+        name, number, shift = found.groups()
+        if re.fullmatch(r"(0x[0-9a-fA-F]+|\d[\d_]*)(u|ull)?", number):
+            yield name, int(number.rstrip("ul"), 0) << int(shift or 0)
+
+
+def _stubbed(
+    holder: types.ModuleType | type, body: list[ast.stmt]
+) -> Iterator[tuple[types.ModuleType | type, ast.FunctionDef]]:
+    """The functions and methods of a stub that is compared with ``holder``."""
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield from _stubbed(getattr(holder, node.name), node.body)
+        elif isinstance(node, ast.FunctionDef) and node.name in vars(holder):
+            yield holder, node
+
+
+def _parameters(given: ast.arguments) -> tuple[list[str], int, int, int]:
+    """The names, and how many may be left out, are by keyword alone, and are positional."""
+    required_keywords = sum(default is None for default in given.kw_defaults)
+    names = [argument.arg for argument in (*given.args, *given.kwonlyargs)]
+    optional = len(given.defaults) + len(given.kwonlyargs) - required_keywords
+    return names, optional, len(given.kwonlyargs), len(given.args)
+
+
+def _built_parameters(function: Any) -> tuple[list[str], int, int, int]:
+    code = function.__code__
+    count = code.co_argcount + code.co_kwonlyargcount
+    optional = len(function.__defaults__ or ()) + len(function.__kwdefaults__ or ())
+    names = list(code.co_varnames[:count])
+    return names, optional, code.co_kwonlyargcount, code.co_argcount
 
 
 def _annotated(body: list[ast.stmt]) -> set[str]:

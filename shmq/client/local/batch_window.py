@@ -83,7 +83,7 @@ class LocalPipeline(api.Pipeline):
         self._asked += 1
         if self._asked * 2 >= self._window:
             self._asked = 0
-            self._queue.wanted(self._flight[-1][1])
+            self._queue.request_sync(self._flight[-1][1])
         if len(self._flight) >= self._window:
             self._settle(self._window // 2)
 

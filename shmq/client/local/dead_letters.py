@@ -223,16 +223,6 @@ def redrive(
     return moved
 
 
-def dead_letter(properties: dict[str, Any]) -> DeadLetter:
-    """The property ``dead`` of the wire contract as an object."""
-    return DeadLetter(
-        reason=properties["reason"],
-        queue=properties["queue"],
-        deliveries=properties["deliveries"],
-        at=properties["at"] / 1000,
-    )
-
-
 def move_to_dead_letters(source: _core.Handle, opener: QueueOpener, limit: int) -> bool:
     """Move up to ``limit`` dying messages; False if the dead-letter queue is full.
 

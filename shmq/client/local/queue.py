@@ -10,7 +10,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 # What `stats` and `attachments` make is loaded before: they may be asked when no file can be
 # opened any more.
@@ -22,11 +22,11 @@ from shmq.client.local import dead_letters
 from shmq.client.local.batch_window import LocalPipeline
 from shmq.client.local.staged_publish import LocalStagedPublisher
 from shmq.client.local.waiting import async_get, wait_thread
-from shmq.client.local.waiting.filtered_wait import wait_chosen
+from shmq.client.local.waiting.filtered_wait import wait_filtered
 from shmq.client.shared import durability, durable_wait, openers
 from shmq.client.shared.docstrings import document
+from shmq.client.shared.policy import compile_filter
 from shmq.client.transaction.recover import settle
-from shmq.codec import codecs
 from shmq.errors import Full, LockTimeout, QueueDeleted, ShmqError, descriptors
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import bell_stem, semaphore_names, sweep_bells
@@ -40,21 +40,14 @@ __all__ = ["LocalQueue", "attach"]
 
 log = logging.getLogger("shmq")
 
-_READY = 3
 _SCAN = 4096
 _BURY_AT_ONCE = 256
 _EVERYTHING = 1 << 31
 
+_T = TypeVar("_T")
+
 
 # Most processes have queues, and no use for the rest: it is loaded when it is asked for.
-
-
-def compile_filter(where: str) -> _core.Filter:
-    """See :func:`shmq.expression.compiler.compile_filter`."""
-    with descriptors:
-        from shmq.expression import compiler  # noqa: PLC0415
-
-    return compiler.compile_filter(where)
 
 
 def _meant(where: str) -> Where:
@@ -64,14 +57,6 @@ def _meant(where: str) -> Where:
     return Where(where)
 
 
-def _columns(data: bytes) -> api.Columns:
-    return api.Columns(data)
-
-
-def _run(sequences: bytes, receipts: bytes, slots: bytes) -> api.Run:
-    return api.Run(sequences, receipts, slots)
-
-
 def _attach_stream(namespace: Namespace, name: str) -> LocalStream:
     with descriptors:
         from shmq.client.local import stream as streams  # noqa: PLC0415
@@ -79,10 +64,6 @@ def _attach_stream(namespace: Namespace, name: str) -> LocalStream:
     return streams.attach(namespace, name)
 
 
-_core.install(codecs.encode_message, codecs.decode_body, codecs.unpack_properties)
-_core.install_columns(_columns, _run)
-_core.install_dead_letter(dead_letters.dead_letter)
-_core.install_choosing(compile_filter, wait_chosen)
 api.Message.register(_core.Message)
 api.Batch.register(_core.Batch)
 api.Packed.register(_core.Packed)
@@ -231,7 +212,7 @@ class LocalQueue(_core.Handle, api.Queue):
         while start is not None:
             rows, start = self.scan(start, _SCAN)
             for at, state, sequence, priority, *_ in rows:
-                if state == _READY:
+                if state == _core.READY:
                     yield at, sequence, priority
 
     def stats(self) -> api.QueueStats:
@@ -320,6 +301,9 @@ class LocalQueue(_core.Handle, api.Queue):
         if not self.has_writer() and self._namespace.keeper is None:
             return f"{kept}; {durability.missing(self._namespace)}"
         return f"{kept}: wait (block=True), consume, or make it larger"
+
+    def _wait_filtered(self, attempt: Callable[[], _T], block: bool, timeout: float | None) -> _T:
+        return wait_filtered(self, attempt, block, timeout)
 
     def _not_confirmed(self, sequence: int, taken: int) -> ShmqError:
         return durable_wait.not_confirmed(self, sequence, taken)

@@ -1,7 +1,7 @@
 """Sends the acknowledgements that consumers have gathered, when nobody else does.
 
 A consumer sends them in batches, as its calls go by. One whose next call is long in coming,
-because its application works on a message, has them sent within 10 ms by the postman: a
+because its application works on a message, has them sent within 10 ms by the flusher: a
 thread of the process that sleeps while there are none.
 """
 
@@ -16,13 +16,13 @@ import weakref
 from shmq.errors import ShmqError
 from shmq.native import _core
 
-__all__ = ["look_after"]
+__all__ = ["new_acks"]
 
 _ROUND = 0.005
 _IDLE_ROUNDS = 100
 
 
-class _AckFlusher:
+class _AckFlusher(_core.AckFlusher):
     """The thread, and what it looks at."""
 
     def __init__(self) -> None:
@@ -34,18 +34,20 @@ class _AckFlusher:
         self._lock = threading.Lock()
         self._bell = threading.Event()
         self._thread: threading.Thread | None = None
-        _core.set_postman(False)
+        self.awake = False
 
-    def look_after(self, acks: _core.Acks) -> None:
-        """See to it that what gathers there is sent."""
+    def new_acks(self, most: int) -> _core.Acks:
+        """Room for ``most`` acknowledgements, which are sent within 10 ms of gathering."""
+        acks = _core.Acks(most, self)
         with self._lock:
             self._all.add(acks)
+        return acks
 
-    def ring(self) -> None:
-        """Acknowledgements gather, and the postman sleeps."""
-        _core.set_postman(True)
+    def wake(self) -> None:
+        """Acknowledgements gather, and the flusher sleeps."""
+        self.awake = True
         if self._thread is None:
-            self._thread = threading.Thread(target=self._walk, name="shmq postman", daemon=True)
+            self._thread = threading.Thread(target=self._walk, name="shmq ack flusher", daemon=True)
             self._thread.start()
         self._bell.set()
 
@@ -58,7 +60,7 @@ class _AckFlusher:
             while idle < _IDLE_ROUNDS:
                 time.sleep(_ROUND)
                 idle = 0 if self._round() else idle + 1
-            _core.set_postman(False)
+            self.awake = False
             self._round()  # what began to gather just before
 
     def _round(self) -> bool:
@@ -73,7 +75,5 @@ class _AckFlusher:
 
 
 _flusher = _AckFlusher()
-look_after = _flusher.look_after
-
-_core.install_ack_flusher(_flusher.ring)
+new_acks = _flusher.new_acks
 os.register_at_fork(after_in_child=_flusher.renew)

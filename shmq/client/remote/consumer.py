@@ -49,8 +49,7 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
         self._stream: _core.Answer | None = None
         once = queue.options.max_deliveries == 1
         told = 1 if once else max(1, min(self._prefetch // 8, _MOST_TOLD))
-        self.prepare(_core.Acks(max(1, self._prefetch // 2)), self._lease, told)
-        ack_flusher.look_after(self.acks)
+        self.prepare(ack_flusher.new_acks(max(1, self._prefetch // 2)), self._lease, told)
 
     # ---- the next message ----
 

@@ -34,7 +34,7 @@ from shmq.client.remote.put import (
     with_id,
 )
 from shmq.client.remote.staged_publish import RemoteStagedPublisher
-from shmq.expression.compiler import compile_filter
+from shmq.client.shared.policy import compile_filter
 from shmq.expression.parse import Where
 from shmq.native import _core
 from shmq.protocol.messages.queue import Create, Select

@@ -107,7 +107,7 @@ async def synced(queue: Any, seq: int, timeout: float | None) -> bool:
     """``queue.wait_synced``, for a task: others run while it waits."""
     import asyncio  # noqa: PLC0415 - who awaits has it; others need it not
 
-    queue.wanted(seq)
+    queue.request_sync(seq)
     if queue.synced_seq >= seq:
         return True
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -157,7 +157,7 @@ class QueueDelivery:
 
     def want(self) -> None:
         """Have it written soon."""
-        self.queue.wanted(self.sequence)
+        self.queue.request_sync(self.sequence)
 
     @property
     def waits(self) -> bool:
@@ -311,7 +311,7 @@ def is_synced(target: Any, number: int) -> bool:
         return bool(target.logs[number & 0xFFFF].synced >= number >> 16)
     if target.synced_seq >= number:
         return True
-    target.wanted(number)
+    target.request_sync(number)
     return False
 
 

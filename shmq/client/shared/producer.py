@@ -38,7 +38,7 @@ __all__ = ["Producer", "producer"]
 log = logging.getLogger("shmq")
 
 #: What an entry takes beside its value, its key and its headers, in bytes.
-_HEAD: Final = 48
+_HEAD: Final = _stream.ENTRY_HEAD
 
 #: After these nothing of the batch was appended. After any other error it may have been.
 _REFUSALS: Final = (

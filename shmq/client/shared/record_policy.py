@@ -1,20 +1,14 @@
-"""What the core's records are in Python: their codecs, and the contract that they keep.
+"""Gives the binding of streams its policy, and its records their contract.
 
-It is done once this is imported, as whatever gives out records does.
+Every module that gives out records imports it.
 """
 
 from __future__ import annotations
 
-import functools
-
 from shmq import api
-from shmq.codec import codecs, compression
+from shmq.client.shared.policy import POLICY
 from shmq.native import _stream
 
-_stream.install(
-    codecs.encode_body, codecs.decode_body, codecs.pack_properties, codecs.unpack_properties
-)
-for _name in compression.COMPRESSIONS:
-    _stream.install_compression(_name, functools.partial(compression.expand, _name))
+_stream.set_policy(POLICY)
 api.Record.register(_stream.Record)
 api.Records.register(_stream.Records)

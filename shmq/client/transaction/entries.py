@@ -7,11 +7,12 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from shmq.native import _stream
+
 __all__ = ["Entry", "by_partition", "entries_of", "later_partitions"]
 
 #: The beginning of an entry, and what of it is needed: see stream/entry.h.
 _ENTRY: Final = struct.Struct("<I28xIII4x")
-_KEYED: Final = 2
 
 #: Its bytes, the record's size, its key.
 Entry = tuple[bytes, int, bytes | None]
@@ -24,7 +25,7 @@ def entries_of(block: bytes) -> Iterator[Entry]:
         words, key, headers, value = _ENTRY.unpack_from(block, at)
         end = at + 8 + 8 * words
         begin = at + _ENTRY.size + value
-        is_keyed = block[at + 9] & _KEYED
+        is_keyed = block[at + 9] & _stream.ENTRY_KEYED
         found = block[begin : begin + key] if is_keyed else None
         yield block[at:end], key + headers + value, found
         at = end

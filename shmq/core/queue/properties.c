@@ -6,19 +6,25 @@
 #define MS 1000000ll
 #define MOST_MS 1000000000000ll /* of a delay or a ttl: 10^9 s, as shmq/api/options.py has it */
 
-static const char *const CODECS[] = {"bytes",   "text",  "msgpack", "json",
-                                     "command", "event", "packed"};
-#define CODEC_COUNT (sizeof CODECS / sizeof *CODECS)
+static const char *const CODECS[SHMQ_CODECS] = {
+    [SHMQ_CODEC_BYTES] = "bytes",
+    [SHMQ_CODEC_TEXT] = "text",
+    [SHMQ_CODEC_MSGPACK] = "msgpack",
+    [SHMQ_CODEC_JSON] = "json",
+    [SHMQ_CODEC_COMMAND] = "command",
+    [SHMQ_CODEC_EVENT] = "event",
+    [SHMQ_CODEC_PACKED] = "packed",
+};
 
 uint8_t shmq_codec_number(struct shmq_text name)
 {
-    for (uint8_t i = 0; i < CODEC_COUNT; i++)
+    for (uint8_t i = 0; i < SHMQ_CODECS; i++)
         if (name.bytes == strlen(CODECS[i]) && !memcmp(name.at, CODECS[i], name.bytes))
             return i;
     return SHMQ_CODEC_OTHER;
 }
 
-const char *shmq_codec_name(uint8_t number) { return number < CODEC_COUNT ? CODECS[number] : NULL; }
+const char *shmq_codec_name(uint8_t number) { return number < SHMQ_CODECS ? CODECS[number] : NULL; }
 
 static const char *take_int(const struct shmq_msgpack *value, bool *has, int64_t *number,
                             const char *wrong)
@@ -135,7 +141,7 @@ static bool lacks_codec(const unsigned char *meta, uint32_t bytes, uint8_t codec
     struct shmq_reader r = {meta, meta, false};
     struct shmq_msgpack map, key, value;
 
-    if (!codec || codec >= CODEC_COUNT)
+    if (!codec || codec >= SHMQ_CODECS)
         return false;
     if (!bytes)
         return true;

@@ -30,8 +30,21 @@ const char *shmq_properties_apply(const struct shmq_queue *q,
                                   const struct shmq_properties *properties, struct shmq_put *put,
                                   uint64_t hash[2]);
 
-/* The number of a codec by its name, SHMQ_CODEC_OTHER for another: shmq/codec/codecs.py. */
-#define SHMQ_CODEC_OTHER 255
+/* The codecs that have a number in a slot. Another one stands there as SHMQ_CODEC_OTHER, and by
+ * its name in the properties. */
+enum shmq_codec {
+    SHMQ_CODEC_BYTES = 0,
+    SHMQ_CODEC_TEXT = 1,
+    SHMQ_CODEC_MSGPACK = 2,
+    SHMQ_CODEC_JSON = 3,
+    SHMQ_CODEC_COMMAND = 4,
+    SHMQ_CODEC_EVENT = 5,
+    SHMQ_CODEC_PACKED = 6, /* records of one batch: see packed_batch.h */
+    SHMQ_CODECS,
+    SHMQ_CODEC_OTHER = 255
+};
+
+/* The number of a codec by its name, SHMQ_CODEC_OTHER for another. */
 uint8_t shmq_codec_number(struct shmq_text name);
 
 /* The name of a codec by its number: NULL for SHMQ_CODEC_OTHER. */

@@ -115,7 +115,7 @@ class Control:
         broker: LocalBroker,
         access_list: AccessList,
         wait: Callable[[LocalQueue], None],
-        wait_chosen: Callable[[LocalQueue], None],
+        wait_filtered: Callable[[LocalQueue], None],
         confirm: Callable[[LocalQueue], None],
         on_output_pending: Callable[[Session], None],
         sooner: Callable[[], None],
@@ -125,7 +125,7 @@ class Control:
         self.access_list = access_list
         self.quotas = Quotas(broker, limits)
         self.wait = wait
-        self.wait_chosen = wait_chosen
+        self.wait_filtered = wait_filtered
         self.confirm = confirm
         self.on_output_pending = on_output_pending
         self.sooner = sooner

@@ -47,7 +47,7 @@ def test_files_of_an_earlier_build_are_recovered(restarted: shmq.Broker) -> None
     records = [record for partition in range(2) for record in stream.read(partition, 0)]
     assert sorted(record.body["n"] for record in records) == list(range(21))
     assert stream.group("readers").committed() == {0: 0, 1: 20}
-    assert broker.exchange("exchange").publish("routed", "a.b", confirm="disk").queues == 1
+    assert broker.exchange("exchange").publish("routed", "a.b", confirm="disk").delivered == 1
     assert journalled.qsize() == len(MESSAGES) + 1
 
 

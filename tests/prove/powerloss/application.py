@@ -90,7 +90,8 @@ class Application:
         body = name.encode() + b" " + self.chance.randbytes(size)
         self._delivered[name] = self._at_least[name] = 0
         done = self.queues[queue].put(body, **properties)
-        self.queues[queue].wanted(done.sequence)  # as a put that is confirmed by the disk does
+        # As a put that is confirmed by the disk does:
+        self.queues[queue].request_sync(done.sequence)
         deduped = properties.get("dedupe_id") is not None
         headers = dict(properties.get("headers") or {})
         self.sent[name] = Sent(name, queue, done.sequence, body, headers, deduped)
@@ -118,7 +119,7 @@ class Application:
         for name, queue in zip(names, outputs, strict=True):
             sequence = self.queues[queue].last_sequence
             self.sent[name] = replace(self.sent[name], sequence=sequence)
-            self.queues[queue].wanted(sequence)
+            self.queues[queue].request_sync(sequence)
             self._unconfirmed[queue].append(name)
         self._changes += 1
 

@@ -48,7 +48,7 @@ async def get_chosen(
     """Wait for a message that the filter lets through. Raises Empty."""
 
     def attempt() -> api.Message | None:
-        found: list[api.Message] = queue.choose(meant, 1)
+        found: list[api.Message] = queue.select(meant, 1)
         return found[0] if found else None
 
     message = without_lock(attempt, timeout)

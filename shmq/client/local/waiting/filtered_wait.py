@@ -12,12 +12,12 @@ from shmq.client.local.waiting.bell_watcher import Watcher
 from shmq.native import _core
 from shmq.native.lock_holder import until_locked
 
-__all__ = ["wait_chosen"]
+__all__ = ["wait_filtered"]
 
 _T = TypeVar("_T")
 
 
-def wait_chosen(queue: Any, attempt: Callable[[], _T], block: bool, timeout: float | None) -> _T:
+def wait_filtered(queue: Any, attempt: Callable[[], _T], block: bool, timeout: float | None) -> _T:
     """What ``attempt()`` returns as soon as that is true; its last result if the time passed.
 
     It is made again for each message that comes. Whoever takes whatever there is is woken as

@@ -1,12 +1,9 @@
-# What the binding of streams uses of the C core. The headers in src/ are the documentation.
+# Streams and their groups in the C core: shmq/core/stream. The headers are the documentation.
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from _queue_c cimport cbool
-
-
-cdef extern from "base/msgpack.h" nogil:
-    bint shmq_msgpack_is_map(const void *bytes, size_t size)
+from core.base cimport cbool
+from core.queue cimport SHMQ_NAME_BYTES
 
 
 cdef extern from "stream/entry.h" nogil:
@@ -51,7 +48,7 @@ cdef extern from "stream/layout.h" nogil:
         uint8_t confirm
         uint8_t reserved[5]
         uint64_t first
-        char name[104]
+        char name[SHMQ_NAME_BYTES]
         # end
 
     struct shmq_stream:
@@ -160,3 +157,142 @@ cdef extern from "stream/log.h" nogil:
     void shmq_log_fail(shmq_log *log, uint32_t error)
     int shmq_log_wait_synced(shmq_log *log, uint64_t offset, int64_t ns)
     uint64_t shmq_log_committed(const shmq_log *log)
+
+
+cdef extern from "stream/columns.h" nogil:
+    struct shmq_log_block:
+        const unsigned char *bytes
+        size_t size
+        uint64_t first, end
+
+    struct shmq_log_sums:
+        uint32_t count
+        cbool keyed, compressed
+        uint64_t value_bytes, key_bytes, header_bytes
+
+    struct shmq_log_arrays:
+        int64_t *offsets
+        int64_t *timestamps
+        unsigned char *codecs
+        int32_t *value_ends
+        int32_t *key_ends
+        int32_t *header_ends
+        unsigned char *values
+        unsigned char *keys
+        unsigned char *headers
+        unsigned char *has_key
+
+    struct shmq_log_texts:
+        const int32_t *ends
+        const unsigned char *bytes
+        uint64_t size
+        const unsigned char *there
+
+    struct shmq_log_rows:
+        shmq_log_texts values, keys, headers
+        const unsigned char *codecs
+        uint8_t codec
+
+    cbool shmq_log_measure(const shmq_log_block *b, shmq_log_sums *sums)
+    void shmq_log_fill(const shmq_log_block *b, const shmq_log_arrays *to)
+    uint64_t shmq_log_packed(const shmq_log_rows *r, uint32_t begin, uint32_t *end, uint64_t most)
+    void shmq_log_pack(const shmq_log_rows *r, uint32_t begin, uint32_t end, unsigned char *to)
+
+
+cdef extern from "stream/group_state.h" nogil:
+    enum: SHMQ_MAX_MEMBERS, SHMQ_MAX_GROUP_PARTITIONS, SHMQ_MAX_HELD, SHMQ_MEMBER_NAME
+    uint64_t SHMQ_NO_OFFSET
+
+    struct shmq_group_state_options:
+        uint64_t group_id
+        uint64_t stream_id
+        int64_t created_at
+        int64_t session
+        int64_t lease
+        uint32_t assignment
+        uint32_t latest
+        uint32_t max_deliveries
+        uint32_t held
+        char dead_letter[SHMQ_NAME_BYTES]
+
+    struct shmq_group_state_header:
+        shmq_group_state_options options
+        uint32_t state
+        uint32_t partitions
+        uint64_t epoch
+        uint64_t planned
+        uint64_t change
+        uint64_t rebalances
+        uint64_t evicted
+        uint64_t recoveries
+        uint64_t acked
+        uint64_t dropped
+        uint64_t dead_lettered
+        uint64_t skipped
+        uint32_t live
+
+    struct shmq_member:
+        uint64_t id
+        uint64_t process
+        int64_t deadline
+        int64_t joined_at
+        char name[32]
+
+    struct shmq_group_partition:
+        uint64_t owner
+        uint64_t plan
+        uint64_t committed
+        int64_t committed_at
+        uint64_t next
+        uint64_t moves
+
+    struct shmq_group_state:
+        shmq_group_state_header *h
+        shmq_member *members
+        shmq_group_partition *partitions
+        uint32_t capacity
+
+    uint64_t shmq_group_state_bytes(const shmq_group_state_options *options)
+    int shmq_group_state_format(void *base, uint64_t bytes, const shmq_group_state_options *options)
+    int shmq_group_state_open(shmq_group_state *r, void *base, uint64_t size)
+    int shmq_group_state_lock(shmq_group_state *r, int64_t ns)
+    uint32_t shmq_group_state_holder(const shmq_group_state *r)
+    void shmq_group_state_unlock(shmq_group_state *r)
+    void shmq_group_state_close(shmq_group_state *r)
+    int shmq_group_state_widen(shmq_group_state *r, uint32_t partitions)
+    int shmq_group_state_join(shmq_group_state *r, uint64_t process, const char *name, int64_t now,
+                         uint32_t *at, uint64_t *id)
+    int shmq_group_state_leave(shmq_group_state *r, uint64_t id, bint evicted, int64_t now)
+    int shmq_group_state_beat(shmq_group_state *r, uint32_t at, uint64_t id, int64_t now)
+    bint shmq_group_state_watch(shmq_group_state *r, int64_t ns, int64_t now)
+    uint64_t shmq_group_state_silent(const shmq_group_state *r, int64_t now)
+    int shmq_group_state_plan(shmq_group_state *r, uint64_t epoch, const uint64_t *whom, uint32_t n)
+    int shmq_group_partition_claim(shmq_group_state *r, uint32_t partition, uint64_t id)
+    int shmq_group_partition_release(shmq_group_state *r, uint32_t partition, uint64_t id)
+    int shmq_group_partition_commit(shmq_group_state *r, uint32_t partition, uint64_t id, uint64_t offset,
+                         int64_t wall)
+
+
+cdef extern from "stream/shared_group.h" nogil:
+    struct shmq_lent:
+        uint64_t receipt
+        uint64_t offset
+        uint32_t partition
+        uint32_t deliveries
+
+    void shmq_shared_group_begin(shmq_group_state *r, uint32_t partition, uint64_t offset)
+    int shmq_shared_group_lend(shmq_group_state *r, uint64_t id, uint32_t partition, uint64_t earliest,
+                        uint64_t latest, uint32_t limit, int64_t now, shmq_lent *lent,
+                        uint32_t *count)
+    uint32_t shmq_shared_group_again(shmq_group_state *r, uint64_t id, uint32_t limit, int64_t now,
+                              shmq_lent *lent)
+    int shmq_shared_group_hand(shmq_group_state *r, uint64_t receipt, int64_t now)
+    int shmq_shared_group_ack(shmq_group_state *r, uint64_t receipt, int64_t now)
+    int shmq_shared_group_nack(shmq_group_state *r, uint64_t receipt, int64_t delay, int64_t now)
+    int shmq_shared_group_reject(shmq_group_state *r, uint64_t receipt, int64_t now)
+    int shmq_shared_group_extend(shmq_group_state *r, uint64_t receipt, int64_t ns, int64_t now)
+    int shmq_shared_group_bury(shmq_group_state *r, uint64_t id, int64_t now, shmq_lent *lent)
+    int shmq_shared_group_buried(shmq_group_state *r, uint64_t receipt, int there)
+    int shmq_shared_group_lost(shmq_group_state *r, uint64_t receipt)
+    void shmq_shared_group_lows(const shmq_group_state *r, uint64_t *lows)
+    int64_t shmq_shared_group_due(const shmq_group_state *r)

@@ -1,8 +1,10 @@
-# What the binding uses of the server's side of the protocol. The headers are the documentation.
+# The server's side of the protocol in the C core: shmq/core/server. The headers are the documentation.
 
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from _queue_c cimport *
+from core.base cimport cbool, iovec, sem_t
+from core.protocol cimport shmq_frame
+from core.queue cimport shmq_filter, shmq_queue, shmq_view
 
 
 cdef extern from "server/server.h":

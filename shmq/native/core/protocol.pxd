@@ -1,32 +1,21 @@
-# What the client's side of the protocol uses of C. The headers are the documentation.
+# Frames and requests in the C core: shmq/core/protocol. The headers are the documentation.
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-
-
-cdef extern from "<sys/socket.h>" nogil:
-    enum: MSG_DONTWAIT, MSG_NOSIGNAL
-    ssize_t c_send "send"(int fd, const void *data, size_t size, int flags)
-    ssize_t c_recv "recv"(int fd, void *data, size_t size, int flags)
-
-
-cdef extern from "<poll.h>" nogil:
-    enum: POLLIN, POLLOUT, POLLHUP, POLLERR
-    struct pollfd:
-        int fd
-        short events, revents
-    int c_poll "poll"(pollfd *fds, unsigned long count, int timeout)
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 
 cdef extern from "protocol/frame.h" nogil:
     enum: SHMQ_FRAME_HEADER, SHMQ_FRAME_MAX, SHMQ_FRAME_MORE, SHMQ_FRAME_FOREVER
-    enum: SHMQ_T_PRODUCE, SHMQ_T_PRODUCE_BATCH, SHMQ_T_CONSUME, SHMQ_T_SUBSCRIBE, SHMQ_T_UNSUBSCRIBE
+    enum: SHMQ_T_HELLO, SHMQ_T_PRODUCE, SHMQ_T_PRODUCE_BATCH, SHMQ_T_CONSUME
+    enum: SHMQ_T_SUBSCRIBE, SHMQ_T_UNSUBSCRIBE
     enum: SHMQ_T_DELIVER, SHMQ_T_ACK, SHMQ_T_NACK, SHMQ_T_RETURN, SHMQ_T_PEEK, SHMQ_T_REPLY
     enum: SHMQ_FLAG_WHERE, SHMQ_FLAG_TELLS, SHMQ_T_HANDED
     enum: SHMQ_T_LEASE_RUN, SHMQ_T_LEASE_AGAIN, SHMQ_T_READ_RUN
     enum: SHMQ_FLAG_PROPERTIES, SHMQ_FLAG_DURABLE
-    enum: SHMQ_S_OK, SHMQ_S_BAD_REQUEST, SHMQ_S_LEASE_EXPIRED, SHMQ_S_DUPLICATE
+    enum: SHMQ_S_OK, SHMQ_S_QUEUE_EMPTY, SHMQ_S_NO_QUEUE, SHMQ_S_INTERNAL, SHMQ_S_NO_SPACE
+    enum: SHMQ_S_BAD_MAGIC, SHMQ_S_BAD_REQUEST, SHMQ_S_BUSY, SHMQ_S_LEASE_EXPIRED
+    enum: SHMQ_S_DUPLICATE
 
-    struct frame_head "shmq_frame":
+    struct shmq_frame:
         uint32_t length, id
         uint16_t status
         uint8_t type
@@ -36,7 +25,7 @@ cdef extern from "protocol/frame.h" nogil:
         const unsigned char *end
         bint bad
 
-    int shmq_frame_read(const unsigned char *at, frame_head *frame)
+    int shmq_frame_read(const unsigned char *at, shmq_frame *frame)
     size_t shmq_left(const shmq_reader *r)
     const unsigned char *shmq_read_bytes(shmq_reader *r, size_t size)
     uint8_t shmq_read8(shmq_reader *r)

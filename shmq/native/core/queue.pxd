@@ -1,48 +1,8 @@
-# What the binding uses of the C core. The headers in src/ are the documentation.
+# The queue of the C core: shmq/core/queue. The headers are the documentation.
 
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-
-cdef extern from "<stdbool.h>":
-    ctypedef bint cbool "bool"
-
-
-cdef extern from "Python.h":
-    ctypedef struct PyInterpreterState:
-        pass
-    ctypedef struct PyThreadState:
-        pass
-    PyInterpreterState *PyInterpreterState_Get()
-    PyThreadState *PyInterpreterState_ThreadHead(PyInterpreterState *interpreter)
-    PyThreadState *PyThreadState_Next(PyThreadState *thread)
-
-
-cdef extern from "<semaphore.h>" nogil:
-    ctypedef struct sem_t:
-        pass
-    sem_t *SEM_FAILED
-    sem_t *sem_open(const char *name, int flags)
-    int sem_close(sem_t *semaphore)
-    int sem_post(sem_t *semaphore)
-    int sem_trywait(sem_t *semaphore)
-    int sem_getvalue(sem_t *semaphore, int *value)
-
-
-cdef extern from "<sched.h>" nogil:
-    int sched_yield()
-
-
-cdef extern from "<sys/mman.h>" nogil:
-    enum: PROT_READ, PROT_WRITE, MAP_SHARED
-    void *MAP_FAILED
-    void *mmap(void *address, size_t length, int protection, int flags, int fd, long offset)
-    int munmap(void *address, size_t length)
-
-
-cdef extern from "base/status.h" nogil:
-    enum: SHMQ_OK, SHMQ_FULL, SHMQ_EMPTY, SHMQ_TOO_LARGE, SHMQ_STALE, SHMQ_DUPLICATE
-    enum: SHMQ_NO_SPACE, SHMQ_DELETED, SHMQ_BUSY, SHMQ_DAMAGED, SHMQ_TRUNCATED
-    enum: SHMQ_INCOMPATIBLE, SHMQ_NOT_READY, SHMQ_CROWDED, SHMQ_INTERRUPTED, SHMQ_TIMED_OUT
+from core.base cimport cbool, sem_t
 
 
 cdef extern from "queue/layout.h" nogil:
@@ -50,6 +10,7 @@ cdef extern from "queue/layout.h" nogil:
     enum: SHMQ_NOT_EMPTY, SHMQ_NOT_FULL, SHMQ_OPEN, SHMQ_GONE, SHMQ_NAME_BYTES, SHMQ_PARTIES
     enum: SHMQ_MAX_CAPACITY, SHMQ_MAX_PRIORITIES, SHMQ_NAME_MAX
     enum: SHMQ_FREE, SHMQ_READY, SHMQ_DELAYED, SHMQ_LEASED, SHMQ_DEAD, SHMQ_MOVING, SHMQ_RING
+    enum: SHMQ_BLOCK, SHMQ_DROP_OLDEST, SHMQ_MAX_ATTACHMENTS, SHMQ_RECEIPT_SLOT
 
     struct shmq_sample:
         int64_t at
@@ -81,8 +42,8 @@ cdef extern from "queue/layout.h" nogil:
         uint8_t durability
         uint8_t confirm
         uint8_t reserved[7]
-        char name[104]
-        char dead_letter[104]
+        char name[SHMQ_NAME_BYTES]
+        char dead_letter[SHMQ_NAME_BYTES]
         # end
 
     struct shmq_journal:
@@ -173,11 +134,8 @@ cdef extern from "queue/change_hints.h" nogil:
     uint64_t shmq_synced(const shmq_queue *q)
     void shmq_request_sync(shmq_queue *q, uint64_t seq)
     int shmq_wait_synced(shmq_queue *q, uint64_t seq, int64_t ns)
-
-
-cdef extern from "base/lock_holder.h" nogil:
-    int64_t shmq_patience(int64_t waited, int64_t until, uint32_t holder)
-    void shmq_limit_patience(int64_t ns)
+    void shmq_wake_writer(shmq_queue *q)
+    void shmq_wake_synced(shmq_queue *q)
 
 
 cdef extern from "queue/lock.h" nogil:
@@ -228,18 +186,6 @@ cdef extern from "queue/wakeup_post.h" nogil:
     void shmq_wakeups_forked()
 
 
-cdef extern from "<time.h>" nogil:
-    enum: CLOCK_MONOTONIC
-
-
-cdef extern from "base/clock.h" nogil:
-    int64_t shmq_read_clock(int clock)
-    int64_t shmq_clock_set
-    int64_t shmq_now()
-    int64_t shmq_wall()
-    int64_t shmq_coarse_now()
-
-
 cdef extern from "queue/timer.h" nogil:
     void shmq_tick(shmq_queue *q, int64_t now)
     int64_t shmq_next_due(shmq_queue *q)
@@ -253,10 +199,6 @@ cdef extern from "queue/attachments.h" nogil:
 
 cdef extern from "queue/arena.h" nogil:
     uint32_t shmq_arena_largest(shmq_queue *q)
-
-
-cdef extern from "base/siphash.h" nogil:
-    void shmq_siphash(uint64_t key, const void *data, size_t size, uint64_t *hash)
 
 
 cdef extern from "queue/check.h" nogil:
@@ -324,6 +266,13 @@ cdef extern from "queue/message.h" nogil:
 
 cdef extern from "queue/filter.h" nogil:
     const uint32_t SHMQ_FILTER_BYTES
+    enum: SHMQ_OP_NOT, SHMQ_OP_AND, SHMQ_OP_OR, SHMQ_OP_TEST
+    enum: SHMQ_FIELD_REASON, SHMQ_FIELD_QUEUE, SHMQ_FIELD_DELIVERIES, SHMQ_FIELD_AT
+    enum: SHMQ_FIELD_AGE, SHMQ_FIELD_GROUP, SHMQ_FIELD_CORRELATION, SHMQ_FIELD_CODEC
+    enum: SHMQ_FIELD_PRIORITY, SHMQ_FIELD_SEQUENCE, SHMQ_FIELD_SIZE, SHMQ_FIELD_HEADER
+    enum: SHMQ_IS_EQUAL, SHMQ_IS_LESS, SHMQ_IS_AT_MOST, SHMQ_IS_MORE, SHMQ_IS_AT_LEAST
+    enum: SHMQ_IS_LIKE
+    enum: SHMQ_CONST_NIL, SHMQ_CONST_BOOL, SHMQ_CONST_INT, SHMQ_CONST_REAL, SHMQ_CONST_TEXT
 
     struct shmq_filter:
         const unsigned char *code
@@ -379,7 +328,9 @@ cdef extern from "queue/transfer.h" nogil:
 
 
 cdef extern from "queue/properties.h" nogil:
-    enum: SHMQ_CODEC_OTHER
+    enum: SHMQ_CODEC_BYTES, SHMQ_CODEC_TEXT, SHMQ_CODEC_MSGPACK, SHMQ_CODEC_JSON
+    enum: SHMQ_CODEC_PACKED, SHMQ_CODECS, SHMQ_CODEC_OTHER
+    const char *shmq_codec_name(uint8_t number)
     struct shmq_text:
         const unsigned char *at
         uint32_t bytes
@@ -408,31 +359,61 @@ cdef extern from "queue/row_chunk.h" nogil:
     cbool shmq_row_read(shmq_row_chunk *chunk, shmq_put *put)
 
 
-cdef extern from "base/crash_points.h" nogil:
-    void shmq_mark()
-
-
-cdef extern from "<sys/socket.h>" nogil:
-    enum: MSG_DONTWAIT, MSG_NOSIGNAL
-    struct iovec:
-        void *iov_base
-        size_t iov_len
-    struct msghdr:
-        iovec *msg_iov
-        size_t msg_iovlen
-    ssize_t recv(int fd, void *buffer, size_t size, int flags)
-    ssize_t sendmsg(int fd, const msghdr *message, int flags)
-
-
-cdef extern from "protocol/frame.h" nogil:
-    enum: SHMQ_T_HELLO, SHMQ_T_PEEK
-    enum: SHMQ_S_OK, SHMQ_S_QUEUE_EMPTY, SHMQ_S_NO_QUEUE, SHMQ_S_INTERNAL, SHMQ_S_NO_SPACE
-    enum: SHMQ_S_BAD_MAGIC, SHMQ_S_BUSY
-
-    struct shmq_frame:
-        uint32_t length, id
-        uint8_t type
-
-
 cdef extern from "queue/slot.h" nogil:
     unsigned char *shmq_meta_of(shmq_queue *q, shmq_slot *s)
+
+
+cdef extern from "queue/columns.h" nogil:
+    enum: SHMQ_COLUMNS_HEAD, SHMQ_COLUMNS_ROW, SHMQ_COLUMNS_PADDING, SHMQ_COLUMNS
+    enum: SHMQ_IS_READY, SHMQ_IS_DELAYED, SHMQ_IS_LEASED, SHMQ_IS_DYING
+
+    struct shmq_columns_layout:
+        uint32_t count
+        uint64_t offset[SHMQ_COLUMNS]
+        uint64_t bytes[SHMQ_COLUMNS]
+        uint64_t size
+
+    struct shmq_columns:
+        uint32_t count
+
+    struct shmq_row:
+        uint64_t sequence
+        int64_t put_at, visible_at, lease_until, expires, dead_at
+        int32_t deliveries, priority
+        uint8_t state, reason, codec
+        uint32_t body_bytes, meta_bytes
+
+    cbool shmq_columns_lay_out(shmq_columns_layout *places, uint32_t count, uint64_t body_bytes,
+                             uint64_t meta_bytes)
+    void shmq_columns_begin(shmq_columns *c, void *base, const shmq_columns_layout *room)
+    cbool shmq_columns_next(const shmq_columns *c, uint32_t body_bytes, uint32_t meta_bytes,
+                            unsigned char **body, unsigned char **meta)
+    void shmq_columns_add(shmq_columns *c, const shmq_row *row)
+    uint64_t shmq_columns_end(shmq_columns *c)
+    cbool shmq_columns_read(const unsigned char *data, uint64_t size, shmq_columns_layout *places)
+
+
+cdef extern from "queue/snapshot_read.h" nogil:
+    struct shmq_pick:
+        uint64_t seq
+        uint32_t at
+
+    struct shmq_snapshot_read:
+        shmq_pick *picks
+        uint32_t most, count
+        uint64_t max_bytes, body_bytes, meta_bytes
+
+    void shmq_snapshot_read_begin(shmq_snapshot_read *e, uint64_t messages, uint64_t max_bytes,
+                            uint64_t largest)
+    int64_t shmq_wall_offset()
+    int shmq_snapshot_read_slots(shmq_queue *q, shmq_snapshot_read *e, uint32_t *at, uint32_t end)
+    int shmq_snapshot_read_run(shmq_queue *q, shmq_snapshot_read *e, const uint32_t *slots,
+                         const uint64_t *seqs, uint64_t *at, uint64_t end)
+    cbool shmq_is_there(const shmq_queue *q, uint32_t at, uint64_t seq)
+    void shmq_snapshot_read_copy(shmq_queue *q, const shmq_snapshot_read *e, int64_t wall, shmq_columns *c)
+
+
+cdef extern from "queue/find_by_sequence.h" nogil:
+    uint64_t shmq_search_room(uint32_t count)
+    void shmq_search(const shmq_queue *q, const uint64_t *seqs, uint32_t count, uint32_t *at,
+                     uint32_t *table, uint64_t room)

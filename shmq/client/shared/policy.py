@@ -1,0 +1,64 @@
+"""What the binding calls of the layers above it: codecs, expressions, objects of the contract.
+
+The binding of queues has it once this is imported. What most processes have no use for is loaded
+at its first call.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from shmq import api
+from shmq.codec import codecs
+from shmq.errors import descriptors
+from shmq.native import _core
+
+__all__ = ["POLICY", "compile_filter", "dead_letter"]
+
+
+def compile_filter(where: str) -> _core.Filter:
+    """See :func:`shmq.expression.compiler.compile_filter`."""
+    with descriptors:
+        from shmq.expression import compiler  # noqa: PLC0415
+
+    return compiler.compile_filter(where)
+
+
+def _expand(name: str, packed: bytes, size: int) -> bytes:
+    with descriptors:
+        from shmq.codec import compression  # noqa: PLC0415
+
+    return compression.expand(name, packed, size)
+
+
+def _columns(data: bytes) -> api.Columns:
+    return api.Columns(data)
+
+
+def _run(sequences: bytes, receipts: bytes, slots: bytes) -> api.Run:
+    return api.Run(sequences, receipts, slots)
+
+
+def dead_letter(properties: dict[str, Any]) -> api.DeadLetter:
+    """The property ``dead`` of the wire contract as an object."""
+    return api.DeadLetter(
+        reason=properties["reason"],
+        queue=properties["queue"],
+        deliveries=properties["deliveries"],
+        at=properties["at"] / 1000,
+    )
+
+
+POLICY: Final = _core.Policy(
+    encode_message=codecs.encode_message,
+    encode_body=codecs.encode_body,
+    decode_body=codecs.decode_body,
+    pack_properties=codecs.pack_properties,
+    unpack_properties=codecs.unpack_properties,
+    expand=_expand,
+    columns=_columns,
+    run=_run,
+    dead_letter=dead_letter,
+    compile_filter=compile_filter,
+)
+_core.set_policy(POLICY)

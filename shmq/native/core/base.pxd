@@ -1,0 +1,112 @@
+# The base of the C core, and what the binding uses of the system. The headers are the documentation.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+
+cdef extern from "<stdbool.h>":
+    ctypedef bint cbool "bool"
+
+
+cdef extern from "Python.h":
+    ctypedef struct PyInterpreterState:
+        pass
+    ctypedef struct PyThreadState:
+        pass
+    PyInterpreterState *PyInterpreterState_Get()
+    PyThreadState *PyInterpreterState_ThreadHead(PyInterpreterState *interpreter)
+    PyThreadState *PyThreadState_Next(PyThreadState *thread)
+
+
+cdef extern from "<semaphore.h>" nogil:
+    ctypedef struct sem_t:
+        pass
+    sem_t *SEM_FAILED
+    sem_t *sem_open(const char *name, int flags)
+    int sem_close(sem_t *semaphore)
+    int sem_post(sem_t *semaphore)
+    int sem_trywait(sem_t *semaphore)
+    int sem_getvalue(sem_t *semaphore, int *value)
+
+
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
+
+
+cdef extern from "<sys/mman.h>" nogil:
+    enum: PROT_READ, PROT_WRITE, MAP_SHARED
+    void *MAP_FAILED
+    void *mmap(void *address, size_t length, int protection, int flags, int fd, long offset)
+    int munmap(void *address, size_t length)
+
+
+cdef extern from "<time.h>" nogil:
+    enum: CLOCK_MONOTONIC
+
+
+cdef extern from "<sys/socket.h>" nogil:
+    enum: MSG_DONTWAIT, MSG_NOSIGNAL
+    struct iovec:
+        void *iov_base
+        size_t iov_len
+    struct msghdr:
+        iovec *msg_iov
+        size_t msg_iovlen
+    ssize_t recv(int fd, void *buffer, size_t size, int flags)
+    ssize_t sendmsg(int fd, const msghdr *message, int flags)
+    ssize_t c_send "send"(int fd, const void *data, size_t size, int flags)
+    ssize_t c_recv "recv"(int fd, void *data, size_t size, int flags)
+
+
+cdef extern from "<poll.h>" nogil:
+    enum: POLLIN, POLLOUT, POLLHUP, POLLERR
+    struct pollfd:
+        int fd
+        short events, revents
+    int c_poll "poll"(pollfd *fds, unsigned long count, int timeout)
+
+
+cdef extern from "base/status.h" nogil:
+    enum: SHMQ_OK, SHMQ_FULL, SHMQ_EMPTY, SHMQ_TOO_LARGE, SHMQ_STALE, SHMQ_DUPLICATE
+    enum: SHMQ_NO_SPACE, SHMQ_DELETED, SHMQ_BUSY, SHMQ_DAMAGED, SHMQ_TRUNCATED
+    enum: SHMQ_INCOMPATIBLE, SHMQ_NOT_READY, SHMQ_CROWDED, SHMQ_INTERRUPTED, SHMQ_TIMED_OUT
+
+
+cdef extern from "base/lock_holder.h" nogil:
+    int64_t shmq_patience(int64_t waited, int64_t until, uint32_t holder)
+    void shmq_limit_patience(int64_t ns)
+
+
+cdef extern from "base/clock.h" nogil:
+    int64_t shmq_read_clock(int clock)
+    int64_t shmq_clock_set
+    int64_t shmq_now()
+    int64_t shmq_wall()
+    int64_t shmq_coarse_now()
+
+
+cdef extern from "base/siphash.h" nogil:
+    void shmq_siphash(uint64_t key, const void *data, size_t size, uint64_t *hash)
+
+
+cdef extern from "base/crash_points.h" nogil:
+    """
+    #ifdef SHMQ_CRASHPOINTS
+    #define SHMQ_HAS_CRASHPOINTS 1
+    #define SHMQ_MARKS shmq_marks
+    #define SHMQ_CRASH_AT shmq_crash_at
+    #else
+    #define SHMQ_HAS_CRASHPOINTS 0
+    static uint64_t SHMQ_MARKS __attribute__((unused)), SHMQ_CRASH_AT __attribute__((unused));
+    #endif
+    """
+    enum: SHMQ_HAS_CRASHPOINTS
+    uint64_t SHMQ_MARKS, SHMQ_CRASH_AT
+    void shmq_mark()
+
+
+cdef extern from "base/crc32c.h" nogil:
+    uint32_t shmq_crc32c(uint32_t crc, const void *data, size_t size)
+
+
+cdef extern from "base/msgpack.h" nogil:
+    bint shmq_msgpack_is_map(const void *bytes, size_t size)
