@@ -16,16 +16,16 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help demo test test-core test-client test-death test-python test-spark lint lint-core
-.PHONY: lint-python core-test model
-.PHONY: powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference stubs layout
+.PHONY: help demo test test-lint test-c test-contract test-system prove prove-c
+.PHONY: prove-contract prove-death prove-spark lint lint-core lint-python core-test core-test-build
+.PHONY: model powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference stubs layout
 .PHONY: options protocol clean
 
 help:
 	@echo 'make demo               the main job on real input'
-	@echo 'make test               lint, the core under sanitizers, the models, all tests;'
-	@echo '                        make test-core, test-client, test-death, test-python,'
-	@echo '                        test-spark'
+	@echo 'make test               five minutes: lint, the C tests, the contract, units, processes,'
+	@echo '                        the command, one scenario of each kind of death'
+	@echo 'make prove              forty minutes: all the rest; see tests/README.md'
 	@echo 'make lint               ruff, mypy --strict, and the C core without a warning'
 	@echo 'make core-test          the C tests, plain and under sanitizers (VARIANTS=plain)'
 	@echo 'make model              the models of waiting, through spin'
@@ -49,33 +49,64 @@ demo: $(VENV)/demo
 	@mkdir -p build
 	$(BIN)/python -m examples.flights --plot build/delays.png
 
-# Three at a time, as most of them wait for much of the time; the longest begin first.
-test: $(VENV)/test $(VENV)/bench
-	@$(MAKE) --no-print-directory --jobs=2 lint
-	@$(MAKE) --no-print-directory --jobs=3 test-spark test-death test-client test-python test-core
+# --- the tests: tests/README.md says what is where ----------------------------------------
+#
+# `make test` and `make prove` together run every test, and none of them twice. Each runs in lanes,
+# three at a time, as a lane waits for much of the time. PYTEST adds flags: make test PYTEST=-x
 
-test-core:
-	@$(MAKE) --no-print-directory core-test
+PYTEST :=
+# What `make test` may take, in seconds on two quiet cores, installation and build not counted.
+# Above LIMIT it warns, and fails if STRICT=1, as .ci/run says.
+BUDGET := 300
+LIMIT := $(BUDGET)
+STRICT := 0
+LANES := $(MAKE) --no-print-directory --output-sync=target --jobs=3
+QUICK := $(BIN)/python -m pytest -m 'not prove' $(PYTEST)
+THOROUGH := $(BIN)/python -m pytest -m prove $(PYTEST)
+
+test: $(VENV)/test
+	@$(MAKE) --no-print-directory --jobs=2 core-test-build VARIANTS=plain
+	@begun=$$(date +%s); $(LANES) test-system test-contract test-lint test-c || exit 1; \
+	took=$$(($$(date +%s) - begun)); \
+	echo "make test: passed in $$took s of $(LIMIT) s; the slowest tests are told above"; \
+	echo 'make prove adds: sanitizers, the contract over TCP in full, a death at every store, power'; \
+	echo 'loss, recovery, models, soaks, Spark with kills, the pages, and the benches'; \
+	if [ $$took -gt $(LIMIT) ]; then \
+	    echo 'make test: over its budget: mark slow tests `prove`, or make them quicker' >&2; \
+	    [ $(STRICT) = 0 ]; fi
+
+test-lint:
+	@$(MAKE) --no-print-directory lint
+
+test-c:
+	@$(MAKE) --no-print-directory core-test VARIANTS=plain
+
+test-contract:
+	$(QUICK) tests/conformance tests/unit tests/tree
+
+# The last folder's are those marked `smoke`.
+test-system:
+	$(QUICK) tests/system tests/prove
+
+prove: $(VENV)/test $(VENV)/bench
+	@begun=$$(date +%s); $(LANES) prove-spark prove-death prove-contract prove-c || exit 1; \
+	echo "make prove: passed in $$(($$(date +%s) - begun)) s"
+
+prove-c:
+	@$(MAKE) --no-print-directory core-test VARIANTS='address thread'
 	@$(MAKE) --no-print-directory model
 
-# What clients see; what is left after any death, of a process or of the power; what starts
-# Spark; and the rest.
-CLIENT := tests/prove/bench tests/system/cli tests/system/client tests/conformance
-DEATH := tests/prove/crash tests/conformance/models tests/system/persistence tests/prove/powerloss tests/prove/recovery tests/prove/soak
-SPARK := tests/prove/examples tests/system/examples tests/prove/docs/test_docs.py tests/prove/spark
-APART := $(CLIENT) $(DEATH) $(SPARK)
+prove-contract:
+	$(THOROUGH) tests/conformance tests/system
+	SHMQ_MODEL_EXAMPLES=600 $(BIN)/python -m pytest $(PYTEST) tests/conformance/models
 
-test-client: $(VENV)/test $(VENV)/bench
-	$(BIN)/python -m pytest $(CLIENT)
+# Deaths at any store, of the machine, and at random; and what needs no JVM beside them.
+JVM := tests/prove/spark tests/prove/soak/spark tests/prove/examples tests/prove/docs
+prove-death:
+	$(THOROUGH) $(JVM:%=--ignore=%) --ignore=tests/prove/bench tests/prove
 
-test-death: $(VENV)/test
-	$(BIN)/python -m pytest $(DEATH)
-
-test-python: $(VENV)/test $(VENV)/bench
-	$(BIN)/python -m pytest $(APART:%=--ignore=%)
-
-test-spark: $(VENV)/test $(VENV)/bench
-	$(BIN)/python -m pytest $(SPARK)
+prove-spark:
+	$(THOROUGH) $(JVM) tests/prove/bench
 
 # Without spin this is passed over, but where SPIN=required says that it must be there.
 model:
@@ -182,8 +213,12 @@ WATCHDOG := timeout --signal=ABRT --kill-after=10 300
 
 core-test: $(VARIANTS:%=core-test-%)
 
+core-test-build: $(VARIANTS:%=core-test-build-%) lint-core
+
 define variant_rules
-.PHONY: core-test-$(1)
+.PHONY: core-test-$(1) core-test-build-$(1)
+core-test-build-$(1): $(C_TESTS:%.c=$(BUILD)/$(1)/%)
+
 core-test-$(1): $(C_TESTS:%.c=$(BUILD)/$(1)/%)
 	@for program in $$^; do echo "$$$$program"; $(RUN_$(1)) $(WATCHDOG) $$$$program || exit 1; done
 

@@ -25,7 +25,7 @@ PAGE = Path(__file__).with_suffix(".md")
 #: The width of the page's source.
 LONGEST = 96
 
-#: The modules whose ``__all__`` the page describes, each with a word on it.
+#: The modules whose public names the page describes, each with a word on it.
 MODULES = {
     "shmq": "",
     "shmq.server.keeper": " Does what is due in queues that nobody touches, in a process or a "
@@ -71,6 +71,12 @@ def title_of(module: str, name: str) -> str:
     return name if module == "shmq" else f"{module.removeprefix('shmq.')}.{name}"
 
 
+def names_of(module: types.ModuleType) -> list[str]:
+    """The public names of a module; of ``shmq``, which loads them on demand, those of its dir()."""
+    names: list[str] = getattr(module, "__all__", None) or dir(module)
+    return names
+
+
 def _own(module: str) -> list[tuple[str, Any]]:
     """The public names of a module, but for what it only hands on from elsewhere.
 
@@ -84,7 +90,7 @@ def _own(module: str) -> list[tuple[str, Any]]:
         first = FIRST.index(name) if name in FIRST else len(FIRST)
         return (2 if is_error else 1 if not callable(value) else 0), first, name
 
-    named = [(name, getattr(found, name)) for name in found.__all__ if name not in BORROWED]
+    named = [(name, getattr(found, name)) for name in names_of(found) if name not in BORROWED]
     return sorted(((name, value) for name, value in named if _is_ours(value)), key=rank)
 
 

@@ -8,230 +8,110 @@ True
 >>> with orders.get() as message:
 ...     message.body
 {'id': 1}
+
+``help(shmq.Queue)`` and the like tell what each name is:
+
+Begin           connect, Broker, Queue, QueueOptions, Message, Put, LOW, NORMAL, HIGH
+Consume         Consumer, AsyncConsumer, Batch, Packed, DeadLetter, wait, worker, run, Worker,
+                Retry, Reject
+Put             Loan, Pipeline, Transaction
+Look            QueueStats, QueueSummary, Attachment
+In bulk         BulkQueue, Columns, Run, StagedPublisher, Rows
+Streams         Stream, StreamOptions, StreamSummary, Record, Records, Appended, AppendedRange,
+                Reader, AsyncReader, Subscription, Producer, PartitionOffsets, PartitionRate
+Groups          Group, Member, MemberInfo, GroupPartition, GroupSummary, Share, SharedRecord
+Exchanges       Exchange, Binding, Published, ExchangeSummary
+Schemas         SchemaVersion, TypedQueue, TypedStream
+Errors          ShmqError, of which all others are: see ``shmq.errors``
 """
 
 from typing import TYPE_CHECKING, Final
 
 from shmq.api.lazy_imports import on_demand
-from shmq.client.connect import connect
-from shmq.errors import (
-    ConnectionLost,
-    DamagedFile,
-    DamagedSegment,
-    DurabilityWarning,
-    Empty,
-    ExchangeExists,
-    FileError,
-    Forbidden,
-    ForeignSegment,
-    Full,
-    IncompatibleFile,
-    IncompatibleSegment,
-    InvalidName,
-    InvalidOption,
-    LeaseExpired,
-    LockTimeout,
-    MemberFenced,
-    MessageTooLarge,
-    NoReply,
-    NoSpace,
-    NoSuchExchange,
-    NoSuchGroup,
-    NoSuchQueue,
-    NoSuchStream,
-    NotConfirmed,
-    OffsetOutOfRange,
-    OutOfSequence,
-    PartitionSealed,
-    PublishRefused,
-    PutsRefused,
-    QueueDeleted,
-    QueueExists,
-    RequestFailed,
-    SchemaError,
-    SegmentError,
-    ServerError,
-    ShmqError,
-    ShuttingDown,
-    StreamDeleted,
-    StreamExists,
-    Unauthorized,
-    Unroutable,
-    Unsupported,
-)
+from shmq.client.connect import connect as connect
+from shmq.errors import *  # noqa: F403
+from shmq.errors import __all__ as _errors
 from shmq.version import VERSION
 
 if TYPE_CHECKING:
-    from shmq.api import (
-        Appended,
-        AppendedRange,
-        AsyncConsumer,
-        AsyncReader,
-        Attachment,
-        Batch,
-        Binding,
-        Broker,
-        Columns,
-        Consumer,
-        DeadLetter,
-        Exchange,
-        ExchangeSummary,
-        Group,
-        GroupPartition,
-        GroupSummary,
-        Loan,
-        Member,
-        MemberInfo,
-        Message,
-        Packed,
-        PartitionOffsets,
-        PartitionRate,
-        Pipeline,
-        Producer,
-        Published,
-        Put,
-        Queue,
-        QueueStats,
-        QueueSummary,
-        Reader,
-        Record,
-        Records,
-        Rows,
-        Run,
-        SchemaVersion,
-        Share,
-        SharedRecord,
-        Stream,
-        StreamSummary,
-        Subscription,
-        Transaction,
-        TypedQueue,
-        TypedStream,
-    )
-    from shmq.api.options import HIGH, LOW, NORMAL, QueueOptions
-    from shmq.api.outcome import Reject, Retry
-    from shmq.api.stream_options import StreamOptions
-    from shmq.client.local.wait import wait
-    from shmq.workers.decorator import Worker, run, worker
+    from shmq.api import *  # noqa: F403
+    from shmq.api.options import HIGH as HIGH
+    from shmq.api.options import LOW as LOW
+    from shmq.api.options import NORMAL as NORMAL
+    from shmq.api.options import QueueOptions as QueueOptions
+    from shmq.api.outcome import Reject as Reject
+    from shmq.api.outcome import Retry as Retry
+    from shmq.api.stream_options import StreamOptions as StreamOptions
+    from shmq.client.local.wait import wait as wait
+    from shmq.workers.decorator import Worker as Worker
+    from shmq.workers.decorator import run as run
+    from shmq.workers.decorator import worker as worker
 
 __version__ = VERSION
 
-__all__ = [
-    "HIGH",
-    "LOW",
-    "NORMAL",
-    "Appended",
-    "AppendedRange",
-    "AsyncConsumer",
-    "AsyncReader",
-    "Attachment",
-    "Batch",
-    "Binding",
-    "Broker",
-    "Columns",
-    "ConnectionLost",
-    "Consumer",
-    "DamagedFile",
-    "DamagedSegment",
-    "DeadLetter",
-    "DurabilityWarning",
-    "Empty",
-    "Exchange",
-    "ExchangeExists",
-    "ExchangeSummary",
-    "FileError",
-    "Forbidden",
-    "ForeignSegment",
-    "Full",
-    "Group",
-    "GroupPartition",
-    "GroupSummary",
-    "IncompatibleFile",
-    "IncompatibleSegment",
-    "InvalidName",
-    "InvalidOption",
-    "LeaseExpired",
-    "Loan",
-    "LockTimeout",
-    "Member",
-    "MemberFenced",
-    "MemberInfo",
-    "Message",
-    "MessageTooLarge",
-    "NoReply",
-    "NoSpace",
-    "NoSuchExchange",
-    "NoSuchGroup",
-    "NoSuchQueue",
-    "NoSuchStream",
-    "NotConfirmed",
-    "OffsetOutOfRange",
-    "OutOfSequence",
-    "Packed",
-    "PartitionOffsets",
-    "PartitionRate",
-    "PartitionSealed",
-    "Pipeline",
-    "Producer",
-    "PublishRefused",
-    "Published",
-    "Put",
-    "PutsRefused",
-    "Queue",
-    "QueueDeleted",
-    "QueueExists",
-    "QueueOptions",
-    "QueueStats",
-    "QueueSummary",
-    "Reader",
-    "Record",
-    "Records",
-    "Reject",
-    "RequestFailed",
-    "Retry",
-    "Rows",
-    "Run",
-    "SchemaError",
-    "SchemaVersion",
-    "SegmentError",
-    "ServerError",
-    "Share",
-    "SharedRecord",
-    "ShmqError",
-    "ShuttingDown",
-    "Stream",
-    "StreamDeleted",
-    "StreamExists",
-    "StreamOptions",
-    "StreamSummary",
-    "Subscription",
-    "Transaction",
-    "TypedQueue",
-    "TypedStream",
-    "Unauthorized",
-    "Unroutable",
-    "Unsupported",
-    "Worker",
-    "connect",
-    "run",
-    "wait",
-    "worker",
-]
-
-#: Where the names are that are loaded when they are asked for: in the contract, but for these.
-_PLACES: Final = dict.fromkeys(__all__, "shmq.api") | {
-    "wait": "shmq.client.local.wait",
-    "Reject": "shmq.api.outcome",
-    "Retry": "shmq.api.outcome",
-    "HIGH": "shmq.api.options",
-    "LOW": "shmq.api.options",
-    "NORMAL": "shmq.api.options",
-    "QueueOptions": "shmq.api.options",
-    "StreamOptions": "shmq.api.stream_options",
-    "Worker": "shmq.workers.decorator",
-    "run": "shmq.workers.decorator",
-    "worker": "shmq.workers.decorator",
+#: Where each public name is loaded from when it is asked for.
+_PLACES: Final = {
+    name: module
+    for module, names in {
+        "shmq.errors": _errors,
+        "shmq.client.connect": ["connect"],
+        "shmq.client.local.wait": ["wait"],
+        "shmq.workers.decorator": ["Worker", "run", "worker"],
+        "shmq.api.options": ["HIGH", "LOW", "NORMAL", "QueueOptions"],
+        "shmq.api.outcome": ["Reject", "Retry"],
+        "shmq.api.stream_options": ["StreamOptions"],
+        "shmq.api": [
+            "Appended",
+            "AppendedRange",
+            "AsyncConsumer",
+            "AsyncReader",
+            "Attachment",
+            "Batch",
+            "Binding",
+            "Broker",
+            "BulkQueue",
+            "Columns",
+            "Consumer",
+            "DeadLetter",
+            "Exchange",
+            "ExchangeSummary",
+            "Group",
+            "GroupPartition",
+            "GroupSummary",
+            "Loan",
+            "Member",
+            "MemberInfo",
+            "Message",
+            "Packed",
+            "PartitionOffsets",
+            "PartitionRate",
+            "Pipeline",
+            "Producer",
+            "Published",
+            "Put",
+            "Queue",
+            "QueueStats",
+            "QueueSummary",
+            "Reader",
+            "Record",
+            "Records",
+            "Rows",
+            "Run",
+            "SchemaVersion",
+            "Share",
+            "SharedRecord",
+            "StagedPublisher",
+            "Stream",
+            "StreamSummary",
+            "Subscription",
+            "Transaction",
+            "TypedQueue",
+            "TypedStream",
+        ],
+    }.items()
+    for name in names
 }
 
+# No ``__all__``: help(shmq) would print every class of it in full.
 if not TYPE_CHECKING:
     __getattr__, __dir__ = on_demand(__name__, _PLACES)

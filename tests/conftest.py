@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
-import secrets
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -15,9 +13,14 @@ import pytest
 
 import shmq
 from tests.support.fronts import FRONTS
+from tests.support.namespaces import own_namespace
+from tests.support.spark_session import spark
 from tests.support.watchdog import Watchdog
 
-SHM = Path("/dev/shm")
+__all__ = ["spark"]
+
+#: What is in it is of `make prove` alone, but for what is marked ``smoke``.
+PROVE = Path(__file__).with_name("prove")
 
 #: How long a test may take before it counts as hanging, in seconds. A marker gives
 #: another limit: ``@pytest.mark.watchdog(600)``.
@@ -39,6 +42,8 @@ os.environ.setdefault("PYTHONFAULTHANDLER", "1")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "prove: of `make prove`, and not of `make test`")
+    config.addinivalue_line("markers", "smoke: of `make test`, though it is in tests/prove")
     config.addinivalue_line("markers", "watchdog(seconds): how long the test may take")
     config.addinivalue_line("markers", "only_local(why): it looks at what only shared memory has")
     config.addinivalue_line("markers", "debris: the test leaves broken segments on purpose")
@@ -47,6 +52,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_watchdog] = Watchdog()
     config.stash[_data] = tempfile.TemporaryDirectory(prefix="shmq-data-")
     os.environ["SHMQ_DATA_DIR"] = config.stash[_data].name
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is in ``tests/prove`` is marked ``prove``, unless it is marked ``smoke``."""
+    for item in items:
+        if PROVE in item.path.parents and item.get_closest_marker("smoke") is None:
+            item.add_marker(pytest.mark.prove)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -78,42 +90,8 @@ def namespace(request: pytest.FixtureRequest) -> Iterator[str]:
         yield name
 
 
-@contextlib.contextmanager
-def own_namespace(*, debris: bool = False, inhabited: bool = False) -> Iterator[str]:
-    """A namespace that nobody else has, of which nothing is left at the end.
-
-    Its own file may be, if it is ``inhabited``: by processes that live on, and have no queue.
-    """
-    name = f"test-{secrets.token_hex(6)}"
-    yield name
-    try:
-        leaked = [] if debris else _left_after_deletion(name)
-        if inhabited:
-            leaked = [left for left in leaked if left != f"shmq@{name}"]
-    finally:
-        for path in _in_shared_memory(name):
-            path.unlink(missing_ok=True)
-    assert not leaked, f"left in {SHM} after every queue was deleted: {', '.join(leaked)}"
-
-
 @pytest.fixture
 def broker(namespace: str) -> Iterator[shmq.Broker]:
     """A broker of the test's own namespace, closed at the end."""
     with shmq.connect(namespace) as broker:
         yield broker
-
-
-def _left_after_deletion(namespace: str) -> list[str]:
-    with shmq.connect(namespace) as broker:
-        for summary in broker.list_queues():
-            with contextlib.suppress(shmq.NoSuchQueue):  # what is staged goes with its target
-                broker.delete_queue(summary.name)
-        for exchange in broker.list_exchanges():
-            broker.delete_exchange(exchange.name)
-        for stream in broker.list_streams():
-            broker.delete_stream(stream.name)
-    return [path.name for path in _in_shared_memory(namespace)]
-
-
-def _in_shared_memory(namespace: str) -> list[Path]:
-    return sorted(path for path in SHM.iterdir() if namespace in path.name)

@@ -17,6 +17,7 @@ from shmq.api.group import GroupOptions
 from shmq.api.options import MAX_SECONDS, MAX_WHOLE, Option, Options, Part, QueueOptions, options_of
 from shmq.api.share import ShareOptions
 from shmq.api.stream_options import StreamOptions
+from shmq.cli.shared.option_flags import size_in_words
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
@@ -34,6 +35,13 @@ _PART: Final = re.compile(
     r"(?P<begin>^ *(?:# |<!-- )(?P<name>[\w ]+): made by tools/options\.py(?: -->\n)?\n)"
     r"(?P<text>.*?)(?P<end>\n<!-- end|^ *# end)\b",
     re.MULTILINE | re.DOTALL,
+)
+
+
+#: A key of CREATE that is no option.
+_OWN: Final = (
+    "| `own` | bool: the queue goes with this connection; see "
+    "[Requests and replies](#requests-and-replies) | false |\n"
 )
 
 
@@ -105,10 +113,7 @@ def _number(row: Option, value: float) -> str:
     if value == MAX_SECONDS:
         return "10⁹"
     if row.kind == "bytes":
-        for unit in ("GiB", "MiB", "KiB"):
-            size = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}[unit]
-            if value >= size and value % size == 0:
-                return f"{int(value) // size} {unit}"
+        return size_in_words(int(value))
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
@@ -179,7 +184,7 @@ PARTS: Final[dict[str, Callable[[], str]]] = {
     "options of a stream": lambda: _page_of_options(StreamOptions),
     "options of a group": lambda: _page_of_options(GroupOptions),
     "options of a share": lambda: _page_of_options(ShareOptions),
-    "keys of a queue": lambda: _page_of_keys(QueueOptions),
+    "keys of a queue": lambda: _page_of_keys(QueueOptions) + _OWN,
     "keys of a stream": lambda: _page_of_keys(StreamOptions),
     "keywords of a queue": lambda: _keywords(QueueOptions),
     "keywords of a stream": lambda: _keywords(StreamOptions, "partitions"),

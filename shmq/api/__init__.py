@@ -13,6 +13,7 @@ from shmq.api.lazy_imports import on_demand
 if TYPE_CHECKING:
     from shmq.api.batch import Batch, Packed
     from shmq.api.broker import Broker
+    from shmq.api.bulk import BulkQueue, StagedPublisher
     from shmq.api.columns import Columns, Run
     from shmq.api.exchange import (
         Binding,
@@ -66,6 +67,7 @@ __all__ = [
     "Binding",
     "Body",
     "Broker",
+    "BulkQueue",
     "Columns",
     "Compression",
     "Consumer",
@@ -105,6 +107,7 @@ __all__ = [
     "SchemaVersion",
     "Share",
     "SharedRecord",
+    "StagedPublisher",
     "Start",
     "Stream",
     "StreamSummary",
@@ -119,6 +122,7 @@ __all__ = [
 _MODULES: Final = {
     "batch": ("Batch", "Packed"),
     "broker": ("Broker",),
+    "bulk": ("BulkQueue", "StagedPublisher"),
     "columns": ("Columns", "Run"),
     "exchange": (
         "Binding",

@@ -17,7 +17,7 @@ def on_demand(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The ``__getattr__`` and the ``__dir__`` of a package that offers ``places``.
 
-    They are names, each with the module that it is loaded from, once.
+    They are all its public names, each with the module that it is loaded from, once.
     """
     own = vars(sys.modules[package])
 
@@ -29,6 +29,6 @@ def on_demand(
         return found
 
     def names() -> list[str]:
-        return sorted({*own, *places})
+        return sorted(places)
 
     return find, names

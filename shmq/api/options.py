@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Concatenate, Final, Literal, ParamSpec, Self, get_args
+from typing import Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, get_args
 
 from shmq.api.names import check_name, dead_letter_name
 from shmq.errors import InvalidName, InvalidOption
@@ -25,6 +24,7 @@ from shmq.native._core import MAX_CAPACITY, MAX_PRIORITIES, plain_number
 __all__ = [
     "HIGH",
     "LOW",
+    "MAX_CAPACITY",
     "NORMAL",
     "STAGING_BYTES",
     "Confirm",
@@ -39,6 +39,7 @@ __all__ = [
     "check_one_of",
     "check_seconds",
     "check_whole",
+    "checked",
     "hint_at",
     "option",
     "options_of",
@@ -135,7 +136,7 @@ class Option:
 
 
 def _as_field(make: Callable[P, Option]) -> Callable[Concatenate[Any, P], Any]:
-    def field(default: Any, *row: P.args, **others: P.kwargs) -> Any:
+    def field(default: Any, /, *row: P.args, **others: P.kwargs) -> Any:
         return dataclasses.field(default=default, metadata={"option": make(*row, **others)})
 
     return field
@@ -158,30 +159,32 @@ class Options:
         mine, theirs = self.as_dict(), other.as_dict()
         return {key: (mine[key], theirs[key]) for key in mine if mine[key] != theirs[key]}
 
-    @classmethod
-    def checked(cls, given: Mapping[str, Any], of: str = "", **defaults: Any) -> Self:
-        """The ``given`` options over the defaults, each of them checked; ``of`` what they are.
 
-        Raises :class:`~shmq.InvalidOption` for an unknown option or a value out of range,
-        and TypeError for a value of the wrong type; both name it.
-        """
-        rows = options_of(cls)
-        for key in given:
-            if key not in rows:
-                raise InvalidOption(f"unknown option {key!r}{of}: {hint_at(key, [*rows])}")
-        filled = {field.name: field.default for field in dataclasses.fields(cls)} | defaults
-        filled |= {key: plain_number(value) for key, value in given.items()}
-        for name, row in rows.items():
-            if isinstance(row.follows, Part) and name not in given:
-                filled[name] = row.follows.of(filled)
-            row.check(name, filled[name], filled)
-        return cls(**filled)
+T = TypeVar("T", bound=Options)
 
 
-@functools.cache
 def options_of(table: type[Options]) -> dict[str, Option]:
     """The rows of a table of options, by name; what a row follows stands before it."""
     return {field.name: field.metadata["option"] for field in dataclasses.fields(table)}
+
+
+def checked(table: type[T], given: Mapping[str, Any], of: str = "", **defaults: Any) -> T:
+    """The ``given`` options over the ``defaults`` and those of ``table``, each of them checked.
+
+    Raises :class:`~shmq.InvalidOption` for an unknown option or a value out of range, and
+    TypeError for a value of the wrong type; both name it. ``of`` tells what they are of.
+    """
+    rows = options_of(table)
+    for key in given:
+        if key not in rows:
+            raise InvalidOption(f"unknown option {key!r}{of}: {hint_at(key, [*rows])}")
+    filled = {field.name: field.default for field in dataclasses.fields(table)}
+    filled |= defaults | {key: plain_number(value) for key, value in given.items()}
+    for name, row in rows.items():
+        if isinstance(row.follows, Part) and name not in given:
+            filled[name] = row.follows.of(filled)
+        row.check(name, filled[name], filled)
+    return table(**filled)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,7 +321,7 @@ class QueueOptions(Options):
         and TypeError for a value of the wrong type; both name it.
         """
         defaults = {} if "dead_letter" in given else {"dead_letter": dead_letter_name(name)}
-        options = cls.checked(given, **defaults)
+        options = checked(cls, given, **defaults)
         if options.dead_letter == name:
             raise InvalidOption(
                 f"dead_letter={name!r}: a queue cannot be its own dead-letter queue"

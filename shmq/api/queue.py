@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from shmq.api.closing import Closing
-from shmq.api.options import STAGING_BYTES, Confirm, QueueOptions
+from shmq.api.options import Confirm, QueueOptions
 
 if TYPE_CHECKING:
     from shmq.api.batch import Batch, Packed
-    from shmq.api.columns import Columns, Run
-    from shmq.api.message import Body, Message, Put, Row, Rows
+    from shmq.api.bulk import BulkQueue, StagedPublisher
+    from shmq.api.message import Body, Message, Put
     from shmq.api.pipeline import Pipeline
     from shmq.api.stats import Attachment, QueueStats
 
@@ -415,73 +415,6 @@ class Queue(Closing):
         ``redrive`` takes one, the body included: only those that it means.
         """
 
-    # ---- columns and runs: very many messages at a time ----
-
-    @abc.abstractmethod
-    def slots(self) -> int:
-        """How many places for messages there are so far: where ``read_columns`` may begin.
-
-        So that several processes can read a queue together: each from ``start`` to ``end``.
-        """
-
-    @abc.abstractmethod
-    def read_columns(
-        self, start: int = 0, *, max_bytes: int = 4 << 20, end: int | None = None
-    ) -> tuple[Columns, int | None]:
-        """The messages from slot ``start`` on, in any state, not leased; and where to go on.
-
-        Messages that are visible, delayed, leased or dying, in the order of their places and
-        not of the queue. No row is torn, whoever puts and settles meanwhile: what was there
-        all the time is there once, what came or went may be. A block has at most
-        ``max_bytes``, but for one message that has more itself, and may be empty; the second
-        is None at the end. Raises :class:`~shmq.MessageTooLarge` for a message of more than
-        2 GiB, or than a server's ``max_frame``.
-        """
-
-    @abc.abstractmethod
-    def lease_run(self, max: int, *, max_bytes: int | None = None, seconds: float = 600.0) -> Run:
-        """Lease what is there, up to ``max`` messages, for so many seconds; never wait.
-
-        For those who read the bodies elsewhere, by ``read_run``. It stops when they have
-        ``max_bytes``: the one with which they do is leased, too. Of a group it is one message,
-        as ever. It counts as a delivery. A server gives no more than one connection may have.
-        """
-
-    @abc.abstractmethod
-    def lease_again(self, sequences: bytes, *, seconds: float = 600.0) -> Run:
-        """Lease those of the messages that are visible, in the order in which they are given.
-
-        ``sequences``: a buffer of sequence numbers, unsigned 64-bit. What stands in front of
-        them in the queue does not matter; of a group it is one, and none while another one is
-        in flight. It counts as a delivery, and looks at the whole queue once.
-        """
-
-    @abc.abstractmethod
-    def read_run(
-        self, slots: bytes, sequences: bytes, *, start: int = 0, max_bytes: int = 4 << 20
-    ) -> tuple[Columns, int | None]:
-        """The messages of a run, or of a part of one, from item ``start`` on; and the next start.
-
-        Any process may read them, whoever has them leased. The second is None at the end.
-        Raises :class:`~shmq.LeaseExpired`, which names them, if some are not there any more,
-        and what ``read_columns`` does.
-        """
-
-    @abc.abstractmethod
-    def ack_run(self, receipts: bytes) -> int:
-        """Acknowledge the messages of a run; returns how many receipts were refused."""
-
-    @abc.abstractmethod
-    def extend_run(self, receipts: bytes, seconds: float) -> int:
-        """Let the leases end ``seconds`` from now; returns how many receipts were refused."""
-
-    @abc.abstractmethod
-    def return_run(self, receipts: bytes) -> int:
-        """Give the messages back at once; returns how many receipts were refused.
-
-        This delivery does not count.
-        """
-
     @abc.abstractmethod
     def purge(self) -> int:
         """Remove the visible and the delayed messages, and return how many that were.
@@ -503,67 +436,21 @@ class Queue(Closing):
         read, and :class:`~shmq.Unsupported` if the server is too old for it.
         """
 
+    # ---- very many messages at once ----
+
     @abc.abstractmethod
-    def stage(
-        self,
-        publisher: str,
-        batch: int,
-        part: str,
-        rows: Sequence[Row] | Rows,
-        *,
-        staging_bytes: int = STAGING_BYTES,
-    ) -> None:
-        """Stage rows for this queue, as a part of a batch: nobody sees them until `publish`.
+    def bulk(self) -> BulkQueue:
+        """This queue for those who read, lease and settle very many messages at once."""
 
-        A row is its body, bytes, or a tuple of that and a map of the properties of a put:
-        ``priority``, ``group``, ``headers``, ``delay``, ``ttl``, ``dedupe_id``, ``codec``,
-        ``reply_to``, ``correlation``. A body is taken as it is; ``codec`` says what it is.
-        Delay and ttl count from the publishing. Many rows in columns are a :class:`~shmq.Rows`.
+    @abc.abstractmethod
+    def staged_publisher(self, publisher: str) -> StagedPublisher:
+        """What stages batches of rows for this queue, and puts each into it exactly once.
 
-        What a publisher stages lies in a queue of its own, ``NAME.staged.`` and eight digits,
-        in memory alone, which the first call makes. A part may be staged in several calls, by
-        one process; its rows keep their order. No rows make an empty part. Where the batch is
-        sealed, nothing is staged.
-
-        Raises what a put of a row would raise, so that the publishing does not, and
-        :class:`~shmq.Full` where all that the publisher has staged would be more than
-        ``staging_bytes``. A call that raises has staged nothing; over TCP, it may have staged
-        some of its rows, so stage the part again under another name.
+        ``publisher`` names the job or query that makes these batches, one after the other;
+        it is 1 to 200 bytes of UTF-8. Raises :class:`~shmq.InvalidOption` and TypeError.
         """
 
-    @abc.abstractmethod
-    def publish(
-        self, publisher: str, batch: int, parts: Sequence[str], *, timeout: float | None = None
-    ) -> int:
-        """Put the rows of the batch's ``parts`` into the queue, once; returns how many it put.
-
-        The first call seals the batch: it settles which parts are published, and removes what
-        else was staged of it. From then on, every call for the batch finishes what is left, as
-        after a death on the way, and puts no row twice; ``parts`` does not count any more. A
-        call for an earlier batch does nothing. Parts are published in their order. Rows whose
-        ``dedupe_id`` the queue knows are left out.
-
-        It waits for room, ``timeout`` seconds at most (None: without limit), and where the
-        queue keeps a journal, until that has the rows: always with ``confirm="disk"``, else
-        where a writer runs. Raises :class:`~shmq.Full` or :class:`~shmq.NotConfirmed` if the
-        time was over first, then call it again; and :class:`~shmq.InvalidOption` if a part
-        was never staged, and then nothing is published.
-        """
-
-    @abc.abstractmethod
-    def sealed(self, publisher: str) -> int | None:
-        """The newest batch of the publisher that is sealed; None if none is."""
-
-    @abc.abstractmethod
-    def sweep(self, publisher: str, keep: str | None = None) -> int:
-        """Remove what is staged for batches that are not sealed; returns how many chunks.
-
-        Parts whose names begin with ``keep`` stay.
-        """
-
-    @abc.abstractmethod
-    def discard(self, publisher: str) -> None:
-        """Remove the publisher's staging queue: what is staged, and which batches are sealed."""
+    # ---- what the queue has ----
 
     @abc.abstractmethod
     def stats(self) -> QueueStats:

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
 
-from shmq.api.options import Confirm, Options, Part, check_confirm, option
+from shmq.api.options import Confirm, Options, Part, check_confirm, checked, option
 from shmq.errors import InvalidOption
 from shmq.native._stream import MAX_PARTITIONS
 
@@ -116,7 +116,7 @@ class StreamOptions(Options):
         Raises :class:`~shmq.InvalidOption` for an unknown option or a value out of range,
         and TypeError for a value of the wrong type; both name it.
         """
-        options = cls.checked(given, " of a stream")
+        options = checked(cls, given, " of a stream")
         kept, ring = options.retention_bytes, options.ring_bytes
         if options.durability == "memory" and kept is not None and kept > ring:
             raise InvalidOption(

@@ -71,7 +71,7 @@ def backup(
     logs = durable_streams(namespace, streams) if streams or everything else []
     if not queues and not logs:
         raise click.ClickException(
-            f"namespace {namespace!r} has no durable queues or streams: nothing was copied"
+            f"namespace {namespace!r} has no durable queues or streams: there is nothing to copy"
         )
     saved = copy(directory_of(namespace), queues, logs, target)
     if as_json:
@@ -157,7 +157,7 @@ def restore(
         for one in done:
             _show(one)
     if not done:
-        note("there are no queues and no streams to restore")
+        note("there are no queues to restore, and no streams")
     context.exit(Code.WRONG if any(one.state == DAMAGED for one in done) else Code.OK)
 
 

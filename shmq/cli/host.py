@@ -63,7 +63,7 @@ def doctor(context: click.Context, fix: bool, timeout: float, as_json: bool) -> 
     """
     names, others = _asked_for(context)
     found = [one for name in names for one in sweep(name, fix, timeout)]
-    lying = [one for name in names for one in segments(name)]
+    checked = [one for name in names for one in segments(name)]
     machine = conditions()
     aside = [row for name in names for row in _aside(name, found)]
     if as_json:
@@ -71,13 +71,13 @@ def doctor(context: click.Context, fix: bool, timeout: float, as_json: bool) -> 
             {
                 "namespaces": names,
                 "found": [dataclasses.asdict(one) for one in found],
-                "segments": [dataclasses.asdict(one) for one in lying],
+                "segments": [dataclasses.asdict(one) for one in checked],
                 "aside": aside,
                 "environment": [dataclasses.asdict(one) for one in machine],
             }
         )
     else:
-        _show(names, found, lying, machine)
+        _show(names, found, checked, machine)
         if aside:
             _show_aside(aside)
     if others:
@@ -145,15 +145,15 @@ def _show_aside(aside: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _show(
-    names: list[str], found: list[Finding], lying: list[Segment], machine: list[Condition]
+    names: list[str], found: list[Finding], checked: list[Segment], machine: list[Condition]
 ) -> None:
     made = table(["environment", "value", "problem"], right=("value",))
     for fact in machine:
         value = amount(int(fact.value)) if "bytes" in fact.name else fact.value
         made.add_row(cell(fact.name), cell(value), cell(fact.problem or ""))
     show_table(made)
-    if lying:
-        _show_segments(lying)
+    if checked:
+        _show_segments(checked)
     if found:
         made = table(["namespace", "kind", "name", "what", "removed"])
         for one in found:
@@ -166,10 +166,10 @@ def _show(
         show(f"nothing is left behind in {counted(len(names), 'namespace')}")
 
 
-def _show_segments(lying: list[Segment]) -> None:
+def _show_segments(checked: list[Segment]) -> None:
     numbers = ("layout", "owner", "mode", "size", "taken")
     made = table(["namespace", "queue", *numbers], right=numbers)
-    for one in lying:
+    for one in checked:
         version = "none" if one.layout_version is None else f"{one.layout_version}"
         layout = version if one.ours else f"{version} (not ours)"
         row = (one.namespace, one.queue, layout, one.owner, one.mode)

@@ -93,30 +93,30 @@ def _detached(directory: Path) -> Parent:
 
 def _run(namespace: str, persistence: Persistence, parent: Parent | None) -> None:
     manager = Manager()
-    heard: list[int] = []
+    signals: list[int] = []
 
-    def hear(number: int) -> None:
-        heard.append(number)
-        if len(heard) > 1 and started:
+    def on_signal(number: int) -> None:
+        signals.append(number)
+        if len(signals) > 1 and started:
             # sys.exit would wait for the threads. The files allow a kill at any moment.
             os._exit(128 + number)
-        if len(heard) > 1 or not started:
+        if len(signals) > 1 or not started:
             raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
         manager.stopping()
         persistence.stop()
 
-    def begun() -> None:
+    def on_recovered() -> None:
         log.info("keeping the durable queues of namespace %r", namespace)
         manager.ready(f"keeping the durable queues of namespace {namespace!r}")
         if parent is not None:
             parent.tell()
 
     started = False
-    with caught(hear):
+    with caught(on_signal):
         manager.starting("recovering durable queues")
         persistence.recover()
         started = True
-        persistence.run(begun)
+        persistence.run(on_recovered)
 
 
 @click.command(epilog="Example: shmq snapshot invoices")

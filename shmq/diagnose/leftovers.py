@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from shmq.api.names import SHM, check_name
-from shmq.client.local.broker import LocalQueue
+from shmq.client.local.queue import LocalQueue
 from shmq.client.transaction.recover import settle
 from shmq.client.transaction.transaction_log import ledger_path, owners
 from shmq.diagnose.journals import unwritten, why_unkept

@@ -9,7 +9,7 @@ import os
 import stat
 
 from shmq.api.names import SHM, check_name
-from shmq.client.local.broker import LocalQueue
+from shmq.client.local.queue import LocalQueue
 from shmq.diagnose.probe_process import Crashed, ProbeTimeout, apart
 from shmq.errors import (
     ForeignSegment,

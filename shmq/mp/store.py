@@ -38,7 +38,8 @@ from typing import Final
 from shmq.api import names
 from shmq.api.names import SHM
 from shmq.api.options import MAX_ARENA, MAX_CAPACITY, MIN_ARENA
-from shmq.client.local.broker import LocalBroker, LocalQueue
+from shmq.client.local.broker import LocalBroker
+from shmq.client.local.queue import LocalQueue
 from shmq.errors import Full, NoSpace, NoSuchQueue, ShmqError
 from shmq.mp.mutex import Mutex
 from shmq.namespace.namespace import Namespace

@@ -24,7 +24,7 @@ from shmq.native import lock_holder as _holders
 cdef enum:
     MOST_LENT = 1024       # records that one call lends
 
-MOST_PARTITIONS = <int>SHMQ_MAX_SEATS
+MOST_PARTITIONS = <int>SHMQ_MAX_GROUP_PARTITIONS
 MOST_MEMBERS = <int>SHMQ_MAX_MEMBERS
 MOST_HELD = <int>SHMQ_MAX_HELD
 NAME_BYTES = <int>SHMQ_MEMBER_NAME - 1
@@ -158,7 +158,7 @@ cdef class GroupState:
     @property
     def partitions(self) -> int:
         """How many partitions its members know of."""
-        return min(self.group_state.h.partitions, SHMQ_MAX_SEATS)
+        return min(self.group_state.h.partitions, SHMQ_MAX_GROUP_PARTITIONS)
 
     @property
     def epoch(self) -> int:
@@ -205,10 +205,10 @@ cdef class GroupState:
         """
         cdef list found = []
         cdef uint32_t p
-        cdef shmq_seat s
+        cdef shmq_group_partition s
         self._lock()
         for p in range(self.group_state.h.partitions):
-            s = self.group_state.seats[p]
+            s = self.group_state.partitions[p]
             found.append((s.owner, s.plan, None if s.committed == SHMQ_NO_OFFSET else s.committed,
                           s.committed_at, None if s.next == SHMQ_NO_OFFSET else s.next, s.moves))
         self._unlock()
@@ -217,9 +217,9 @@ cdef class GroupState:
     def committed(self, uint32_t partition) -> int | None:
         """The partition's committed offset, if there is one."""
         cdef uint64_t offset
-        if partition >= SHMQ_MAX_SEATS:
+        if partition >= SHMQ_MAX_GROUP_PARTITIONS:
             return None
-        offset = self.group_state.seats[partition].committed
+        offset = self.group_state.partitions[partition].committed
         return None if offset == SHMQ_NO_OFFSET else offset
 
     # ---- membership ----
@@ -231,7 +231,7 @@ cdef class GroupState:
         self._unlock()
         if status:
             raise _errors.InvalidOption(
-                f"a stream of {partitions} partitions has more than the {SHMQ_MAX_SEATS} "
+                f"a stream of {partitions} partitions has more than the {SHMQ_MAX_GROUP_PARTITIONS} "
                 f"that a group can read")
 
     def join(self, uint64_t process, bytes name) -> tuple[int, int]:
@@ -286,14 +286,14 @@ cdef class GroupState:
             if id:
                 members.append(id)
         for at in range(self.group_state.h.partitions):
-            owners.append(self.group_state.seats[at].owner)
+            owners.append(self.group_state.partitions[at].owner)
         self._unlock()
         members.sort()
         return epoch, members, owners
 
     def plan(self, uint64_t epoch, list whom: list[int]) -> bool:
         """Set for whom each partition is meant, found at that epoch; whether it still is it."""
-        cdef uint64_t meant[SHMQ_MAX_SEATS]
+        cdef uint64_t meant[SHMQ_MAX_GROUP_PARTITIONS]
         cdef uint32_t n = len(whom), p
         cdef int status
         for p in range(n):
@@ -306,14 +306,14 @@ cdef class GroupState:
     def claim(self, uint32_t partition, uint64_t id) -> bool:
         """Take a partition that is meant for the member; whether it has it now."""
         self._lock()
-        cdef int status = shmq_seat_claim(&self.group_state, partition, id)
+        cdef int status = shmq_group_partition_claim(&self.group_state, partition, id)
         self._unlock()
         return status == SHMQ_OK
 
     def release(self, uint32_t partition, uint64_t id) -> bool:
         """Leave a partition; whether the member had it."""
         self._lock()
-        cdef int status = shmq_seat_release(&self.group_state, partition, id)
+        cdef int status = shmq_group_partition_release(&self.group_state, partition, id)
         self._unlock()
         return status == SHMQ_OK
 
@@ -323,7 +323,7 @@ cdef class GroupState:
         With 0 for an id: if it is nobody's.
         """
         self._lock()
-        cdef int status = shmq_seat_commit(&self.group_state, partition, id, offset, shmq_wall())
+        cdef int status = shmq_group_partition_commit(&self.group_state, partition, id, offset, shmq_wall())
         self._unlock()
         return status == SHMQ_OK
 
@@ -358,7 +358,7 @@ cdef class GroupState:
 
     def lows(self) -> list[int | None]:
         """Of each partition the first offset that is not settled; None: none was lent yet."""
-        cdef uint64_t lows[SHMQ_MAX_SEATS]
+        cdef uint64_t lows[SHMQ_MAX_GROUP_PARTITIONS]
         cdef uint32_t partitions, p
         self._lock()
         partitions = self.group_state.h.partitions

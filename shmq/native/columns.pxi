@@ -17,13 +17,13 @@ def columns_of(bytes data) -> tuple[int, list[tuple[int, int]]]:
 
     Raises ValueError for bytes that are no block.
     """
-    cdef shmq_places places
+    cdef shmq_columns_layout layout
     cdef int i
     if not shmq_columns_read(<const unsigned char *>PyBytes_AS_STRING(data),
-                             PyBytes_GET_SIZE(data), &places):
+                             PyBytes_GET_SIZE(data), &layout):
         raise ValueError(f"these {len(data)} bytes are no block of columns: its lengths "
                          f"contradict each other, or what follows them does")
-    return places.count, [(places.offset[i], places.bytes[i]) for i in range(SHMQ_COLUMNS)]
+    return layout.count, [(layout.offset[i], layout.bytes[i]) for i in range(SHMQ_COLUMNS)]
 
 
 cdef uint64_t _most_bytes(max_bytes) except 0:
@@ -71,17 +71,17 @@ cdef int _begin_excerpt(shmq_snapshot_read *e, uint64_t max_bytes, uint64_t mess
 
 # The block of what was chosen.
 cdef object _excerpt(shmq_queue *q, const shmq_snapshot_read *e):
-    cdef shmq_places places
+    cdef shmq_columns_layout layout
     cdef shmq_columns columns
     cdef uint64_t size
-    shmq_columns_place(&places, e.count, e.body_bytes, e.meta_bytes)
-    cdef bytes data = PyBytes_FromStringAndSize(NULL, places.size)
+    shmq_columns_lay_out(&layout, e.count, e.body_bytes, e.meta_bytes)
+    cdef bytes data = PyBytes_FromStringAndSize(NULL, layout.size)
     cdef char *base = PyBytes_AS_STRING(data)
     with nogil:
-        shmq_columns_begin(&columns, base, &places)
+        shmq_columns_begin(&columns, base, &layout)
         shmq_snapshot_read_copy(q, e, shmq_wall_offset(), &columns)
         size = shmq_columns_end(&columns)
-    return _policy.columns(data if size == places.size else data[:size])
+    return _policy.columns(data if size == layout.size else data[:size])
 
 
 @cython.no_gc_clear

@@ -129,7 +129,7 @@ cdef dict _fields_of(const shmq_record *r):
     if r.type == SHMQ_R_DEDUPE:
         return {"entries": [_taken_tuple(shmq_record_taken(r, i)) for i in range(r.count)]}
     if r.type == SHMQ_R_INDEX:
-        return {"entries": [_place_tuple(shmq_record_place(r, i)) for i in range(r.count)]}
+        return {"entries": [_place_tuple(shmq_record_indexed(r, i)) for i in range(r.count)]}
     if r.type == SHMQ_R_BATCH:
         return {"batch": r.batch, "wall": r.wall, "last_seq": r.last_seq, "bytes": r.bytes,
                 "crc": r.crc}
@@ -145,7 +145,7 @@ cdef tuple _taken_tuple(shmq_taken taken):
     return (taken.hash[0], taken.hash[1], taken.seq, taken.until)
 
 
-cdef tuple _place_tuple(shmq_place place):
+cdef tuple _place_tuple(shmq_indexed_batch place):
     return (place.offset, place.batch, place.last_seq)
 
 

@@ -159,7 +159,7 @@ cdef class Replay:
         that has more itself; the next start is None after the last.
         """
         cdef shmq_file_columns e
-        cdef shmq_places places
+        cdef shmq_columns_layout layout
         cdef shmq_columns columns
         cdef uint64_t first, at, last
         cdef char *base
@@ -180,11 +180,11 @@ cdef class Replay:
             raise _errors.MessageTooLarge(
                 f"message {self.message(at)['seq']} is too large for a column: a block holds up "
                 f"to {MOST_COLUMNS} bytes")
-        shmq_columns_place(&places, e.count, e.body_bytes, e.meta_bytes)
-        cdef bytes data = PyBytes_FromStringAndSize(NULL, places.size)
+        shmq_columns_lay_out(&layout, e.count, e.body_bytes, e.meta_bytes)
+        cdef bytes data = PyBytes_FromStringAndSize(NULL, layout.size)
         base = PyBytes_AS_STRING(data)
         with nogil:
-            shmq_columns_begin(&columns, base, &places)
+            shmq_columns_begin(&columns, base, &layout)
             shmq_file_columns_copy(&self.r, &e, first, at, &columns)
             shmq_columns_end(&columns)
         return _policy.columns(data), at if at < last else None

@@ -160,7 +160,7 @@ cdef class Watch:
         self.w.filtered = event == EVENT_ARRIVED
         self.w.event = SHMQ_NOT_EMPTY if self.w.filtered else event
         self.w.n = 0 if bell is None else bell.number
-        self.w.place = SHMQ_NIL
+        self.w.party = SHMQ_NIL
         self.w.seen = LONG_AGO
         self.generation = fork_generation
         self.begun = False
@@ -193,8 +193,8 @@ cdef class Watch:
                 self.queue._unlock()
 
     cdef bint _is_armed(self):
-        return (self.w.place != SHMQ_NIL
-                and (shmq_armed(self.queue.q.h, self.w.event) >> self.w.place) & 1)
+        return (self.w.party != SHMQ_NIL
+                and (shmq_armed(self.queue.q.h, self.w.event) >> self.w.party) & 1)
 
     @property
     def event(self) -> int:

@@ -11,7 +11,7 @@ import logging
 import time
 from typing import Final
 
-from shmq.client.local.broker import LocalQueue
+from shmq.client.local.queue import LocalQueue
 from shmq.native import _core
 from shmq.persistence.journal import Journal
 from shmq.persistence.snapshot import Snapshot

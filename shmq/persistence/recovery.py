@@ -14,7 +14,7 @@ import mmap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from shmq.client.local.broker import attach
+from shmq.client.local.queue import attach
 from shmq.errors import NoSuchQueue, SegmentError, ShmqError
 from shmq.namespace import streams as stream_registry
 from shmq.namespace.data_directory import DataDirectory

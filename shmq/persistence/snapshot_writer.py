@@ -8,7 +8,7 @@ import math
 import threading
 import time
 
-from shmq.client.local.broker import LocalQueue
+from shmq.client.local.queue import LocalQueue
 from shmq.errors import QueueDeleted
 from shmq.native import _core
 from shmq.persistence.snapshot import Snapshot

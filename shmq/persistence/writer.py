@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from typing import Final
 
 from shmq.api.names import SHM, chosen_namespace
-from shmq.client.local.broker import LocalQueue, attach
+from shmq.client.local.queue import LocalQueue, attach
 from shmq.errors import NoSuchQueue, QueueDeleted, SegmentError, ShmqError
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace

@@ -8,7 +8,8 @@ import logging
 import socket
 from typing import Any, Final
 
-from shmq.client.local.broker import LocalBroker, LocalQueue
+from shmq.client.local.broker import LocalBroker
+from shmq.client.local.queue import LocalQueue
 from shmq.client.local.waiting.wait_thread import wait_for
 from shmq.client.shared import durable_wait
 from shmq.errors import ShmqError

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from shmq.api.names import chosen_namespace
 from shmq.api.options import check_seconds
-from shmq.client.local.broker import LocalQueue, attach
+from shmq.client.local.queue import LocalQueue, attach
 from shmq.errors import LockTimeout, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.namespace.namespace import Namespace
 

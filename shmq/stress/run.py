@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from shmq import api
-from shmq.client.local.broker import LocalQueue
+from shmq.client.local.queue import LocalQueue
 from shmq.errors import InvalidOption, MessageTooLarge
 from shmq.stress.check_result import WRONGS, CheckResult, count_once, judge
 from shmq.stress.journal import NUMBER_BITS, read_all

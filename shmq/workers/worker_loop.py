@@ -11,7 +11,7 @@ from typing import Final
 
 from shmq.api import Consumer, Message, Queue
 from shmq.api.outcome import Reject, Retry
-from shmq.client.local.broker import LocalQueue
+from shmq.client.local.queue import LocalQueue
 from shmq.client.shared.lease_keeper import LeaseKeeper
 from shmq.errors import ConnectionLost, LeaseExpired, QueueDeleted, ShuttingDown
 from shmq.workers.handler import Handler

@@ -12,13 +12,13 @@ static _Alignas(8) unsigned char block[ROOM];
 /* A block for `room` rows, of which `count` come: row n has n bytes of body, and 2n of meta. */
 static uint64_t build(unsigned char *base, uint32_t room, uint32_t count)
 {
-    struct shmq_places places;
+    struct shmq_columns_layout layout;
     struct shmq_columns c;
 
-    CHECK(shmq_columns_place(&places, room, room * (room - 1) / 2, room * (room - 1)));
-    CHECK(places.size <= ROOM);
-    memset(base, 0xEE, places.size);
-    shmq_columns_begin(&c, base, &places);
+    CHECK(shmq_columns_lay_out(&layout, room, room * (room - 1) / 2, room * (room - 1)));
+    CHECK(layout.size <= ROOM);
+    memset(base, 0xEE, layout.size);
+    shmq_columns_begin(&c, base, &layout);
     for (uint32_t n = 0; n < count; n++) {
         struct shmq_row row = {.sequence = n + 1,
                                .put_at = -1,
@@ -45,7 +45,7 @@ static uint64_t build(unsigned char *base, uint32_t room, uint32_t count)
 
 static void check_rows(const unsigned char *base, uint64_t size, uint32_t count)
 {
-    struct shmq_places p;
+    struct shmq_columns_layout p;
     const int32_t *bodies, *metas;
 
     CHECK(shmq_columns_read(base, size, &p));
@@ -103,13 +103,13 @@ TEST("a block may be written at any byte")
 
 TEST("a row for which there is no room is not taken")
 {
-    struct shmq_places places;
+    struct shmq_columns_layout layout;
     struct shmq_columns c;
     struct shmq_row row = {.state = 1, .body_bytes = 3};
     unsigned char *body, *meta;
 
-    CHECK(shmq_columns_place(&places, 2, 4, 1));
-    shmq_columns_begin(&c, block, &places);
+    CHECK(shmq_columns_lay_out(&layout, 2, 4, 1));
+    shmq_columns_begin(&c, block, &layout);
     CHECK(!shmq_columns_next(&c, 5, 0, &body, &meta));
     CHECK(!shmq_columns_next(&c, 0, 2, &body, &meta));
     CHECK(shmq_columns_next(&c, 3, 0, &body, &meta));
@@ -122,39 +122,39 @@ TEST("a row for which there is no room is not taken")
 
 TEST("no block holds more than offsets of 31 bits reach")
 {
-    struct shmq_places places;
+    struct shmq_columns_layout layout;
 
-    CHECK(shmq_columns_place(&places, 1, INT32_MAX, INT32_MAX));
-    CHECK(!shmq_columns_place(&places, 1, (uint64_t)INT32_MAX + 1, 0));
-    CHECK(!shmq_columns_place(&places, 1, 0, (uint64_t)INT32_MAX + 1));
-    CHECK(!shmq_columns_place(&places, 1, UINT64_MAX, 0));
-    CHECK(!shmq_columns_place(&places, UINT32_MAX, 0, 0));
+    CHECK(shmq_columns_lay_out(&layout, 1, INT32_MAX, INT32_MAX));
+    CHECK(!shmq_columns_lay_out(&layout, 1, (uint64_t)INT32_MAX + 1, 0));
+    CHECK(!shmq_columns_lay_out(&layout, 1, 0, (uint64_t)INT32_MAX + 1));
+    CHECK(!shmq_columns_lay_out(&layout, 1, UINT64_MAX, 0));
+    CHECK(!shmq_columns_lay_out(&layout, UINT32_MAX, 0, 0));
 }
 
 TEST("a block that was cut, or made longer, is none")
 {
     uint64_t size = build(block, 9, 9);
-    struct shmq_places places;
+    struct shmq_columns_layout layout;
 
     for (uint64_t less = 0; less < size; less++) {
         unsigned char *exact = malloc(less ? less : 1); /* the sanitizer sees its end */
 
         memcpy(exact, block, less);
-        CHECK(!shmq_columns_read(exact, less, &places));
+        CHECK(!shmq_columns_read(exact, less, &layout));
         free(exact);
     }
-    CHECK(!shmq_columns_read(block, size + 8, &places));
+    CHECK(!shmq_columns_read(block, size + 8, &layout));
 }
 
 /* A value that is wrong in an array of the block. */
 static void spoil(enum shmq_column which, uint32_t at, int64_t value, size_t width)
 {
     uint64_t size = build(block, 9, 9);
-    struct shmq_places places;
+    struct shmq_columns_layout layout;
 
-    CHECK(shmq_columns_read(block, size, &places));
-    memcpy(block + places.offset[which] + at * width, &value, width);
-    CHECK(!shmq_columns_read(block, size, &places));
+    CHECK(shmq_columns_read(block, size, &layout));
+    memcpy(block + layout.offset[which] + at * width, &value, width);
+    CHECK(!shmq_columns_read(block, size, &layout));
 }
 
 TEST("offsets that fall, leave the block or do not begin at 0 are refused, and so are states")
@@ -178,7 +178,7 @@ TEST("any bytes at all are read without leaving them")
 {
     struct chance chance = chance_of(77);
     uint64_t size = build(block, 12, 12);
-    struct shmq_places places;
+    struct shmq_columns_layout layout;
 
     for (int round = 0; round < 20000; round++) {
         unsigned char *copy = malloc(size);
@@ -187,8 +187,8 @@ TEST("any bytes at all are read without leaving them")
         for (uint64_t n = 1 + chance_below(&chance, 3); n; n--)
             copy[chance_below(&chance, chance_below(&chance, 2) ? 32 : size)] = (unsigned char)
                 chance_next(&chance);
-        if (shmq_columns_read(copy, size, &places))
-            CHECK_EQ(places.size, size);
+        if (shmq_columns_read(copy, size, &layout))
+            CHECK_EQ(layout.size, size);
         free(copy);
     }
 }

@@ -14,9 +14,9 @@
 #define ALL UINT32_MAX
 
 static _Alignas(8) unsigned char block[ROOM];
-static struct shmq_places places;
+static struct shmq_columns_layout layout;
 
-static const void *column(enum shmq_column which) { return block + places.offset[which]; }
+static const void *column(enum shmq_column which) { return block + layout.offset[which]; }
 static uint64_t seq_at(uint32_t n) { return ((const uint64_t *)column(SHMQ_COLUMN_SEQUENCE))[n]; }
 static uint8_t state_of(uint32_t n) { return ((const uint8_t *)column(SHMQ_COLUMN_STATE))[n]; }
 static int64_t time_at(enum shmq_column which, uint32_t n)
@@ -36,12 +36,12 @@ static void copy_into_block(struct shmq_queue *q, struct shmq_snapshot_read *e)
 {
     struct shmq_columns c;
 
-    CHECK(shmq_columns_place(&places, e->count, e->body_bytes, e->meta_bytes));
-    CHECK(places.size <= ROOM);
-    shmq_columns_begin(&c, block, &places);
+    CHECK(shmq_columns_lay_out(&layout, e->count, e->body_bytes, e->meta_bytes));
+    CHECK(layout.size <= ROOM);
+    shmq_columns_begin(&c, block, &layout);
     shmq_snapshot_read_copy(q, e, 0, &c);
-    CHECK(shmq_columns_read(block, shmq_columns_end(&c), &places));
-    CHECK_EQ(places.count, c.count);
+    CHECK(shmq_columns_read(block, shmq_columns_end(&c), &layout));
+    CHECK_EQ(layout.count, c.count);
 }
 
 /* Reads from `start` to `end`: how many rows; `start` moves on. */
@@ -54,7 +54,7 @@ static uint32_t read_slots(struct shmq_queue *q, uint32_t *start, uint32_t end, 
     CHECK_EQ(shmq_snapshot_read_slots(q, &e, start, end), SHMQ_OK);
     copy_into_block(q, &e);
     free(e.picks);
-    return places.count;
+    return layout.count;
 }
 
 static uint32_t read_all(struct shmq_queue *q)
@@ -133,7 +133,7 @@ TEST("a block ends before it is too large, but for its first message")
     while (start < q->h->slots_made) {
         uint32_t count = read_slots(q, &start, ALL, 2000);
 
-        CHECK(places.size <= 2000);
+        CHECK(layout.size <= 2000);
         rows += count;
     }
     CHECK_EQ(rows, 10);
@@ -211,11 +211,11 @@ TEST("a message that goes between the choice and the copy has no row, nor has it
     put_bytes(q, 100);
     copy_into_block(q, &e);
     free(e.picks);
-    CHECK_EQ(places.count, 1);
+    CHECK_EQ(layout.count, 1);
     CHECK_EQ(seq_at(0), 4);
 }
 
-TEST("a run is read by its places, and says what of it is gone")
+TEST("a run is read by its slots, and says what of it is gone")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
     uint32_t slots[4];

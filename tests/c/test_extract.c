@@ -11,11 +11,11 @@
 
 static unsigned char file[1 << 16];
 static _Alignas(8) unsigned char block[1 << 16];
-static struct shmq_places places;
+static struct shmq_columns_layout layout;
 
 static uint64_t seq_at(uint32_t n)
 {
-    return ((const uint64_t *)(block + places.offset[SHMQ_COLUMN_SEQUENCE]))[n];
+    return ((const uint64_t *)(block + layout.offset[SHMQ_COLUMN_SEQUENCE]))[n];
 }
 
 /* Message n was put at n ms, and has n % 10 bytes; 7 is delayed and 9 is dead. */
@@ -79,13 +79,13 @@ static uint32_t extract(const struct shmq_replay *r, struct shmq_file_columns e,
     struct shmq_columns c;
 
     CHECK(shmq_file_columns_count(r, &e, at, r->count));
-    CHECK(shmq_columns_place(&places, e.count, e.body_bytes, e.meta_bytes));
-    CHECK(places.size <= sizeof block);
-    shmq_columns_begin(&c, block, &places);
+    CHECK(shmq_columns_lay_out(&layout, e.count, e.body_bytes, e.meta_bytes));
+    CHECK(layout.size <= sizeof block);
+    shmq_columns_begin(&c, block, &layout);
     shmq_file_columns_copy(r, &e, begin, *at, &c);
     CHECK_EQ(c.count, e.count);
-    CHECK(shmq_columns_read(block, shmq_columns_end(&c), &places));
-    return places.count;
+    CHECK(shmq_columns_read(block, shmq_columns_end(&c), &layout));
+    return layout.count;
 }
 
 TEST("every message is a row, as it is now")
@@ -98,22 +98,22 @@ TEST("every message is a row, as it is now")
     replay(&r);
     CHECK_EQ(extract(&r, everything(), &at), COUNT);
     CHECK_EQ(at, COUNT);
-    states = block + places.offset[SHMQ_COLUMN_STATE];
-    put_at = (const int64_t *)(block + places.offset[SHMQ_COLUMN_PUT_AT]);
+    states = block + layout.offset[SHMQ_COLUMN_STATE];
+    put_at = (const int64_t *)(block + layout.offset[SHMQ_COLUMN_PUT_AT]);
     for (uint32_t n = 0; n < COUNT; n++) {
-        const int32_t *offsets = (const int32_t *)(block + places.offset[SHMQ_COLUMN_BODY_OFFSETS]);
+        const int32_t *offsets = (const int32_t *)(block + layout.offset[SHMQ_COLUMN_BODY_OFFSETS]);
 
         CHECK_EQ(seq_at(n), n + 1);
         CHECK_EQ(put_at[n], (n + 1) * 1000);
         CHECK_EQ(offsets[n + 1] - offsets[n], (n + 1) % 10);
-        CHECK(!memcmp(block + places.offset[SHMQ_COLUMN_BODIES] + offsets[n], "0123456789",
+        CHECK(!memcmp(block + layout.offset[SHMQ_COLUMN_BODIES] + offsets[n], "0123456789",
                       (n + 1) % 10));
         CHECK_EQ(states[n], n == 6 ? SHMQ_IS_DELAYED : n == 8 ? SHMQ_IS_DYING : SHMQ_IS_READY);
     }
-    CHECK_EQ(((const int64_t *)(block + places.offset[SHMQ_COLUMN_VISIBLE_AT]))[6], 5);
-    CHECK_EQ(((const int64_t *)(block + places.offset[SHMQ_COLUMN_EXPIRES]))[6], 6);
-    CHECK_EQ(((const int64_t *)(block + places.offset[SHMQ_COLUMN_DEAD_AT]))[8], 8);
-    CHECK_EQ((block + places.offset[SHMQ_COLUMN_REASON])[8], 2);
+    CHECK_EQ(((const int64_t *)(block + layout.offset[SHMQ_COLUMN_VISIBLE_AT]))[6], 5);
+    CHECK_EQ(((const int64_t *)(block + layout.offset[SHMQ_COLUMN_EXPIRES]))[6], 6);
+    CHECK_EQ(((const int64_t *)(block + layout.offset[SHMQ_COLUMN_DEAD_AT]))[8], 8);
+    CHECK_EQ((block + layout.offset[SHMQ_COLUMN_REASON])[8], 2);
     shmq_replay_end(&r);
 }
 
@@ -153,7 +153,7 @@ TEST("blocks one after the other have every message once")
         while (at < COUNT) {
             uint32_t count = extract(&r, e, &at);
 
-            CHECK(count >= 1 && (count == 1 || places.size <= e.max_bytes));
+            CHECK(count >= 1 && (count == 1 || layout.size <= e.max_bytes));
             CHECK_EQ(seq_at(0), rows + 1);
             rows += count;
         }

@@ -230,7 +230,7 @@ TEST("what a dead appender published and did not settle is derived anew")
     forget_all_since(log, &before);
     CHECK_EQ(bounds_of(log).latest, 105); /* before anybody has mended it */
     CHECK_EQ(shmq_log_lock(log, 0), SHMQ_OK);
-    shmq_log_forget_places(log);
+    shmq_log_trim_index(log);
     CHECK_EQ(shmq_log_recover(log), SHMQ_OK);
     shmq_log_unlock(log);
     CHECK_EQ(append_as(log, 3, 0, 5, &out), SHMQ_OK);
@@ -300,7 +300,7 @@ TEST("records keep their timestamps, and are found by the largest that the clock
     }
     forget_all_since(log, &before);
     CHECK_EQ(shmq_log_lock(log, 0), SHMQ_OK);
-    shmq_log_forget_places(log);
+    shmq_log_trim_index(log);
     CHECK_EQ(shmq_log_recover(log), SHMQ_OK);
     CHECK_EQ(log->h->last_seen, seen);
     shmq_log_unlock(log);

@@ -154,7 +154,7 @@ TEST("SETTLE, DEDUPE and INDEX are read as they were written, and may be empty")
 {
     uint64_t seqs[] = {1, 2, 1ull << 63};
     struct shmq_taken taken[] = {{{1, 2}, 3, -4}, {{5, 6}, 7, 8}};
-    struct shmq_place places[] = {{64, 1, 9}, {65536, 2, 10}};
+    struct shmq_indexed_batch batches[] = {{64, 1, 9}, {65536, 2, 10}};
     struct shmq_record r = {.type = SHMQ_R_SETTLE, .count = 3, .entries = seqs}, got;
 
     got = reread(&r);
@@ -169,12 +169,12 @@ TEST("SETTLE, DEDUPE and INDEX are read as they were written, and may be empty")
 
         CHECK(!memcmp(&entry, &taken[i], sizeof entry));
     }
-    r = (struct shmq_record){.type = SHMQ_R_INDEX, .count = 2, .entries = places};
+    r = (struct shmq_record){.type = SHMQ_R_INDEX, .count = 2, .entries = batches};
     got = reread(&r);
     for (uint32_t i = 0; i < 2; i++) {
-        struct shmq_place entry = shmq_record_place(&got, i);
+        struct shmq_indexed_batch entry = shmq_record_indexed(&got, i);
 
-        CHECK(!memcmp(&entry, &places[i], sizeof entry));
+        CHECK(!memcmp(&entry, &batches[i], sizeof entry));
     }
     for (uint8_t type = SHMQ_R_SETTLE; type <= SHMQ_R_INDEX; type++)
         if (type == SHMQ_R_SETTLE || type == SHMQ_R_DEDUPE || type == SHMQ_R_INDEX) {

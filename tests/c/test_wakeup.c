@@ -17,7 +17,7 @@
 
 static struct shmq_watch watch(enum shmq_event event, uint32_t n)
 {
-    return (struct shmq_watch){.event = event, .n = n, .place = SHMQ_NIL, .seen = INT64_MIN};
+    return (struct shmq_watch){.event = event, .n = n, .party = SHMQ_NIL, .seen = INT64_MIN};
 }
 
 /* Party n of the handle's process arms; its watch. */
@@ -83,10 +83,10 @@ TEST("a party that arms twice has one entry, and is woken once")
     struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
     struct shmq_watch w = arm(q, SHMQ_NOT_EMPTY, 5);
 
-    CHECK_EQ(arm(q, SHMQ_NOT_EMPTY, 5).place, w.place);
+    CHECK_EQ(arm(q, SHMQ_NOT_EMPTY, 5).party, w.party);
     CHECK_EQ(shmq_arm(q, &w, PROCESS), SHMQ_OK);
     put_text(q, "a");
-    CHECK_EQ(parties_woken(q), 1ull << w.place);
+    CHECK_EQ(parties_woken(q), 1ull << w.party);
     CHECK_EQ(parties_woken(q), 0);
 }
 
@@ -119,7 +119,7 @@ TEST("a sleeper on the queue is served before any party")
     put_text(q, "a");
     CHECK_EQ(parties_woken(q), 0);
     put_text(q, "b");
-    CHECK_EQ(parties_woken(q), 1ull << w.place);
+    CHECK_EQ(parties_woken(q), 1ull << w.party);
     shmq_wake_up(q, SHMQ_NOT_EMPTY, true, 0);
 }
 
@@ -136,7 +136,7 @@ TEST("a post that its sleeper took with it into death keeps nobody from being wo
     CHECK_EQ(q->h->posted[SHMQ_NOT_EMPTY], 1);
     w = arm(q, SHMQ_NOT_EMPTY, 1);
     put_text(q, "b");
-    CHECK_EQ(parties_woken(q), 1ull << w.place);
+    CHECK_EQ(parties_woken(q), 1ull << w.party);
 }
 
 TEST("each slot that becomes free wakes one who waits for room, a purge all of them")
@@ -193,7 +193,7 @@ TEST("a party that was chosen counts as woken, even if the waker died before the
     CHECK(!shmq_is_woken(q, &w, true));
     put_text(q, "a");
     CHECK(!shmq_is_woken(q, &w, false) && shmq_is_woken(q, &w, true));
-    CHECK_EQ(parties_woken(q), 1ull << w.place); /* and nobody posts */
+    CHECK_EQ(parties_woken(q), 1ull << w.party); /* and nobody posts */
     CHECK_EQ(drain(q), 1);
     CHECK(shmq_is_woken(q, &w, false));
     CHECK_EQ(shmq_arm(q, &w, PROCESS), SHMQ_OK);
@@ -219,8 +219,8 @@ TEST("who disarms is not woken, and keeps its entry")
 
     shmq_disarm(q, &w);
     put_text(q, "a");
-    CHECK_EQ(parties_woken(q), 1ull << other.place);
-    CHECK_EQ(arm(q, SHMQ_NOT_EMPTY, 1).place, w.place);
+    CHECK_EQ(parties_woken(q), 1ull << other.party);
+    CHECK_EQ(arm(q, SHMQ_NOT_EMPTY, 1).party, w.party);
 }
 
 TEST("who leaves after it was woken has another one told, as long as there is something")
@@ -232,15 +232,15 @@ TEST("who leaves after it was woken has another one told, as long as there is so
     other = arm(q, SHMQ_NOT_FULL, 1);
     w = arm(q, SHMQ_NOT_FULL, 2);
     CHECK_EQ(drain(q), 1);
-    CHECK_EQ(parties_woken(q), 1ull << w.place);
+    CHECK_EQ(parties_woken(q), 1ull << w.party);
     shmq_disarm(q, &w);
-    CHECK_EQ(parties_woken(q), 1ull << other.place);
+    CHECK_EQ(parties_woken(q), 1ull << other.party);
 
     other = arm(q, SHMQ_NOT_FULL, 1);
     put_text(q, "b");
     shmq_disarm(q, &w);
     CHECK_EQ(parties_woken(q), 0);
-    CHECK_EQ(armed(q), 1ull << other.place);
+    CHECK_EQ(armed(q), 1ull << other.party);
 }
 
 /* ---- time ---- */
@@ -259,7 +259,7 @@ TEST("what is due is done by who watches, once it is due")
     CHECK_EQ(parties_woken(q), 0);
     now += SECOND / 4;
     shmq_watch_time(q, &w, now);
-    CHECK_EQ(parties_woken(q), 1ull << w.place);
+    CHECK_EQ(parties_woken(q), 1ull << w.party);
 }
 
 TEST("what comes later and is due earlier is seen without the lock")
@@ -283,10 +283,10 @@ TEST("a handle that closes or died leaves neither entry nor bit")
     struct shmq_watch w = arm(other, SHMQ_NOT_EMPTY, 1);
 
     arm(other, SHMQ_NOT_FULL, 2);
-    CHECK_EQ(arm(q, SHMQ_NOT_EMPTY, 1).place, 2);
+    CHECK_EQ(arm(q, SHMQ_NOT_EMPTY, 1).party, 2);
     shmq_reclaim(q, other->attachment, q->attachments[other->attachment].process, now);
     CHECK_EQ(armed(q), 1ull << 2);
-    CHECK_EQ(q->h->parties[w.place].process, 0);
+    CHECK_EQ(q->h->parties[w.party].process, 0);
     CHECK_WELL(q);
     shmq_retire(q, now);
     CHECK_EQ(armed(q), 0);
@@ -302,7 +302,7 @@ TEST("a recovery keeps what is armed, but for bits that are nobody's")
     SET(q->h->parties[20].process, 9);
     SET(q->h->parties[20].attachment, 77);
     CHECK_EQ(shmq_recover(q), SHMQ_OK);
-    CHECK_EQ(armed(q), 1ull << w.place);
+    CHECK_EQ(armed(q), 1ull << w.party);
     CHECK_EQ(q->h->parties[20].process, 0);
     CHECK_WELL(q);
 }
@@ -314,9 +314,9 @@ TEST("an entry that is another's by now is not touched by who had it")
 
     shmq_reclaim(q, other->attachment, q->attachments[other->attachment].process, now);
     mine = arm(q, SHMQ_NOT_EMPTY, 3);
-    CHECK_EQ(mine.place, w.place);
+    CHECK_EQ(mine.party, w.party);
     shmq_disarm(other, &w);
-    CHECK_EQ(armed(q), 1ull << mine.place);
+    CHECK_EQ(armed(q), 1ull << mine.party);
 }
 
 /* ---- real semaphores ---- */
@@ -558,7 +558,7 @@ TEST("a filtered party is not woken for what was there, but for all that arrives
     CHECK_EQ(parties_woken(q), 0);
     CHECK(!shmq_is_woken(q, &first, true));
     put_text(q, "b");
-    CHECK_EQ(parties_woken(q), 1ull << first.place | 1ull << second.place);
+    CHECK_EQ(parties_woken(q), 1ull << first.party | 1ull << second.party);
     CHECK(shmq_is_woken(q, &first, false) && shmq_is_woken(q, &second, false));
     CHECK_EQ(parties_woken(q), 0);
 }
@@ -569,16 +569,16 @@ TEST("a filtered party takes the place of no other in a wake or a post")
     struct shmq_watch plain = arm(q, SHMQ_NOT_EMPTY, 1), filtered = arm_filtered(q, 1);
     uint32_t post[2];
 
-    CHECK(plain.place != filtered.place);
+    CHECK(plain.party != filtered.party);
     put_text(q, "a");
-    CHECK_EQ(parties_woken(q), 1ull << plain.place | 1ull << filtered.place);
+    CHECK_EQ(parties_woken(q), 1ull << plain.party | 1ull << filtered.party);
     CHECK_EQ(drain(q), 1);
     (void)arm_filtered(q, 1);
     shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
     put_text(q, "b");
     shmq_unlock(q, post);
     CHECK_EQ(post[SHMQ_NOT_EMPTY], 1);
-    CHECK_EQ(atomic_exchange(&q->to_wake, 0), 1ull << filtered.place);
+    CHECK_EQ(atomic_exchange(&q->to_wake, 0), 1ull << filtered.party);
     CHECK_EQ(shmq_lock(q), SHMQ_OK);
 }
 
@@ -594,10 +594,10 @@ TEST("what comes back, is due, or follows in its group, arrives")
     CHECK_EQ(parties_woken(q), 0);
     w = arm_filtered(q, 1);
     CHECK_EQ(shmq_nack(q, view.receipt, 0, now), SHMQ_OK);
-    CHECK_EQ(parties_woken(q), 1ull << w.place);
+    CHECK_EQ(parties_woken(q), 1ull << w.party);
     view = take_next(q);
     w = arm_filtered(q, 1);
     CHECK_EQ(parties_woken(q), 0);
     CHECK_EQ(shmq_ack(q, view.receipt, now), SHMQ_OK);
-    CHECK_EQ(parties_woken(q), 1ull << w.place);
+    CHECK_EQ(parties_woken(q), 1ull << w.party);
 }

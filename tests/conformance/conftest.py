@@ -39,8 +39,19 @@ TRANSPORTS: dict[str, Callable[[str], AbstractContextManager[Connect]]] = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is marked ``only_local(why)`` looks at what no other transport can have."""
+    """What is marked ``only_local(why)`` looks at what no other transport can have.
+
+    Over TCP, `make test` runs each test once, with the first of its parameters, and none that
+    waits for a disk: those, and the other parameters, are of `make prove`.
+    """
     items[:] = [item for item in items if not (_is_only_local(item) and _transport(item) == "tcp")]
+    met: set[str] = set()
+    for item in items:
+        if _transport(item) == "tcp":
+            test = item.nodeid.partition("[")[0]
+            if test in met or "persister" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.prove)
+            met.add(test)
 
 
 def _is_only_local(item: pytest.Item) -> bool:

@@ -17,7 +17,7 @@ from shmq.api.columns import REASONS, STATES
 def all_columns(queue: Queue, **limits: int) -> Iterator[Columns]:
     start: int | None = 0
     while start is not None:
-        columns, start = queue.read_columns(start, **limits)
+        columns, start = queue.bulk().read_columns(start, **limits)
         yield columns
 
 
@@ -36,7 +36,9 @@ def read(queue: Queue, run: Run, max_bytes: int = 4 << 20) -> list[bytes]:
     start: int | None = 0
     found = []
     while start is not None:
-        columns, start = queue.read_run(run.slots, run.sequences, start=start, max_bytes=max_bytes)
+        columns, start = queue.bulk().read_run(
+            run.slots, run.sequences, start=start, max_bytes=max_bytes
+        )
         found += [bytes(columns.body(at)) for at in range(len(columns))]
     return found
 
@@ -80,27 +82,27 @@ def test_a_block_holds_as_much_as_it_may_and_one_message_at_least(queue: Queue) 
 
 def test_slices_of_the_slots_are_the_whole(queue: Queue) -> None:
     queue.put_many([b"%d" % n for n in range(1000)])
-    slots = queue.slots()
+    slots = queue.bulk().slots()
     assert 1000 <= slots <= queue.options.capacity
     found: list[int] = []
     for first in range(0, slots, 300):
         start: int | None = first
         while start is not None:
-            columns, start = queue.read_columns(start, end=first + 300, max_bytes=5000)
+            columns, start = queue.bulk().read_columns(start, end=first + 300, max_bytes=5000)
             found += columns.sequence
     assert sorted(found) == list(range(1, 1001))
 
 
 def test_an_empty_queue_has_no_rows(queue: Queue) -> None:
-    columns, start = queue.read_columns()
+    columns, start = queue.bulk().read_columns()
     assert (len(columns), start) == (0, None)
-    assert queue.read_columns(77)[1] is None
+    assert queue.bulk().read_columns(77)[1] is None
     assert bytes(columns.bodies) == b""
 
 
 def test_a_run_is_leased_read_and_acknowledged(queue: Queue, other: Queue) -> None:
     queue.put_many([b"%d" % n for n in range(5000)])
-    run = queue.lease_run(3000)
+    run = queue.bulk().lease_run(3000)
     assert len(run) == 3000
     assert numbers(run.sequences) == list(range(1, 3001))
     assert read(other, run) == [b"%d" % n for n in range(3000)]
@@ -109,70 +111,70 @@ def test_a_run_is_leased_read_and_acknowledged(queue: Queue, other: Queue) -> No
     assert columns.state.tolist().count(STATES.index("leased")) == 3000
     assert sum(columns.deliveries) == 3000
     assert other.qsize() == 2000
-    assert queue.ack_run(run.receipts) == 0
-    assert queue.ack_run(run.receipts) == 3000
+    assert queue.bulk().ack_run(run.receipts) == 0
+    assert queue.bulk().ack_run(run.receipts) == 3000
     assert queue.stats().acked == 3000
     assert queue.stats().in_flight == 0
 
 
 def test_the_lease_of_a_run_lasts_as_long_as_it_says(queue: Queue) -> None:
     queue.put_many([b"a", b"b"])
-    run = queue.lease_run(2, seconds=0.05)
-    columns, _ = queue.read_columns()
+    run = queue.bulk().lease_run(2, seconds=0.05)
+    columns, _ = queue.bulk().read_columns()
     assert all(0 < until / 1e6 < time.time() + 1 for until in columns.lease_until)
     again = queue.get(timeout=10)
     assert again.delivery_count == 2
-    assert queue.ack_run(run.receipts) == 2
+    assert queue.bulk().ack_run(run.receipts) == 2
 
 
 def test_an_extended_run_is_kept(queue: Queue) -> None:
     queue.put_many([b"a", b"b"])
-    run = queue.lease_run(2, seconds=100)
-    before = queue.read_columns()[0].lease_until[0]
-    assert queue.extend_run(run.receipts, 500) == 0
-    assert queue.read_columns()[0].lease_until[0] == pytest.approx(before + 400e6, abs=50e6)
-    assert queue.extend_run(run.receipts, 0) == 0
+    run = queue.bulk().lease_run(2, seconds=100)
+    before = queue.bulk().read_columns()[0].lease_until[0]
+    assert queue.bulk().extend_run(run.receipts, 500) == 0
+    assert queue.bulk().read_columns()[0].lease_until[0] == pytest.approx(before + 400e6, abs=50e6)
+    assert queue.bulk().extend_run(run.receipts, 0) == 0
     assert queue.qsize() == 2
-    assert queue.extend_run(run.receipts, 5) == 2
+    assert queue.bulk().extend_run(run.receipts, 5) == 2
 
 
 def test_a_returned_run_is_there_again_uncounted(queue: Queue) -> None:
     queue.put_many([b"a", b"b"])
-    run = queue.lease_run(10)
-    assert queue.return_run(run.receipts) == 0
-    assert queue.return_run(run.receipts) == 2
+    run = queue.bulk().lease_run(10)
+    assert queue.bulk().return_run(run.receipts) == 0
+    assert queue.bulk().return_run(run.receipts) == 2
     assert queue.get().delivery_count == 1
 
 
 def test_a_run_ends_with_the_bytes_that_it_may_have(queue: Queue) -> None:
     queue.put_many([b"x" * 100] * 10)
-    assert len(queue.lease_run(10, max_bytes=250)) == 3
-    assert len(queue.lease_run(10, max_bytes=1)) == 1
-    assert len(queue.lease_run(4)) == 4
-    assert len(queue.lease_run(4)) == 2
-    assert len(queue.lease_run(4)) == 0
+    assert len(queue.bulk().lease_run(10, max_bytes=250)) == 3
+    assert len(queue.bulk().lease_run(10, max_bytes=1)) == 1
+    assert len(queue.bulk().lease_run(4)) == 4
+    assert len(queue.bulk().lease_run(4)) == 2
+    assert len(queue.bulk().lease_run(4)) == 0
 
 
 def test_a_run_comes_in_the_order_of_the_queue(queue: Queue) -> None:
     for n in range(30):
         queue.put(b"", priority=n % 3)
-    run = queue.lease_run(30)
-    columns, _ = queue.read_run(run.slots, run.sequences)
+    run = queue.bulk().lease_run(30)
+    columns, _ = queue.bulk().read_run(run.slots, run.sequences)
     assert list(columns.priority) == [2] * 10 + [1] * 10 + [0] * 10
     assert numbers(run.sequences) == list(columns.sequence)
 
 
 def test_leases_are_found_again_in_the_order_asked_for(queue: Queue) -> None:
     queue.put_many([b"%d" % n for n in range(2000)])
-    run = queue.lease_run(500)
-    queue.return_run(run.receipts)
+    run = queue.bulk().lease_run(500)
+    queue.bulk().return_run(run.receipts)
     wanted = array.array("Q", [400, 7, 2000, 1, 7, 99999, 0, 500])
-    again = queue.lease_again(wanted.tobytes())
+    again = queue.bulk().lease_again(wanted.tobytes())
     assert numbers(again.sequences) == [400, 7, 2000, 1, 500]
     assert read(queue, again) == [b"399", b"6", b"1999", b"0", b"499"]
-    assert len(queue.lease_again(wanted.tobytes())) == 0
-    assert queue.ack_run(again.receipts) == 0
-    assert len(queue.lease_again(wanted.tobytes())) == 0
+    assert len(queue.bulk().lease_again(wanted.tobytes())) == 0
+    assert queue.bulk().ack_run(again.receipts) == 0
+    assert len(queue.bulk().lease_again(wanted.tobytes())) == 0
     assert queue.get().sequence == 2
 
 
@@ -182,47 +184,47 @@ def test_what_is_delayed_or_leased_elsewhere_is_not_leased_again(
     queue.put(b"a", delay=100)
     queue.put(b"b")
     held = other.get()
-    assert len(queue.lease_again(array.array("Q", [1, 2]).tobytes())) == 0
+    assert len(queue.bulk().lease_again(array.array("Q", [1, 2]).tobytes())) == 0
     held.nack(delay=0)
-    assert numbers(queue.lease_again(array.array("Q", [1, 2]).tobytes()).sequences) == [2]
+    assert numbers(queue.bulk().lease_again(array.array("Q", [1, 2]).tobytes()).sequences) == [2]
 
 
 def test_of_a_group_one_is_leased_at_a_time(queue: Queue) -> None:
     for n in range(6):
         queue.put(b"%d" % n, group="ab"[n % 2])
-    run = queue.lease_run(10)
+    run = queue.bulk().lease_run(10)
     assert numbers(run.sequences) == [1, 2]
-    assert len(queue.lease_again(array.array("Q", [3, 4]).tobytes())) == 0
-    queue.return_run(run.receipts)
+    assert len(queue.bulk().lease_again(array.array("Q", [3, 4]).tobytes())) == 0
+    queue.bulk().return_run(run.receipts)
     # One behind its group's front, and then the front, which waits for it.
-    again = queue.lease_again(array.array("Q", [5, 1, 2]).tobytes())
+    again = queue.bulk().lease_again(array.array("Q", [5, 1, 2]).tobytes())
     assert numbers(again.sequences) == [5, 2]
-    assert len(queue.lease_run(10)) == 0
-    assert queue.ack_run(again.receipts) == 0
-    assert numbers(queue.lease_run(10).sequences) == [1, 4]
+    assert len(queue.bulk().lease_run(10)) == 0
+    assert queue.bulk().ack_run(again.receipts) == 0
+    assert numbers(queue.bulk().lease_run(10).sequences) == [1, 4]
 
 
 def test_a_message_over_a_group_front_of_higher_priority_is_leased_again(queue: Queue) -> None:
     queue.put(b"low", group="g", priority=0)
-    run = queue.lease_run(1)
+    run = queue.bulk().lease_run(1)
     queue.put(b"high", group="g", priority=2)
-    queue.return_run(run.receipts)
+    queue.bulk().return_run(run.receipts)
     assert queue.peek(1)[0].body == b"high"
-    assert numbers(queue.lease_again(run.sequences).sequences) == [1]
-    assert len(queue.lease_run(1)) == 0
+    assert numbers(queue.bulk().lease_again(run.sequences).sequences) == [1]
+    assert len(queue.bulk().lease_run(1)) == 0
 
 
 def test_what_is_gone_is_named(queue: Queue) -> None:
     queue.put_many([b"%d" % n for n in range(40)])
-    run = queue.lease_run(40)
-    queue.ack_run(run.receipts[: 8 * 20])
+    run = queue.bulk().lease_run(40)
+    queue.bulk().ack_run(run.receipts[: 8 * 20])
     with pytest.raises(shmq.LeaseExpired, match=r"20 of 40 messages .*: 1, 2, 3, .*\.\.\.;"):
-        queue.read_run(run.slots, run.sequences)
-    columns, _ = queue.read_run(run.slots, run.sequences, start=20)
+        queue.bulk().read_run(run.slots, run.sequences)
+    columns, _ = queue.bulk().read_run(run.slots, run.sequences, start=20)
     assert list(columns.sequence) == list(range(21, 41))
     queue.put_many([b"new"] * 20)  # in the slots of those
     with pytest.raises(shmq.LeaseExpired, match="20 of 40"):
-        queue.read_run(run.slots, run.sequences)
+        queue.bulk().read_run(run.slots, run.sequences)
 
 
 def test_dead_letters_say_why(broker: Broker) -> None:
@@ -240,15 +242,15 @@ def test_a_run_of_a_handle_that_closes_is_there_again(
 ) -> None:
     queue.put_many([b"a", b"b", b"c"])
     holder = connect().queue(queue.name)
-    run = holder.lease_run(3)
+    run = holder.bulk().lease_run(3)
     holder.close()
-    assert numbers(queue.lease_again(run.sequences).sequences) == [1, 2, 3]
-    assert queue.ack_run(run.receipts) == 3
+    assert numbers(queue.bulk().lease_again(run.sequences).sequences) == [1, 2, 3]
+    assert queue.bulk().ack_run(run.receipts) == 3
 
 
 def test_columns_can_go_anywhere_as_their_bytes(queue: Queue) -> None:
     queue.put(b"a", headers={"n": 1})
-    columns, _ = queue.read_columns()
+    columns, _ = queue.bulk().read_columns()
     copy = Columns(columns.data)
     assert list(copy.sequence) == [1]
     assert bytes(copy.body(0)) == b"a"
@@ -259,7 +261,7 @@ def test_columns_can_go_anywhere_as_their_bytes(queue: Queue) -> None:
 
 def test_blocks_that_are_none_are_refused(queue: Queue) -> None:
     queue.put_many([b"abc", b"", b"defgh"])
-    data = queue.read_columns()[0].data
+    data = queue.bulk().read_columns()[0].data
     for size in range(len(data)):
         with pytest.raises(ValueError, match="no block of columns"):
             Columns(data[:size])
@@ -269,48 +271,48 @@ def test_blocks_that_are_none_are_refused(queue: Queue) -> None:
 
 def test_values_out_of_range_are_refused(queue: Queue) -> None:
     queue.put(b"a")
-    run = queue.lease_run(1)
+    run = queue.bulk().lease_run(1)
     calls: list[Callable[[], object]] = [
-        lambda: queue.read_columns(-1),
-        lambda: queue.read_columns(0, end=-1),
-        lambda: queue.read_columns(0, max_bytes=0),
-        lambda: queue.lease_run(0),
-        lambda: queue.lease_run(1, max_bytes=0),
-        lambda: queue.lease_run(1, seconds=0),
-        lambda: queue.lease_run(1, seconds=-1),
-        lambda: queue.lease_again(b"1234567"),
-        lambda: queue.lease_again(b"", seconds=0),
-        lambda: queue.read_run(run.slots, b""),
-        lambda: queue.read_run(run.slots, run.sequences, start=2),
-        lambda: queue.read_run(run.slots, run.sequences, max_bytes=0),
-        lambda: queue.ack_run(b"1"),
-        lambda: queue.extend_run(run.receipts, -1),
+        lambda: queue.bulk().read_columns(-1),
+        lambda: queue.bulk().read_columns(0, end=-1),
+        lambda: queue.bulk().read_columns(0, max_bytes=0),
+        lambda: queue.bulk().lease_run(0),
+        lambda: queue.bulk().lease_run(1, max_bytes=0),
+        lambda: queue.bulk().lease_run(1, seconds=0),
+        lambda: queue.bulk().lease_run(1, seconds=-1),
+        lambda: queue.bulk().lease_again(b"1234567"),
+        lambda: queue.bulk().lease_again(b"", seconds=0),
+        lambda: queue.bulk().read_run(run.slots, b""),
+        lambda: queue.bulk().read_run(run.slots, run.sequences, start=2),
+        lambda: queue.bulk().read_run(run.slots, run.sequences, max_bytes=0),
+        lambda: queue.bulk().ack_run(b"1"),
+        lambda: queue.bulk().extend_run(run.receipts, -1),
     ]
     for call in calls:
         with pytest.raises(shmq.InvalidOption):
             call()
     with pytest.raises(TypeError):
-        queue.read_columns("0")  # type: ignore[arg-type]
-    assert queue.ack_run(run.receipts) == 0
+        queue.bulk().read_columns("0")  # type: ignore[arg-type]
+    assert queue.bulk().ack_run(run.receipts) == 0
 
 
 def test_a_deleted_queue_and_a_closed_handle_say_so(broker: Broker, queue: Queue) -> None:
     queue.put(b"a")
-    run = queue.lease_run(1)
+    run = queue.bulk().lease_run(1)
     gone = broker.queue(queue.name)
     broker.delete_queue(queue.name)
     for call in (
-        gone.slots,
-        gone.read_columns,
-        lambda: gone.lease_run(1),
-        lambda: gone.lease_again(run.sequences),
-        lambda: gone.read_run(run.slots, run.sequences),
-        lambda: gone.ack_run(run.receipts),
+        gone.bulk().slots,
+        gone.bulk().read_columns,
+        lambda: gone.bulk().lease_run(1),
+        lambda: gone.bulk().lease_again(run.sequences),
+        lambda: gone.bulk().read_run(run.slots, run.sequences),
+        lambda: gone.bulk().ack_run(run.receipts),
     ):
         with pytest.raises(shmq.QueueDeleted):
             call()
     gone.close()
     with pytest.raises(shmq.ShmqError, match="closed"):
-        gone.read_columns()
+        gone.bulk().read_columns()
     with pytest.raises(shmq.ShmqError, match="closed"):
-        gone.lease_run(1)
+        gone.bulk().lease_run(1)

@@ -252,6 +252,12 @@ def test_what_is_not_settled_is_kept_where_appends_wait(broker: Broker) -> None:
         stream.append_many([b"x" * 1000] * 20, partition=0, block=False)
 
 
+def test_an_unknown_option_is_refused_with_the_nearest_known_one(stream: Stream) -> None:
+    with pytest.raises(shmq.InvalidOption, match=r"leese.*lease"):
+        stream.share("work", leese=5)  # type: ignore[call-arg]
+    assert stream.groups() == []
+
+
 def test_every_group_shares_for_itself(stream: Stream) -> None:
     with stream.share("a") as a, stream.share("b") as b:
         assert len(a.get_many(10)) == len(b.get_many(10)) == 10

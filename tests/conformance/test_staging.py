@@ -40,51 +40,53 @@ def staging_queues(broker: Broker) -> list[str]:
 
 
 def test_what_is_staged_is_seen_once_it_is_published(queue: Queue, other: Queue) -> None:
-    queue.stage("p", 0, "one", [b"a", b"b"])
+    queue.staged_publisher("p").stage(0, "one", [b"a", b"b"])
     assert other.qsize() == 0
 
-    assert other.publish("p", 0, ["one"]) == 2
+    assert other.staged_publisher("p").commit_batch(0, ["one"]) == 2
 
     assert drain(queue) == [b"a", b"b"]
 
 
 def test_the_order_of_parts_and_of_rows_is_kept(queue: Queue, other: Queue) -> None:
-    queue.stage("p", 0, "second", MANY[1200:2000])
-    other.stage("p", 0, "first", MANY[:1200])
-    queue.stage("p", 0, "second", MANY[2000:])
+    queue.staged_publisher("p").stage(0, "second", MANY[1200:2000])
+    other.staged_publisher("p").stage(0, "first", MANY[:1200])
+    queue.staged_publisher("p").stage(0, "second", MANY[2000:])
 
-    assert queue.publish("p", 0, ["first", "second"]) == 2500
+    assert queue.staged_publisher("p").commit_batch(0, ["first", "second"]) == 2500
 
     assert drain(queue) == MANY
 
 
 def test_a_batch_is_published_once(queue: Queue, other: Queue) -> None:
-    queue.stage("p", 4, "one", [b"a"])
-    assert queue.publish("p", 4, ["one"]) == 1
+    queue.staged_publisher("p").stage(4, "one", [b"a"])
+    assert queue.staged_publisher("p").commit_batch(4, ["one"]) == 1
 
-    queue.stage("p", 4, "again", [b"a"])
-    queue.stage("p", 3, "early", [b"b"])
-    again = [other.publish("p", 4, ["again"]), other.publish("p", 3, ["early"])]
+    queue.staged_publisher("p").stage(4, "again", [b"a"])
+    queue.staged_publisher("p").stage(3, "early", [b"b"])
+    again = [
+        other.staged_publisher("p").commit_batch(4, ["again"]),
+        other.staged_publisher("p").commit_batch(3, ["early"]),
+    ]
 
     assert again == [0, 0]
-    assert other.sealed("p") == 4
+    assert other.staged_publisher("p").sealed() == 4
     assert drain(queue) == [b"a"]
 
 
 def test_what_is_sealed_is_known_before_anything_is_staged(queue: Queue, broker: Broker) -> None:
-    assert queue.sealed("p") is None
+    assert queue.staged_publisher("p").sealed() is None
     assert not staging_queues(broker)
 
-    assert queue.publish("p", 7, []) == 0
+    assert queue.staged_publisher("p").commit_batch(7, []) == 0
 
-    assert queue.sealed("p") == 7
-    assert queue.sealed("another") is None
+    assert queue.staged_publisher("p").sealed() == 7
+    assert queue.staged_publisher("another").sealed() is None
 
 
 def test_a_row_has_the_properties_of_a_put(broker: Broker) -> None:
     queue = broker.create_queue("rows", priorities=5, dedupe_window=600)
-    queue.stage(
-        "p",
+    queue.staged_publisher("p").stage(
         0,
         "one",
         [
@@ -94,7 +96,7 @@ def test_a_row_has_the_properties_of_a_put(broker: Broker) -> None:
         ],
     )
 
-    queue.publish("p", 0, ["one"])
+    queue.staged_publisher("p").commit_batch(0, ["one"])
 
     first, second, third = queue.get_many(3)
     assert (first.body, first.headers, first.group, first.priority) == ({"a": 1}, {"h": 1}, "g", 4)
@@ -103,9 +105,9 @@ def test_a_row_has_the_properties_of_a_put(broker: Broker) -> None:
 
 
 def test_a_delay_counts_from_the_publishing(queue: Queue) -> None:
-    queue.stage("p", 0, "one", [(b"later", {"delay": 0.3}), b"now"])
+    queue.staged_publisher("p").stage(0, "one", [(b"later", {"delay": 0.3}), b"now"])
     time.sleep(0.4)
-    queue.publish("p", 0, ["one"])
+    queue.staged_publisher("p").commit_batch(0, ["one"])
 
     assert drain(queue) == [b"now"]
     assert queue.stats().delayed == 1
@@ -113,10 +115,10 @@ def test_a_delay_counts_from_the_publishing(queue: Queue) -> None:
 
 
 def test_a_ttl_counts_from_the_publishing(queue: Queue) -> None:
-    queue.stage("p", 0, "one", [(b"short", {"ttl": 0.3})])
+    queue.staged_publisher("p").stage(0, "one", [(b"short", {"ttl": 0.3})])
     time.sleep(0.4)
 
-    queue.publish("p", 0, ["one"])
+    queue.staged_publisher("p").commit_batch(0, ["one"])
 
     assert queue.peek()[0].body == b"short"
     eventually(lambda: queue.qsize() == 0, "it expires")
@@ -125,10 +127,12 @@ def test_a_ttl_counts_from_the_publishing(queue: Queue) -> None:
 def test_a_row_of_which_the_id_is_known_is_left_out(broker: Broker) -> None:
     queue = broker.create_queue("ids", dedupe_window=600)
     queue.put(b"put", dedupe_id="1")
-    queue.stage("p", 0, "one", [(b"known", {"dedupe_id": "1"}), (b"new", {"dedupe_id": "2"})])
-    queue.stage("p", 0, "one", [(b"twice", {"dedupe_id": "2"}), b"without"])
+    queue.staged_publisher("p").stage(
+        0, "one", [(b"known", {"dedupe_id": "1"}), (b"new", {"dedupe_id": "2"})]
+    )
+    queue.staged_publisher("p").stage(0, "one", [(b"twice", {"dedupe_id": "2"}), b"without"])
 
-    assert queue.publish("p", 0, ["one"]) == 2
+    assert queue.staged_publisher("p").commit_batch(0, ["one"]) == 2
 
     assert queue.put(b"later", dedupe_id="2").duplicate
     assert drain(queue) == [b"put", b"new", b"without"]
@@ -151,22 +155,22 @@ def test_what_can_never_be_put_is_refused_when_it_is_staged(
     queue = broker.create_queue("small", max_message_bytes=1000)
 
     with pytest.raises(error):
-        queue.stage("p", 0, "one", [b"good", row])
+        queue.staged_publisher("p").stage(0, "one", [b"good", row])
     assert [stats.name for stats in broker.list_queues()] == ["small", "small.dlq"]
 
-    queue.stage("p", 0, "one", [b"other"])
-    assert queue.publish("p", 0, ["one"]) == 1
+    queue.staged_publisher("p").stage(0, "one", [b"other"])
+    assert queue.staged_publisher("p").commit_batch(0, ["one"]) == 1
     assert drain(queue) == [b"other"]
 
 
 def test_rows_may_be_columns(queue: Queue) -> None:
-    queue.stage("p", 0, "one", rows_of([b"a", b"", b"ccc"]))
-    queue.stage("p", 0, "one", rows_of([b"d\xc3\xa9"], codec="text"))
+    queue.staged_publisher("p").stage(0, "one", rows_of([b"a", b"", b"ccc"]))
+    queue.staged_publisher("p").stage(0, "one", rows_of([b"d\xc3\xa9"], codec="text"))
     high = b"\x81\xa3pri\x02"
-    queue.stage("p", 0, "one", rows_of([b"low", b"high"], [b"", high]))
-    queue.stage("p", 0, "one", rows_of([]))
+    queue.staged_publisher("p").stage(0, "one", rows_of([b"low", b"high"], [b"", high]))
+    queue.staged_publisher("p").stage(0, "one", rows_of([]))
 
-    assert queue.publish("p", 0, ["one"]) == 6
+    assert queue.staged_publisher("p").commit_batch(0, ["one"]) == 6
 
     assert drain(queue) == [b"high", b"a", b"", b"ccc", "dé", b"low"]
 
@@ -185,65 +189,67 @@ def test_rows_may_be_columns(queue: Queue) -> None:
 @pytest.mark.only_local("the columns are taken apart before they are sent")
 def test_columns_that_contradict_themselves_are_refused(queue: Queue, rows: shmq.Rows) -> None:
     with pytest.raises(shmq.InvalidOption):
-        queue.stage("p", 0, "one", rows)
+        queue.staged_publisher("p").stage(0, "one", rows)
 
 
 def test_rows_that_were_not_published_are_never_seen(queue: Queue, broker: Broker) -> None:
-    queue.stage("p", 0, "failed", [b"x"])
-    queue.stage("p", 0, "good", [b"a"])
-    queue.stage("p", 1, "next", [b"b"])
+    queue.staged_publisher("p").stage(0, "failed", [b"x"])
+    queue.staged_publisher("p").stage(0, "good", [b"a"])
+    queue.staged_publisher("p").stage(1, "next", [b"b"])
 
-    queue.publish("p", 0, ["good"])
-    queue.publish("p", 1, ["next"])
+    queue.staged_publisher("p").commit_batch(0, ["good"])
+    queue.staged_publisher("p").commit_batch(1, ["next"])
 
     assert drain(queue) == [b"a", b"b"]
 
 
 def test_an_empty_part_can_be_published(queue: Queue) -> None:
-    queue.stage("p", 0, "none", [])
+    queue.staged_publisher("p").stage(0, "none", [])
 
-    assert queue.publish("p", 0, ["none"]) == 0
-    assert queue.sealed("p") == 0
+    assert queue.staged_publisher("p").commit_batch(0, ["none"]) == 0
+    assert queue.staged_publisher("p").sealed() == 0
 
 
 def test_a_part_that_was_never_staged_is_refused(queue: Queue) -> None:
-    queue.stage("p", 0, "there", [b"a"])
+    queue.staged_publisher("p").stage(0, "there", [b"a"])
 
     with pytest.raises(shmq.InvalidOption, match="'missing'"):
-        queue.publish("p", 0, ["there", "missing"])
+        queue.staged_publisher("p").commit_batch(0, ["there", "missing"])
 
-    assert queue.sealed("p") is None
-    assert queue.publish("p", 0, ["there"]) == 1
+    assert queue.staged_publisher("p").sealed() is None
+    assert queue.staged_publisher("p").commit_batch(0, ["there"]) == 1
 
 
 def test_a_publish_that_is_refused_makes_no_staging_queue(queue: Queue, broker: Broker) -> None:
     before = broker.list_queues()
 
     with pytest.raises(shmq.InvalidOption, match="'missing'"):
-        queue.publish("p", 0, ["missing"])
+        queue.staged_publisher("p").commit_batch(0, ["missing"])
 
     assert broker.list_queues() == before
 
 
 def test_a_full_queue_takes_what_fits_and_the_rest_later(broker: Broker) -> None:
     queue = broker.create_queue("few", capacity=3)
-    queue.stage("p", 0, "one", MANY[:10])
+    queue.staged_publisher("p").stage(0, "one", MANY[:10])
     found = []
     for _ in range(3):
         with pytest.raises(shmq.Full):
-            queue.publish("p", 0, ["one"], timeout=0)
+            queue.staged_publisher("p").commit_batch(0, ["one"], timeout=0)
         found += drain(queue)
     assert found == MANY[:9]
 
-    assert queue.publish("p", 0, ["one"], timeout=0) == 1
+    assert queue.staged_publisher("p").commit_batch(0, ["one"], timeout=0) == 1
 
     assert drain(queue) == MANY[9:10]
 
 
 def test_a_publish_waits_for_room(broker: Broker, connect: Connect) -> None:
     queue = broker.create_queue("few", capacity=3)
-    queue.stage("p", 0, "one", MANY[:100])
-    published = in_thread(connect().queue("few").publish, "p", 0, ["one"], timeout=PATIENCE)
+    queue.staged_publisher("p").stage(0, "one", MANY[:100])
+    published = in_thread(
+        connect().queue("few").staged_publisher("p").commit_batch, 0, ["one"], timeout=PATIENCE
+    )
     found = []
     for _ in range(100):
         message = queue.get(timeout=PATIENCE)
@@ -257,9 +263,9 @@ def test_a_publish_waits_for_room(broker: Broker, connect: Connect) -> None:
 def test_a_queue_that_drops_its_oldest_has_the_newest_rows(broker: Broker) -> None:
     queue = broker.create_queue("newest", capacity=3, overflow="drop-oldest")
     queue.put(b"old")
-    queue.stage("p", 0, "one", MANY[:10])
+    queue.staged_publisher("p").stage(0, "one", MANY[:10])
 
-    assert queue.publish("p", 0, ["one"]) == 10
+    assert queue.staged_publisher("p").commit_batch(0, ["one"]) == 10
 
     assert drain(queue) == MANY[7:10]
 
@@ -267,75 +273,77 @@ def test_a_queue_that_drops_its_oldest_has_the_newest_rows(broker: Broker) -> No
 def test_publishers_that_race_put_each_row_once(broker: Broker, connect: Connect) -> None:
     queue = broker.create_queue("raced", capacity=100_000)
     for part in range(8):
-        queue.stage("p", 0, str(part), MANY[part * 300 : (part + 1) * 300])
+        queue.staged_publisher("p").stage(0, str(part), MANY[part * 300 : (part + 1) * 300])
     racers = [connect().queue("raced") for _ in range(4)]
 
     with ThreadPoolExecutor(4) as pool:
         parts = [str(part) for part in range(8)]
-        counts = list(pool.map(lambda racer: racer.publish("p", 0, parts), racers))
+        counts = list(
+            pool.map(lambda racer: racer.staged_publisher("p").commit_batch(0, parts), racers)
+        )
 
     assert sum(counts) == 2400
     assert drain(queue) == MANY[:2400]
 
 
 def test_what_does_not_fit_is_full_and_stages_nothing(queue: Queue) -> None:
-    queue.stage("p", 0, "one", [bytes(1000)] * 50, staging_bytes=1 << 16)
+    queue.staged_publisher("p").stage(0, "one", [bytes(1000)] * 50, staging_bytes=1 << 16)
 
     with pytest.raises(shmq.Full, match="staging_bytes"):
-        queue.stage("p", 0, "two", [bytes(1000)] * 50, staging_bytes=1 << 16)
+        queue.staged_publisher("p").stage(0, "two", [bytes(1000)] * 50, staging_bytes=1 << 16)
 
-    queue.stage("p", 0, "two", [b"small"], staging_bytes=1 << 16)
-    assert queue.publish("p", 0, ["one", "two"]) == 51
+    queue.staged_publisher("p").stage(0, "two", [b"small"], staging_bytes=1 << 16)
+    assert queue.staged_publisher("p").commit_batch(0, ["one", "two"]) == 51
 
 
 def test_large_rows_are_published(queue: Queue) -> None:
     bodies = [bytes([number]) * (700_000 * number) for number in range(1, 4)]
-    queue.stage("p", 0, "one", bodies)
+    queue.staged_publisher("p").stage(0, "one", bodies)
 
-    assert queue.publish("p", 0, ["one"]) == 3
+    assert queue.staged_publisher("p").commit_batch(0, ["one"]) == 3
 
     assert drain(queue) == bodies
 
 
 def test_a_sweep_removes_what_is_not_sealed(queue: Queue) -> None:
-    queue.stage("p", 0, "run1.0", [b"a"])
-    queue.stage("p", 0, "run2.0", [b"b"])
-    queue.stage("p", 1, "run1.1", [b"c"])
+    queue.staged_publisher("p").stage(0, "run1.0", [b"a"])
+    queue.staged_publisher("p").stage(0, "run2.0", [b"b"])
+    queue.staged_publisher("p").stage(1, "run1.1", [b"c"])
 
-    assert queue.sweep("p", "run2.") == 2
+    assert queue.staged_publisher("p").sweep("run2.") == 2
 
-    assert queue.publish("p", 0, ["run2.0"]) == 1
-    queue.stage("p", 1, "run3.0", [b"d"])
-    assert queue.sweep("p") == 1
-    assert queue.sweep("nobody") == 0
+    assert queue.staged_publisher("p").commit_batch(0, ["run2.0"]) == 1
+    queue.staged_publisher("p").stage(1, "run3.0", [b"d"])
+    assert queue.staged_publisher("p").sweep() == 1
+    assert queue.staged_publisher("nobody").sweep() == 0
 
 
 def test_what_is_discarded_is_gone(queue: Queue, broker: Broker) -> None:
-    queue.stage("p", 5, "one", [b"a"])
-    queue.publish("p", 5, ["one"])
-    queue.stage("p", 6, "one", [b"b"])
+    queue.staged_publisher("p").stage(5, "one", [b"a"])
+    queue.staged_publisher("p").commit_batch(5, ["one"])
+    queue.staged_publisher("p").stage(6, "one", [b"b"])
     assert len(staging_queues(broker)) == 1
 
-    queue.discard("p")
-    queue.discard("p")
+    queue.staged_publisher("p").discard()
+    queue.staged_publisher("p").discard()
 
     assert not staging_queues(broker)
-    assert queue.sealed("p") is None
-    queue.stage("p", 0, "one", [b"c"])
-    assert queue.publish("p", 0, ["one"]) == 1
+    assert queue.staged_publisher("p").sealed() is None
+    queue.staged_publisher("p").stage(0, "one", [b"c"])
+    assert queue.staged_publisher("p").commit_batch(0, ["one"]) == 1
     assert drain(queue) == [b"a", b"c"]
 
 
 def test_deleting_a_queue_removes_what_is_staged_for_it(queue: Queue, broker: Broker) -> None:
-    queue.stage("p", 0, "one", [b"a"])
-    queue.stage("another", 0, "one", [b"a"])
+    queue.staged_publisher("p").stage(0, "one", [b"a"])
+    queue.staged_publisher("another").stage(0, "one", [b"a"])
     assert len(staging_queues(broker)) == 2
 
     broker.delete_queue(queue.name)
 
     assert not staging_queues(broker)
     with pytest.raises(shmq.QueueDeleted):
-        queue.stage("p", 0, "one", [b"a"])
+        queue.staged_publisher("p").stage(0, "one", [b"a"])
 
 
 @pytest.mark.parametrize(
@@ -346,11 +354,11 @@ def test_names_and_numbers_out_of_range_are_refused(
     queue: Queue, publisher: str, batch: int, part: str
 ) -> None:
     with pytest.raises(shmq.InvalidOption):
-        queue.stage(publisher, batch, part, [b"a"])
+        queue.staged_publisher(publisher).stage(batch, part, [b"a"])
 
 
 def test_a_name_that_leaves_no_room_for_a_staging_queues_is_refused(broker: Broker) -> None:
     queue = broker.create_queue("n" * 85)
 
     with pytest.raises(shmq.InvalidOption, match="84"):
-        queue.stage("p", 0, "one", [b"a"])
+        queue.staged_publisher("p").stage(0, "one", [b"a"])

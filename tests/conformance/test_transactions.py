@@ -146,7 +146,7 @@ def test_a_member_that_lost_its_partitions_aborts_it(
     with pytest.raises(shmq.MemberFenced), broker.transaction() as transaction:
         transaction.append(sink, next(member).value)
         transaction.commit(member)
-        member.group_state.leave(member.id, True)  # type: ignore[attr-defined]
+        member.state.leave(member.id, True)  # type: ignore[attr-defined]
 
     assert values(sink) == []
     assert set(source.group("g").committed().values()) == {None}

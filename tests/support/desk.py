@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.client.local.broker import attach
+from shmq.client.local.queue import attach
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.journal_writer import Journaled
 from shmq.persistence.snapshot_writer import SnapshotWriter

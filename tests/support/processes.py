@@ -17,7 +17,7 @@ from typing import Any
 
 import shmq
 from shmq import Queue
-from shmq.client.local.broker import LocalQueue
+from shmq.client.local.queue import LocalQueue
 
 ROOT = Path(__file__).resolve().parents[2]
 SHM = Path("/dev/shm")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shmq import spark as shmq_spark
-from tests.conftest import own_namespace
+from tests.support.namespaces import own_namespace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +34,8 @@ def pytest_pycollect_makemodule(
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session that the tests share: two threads, a second try for each task, 1 GiB."""
+    from shmq import spark as shmq_spark
+
     folder = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as patch:
         path = [str(ROOT), os.environ.get("PYTHONPATH", "")]

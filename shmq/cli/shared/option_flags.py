@@ -11,7 +11,7 @@ import click
 from shmq.api.options import Option, Options
 from shmq.cli.shared import params
 
-__all__ = ["given_options", "option_flags"]
+__all__ = ["given_options", "option_flags", "size_in_words"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,7 +58,7 @@ def _flag(name: str, row: Option, default: Any) -> Callable[[F], F]:
         name,
         type=kind,
         metavar=metavar,
-        help=f"{text} [{shown}].",
+        help=f"{text}.  [default: {shown}]",
     )
 
 
@@ -67,5 +67,13 @@ def _default_in_words(row: Option, default: Any) -> str:
     if row.follows or default is None:
         return str(row.follows or "none")
     if row.kind == "bytes":
-        return f"{default >> 20}MiB"
+        return size_in_words(default).replace(" ", "")
     return f"{default:g}s" if row.kind == "seconds" else str(default)
+
+
+def size_in_words(size: int) -> str:
+    """A number of bytes in the largest unit of which it is a whole number."""
+    for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >= 1 << shift and size % (1 << shift) == 0:
+            return f"{size >> shift} {unit}"
+    return f"{size:,}"

@@ -1,24 +1,33 @@
 """Moving messages between queues: dead letters out, and redriven ones back.
 
 The steps that make a move happen exactly once are the core's (shmq/core/queue/transfer.h); here is
-what the moved message carries, and what is done with copies that a dead mover left.
+what the moved message carries, what is done with copies that a dead mover left, and which queues
+the messages go between.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from shmq.api.names import staging_target
-from shmq.client.transaction.recover import is_transaction
+from shmq.api.options import QueueOptions
+from shmq.client.local.queue_segments import ensure_dead_letters
+from shmq.client.transaction.recover import is_transaction, settle_copy
 from shmq.codec.codecs import pack_properties, unpack_properties
-from shmq.errors import Full, NoSpace, NoSuchQueue, QueueDeleted
+from shmq.errors import Full, NoSpace, NoSuchQueue, QueueDeleted, SegmentError, ShmqError
+from shmq.namespace.namespace import Namespace
+from shmq.native import _core
 
 if TYPE_CHECKING:
-    from shmq.native import _core
+    from shmq.api import DeadLetter
+    from shmq.expression.parse import Where
 
 __all__ = [
+    "DeadLetters",
     "TakenDeadLetter",
     "move",
     "move_to_dead_letters",
@@ -26,8 +35,15 @@ __all__ = [
     "wait_until_written",
 ]
 
+log = logging.getLogger("shmq")
+
+_Queue = TypeVar("_Queue", bound=_core.Handle)
+
 #: How long a move waits for a journal, in seconds.
 _WRITTEN = 5.0
+
+#: How long dead letters wait once a dead-letter queue was full, in seconds.
+_PAUSE = 0.05
 
 _REASONS = ("", "rejected", "max_deliveries", "expired")
 
@@ -48,9 +64,9 @@ class TakenDeadLetter(NamedTuple):
 
 
 class QueueOpener(Protocol):
-    """The other queues that a move needs, opened by whoever owns the source."""
+    """Opens the other queues that a move needs."""
 
-    def dead_letter_queue(self) -> _core.Handle:
+    def queue_of(self, source: _core.Handle) -> _core.Handle:
         """The source's dead-letter queue."""
 
     def open_by_name(self, name: str) -> _core.Handle | None:
@@ -76,6 +92,137 @@ class Source(Protocol):
         """Detach."""
 
 
+class DeadLetters(Generic[_Queue]):
+    """Moves the dead letters of one queue, and opens the queues that they move between.
+
+    It does not refer to the queue itself, which is given to each method: a handle that is
+    dropped without being closed is detached at once.
+    """
+
+    def __init__(
+        self,
+        namespace: Namespace,
+        open_queue: Callable[[Namespace, str, _core.Segment], _Queue],
+    ) -> None:
+        self._namespace = namespace
+        self._open_queue = open_queue
+        self._queue: _Queue | None = None
+        #: When messages that could not move are tried again, on time.monotonic().
+        self.retry_at = 0.0
+
+    def move_dying(self, source: _core.Handle, limit: int) -> None:
+        """Move up to ``limit`` dying messages on; one that cannot move now is tried again."""
+        if time.monotonic() < self.retry_at:
+            return
+        try:
+            if move_to_dead_letters(source, self, limit):
+                return
+        except (ShmqError, OSError) as error:
+            log.warning("queue %s: dead letters wait, %s", source.name, error)
+            self._queue = None
+        self.retry_at = time.monotonic() + _PAUSE
+
+    def queue_of(self, source: _core.Handle) -> _Queue:
+        """The source's dead-letter queue, made anew if it was deleted."""
+        if self._queue is None or self._queue.segment.deleted:
+            options = QueueOptions(**source.segment.options)
+            assert options.dead_letter is not None
+            segment = ensure_dead_letters(self._namespace, source.name, options)
+            self._queue = self._open_queue(self._namespace, options.dead_letter, segment)
+        return self._queue
+
+    def open_by_name(self, name: str) -> _Queue | None:
+        """See :class:`QueueOpener`."""
+        try:
+            return self._open_queue(self._namespace, name, self._namespace.open_segment(name))
+        except (NoSuchQueue, SegmentError):
+            return None
+
+    def open_by_id(self, hash_key: int) -> Any:
+        """See :class:`QueueOpener`."""
+        name = self._namespace.find(hash_key)
+        return None if name is None else self.open_by_name(name)
+
+    def settle_copy(self, target: _core.Handle, process: int, sequence: int) -> None:
+        """See :class:`QueueOpener`."""
+        settle_copy(self._namespace, target, process, sequence)
+
+    def close(self) -> None:
+        """Detach from the dead-letter queue."""
+        if self._queue is not None:
+            self._queue.close()
+            self._queue = None
+
+
+class Targets(Generic[_Queue]):
+    """The queues that dead letters go back to, opened as they are met; closed as one."""
+
+    def __init__(self, letters: DeadLetters[_Queue], may: Callable[[str], bool]) -> None:
+        self._letters = letters
+        self._may = may
+        self._found: dict[str, _Queue | None] = {}
+        self._opened: list[_Queue] = []
+        self._others = True
+
+    def only(self, queue: _Queue) -> None:
+        """Take back the letters of this queue alone."""
+        self._found[queue.name] = queue
+        self._others = False
+
+    def of(self, letter: DeadLetter | None) -> _Queue | None:
+        """The queue that the letter came from; None if it is not to go, or cannot."""
+        if letter is None:
+            return None
+        if letter.queue not in self._found and self._others and self._may(letter.queue):
+            queue = self._letters.open_by_name(letter.queue)
+            self._found[letter.queue] = queue
+            if queue is not None:
+                self._opened.append(queue)
+        return self._found.get(letter.queue)
+
+    def close(self) -> None:
+        """Detach from those that were opened."""
+        while self._opened:
+            self._opened.pop().close()
+
+
+def redrive(
+    source: _core.Handle,
+    letters: Iterable[tuple[int, int]],
+    targets: Targets[_Queue],
+    most: int,
+    meant: Where | None,
+) -> int:
+    """Move dead letters back, oldest first, until a target is full.
+
+    ``letters``: the sequence number and the slot of each.
+    """
+    moved = 0
+    now = time.time()
+    ordered = sorted(letters)
+    if ordered:
+        last = ordered[:most][-1] if meant is None else ordered[-1]
+        wait_until_written(source, last[0])
+    for sequence, at in ordered:
+        if moved == most:
+            break
+        copy = source.copy_at(at, sequence)
+        if copy is not None and meant is not None and not meant.matches(copy, now):
+            continue
+        target = targets.of(copy.dead) if copy is not None else None
+        row = source.take(at, sequence) if target is not None else None
+        if target is None or row is None:
+            continue
+        try:
+            send_back(source, target, TakenDeadLetter(*row))
+        except (Full, NoSpace):
+            if not moved:
+                raise
+            break
+        moved += 1
+    return moved
+
+
 def move_to_dead_letters(source: _core.Handle, opener: QueueOpener, limit: int) -> bool:
     """Move up to ``limit`` dying messages; False if the dead-letter queue is full.
 
@@ -92,7 +239,7 @@ def move_to_dead_letters(source: _core.Handle, opener: QueueOpener, limit: int) 
             if taken.came:
                 wait_until_written(source, taken.sequence)
             if taken.reason:
-                _move_one(source, opener.dead_letter_queue(), taken)
+                _move_one(source, opener.queue_of(source), taken)
             else:
                 _put_back(source, opener, taken)
         except BaseException as error:
@@ -219,8 +366,3 @@ def _is_void(source: Source | None, sequence: int, row: int | None) -> bool:
     except (QueueDeleted, NoSuchQueue):
         return False
     return True
-
-
-def pause_after_failure() -> float:
-    """When to try again to bury, on time.monotonic(), after a dead-letter queue was full."""
-    return time.monotonic() + 0.05

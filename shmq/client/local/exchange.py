@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from shmq import api
 from shmq.api.names import check_name
+from shmq.client.local.queue import attach
 from shmq.client.shared import definitions, exchange_delivery
 from shmq.client.shared.docstrings import document
-from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, ShmqError
+from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, ShmqError, descriptors
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core
 from shmq.routing.book import Book
@@ -22,18 +23,14 @@ from shmq.routing.topic import check_key
 #: What stands before the name of a stream, where a queue could be meant.
 _STREAM: Final = "stream/"
 
-#: Attaches to a queue of the namespace by its name, or to a stream by ``stream/`` and its name.
-Attach = Callable[[Namespace, str], Any]
-
 __all__ = ["Exchanges", "LocalExchange", "Targets"]
 
 
 class Targets:
     """The queues that one handle of an exchange publishes into, kept attached to."""
 
-    def __init__(self, namespace: Namespace, attach: Attach) -> None:
+    def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
-        self._attach = attach
         self._open: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._changes = 0
@@ -44,7 +41,7 @@ class Targets:
         found = self._open.get(name)
         if found is not None and not _is_gone(found):
             return found
-        queue = self._attach(self._namespace, name)
+        queue = _attach(self._namespace, name)
         with self._lock:
             self._open[name] = queue
         if found is not None:
@@ -74,9 +71,8 @@ class Targets:
 class Exchanges:
     """What a local broker does with exchanges."""
 
-    def __init__(self, namespace: Namespace, attach: Attach) -> None:
+    def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
-        self._attach = attach
         self._book = Book.of(namespace)
 
     def create(
@@ -100,7 +96,7 @@ class Exchanges:
         definitions.bring_back_exchanges(self._namespace)
         with self._book.table() as table:
             summary = table.summary(name)
-        return LocalExchange(self._namespace, self._attach, summary)
+        return LocalExchange(self._namespace, summary)
 
     def delete(self, name: str) -> None:
         """Delete it. Raises InvalidName, NoSuchExchange."""
@@ -122,13 +118,11 @@ class LocalExchange(exchange_delivery.Publisher):
     def __init__(
         self,
         namespace: Namespace,
-        attach: Attach,
         summary: api.ExchangeSummary,
     ) -> None:
         self._namespace = namespace
-        self._attach = attach
         self._book = Book.of(namespace)
-        self._targets = Targets(namespace, attach)
+        self._targets = Targets(namespace)
         self._summary = summary
 
     @property
@@ -303,7 +297,7 @@ class LocalExchange(exchange_delivery.Publisher):
         self._targets.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _attach_by_name, (self._attach, self._namespace.name, self.name)
+        return _attach_by_name, (self._namespace.name, self.name)
 
     def __repr__(self) -> str:
         return f"<LocalExchange {self.name!r} ({self.kind}) of namespace {self._namespace.name!r}>"
@@ -322,5 +316,16 @@ def _is_gone(handle: Any) -> bool:
     return bool((handle.control if hasattr(handle, "control") else handle.segment).deleted)
 
 
-def _attach_by_name(attach: Attach, namespace: str, name: str) -> LocalExchange:
-    return Exchanges(Namespace.of(namespace), attach).open(name)
+def _attach_by_name(namespace: str, name: str) -> LocalExchange:
+    return Exchanges(Namespace.of(namespace)).open(name)
+
+
+def _attach(namespace: Namespace, name: str) -> Any:
+    """Attach to the queue of that name, or to the stream of ``stream/`` and its name."""
+    queue, _, stream = name.partition("/")
+    if not stream:
+        return attach(namespace, queue)
+    with descriptors:  # most exchanges have no streams
+        from shmq.client.local import stream as streams  # noqa: PLC0415
+
+    return streams.attach(namespace, stream)

@@ -15,9 +15,9 @@ from shmq import api
 from shmq.api.names import check_name
 from shmq.api.options import check_whole
 from shmq.api.stream_options import StreamOptions
-from shmq.client.group.group_methods import GroupMethods
-from shmq.client.group.retention_floor import keep_new
 from shmq.client.local.archived_records import ArchivedRecords
+from shmq.client.local.group import GroupMethods
+from shmq.client.local.group_store import keep_new
 from shmq.client.local.retention_hold import RetentionHold, drop_dead
 from shmq.client.shared import durability
 from shmq.client.shared import producer as producing

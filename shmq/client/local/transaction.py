@@ -26,9 +26,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from shmq import api
-from shmq.client.group.member import LocalMember
+from shmq.client.local.group_store import LocalGroupStore
 from shmq.client.shared import durable_wait
 from shmq.client.shared.docstrings import document
+from shmq.client.shared.member import Member
 from shmq.client.transaction.apply import TransactionHandles, happen, put_out, take_in
 from shmq.client.transaction.entries import entries_of
 from shmq.client.transaction.transaction_log import TRANSACTION, TransactionLog, hold
@@ -81,7 +82,7 @@ class LocalTransaction(api.Transaction):
         self._over: str | None = None
         self._blocks: dict[tuple[Any, int], list[bytes]] = {}
         self._puts: dict[Any, list[tuple[Any, ...]]] = {}
-        self._members: dict[LocalMember, dict[int, int]] = {}
+        self._members: dict[Member, dict[int, int]] = {}
         self._acks: dict[Any, list[api.Message]] = {}
         self._sticky = secrets.randbits(31)
 
@@ -170,9 +171,13 @@ class LocalTransaction(api.Transaction):
     def commit(self, member: api.Member, offsets: Mapping[int, int] | None = None) -> None:
         """See :class:`shmq.api.Transaction`."""
         self._check_open()
-        if not isinstance(member, LocalMember) or member.namespace is not self._namespace:
+        if not isinstance(member, Member) or not self._is_here(member):
             raise _elsewhere("member", member)
         self._members.setdefault(member, {}).update(member.to_commit(offsets))
+
+    def _is_here(self, member: Member) -> bool:
+        store = member.store
+        return isinstance(store, LocalGroupStore) and store.namespace is self._namespace
 
     def ack(self, queue: api.Queue, *messages: api.Message) -> None:
         """See :class:`shmq.api.Transaction`."""
@@ -401,7 +406,7 @@ class LocalTransaction(api.Transaction):
     def _happen(self, transaction_log: TransactionLog) -> None:
         """An interruption ends the wait for room in a stream, and no more than that."""
         for member in self._members:
-            self._doors.open[("group", *member.group_identity[:2])] = member.group_state
+            self._doors.open[("group", *member.group_identity[:2])] = member.state
         record = transaction_log.read()
         try:
             self._do(record)

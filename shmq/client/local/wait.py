@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from shmq import api
-from shmq.client.local.broker import LocalQueue
+from shmq.client.local.queue import LocalQueue
 from shmq.client.local.waiting.bell_pool import BellPool
 from shmq.client.local.waiting.bell_watcher import Watcher
 from shmq.errors import InvalidOption, LockTimeout

@@ -11,7 +11,7 @@ from shmq import api, errors
 from shmq.api.options import Confirm
 from shmq.client.local.batch_window import refused
 from shmq.client.remote.durable_wait import is_durable
-from shmq.client.remote.put_encoding import encode, with_id
+from shmq.client.remote.put import encode, with_id
 from shmq.native import _core
 from shmq.protocol.opcodes import Status
 

@@ -5,27 +5,25 @@ from __future__ import annotations
 import contextlib
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
-
-import msgpack
 
 from shmq import api, errors
 from shmq.api.names import check_name, reply_name
 from shmq.api.options import QueueOptions
 from shmq.client.remote import exchange
 from shmq.client.remote.address import Target, Tls
-from shmq.client.remote.connect import Greeting
 from shmq.client.remote.connection import Connection
 from shmq.client.remote.exchange import RemoteExchange
 from shmq.client.remote.queue import RemoteQueue, attach, make_own
-from shmq.client.remote.schemas import ask, versions_of
 from shmq.client.remote.stream import RemoteStream
 from shmq.client.remote.streams import RemoteStreams
 from shmq.client.shared.rpc_client import REPLY_OPTIONS, RpcClient
 from shmq.client.shared.schema_methods import SchemaMethods
 from shmq.native import _core
-from shmq.protocol.opcodes import Feature, Status, Type
+from shmq.protocol.messages.payload import pack_map, pack_name, unpack_answer, unpack_rows
+from shmq.protocol.messages.queue import Create, Greeting, List
+from shmq.protocol.opcodes import MAX_PING, Feature, Status, Type
 from shmq.protocol.status import error_of
 from shmq.routing.table import check_exchange
 
@@ -90,8 +88,8 @@ class RemoteBroker(RpcClient, SchemaMethods):
         At most 64 bytes. Raises :class:`~shmq.ConnectionLost` if there is no answer within
         ``timeout`` (None: the request timeout), and :class:`~shmq.InvalidOption`.
         """
-        if len(payload) > 64:
-            raise errors.InvalidOption(f"payload has {len(payload)} bytes, and may have 64")
+        if len(payload) > MAX_PING:
+            raise errors.InvalidOption(f"payload has {len(payload)} bytes, and may have {MAX_PING}")
         _core.check_timeout(timeout)
         began = time.monotonic()
         patience = self._connection.target.request_timeout if timeout is None else timeout
@@ -109,7 +107,7 @@ class RemoteBroker(RpcClient, SchemaMethods):
         """See :class:`shmq.api.Broker`."""
         self._check_open()
         wanted = QueueOptions.for_queue(check_name(name), options)
-        answer = self._ask(Type.CREATE, name, msgpack.packb(_sent(wanted, options)))
+        answer = self._ask(Type.CREATE, name, Create(_sent(wanted, options)).pack())
         if answer.status == Status.QUEUE_EXISTS:
             raise self._exists(name, wanted, answer)
         self._check_made(answer, name)
@@ -149,7 +147,7 @@ class RemoteBroker(RpcClient, SchemaMethods):
         try:
             return self._opened(name)
         except errors.NoSuchQueue:
-            answer = self._ask(Type.CREATE, name, msgpack.packb(_sent(wanted, options)))
+            answer = self._ask(Type.CREATE, name, Create(_sent(wanted, options)).pack())
             if answer.status != Status.QUEUE_EXISTS:
                 self._check_made(answer, name)
             return self._opened(name)
@@ -168,22 +166,21 @@ class RemoteBroker(RpcClient, SchemaMethods):
     def list_queues(self) -> list[api.QueueSummary]:
         """See :class:`shmq.api.Broker`."""
         self._check_open()
-        return sorted(map(_summary, self._list(b"")), key=lambda row: row.name)
+        return sorted(map(_summary, self._list(List())), key=lambda row: row.name)
 
     def queue_names(self) -> list[str]:
         """See :class:`shmq.api.Broker`."""
         self._check_open()
         if Feature.NAMES not in self._greeting.features:
             return [queue.name for queue in self.list_queues()]
-        return sorted(self._list(msgpack.packb({"names": True})))
+        return sorted(self._list(List(only_names=True)))
 
-    def _list(self, asked: bytes) -> list[Any]:
+    def _list(self, asked: List) -> list[Any]:
         answer = self._connection.call(
-            lambda wire: wire.request(Type.LIST, False, asked), again=True
+            lambda wire: wire.request(Type.LIST, False, asked.pack()), again=True
         )
         self._check(answer)
-        rows: list[Any] = msgpack.unpackb(answer.payload or b"\x90", strict_map_key=False)
-        return rows
+        return unpack_rows(answer)
 
     # ---- streams ----
 
@@ -225,7 +222,7 @@ class RemoteBroker(RpcClient, SchemaMethods):
 
     def schemas(self, name: str) -> list[api.SchemaVersion]:
         """See :class:`shmq.api.Broker`."""
-        return versions_of(name, self._schema(name, action="get"))
+        return _versions_of(name, self._schema(name, action="get"))
 
     def _schema(self, name: str, **asked: Any) -> dict[str, Any]:
         self._check_open()
@@ -243,7 +240,7 @@ class RemoteBroker(RpcClient, SchemaMethods):
             self._check(answer, name)
             return answer
 
-        return ask(send, name, **asked)
+        return _ask_schema(send, name, **asked)
 
     # ---- exchanges ----
 
@@ -311,8 +308,7 @@ class RemoteBroker(RpcClient, SchemaMethods):
     # ---- the connection ----
 
     def _ask(self, kind: int, name: str, rest: bytes = b"", *, again: bool = False) -> _core.Answer:
-        raw = name.encode()
-        payload = len(raw).to_bytes(2, "big") + raw + rest
+        payload = pack_name(name) + rest
         return self._connection.call(
             lambda wire: wire.request(kind, False, payload), again=again or kind == Type.CREATE
         )
@@ -361,3 +357,28 @@ def _sent(wanted: QueueOptions, given: Mapping[str, Any]) -> dict[str, Any]:
 def _summary(row: Mapping[str, Any]) -> api.QueueSummary:
     numbers = {"depth": 0, "delayed": 0, "in_flight": 0, "capacity": 0}
     return api.QueueSummary(**(numbers | {key: row[key] for key in _FIELDS if key in row}))
+
+
+#: Sends a SCHEMA with this map, and returns the answer if it is OK.
+_SendSchema = Callable[[bytes], _core.Answer]
+
+
+def _ask_schema(send: _SendSchema, name: str, **asked: Any) -> dict[str, Any]:
+    """The map of the answer. Raises SchemaError where the server refuses the schema."""
+    found = unpack_answer(send(pack_map(asked)))
+    if "refused" in found:
+        raise errors.SchemaError(str(found["refused"]), name, str(found.get("field", "")))
+    return found
+
+
+def _versions_of(name: str, found: dict[str, Any]) -> list[api.SchemaVersion]:
+    """The versions that an answer tells. Raises ServerError."""
+    try:
+        return [
+            api.SchemaVersion(name=name, version=version, schema=schema, compatibility=rule, at=at)
+            for version, schema, rule, at in found.get("versions", ())
+        ]
+    except (TypeError, ValueError) as error:
+        raise errors.ServerError(
+            f"the server's answer about the schema of {name!r} makes no sense: {error}"
+        ) from error

@@ -8,11 +8,10 @@ from typing import Any
 
 from shmq import api, errors
 from shmq.api.options import check_whole
-from shmq.client.remote.connection import Connection
 from shmq.native import _core
 from shmq.protocol.opcodes import FOREVER, Status, Type
 
-__all__ = ["RemoteBulk"]
+__all__ = ["RemoteBulkQueue"]
 
 _RANGE = struct.Struct("!III")
 _HEAD = struct.Struct("!II")
@@ -23,44 +22,42 @@ _MOST_BYTES = (1 << 31) - 1
 _LEAST_ROW = 67
 
 
-class RemoteBulk(api.Queue):
-    """The part of a remote queue that reads columns, and leases and settles runs."""
+class RemoteBulkQueue(api.BulkQueue):
+    """See :class:`shmq.api.BulkQueue`."""
 
-    _connection: Connection
-
-    def error(self, answer: _core.Answer) -> errors.ShmqError:
-        """What a refusal means for who has this handle."""
-        raise NotImplementedError
+    def __init__(self, queue: Any) -> None:
+        self._queue = queue
+        self._connection = queue.connection
 
     def _call(self, write: Callable[[_core.Wire], _core.Answer], again: bool) -> _core.Answer:
-        answer = self._connection.call(write, again=again)
+        answer: _core.Answer = self._connection.call(write, again=again)
         if answer.status == Status.UNSUPPORTED:
             raise errors.Unsupported(
-                f"the server of queue {self.name!r} knows no columns and no runs: it is older "
-                f"than this client"
+                f"the server of queue {self._queue.name!r} knows no columns and no runs: it is "
+                f"older than this client"
             )
         return answer
 
     def _block(self, answer: _core.Answer) -> tuple[int, int, api.Columns]:
         """(next, slots, the columns) of an answer to COLUMNS or READ_RUN."""
         if answer.status != Status.OK:
-            raise self.error(answer)
+            raise self._queue.error(answer)
         payload = answer.payload or b""
         try:
             return *_HEAD.unpack_from(payload), api.Columns(payload[_HEAD.size :])
         except (ValueError, struct.error) as error:
             raise errors.ServerError(
-                f"the server's answer about queue {self.name!r} makes no sense: {error}"
+                f"the server's answer about queue {self._queue.name!r} makes no sense: {error}"
             ) from error
 
     def slots(self) -> int:
-        """See :class:`shmq.api.Queue`."""
+        """See :class:`shmq.api.BulkQueue`."""
         return self._columns(0, 0, 1)[1]
 
     def read_columns(
         self, start: int = 0, *, max_bytes: int = 4 << 20, end: int | None = None
     ) -> tuple[api.Columns, int | None]:
-        """See :class:`shmq.api.Queue`."""
+        """See :class:`shmq.api.BulkQueue`."""
         first = min(check_whole("start", start, 0, None), 1 << 24)
         last = FOREVER if end is None else min(check_whole("end", end, 0, None), 1 << 24)
         most = min(check_whole("max_bytes", max_bytes, 1, None), _MOST_BYTES)
@@ -74,7 +71,7 @@ class RemoteBulk(api.Queue):
     def lease_run(
         self, max: int, *, max_bytes: int | None = None, seconds: float = 600.0
     ) -> api.Run:
-        """See :class:`shmq.api.Queue`."""
+        """See :class:`shmq.api.BulkQueue`."""
         most = min(check_whole("max", max, 1, None), FOREVER)
         budget = (1 << 63) - 1
         if max_bytes is not None:
@@ -83,7 +80,7 @@ class RemoteBulk(api.Queue):
         return self._run(lambda wire: wire.lease_run(most, budget, ms))
 
     def lease_again(self, sequences: Any, *, seconds: float = 600.0) -> api.Run:
-        """See :class:`shmq.api.Queue`."""
+        """See :class:`shmq.api.BulkQueue`."""
         raw = _core.numbers_of("sequences", sequences, 8)
         ms = _lease_ms(seconds)
 
@@ -100,34 +97,34 @@ class RemoteBulk(api.Queue):
     def _run(self, write: Callable[[_core.Wire], _core.Answer]) -> api.Run:
         answer = self._call(write, True)
         if answer.status != Status.OK:
-            raise self.error(answer)
+            raise self._queue.error(answer)
         return answer.run()
 
     def read_run(
         self, slots: Any, sequences: Any, *, start: int = 0, max_bytes: int = 4 << 20
     ) -> tuple[api.Columns, int | None]:
-        """See :class:`shmq.api.Queue`."""
+        """See :class:`shmq.api.BulkQueue`."""
         where, which, count = _core.places_of(slots, sequences)
         first = check_whole("start", start, 0, count)
         most = min(check_whole("max_bytes", max_bytes, 1, None), _MOST_BYTES)
         end = min(count, first + min(_MOST_AT_ONCE, most // _LEAST_ROW + 1))
         answer = self._call(lambda wire: wire.read_run(most, where, which, first, end), True)
         if answer.status == Status.LEASE_EXPIRED:
-            raise _core.gone(self.name, answer.refused, end - first)
+            raise _core.gone(self._queue.name, answer.refused, end - first)
         following, _, columns = self._block(answer)
         reached = end if following == FOREVER else first + following
         return columns, None if reached >= count else reached
 
     def ack_run(self, receipts: Any) -> int:
-        """See :class:`shmq.api.Queue`."""
+        """See :class:`shmq.api.BulkQueue`."""
         return self._settle_run(Type.ACK, receipts, None)
 
     def extend_run(self, receipts: Any, seconds: float) -> int:
-        """See :class:`shmq.api.Queue`."""
+        """See :class:`shmq.api.BulkQueue`."""
         return self._settle_run(Type.EXTEND, receipts, _core.milliseconds("seconds", seconds))
 
     def return_run(self, receipts: Any) -> int:
-        """See :class:`shmq.api.Queue`."""
+        """See :class:`shmq.api.BulkQueue`."""
         return self._settle_run(Type.RETURN, receipts, None)
 
     def _settle_run(self, kind: int, receipts: Any, argument: int | None) -> int:
@@ -148,7 +145,7 @@ class RemoteBulk(api.Queue):
         if answer.status == Status.LEASE_EXPIRED:
             return len(answer.refused)
         if answer.status != Status.OK:
-            raise self.error(answer)
+            raise self._queue.error(answer)
         return 0
 
 

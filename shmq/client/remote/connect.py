@@ -9,37 +9,21 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import msgpack
-
 from shmq import errors
 from shmq.client.remote import tls
 from shmq.client.remote.address import Target
 from shmq.native import _core
-from shmq.protocol.opcodes import MAX_FRAME, Feature, Status, Type
+from shmq.protocol.messages.queue import Greeting, Hello
+from shmq.protocol.opcodes import Feature, Status, Type
 from shmq.protocol.status import error_of, error_of_status
 
-__all__ = ["Greeting", "dial"]
+__all__ = ["dial"]
 
 #: How long a recv waits before it looks at signals and deadlines, as setsockopt takes it.
 _SLICE = struct.pack("ll", 0, 250_000)
 _READ = 1 << 16
 
 _TRUST = "; whom to trust is said by tls= or --cafile"
-
-
-class Greeting:
-    """What the server said to HELLO."""
-
-    def __init__(self, said: Any, netloc: str) -> None:
-        said = said if isinstance(said, dict) else {}
-        #: What the server calls itself.
-        self.server = str(said.get("server", ""))
-        #: The longest payload of a request, in bytes.
-        self.max_frame = int(said.get("max_frame", MAX_FRAME))
-        #: What it can do beyond the first version, by name.
-        self.features = frozenset(map(str, said.get("features", ())))
-        #: The namespace it serves; where it does not say, its host and port.
-        self.namespace = str(said.get("namespace", netloc))
 
 
 def dial(
@@ -95,8 +79,7 @@ def _shake_hands(sock: socket.socket, context: Any, target: Target, until: float
 
 
 def _greet(wire: _core.Wire, target: Target, timeout: float) -> Greeting:
-    words = {"client": "shmq"} | ({} if target.token is None else {"token": target.token})
-    hello = wire.request(Type.HELLO, False, msgpack.packb(words))
+    hello = wire.request(Type.HELLO, False, Hello("shmq", target.token).pack())
     answered = wire.wait(hello, timeout)
     what = f"{target.address}"
     if not answered or hello.lost:
@@ -108,10 +91,9 @@ def _greet(wire: _core.Wire, target: Target, timeout: float) -> Greeting:
     if hello.status != Status.OK:
         raise error_of(hello, what)
     try:
-        said = msgpack.unpackb(hello.payload or b"\x80", strict_map_key=False)
-        greeting = Greeting(said, target.address.netloc)
+        greeting = Greeting.unpack(hello, target.address.netloc)
         wire.max_frame = greeting.max_frame
-    except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
+    except (errors.ServerError, ValueError, TypeError, OverflowError) as error:
         raise errors.ConnectionLost(
             f"cannot connect to {what}: its answer to HELLO makes no sense: {error}"
         ) from error

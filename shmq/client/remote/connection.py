@@ -15,9 +15,10 @@ from typing import Any
 
 from shmq import errors
 from shmq.client.remote.address import Target
-from shmq.client.remote.connect import Greeting, dial
+from shmq.client.remote.connect import dial
 from shmq.client.remote.loop_driver import LoopDriver
 from shmq.native import _core
+from shmq.protocol.messages.queue import Greeting
 from shmq.protocol.opcodes import Status
 from shmq.protocol.status import error_of_status
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import struct
+import dataclasses
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import msgpack
-
 from shmq import api, errors
 from shmq.client.remote.connection import Backoff, Connection
-from shmq.client.remote.put_encoding import encode
+from shmq.client.remote.put import encode
 from shmq.client.shared import exchange_delivery
 from shmq.native import _core
+from shmq.protocol.messages.exchange import Route
+from shmq.protocol.messages.payload import pack_map, pack_name, unpack_answer, unpack_rows
 from shmq.protocol.opcodes import Status, Type
 from shmq.protocol.status import error_of, error_of_status
 from shmq.routing.table import check_binding
@@ -21,7 +21,8 @@ from shmq.routing.topic import check_key
 
 __all__ = ["RemoteExchange", "ask", "summaries"]
 
-_SIZE: Final = struct.Struct("!I")
+#: What a body has in front in a ROUTE: its length.
+_LENGTH_BYTES: Final = 4
 _FIRST_PAUSE, _LAST_PAUSE = 0.001, 0.05
 #: What a ROUTE has beside its properties and bodies, at most, in bytes, but for `only`.
 _BESIDE: Final = 4096
@@ -40,20 +41,19 @@ Told = dict[str, Any]
 
 def ask(connection: Connection, name: str, again: bool = True, **asked: Any) -> Told:
     """Ask for what is beside publishing. Raises what the refusal means."""
-    raw = name.encode()
-    payload = len(raw).to_bytes(2, "big") + raw + msgpack.packb(asked)
+    payload = pack_name(name) + pack_map(asked)
     answer = connection.call(lambda wire: wire.request(Type.EXCHANGE, False, payload), again=again)
     _check(connection, answer, name)
-    return _map_of(answer)
+    return unpack_answer(answer)
 
 
 def summaries(connection: Connection) -> list[api.ExchangeSummary]:
     """All exchanges of the server, sorted by name."""
-    payload = msgpack.packb({})
+    payload = pack_map({})
     answer = connection.call(lambda wire: wire.request(Type.EXCHANGES, False, payload), again=True)
     if answer.status != Status.OK:
         raise error_of(answer, connection.url)
-    rows = msgpack.unpackb(answer.payload or b"\x90", strict_map_key=False)
+    rows = unpack_rows(answer)
     found = (
         api.ExchangeSummary(
             name=row["name"],
@@ -78,11 +78,6 @@ def _check(connection: Connection, answer: _core.Answer, name: str) -> None:
     if answer.status == Status.QUEUE_EXISTS:
         raise errors.ExchangeExists(str(error))
     raise error
-
-
-def _map_of(answer: _core.Answer) -> Told:
-    found: Told = msgpack.unpackb(answer.payload or b"\x80", strict_map_key=False)
-    return found
 
 
 class RemoteExchange(exchange_delivery.Publisher):
@@ -186,11 +181,11 @@ class RemoteExchange(exchange_delivery.Publisher):
         self._check_open()
         exchange_delivery.check_headers(properties.get("headers"))
         until = None if timeout is None else time.monotonic() + timeout
-        asked: Told = {"key": check_key(key), "confirm": properties.pop("confirm", None)}
+        key, confirm = check_key(key), properties.pop("confirm", None)
         again = properties.get("dedupe_id") is not None
         delivered = duplicates = 0
         for meta, some in self._frames(bodies, properties):
-            routing = _Routing(self, asked, meta, some, again)
+            routing = _Routing(self, Route(key, confirm, meta, some), again)
             routing.run(block, until)
             delivered += routing.delivered
             duplicates += routing.duplicates
@@ -208,10 +203,10 @@ class RemoteExchange(exchange_delivery.Publisher):
         some: list[Any] = []
         meta, size = b"", 0
         for own, buffer in items:
-            bytes_ = _SIZE.size + memoryview(buffer).nbytes
+            bytes_ = _LENGTH_BYTES + memoryview(buffer).nbytes
             if len(own or b"") + bytes_ > most:
                 raise errors.MessageTooLarge(
-                    f"a body of {bytes_ - _SIZE.size} bytes with {len(own or b'')} bytes of "
+                    f"a body of {bytes_ - _LENGTH_BYTES} bytes with {len(own or b'')} bytes of "
                     f"properties does not fit into a frame of the server of exchange "
                     f"{self._name!r}, which takes {most} bytes beside them"
                 )
@@ -229,15 +224,14 @@ class RemoteExchange(exchange_delivery.Publisher):
         assert greeting is not None
         return greeting.max_frame - _BESIDE
 
-    def route(self, payload: bytes, again: bool) -> Told:
+    def route(self, asked: Route, again: bool) -> Told:
         """One ROUTE. Raises what the refusal means."""
-        raw = self._name.encode()
-        whole = len(raw).to_bytes(2, "big") + raw + payload
+        whole = pack_name(self._name) + asked.pack()
         answer = self._connection.call(
             lambda wire: wire.request(Type.ROUTE, False, whole), again=again
         )
         _check(self._connection, answer, self._name)
-        return _map_of(answer)
+        return unpack_answer(answer)
 
     def unsynced(self, queues: Mapping[str, int]) -> dict[str, str | None]:
         """Which of the queues have not on disk what was put up to a number, and what they say."""
@@ -272,12 +266,9 @@ def _attach_by_name(broker: Any, name: str) -> RemoteExchange:
 class _Routing:
     """One publish: a ROUTE, and what follows for queues that are full or not on disk yet."""
 
-    def __init__(
-        self, exchange: RemoteExchange, asked: Told, meta: bytes, bodies: list[Any], again: bool
-    ) -> None:
+    def __init__(self, exchange: RemoteExchange, asked: Route, again: bool) -> None:
         self._exchange = exchange
         self._asked = asked
-        self._rest = b"".join(map(_piece, (meta, *bodies)))
         self._again = again
         self._backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
         self._unsynced: dict[str, int] = {}
@@ -296,11 +287,11 @@ class _Routing:
                 break
             for name in only:
                 del self.refused[name]
-            told = self._route({**self._asked, "only": only})
+            told = self._route(dataclasses.replace(self._asked, only=only))
         self._wait_for_disk(until)
 
-    def _route(self, asked: Told) -> Told:
-        told = self._exchange.route(_piece(msgpack.packb(asked)) + self._rest, self._again)
+    def _route(self, asked: Route) -> Told:
+        told = self._exchange.route(asked, self._again)
         self.delivered += told["delivered"]
         self.duplicates += told["duplicates"]
         self._unsynced |= told["unsynced"]
@@ -342,8 +333,3 @@ class _Routing:
                     sequence,
                 ),
             )
-
-
-def _piece(data: Any) -> bytes:
-    view = memoryview(data).cast("B")
-    return _SIZE.pack(view.nbytes) + view

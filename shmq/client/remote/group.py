@@ -2,85 +2,40 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, cast
-
-import msgpack
+from collections.abc import Mapping
+from typing import Any
 
 from shmq import api
 from shmq.api.names import check_name
-from shmq.api.options import check_one_of, check_whole
-from shmq.client.group.group import LocalGroup, group_options
-from shmq.client.group.group_context import GroupContext
-from shmq.client.group.member import LocalMember
-from shmq.client.group.member_name import member_name
-from shmq.client.group.share import (
-    LentRecord,
-    LocalShare,
-    checked_receipts,
-    share_options,
-)
+from shmq.api.options import check_one_of
 from shmq.client.remote.group_store import (
-    Lender,
-    MemberGroupStore,
+    RemoteGroupState,
     RemoteGroupStore,
-    ServerNamespace,
+    RemoteMemberState,
+    RemoteSettler,
 )
-from shmq.errors import Empty, MemberFenced, Unsupported
-from shmq.native import _core, _stream
+from shmq.client.shared.group import Group, group_options
+from shmq.client.shared.member import member_name
+from shmq.client.shared.share import Lender, Lent, Share, share_options
+from shmq.errors import MemberFenced, Unsupported
+from shmq.native import _core
 from shmq.protocol.messages.group import Settlement
+from shmq.protocol.messages.payload import pack_map, unpack_rows
 from shmq.protocol.opcodes import Feature, Type
 
-__all__ = ["RemoteGroup", "RemoteShare", "delete_group", "groups_of", "open_group", "open_share"]
+__all__ = ["RemoteLender", "delete_group", "groups_of", "open_group", "open_share"]
 
 
-class RemoteMember(LocalMember):
-    """A member of a group of a server's stream."""
-
-    def _attend(self) -> None:
-        cast(
-            "MemberGroupStore", self._group_state
-        ).forget()  # between two records it need not be asked
-        super()._attend()
-
-    def _drop(self) -> None:
-        self._closed = True
-        if _core.generation() == self._generation:
-            cast("MemberGroupStore", self._group_state).drop(self._id)
-
-    def _why_out(self) -> str:
-        if cast("MemberGroupStore", self._group_state).has_lost_connection:
-            return "the connection that it was one by was lost"
-        return super()._why_out()
-
-
-class RemoteGroup(LocalGroup):
-    """A group of a server's stream; its members are those of the handle's connection."""
-
-    _member = RemoteMember
-
-    def __init__(self, stream: Any, name: str, group_state: RemoteGroupStore) -> None:
-        super().__init__(_context(stream, name, group_state))
-        self._remote = group_state
-
-    def join(self, name: str | None = None, **options: Any) -> LocalMember:
-        """See :class:`shmq.api.Group`."""
-        self._remote.look()  # which raises where a JOIN would make the group again
-        made = RemoteGroup(self._context.stream, self.name, self._remote.member())
-        return LocalGroup.join(made, name, **options)
-
-
-def open_group(stream: Any, name: str, options: Mapping[str, Any]) -> RemoteGroup:
+def open_group(stream: Any, name: str, options: Mapping[str, Any]) -> Group:
     """See ``group`` of :class:`shmq.api.Stream`."""
     group_options(**options)
     given = {key: value for key, value in options.items() if value is not None}
-    group_state = RemoteGroupStore(stream, check_name(name, "group"), given)
-    group_state.look()
-    return RemoteGroup(stream, name, group_state)
+    state = RemoteGroupState(stream, check_name(name, "group"), given)
+    state.look()
+    return Group(RemoteGroupStore(stream, name, state))
 
 
-def open_share(stream: Any, name: str, member: str | None, options: dict[str, Any]) -> RemoteShare:
+def open_share(stream: Any, name: str, member: str | None, options: dict[str, Any]) -> Share:
     """See ``share`` of :class:`shmq.api.Stream`."""
     on_damage = options.pop("on_damage", "raise")
     check_one_of("on_damage", on_damage, ("raise", "skip"))
@@ -94,108 +49,79 @@ def open_share(stream: Any, name: str, member: str | None, options: dict[str, An
                 f"for a group that shares: it needs a newer version of shmq"
             )
         asked["on_damage"] = on_damage
-    group_state = MemberGroupStore(stream, check_name(name, "group"), asked)
-    return RemoteShare(stream, name, group_state, member_name(member), on_damage)
+    state = RemoteMemberState(stream, check_name(name, "group"), asked)
+    return Share(RemoteLender(stream, name, state, member_name(member)), on_damage)
 
 
 def groups_of(stream: Any) -> list[api.GroupSummary]:
     """See ``groups`` of :class:`shmq.api.Stream`."""
-    asked = msgpack.packb({"identity": stream.identity, "action": "list"})
-    rows = msgpack.unpackb(stream.ask(Type.STREAM_GROUPS, asked).payload or b"\x90")
+    asked = pack_map({"identity": stream.identity, "action": "list"})
+    rows = unpack_rows(stream.ask(Type.STREAM_GROUPS, asked))
     return [api.GroupSummary(**row) for row in rows]
 
 
 def delete_group(stream: Any, name: str) -> None:
     """See ``delete_group`` of :class:`shmq.api.Stream`."""
     asked = {"identity": stream.identity, "action": "delete", "group": check_name(name, "group")}
-    stream.ask(Type.STREAM_GROUPS, msgpack.packb(asked))
+    stream.ask(Type.STREAM_GROUPS, pack_map(asked))
 
 
-def _context(stream: Any, name: str, group_state: RemoteGroupStore) -> GroupContext:
-    return GroupContext(cast("Any", ServerNamespace()), stream, name, cast("Any", group_state))
+class RemoteLender(Lender):
+    """See :class:`shmq.client.shared.share.Lender`: the server lends, and looks after the group.
 
-
-class RemoteShare(LocalShare):
-    """A member, of the handle's connection, of a group that shares a server's stream.
-
-    The server lends and looks after the group; the records are read as any others.
+    The member is one of the stream handle's connection: when that is lost, it joins anew.
     """
 
-    def __init__(
-        self,
-        stream: Any,
-        name: str,
-        group_state: MemberGroupStore,
-        member: str,
-        on_damage: api.OnDamage,
-    ) -> None:
-        self._group = group_state
+    hands_over = True
+
+    def __init__(self, stream: Any, name: str, state: RemoteMemberState, member: str) -> None:
+        self.stream = stream
+        self.name = name
+        self._state = state
+        self._member = member
         self._ends: dict[int, int] = {}
-        self._handed = True
-        _, first = group_state.join(0, member.encode())  # which makes it, and tells its options
-        group_state.leave(first, False)
-        super().__init__(_context(stream, name, group_state), cast("Any", None), member, on_damage)
+        self._join()
+        self.lease = state.options["lease"] / 1e9
+
+    def _join(self) -> None:
+        self.generation = _core.generation()
+        _, self._id = self._state.join(0, self._member.encode())
+        self._settler = RemoteSettler(self._state, self._id)
 
     @property
-    def damaged(self) -> int:
-        """See :class:`shmq.api.Share`."""
-        return self._damaged + self._group.damaged
+    def damaged(self) -> int:  # type: ignore[override]
+        """How many records the server has passed over for this member."""
+        return self._state.damaged
 
-    def _enter(self) -> None:
-        self._generation = _core.generation()
-        self._at, self._id = self._group.join(0, self._member.encode())
-        self._group_state = cast("Any", Lender(self._group, self._id))
+    @property
+    def settler(self) -> RemoteSettler:
+        """See :class:`Lender`."""
+        return self._settler
 
-    def get_many(
-        self, limit: int, block: bool = True, timeout: float | None = None
-    ) -> list[LentRecord]:
-        """See :class:`shmq.api.Share`."""
-        self._handed = True
-        check_whole("limit", limit, 1)
-        if block:
-            _stream.check_timeout(timeout)
-        found = self._take(limit, timeout if block else 0.0)
-        if not found:
-            raise Empty(f"no record for {self._what} came within the time allowed")
-        return [record.hand_over(self._lease) for record in found]
+    def attend(self) -> None:
+        """See :class:`Lender`. The server does it, where records are lent."""
 
-    def _consume(self, prefetch: int, timeout: float | None) -> Iterator[LentRecord]:
-        self._handed = False
-        return super()._consume(prefetch, timeout)
-
-    def ack_many(self, receipts: Iterable[int]) -> list[int]:
-        """See :class:`shmq.api.Share`."""
-        self._check_open()
-        return self._group.settle(self._id, Settlement.ACK, checked_receipts(receipts))
-
-    def _lend(self, limit: int) -> list[LentRecord]:
+    def lend(self, limit: int, *, handed: bool) -> list[Lent]:
+        """See :class:`Lender`."""
         try:
-            self._ends, lent = self._group.take(self._id, limit, handed=self._handed)
+            self._ends, lent = self._state.take(self._id, limit, handed=handed)
         except MemberFenced:  # another connection
-            self._enter()
-            self._ends, lent = self._group.take(self._id, limit, handed=self._handed)
-        return self._read(lent)
+            self._join()
+            self._ends, lent = self._state.take(self._id, limit, handed=handed)
+        return lent
 
-    def _attend(self) -> None:
-        """The server does it, where records are taken."""
+    def outlook(self) -> tuple[float, dict[int, int]]:
+        """See :class:`Lender`."""
+        return self._state.due_in(), self._ends
 
-    def _wait(self, seconds: float) -> None:
-        seconds = min(seconds, max(self._group.due_in(), 0.001))
-        stream = self._context.stream
-        if not self._ends or any(stream.latest(p) > at for p, at in self._ends.items()):
-            time.sleep(seconds)  # no entry is free: somebody has to settle first
-            return
-        with stream.reader(self._ends, self._ends, limit=1, lapped="skip") as reader:
-            reader.poll(seconds)
+    def ack_many(self, receipts: list[int]) -> list[int]:
+        """See :class:`Lender`."""
+        return self._state.settle(self._id, Settlement.ACK, receipts)
 
-    def close(self) -> None:
-        """See :class:`shmq.api.Share`."""
-        if not self._closed:
-            self._closed = True
-            if _core.generation() == self._generation:
-                self._group.leave(self._id, False)
+    def leave(self) -> None:
+        """See :class:`Lender`."""
+        self._state.leave(self._id, False)
 
-    def _drop(self) -> None:
-        self._closed = True
-        if _core.generation() == self._generation:
-            self._group.drop(self._id)
+    def drop(self) -> None:
+        """See :class:`Lender`."""
+        self._state.drop(self._id)

@@ -7,9 +7,10 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgpack
-
 from shmq import errors
+from shmq.api.options import check_whole
+from shmq.client.shared.group_store import GroupStore, PartitionSeat
+from shmq.client.shared.share import Lent
 from shmq.native import _core
 from shmq.protocol.messages.group import (
     GroupChange,
@@ -21,38 +22,23 @@ from shmq.protocol.messages.group import (
     ShareTake,
     ShareTaken,
 )
-from shmq.protocol.messages.payload import pack_places
+from shmq.protocol.messages.payload import pack_map, pack_places, unpack_answer
 from shmq.protocol.opcodes import Status, Type
 from shmq.protocol.status import stream_error_of
 
-__all__ = ["Lender", "MemberGroupStore", "RemoteGroupStore", "ServerNamespace"]
+__all__ = ["RemoteGroupState", "RemoteGroupStore", "RemoteMemberState", "RemoteSettler"]
 
 #: How long what the server said of a member is believed, in seconds.
 _FRESH: Final = 0.01
 
-Seat = tuple[int, int, int | None, int, int | None, int]
-Lent = tuple[int, int, int, int]
 
-
-class ServerNamespace:
-    """What a group asks of its namespace, where that is a server's: it looks after the dead."""
-
-    def process_number(self) -> int:
-        """Members are of the server's process."""
-        return 0
-
-    def is_alive(self, _number: int) -> bool:
-        """Whether a process is, which here nobody has to know."""
-        return True
-
-
-class RemoteGroupStore:
-    """What :class:`shmq.native._group.GroupState` has, asked of a server, for whoever is no member.
+class RemoteGroupState:
+    """What :class:`shmq.client.shared.group_store.GroupState` has, asked of a server.
 
     The server plans, looks for the dead, and keeps what is not done.
     """
 
-    #: The server has done it.
+    #: The server plans.
     planned = True
     deleted = False
 
@@ -60,7 +46,7 @@ class RemoteGroupStore:
         self._stream = stream
         self._name = name
         self._given = dict(options)
-        self._seats: list[Seat] = []
+        self._seats: list[PartitionSeat] = []
         self.options: dict[str, Any] = {}
 
     def look(self) -> dict[str, Any]:
@@ -72,10 +58,10 @@ class RemoteGroupStore:
         if self.options:
             asked["group_id"] = self.options["group_id"]
         try:
-            answer = self._stream.ask(Type.STREAM_GROUPS, msgpack.packb({**asked, **self._given}))
+            answer = self._stream.ask(Type.STREAM_GROUPS, pack_map({**asked, **self._given}))
         except errors.NoSuchGroup as error:
             raise errors.StreamDeleted(str(error)) from error
-        shown: dict[str, Any] = msgpack.unpackb(answer.payload or b"", strict_map_key=False)
+        shown = unpack_answer(answer)
         self.options = shown["options"]
         self._seats = [tuple(each) for each in shown["seats"]]
         return shown
@@ -94,17 +80,10 @@ class RemoteGroupStore:
         """Its members."""
         return [tuple(each) for each in self.look()["members"]]
 
-    def seats(self) -> list[Seat]:
+    def seats(self) -> list[PartitionSeat]:
         """Its partitions."""
         self.look()
         return self._seats
-
-    def widen(self, _partitions: int) -> None:
-        """The server does it."""
-
-    def silent(self) -> int:
-        """The server looks for the silent."""
-        return 0
 
     def commit(self, partition: int, member: int, offset: int) -> bool:
         """Everything before the offset is done; False: the partition is not the member's."""
@@ -114,9 +93,9 @@ class RemoteGroupStore:
             return False
         return True
 
-    def member(self) -> MemberGroupStore:
+    def member(self) -> RemoteMemberState:
         """The same, for one that is to be a member."""
-        made = MemberGroupStore(self._stream, self._name, self._given)
+        made = RemoteMemberState(self._stream, self._name, self._given)
         made.options = self.options
         return made
 
@@ -146,7 +125,7 @@ class RemoteGroupStore:
         return MemberRequest(self._name, self._stream.identity, member, rest).pack()
 
 
-class MemberGroupStore(RemoteGroupStore):
+class RemoteMemberState(RemoteGroupState):
     """What a member asks. It is one of the connection: when that is lost, it joins anew."""
 
     def __init__(self, stream: Any, name: str, options: Mapping[str, Any]) -> None:
@@ -158,7 +137,7 @@ class MemberGroupStore(RemoteGroupStore):
         self._damaged_before = 0
         self._wire: Any = None
 
-    def seats(self) -> list[Seat]:
+    def seats(self) -> list[PartitionSeat]:
         """Its partitions, as they were at the last beat."""
         return self._seats
 
@@ -174,11 +153,11 @@ class MemberGroupStore(RemoteGroupStore):
         """Become a member."""
         given = {**self._given, "member": name.decode("utf-8", "replace")}
         try:
-            answer = self._ask(Type.JOIN, 0, msgpack.packb(given))
+            answer = self._ask(Type.JOIN, 0, pack_map(given))
         except errors.StreamDeleted:
             self._check_grave()
             raise
-        said = msgpack.unpackb(answer.payload or b"", strict_map_key=False)
+        said = unpack_answer(answer)
         self.options = said["options"]
         self._change, self._heard_at = 0, 0.0
         self._damaged_before, self._damaged = self.damaged, 0
@@ -253,7 +232,7 @@ class MemberGroupStore(RemoteGroupStore):
         return self._ask(Type.SEATS, member, rest).payload != b""
 
     def commit(self, partition: int, member: int, offset: int) -> bool:
-        """As that of a :class:`RemoteGroupStore`."""
+        """As that of a :class:`RemoteGroupState`."""
         if not super().commit(partition, member, offset):
             return False
         owner, meant, _, at, lent, moves = self._seats[partition]
@@ -290,11 +269,79 @@ class MemberGroupStore(RemoteGroupStore):
         return list(answer.refused)
 
 
-class Lender:
-    """A member's way to settle, as a :class:`shmq.native._group.GroupState` has it."""
+class RemoteGroupStore(GroupStore):
+    """See :class:`shmq.client.shared.group_store.GroupStore`.
 
-    def __init__(self, group_state: MemberGroupStore, member: int) -> None:
-        self._group_state = group_state
+    The server plans, looks for the dead, and keeps what is not done.
+    """
+
+    state: RemoteGroupState
+
+    def __init__(self, stream: Any, name: str, state: RemoteGroupState) -> None:
+        super().__init__(stream, name, state)
+
+    @property
+    def process(self) -> int:
+        """See :class:`GroupStore`. Members are of the server's process."""
+        return 0
+
+    def for_member(self) -> tuple[RemoteGroupStore, RemoteMemberState]:
+        """See :class:`GroupStore`. Raises StreamDeleted where a JOIN would make it again."""
+        self.state.look()
+        state = self.state.member()
+        return RemoteGroupStore(self.stream, self.name, state), state
+
+    def refresh(self) -> None:
+        """See :class:`GroupStore`."""
+        self._member_state.forget()
+
+    def drop(self, member: int) -> None:
+        """See :class:`GroupStore`."""
+        self._member_state.drop(member)
+
+    def why_out(self) -> str:
+        """See :class:`GroupStore`."""
+        if self._member_state.has_lost_connection:
+            return "the connection that it was one by was lost"
+        return f"it was silent for more than {self.session_timeout:g} s"
+
+    @property
+    def _member_state(self) -> RemoteMemberState:
+        assert isinstance(self.state, RemoteMemberState)
+        return self.state
+
+    def widen(self) -> None:
+        """See :class:`GroupStore`. The server does it."""
+
+    def look_for_dead(self) -> None:
+        """See :class:`GroupStore`. The server does it when it is looked at."""
+        self.state.look()
+
+    def plan(self) -> None:
+        """See :class:`GroupStore`. The server does it."""
+
+    def check_offset(self, partition: int, offset: int) -> None:
+        """See :class:`GroupStore`. Where the end of a partition is, the server looks."""
+        count = max(self.stream.partitions, self.state.partitions)
+        check_whole("partition", partition, 0, count - 1)
+        check_whole(f"partition {partition}: offset", offset, 0, (1 << 63) - 1)
+
+    def keep_from(self, partition: int, offset: int) -> None:
+        """See :class:`GroupStore`. The server does it."""
+
+    def keep_again(self, partition: int, offset: int) -> None:
+        """See :class:`GroupStore`. The server does it."""
+
+    def _fresh_seats(self) -> list[PartitionSeat]:
+        self.state.look()
+        return self.state.seats()
+
+
+class RemoteSettler:
+    """See :class:`shmq.client.shared.share.Settler`: what one member was lent."""
+
+    def __init__(self, state: RemoteMemberState, member: int) -> None:
+        self._state = state
         self._member = member
 
     def ack(self, receipt: int) -> bool:
@@ -322,4 +369,4 @@ class Lender:
         return self._settle(Settlement.LOST, receipt)
 
     def _settle(self, action: int, receipt: int, ns: int = 0) -> bool:
-        return not self._group_state.settle(self._member, action, [receipt], ns)
+        return not self._state.settle(self._member, action, [receipt], ns)

@@ -8,28 +8,36 @@ import dataclasses
 import functools
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgpack
 
 from shmq import api, errors
 from shmq.api.names import check_name
-from shmq.api.options import STAGING_BYTES, Confirm, QueueOptions, check_whole
+from shmq.api.options import Confirm, QueueOptions, check_whole
 from shmq.client.remote import batch as runs
-from shmq.client.remote import put_backlog, staging
 from shmq.client.remote.address import Target
 from shmq.client.remote.batch_window import RemotePipeline
-from shmq.client.remote.bulk import RemoteBulk
+from shmq.client.remote.bulk import RemoteBulkQueue
 from shmq.client.remote.connection import Backoff, Connection
 from shmq.client.remote.consumer import RemoteAsyncConsumer, RemoteConsumer
 from shmq.client.remote.durable_wait import aconfirmed, confirmed, is_durable
 from shmq.client.remote.get import RemoteGet
 from shmq.client.remote.loan import RemoteLoan
-from shmq.client.remote.put_encoding import Item, check_size, encode, with_id
+from shmq.client.remote.put import (
+    Item,
+    check_size,
+    encode,
+    waiting_put,
+    waiting_puts,
+    with_id,
+)
+from shmq.client.remote.staged_publish import RemoteStagedPublisher
 from shmq.client.shared.policy import compile_filter
 from shmq.expression.parse import Where
 from shmq.native import _core
+from shmq.protocol.messages.queue import Create, Select
 from shmq.protocol.opcodes import FOREVER, Feature, Status, Type
 from shmq.protocol.status import error_of
 
@@ -46,7 +54,7 @@ _MOST_PACKED = 4096
 _FIRST_PAUSE, _LAST_PAUSE = 0.001, 0.05
 
 
-class RemoteQueue(RemoteBulk):
+class RemoteQueue(api.Queue):
     """A queue of a server, with a connection of its own. Threads may share a handle.
 
     A handle that is used in a fork's child connects there anew, and so does one that is
@@ -81,7 +89,7 @@ class RemoteQueue(RemoteBulk):
 
     def _make(self, own: Mapping[str, Any]) -> None:
         """Make it with these options, as the connection's own: it goes with that."""
-        packed = msgpack.packb({**own, "own": True})
+        packed = Create(dict(own), own=True).pack()
         answer = self._connection.call(lambda wire: wire.request(Type.CREATE, True, packed))
         if answer.status in (Status.NO_QUEUE, Status.FORBIDDEN):
             raise errors.Forbidden(
@@ -266,7 +274,7 @@ class RemoteQueue(RemoteBulk):
                 left = None if until is None else until - time.monotonic()
                 if not waits or (left is not None and left <= 0):
                     raise self._full(self._why_unwritten())
-                with put_backlog.waiting(self._key):
+                with waiting_put(self._key):
                     time.sleep(backoff.pause(left))
                 began = time.monotonic()  # what was refused was not taken
             else:
@@ -395,7 +403,7 @@ class RemoteQueue(RemoteBulk):
             left = None if until is None else until - time.monotonic()
             if not waits or (left is not None and left <= 0):
                 break
-            with put_backlog.waiting(self._key):
+            with waiting_put(self._key):
                 time.sleep(backoff.pause(left))
         return done
 
@@ -484,7 +492,7 @@ class RemoteQueue(RemoteBulk):
                 return
             if not waits or (left is not None and left <= 0):
                 raise self._full(self._why_unwritten())
-            with put_backlog.waiting(self._key):
+            with waiting_put(self._key):
                 time.sleep(backoff.pause(left))
 
     def pipeline(self, window: int = 64, *, confirm: Confirm | None = None) -> api.Pipeline:
@@ -492,38 +500,15 @@ class RemoteQueue(RemoteBulk):
         is_durable(self, confirm)
         return RemotePipeline(self, check_whole("window", window, 1), confirm)
 
-    # ---- staging ----
+    # ---- very many messages at once ----
 
-    def stage(
-        self,
-        publisher: str,
-        batch: int,
-        part: str,
-        rows: Sequence[api.Row] | api.Rows,
-        *,
-        staging_bytes: int = STAGING_BYTES,
-    ) -> None:
+    def bulk(self) -> api.BulkQueue:
         """See :class:`shmq.api.Queue`."""
-        staging.stage(self, publisher, batch, part, rows, staging_bytes)
+        return RemoteBulkQueue(self)
 
-    def publish(
-        self, publisher: str, batch: int, parts: Sequence[str], *, timeout: float | None = None
-    ) -> int:
+    def staged_publisher(self, publisher: str) -> api.StagedPublisher:
         """See :class:`shmq.api.Queue`."""
-        return staging.publish(self, publisher, batch, parts, timeout)
-
-    def sealed(self, publisher: str) -> int | None:
-        """See :class:`shmq.api.Queue`."""
-        sealed: int | None = staging.ask(self, publisher, "sealed")["sealed"]
-        return sealed
-
-    def sweep(self, publisher: str, keep: str | None = None) -> int:
-        """See :class:`shmq.api.Queue`."""
-        return int(staging.ask(self, publisher, "sweep", keep)["removed"])
-
-    def discard(self, publisher: str) -> None:
-        """See :class:`shmq.api.Queue`."""
-        staging.ask(self, publisher, "discard")
+        return RemoteStagedPublisher(self, publisher)
 
     @property
     def largest_frame(self) -> int:
@@ -762,7 +747,7 @@ class RemoteQueue(RemoteBulk):
             left = None if until is None else until - time.monotonic()
             if not waits or (left is not None and left <= 0):
                 raise self._full(await self._awhy_unwritten())
-            with put_backlog.waiting(self._key):
+            with waiting_put(self._key):
                 await asyncio.sleep(backoff.pause(left))
 
     def aconsume(
@@ -803,16 +788,15 @@ class RemoteQueue(RemoteBulk):
     def redrive(self, limit: int | None = None, *, where: str | None = None) -> int:
         """See :class:`shmq.api.Queue`."""
         most = FOREVER if limit is None else min(check_whole("limit", limit, 1, None), FOREVER - 1)
-        rest = most.to_bytes(4, "big")
-        if where is not None:
-            rest += Where(where).text.encode()
+        text = None if where is None else Where(where).text
+        if text is not None:
             greeting = self._connection.greeting
             if greeting is None or Feature.WHERE not in greeting.features:
                 raise errors.Unsupported(
                     f"queue {self._name!r}: the server cannot choose among dead letters by an "
                     f"expression: it needs a newer version of shmq"
                 )
-        return self.ask(Type.REDRIVE, rest).number
+        return self.ask(Type.REDRIVE, Select(most, text).pack()).number
 
     def _numbers(self) -> dict[str, Any]:
         return _map(self.ask(Type.STATS, again=True))
@@ -841,7 +825,7 @@ class RemoteQueue(RemoteBulk):
             if field.default is dataclasses.MISSING
         }
         numbers |= _known(api.QueueStats, found)
-        numbers["waiting_put"] += put_backlog.count(self._key)
+        numbers["waiting_put"] += waiting_puts(self._key)
         return api.QueueStats(**numbers)
 
     def attachments(self) -> list[api.Attachment]:

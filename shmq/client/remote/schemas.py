@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgpack
-
 from shmq import errors
 from shmq.api.schema import SchemaVersion
 from shmq.native import _core
+from shmq.protocol.messages.payload import pack_map, unpack_answer
 
 __all__ = ["ask", "versions_of"]
 
@@ -19,10 +18,8 @@ Send = Callable[[bytes], _core.Answer]
 
 def ask(send: Send, name: str, **asked: Any) -> dict[str, Any]:
     """The map of the answer. Raises SchemaError where the server refuses the schema."""
-    answer = send(msgpack.packb(asked))
-    found = msgpack.unpackb(answer.payload or b"\x80", strict_map_key=False)
-    if not isinstance(found, dict):
-        raise errors.ServerError(f"the server's answer about the schema of {name!r} is no map")
+    answer = send(pack_map(asked))
+    found = unpack_answer(answer)
     if "refused" in found:
         raise errors.SchemaError(str(found["refused"]), name, str(found.get("field", "")))
     return found

@@ -17,8 +17,6 @@ from shmq.api.stream_options import MAX_PARTITIONS, StreamOptions
 from shmq.client.remote.address import Target
 from shmq.client.remote.connection import Connection
 from shmq.client.remote.group import (
-    RemoteGroup,
-    RemoteShare,
     delete_group,
     groups_of,
     open_group,
@@ -28,6 +26,8 @@ from shmq.client.remote.retention_hold import RemoteRetentionHold
 from shmq.client.remote.stream_appender import Appender, AppendOptions
 from shmq.client.remote.stream_reader import RemoteAsyncReader, RemoteReader
 from shmq.client.shared import producer as producing
+from shmq.client.shared.group import Group
+from shmq.client.shared.share import Share
 from shmq.client.shared.subscription import Subscription
 from shmq.expression.record_fields import RecordWhere
 from shmq.native import _core, _stream
@@ -495,12 +495,12 @@ class RemoteStream(api.Stream):
         *,
         session_timeout: float | None = None,
         start: api.GroupStart = "earliest",
-    ) -> RemoteGroup:
+    ) -> Group:
         """See :class:`shmq.api.Stream`."""
         options = {"assignment": assignment, "session_timeout": session_timeout, "start": start}
         return open_group(self, name, options)
 
-    def share(self, name: str, *, member: str | None = None, **options: Any) -> RemoteShare:
+    def share(self, name: str, *, member: str | None = None, **options: Any) -> Share:
         """See :class:`shmq.api.Stream`."""
         return open_share(self, name, member, options)
 

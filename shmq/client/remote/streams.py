@@ -6,14 +6,13 @@ import weakref
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgpack
-
 from shmq import api, errors
 from shmq.api.names import check_name
 from shmq.api.stream_options import StreamOptions
 from shmq.client.remote.connection import Connection
 from shmq.client.remote.stream import RemoteStream, attach
 from shmq.native import _core
+from shmq.protocol.messages.payload import pack_map, pack_name, unpack_rows
 from shmq.protocol.opcodes import Status, Type
 from shmq.protocol.status import error_of
 
@@ -74,7 +73,7 @@ class RemoteStreams:
         )
         if answer.status != Status.OK:
             raise error_of(answer, self._connection.url)
-        rows = msgpack.unpackb(answer.payload or b"\x90", strict_map_key=False)
+        rows = unpack_rows(answer)
         return sorted((_summary(row) for row in rows), key=lambda row: row.name)
 
     def close(self) -> None:
@@ -84,7 +83,7 @@ class RemoteStreams:
 
     def _make(self, name: str, wanted: StreamOptions, options: Mapping[str, Any]) -> _core.Answer:
         sent = {key: getattr(wanted, key) for key in options}
-        return self._ask(Type.STREAM_CREATE, name, msgpack.packb(sent))
+        return self._ask(Type.STREAM_CREATE, name, pack_map(sent))
 
     def _exists(self, name: str, wanted: StreamOptions) -> errors.ShmqError:
         try:
@@ -112,8 +111,7 @@ class RemoteStreams:
             raise error_of(answer, f"stream {name!r} of {self._connection.url}")
 
     def _ask(self, kind: int, name: str, rest: bytes = b"") -> _core.Answer:
-        raw = name.encode()
-        payload = len(raw).to_bytes(2, "big") + raw + rest
+        payload = pack_name(name) + rest
         return self._connection.call(
             lambda wire: wire.request(kind, False, payload), again=kind == Type.STREAM_CREATE
         )

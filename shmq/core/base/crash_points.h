@@ -16,19 +16,19 @@ void shmq_mark(void);
 static inline void shmq_mark(void) {}
 #endif
 
-#define SET(place, value)  \
-    do {                   \
-        (place) = (value); \
-        shmq_mark();       \
+#define SET(target, value)  \
+    do {                    \
+        (target) = (value); \
+        shmq_mark();        \
     } while (0)
 
 /* The same for what is also read without the lock: no more than atomic. */
-#define SET_ATOMIC(place, value)                               \
-    do {                                                       \
-        __atomic_store_n(&(place), (value), __ATOMIC_RELAXED); \
-        shmq_mark();                                           \
+#define SET_ATOMIC(target, value)                               \
+    do {                                                        \
+        __atomic_store_n(&(target), (value), __ATOMIC_RELAXED); \
+        shmq_mark();                                            \
     } while (0)
 
-#define GET_ATOMIC(place) __atomic_load_n(&(place), __ATOMIC_RELAXED)
+#define GET_ATOMIC(target) __atomic_load_n(&(target), __ATOMIC_RELAXED)
 
 #endif

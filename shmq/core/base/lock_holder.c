@@ -85,9 +85,9 @@ static bool is_same(const struct file *a, const struct file *b)
     return a->major == b->major && a->minor == b->minor && a->inode == b->inode;
 }
 
-/* Looks through a list of mappings for that at `place`, which is told to `*sought`, or, if that
+/* Looks through a list of mappings for that at `address`, which is told to `*sought`, or, if that
  * is 0, for one of the file `*sought`. False if there is none; errno is 0 if the list was read. */
-static bool find(const char *list, uintptr_t place, struct file *sought)
+static bool find(const char *list, uintptr_t address, struct file *sought)
 {
     unsigned long from, to;
     bool found = false;
@@ -102,7 +102,7 @@ static bool find(const char *list, uintptr_t place, struct file *sought)
         if (sscanf(line, "%lx-%lx %*s %*x %x:%x %lu", &from, &to, &of.major, &of.minor,
                    &of.inode) != 5)
             continue;
-        found = place ? from <= place && place < to : is_same(&of, sought);
+        found = address ? from <= address && address < to : is_same(&of, sought);
         if (found)
             *sought = of;
     }
@@ -112,12 +112,12 @@ static bool find(const char *list, uintptr_t place, struct file *sought)
     return found;
 }
 
-static enum shmq_holding maps(uint32_t thread, uintptr_t place)
+static enum shmq_holding maps(uint32_t thread, uintptr_t address)
 {
     struct file segment = {0};
     char list[32];
 
-    if (!find("/proc/self/maps", place, &segment) || !segment.inode)
+    if (!find("/proc/self/maps", address, &segment) || !segment.inode)
         return SHMQ_HOLDS_MAYBE;
     snprintf(list, sizeof list, "/proc/%u/maps", thread);
     if (find(list, 0, &segment))
@@ -125,7 +125,7 @@ static enum shmq_holding maps(uint32_t thread, uintptr_t place)
     return errno ? SHMQ_HOLDS_MAYBE : SHMQ_HOLDS_NOT;
 }
 
-enum shmq_holding shmq_may_hold(uint32_t thread, const void *place)
+enum shmq_holding shmq_may_hold(uint32_t thread, const void *address)
 {
     char state;
 
@@ -136,5 +136,5 @@ enum shmq_holding shmq_may_hold(uint32_t thread, const void *place)
     state = state_of(thread);
     if (state == 'Z' || state == 'X')
         return SHMQ_HOLDS_NOT;
-    return maps(thread, (uintptr_t)place);
+    return maps(thread, (uintptr_t)address);
 }

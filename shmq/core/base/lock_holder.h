@@ -13,8 +13,8 @@ enum shmq_holding {
 };
 
 /* Whether another thread than the caller's, of the id `thread`, may be inside a critical
- * section of the segment that the caller has mapped at `place`. */
-enum shmq_holding shmq_may_hold(uint32_t thread, const void *place);
+ * section of the segment that the caller has mapped at `address`. */
+enum shmq_holding shmq_may_hold(uint32_t thread, const void *address);
 
 /* Whether the thread works, or waits for a CPU or a disk: then it goes on by itself. One that is
  * stopped, or sleeps, does not. */

@@ -7,7 +7,7 @@
 #include "base/lock_holder.h"
 #include "base/status.h"
 
-int shmq_robust_init(union shmq_mutex *lock)
+int shmq_robust_mutex_init(union shmq_mutex *lock)
 {
     pthread_mutexattr_t attributes;
     int error;
@@ -19,7 +19,7 @@ int shmq_robust_init(union shmq_mutex *lock)
     error = pthread_mutex_init(&lock->mutex, &attributes);
     shmq_mark();
     pthread_mutexattr_destroy(&attributes);
-    return error || lock->mutex.__data.__kind != SHMQ_ROBUST_KIND ? SHMQ_DAMAGED : SHMQ_OK;
+    return error || lock->mutex.__data.__kind != SHMQ_ROBUST_MUTEX_KIND ? SHMQ_DAMAGED : SHMQ_OK;
 }
 
 #ifdef __SANITIZE_THREAD__
@@ -29,7 +29,7 @@ static int sleep_for(union shmq_mutex *lock, int64_t end)
 {
     int error;
 
-    while ((error = shmq_robust_try(lock)) == EBUSY && shmq_read_clock(CLOCK_MONOTONIC) < end)
+    while ((error = shmq_robust_mutex_try(lock)) == EBUSY && shmq_read_clock(CLOCK_MONOTONIC) < end)
         sched_yield();
     return error;
 }
@@ -37,7 +37,7 @@ static int sleep_for(union shmq_mutex *lock, int64_t end)
 static int sleep_for(union shmq_mutex *lock, int64_t end)
 {
     struct timespec until = {end / 1000000000, end % 1000000000};
-    int error = shmq_robust_try(lock); /* which sees damage that clocklock would not */
+    int error = shmq_robust_mutex_try(lock); /* which sees damage that clocklock would not */
 
     if (error == EBUSY)
         error = pthread_mutex_clocklock(&lock->mutex, CLOCK_MONOTONIC, &until);
@@ -45,14 +45,14 @@ static int sleep_for(union shmq_mutex *lock, int64_t end)
 }
 #endif
 
-int shmq_robust_wait(union shmq_mutex *lock, int64_t end)
+int shmq_robust_mutex_wait(union shmq_mutex *lock, int64_t end)
 {
     bool long_enough = end - shmq_read_clock(CLOCK_MONOTONIC) >= SHMQ_JUDGE_AFTER;
     int error = sleep_for(lock, end);
 
-    if (error != EBUSY || !long_enough || (error = shmq_robust_judge(lock)))
+    if (error != EBUSY || !long_enough || (error = shmq_robust_mutex_judge(lock)))
         return error;
-    return shmq_robust_try(lock);
+    return shmq_robust_mutex_try(lock);
 }
 
 /* Whether `owner`, which glibc writes beside the word, is a thread that may be inside. */
@@ -77,7 +77,7 @@ static bool is_inside(uint32_t owner, const union shmq_mutex *lock)
  * it is the word's thread, or what says that it is about to recover, or for a moment the one
  * that died before it. If it names yet another that may be inside, the word was damaged under
  * it. Then nobody may take over, and the queue is damaged as long as that thread lives. */
-int shmq_robust_judge(union shmq_mutex *lock)
+int shmq_robust_mutex_judge(union shmq_mutex *lock)
 {
     int *word = &lock->mutex.__data.__lock;
     int seen = __atomic_load_n(word, __ATOMIC_ACQUIRE);
@@ -98,16 +98,19 @@ int shmq_robust_judge(union shmq_mutex *lock)
     return 0;
 }
 
-int shmq_robust_mend(union shmq_mutex *lock) { return pthread_mutex_consistent(&lock->mutex); }
+int shmq_robust_mutex_mend(union shmq_mutex *lock)
+{
+    return pthread_mutex_consistent(&lock->mutex);
+}
 
-uint32_t shmq_robust_holder(const union shmq_mutex *lock)
+uint32_t shmq_robust_mutex_holder(const union shmq_mutex *lock)
 {
     return (uint32_t)GET_ATOMIC(lock->mutex.__data.__lock) & FUTEX_TID_MASK;
 }
 
-void shmq_robust_drop(union shmq_mutex *lock) { (void)pthread_mutex_unlock(&lock->mutex); }
+void shmq_robust_mutex_drop(union shmq_mutex *lock) { (void)pthread_mutex_unlock(&lock->mutex); }
 
-int shmq_robust_status(int error)
+int shmq_robust_mutex_status(int error)
 {
     if (error == EBUSY)
         return SHMQ_BUSY;

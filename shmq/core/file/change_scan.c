@@ -768,7 +768,7 @@ int shmq_attend(struct shmq_change_scan *f, int64_t ns, int64_t linger, uint32_t
         int64_t until = end;
         int status;
 
-        if (shmq_peeked_entry(&f->q->h->state) != SHMQ_OPEN)
+        if (shmq_peek(&f->q->h->state) != SHMQ_OPEN)
             return SHMQ_DELETED;
         if (is_sync_awaited(f)) {
             await_crowd(f, crowd, patience);

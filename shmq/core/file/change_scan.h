@@ -2,9 +2,9 @@
  *
  *   collect ──► (the caller writes and syncs what it gave) ──► mark synced ──► release
  *
- * One follower a queue. Nothing here takes a lock but shmq_release, and nothing blocks. What
- * is collected stays claimed until it is marked as synced; a collection that could not be written is
- * kept by the caller and marked later, with no other in between. */
+ * A queue has one scan at a time. Nothing here takes a lock but shmq_release, and nothing blocks.
+ * What is collected stays claimed until it is marked as synced. The caller keeps a collection that
+ * it could not write and marks it later; it makes no other in between. */
 #ifndef SHMQ_FILE_CHANGE_SCAN_H
 #define SHMQ_FILE_CHANGE_SCAN_H
 

@@ -10,7 +10,7 @@
 #define LITTLE (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
 
 _Static_assert(sizeof(struct shmq_taken) == 32, "an entry of a DEDUPE record");
-_Static_assert(sizeof(struct shmq_place) == 24, "an entry of an INDEX record");
+_Static_assert(sizeof(struct shmq_indexed_batch) == 24, "an entry of an INDEX record");
 _Static_assert(SHMQ_RECORD_HEAD + 48 == SHMQ_BATCH_BYTES, "a BATCH record");
 
 /* ---- bytes ---- */
@@ -88,7 +88,7 @@ static uint64_t entry_bytes(uint8_t type)
 {
     return type == SHMQ_R_SETTLE   ? 8
            : type == SHMQ_R_DEDUPE ? sizeof(struct shmq_taken)
-                                   : sizeof(struct shmq_place);
+                                   : sizeof(struct shmq_indexed_batch);
 }
 
 static uint64_t payload_bytes(const struct shmq_record *r)
@@ -420,10 +420,10 @@ struct shmq_taken shmq_record_taken(const struct shmq_record *r, uint32_t at)
     };
 }
 
-struct shmq_place shmq_record_place(const struct shmq_record *r, uint32_t at)
+struct shmq_indexed_batch shmq_record_indexed(const struct shmq_record *r, uint32_t at)
 {
     const unsigned char *entry = (const unsigned char *)r->entries + 24ull * at;
 
-    return (struct shmq_place){
+    return (struct shmq_indexed_batch){
         .offset = load64(entry), .batch = load64(entry + 8), .last_seq = load64(entry + 16)};
 }

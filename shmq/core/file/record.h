@@ -51,7 +51,7 @@ struct shmq_taken {
 };
 
 /* An entry of an INDEX record: where a batch begins. */
-struct shmq_place {
+struct shmq_indexed_batch {
     uint64_t offset;
     uint64_t batch;
     uint64_t last_seq; /* of that BATCH                                                 */
@@ -90,7 +90,7 @@ struct shmq_record {
     uint64_t origin_queue;
     uint64_t origin_seq;
     uint32_t count;        /* SETTLE, DEDUPE, INDEX: entries                            */
-    const void *entries;   /* SETTLE: uint64_t; struct shmq_taken; struct shmq_place     */
+    const void *entries;   /* SETTLE: uint64_t; struct shmq_taken; struct shmq_indexed_batch */
     uint64_t batch;        /* BATCH: its number; END: the last one's                    */
     int64_t wall;          /* BATCH: when it was made                                   */
     uint64_t last_seq;     /* BATCH, STATE, END: the last sequence number given         */
@@ -143,6 +143,6 @@ enum shmq_read shmq_record_read(const unsigned char *bytes, size_t size, uint32_
 /* Entries of a record that was read, or is to be written. `at` < count. */
 uint64_t shmq_record_settled(const struct shmq_record *r, uint32_t at);
 struct shmq_taken shmq_record_taken(const struct shmq_record *r, uint32_t at);
-struct shmq_place shmq_record_place(const struct shmq_record *r, uint32_t at);
+struct shmq_indexed_batch shmq_record_indexed(const struct shmq_record *r, uint32_t at);
 
 #endif

@@ -51,7 +51,7 @@ void shmq_replay_end(struct shmq_replay *r)
 /* ---- the table: linear probing, kept at most half full ---- */
 
 /* Eight numbers in a row stand side by side: files have them in order, for the most part, and
- * a place in the table that is not in the cache costs more than the whole record. */
+ * an entry of the table that is not in the cache costs more than the whole record. */
 static inline uint64_t home_of(const struct shmq_replay *r, uint64_t seq)
 {
     return ((seq >> 3) * 0x9E3779B97F4A7C15ull >> 20 << 3 | (seq & 7)) & (r->room - 1);
@@ -121,8 +121,8 @@ static void put_of(const struct shmq_replay *r, const struct shmq_live *entry,
                    struct shmq_record *record)
 {
     const struct shmq_image *images = r->images.items;
-    const struct shmq_image *image = &images[entry->place >> FILE_SHIFT];
-    uint64_t offset = (entry->place & ((1ull << FILE_SHIFT) - 1)) * 8;
+    const struct shmq_image *image = &images[entry->location >> FILE_SHIFT];
+    uint64_t offset = (entry->location & ((1ull << FILE_SHIFT) - 1)) * 8;
     size_t next;
 
     shmq_record_read(image->bytes + offset, image->size - offset, image->salt, false, record,
@@ -143,7 +143,7 @@ static void set_state(struct shmq_live *entry, const struct shmq_record *record)
     entry->when = record->flags & SHMQ_R_DEAD ? record->dead_at : record->until;
 }
 
-static void put(struct shmq_replay *r, uint64_t place, const struct shmq_record *record)
+static void put(struct shmq_replay *r, uint64_t location, const struct shmq_record *record)
 {
     struct shmq_live *entry;
 
@@ -164,7 +164,7 @@ static void put(struct shmq_replay *r, uint64_t place, const struct shmq_record 
     else
         r->count++;
     entry->seq = record->seq;
-    entry->place = place;
+    entry->location = location;
     entry->size = (uint32_t)(shmq_record_size(record) / 8);
     set_state(entry, record);
     r->live_bytes += 8ull * entry->size;
@@ -181,13 +181,13 @@ static void take(struct shmq_replay *r, const struct shmq_record *record)
     }
 }
 
-static void apply(struct shmq_replay *r, uint64_t place, const struct shmq_record *record)
+static void apply(struct shmq_replay *r, uint64_t location, const struct shmq_record *record)
 {
     struct shmq_live *entry;
 
     r->records++;
     switch (record->type) {
-    case SHMQ_R_PUT: put(r, place, record); break;
+    case SHMQ_R_PUT: put(r, location, record); break;
     case SHMQ_R_SETTLE:
         for (uint32_t i = 0; i < record->count; i++)
             if ((entry = find(r, shmq_record_settled(record, i))))

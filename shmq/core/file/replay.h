@@ -11,7 +11,7 @@
 /* A live message. */
 struct shmq_live {
     uint64_t seq;        /* 0: the entry is free                                        */
-    uint64_t place;      /* file << 44 | offset / 8                                     */
+    uint64_t location;   /* file << 44 | offset / 8                                     */
     int64_t when;        /* DELAYED: until; DEAD: dead_at                               */
     uint16_t deliveries;
     uint8_t flags;

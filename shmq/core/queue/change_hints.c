@@ -175,7 +175,7 @@ void shmq_request_sync(struct shmq_queue *q, uint64_t seq)
                                awaited, &before, seq, memory_order_seq_cst, memory_order_relaxed))
         ;
     shmq_fence();
-    if (shmq_peeked_entry(&q->h->journal_asleep))
+    if (shmq_peek(&q->h->journal_asleep))
         shmq_wake_writer(q);
 }
 
@@ -218,9 +218,9 @@ int shmq_wait_synced(struct shmq_queue *q, uint64_t seq, int64_t ns)
                 __atomic_store_n(&q->patience, waited + MARGIN, __ATOMIC_RELAXED);
             return SHMQ_OK;
         }
-        if (shmq_peeked_entry(&q->h->state) != SHMQ_OPEN)
+        if (shmq_peek(&q->h->state) != SHMQ_OPEN)
             return SHMQ_DELETED;
-        if (shmq_peeked_entry(&j->error))
+        if (shmq_peek(&j->error))
             return SHMQ_NO_SPACE;
         if (now >= end)
             return SHMQ_TIMED_OUT;

@@ -115,7 +115,7 @@ static inline void shmq_wake_idle_writer(struct shmq_queue *q)
     if (__builtin_expect(!q->journaled, 1))
         return;
     shmq_fence();
-    if (__builtin_expect(shmq_peeked_entry(&q->h->journal_asleep) == SHMQ_IDLE, 0))
+    if (__builtin_expect(shmq_peek(&q->h->journal_asleep) == SHMQ_IDLE, 0))
         shmq_wake_writer(q);
 }
 

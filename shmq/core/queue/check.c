@@ -155,7 +155,8 @@ static const char *check_heap(const struct shmq_heap *heap)
         struct shmq_slot *s = shmq_slot_at(heap->q, heap->slots[at]);
 
         EXPECT(!at || heap->keys[(at - 1) / 4] <= heap->keys[at], "a heap is out of order");
-        EXPECT(*(uint32_t *)((char *)s + heap->place) == at, "a slot does not know its place");
+        EXPECT(*(uint32_t *)((char *)s + heap->position) == at,
+               "a slot does not know its position");
     }
     return NULL;
 }

@@ -24,30 +24,30 @@ static void set32(const struct shmq_columns *c, enum shmq_column which, uint32_t
     memcpy(column(c, which) + 4ull * at, &value, sizeof value);
 }
 
-bool shmq_columns_place(struct shmq_places *places, uint32_t count, uint64_t body_bytes,
-                        uint64_t meta_bytes)
+bool shmq_columns_lay_out(struct shmq_columns_layout *layout, uint32_t count, uint64_t body_bytes,
+                          uint64_t meta_bytes)
 {
     uint64_t at = SHMQ_COLUMNS_HEAD;
 
     if (body_bytes > INT32_MAX || meta_bytes > INT32_MAX || count >= INT32_MAX)
         return false;
-    places->count = count;
+    layout->count = count;
     for (int i = 0; i < SHMQ_COLUMNS; i++) {
         bool has_one_more = i == SHMQ_COLUMN_BODY_OFFSETS || i == SHMQ_COLUMN_META_OFFSETS;
 
-        places->offset[i] = at;
-        places->bytes[i] = ((uint64_t)count + has_one_more) * widths[i];
+        layout->offset[i] = at;
+        layout->bytes[i] = ((uint64_t)count + has_one_more) * widths[i];
         if (i == SHMQ_COLUMN_BODIES)
-            places->bytes[i] = body_bytes;
+            layout->bytes[i] = body_bytes;
         if (i == SHMQ_COLUMN_METAS)
-            places->bytes[i] = meta_bytes;
-        at = padded(at + places->bytes[i]);
+            layout->bytes[i] = meta_bytes;
+        at = padded(at + layout->bytes[i]);
     }
-    places->size = at;
+    layout->size = at;
     return true;
 }
 
-void shmq_columns_begin(struct shmq_columns *c, void *base, const struct shmq_places *room)
+void shmq_columns_begin(struct shmq_columns *c, void *base, const struct shmq_columns_layout *room)
 {
     *c = (struct shmq_columns){.base = base, .room = *room};
     set32(c, SHMQ_COLUMN_BODY_OFFSETS, 0, 0);
@@ -88,10 +88,10 @@ void shmq_columns_add(struct shmq_columns *c, const struct shmq_row *row)
 }
 
 /* Zeroes what pads the arrays, so that a block is a function of its rows. */
-static void pad(unsigned char *base, const struct shmq_places *places)
+static void pad(unsigned char *base, const struct shmq_columns_layout *layout)
 {
     for (int i = 0; i < SHMQ_COLUMNS; i++) {
-        uint64_t end = places->offset[i] + places->bytes[i];
+        uint64_t end = layout->offset[i] + layout->bytes[i];
 
         memset(base + end, 0, padded(end) - end);
     }
@@ -99,49 +99,50 @@ static void pad(unsigned char *base, const struct shmq_places *places)
 
 uint64_t shmq_columns_end(struct shmq_columns *c)
 {
-    struct shmq_places places;
+    struct shmq_columns_layout layout;
     uint64_t bytes[2] = {c->body_bytes, c->meta_bytes};
 
-    shmq_columns_place(&places, c->count, c->body_bytes, c->meta_bytes);
+    shmq_columns_lay_out(&layout, c->count, c->body_bytes, c->meta_bytes);
     /* Rows that there was room for, and that did not come: no array moves up. */
-    if (places.size != c->room.size)
+    if (layout.size != c->room.size)
         for (int i = 0; i < SHMQ_COLUMNS; i++)
-            memmove(c->base + places.offset[i], c->base + c->room.offset[i], places.bytes[i]);
-    pad(c->base, &places);
+            memmove(c->base + layout.offset[i], c->base + c->room.offset[i], layout.bytes[i]);
+    pad(c->base, &layout);
     memcpy(c->base, magic, sizeof magic);
     memset(c->base + 8, 0, 8);
     memcpy(c->base + 8, &c->count, sizeof c->count);
     memcpy(c->base + 16, bytes, sizeof bytes);
-    c->room = places;
-    return places.size;
+    c->room = layout;
+    return layout.size;
 }
 
 /* ---- reading ---- */
 
-static bool offsets_rise(const unsigned char *bytes, const struct shmq_places *places,
+static bool offsets_rise(const unsigned char *bytes, const struct shmq_columns_layout *layout,
                          enum shmq_column which)
 {
-    const int32_t *offsets = (const int32_t *)(bytes + places->offset[which]);
+    const int32_t *offsets = (const int32_t *)(bytes + layout->offset[which]);
     uint32_t falls = 0;
 
-    for (uint32_t i = 0; i < places->count; i++)
+    for (uint32_t i = 0; i < layout->count; i++)
         falls |= offsets[i] > offsets[i + 1];
     return !falls && offsets[0] == 0 &&
-           (uint64_t)offsets[places->count] == places->bytes[which + 1];
+           (uint64_t)offsets[layout->count] == layout->bytes[which + 1];
 }
 
-static bool within(const unsigned char *bytes, const struct shmq_places *places,
+static bool within(const unsigned char *bytes, const struct shmq_columns_layout *layout,
                    enum shmq_column which, uint8_t least, uint8_t most)
 {
-    const uint8_t *items = bytes + places->offset[which];
+    const uint8_t *items = bytes + layout->offset[which];
     uint32_t wrong = 0;
 
-    for (uint32_t i = 0; i < places->count; i++)
+    for (uint32_t i = 0; i < layout->count; i++)
         wrong |= items[i] < least || items[i] > most;
     return !wrong;
 }
 
-bool shmq_columns_read(const unsigned char *bytes, uint64_t size, struct shmq_places *places)
+bool shmq_columns_read(const unsigned char *bytes, uint64_t size,
+                       struct shmq_columns_layout *layout)
 {
     uint32_t count;
     uint64_t lengths[2];
@@ -150,9 +151,9 @@ bool shmq_columns_read(const unsigned char *bytes, uint64_t size, struct shmq_pl
         return false;
     memcpy(&count, bytes + 8, sizeof count);
     memcpy(lengths, bytes + 16, sizeof lengths);
-    return shmq_columns_place(places, count, lengths[0], lengths[1]) && places->size == size &&
-           offsets_rise(bytes, places, SHMQ_COLUMN_BODY_OFFSETS) &&
-           offsets_rise(bytes, places, SHMQ_COLUMN_META_OFFSETS) &&
-           within(bytes, places, SHMQ_COLUMN_STATE, SHMQ_IS_READY, SHMQ_IS_DYING) &&
-           within(bytes, places, SHMQ_COLUMN_REASON, 0, 3);
+    return shmq_columns_lay_out(layout, count, lengths[0], lengths[1]) && layout->size == size &&
+           offsets_rise(bytes, layout, SHMQ_COLUMN_BODY_OFFSETS) &&
+           offsets_rise(bytes, layout, SHMQ_COLUMN_META_OFFSETS) &&
+           within(bytes, layout, SHMQ_COLUMN_STATE, SHMQ_IS_READY, SHMQ_IS_DYING) &&
+           within(bytes, layout, SHMQ_COLUMN_REASON, 0, 3);
 }

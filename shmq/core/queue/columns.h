@@ -49,7 +49,7 @@ enum shmq_column {
 };
 
 /* Where the arrays of a block stand. */
-struct shmq_places {
+struct shmq_columns_layout {
     uint32_t count;
     uint64_t offset[SHMQ_COLUMNS];
     uint64_t bytes[SHMQ_COLUMNS]; /* without what pads them                              */
@@ -59,7 +59,7 @@ struct shmq_places {
 /* A block that is being filled. */
 struct shmq_columns {
     unsigned char *base;
-    struct shmq_places room; /* for so many rows and bytes                               */
+    struct shmq_columns_layout room; /* for so many rows and bytes                       */
     uint32_t count;          /* so far                                                   */
     uint64_t body_bytes, meta_bytes;
 };
@@ -74,11 +74,11 @@ struct shmq_row {
 };
 
 /* False if no block holds that much: offsets have 31 bits. */
-bool shmq_columns_place(struct shmq_places *places, uint32_t count, uint64_t body_bytes,
-                        uint64_t meta_bytes);
+bool shmq_columns_lay_out(struct shmq_columns_layout *layout, uint32_t count, uint64_t body_bytes,
+                          uint64_t meta_bytes);
 
 /* Begins a block at `base`, which has room for `room->size` bytes. */
-void shmq_columns_begin(struct shmq_columns *c, void *base, const struct shmq_places *room);
+void shmq_columns_begin(struct shmq_columns *c, void *base, const struct shmq_columns_layout *room);
 
 /* Where the bytes of the next row go; false without room for it. The caller copies them, and
  * then adds the row; or does not, and nothing has happened. */
@@ -89,7 +89,8 @@ void shmq_columns_add(struct shmq_columns *c, const struct shmq_row *row);
 /* Ends the block; returns its size, which is that of the room if all of it was filled. */
 uint64_t shmq_columns_end(struct shmq_columns *c);
 
-/* Whether `bytes`, aligned to 8, are a block: then `places` says where its arrays stand. */
-bool shmq_columns_read(const unsigned char *bytes, uint64_t size, struct shmq_places *places);
+/* Whether `bytes`, aligned to 8, are a block: then `layout` says where its arrays stand. */
+bool shmq_columns_read(const unsigned char *bytes, uint64_t size,
+                       struct shmq_columns_layout *layout);
 
 #endif

@@ -16,7 +16,7 @@ struct shmq_heap shmq_order_heap(struct shmq_queue *q)
 
 static uint32_t *place_of(const struct shmq_heap *heap, uint32_t slot)
 {
-    return (uint32_t *)((char *)shmq_slot_at(heap->q, slot) + heap->place);
+    return (uint32_t *)((char *)shmq_slot_at(heap->q, slot) + heap->position);
 }
 
 static void put_at(const struct shmq_heap *heap, uint32_t at, uint32_t slot, uint64_t key)

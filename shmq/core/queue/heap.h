@@ -1,5 +1,5 @@
 /* A 4-ary min-heap of slots by a 64-bit key, keys beside each other for the cache. Each
- * slot knows its place, so that any can be removed. Derived: rebuilt by recovery. */
+ * slot knows its position, so that any can be removed. Derived: rebuilt by recovery. */
 #ifndef SHMQ_QUEUE_HEAP_H
 #define SHMQ_QUEUE_HEAP_H
 
@@ -10,7 +10,7 @@ struct shmq_heap {
     uint64_t *keys;
     uint32_t *slots;
     uint32_t *len;        /* in the header                            */
-    size_t place;         /* offset of the slot's field for its place */
+    size_t position;      /* offset of the slot's field for its position */
 };
 
 struct shmq_heap shmq_timer_heap(struct shmq_queue *q);
@@ -18,7 +18,7 @@ struct shmq_heap shmq_order_heap(struct shmq_queue *q);
 
 void shmq_heap_push(const struct shmq_heap *heap, uint32_t slot, uint64_t key);
 
-/* Removes the slot. SHMQ_NIL keys or places out of range mark the handle as damaged. */
+/* Removes the slot. SHMQ_NIL keys or positions out of range mark the handle as damaged. */
 void shmq_heap_remove(const struct shmq_heap *heap, uint32_t slot);
 
 /* Appends without keeping the order: to be followed by shmq_heap_build. */

@@ -101,8 +101,8 @@ struct shmq_slot {
     int64_t expires;       /* ttl: monotonic ns                                        */
     uint64_t group;        /* hash of the group's name; never 0 where F_GROUPED        */
     uint32_t group_at;     /* its group's record; derived                              */
-    uint32_t timer_pos;    /* its place in the timer heap; derived                     */
-    uint32_t order_pos;    /* its place in the order heap; derived                     */
+    uint32_t timer_pos;    /* its position in the timer heap; derived                  */
+    uint32_t order_pos;    /* its position in the order heap; derived                  */
     uint32_t child;        /* first child in the group's heap; derived                 */
     int64_t dead_at;       /* DEAD, MOVING: when it died, ns since 1970                */
     uint64_t origin_queue; /* of a copy: the id of the queue it was moved from; or 0,  */

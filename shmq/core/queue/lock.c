@@ -14,14 +14,14 @@
 
 int shmq_lock_init(struct shmq_header *h)
 {
-    int status = shmq_robust_init(&h->lock);
+    int status = shmq_robust_mutex_init(&h->lock);
 
-    return status ? status : shmq_robust_init(&h->put_lock);
+    return status ? status : shmq_robust_mutex_init(&h->put_lock);
 }
 
-static void drop_gets(struct shmq_queue *q) { shmq_robust_drop(&q->h->lock); }
+static void drop_gets(struct shmq_queue *q) { shmq_robust_mutex_drop(&q->h->lock); }
 
-static void drop_puts(struct shmq_queue *q) { shmq_robust_drop(&q->h->put_lock); }
+static void drop_puts(struct shmq_queue *q) { shmq_robust_mutex_drop(&q->h->put_lock); }
 
 static void drop(struct shmq_queue *q)
 {
@@ -40,7 +40,7 @@ static int inherit(struct shmq_queue *q, union shmq_mutex *lock, int error)
         return error;
     atomic_store_explicit(&q->h->unsettled, 1, memory_order_relaxed);
     shmq_mark();
-    return shmq_robust_mend(lock);
+    return shmq_robust_mutex_mend(lock);
 }
 
 /* Holds both locks. What cannot be rebuilt is marked as broken. */
@@ -67,13 +67,13 @@ static bool within_bounds(const struct shmq_queue *q)
 /* Takes the mutex after spinning at most some microseconds. */
 static inline int take(struct shmq_queue *q, union shmq_mutex *lock)
 {
-    return inherit(q, lock, shmq_robust_spin(lock));
+    return inherit(q, lock, shmq_robust_mutex_spin(lock));
 }
 
 /* Until `end`, monotonic ns; 0: after spinning, without the kernel. */
 static inline int take_by(struct shmq_queue *q, union shmq_mutex *lock, int64_t end)
 {
-    return end ? inherit(q, lock, shmq_robust_wait(lock, end)) : take(q, lock);
+    return end ? inherit(q, lock, shmq_robust_mutex_wait(lock, end)) : take(q, lock);
 }
 
 /* The lock of the gets is held, and with it, if `whole`, the other one: makes the queue fit
@@ -134,7 +134,7 @@ static int lock_whole(struct shmq_queue *q, int64_t end, bool even_deleted)
     int error = take_both(q, end);
 
     if (error)
-        return shmq_robust_status(error);
+        return shmq_robust_mutex_status(error);
     q->whole = true;
     return conclude(q, even_deleted);
 }
@@ -146,7 +146,7 @@ int shmq_lock_gets(struct shmq_queue *q)
     int error = take(q, &q->h->lock), status;
 
     if (error)
-        return shmq_robust_status(error);
+        return shmq_robust_mutex_status(error);
     q->whole = false;
     status = conclude(q, false);
     return status == SHMQ_BUSY ? shmq_lock(q) : status;
@@ -164,7 +164,8 @@ int shmq_lock_even_deleted(struct shmq_queue *q, int64_t ns)
 
 uint32_t shmq_lock_holder(const struct shmq_queue *q)
 {
-    uint32_t gets = shmq_robust_holder(&q->h->lock), puts = shmq_robust_holder(&q->h->put_lock);
+    uint32_t gets = shmq_robust_mutex_holder(&q->h->lock),
+             puts = shmq_robust_mutex_holder(&q->h->put_lock);
 
     return !gets || (puts && puts != gets && shmq_is_at_work(gets)) ? puts : gets;
 }
@@ -185,7 +186,7 @@ int shmq_lock_puts(struct shmq_queue *q)
     int error = take(q, &q->h->put_lock);
 
     if (error)
-        return shmq_robust_status(error);
+        return shmq_robust_mutex_status(error);
     if (__builtin_expect(atomic_load_explicit(&q->h->state, memory_order_relaxed) != SHMQ_OPEN ||
                              atomic_load_explicit(&q->h->unsettled, memory_order_relaxed),
                          0)) {

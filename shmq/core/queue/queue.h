@@ -86,9 +86,9 @@ static inline uint32_t shmq_index_of(const struct shmq_queue *q, const struct sh
 }
 
 /* An atomic member, to look, not to rely on. */
-static inline uint32_t shmq_peeked_entry(const _Atomic uint32_t *place)
+static inline uint32_t shmq_peek(const _Atomic uint32_t *member)
 {
-    return atomic_load_explicit((_Atomic uint32_t *)place, memory_order_relaxed);
+    return atomic_load_explicit((_Atomic uint32_t *)member, memory_order_relaxed);
 }
 
 /* A full fence. ThreadSanitizer knows of none: an atomic operation is one for the processor. */

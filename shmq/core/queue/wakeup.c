@@ -11,11 +11,11 @@ static void set_armed(struct shmq_header *h, enum shmq_event event, uint64_t arm
     shmq_mark();
 }
 
-static void clear(struct shmq_header *h, uint32_t place)
+static void clear(struct shmq_header *h, uint32_t party)
 {
     for (int event = 0; event < 2; event++)
-        if (shmq_armed(h, event) >> place & 1)
-            set_armed(h, event, shmq_armed(h, event) & ~(1ull << place));
+        if (shmq_armed(h, event) >> party & 1)
+            set_armed(h, event, shmq_armed(h, event) & ~(1ull << party));
 }
 
 /* ---- the party's side ---- */
@@ -26,23 +26,23 @@ static uint32_t entry_of(const struct shmq_watch *w)
     return w->filtered ? w->n | SHMQ_FILTERED : w->n;
 }
 
-static bool is_ours(const struct shmq_queue *q, uint32_t place, uint64_t process, uint32_t n)
+static bool is_ours(const struct shmq_queue *q, uint32_t party, uint64_t process, uint32_t n)
 {
-    const struct shmq_party *p = &q->h->parties[place];
+    const struct shmq_party *p = &q->h->parties[party];
 
     return p->process == process && p->n == n && p->attachment == q->attachment + 1;
 }
 
 /* Our entry, or a free one, or SHMQ_NIL. */
-static uint32_t place_for(const struct shmq_queue *q, uint64_t process, uint32_t n)
+static uint32_t party_for(const struct shmq_queue *q, uint64_t process, uint32_t n)
 {
     uint32_t vacant = SHMQ_NIL;
 
-    for (uint32_t place = SHMQ_PARTIES; place-- > 0;) {
-        if (is_ours(q, place, process, n))
-            return place;
-        if (!q->h->parties[place].process)
-            vacant = place;
+    for (uint32_t party = SHMQ_PARTIES; party-- > 0;) {
+        if (is_ours(q, party, process, n))
+            return party;
+        if (!q->h->parties[party].process)
+            vacant = party;
     }
     return vacant;
 }
@@ -51,28 +51,28 @@ int shmq_arm(struct shmq_queue *q, struct shmq_watch *w, uint64_t process)
 {
     struct shmq_party *p;
 
-    if (w->place >= SHMQ_PARTIES || !is_ours(q, w->place, process, entry_of(w)))
-        w->place = place_for(q, process, entry_of(w));
-    if (w->place == SHMQ_NIL)
+    if (w->party >= SHMQ_PARTIES || !is_ours(q, w->party, process, entry_of(w)))
+        w->party = party_for(q, process, entry_of(w));
+    if (w->party == SHMQ_NIL)
         return SHMQ_CROWDED;
-    p = &q->h->parties[w->place];
+    p = &q->h->parties[w->party];
     if (!p->process) {
         SET_ATOMIC(p->n, entry_of(w));
         SET_ATOMIC(p->attachment, q->attachment + 1);
         SET_ATOMIC(p->process, process);
     }
-    set_armed(q->h, w->event, shmq_armed(q->h, w->event) | 1ull << w->place);
+    set_armed(q->h, w->event, shmq_armed(q->h, w->event) | 1ull << w->party);
     return SHMQ_OK;
 }
 
 void shmq_disarm(struct shmq_queue *q, const struct shmq_watch *w)
 {
-    if (w->place >= SHMQ_PARTIES)
+    if (w->party >= SHMQ_PARTIES)
         return;
-    if (shmq_armed(q->h, w->event) >> w->place & 1 &&
-        q->h->parties[w->place].attachment == q->attachment + 1 &&
-        q->h->parties[w->place].n == entry_of(w))
-        set_armed(q->h, w->event, shmq_armed(q->h, w->event) & ~(1ull << w->place));
+    if (shmq_armed(q->h, w->event) >> w->party & 1 &&
+        q->h->parties[w->party].attachment == q->attachment + 1 &&
+        q->h->parties[w->party].n == entry_of(w))
+        set_armed(q->h, w->event, shmq_armed(q->h, w->event) & ~(1ull << w->party));
     else if (shmq_looks_roomy(q, 1))
         shmq_pass_on(q, w->event);
 }
@@ -83,12 +83,12 @@ bool shmq_is_woken(const struct shmq_queue *q, const struct shmq_watch *w, bool 
 
     if (atomic_load_explicit(&q->h->state, memory_order_relaxed) != SHMQ_OPEN)
         return true;
-    if (w->place < SHMQ_PARTIES && !(shmq_armed(h, w->event) >> w->place & 1))
+    if (w->party < SHMQ_PARTIES && !(shmq_armed(h, w->event) >> w->party & 1))
         return true;
     if (!closely)
         return false;
     if (w->filtered) /* what is in the order it has seen, if it could arm */
-        return w->place >= SHMQ_PARTIES || shmq_inbox_count(h);
+        return w->party >= SHMQ_PARTIES || shmq_inbox_count(h);
     return w->event == SHMQ_NOT_EMPTY ? shmq_looks_ready(h) : shmq_looks_roomy(q, 1);
 }
 
@@ -184,27 +184,27 @@ bool shmq_party_is_attached(const struct shmq_queue *q, const struct shmq_party 
            q->attachments[p->attachment - 1].process;
 }
 
-/* The bits first: an entry without them is nothing but a place that is taken. */
+/* The bits first: an entry without them is an entry that is taken, no more. */
 void shmq_forget_parties(struct shmq_queue *q, uint32_t at)
 {
-    for (uint32_t place = 0; place < SHMQ_PARTIES; place++) {
-        struct shmq_party *p = &q->h->parties[place];
+    for (uint32_t party = 0; party < SHMQ_PARTIES; party++) {
+        struct shmq_party *p = &q->h->parties[party];
 
         if (!p->process || p->attachment != at + 1)
             continue;
-        clear(q->h, place);
+        clear(q->h, party);
         SET_ATOMIC(p->process, 0);
     }
 }
 
 void shmq_settle_parties(struct shmq_queue *q)
 {
-    for (uint32_t place = 0; place < SHMQ_PARTIES; place++) {
-        struct shmq_party *p = &q->h->parties[place];
+    for (uint32_t party = 0; party < SHMQ_PARTIES; party++) {
+        struct shmq_party *p = &q->h->parties[party];
 
         if (p->process && shmq_party_is_attached(q, p))
             continue;
-        clear(q->h, place);
+        clear(q->h, party);
         if (p->process)
             SET_ATOMIC(p->process, 0);
     }

@@ -24,7 +24,7 @@ struct shmq_watch {
     enum shmq_event event;
     bool filtered;  /* of SHMQ_NOT_EMPTY: it takes only messages that match                 */
     uint32_t n;     /* the number of its wakeup                                              */
-    uint32_t place; /* of its entry; SHMQ_NIL: it has none                             */
+    uint32_t party; /* of its entry; SHMQ_NIL: it has none                             */
     int64_t seen;   /* next_tick, if it had passed at the last look under the lock     */
     int64_t due;    /* when something is due, as of that look                          */
 };

@@ -5,15 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PLACES 64
+#define CACHED 64
 
 struct opened {
     char name[SHMQ_WAKEUP_NAME];
-    sem_t *semaphore; /* NULL: the place is free */
+    sem_t *semaphore; /* NULL: the entry is free */
 };
 
-static struct opened places[PLACES];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `places` */
+static struct opened cache[CACHED];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `cache` */
 
 void shmq_wakeups_forked(void) { lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
 
@@ -26,18 +26,18 @@ void shmq_wakeup_name(char name[SHMQ_WAKEUP_NAME], const char *prefix, uint64_t 
  * opened once means the same wakeup for ever. Holds `lock`. */
 static sem_t *open_wakeup(const char *name, uint64_t process, uint32_t n)
 {
-    struct opened *place = &places[(process * 31 + n) % PLACES];
+    struct opened *cached = &cache[(process * 31 + n) % CACHED];
     sem_t *semaphore;
 
-    if (place->semaphore && !strcmp(place->name, name))
-        return place->semaphore;
+    if (cached->semaphore && !strcmp(cached->name, name))
+        return cached->semaphore;
     semaphore = sem_open(name, 0);
     if (semaphore == SEM_FAILED)
         return NULL;
-    if (place->semaphore)
-        (void)sem_close(place->semaphore);
-    place->semaphore = semaphore;
-    memcpy(place->name, name, SHMQ_WAKEUP_NAME);
+    if (cached->semaphore)
+        (void)sem_close(cached->semaphore);
+    cached->semaphore = semaphore;
+    memcpy(cached->name, name, SHMQ_WAKEUP_NAME);
     return semaphore;
 }
 

@@ -18,7 +18,10 @@ static inline bool shmq_same_name(struct shmq_name a, struct shmq_name b)
     return a.bytes == b.bytes && !memcmp(a.at, b.at, a.bytes);
 }
 
-#define SHMQ_WHY_NAME "a name is 1 to 100 characters out of A-Z a-z 0-9 . _ : -"
+#define SHMQ_TEXT_OF(number) #number
+#define SHMQ_AS_TEXT(macro) SHMQ_TEXT_OF(macro)
+#define SHMQ_WHY_NAME \
+    "a name is 1 to " SHMQ_AS_TEXT(SHMQ_NAME_MAX) " characters out of A-Z a-z 0-9 . _ : -"
 
 /* The session's queue session at the queue of that name, attached to if need be: NULL, and the
  * status, if there is none or the session may not know of it. It is valid until the end of the

@@ -14,7 +14,7 @@
 #include "server/lease_table.h"
 #include "server/waiters.h"
 
-#define LEAST_KEPT (64u << 10)
+#define LEAST_RECEIVED (64u << 10)
 #define MOST_PREFIX 4096u /* of a large PRODUCE, header to properties: more is gathered    */
 
 /* ---- answers ---- */
@@ -49,11 +49,11 @@ void shmq_reply(struct shmq_session *session, uint32_t id, uint16_t status, cons
     session->out.used += SHMQ_FRAME_HEADER + bytes;
 }
 
-static void keep_nothing(struct shmq_session *session)
+static void drop_received(struct shmq_session *session)
 {
-    free(session->kept);
-    session->kept = NULL;
-    session->kept_used = session->kept_room = 0;
+    free(session->received);
+    session->received = NULL;
+    session->received_used = session->received_room = 0;
 }
 
 /* Nothing more is carried out: who waits ends unanswered, and what is leased goes back. */
@@ -68,7 +68,7 @@ static void finish(struct shmq_session *session)
     shmq_held_leases_return(session);
     session->partial_at = 0;
     if (session->engine->current != session)
-        keep_nothing(session); /* else it may be what is being carried out */
+        drop_received(session); /* else it may be what is being carried out */
 }
 
 void shmq_refuse(struct shmq_session *session, uint32_t id, uint16_t status, const char *why)
@@ -333,64 +333,65 @@ static const unsigned char *carry_out_all(struct shmq_session *session, const un
     return frames.at;
 }
 
-/* Keeps what could not be carried out yet. `at` may point into what is kept. */
-static void keep(struct shmq_session *session, const unsigned char *at, size_t size)
+/* Keeps what could not be carried out yet. `at` may point into `received`. */
+static void keep_received(struct shmq_session *session, const unsigned char *at, size_t size)
 {
-    unsigned char *kept;
+    unsigned char *received;
 
     if (session->finished || !size) {
-        keep_nothing(session);
+        drop_received(session);
         return;
     }
-    if (session->kept && at >= session->kept && at <= session->kept + session->kept_used) {
-        memmove(session->kept, at, size);
-        session->kept_used = size;
+    if (session->received && at >= session->received &&
+        at <= session->received + session->received_used) {
+        memmove(session->received, at, size);
+        session->received_used = size;
         return;
     }
-    if (!(kept = realloc(session->kept, size))) {
+    if (!(received = realloc(session->received, size))) {
         shmq_session_break(session);
         return;
     }
-    memcpy(kept, at, size);
-    session->kept = kept;
-    session->kept_used = session->kept_room = size;
+    memcpy(received, at, size);
+    session->received = received;
+    session->received_used = session->received_room = size;
 }
 
-/* The bytes of the frame that is kept in part, its header included; 0 if even that is not
+/* The bytes of the frame that is received in part, its header included; 0 if even that is not
  * whole. */
 static size_t bytes_needed(const struct shmq_session *session)
 {
-    if (session->kept_used < SHMQ_FRAME_HEADER)
+    if (session->received_used < SHMQ_FRAME_HEADER)
         return 0;
-    return SHMQ_FRAME_HEADER + (size_t)shmq_load32(session->kept + 4);
+    return SHMQ_FRAME_HEADER + (size_t)shmq_load32(session->received + 4);
 }
 
-/* Room behind what is kept of a frame that is larger than the scratch. It grows as bytes
+/* Room behind what was received of a frame that is larger than the scratch. It grows as bytes
  * come, so that a length costs nothing. */
-static unsigned char *grow_kept(struct shmq_session *session, size_t *size)
+static unsigned char *grow_received(struct shmq_session *session, size_t *size)
 {
-    size_t most = bytes_needed(session), room = session->kept_room;
-    unsigned char *kept;
+    size_t most = bytes_needed(session), room = session->received_room;
+    unsigned char *received;
 
-    if (session->kept_used == room) {
-        room = room * 2 < LEAST_KEPT ? LEAST_KEPT : room * 2;
+    if (session->received_used == room) {
+        room = room * 2 < LEAST_RECEIVED ? LEAST_RECEIVED : room * 2;
         room = room < most ? room : most;
-        if (!(kept = realloc(session->kept, room))) {
+        if (!(received = realloc(session->received, room))) {
             shmq_session_break(session);
             return NULL;
         }
-        session->kept = kept;
-        session->kept_room = room;
+        session->received = received;
+        session->received_room = room;
     }
-    *size = room - session->kept_used;
-    return session->kept + session->kept_used;
+    *size = room - session->received_used;
+    return session->received + session->received_used;
 }
 
-/* Whether the frame is gathered where it is kept: it is larger than the scratch, and no body
+/* Whether the frame is gathered in `received`: it is larger than the scratch, and no body
  * that could go into the queue as it comes. */
 static bool gathers(const struct shmq_session *session)
 {
-    return session->kept_used >= MOST_PREFIX && bytes_needed(session) > SHMQ_SCRATCH;
+    return session->received_used >= MOST_PREFIX && bytes_needed(session) > SHMQ_SCRATCH;
 }
 
 unsigned char *shmq_session_space(struct shmq_session *session, size_t *size)
@@ -402,16 +403,16 @@ unsigned char *shmq_session_space(struct shmq_session *session, size_t *size)
     if (session->large_body.active)
         return shmq_large_body_space(session, size);
     if (gathers(session))
-        return grow_kept(session, size);
-    if (session->kept_used)
-        memcpy(engine->scratch, session->kept, session->kept_used);
-    *size = SHMQ_SCRATCH - session->kept_used;
-    return engine->scratch + session->kept_used;
+        return grow_received(session, size);
+    if (session->received_used)
+        memcpy(engine->scratch, session->received, session->received_used);
+    *size = SHMQ_SCRATCH - session->received_used;
+    return engine->scratch + session->received_used;
 }
 
 static void note_partial(struct shmq_session *session)
 {
-    bool partial = session->kept_used || session->large_body.active;
+    bool partial = session->received_used || session->large_body.active;
 
     if (!partial || session->held)
         session->partial_at = 0;
@@ -437,7 +438,7 @@ static void carry_out_range(struct shmq_session *session, const unsigned char *a
     session->carrying = true;
     at = carry_out_all(session, at, end);
     session->carrying = false;
-    keep(session, at, (size_t)(end - at));
+    keep_received(session, at, (size_t)(end - at));
     session->engine->current = outer;
     note_partial(session);
 }
@@ -460,31 +461,31 @@ void shmq_session_received(struct shmq_session *session, size_t size)
     if (session->large_body.active) {
         go_on_large_body(session, size);
     } else if (gathers(session)) {
-        session->kept_used += size;
-        if (session->kept_used >= bytes_needed(session))
-            carry_out_range(session, session->kept, session->kept + session->kept_used);
+        session->received_used += size;
+        if (session->received_used >= bytes_needed(session))
+            carry_out_range(session, session->received, session->received + session->received_used);
     } else {
-        carry_out_range(session, scratch, scratch + session->kept_used + size);
+        carry_out_range(session, scratch, scratch + session->received_used + size);
     }
 }
 
 bool shmq_session_hold(struct shmq_session *session, const void *bytes, size_t size)
 {
-    size_t room = session->kept_used + size;
-    unsigned char *kept;
+    size_t room = session->received_used + size;
+    unsigned char *received;
 
     if (session->finished || session->fin)
         return true;
-    if (room > session->kept_room) {
-        if (!(kept = realloc(session->kept, room))) {
+    if (room > session->received_room) {
+        if (!(received = realloc(session->received, room))) {
             shmq_session_break(session);
             return false;
         }
-        session->kept = kept;
-        session->kept_room = room;
+        session->received = received;
+        session->received_room = room;
     }
-    memcpy(session->kept + session->kept_used, bytes, size);
-    session->kept_used += size;
+    memcpy(session->received + session->received_used, bytes, size);
+    session->received_used += size;
     return true;
 }
 
@@ -503,7 +504,7 @@ void shmq_session_go_on(struct shmq_session *session)
             go_on_large_body(session, 0); /* it was whole, and is to be committed */
     }
     if (was_held && !session->held && !session->finished)
-        carry_out_range(session, session->kept, session->kept + session->kept_used);
+        carry_out_range(session, session->received, session->received + session->received_used);
     if (session->fin && !session->held)
         finish(session);
 }

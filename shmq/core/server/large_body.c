@@ -74,11 +74,11 @@ static void abandon(struct shmq_attached_queue *attached_queue, uint64_t receipt
 void shmq_put_large(struct shmq_attached_queue *attached_queue, struct shmq_item *item)
 {
     uint64_t receipt;
-    unsigned char *place = make_space(attached_queue, item, &receipt);
+    unsigned char *space = make_space(attached_queue, item, &receipt);
 
-    if (!place)
+    if (!space)
         return;
-    memcpy(place, item->put.body, item->put.body_bytes);
+    memcpy(space, item->put.body, item->put.body_bytes);
     commit(attached_queue, item, receipt);
     if (item->status == SHMQ_S_BUSY)
         abandon(attached_queue, receipt);
@@ -111,15 +111,15 @@ static void decide(struct shmq_large_body *large_body, struct shmq_session *sess
     struct shmq_queue_session *queue_session = shmq_queue_session_at(session, name, &item->status);
 
     large_body->queue_session = queue_session;
-    large_body->place = NULL;
+    large_body->next = NULL;
     if (queue_session && shmq_admit_item(queue_session, item))
-        large_body->place = make_space(queue_session->attached_queue, item, &large_body->receipt);
+        large_body->next = make_space(queue_session->attached_queue, item, &large_body->receipt);
 }
 
 static void receive(struct shmq_large_body *large_body, size_t size)
 {
-    if (large_body->place)
-        large_body->place += size;
+    if (large_body->next)
+        large_body->next += size;
     large_body->left -= (uint32_t)size;
 }
 
@@ -142,8 +142,8 @@ bool shmq_large_body_begin(struct shmq_session *session, const struct shmq_frame
     there = (size_t)(frames->end - body);
     large_body->active = true;
     large_body->left = (uint32_t)item->put.body_bytes;
-    if (large_body->place && there)
-        memcpy(large_body->place, body, there);
+    if (large_body->next && there)
+        memcpy(large_body->next, body, there);
     receive(large_body, there);
     item->put.meta = NULL; /* it is in the queue, and does not stay where it was read */
     item->properties = (struct shmq_properties){0};
@@ -156,8 +156,8 @@ unsigned char *shmq_large_body_space(struct shmq_session *session, size_t *size)
     struct shmq_large_body *large_body = &session->large_body;
 
     *size = large_body->left;
-    if (large_body->place)
-        return large_body->place;
+    if (large_body->next)
+        return large_body->next;
     if (*size > SHMQ_SCRATCH)
         *size = SHMQ_SCRATCH;
     return session->engine->scratch;
@@ -170,9 +170,9 @@ bool shmq_large_body_received(struct shmq_session *session, size_t size)
     receive(large_body, size);
     if (large_body->left)
         return false;
-    if (large_body->place)
+    if (large_body->next)
         commit(large_body->queue_session->attached_queue, &large_body->item, large_body->receipt);
-    if (large_body->place && large_body->item.status == SHMQ_S_BUSY) {
+    if (large_body->next && large_body->item.status == SHMQ_S_BUSY) {
         if (shmq_park_at(session, large_body->queue_session->attached_queue, NULL))
             return false;
         abandon(large_body->queue_session->attached_queue, large_body->receipt);
@@ -188,7 +188,7 @@ void shmq_large_body_drop(struct shmq_session *session)
 {
     struct shmq_large_body *large_body = &session->large_body;
 
-    if (large_body->active && large_body->place)
+    if (large_body->active && large_body->next)
         abandon(large_body->queue_session->attached_queue, large_body->receipt);
     large_body->active = false;
 }

@@ -52,16 +52,16 @@ static bool write_block(const struct request *request, const struct shmq_snapsho
 {
     struct shmq_session *session = request->session;
     struct shmq_queue *q = request->attached_queue->q;
-    struct shmq_places places;
+    struct shmq_columns_layout layout;
     struct shmq_columns columns;
     unsigned char *at;
     uint32_t size;
 
-    (void)shmq_columns_place(&places, e->count, e->body_bytes, e->meta_bytes);
-    at = shmq_session_room(session, SHMQ_FRAME_HEADER + HEAD + places.size);
+    (void)shmq_columns_lay_out(&layout, e->count, e->body_bytes, e->meta_bytes);
+    at = shmq_session_room(session, SHMQ_FRAME_HEADER + HEAD + layout.size);
     if (!at)
         return true;
-    shmq_columns_begin(&columns, at + SHMQ_FRAME_HEADER + HEAD, &places);
+    shmq_columns_begin(&columns, at + SHMQ_FRAME_HEADER + HEAD, &layout);
     shmq_snapshot_read_copy(q, e, shmq_wall_offset(), &columns);
     size = HEAD + (uint32_t)shmq_columns_end(&columns);
     at = shmq_frame_write(at, SHMQ_T_REPLY, SHMQ_S_OK, request->id, size);
@@ -129,7 +129,7 @@ static void answer_columns(struct request *request)
 
 /* ---- READ_RUN ---- */
 
-/* The places and the numbers of a run, as the core takes them: NULL without memory. */
+/* The slots and the numbers of a run, as the core takes them: NULL without memory. */
 static uint64_t *unpack(const struct request *request, uint32_t **slots)
 {
     uint64_t *seqs = malloc((request->count + 1ull) * (sizeof *seqs + sizeof **slots));
@@ -223,7 +223,7 @@ void shmq_carry_out_reading(struct shmq_session *session, const struct shmq_fram
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "a block has 1 byte or more");
     } else {
         request.attached_queue = queue_session->attached_queue;
-        if (shmq_peeked_entry(&queue_session->attached_queue->q->h->state) != SHMQ_OPEN)
+        if (shmq_peek(&queue_session->attached_queue->q->h->state) != SHMQ_OPEN)
             refuse(&request, SHMQ_DELETED);
         else if (frame->type == SHMQ_T_COLUMNS)
             answer_columns(&request);

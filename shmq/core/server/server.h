@@ -5,7 +5,7 @@
  *           │              messages, and what of it is out: a held lease by its slot
  *           └── sessions   a connection: the frame that is coming in, what is to go out,
  *                 │        what it waits for
- *                 └── queue sessions   the session's place at an attached queue: its rights, its held leases
+ *                 └── queue sessions   a session's use of an attached queue: its rights, its held leases
  *
  * An engine and all that hangs on it belong to one thread. What the protocol leaves to
  * policy is asked through hooks. Unlike the core below, this part allocates memory, all of
@@ -190,7 +190,7 @@ struct shmq_large_body {
     struct shmq_item item;
     struct shmq_queue_session *queue_session;
     uint64_t receipt; /* of the space                                                */
-    unsigned char *place; /* of the next byte; NULL: nowhere                             */
+    unsigned char *next; /* of the next byte; NULL: nowhere                              */
     uint32_t left; /* bytes to come                                               */
     bool active;
 };
@@ -202,8 +202,8 @@ struct shmq_session {
     struct shmq_queue_session *queue_sessions;
     struct shmq_waiter *waiters;
     struct shmq_outbox out;
-    unsigned char *kept; /* the beginning of a frame, or frames held back   */
-    size_t kept_used, kept_room;
+    unsigned char *received; /* the beginning of a frame, or frames held back */
+    size_t received_used, received_room;
     struct shmq_large_body large_body;
     struct shmq_durable_reply
         *durable_replies; /* a ring: answers that wait for the disk          */

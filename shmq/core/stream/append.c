@@ -173,8 +173,8 @@ static void write_all(struct shmq_log *log, const struct shmq_log_piece *piece, 
         if (size <= SHMQ_AHEAD)
             own_ahead(log, &spot, size);
         write_one(log, item, piece, plan, sequence, flags, timestamp, log->ring + spot.at);
-        if (begin / SHMQ_PLACE_STEP != last / SHMQ_PLACE_STEP || !begin)
-            shmq_log_place(log, last, begin, plan->offset, plan->seen);
+        if (begin / SHMQ_INDEX_STEP != last / SHMQ_INDEX_STEP || !begin)
+            shmq_log_index(log, last, begin, plan->offset, plan->seen);
         plan->offset += item->count;
         sequence += item->count;
         last = begin;

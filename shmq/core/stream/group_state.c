@@ -8,19 +8,19 @@
 #include "base/robust_mutex.h"
 #include "stream/shared_group.h"
 
-#define LOAD(place) atomic_load_explicit(&(place), memory_order_relaxed)
-#define STORE(place, value)                                             \
-    do {                                                                \
-        atomic_store_explicit(&(place), (value), memory_order_relaxed); \
-        shmq_mark();                                                    \
+#define LOAD(target) atomic_load_explicit(&(target), memory_order_relaxed)
+#define STORE(target, value)                                             \
+    do {                                                                 \
+        atomic_store_explicit(&(target), (value), memory_order_relaxed); \
+        shmq_mark();                                                     \
     } while (0)
 
 static const int64_t FOREVER = INT64_MAX;
 
 static const uint64_t MEMBERS_AT = SHMQ_PAGE;
-static const uint64_t SEATS_AT = SHMQ_PAGE + SHMQ_MAX_MEMBERS * sizeof(struct shmq_member);
+static const uint64_t PARTITIONS_AT = SHMQ_PAGE + SHMQ_MAX_MEMBERS * sizeof(struct shmq_member);
 static const uint64_t HELD_AT = SHMQ_PAGE + SHMQ_MAX_MEMBERS * sizeof(struct shmq_member) +
-                                SHMQ_MAX_SEATS * sizeof(struct shmq_seat);
+                                SHMQ_MAX_GROUP_PARTITIONS * sizeof(struct shmq_group_partition);
 
 /* ---- the file ---- */
 
@@ -50,7 +50,7 @@ static void bind(struct shmq_group_state *r, void *base)
 
     r->h = base;
     r->members = (struct shmq_member *)(at + MEMBERS_AT);
-    r->seats = (struct shmq_seat *)(at + SEATS_AT);
+    r->partitions = (struct shmq_group_partition *)(at + PARTITIONS_AT);
     r->held = (struct shmq_held *)(at + HELD_AT);
     r->capacity = r->h->options.held;
 }
@@ -67,12 +67,12 @@ int shmq_group_state_format(void *base, uint64_t bytes,
     SET(h->options, *options);
     SET(h->bytes, bytes);
     SET(h->crc, checksum(h));
-    if ((status = shmq_robust_init(&h->lock)))
+    if ((status = shmq_robust_mutex_init(&h->lock)))
         return status;
     bind(&r, base);
-    for (uint32_t p = 0; p < SHMQ_MAX_SEATS; p++) {
-        STORE(r.seats[p].committed, SHMQ_NO_OFFSET);
-        STORE(r.seats[p].next, SHMQ_NO_OFFSET);
+    for (uint32_t p = 0; p < SHMQ_MAX_GROUP_PARTITIONS; p++) {
+        STORE(r.partitions[p].committed, SHMQ_NO_OFFSET);
+        STORE(r.partitions[p].next, SHMQ_NO_OFFSET);
     }
     /* Receipts of an older group of this name mean nothing here. */
     SET(h->serial, (options->group_id * 0x9E3779B97F4A7C15ull) & SHMQ_SERIAL_MAX);
@@ -131,13 +131,13 @@ static bool is_member(const struct shmq_group_state *r, uint64_t id)
     return false;
 }
 
-/* Somebody died inside: a seat of nobody's that still has an owner is left, what is held is
+/* Somebody died inside: a partition of nobody's that still has an owner is left, what is held is
  * counted again, and the plan is made anew. */
 static void recover(struct shmq_group_state *r)
 {
-    for (uint32_t p = 0; p < SHMQ_MAX_SEATS; p++)
-        if (LOAD(r->seats[p].owner) && !is_member(r, LOAD(r->seats[p].owner)))
-            STORE(r->seats[p].owner, 0);
+    for (uint32_t p = 0; p < SHMQ_MAX_GROUP_PARTITIONS; p++)
+        if (LOAD(r->partitions[p].owner) && !is_member(r, LOAD(r->partitions[p].owner)))
+            STORE(r->partitions[p].owner, 0);
     shmq_shared_group_recover(r);
     new_epoch(r);
     SET(r->h->recoveries, r->h->recoveries + 1);
@@ -146,32 +146,32 @@ static void recover(struct shmq_group_state *r)
 
 int shmq_group_state_lock(struct shmq_group_state *r, int64_t ns)
 {
-    int status = SHMQ_OK, error = shmq_robust_spin(&r->h->lock);
+    int status = SHMQ_OK, error = shmq_robust_mutex_spin(&r->h->lock);
 
     if (error == EBUSY && ns)
-        error = shmq_robust_wait(&r->h->lock, shmq_read_clock(CLOCK_MONOTONIC) + ns);
+        error = shmq_robust_mutex_wait(&r->h->lock, shmq_read_clock(CLOCK_MONOTONIC) + ns);
     if (error == EOWNERDEAD) {
         SET(r->h->unsettled, 1); /* first: our own death from here on counts the same */
-        error = shmq_robust_mend(&r->h->lock);
+        error = shmq_robust_mutex_mend(&r->h->lock);
     }
     if (error)
-        return shmq_robust_status(error);
+        return shmq_robust_mutex_status(error);
     if (__builtin_expect(r->h->unsettled, 0))
         recover(r);
     if (__builtin_expect(LOAD(r->h->state) == SHMQ_GONE, 0))
         status = SHMQ_DELETED;
-    else if (__builtin_expect(r->h->partitions > SHMQ_MAX_SEATS, 0))
+    else if (__builtin_expect(r->h->partitions > SHMQ_MAX_GROUP_PARTITIONS, 0))
         status = SHMQ_DAMAGED;
     if (status)
-        shmq_robust_drop(&r->h->lock);
+        shmq_robust_mutex_drop(&r->h->lock);
     return status;
 }
 
-void shmq_group_state_unlock(struct shmq_group_state *r) { shmq_robust_drop(&r->h->lock); }
+void shmq_group_state_unlock(struct shmq_group_state *r) { shmq_robust_mutex_drop(&r->h->lock); }
 
 uint32_t shmq_group_state_holder(const struct shmq_group_state *r)
 {
-    return shmq_robust_holder(&r->h->lock);
+    return shmq_robust_mutex_holder(&r->h->lock);
 }
 
 void shmq_group_state_close(struct shmq_group_state *r)
@@ -184,7 +184,7 @@ void shmq_group_state_close(struct shmq_group_state *r)
 
 int shmq_group_state_widen(struct shmq_group_state *r, uint32_t partitions)
 {
-    if (partitions > SHMQ_MAX_SEATS)
+    if (partitions > SHMQ_MAX_GROUP_PARTITIONS)
         return SHMQ_CROWDED;
     if (partitions > r->h->partitions) {
         SET(r->h->partitions, partitions);
@@ -238,8 +238,8 @@ int shmq_group_state_leave(struct shmq_group_state *r, uint64_t id, bool evicted
         if (evicted)
             SET(r->h->evicted, r->h->evicted + 1);
         for (uint32_t p = 0; p < r->h->partitions; p++)
-            if (LOAD(r->seats[p].owner) == id)
-                STORE(r->seats[p].owner, 0);
+            if (LOAD(r->partitions[p].owner) == id)
+                STORE(r->partitions[p].owner, 0);
         shmq_shared_group_orphan(r, id, now);
         new_epoch(r);
         return SHMQ_OK;
@@ -276,7 +276,7 @@ uint64_t shmq_group_state_silent(const struct shmq_group_state *r, int64_t now)
     return 0;
 }
 
-/* ---- seats ---- */
+/* ---- partitions ---- */
 
 /* `planned` is stored last: a plan that was cut off is made again. */
 int shmq_group_state_plan(struct shmq_group_state *r, uint64_t epoch, const uint64_t *whom,
@@ -285,16 +285,16 @@ int shmq_group_state_plan(struct shmq_group_state *r, uint64_t epoch, const uint
     if (LOAD(r->h->epoch) != epoch || n != r->h->partitions)
         return SHMQ_STALE;
     for (uint32_t p = 0; p < n; p++)
-        STORE(r->seats[p].plan, whom[p]);
+        STORE(r->partitions[p].plan, whom[p]);
     SET(r->h->rebalances, r->h->rebalances + 1);
     STORE(r->h->planned, epoch);
     changed(r);
     return SHMQ_OK;
 }
 
-int shmq_seat_claim(struct shmq_group_state *r, uint32_t partition, uint64_t id)
+int shmq_group_partition_claim(struct shmq_group_state *r, uint32_t partition, uint64_t id)
 {
-    struct shmq_seat *s = &r->seats[partition];
+    struct shmq_group_partition *s = &r->partitions[partition];
 
     if (partition >= r->h->partitions || LOAD(s->plan) != id || !is_member(r, id) ||
         LOAD(r->h->planned) != LOAD(r->h->epoch))
@@ -307,19 +307,19 @@ int shmq_seat_claim(struct shmq_group_state *r, uint32_t partition, uint64_t id)
     return SHMQ_OK;
 }
 
-int shmq_seat_release(struct shmq_group_state *r, uint32_t partition, uint64_t id)
+int shmq_group_partition_release(struct shmq_group_state *r, uint32_t partition, uint64_t id)
 {
-    if (partition >= r->h->partitions || !id || LOAD(r->seats[partition].owner) != id)
+    if (partition >= r->h->partitions || !id || LOAD(r->partitions[partition].owner) != id)
         return SHMQ_STALE;
-    STORE(r->seats[partition].owner, 0);
+    STORE(r->partitions[partition].owner, 0);
     changed(r);
     return SHMQ_OK;
 }
 
-int shmq_seat_commit(struct shmq_group_state *r, uint32_t partition, uint64_t id, uint64_t offset,
-                     int64_t wall)
+int shmq_group_partition_commit(struct shmq_group_state *r, uint32_t partition, uint64_t id,
+                                uint64_t offset, int64_t wall)
 {
-    struct shmq_seat *s = &r->seats[partition];
+    struct shmq_group_partition *s = &r->partitions[partition];
 
     if (partition >= r->h->partitions || LOAD(s->owner) != id)
         return SHMQ_STALE;

@@ -2,9 +2,9 @@
  * each partition is done. One file a group, so that groups come and go without a limit that
  * the stream's own segment would set, and a damaged one is nobody else's concern.
  *
- *   header | members | seats | held
+ *   header | members | partitions | held
  *
- * Three truths: a member's id, a seat's owner and a seat's committed offset, each one store.
+ * Three truths, each one store: a member's id, a partition's owner, a partition's committed offset.
  * The plan (who is to have which partition) is derived from them by a rule in Python: it is
  * of the epoch that `planned` names, and worth nothing once `epoch` is past that. A partition
  * goes to whom the plan means only after its owner has left it, or has gone himself, so it
@@ -24,7 +24,7 @@
 #define SHMQ_GROUP_STATE_MAGIC 0x53484d47u /* "SHMG" */
 #define SHMQ_GROUP_STATE_VERSION 1u
 #define SHMQ_MAX_MEMBERS 512u
-#define SHMQ_MAX_SEATS 1024u
+#define SHMQ_MAX_GROUP_PARTITIONS 1024u
 #define SHMQ_MAX_HELD (1u << 20)
 #define SHMQ_MEMBER_NAME 32
 #define SHMQ_NO_OFFSET UINT64_MAX
@@ -58,7 +58,7 @@ struct shmq_group_state_header {
     uint32_t partitions;        /* of the stream, as members know it                    */
     _Alignas(64) _Atomic uint64_t epoch; /* raised when members or partitions change    */
     _Atomic uint64_t planned;   /* the epoch that the plan is of                        */
-    _Atomic uint64_t change;    /* raised when a seat, the plan or the epoch changes    */
+    _Atomic uint64_t change;    /* raised when a partition, the plan or the epoch changes */
     _Atomic int64_t looked_at;  /* when somebody last asked who is alive                */
     uint64_t rebalances;        /* plans made                                           */
     uint64_t evicted;           /* members that died or fell silent                     */
@@ -80,7 +80,7 @@ struct shmq_member {
     char name[SHMQ_MEMBER_NAME];
 };
 
-struct shmq_seat {
+struct shmq_group_partition {
     _Atomic uint64_t owner;     /* a member's id; 0: nobody's; truth                    */
     _Atomic uint64_t plan;      /* for whom it is meant; derived                        */
     _Atomic uint64_t committed; /* the next offset to read; SHMQ_NO_OFFSET: none; truth */
@@ -102,14 +102,14 @@ struct shmq_held {
 _Static_assert(sizeof(struct shmq_group_state_options) == 160, "options of a group");
 _Static_assert(sizeof(struct shmq_group_state_header) <= SHMQ_PAGE, "header of a group");
 _Static_assert(sizeof(struct shmq_member) == 64, "member");
-_Static_assert(sizeof(struct shmq_seat) == 64, "seat");
+_Static_assert(sizeof(struct shmq_group_partition) == 64, "a partition of a group");
 _Static_assert(sizeof(struct shmq_held) == 64, "held record");
 
 /* A process's view of one group's file. */
 struct shmq_group_state {
     struct shmq_group_state_header *h;
     struct shmq_member *members;
-    struct shmq_seat *seats;
+    struct shmq_group_partition *partitions;
     struct shmq_held *held;
     uint32_t capacity; /* entries of `held` */
 };
@@ -145,7 +145,7 @@ int shmq_group_state_widen(struct shmq_group_state *r, uint32_t partitions);
 int shmq_group_state_join(struct shmq_group_state *r, uint64_t process, const char *name,
                           int64_t now, uint32_t *at, uint64_t *id);
 
-/* Member `id` goes, and leaves its seats and what it holds: SHMQ_OK, or STALE if it is no
+/* Member `id` goes, and leaves its partitions and what it holds: SHMQ_OK, or STALE if it is no
  * member. `evicted`: not by its own will. */
 int shmq_group_state_leave(struct shmq_group_state *r, uint64_t id, bool evicted, int64_t now);
 
@@ -165,14 +165,14 @@ int shmq_group_state_plan(struct shmq_group_state *r, uint64_t epoch, const uint
 
 /* Takes the partition for `id`: SHMQ_OK, BUSY while another has it, STALE if it is not meant
  * for `id`. */
-int shmq_seat_claim(struct shmq_group_state *r, uint32_t partition, uint64_t id);
+int shmq_group_partition_claim(struct shmq_group_state *r, uint32_t partition, uint64_t id);
 
 /* Leaves it: SHMQ_OK, or STALE if `id` does not have it. */
-int shmq_seat_release(struct shmq_group_state *r, uint32_t partition, uint64_t id);
+int shmq_group_partition_release(struct shmq_group_state *r, uint32_t partition, uint64_t id);
 
 /* Everything below `offset` is done: SHMQ_OK, or STALE if the partition is not `id`'s. An
  * `id` of 0 may commit where nobody has the partition. */
-int shmq_seat_commit(struct shmq_group_state *r, uint32_t partition, uint64_t id, uint64_t offset,
-                     int64_t wall);
+int shmq_group_partition_commit(struct shmq_group_state *r, uint32_t partition, uint64_t id,
+                                uint64_t offset, int64_t wall);
 
 #endif

@@ -2,47 +2,47 @@
 
 #define NOWHERE UINT64_MAX
 
-static struct shmq_log_place *slot(const struct shmq_log *log, uint64_t granule)
+static struct shmq_index_entry *slot(const struct shmq_log *log, uint64_t granule)
 {
-    return &log->places[granule % log->place_count];
+    return &log->index[granule % log->index_count];
 }
 
 static void set(struct shmq_log *log, uint64_t granule, uint64_t position, uint64_t offset,
                 int64_t seen)
 {
-    struct shmq_log_place *place = slot(log, granule);
+    struct shmq_index_entry *entry = slot(log, granule);
 
-    SET_ATOMIC(place->offset, offset);
-    SET_ATOMIC(place->seen, seen);
-    __atomic_store_n(&place->position, position, __ATOMIC_RELEASE);
+    SET_ATOMIC(entry->offset, offset);
+    SET_ATOMIC(entry->seen, seen);
+    __atomic_store_n(&entry->position, position, __ATOMIC_RELEASE);
     shmq_mark();
 }
 
 static inline uint64_t granule_behind(uint64_t position)
 {
-    return (position + SHMQ_PLACE_STEP - 1) / SHMQ_PLACE_STEP;
+    return (position + SHMQ_INDEX_STEP - 1) / SHMQ_INDEX_STEP;
 }
 
-void shmq_log_place(struct shmq_log *log, uint64_t last_begin, uint64_t begin, uint64_t offset,
+void shmq_log_index(struct shmq_log *log, uint64_t last_begin, uint64_t begin, uint64_t offset,
                     int64_t seen)
 {
-    uint64_t first = last_begin == begin ? granule_behind(begin) : last_begin / SHMQ_PLACE_STEP + 1;
+    uint64_t first = last_begin == begin ? granule_behind(begin) : last_begin / SHMQ_INDEX_STEP + 1;
 
-    for (uint64_t k = first; k <= begin / SHMQ_PLACE_STEP; k++)
+    for (uint64_t k = first; k <= begin / SHMQ_INDEX_STEP; k++)
         set(log, k, begin, offset, seen);
 }
 
-/* A dead appender has touched places behind the last entry alone: those of the entries before
- * it stand, and all others go. */
-void shmq_log_forget_places(struct shmq_log *log)
+/* A dead appender has touched the index behind the last entry alone: what it has of the entries
+ * before it stand, and all others go. */
+void shmq_log_trim_index(struct shmq_log *log)
 {
     struct shmq_log_header *h = log->h;
-    uint64_t live = shmq_log_oldest(log) / SHMQ_PLACE_STEP;
-    uint64_t last = h->last_begin / SHMQ_PLACE_STEP + 1;
-    uint64_t made = h->backed ? h->backed / SHMQ_PLACE_STEP + 3 : 0;
+    uint64_t live = shmq_log_oldest(log) / SHMQ_INDEX_STEP;
+    uint64_t last = h->last_begin / SHMQ_INDEX_STEP + 1;
+    uint64_t made = h->backed ? h->backed / SHMQ_INDEX_STEP + 3 : 0;
 
-    for (uint64_t k = last; k < live + log->place_count && k - last < log->place_count; k++)
-        if (k % log->place_count < made)
+    for (uint64_t k = last; k < live + log->index_count && k - last < log->index_count; k++)
+        if (k % log->index_count < made)
             set(log, k, NOWHERE, 0, 0);
 }
 
@@ -52,28 +52,28 @@ struct aim {
     int64_t time;
 };
 
-/* Whether the place is one of `granule`, and the entry there is not behind what is aimed at:
- * true up to some granule, and false from there on. */
+/* Whether the entry of the index is one of `granule`, and the entry there is not behind what is
+ * aimed at: true up to some granule, and false from there on. */
 static bool leads(const struct shmq_log *log, uint64_t granule, uint64_t committed,
                   const struct aim *aim, uint64_t *position)
 {
-    const struct shmq_log_place *place = slot(log, granule);
-    uint64_t at = __atomic_load_n(&place->position, __ATOMIC_ACQUIRE);
+    const struct shmq_index_entry *entry = slot(log, granule);
+    uint64_t at = __atomic_load_n(&entry->position, __ATOMIC_ACQUIRE);
 
-    if (at < granule * SHMQ_PLACE_STEP || at >= committed)
+    if (at < granule * SHMQ_INDEX_STEP || at >= committed)
         return false;
-    if (aim->by_time ? GET_ATOMIC(place->seen) >= aim->time
-                     : GET_ATOMIC(place->offset) > aim->offset)
+    if (aim->by_time ? GET_ATOMIC(entry->seen) >= aim->time
+                     : GET_ATOMIC(entry->offset) > aim->offset)
         return false;
     *position = at;
     return true;
 }
 
-/* Where no entry is, the places need not have memory yet. */
+/* Where no entry is, the index need not have memory yet. */
 static uint64_t search(const struct shmq_log *log, uint64_t oldest, uint64_t committed,
                        const struct aim *aim)
 {
-    uint64_t found = oldest, low = granule_behind(oldest), high = committed / SHMQ_PLACE_STEP + 1;
+    uint64_t found = oldest, low = granule_behind(oldest), high = committed / SHMQ_INDEX_STEP + 1;
 
     while (oldest < committed && low < high) {
         uint64_t middle = low + (high - low) / 2;
@@ -102,11 +102,11 @@ uint64_t shmq_log_near_time(const struct shmq_log *log, uint64_t oldest, uint64_
     return search(log, oldest, committed, &aim);
 }
 
-uint64_t shmq_log_place_behind(const struct shmq_log *log, uint64_t position)
+uint64_t shmq_log_indexed_behind(const struct shmq_log *log, uint64_t position)
 {
     uint64_t committed = shmq_log_committed(log), granule = granule_behind(position), at;
 
-    if (position >= committed || granule * SHMQ_PLACE_STEP > log->h->last_begin)
+    if (position >= committed || granule * SHMQ_INDEX_STEP > log->h->last_begin)
         return committed;
     at = GET_ATOMIC(slot(log, granule)->position);
     return at >= position && at < committed ? at : committed;

@@ -1,6 +1,6 @@
 /* A stream in shared memory: a control segment, and one segment for each partition.
  *
- * header | holds | producers | places | ring
+ * header | holds | producers | index | ring
  *
  * The ring holds entries (stream/entry.h), each in one piece and at a multiple of 8. A *position*
  * counts the bytes of the ring since it was made and never wraps; it lies at position %
@@ -8,7 +8,7 @@
  * there, and it is at the ring's beginning. What can be read is what lies between `oldest`
  * and `committed`; these two and the entries are the truth, all else is derived.
  *
- * `places[k]` is the first entry that begins at or behind position k * SHMQ_PLACE_STEP. They
+ * `index[k]` is the first entry that begins at or behind position k * SHMQ_INDEX_STEP. They
  * are a ring too: an index by offset and by the time that an entry was seen, as both only rise. */
 #ifndef SHMQ_STREAM_LAYOUT_H
 #define SHMQ_STREAM_LAYOUT_H
@@ -23,7 +23,7 @@
 #define SHMQ_STREAM_VERSION 1u
 #define SHMQ_HOLDS 256u               /* readers and groups that keep records of a partition */
 #define SHMQ_PRODUCERS 4096u          /* producers that a partition remembers           */
-#define SHMQ_PLACE_STEP 16384u        /* bytes of the ring for each place               */
+#define SHMQ_INDEX_STEP 16384u        /* bytes of the ring for each entry of the index */
 #define SHMQ_GROUP_STATE_BYTES 262144u     /* room of the groups in the control segment      */
 #define SHMQ_MAX_PARTITIONS 1024u
 
@@ -87,7 +87,7 @@ struct shmq_produced {
     uint32_t restored; /* 1: from files: what came later may be lost with the memory    */
 };
 
-struct shmq_log_place {
+struct shmq_index_entry {
     uint64_t position; /* UINT64_MAX: none                                              */
     uint64_t offset;
     int64_t seen;
@@ -138,6 +138,6 @@ _Static_assert(sizeof(struct shmq_log_header) <= SHMQ_PAGE, "the header has a pa
 _Static_assert(sizeof(struct shmq_stream) <= SHMQ_PAGE, "the control segment's page");
 _Static_assert(sizeof(struct shmq_hold) == 64, "a line for each hold");
 _Static_assert(sizeof(struct shmq_produced) == 32, "a producer");
-_Static_assert(sizeof(struct shmq_log_place) == 24, "a place");
+_Static_assert(sizeof(struct shmq_index_entry) == 24, "an entry of the index");
 
 #endif

@@ -12,27 +12,27 @@ static int mend(struct shmq_log *log)
     int status;
 
     SET(h->recoveries, h->recoveries + 1);
-    shmq_log_forget_places(log);
+    shmq_log_trim_index(log);
     status = shmq_log_recover(log);
     if (status) {
         atomic_store_explicit(&h->state, SHMQ_BROKEN, memory_order_relaxed);
         shmq_mark();
     }
-    return shmq_robust_mend(&h->lock);
+    return shmq_robust_mutex_mend(&h->lock);
 }
 
 int shmq_log_lock(struct shmq_log *log, int64_t ns)
 {
     struct shmq_log_header *h = log->h;
-    int error = shmq_robust_spin(&h->lock);
+    int error = shmq_robust_mutex_spin(&h->lock);
     uint32_t state;
 
     if (error == EBUSY && ns)
-        error = shmq_robust_wait(&h->lock, shmq_read_clock(CLOCK_MONOTONIC) + ns);
+        error = shmq_robust_mutex_wait(&h->lock, shmq_read_clock(CLOCK_MONOTONIC) + ns);
     if (error == EOWNERDEAD)
         error = mend(log);
     if (error)
-        return shmq_robust_status(error);
+        return shmq_robust_mutex_status(error);
     state = atomic_load_explicit(&h->state, memory_order_relaxed);
     if (__builtin_expect(state != SHMQ_OPEN || h->backed > log->ring_bytes, 0)) {
         shmq_log_unlock(log);
@@ -41,9 +41,12 @@ int shmq_log_lock(struct shmq_log *log, int64_t ns)
     return SHMQ_OK;
 }
 
-void shmq_log_unlock(struct shmq_log *log) { shmq_robust_drop(&log->h->lock); }
+void shmq_log_unlock(struct shmq_log *log) { shmq_robust_mutex_drop(&log->h->lock); }
 
-uint32_t shmq_log_holder(const struct shmq_log *log) { return shmq_robust_holder(&log->h->lock); }
+uint32_t shmq_log_holder(const struct shmq_log *log)
+{
+    return shmq_robust_mutex_holder(&log->h->lock);
+}
 
 /* An appender that died after it had published left these entries out. */
 static void take_over(struct shmq_log *log, uint64_t begin, const struct shmq_peeked_entry *g)
@@ -52,7 +55,7 @@ static void take_over(struct shmq_log *log, uint64_t begin, const struct shmq_pe
     struct shmq_entry e;
     uint64_t next;
 
-    shmq_log_place(log, h->last_begin, begin, g->offset, g->seen);
+    shmq_log_index(log, h->last_begin, begin, g->offset, g->seen);
     if (shmq_entry_read(shmq_log_byte(log, begin), g->size, log->salt, false, &e, &next) ==
             SHMQ_E_OK &&
         e.flags & SHMQ_E_PRODUCED && !shmq_log_back_producers(log))

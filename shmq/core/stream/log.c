@@ -42,10 +42,10 @@ void shmq_log_lay_out(const struct shmq_log_options *options, struct shmq_log_ge
 
     memset(geo, 0, sizeof *geo);
     geo->ring_bytes = ring_of(options);
-    geo->place_count = geo->ring_bytes / SHMQ_PLACE_STEP + 3;
+    geo->index_count = geo->ring_bytes / SHMQ_INDEX_STEP + 3;
     geo->holds = region(&at, SHMQ_HOLDS, sizeof(struct shmq_hold));
     geo->producers = region(&at, SHMQ_PRODUCERS, sizeof(struct shmq_produced));
-    geo->places = region(&at, geo->place_count, sizeof(struct shmq_log_place));
+    geo->index = region(&at, geo->index_count, sizeof(struct shmq_index_entry));
     geo->ring = region(&at, geo->ring_bytes, 1);
     geo->segment_bytes = page_up(at);
 }
@@ -70,10 +70,10 @@ void shmq_log_bind(struct shmq_log *log, void *base, int fd, const struct shmq_l
     log->h = (struct shmq_log_header *)base;
     log->holds = (struct shmq_hold *)(at + geo->holds);
     log->producers = (struct shmq_produced *)(at + geo->producers);
-    log->places = (struct shmq_log_place *)(at + geo->places);
+    log->index = (struct shmq_index_entry *)(at + geo->index);
     log->ring = at + geo->ring;
     log->ring_bytes = geo->ring_bytes;
-    log->place_count = geo->place_count;
+    log->index_count = geo->index_count;
     log->fd = fd;
     log->stream = stream;
     know(log, options);
@@ -111,7 +111,7 @@ int shmq_log_prepare(struct shmq_log *log, const struct shmq_log_options *option
     SET(h->options, *options);
     SET(h->segment_bytes, geo.segment_bytes);
     SET(h->crc, checksum(h));
-    if ((status = shmq_robust_init(&h->lock)))
+    if ((status = shmq_robust_mutex_init(&h->lock)))
         return status;
     SET(h->last_seen, last_seen);
     atomic_store_explicit(&h->next, options->first, memory_order_relaxed);

@@ -23,10 +23,10 @@ struct shmq_log {
     struct shmq_log_header *h;
     struct shmq_hold *holds;
     struct shmq_produced *producers;
-    struct shmq_log_place *places;
+    struct shmq_index_entry *index;
     unsigned char *ring;
     uint64_t ring_bytes;    /* our own copies: they bound every index                   */
-    uint64_t place_count;
+    uint64_t index_count;
     uint64_t most_entry;    /* bytes of one, at most                                    */
     uint64_t retention_bytes;
     int64_t retention;
@@ -38,7 +38,7 @@ struct shmq_log {
 };
 
 struct shmq_log_geometry {
-    uint64_t holds, producers, places, ring, segment_bytes, ring_bytes, place_count;
+    uint64_t holds, producers, index, ring, segment_bytes, ring_bytes, index_count;
 };
 
 /* ---- log.c: making a segment, and deciding whether one may be trusted ---- */
@@ -162,13 +162,14 @@ void shmq_log_drop(struct shmq_log *log, uint32_t at);
 
 /* ---- stream/index.c ---- */
 
-/* The entry at `from`, which is the one before committed, begins there: fills the places up
+/* The entry at `from`, which is the one before committed, begins there: fills the index up
  * to it. Holds the lock. */
-void shmq_log_place(struct shmq_log *log, uint64_t last_begin, uint64_t begin, uint64_t offset,
+void shmq_log_index(struct shmq_log *log, uint64_t last_begin, uint64_t begin, uint64_t offset,
                     int64_t seen);
 
-/* No place behind the last entry: what a dead appender wrote there goes. Holds the lock. */
-void shmq_log_forget_places(struct shmq_log *log);
+/* No entry of the index behind the last entry: what a dead appender wrote there goes. Holds the
+ * lock. */
+void shmq_log_trim_index(struct shmq_log *log);
 
 /* Where to start looking: of an entry that is not behind the one that has `offset`; or of one
  * that was seen before `time`, or the oldest. Without the lock; to be checked afterwards. */
@@ -177,9 +178,9 @@ uint64_t shmq_log_near_offset(const struct shmq_log *log, uint64_t oldest, uint6
 uint64_t shmq_log_near_time(const struct shmq_log *log, uint64_t oldest, uint64_t committed,
                             int64_t time);
 
-/* The first entry that begins at or behind `position`, as far as the places tell: `committed`
+/* The first entry that begins at or behind `position`, as far as the index tells: `committed`
  * if none does. Holds the lock. */
-uint64_t shmq_log_place_behind(const struct shmq_log *log, uint64_t position);
+uint64_t shmq_log_indexed_behind(const struct shmq_log *log, uint64_t position);
 
 /* ---- producers.c ---- */
 

@@ -51,11 +51,11 @@ static void let_go(struct shmq_log *log, uint64_t position)
 #endif
 }
 
-/* Lets go of the entries before `position`; more of them, up to the next place, if they may
- * go, as that costs no walk. SHMQ_FULL: some of them must stay. */
+/* Lets go of the entries before `position`; more of them, up to the next one in the index, if they
+ * may go, as that costs no walk. SHMQ_FULL: some of them must stay. */
 static int let_go_before(struct shmq_log *log, uint64_t position)
 {
-    uint64_t floor = shmq_log_floor(log), target = shmq_log_place_behind(log, position);
+    uint64_t floor = shmq_log_floor(log), target = shmq_log_indexed_behind(log, position);
 
     if (target > floor)
         target = entry_behind(log, position);
@@ -67,20 +67,20 @@ static int let_go_before(struct shmq_log *log, uint64_t position)
 
 /* ---- memory ---- */
 
-static int back_places(struct shmq_log *log, uint64_t ring_bytes)
+static int back_index(struct shmq_log *log, uint64_t ring_bytes)
 {
-    uint64_t count = ring_bytes / SHMQ_PLACE_STEP + 3;
-    uint64_t begin = (uint64_t)((unsigned char *)log->places - (unsigned char *)log->h);
+    uint64_t count = ring_bytes / SHMQ_INDEX_STEP + 3;
+    uint64_t begin = (uint64_t)((unsigned char *)log->index - (unsigned char *)log->h);
 
-    if (count > log->place_count)
-        count = log->place_count;
-    return shmq_log_back(log, begin, count * sizeof(struct shmq_log_place));
+    if (count > log->index_count)
+        count = log->index_count;
+    return shmq_log_back(log, begin, count * sizeof(struct shmq_index_entry));
 }
 
 static int back_ring(struct shmq_log *log, uint64_t upto)
 {
     uint64_t had = log->h->backed, ring = (uint64_t)(log->ring - (unsigned char *)log->h);
-    int status = back_places(log, upto);
+    int status = back_index(log, upto);
 
     if (!status)
         status = shmq_log_back(log, ring + had, upto - had);
@@ -129,7 +129,7 @@ static uint64_t entry_before(const struct shmq_log *log, uint64_t position)
 }
 
 /* Lets go of what is beyond retention_bytes, as far as it may go, and of up to a tenth more where
- * a place is there, as that costs no walk: but of no entry without which less would stay. */
+ * the index has one there, as that costs no walk: but of no entry without which less would stay. */
 static void let_go_beyond(struct shmq_log *log, uint64_t end, const struct shmq_log_wrap *wrap)
 {
     uint64_t least = log->retention_bytes - log->retention_bytes / 10;
@@ -138,7 +138,7 @@ static void let_go_beyond(struct shmq_log *log, uint64_t end, const struct shmq_
     latest = floor < latest ? floor : latest;
     if (latest <= shmq_log_oldest(log))
         return;
-    target = shmq_log_place_behind(log, position_before(end, log->retention_bytes, wrap));
+    target = shmq_log_indexed_behind(log, position_before(end, log->retention_bytes, wrap));
     if (target > latest)
         target = entry_before(log, latest);
     if (target > shmq_log_oldest(log))

@@ -2,11 +2,11 @@
 
 #include "base/crash_points.h"
 
-#define LOAD(place) atomic_load_explicit(&(place), memory_order_relaxed)
-#define STORE(place, value)                                             \
-    do {                                                                \
-        atomic_store_explicit(&(place), (value), memory_order_relaxed); \
-        shmq_mark();                                                    \
+#define LOAD(target) atomic_load_explicit(&(target), memory_order_relaxed)
+#define STORE(target, value)                                             \
+    do {                                                                 \
+        atomic_store_explicit(&(target), (value), memory_order_relaxed); \
+        shmq_mark();                                                     \
     } while (0)
 
 static const int64_t FOREVER = INT64_MAX;
@@ -137,19 +137,20 @@ static struct shmq_held *free_entry(struct shmq_group_state *r)
 
 void shmq_shared_group_begin(struct shmq_group_state *r, uint32_t partition, uint64_t offset)
 {
-    if (partition < r->h->partitions && LOAD(r->seats[partition].next) == SHMQ_NO_OFFSET)
-        STORE(r->seats[partition].next, offset);
+    if (partition < r->h->partitions && LOAD(r->partitions[partition].next) == SHMQ_NO_OFFSET)
+        STORE(r->partitions[partition].next, offset);
 }
 
 /* Where the partition is gone on with: not before what the stream still has. */
-static uint64_t first_of(struct shmq_group_state *r, struct shmq_seat *seat, uint64_t earliest)
+static uint64_t first_of(struct shmq_group_state *r, struct shmq_group_partition *p,
+                         uint64_t earliest)
 {
-    uint64_t next = LOAD(seat->next);
+    uint64_t next = LOAD(p->next);
 
     if (next >= earliest)
         return next;
     SET(r->h->skipped, r->h->skipped + earliest - next);
-    STORE(seat->next, earliest);
+    STORE(p->next, earliest);
     return earliest;
 }
 
@@ -157,13 +158,13 @@ int shmq_shared_group_lend(struct shmq_group_state *r, uint64_t id, uint32_t par
                            uint64_t earliest, uint64_t latest, uint32_t limit, int64_t now,
                            struct shmq_lent *lent, uint32_t *count)
 {
-    struct shmq_seat *seat = &r->seats[partition];
+    struct shmq_group_partition *p = &r->partitions[partition];
     uint64_t offset;
 
     *count = 0;
     if (partition >= r->h->partitions)
         return SHMQ_STALE;
-    for (offset = first_of(r, seat, earliest); offset < latest && *count < limit; offset++) {
+    for (offset = first_of(r, p, earliest); offset < latest && *count < limit; offset++) {
         struct shmq_held *held = r->h->live < r->capacity ? free_entry(r) : NULL;
 
         if (!held)
@@ -172,7 +173,7 @@ int shmq_shared_group_lend(struct shmq_group_state *r, uint64_t id, uint32_t par
         SET(held->partition, partition);
         lend(r, held, id, 0, SHMQ_HELD_LENT, now, &lent[(*count)++]);
         SET(r->h->live, r->h->live + 1);
-        STORE(seat->next, offset + 1);
+        STORE(p->next, offset + 1);
     }
     return SHMQ_OK;
 }
@@ -344,7 +345,7 @@ int64_t shmq_shared_group_due(const struct shmq_group_state *r) { return r->h->n
 void shmq_shared_group_lows(const struct shmq_group_state *r, uint64_t *lows)
 {
     for (uint32_t p = 0; p < r->h->partitions; p++)
-        lows[p] = LOAD(r->seats[p].next);
+        lows[p] = LOAD(r->partitions[p].next);
     for (uint32_t at = 0; at < r->capacity; at++) {
         const struct shmq_held *held = &r->held[at];
 
@@ -380,9 +381,9 @@ void shmq_shared_group_recover(struct shmq_group_state *r)
         live++;
         if (is_orphan(r, held))
             SET(held->deadline, 0); /* as if its lease had ended */
-        if (held->partition < SHMQ_MAX_SEATS &&
-            LOAD(r->seats[held->partition].next) <= held->offset)
-            STORE(r->seats[held->partition].next, held->offset + 1);
+        if (held->partition < SHMQ_MAX_GROUP_PARTITIONS &&
+            LOAD(r->partitions[held->partition].next) <= held->offset)
+            STORE(r->partitions[held->partition].next, held->offset + 1);
     }
     SET(r->h->live, live);
     SET(r->h->hint, 0);

@@ -14,7 +14,7 @@
  * the two leaves a record that is held, never one that nobody has. Only a lease that the
  * application was handed counts as a delivery.
  *
- * All of it is called with the roster's lock held. Times are monotonic, in ns. */
+ * All of it is called with the group's lock held. Times are monotonic, in ns. */
 #ifndef SHMQ_STREAM_SHARED_GROUP_H
 #define SHMQ_STREAM_SHARED_GROUP_H
 

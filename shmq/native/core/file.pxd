@@ -34,7 +34,7 @@ cdef extern from "file/record.h" nogil:
         uint64_t seq
         int64_t until
 
-    struct shmq_place:
+    struct shmq_indexed_batch:
         uint64_t offset, batch, last_seq
 
     struct shmq_record:
@@ -64,7 +64,7 @@ cdef extern from "file/record.h" nogil:
                          shmq_record *r, size_t *next)
     uint64_t shmq_record_settled(const shmq_record *r, uint32_t at)
     shmq_taken shmq_record_taken(const shmq_record *r, uint32_t at)
-    shmq_place shmq_record_place(const shmq_record *r, uint32_t at)
+    shmq_indexed_batch shmq_record_indexed(const shmq_record *r, uint32_t at)
 
 
 cdef extern from "file/replay.h" nogil:

@@ -169,7 +169,7 @@ cdef extern from "queue/wakeup.h" nogil:
     struct shmq_watch:
         int event
         cbool filtered
-        uint32_t n, place
+        uint32_t n, party
         int64_t seen, due
     uint64_t shmq_armed(const shmq_header *h, int event)
     int shmq_arm(shmq_queue *q, shmq_watch *w, uint64_t process)
@@ -367,7 +367,7 @@ cdef extern from "queue/columns.h" nogil:
     enum: SHMQ_COLUMNS_HEAD, SHMQ_COLUMNS_ROW, SHMQ_COLUMNS_PADDING, SHMQ_COLUMNS
     enum: SHMQ_IS_READY, SHMQ_IS_DELAYED, SHMQ_IS_LEASED, SHMQ_IS_DYING
 
-    struct shmq_places:
+    struct shmq_columns_layout:
         uint32_t count
         uint64_t offset[SHMQ_COLUMNS]
         uint64_t bytes[SHMQ_COLUMNS]
@@ -383,14 +383,14 @@ cdef extern from "queue/columns.h" nogil:
         uint8_t state, reason, codec
         uint32_t body_bytes, meta_bytes
 
-    cbool shmq_columns_place(shmq_places *places, uint32_t count, uint64_t body_bytes,
+    cbool shmq_columns_lay_out(shmq_columns_layout *layout, uint32_t count, uint64_t body_bytes,
                              uint64_t meta_bytes)
-    void shmq_columns_begin(shmq_columns *c, void *base, const shmq_places *room)
+    void shmq_columns_begin(shmq_columns *c, void *base, const shmq_columns_layout *room)
     cbool shmq_columns_next(const shmq_columns *c, uint32_t body_bytes, uint32_t meta_bytes,
                             unsigned char **body, unsigned char **meta)
     void shmq_columns_add(shmq_columns *c, const shmq_row *row)
     uint64_t shmq_columns_end(shmq_columns *c)
-    cbool shmq_columns_read(const unsigned char *data, uint64_t size, shmq_places *places)
+    cbool shmq_columns_read(const unsigned char *data, uint64_t size, shmq_columns_layout *layout)
 
 
 cdef extern from "queue/snapshot_read.h" nogil:

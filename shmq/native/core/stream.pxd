@@ -200,7 +200,7 @@ cdef extern from "stream/columns.h" nogil:
 
 
 cdef extern from "stream/group_state.h" nogil:
-    enum: SHMQ_MAX_MEMBERS, SHMQ_MAX_SEATS, SHMQ_MAX_HELD, SHMQ_MEMBER_NAME
+    enum: SHMQ_MAX_MEMBERS, SHMQ_MAX_GROUP_PARTITIONS, SHMQ_MAX_HELD, SHMQ_MEMBER_NAME
     uint64_t SHMQ_NO_OFFSET
 
     struct shmq_group_state_options:
@@ -238,7 +238,7 @@ cdef extern from "stream/group_state.h" nogil:
         int64_t joined_at
         char name[32]
 
-    struct shmq_seat:
+    struct shmq_group_partition:
         uint64_t owner
         uint64_t plan
         uint64_t committed
@@ -249,7 +249,7 @@ cdef extern from "stream/group_state.h" nogil:
     struct shmq_group_state:
         shmq_group_state_header *h
         shmq_member *members
-        shmq_seat *seats
+        shmq_group_partition *partitions
         uint32_t capacity
 
     uint64_t shmq_group_state_bytes(const shmq_group_state_options *options)
@@ -267,9 +267,9 @@ cdef extern from "stream/group_state.h" nogil:
     bint shmq_group_state_watch(shmq_group_state *r, int64_t ns, int64_t now)
     uint64_t shmq_group_state_silent(const shmq_group_state *r, int64_t now)
     int shmq_group_state_plan(shmq_group_state *r, uint64_t epoch, const uint64_t *whom, uint32_t n)
-    int shmq_seat_claim(shmq_group_state *r, uint32_t partition, uint64_t id)
-    int shmq_seat_release(shmq_group_state *r, uint32_t partition, uint64_t id)
-    int shmq_seat_commit(shmq_group_state *r, uint32_t partition, uint64_t id, uint64_t offset,
+    int shmq_group_partition_claim(shmq_group_state *r, uint32_t partition, uint64_t id)
+    int shmq_group_partition_release(shmq_group_state *r, uint32_t partition, uint64_t id)
+    int shmq_group_partition_commit(shmq_group_state *r, uint32_t partition, uint64_t id, uint64_t offset,
                          int64_t wall)
 
 

@@ -26,19 +26,25 @@ __all__ = [
     "check_empty",
     "milliseconds",
     "pack_map",
+    "pack_name",
     "pack_numbers",
+    "pack_piece",
     "pack_places",
     "seconds",
     "unpack_answer",
     "unpack_expression",
     "unpack_map",
     "unpack_numbers",
+    "unpack_piece",
+    "unpack_rows",
 ]
 
 #: A partition, and an offset in it.
 PLACE: Final = struct.Struct("!IQ")
 #: Stands for an offset where there is none.
 NO_OFFSET: Final = (1 << 64) - 1
+
+_SIZE: Final = struct.Struct("!I")
 
 
 def pack_map(value: Any) -> bytes:
@@ -73,6 +79,39 @@ def check_empty(rest: bytes) -> None:
     """Refuse whatever is behind the name."""
     if rest:
         raise Refusal.bad(f"there are {len(rest)} bytes more than its type takes")
+
+
+def pack_name(name: str) -> bytes:
+    """The name that a payload begins with."""
+    raw = name.encode()
+    return len(raw).to_bytes(2, "big") + raw
+
+
+def pack_piece(data: Any) -> bytes:
+    """Bytes with their length in front."""
+    view = memoryview(data).cast("B")
+    return _SIZE.pack(view.nbytes) + view
+
+
+def unpack_piece(rest: bytes, at: int) -> tuple[int, bytes]:
+    """Where what has its length in front ends, and its bytes."""
+    if len(rest) - at < _SIZE.size:
+        raise Refusal.bad("a length is cut off")
+    end = at + _SIZE.size + _SIZE.unpack_from(rest, at)[0]
+    if end > len(rest):
+        raise Refusal.bad("a length reaches beyond the frame")
+    return end, rest[at + _SIZE.size : end]
+
+
+def unpack_rows(answer: _core.Answer) -> list[Any]:
+    """The msgpack list of an answer. Raises ServerError."""
+    try:
+        found = msgpack.unpackb(answer.payload or b"\x90", strict_map_key=False)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise senseless(f"it is not msgpack: {error}") from error
+    if not isinstance(found, list):
+        raise senseless("it is no list")
+    return found
 
 
 def pack_places(places: Iterable[tuple[int, int]]) -> bytes:

@@ -9,12 +9,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import struct
 import threading
 from collections.abc import Callable
 from typing import Any, Final
-
-import msgpack
 
 from shmq.api import Binding
 from shmq.client.local.broker import LocalBroker
@@ -22,14 +19,13 @@ from shmq.client.local.exchange import LocalExchange
 from shmq.client.shared import definitions, exchange_delivery
 from shmq.errors import Forbidden, InvalidOption, NoSuchExchange, NoSuchQueue, NoSuchStream
 from shmq.namespace.namespace import Namespace
+from shmq.protocol.messages.exchange import Route, unpack_counts
 from shmq.protocol.opcodes import Right
 from shmq.protocol.status import status_of
 
 __all__ = ["ExchangeHandler"]
 
 _CHANGES: Final = frozenset({"create", "delete", "bind", "unbind"})
-
-_SIZE: Final = struct.Struct("!I")
 
 #: What the session may do to a name, as the engine's bits.
 Rights = Callable[[str], int]
@@ -148,18 +144,18 @@ class ExchangeHandler:
             return self._routed(rights, name, rest)
 
     def _routed(self, rights: Rights, name: str, rest: bytes) -> Asked:
-        asked, meta, bodies = _parts_of(rest)
-        properties = _arguments(meta)
+        asked = Route.unpack(rest)
+        properties = _arguments(asked.properties)
         exchange = self._attached(name)
         _need(rights, name, Right.PRODUCE, "produce to")
         codec = properties.pop("codec", None) or "bytes"
-        letters = exchange_delivery.Deliveries([(body, codec) for body in bodies], properties)
+        letters = exchange_delivery.Deliveries([(body, codec) for body in asked.bodies], properties)
         outcome = exchange.deliver(
             letters,
-            asked.get("key", ""),
+            asked.key,
             properties.get("headers"),
-            asked.get("confirm"),
-            _only_of(asked),
+            asked.confirm,
+            asked.only,
         )
         return {
             "reached": outcome.reached,
@@ -180,7 +176,7 @@ class ExchangeHandler:
         exchange = self._attached(name)
         _need(rights, name, Right.PRODUCE, "produce to")
         left = {}
-        for queue_name, sequence in _numbers_of(asked, "queues").items():
+        for queue_name, sequence in unpack_counts(asked, "queues").items():
             with contextlib.suppress(NoSuchQueue, NoSuchStream, IndexError):
                 queue = exchange.target(queue_name)
                 if not exchange_delivery.is_synced(queue, sequence):
@@ -219,39 +215,6 @@ def _why(outcome: exchange_delivery.Outcome, name: str) -> list[Any]:
 # ---- what is in a request ----
 
 
-def _parts_of(rest: bytes) -> tuple[Asked, Asked, list[bytes]]:
-    """The map, the properties and the bodies of a ROUTE. Raises InvalidOption."""
-    at, packed = _piece(rest, 0)
-    asked = _map(packed)
-    at, packed = _piece(rest, at)
-    meta = _map(packed) if packed else {}
-    bodies = []
-    while at < len(rest):
-        at, body = _piece(rest, at)
-        bodies.append(body)
-    return asked, meta, bodies
-
-
-def _piece(rest: bytes, at: int) -> tuple[int, bytes]:
-    """Where what begins with its length ends, and its bytes."""
-    if len(rest) - at < _SIZE.size:
-        raise InvalidOption("a length is cut off")
-    end = at + _SIZE.size + _SIZE.unpack_from(rest, at)[0]
-    if end > len(rest):
-        raise InvalidOption("a length reaches beyond the frame")
-    return end, rest[at + _SIZE.size : end]
-
-
-def _map(packed: bytes) -> Asked:
-    try:
-        found = msgpack.unpackb(packed, strict_map_key=False)
-    except Exception as error:  # its own kinds, ValueError, UnicodeDecodeError, RecursionError
-        raise InvalidOption(f"that is not msgpack: {error}") from error
-    if not isinstance(found, dict):
-        raise InvalidOption("that is no msgpack map")
-    return found
-
-
 def _arguments(properties: Asked) -> dict[str, Any]:
     """Properties as a put takes them; those that are not known do nothing. Raises TypeError."""
     found = {}
@@ -262,19 +225,4 @@ def _arguments(properties: Asked) -> dict[str, Any]:
         if unit is not None and (not isinstance(value, int) or isinstance(value, bool)):
             raise TypeError(f"{key!r} must be an int")
         found[argument] = value if unit is None else value * unit
-    return found
-
-
-def _only_of(asked: Asked) -> dict[str, int] | None:
-    return None if asked.get("only") is None else _numbers_of(asked, "only")
-
-
-def _numbers_of(asked: Asked, key: str) -> dict[str, int]:
-    """A map of names to numbers. Raises InvalidOption."""
-    found = asked.get(key)
-    if not isinstance(found, dict) or not all(
-        isinstance(name, str) and type(number) is int and 0 <= number < 1 << 63
-        for name, number in found.items()
-    ):
-        raise InvalidOption(f"{key!r} must be a map of names to numbers")
     return found

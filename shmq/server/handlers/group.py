@@ -9,12 +9,11 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from shmq.client.group.dead_letters import DeadLetterQueues, move_to_dead_letters
-from shmq.client.group.group import LocalGroup
-from shmq.client.group.group_context import GroupContext
-from shmq.client.group.member import LOOK_EVERY
-from shmq.client.group.share import LocalShare
+from shmq.client.local.group import DeadLetterQueues, LocalLender, move_to_dead_letters
+from shmq.client.local.group_store import LocalGroupStore
 from shmq.client.local.stream import LocalStream
+from shmq.client.shared.group import Group
+from shmq.client.shared.member import LOOK_EVERY
 from shmq.errors import MemberFenced, NoSuchGroup
 from shmq.namespace import group_files
 from shmq.native import _group as _group_state
@@ -31,7 +30,7 @@ from shmq.protocol.messages.group import (
     unpack_places,
 )
 from shmq.protocol.messages.payload import pack_map, pack_numbers, unpack_map
-from shmq.protocol.opcodes import Right, Status, Type
+from shmq.protocol.opcodes import RIGHTS, Right, Status, Type
 from shmq.protocol.status import Refusal
 from shmq.server.auth.tokens import KNOWN
 from shmq.server.handlers.quotas import QuotaRequest, Quotas
@@ -96,7 +95,7 @@ class Members:
     def has(self, stream: LocalStream) -> bool:
         """Whether anybody is a member of a group of it."""
         return any(
-            member_session.context.stream is stream
+            member_session.store.stream is stream
             for member_sessions in self._open.values()
             for member_session in member_sessions.values()
         )
@@ -111,13 +110,13 @@ class Members:
     def _join(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = MemberRequest.unpack(rest)
         options = unpack_map(asked.rest)
-        stream = self._attached(session, name, asked, Right.CONSUME)
+        stream = self._attached(session, name, asked, RIGHTS[Type.JOIN])
         with well_formed(), self._room_for(session, stream, asked.group):
             member_session = self._member_session(session, stream, asked.group, options)
         key = stream.identity, asked.group, member_session.id
         self._open.setdefault(session, {})[key] = member_session
         return pack_map(
-            {"member": member_session.id, "options": member_session.context.group_state.options}
+            {"member": member_session.id, "options": member_session.store.state.options}
         )
 
     def _member_session(
@@ -128,12 +127,12 @@ class Members:
         if member is not None and not isinstance(member, str):
             raise TypeError("'member' must be of type str")
         if not options.pop("shared", False):
-            return MemberSession(grouping.group(group, **options).context, member)
+            return MemberSession(_store_of(grouping.group(group, **options)), member)
         dead_letter = options.get("dead_letter")
         if isinstance(dead_letter, str):
             self._need(session, dead_letter, Right.PRODUCE)
-        share = grouping.share(group, member=member, **options)
-        return MemberSession(share.context, member, share)
+        lender = grouping.lender(group, member=member, **options)
+        return MemberSession(lender.store, member, lender)
 
     def _heartbeat(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = MemberRequest.unpack(rest)
@@ -144,14 +143,14 @@ class Members:
             raise self._fenced(session, name, asked)
         if change == known:
             return GroupChange(change).pack()
-        seats = member_session.context.group_state.seats()
+        seats = member_session.store.state.seats()
         return GroupChange(change, [(owner, meant, at) for owner, meant, at, *_ in seats]).pack()
 
     def _member_sessions(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = MemberRequest.unpack(rest)
         seats = Seats.unpack(asked.rest)
         member_session = self._found(session, name, asked)
-        group_state = member_session.context.group_state
+        group_state = member_session.store.state
         places = unpack_places(seats.places, group_state.partitions)
         do = group_state.claim if seats.takes else group_state.release
         return b"".join(_NUMBER.pack(p) for p, _ in places if do(p, asked.member))
@@ -159,18 +158,18 @@ class Members:
     def _commit(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = MemberRequest.unpack(rest)
         if asked.member:
-            context = self._found(session, name, asked).context
+            store = self._found(session, name, asked).store
         else:
-            context = self._group(session, name, asked).context
-            context.look_for_dead()
-        places = unpack_places(asked.rest, context.group_state.partitions)
+            store = _store_of(self._group(session, name, asked))
+            store.look_for_dead()
+        places = unpack_places(asked.rest, store.state.partitions)
         fenced = []
         with well_formed():
             for each in places:
-                context.check_offset(*each)
+                store.check_offset(*each)
         for partition, offset in places:
-            if context.group_state.commit(partition, asked.member, offset):
-                context.keep_from(partition, offset)
+            if store.state.commit(partition, asked.member, offset):
+                store.keep_from(partition, offset)
             else:
                 fenced.append(partition)
         if fenced:
@@ -188,29 +187,29 @@ class Members:
         asked = MemberRequest.unpack(rest)
         wanted = ShareTake.unpack(asked.rest)
         member_session = self._found(session, name, asked)
-        if member_session.share is None:
+        if member_session.lender is None:
             raise Refusal(Status.BAD_REQUEST, f"group {asked.group!r} does not share")
         if member_session.attend() is None:
             raise self._fenced(session, name, asked)
         move_to_dead_letters(
-            member_session.context.group_state,
+            member_session.store.state,
             member_session.id,
-            member_session.context,
+            member_session.store,
             self._dead_letter_queues,
         )
         lent = member_session.lend(min(wanted.limit, _AT_ONCE), handed=wanted.handed)
-        share = member_session.share
+        lender = member_session.lender
         return ShareTaken(
             member_session.due(),
-            [each[4] for each in member_session.context.group_state.seats()],
+            [each[4] for each in member_session.store.state.seats()],
             lent,
-            share.damaged if share.skips_damage else None,
+            lender.damaged if lender.on_damage == "skip" else None,
         ).pack()
 
     def _settle(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = MemberRequest.unpack(rest)
         wanted = ShareSettle.unpack(asked.rest)
-        group_state = self._found(session, name, asked).context.group_state
+        group_state = self._found(session, name, asked).store.state
         settle: Callable[[int], bool] = {
             Settlement.ACK: group_state.ack,
             Settlement.NACK: lambda receipt: group_state.nack(receipt, wanted.ns),
@@ -268,11 +267,11 @@ class Members:
     ) -> LocalStream:
         return self._streams.attached(session, name, right, asked.identity, asked.group)
 
-    def _group(self, session: Session, name: str, asked: MemberRequest) -> LocalGroup:
+    def _group(self, session: Session, name: str, asked: MemberRequest) -> Group:
         """The group, for who may set it to other offsets."""
         stream: Any = self._attached(session, name, asked, Right.ADMIN)
         with self._room_for(session, stream, asked.group):
-            group: LocalGroup = stream.group(asked.group)
+            group: Group = stream.group(asked.group)
         return group
 
     def _room_for(
@@ -298,7 +297,7 @@ class Members:
     def _forget(
         self, session: Session, asked: MemberRequest, member_session: MemberSession
     ) -> None:
-        key = member_session.context.stream.identity, asked.group, asked.member
+        key = member_session.store.stream.identity, asked.group, asked.member
         self._open.get(session, {}).pop(key, None)
 
 
@@ -306,46 +305,50 @@ class MemberSession:
     """A member: its place in the group, and what lends to it if the group shares."""
 
     def __init__(
-        self, context: GroupContext, member: str | None, share: LocalShare | None = None
+        self, store: LocalGroupStore, member: str | None, lender: LocalLender | None = None
     ) -> None:
-        self.context = context
-        self.share = share
-        if share is None:
-            number = context.namespace.process_number()
-            self.at, self.id = context.group_state.join(number, (member or "?").encode())
+        self.store = store
+        self.lender = lender
+        if lender is None:
+            self.at, self.id = store.state.join(store.process, (member or "?").encode())
         else:
-            self.at, self.id = share.membership
+            self.at, self.id = lender.at, lender.id
 
     def attend(self) -> int | None:
         """Say that it lives, and look after the group: its `change`; None: it is no member."""
-        group_state = self.context.group_state
+        group_state = self.store.state
         if group_state.beat(self.at, self.id) is None:
             return None
         if group_state.watch(LOOK_EVERY):
-            self.context.look_for_dead()
-        self.context.widen()
-        if self.share is None:
-            self.context.plan()
+            self.store.look_for_dead()
+        self.store.widen()
+        if self.lender is None:
+            self.store.plan()
         else:
-            self.share.take_up()
+            self.lender.take_up()
         return group_state.change
 
     def lend(self, limit: int, *, handed: bool) -> list[tuple[int, int, int, int]]:
         """Records that are the member's from now on."""
-        assert self.share is not None
-        found = self.share.lent(limit)
-        return [each for each in found if not handed or self.context.group_state.hand(each[0])]
+        assert self.lender is not None
+        found = self.lender.lent(limit)
+        return [each for each in found if not handed or self.store.state.hand(each[0])]
 
     def due(self) -> int:
         """In how many ns something that is held is due."""
-        return max(0, min(self.context.group_state.due() - _group_state.clock(), 10**18))
+        return max(0, min(self.store.state.due() - _group_state.clock(), 10**18))
 
     def leave(self) -> None:
         """It is no member any more, and what it has not settled goes back."""
-        if self.share is not None:
-            self.share.close()
-        elif not self.context.group_state.deleted:
-            self.context.group_state.leave(self.id, False)
+        if self.lender is not None:
+            self.lender.leave()
+        elif not self.store.state.deleted:
+            self.store.state.leave(self.id, False)
+
+
+def _store_of(group: Group) -> LocalGroupStore:
+    assert isinstance(group.store, LocalGroupStore)
+    return group.store
 
 
 def _gone(asked: MemberRequest) -> MemberFenced:
@@ -359,10 +362,10 @@ def _check_same(stream: LocalStream, group: str, known: object) -> None:
         raise NoSuchGroup(f"the group {group!r} was deleted")
 
 
-def _shown(group: LocalGroup) -> dict[str, Any]:
-    group_state = group.context.group_state
-    group.context.look_for_dead()
-    group.context.widen()
+def _shown(group: Group) -> dict[str, Any]:
+    group_state = group.store.state
+    group.store.look_for_dead()
+    group.store.widen()
     return {
         "options": group_state.options,
         "members": group_state.members(),

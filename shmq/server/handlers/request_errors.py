@@ -6,15 +6,13 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterator
-from typing import Any, Final
-
-import msgpack
+from typing import Final
 
 from shmq.errors import InvalidName, InvalidOption, NoSpace, ShmqError
 from shmq.protocol.opcodes import Status
 from shmq.protocol.status import Refusal
 
-__all__ = ["map_of", "nothing_in", "packed", "scarce", "well_formed"]
+__all__ = ["scarce", "well_formed"]
 
 #: What the machine, or a limit of the process, can be out of.
 _SCARCE: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
@@ -42,26 +40,3 @@ def scarce(what: str) -> Iterator[None]:
         raise NoSpace(
             f"the server cannot attach to {what} now: {os.strerror(error.errno)}"
         ) from error
-
-
-def map_of(raw: bytes) -> dict[str, Any]:
-    """The msgpack map that the bytes are. Raises Refusal if they are none."""
-    try:
-        found = msgpack.unpackb(raw, raw=False, strict_map_key=False)
-    except Exception as error:  # its own kinds, ValueError, UnicodeDecodeError, RecursionError
-        raise Refusal(Status.BAD_REQUEST, f"that is not msgpack: {error}") from error
-    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
-        raise Refusal(Status.BAD_REQUEST, "that is no msgpack map whose keys are of type str")
-    return found
-
-
-def packed(value: Any) -> bytes:
-    """The value in msgpack."""
-    raw: bytes = msgpack.packb(value)
-    return raw
-
-
-def nothing_in(rest: bytes) -> None:
-    """Raises Refusal if there is anything."""
-    if rest:
-        raise Refusal(Status.BAD_REQUEST, f"there are {len(rest)} bytes more than its type takes")

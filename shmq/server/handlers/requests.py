@@ -19,13 +19,17 @@ from typing import Any, Final, NamedTuple
 from shmq.api import Message
 from shmq.api.names import dead_letter_name, staging_name
 from shmq.api.options import QueueOptions
-from shmq.client.local.broker import LocalBroker, LocalQueue
-from shmq.errors import InvalidOption, NoSpace, NoSuchQueue, QueueExists, ShmqError
+from shmq.client.local.broker import LocalBroker
+from shmq.client.local.queue import LocalQueue
+from shmq.errors import NoSpace, NoSuchQueue, QueueExists, ShmqError
 from shmq.expression.compiler import compile_filter
-from shmq.expression.parse import MOST_REMOTE, Where
+from shmq.expression.parse import MOST_REMOTE
 from shmq.native import _core
 from shmq.native._core import Filter, Session
-from shmq.protocol.opcodes import FOREVER, Feature, Right, Status, Type
+from shmq.protocol.messages.payload import check_empty, pack_map, unpack_map
+from shmq.protocol.messages.queue import Create, Greeting, Hello, List, Select
+from shmq.protocol.messages.staging import Publish, Published, Stage, Staged, StagedState
+from shmq.protocol.opcodes import FOREVER, RIGHTS, Right, Status, Type
 from shmq.protocol.status import Refusal, refusal_of, status_of
 from shmq.server.auth.limits import Limits
 from shmq.server.auth.tokens import AccessList
@@ -33,10 +37,9 @@ from shmq.server.connection.peer import Peer
 from shmq.server.connection.rate_limited_log import RateLimitedLog
 from shmq.server.handlers.exchange import ExchangeHandler
 from shmq.server.handlers.quotas import QuotaRequest, Quotas
-from shmq.server.handlers.request_errors import map_of, nothing_in, packed, scarce, well_formed
+from shmq.server.handlers.request_errors import scarce, well_formed
 from shmq.server.handlers.schema import changes, schema_answer
 from shmq.server.handlers.side_threads import SideThreads
-from shmq.server.handlers.staging import StagingRequest, rows_of
 from shmq.server.handlers.stream import Streams
 from shmq.version import VERSION
 
@@ -44,11 +47,16 @@ __all__ = ["Control"]
 
 log = logging.getLogger("shmq.server")
 
-_LIMIT: Final = struct.Struct("!I")
 _COUNT: Final = struct.Struct("!Q")
 
 #: What a PEEK gives at most, in bytes of bodies, but for the last one's.
 _PEEKED: Final = 1 << 20
+
+_ALLOWED: Final = {
+    Right.PRODUCE: "produce to",
+    Right.CONSUME: "consume from",
+    Right.ADMIN: "administer",
+}
 
 #: About how many rows one PUBLISH puts: the others wait for no more than that.
 _PUBLISHED: Final = 10_000
@@ -274,36 +282,22 @@ class Control:
     # ---- one request each ----
 
     def _hello(self, session: Session, _: str, rest: bytes) -> bytes:
-        asked = map_of(rest)
-        client, shown = asked.get("client"), asked.get("token")
-        if not isinstance(client, str):
-            raise Refusal(Status.BAD_REQUEST, "HELLO needs a 'client' of type str")
-        if shown is not None and not isinstance(shown, str):
-            raise Refusal(Status.BAD_REQUEST, "'token' must be of type str")
+        asked = Hello.unpack(rest)
         peer: Peer = session.context
-        peer.client = client[:100]
+        peer.client = asked.client[:100]
         if self.access_list.ask:
-            peer.token = self.access_list.find(shown or "")
+            peer.token = self.access_list.find(asked.token or "")
             if peer.token is None:
-                form = "%s showed an unknown token" if shown else "%s showed no token"
+                form = "%s showed an unknown token" if asked.token else "%s showed no token"
                 self._seldom.warning(form, peer)
                 raise Refusal(Status.UNAUTHORIZED, "this server asks for a token that it knows")
             log.debug("%s is let in by token %r", peer, peer.token.name)
-        return packed(
-            {
-                "server": f"shmq/{VERSION}",
-                "max_frame": session.engine.max_frame,
-                "features": list(Feature),
-                "namespace": self._broker.namespace,
-            }
-        )
+        return Greeting(f"shmq/{VERSION}", session.engine.max_frame, self._broker.namespace).pack()
 
     def _create(self, session: Session, name: str, rest: bytes) -> bytes:
-        given = map_of(rest) if rest else {}
-        own = given.pop("own", False)
-        if not isinstance(own, bool):
-            raise Refusal(Status.BAD_REQUEST, f"own={own!r:.40} must be true or false")
-        self._need_admin(session, name)
+        asked = Create.unpack(rest)
+        given = asked.options
+        self._need(session, name, RIGHTS[Type.CREATE])
         try:
             wanted = QueueOptions.for_queue(name, given)
         except TypeError as error:
@@ -314,7 +308,7 @@ class Control:
                 f"dead_letter={wanted.dead_letter!r}: the token has no right to administer that",
             )
         with self.quotas.room_for(session, lambda: self._wished(name, wanted)):
-            if own:
+            if asked.own:
                 self._create_own(session, name, given)
             else:
                 self._create_for_all(session, name, given)
@@ -360,31 +354,31 @@ class Control:
             )
 
     def _delete(self, session: Session, name: str, rest: bytes) -> bytes:
-        nothing_in(rest)
+        check_empty(rest)
         if not self._broker.has_queue(name):
             raise NoSuchQueue(f"there is no queue {name!r}")
-        self._need_admin(session, name)
+        self._need(session, name, RIGHTS[Type.DELETE])
         self._broker.delete_queue(name)
         return b""
 
     def _purge(self, session: Session, name: str, rest: bytes) -> bytes:
-        nothing_in(rest)
+        check_empty(rest)
         with self._open(name) as queue:
-            self._need_admin(session, name)
+            self._need(session, name, RIGHTS[Type.PURGE])
             return _COUNT.pack(queue.purge())
 
     def _list(self, session: Session, _: str, rest: bytes) -> bytes:
-        only_names = map_of(rest).get("names") if rest else False
-        if not isinstance(only_names, bool):
-            raise Refusal(Status.BAD_REQUEST, "a LIST carries nothing, or 'names', true or false")
+        asked = List.unpack(rest)
         names = [name for name in self._broker.queue_names() if self.rights(session, name)]
-        if only_names:
-            return packed(names)
+        if asked.only_names:
+            return pack_map(names)
         summaries = map(self._broker.summary, names)
-        return packed([{"kind": "queue", **dataclasses.asdict(each)} for each in summaries if each])
+        return pack_map(
+            [{"kind": "queue", **dataclasses.asdict(each)} for each in summaries if each]
+        )
 
     def _stats(self, session: Session, name: str, rest: bytes) -> bytes:
-        nothing_in(rest)
+        check_empty(rest)
         with self._open(name) as queue:
             options = queue.options.as_dict()
             attachments = [dataclasses.asdict(each) for each in queue.attachments()]
@@ -393,104 +387,94 @@ class Control:
             stats["unwritten"] = queue.unwritten
         if not self._may_see(session, name, options["dead_letter"]):
             options["dead_letter"] = None
-        return packed({**stats, "options": options, "attachments": attachments})
+        return pack_map({**stats, "options": options, "attachments": attachments})
 
     def _redrive(self, session: Session, name: str, rest: bytes) -> bytes:
-        limit = _limit_of(rest[: _LIMIT.size])
-        where = _where_of(rest[_LIMIT.size :])
+        asked = Select.unpack(rest)
         with self._open(name) as queue:
-            self._need_admin(session, name)
-            if where is not None:
-                self._need_consume(session, name)  # what goes tells what is in it
+            self._need(session, name, Right.ADMIN)
+            if asked.where is not None:
+                self._need(session, name, Right.CONSUME)  # what goes tells what is in it
             moved = queue.redrive_some(
-                None if limit == FOREVER else limit,
-                where,
+                None if asked.limit == FOREVER else asked.limit,
+                asked.where,
                 lambda origin: bool(self.rights(session, origin) & Right.ADMIN),
             )
         return _COUNT.pack(moved)
 
     def _peek(self, session: Session, name: str, rest: bytes) -> list[Message]:
-        limit = _limit_of(rest[: _LIMIT.size])
-        where = _where_of(rest[_LIMIT.size :])
+        asked = Select.unpack(rest)
         with self._open(name) as queue:
-            self._need_consume(session, name)
-            return _some(queue.peeked(limit, where))
+            self._need(session, name, RIGHTS[Type.PEEK])
+            return _some(queue.peeked(asked.limit, asked.where))
 
     def _stage(self, session: Session, name: str, rest: bytes) -> bytes:
-        with well_formed():
-            asked, rows = rows_of(rest)
-        with self._staging(session, name) as queue, well_formed():
-            size = asked.number("staging_bytes")
+        asked, rows = Stage.unpack(rest)
+        with self._staging(session, name, Type.STAGE) as queue, well_formed():
 
             def wished() -> QuotaRequest | None:
                 staging = staging_name(name, asked.publisher)
                 has = self._broker.has_queue(staging)
-                return None if has else QuotaRequest("queues", [staging], size)
+                return None if has else QuotaRequest("queues", [staging], asked.staging_bytes)
 
-            batch, part = asked.number("batch"), asked.text("part")
             with self.quotas.room_for(session, wished):
-                queue.stage(asked.publisher, batch, part, rows, staging_bytes=size)
+                queue.staged_publisher(asked.publisher).stage(
+                    asked.batch, asked.part, rows, staging_bytes=asked.staging_bytes
+                )
         return b""
 
     def _publish(self, session: Session, name: str, rest: bytes) -> bytes:
-        with well_formed():
-            asked = StagingRequest(map_of(rest))
-            batch, parts = asked.number("batch"), asked.texts("parts")
-        with self._staging(session, name) as queue, well_formed():
-            rows, left = queue.publish_some(asked.publisher, batch, parts, _PUBLISHED)
-        return packed({"rows": rows, "left": left})
+        asked = Publish.unpack(rest)
+        with self._staging(session, name, Type.PUBLISH) as queue, well_formed():
+            publisher = queue.staged_publisher(asked.publisher)
+            done = publisher.commit_some(asked.batch, asked.parts, _PUBLISHED)
+        return Published(*done).pack()
 
     def _staged(self, session: Session, name: str, rest: bytes) -> bytes:
-        with well_formed():
-            asked = StagingRequest(map_of(rest))
-            action = asked.action
-        with self._staging(session, name) as queue, well_formed():
+        asked = Staged.unpack(rest)
+        with self._staging(session, name, Type.STAGED) as queue, well_formed():
+            publisher = queue.staged_publisher(asked.publisher)
             removed = 0
-            if action == "sweep":
-                removed = queue.sweep(asked.publisher, asked.keep)
-            elif action == "discard":
-                queue.discard(asked.publisher)
-            return packed({"sealed": queue.sealed(asked.publisher), "removed": removed})
+            if asked.action == "sweep":
+                removed = publisher.sweep(asked.keep)
+            elif asked.action == "discard":
+                publisher.discard()
+            return StagedState(publisher.sealed(), removed).pack()
 
     def _schema(self, session: Session, name: str, rest: bytes) -> bytes:
         with well_formed():
-            asked = map_of(rest)
+            asked = unpack_map(rest)
             if changes(asked):
-                self._need_admin(session, name)
-            return packed(schema_answer(self._broker, name, asked))
+                self._need(session, name, Right.ADMIN)
+            return pack_map(schema_answer(self._broker, name, asked))
 
     @contextlib.contextmanager
-    def _staging(self, session: Session, name: str) -> Iterator[LocalQueue]:
+    def _staging(self, session: Session, name: str, kind: Type) -> Iterator[LocalQueue]:
         with self._open(name) as queue:
-            if not self.rights(session, name) & Right.PRODUCE:
-                raise Refusal(Status.FORBIDDEN, f"the token has no right to produce to {name!r}")
+            self._need(session, name, RIGHTS[kind])
             yield queue
 
     def _exchange(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked = map_of(rest)
+        asked = unpack_map(rest)
         with well_formed():
-            return packed(self._exchanging.ask(self._rights_of(session), name, asked))
+            return pack_map(self._exchanging.ask(self._rights_of(session), name, asked))
 
     def _list_exchanges(self, session: Session, _: str, rest: bytes) -> bytes:
-        map_of(rest)
-        return packed(self._exchanging.summaries(self._rights_of(session)))
+        unpack_map(rest)
+        return pack_map(self._exchanging.summaries(self._rights_of(session)))
 
     def _route(self, session: Session, name: str, rest: bytes) -> bytes:
         with well_formed():
-            return packed(self._exchanging.route(self._rights_of(session), name, rest))
+            return pack_map(self._exchanging.route(self._rights_of(session), name, rest))
 
     # ---- rights ----
 
     def _rights_of(self, session: Session) -> Callable[[str], int]:
         return functools.partial(self.rights, session)
 
-    def _need_admin(self, session: Session, name: str) -> None:
-        if not self.rights(session, name) & Right.ADMIN:
-            raise Refusal(Status.FORBIDDEN, f"the token has no right to administer {name!r}")
-
-    def _need_consume(self, session: Session, name: str) -> None:
-        if not self.rights(session, name) & Right.CONSUME:
-            raise Refusal(Status.FORBIDDEN, f"the token has no right to consume from {name!r}")
+    def _need(self, session: Session, name: str, right: Right) -> None:
+        if not self.rights(session, name) & right:
+            raise Refusal(Status.FORBIDDEN, f"the token has no right to {_ALLOWED[right]} {name!r}")
 
     def _may_bury(self, session: Session, name: str, dead_letter: str | None) -> bool:
         """Whether the queue's dead letters may go there, and a queue be made for them."""
@@ -510,27 +494,6 @@ def _own_dead_letters(name: str) -> str | None:
     with contextlib.suppress(ShmqError):
         return dead_letter_name(name)
     return None
-
-
-def _limit_of(rest: bytes) -> int:
-    if len(rest) != _LIMIT.size:
-        raise Refusal(Status.BAD_REQUEST, "there must be a name, and a limit of 32 bits")
-    limit: int = _LIMIT.unpack(rest)[0]
-    if not limit:
-        raise Refusal(Status.BAD_REQUEST, "limit=0: it must be 1 or more")
-    return limit
-
-
-def _where_of(rest: bytes) -> str | None:
-    """The expression of a REDRIVE or a PEEK; None: there is none."""
-    if not rest:
-        return None
-    try:
-        text = rest.decode()
-        Where(text, MOST_REMOTE)
-    except (UnicodeDecodeError, InvalidOption) as error:
-        raise Refusal(Status.BAD_REQUEST, str(error)) from error
-    return text
 
 
 def _some(copies: Iterator[Message]) -> list[Message]:

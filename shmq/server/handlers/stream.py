@@ -17,7 +17,7 @@ from shmq.native import _stream
 from shmq.native._core import Session
 from shmq.protocol.messages.payload import check_empty, pack_map, unpack_map
 from shmq.protocol.messages.stream import Append, Appended, Fetch, Hold, OffsetAt, Repartition
-from shmq.protocol.opcodes import Right, Status, Type
+from shmq.protocol.opcodes import RIGHTS, Status, Type
 from shmq.protocol.status import Refusal, refusal_of
 from shmq.server.handlers.durable_appends import DurableAppends
 from shmq.server.handlers.fetch import FetchHandler
@@ -144,7 +144,7 @@ class Streams:
         held = self._rights(session, name)
         if not held:
             raise _absent(name)
-        if not held & Right.ADMIN:
+        if not held & RIGHTS[Type.STREAM_CREATE]:
             raise Refusal(Status.FORBIDDEN, f"the token has no right to administer {name!r}")
         with well_formed():
             wanted = StreamOptions.given(given)
@@ -164,7 +164,7 @@ class Streams:
         held = self._rights(session, name)
         if not held:
             raise _absent(name)
-        if not held & Right.ADMIN:
+        if not held & RIGHTS[Type.STREAM_DELETE]:
             self._kept(name)  # or there is none
             raise Refusal(Status.FORBIDDEN, f"the token has no right to administer {name!r}")
         self._broker.delete_stream(name)
@@ -200,7 +200,7 @@ class Streams:
             return None
 
     def _appended(self, session: Session, name: str, asked: Append) -> bytes | None:
-        stream = self.attached(session, name, Right.PRODUCE, asked.identity)
+        stream = self.attached(session, name, RIGHTS[Type.APPEND], asked.identity)
         if asked.durable and stream.options.durability != "journal":
             raise Refusal(Status.UNSUPPORTED, f"stream {name!r} keeps no journal")
         with well_formed():
@@ -230,13 +230,13 @@ class Streams:
 
     def _fetch(self, session: Session, name: str, rest: bytes) -> bytes | None:
         asked = Fetch.unpack(rest)
-        stream = self.attached(session, name, Right.CONSUME, asked.identity)
+        stream = self.attached(session, name, RIGHTS[Type.FETCH], asked.identity)
         with well_formed():
             return self._fetching.begin(session, stream, asked)
 
     def _hold(self, session: Session, name: str, rest: bytes) -> bytes | None:
         asked = Hold.unpack(rest)
-        stream = self.attached(session, name, Right.CONSUME, asked.identity)
+        stream = self.attached(session, name, RIGHTS[Type.HOLD], asked.identity)
         if not asked.places:
             self._holding.end(session, stream, asked.number)
             return b""
@@ -246,13 +246,13 @@ class Streams:
 
     def _offset_at(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = OffsetAt.unpack(rest)
-        stream = self.attached(session, name, Right.CONSUME, asked.identity)
+        stream = self.attached(session, name, RIGHTS[Type.OFFSET_AT], asked.identity)
         with well_formed():
             return _OFFSET.pack(stream.at_ns(asked.timestamp, asked.partition))
 
     def _repartition(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = Repartition.unpack(rest)
-        stream = self.attached(session, name, Right.ADMIN, asked.identity)
+        stream = self.attached(session, name, RIGHTS[Type.REPARTITION], asked.identity)
         size = asked.partitions * _stream.partition_bytes(stream.options.as_dict())
         quota_request = QuotaRequest("streams", [], size)
         with well_formed(), self._quotas.room_for(session, lambda: quota_request):

@@ -201,7 +201,7 @@ def _forget(session: SparkSession, selection: Selection, sink: Mapping[str, str]
     with Address.of(chosen).connect() as broker:
         for name in names:
             with contextlib.suppress(NoSuchQueue), broker.queue(name) as target:
-                target.discard(selection.publisher)
+                target.staged_publisher(selection.publisher).discard()
 
 
 JOB: Final = Batch(

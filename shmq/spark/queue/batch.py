@@ -63,7 +63,7 @@ class QueueReader(DataSourceReader):
             least = math.ceil((self._least or 0) / max(len(names), 1))
             for name in names:
                 with broker.queue(name) as queue:
-                    slots = queue.slots()
+                    slots = queue.bulk().slots()
                 parts += (SlotRange(name, *each) for each in parts_of(slots, least))
         return parts or [SlotRange("", 0, 0)]
 
@@ -76,9 +76,10 @@ class QueueReader(DataSourceReader):
 
         batches = Batches.for_spark(self._schema, partition.topic)
         with self._address.connect() as broker, broker.queue(partition.topic) as queue:
+            bulk = queue.bulk()
             at: int | None = partition.start
             while at is not None:
-                run, at = queue.read_columns(at, end=partition.end, max_bytes=self._size)
+                run, at = bulk.read_columns(at, end=partition.end, max_bytes=self._size)
                 batch = batches.batch(run, self._states)
                 if batch.num_rows:
                     yield batch

@@ -94,7 +94,7 @@ class Leases:
         """Lease up to ``rows`` messages, of ``size`` bytes in all or one message more."""
         with self._gone_is_fine(name):
             queue = self._queue(name)
-            run = queue.lease_run(rows, max_bytes=size, seconds=self._seconds)
+            run = queue.bulk().lease_run(rows, max_bytes=size, seconds=self._seconds)
             if run.sequences:
                 held = LeasedMessages(
                     batch, QueueOffset(queue.identity, run.sequences), run.receipts, run.slots
@@ -139,7 +139,7 @@ class Leases:
                 queue = self._queue(name)
                 settled = 0
                 if held is not None:
-                    settled = len(held.taken) - queue.ack_run(held.receipts)
+                    settled = len(held.taken) - queue.bulk().ack_run(held.receipts)
                 if settled < len(taken):
                     settled += self._settle_again(queue, taken, offset.batch)
                 count += settled
@@ -157,7 +157,7 @@ class Leases:
         for name, held in list(self._held.items()):
             self._release(name, held.batch)
             with self._gone_is_fine(name):
-                self._queue(name).return_run(held.receipts)
+                self._queue(name).bulk().return_run(held.receipts)
 
     def close(self) -> None:
         """Detach: what is held goes back at once."""
@@ -170,7 +170,7 @@ class Leases:
         if queue.identity != taken.identity:
             return 0
         held, _ = self._lease_taken(queue.name, taken, batch)
-        return len(held.taken) - queue.ack_run(held.receipts) if held else 0
+        return len(held.taken) - queue.bulk().ack_run(held.receipts) if held else 0
 
     def _lease_taken(
         self, name: str, taken: QueueOffset, batch: int
@@ -201,7 +201,7 @@ class Leases:
             found = []
             for start in range(0, len(wanted), _AT_ONCE):
                 part = wanted[start : start + _AT_ONCE]
-                run = queue.lease_again(part, seconds=self._seconds)
+                run = queue.bulk().lease_again(part, seconds=self._seconds)
                 yield run
                 found.append(run.sequences)
             wanted = _without(wanted, b"".join(found))
@@ -230,7 +230,7 @@ class Leases:
             with self._lock:
                 for name, held in self._held.items():
                     try:
-                        self._queues[name].extend_run(held.receipts, self._seconds)
+                        self._queues[name].bulk().extend_run(held.receipts, self._seconds)
                     except (ShmqError, LookupError) as error:
                         _log.warning(
                             "the leases of the queue %r are not prolonged: %s", name, error

@@ -28,8 +28,8 @@ _TURN: Final = 0.1
 class _QueueBatch:
     """What one queue gets of a batch."""
 
-    queue: shmq.Queue
-    publisher: str
+    queue: str
+    publisher: shmq.StagedPublisher
     batch: int
     parts: list[str]
 
@@ -39,7 +39,7 @@ class _QueueBatch:
         Raises :class:`~shmq.NotConfirmed` if there is no timeout and the disk fails.
         """
         try:
-            self.queue.publish(self.publisher, self.batch, self.parts, timeout=timeout)
+            self.publisher.commit_batch(self.batch, self.parts, timeout=timeout)
         except Full:
             return False
         except NotConfirmed:
@@ -61,7 +61,7 @@ def publish(sink: Sink, messages: Iterable[Staged | None], *, forget: bool) -> N
         _publish_all(shares, sink.timeout)
         if forget:
             for share in shares:
-                share.queue.discard(share.publisher)
+                share.publisher.discard()
 
 
 def _shares(broker: shmq.Broker, messages: Iterable[Staged | None]) -> list[_QueueBatch]:
@@ -71,9 +71,8 @@ def _shares(broker: shmq.Broker, messages: Iterable[Staged | None]) -> list[_Que
         batch_id = message.batch_id
         for name in message.queues:
             if name not in shares:
-                shares[name] = _QueueBatch(
-                    broker.queue(name), batch_id.publisher, batch_id.batch, []
-                )
+                publisher = broker.queue(name).staged_publisher(batch_id.publisher)
+                shares[name] = _QueueBatch(name, publisher, batch_id.batch, [])
             shares[name].parts.append(batch_id.part)
     return list(shares.values())
 
@@ -86,7 +85,7 @@ def _publish_all(shares: Sequence[_QueueBatch], timeout: float | None) -> None:
         turn = left if len(waiting) == 1 else _TURN if left is None else min(_TURN, left)
         waiting = [share for share in waiting if not share.publish(turn)]
         if waiting and until is not None and time.monotonic() >= until:
-            names = ", ".join(repr(share.queue.name) for share in waiting)
+            names = ", ".join(repr(share.queue) for share in waiting)
             raise Full(
                 f"there was no room in {names} for all of the batch, or its journal did not have "
                 f"it, within publishTimeout={timeout:g} s: have its messages consumed, or wait "
@@ -107,7 +106,7 @@ def discard(sink: Sink, publisher: str, messages: Iterable[Staged | None]) -> No
             names |= {sink.topic} if sink.topic is not None else _targets(there, publisher)
             for name in names.intersection(there):
                 with broker.queue(name) as queue:
-                    queue.discard(publisher)
+                    queue.staged_publisher(publisher).discard()
     except (ShmqError, OSError) as error:
         log.warning("what %s has staged in %s stays there: %s", publisher, sink.address, error)
 

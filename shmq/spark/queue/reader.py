@@ -209,36 +209,36 @@ class QueueSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailabl
                         f"the queue {part.topic!r} was deleted and made anew while a batch of it "
                         f"was being read"
                     )
-                yield from self._read(queue, part.slots, part.sequences)
+                yield from self._read(queue.bulk(), part.slots, part.sequences)
         except (NoSuchQueue, QueueDeleted) as error:
             if self._strict:
                 raise
             _log.warning("the rest of a batch is lost: %s", error)
 
-    def _read(self, queue: shmq.Queue, slots: bytes, sequences: bytes) -> Iterator[shmq.Columns]:
+    def _read(self, bulk: shmq.BulkQueue, slots: bytes, sequences: bytes) -> Iterator[shmq.Columns]:
         """These messages, in their order. Raises LeaseExpired, unless some may be gone."""
         start, end = 0, len(sequences) // 8
         while start < end:
             try:
-                run, following = queue.read_run(slots, sequences, start=start, max_bytes=self._size)
+                run, following = bulk.read_run(slots, sequences, start=start, max_bytes=self._size)
             except LeaseExpired as error:
                 if self._strict:
                     raise
-                yield from self._read_left(queue, slots[4 * start :], sequences[8 * start :], error)
+                yield from self._read_left(bulk, slots[4 * start :], sequences[8 * start :], error)
                 return
             yield run
             start = end if following is None else following
 
     def _read_left(
-        self, queue: shmq.Queue, slots: bytes, sequences: bytes, why: LeaseExpired
+        self, bulk: shmq.BulkQueue, slots: bytes, sequences: bytes, why: LeaseExpired
     ) -> Iterator[shmq.Columns]:
         """What is left of messages of which some are gone: they are looked for half by half."""
         middle = len(sequences) // 16
         if not middle:
             _log.warning("a message of a batch is lost: %s", why)
             return
-        yield from self._read(queue, slots[: 4 * middle], sequences[: 8 * middle])
-        yield from self._read(queue, slots[4 * middle :], sequences[8 * middle :])
+        yield from self._read(bulk, slots[: 4 * middle], sequences[: 8 * middle])
+        yield from self._read(bulk, slots[4 * middle :], sequences[8 * middle :])
 
 
 def _parts(topic: str, held: LeasedMessages, least: int) -> Iterator[QueueInputPartition]:

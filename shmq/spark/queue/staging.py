@@ -38,7 +38,7 @@ class _Part:
         self._batch_id = batch_id
         self._broker = broker
         #: None: the queue has this batch already, and needs nothing of it.
-        self._queues: dict[str, shmq.Queue | None] = {}
+        self._publishers: dict[str, shmq.StagedPublisher | None] = {}
         self._rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -47,12 +47,11 @@ class _Part:
         if not batch.num_rows:
             return
         for name, rows in sink_rows.by_queue(batch, sink.columns, sink.topic):
-            queue = self._queue(name)
-            if queue is None:
+            publisher = self._publisher(name)
+            if publisher is None:
                 continue
             try:
-                queue.stage(
-                    batch_id.publisher,
+                publisher.stage(
                     batch_id.batch,
                     batch_id.part,
                     rows.prepared_puts(),
@@ -66,26 +65,26 @@ class _Part:
                 ) from None
             self._rows += len(rows)
 
-    def _queue(self, name: str) -> shmq.Queue | None:
-        if name not in self._queues:
-            queue = self._broker.queue(name)
-            sealed = queue.sealed(self._batch_id.publisher)
+    def _publisher(self, name: str) -> shmq.StagedPublisher | None:
+        if name not in self._publishers:
+            publisher = self._broker.queue(name).staged_publisher(self._batch_id.publisher)
+            sealed = publisher.sealed()
             done = sealed is not None and sealed >= self._batch_id.batch
-            self._queues[name] = None if done else queue
+            self._publishers[name] = None if done else publisher
             if not done:  # what an earlier run has left would take its room
-                queue.sweep(self._batch_id.publisher, keep=self._sink.run)
-        return self._queues[name]
+                publisher.sweep(keep=self._sink.run)
+        return self._publishers[name]
 
     def message(self) -> Staged:
         """What the driver is told."""
-        return Staged(self._batch_id, tuple(self._queues), self._rows)
+        return Staged(self._batch_id, tuple(self._publishers), self._rows)
 
 
 def stage(sink: Sink, batch_id: BatchId, batches: Iterable[pa.RecordBatch]) -> Staged:
     """Stage a task's rows; those of a batch that a queue has already are read and dropped.
 
-    What a task leaves that fails goes when its batch is published. Raises what ``Queue.stage``
-    and :func:`shmq.spark.shared.sink_rows.by_queue` raise.
+    What a task leaves that fails goes when its batch is committed. Raises what
+    ``StagedPublisher.stage`` and :func:`shmq.spark.shared.sink_rows.by_queue` raise.
     """
     with sink.address.connect() as broker:
         part = _Part(sink, batch_id, broker)

@@ -20,7 +20,7 @@ from shmq.client.local.broker import LocalBroker
 from shmq.namespace.namespace import Namespace
 from shmq.routing.book import Book
 from tests.conformance.tools import drain
-from tests.conftest import own_namespace
+from tests.support.namespaces import own_namespace
 
 QUEUES = ("q1", "q2", "q3", "q4")
 NAMES = ("x1", "x2", "x3")

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import shmq
 from shmq.native import _group
-from tests.conftest import own_namespace
+from tests.support.namespaces import own_namespace
 
 PARTITIONS = 3
 SESSION = 30

@@ -763,9 +763,9 @@ BODIES = (b"r1", b"r2", b"r3", b"r4", b"r5", b"r" * 70_000)
 
 
 def rows_staged(stage: Stage) -> None:
-    stage.queue.stage("p", 0, "never", [b"lost"])
-    stage.queue.stage("p", 0, "one", ROWS[:4])
-    stage.queue.stage("p", 0, "two", ROWS[4:])
+    stage.queue.staged_publisher("p").stage(0, "never", [b"lost"])
+    stage.queue.staged_publisher("p").stage(0, "one", ROWS[:4])
+    stage.queue.staged_publisher("p").stage(0, "two", ROWS[4:])
 
 
 def rows_staged_behind_three(stage: Stage) -> None:
@@ -774,21 +774,23 @@ def rows_staged_behind_three(stage: Stage) -> None:
 
 
 def publish_the_rows(stage: Stage) -> None:
-    stage.queue.publish("p", 0, ["one", "two"], timeout=10)
+    stage.queue.staged_publisher("p").commit_batch(0, ["one", "two"], timeout=10)
 
 
 def publish_again(stage: Stage) -> None:
     """As whoever finds that the publisher is dead; then nothing is staged any more."""
     publish_the_rows(stage)
-    stage.queue.discard("p")
+    stage.queue.staged_publisher("p").discard()
 
 
 published: dict[str, Any] = {"prepare": rows_staged, "afterwards": publish_again, "kept": BODIES}
 
 
-@scenario(prepare=three, kept=ABC, afterwards=lambda stage: stage.queue.discard("p"))
+@scenario(
+    prepare=three, kept=ABC, afterwards=lambda stage: stage.queue.staged_publisher("p").discard()
+)
 def stage_rows(stage: Stage) -> None:
-    stage.queue.stage("p", 0, "one", ROWS)
+    stage.queue.staged_publisher("p").stage(0, "one", ROWS)
 
 
 @scenario(**published)
@@ -817,12 +819,12 @@ def publish_rows_with_ids(stage: Stage) -> None:
 def publish_unwritten(stage: Stage) -> None:
     """The writer is the test itself, and does not write meanwhile."""
     with contextlib.suppress(shmq.NotConfirmed):
-        stage.queue.publish("p", 0, ["one", "two"], timeout=0)
+        stage.queue.staged_publisher("p").commit_batch(0, ["one", "two"], timeout=0)
 
 
 def publish_unwritten_again(stage: Stage) -> None:
     publish_unwritten(stage)
-    stage.queue.discard("p")
+    stage.queue.staged_publisher("p").discard()
 
 
 @scenario(
@@ -837,7 +839,7 @@ def publish_rows_with_a_journal(stage: Stage) -> None:
 def into_two_places(stage: Stage) -> None:
     """Publish into the queue, which holds two messages, as far as there is room."""
     with contextlib.suppress(shmq.Full):
-        stage.queue.publish("p", 0, ["one", "two"], timeout=0)
+        stage.queue.staged_publisher("p").commit_batch(0, ["one", "two"], timeout=0)
 
 
 def make_room_and_publish(stage: Stage) -> None:
@@ -846,12 +848,12 @@ def make_room_and_publish(stage: Stage) -> None:
     while True:
         found.put_many(drain(stage.queue))
         try:
-            stage.queue.publish("p", 0, ["one", "two"], timeout=0)
+            stage.queue.staged_publisher("p").commit_batch(0, ["one", "two"], timeout=0)
         except shmq.Full:
             stage.later(LONG_ENOUGH)
             continue
         break
-    stage.queue.discard("p")
+    stage.queue.staged_publisher("p").discard()
     found.close()
 
 
@@ -870,12 +872,12 @@ def publish_rows_into_a_full_queue(stage: Stage) -> None:
 
 def xyz_staged_behind_three(stage: Stage) -> None:
     three(stage)
-    stage.queue.stage("p", 0, "one", [b"x", b"y", b"z"])
+    stage.queue.staged_publisher("p").stage(0, "one", [b"x", b"y", b"z"])
 
 
 def publish_xyz_again(stage: Stage) -> None:
-    stage.queue.publish("p", 0, ["one"], timeout=10)
-    stage.queue.discard("p")
+    stage.queue.staged_publisher("p").commit_batch(0, ["one"], timeout=10)
+    stage.queue.staged_publisher("p").discard()
 
 
 @scenario(
@@ -886,16 +888,16 @@ def publish_xyz_again(stage: Stage) -> None:
     options={"capacity": 3, "overflow": "drop-oldest"},
 )
 def publish_rows_that_drop_the_oldest(stage: Stage) -> None:
-    stage.queue.publish("p", 0, ["one"], timeout=10)
+    stage.queue.staged_publisher("p").commit_batch(0, ["one"], timeout=10)
 
 
 @scenario(
     prepare=rows_staged_behind_three,
     kept=ABC,
-    afterwards=lambda stage: stage.queue.discard("p"),
+    afterwards=lambda stage: stage.queue.staged_publisher("p").discard(),
 )
 def discard_what_is_staged(stage: Stage) -> None:
-    stage.queue.discard("p")
+    stage.queue.staged_publisher("p").discard()
 
 
 @scenario(
@@ -913,7 +915,7 @@ def die_while_publishing(stage: Stage) -> None:
     if child == 0:
         stage.queue.qsize()
         _core.crash_at(70)
-        stage.queue.publish("p", 0, ["one"])
+        stage.queue.staged_publisher("p").commit_batch(0, ["one"])
         os._exit(1)
     os.waitpid(child, 0)
 
@@ -925,4 +927,4 @@ def die_while_publishing(stage: Stage) -> None:
     victim=die_while_publishing,
 )
 def publish_rows_that_a_dead_publisher_left(stage: Stage) -> None:
-    stage.queue.publish("p", 0, ["one"], timeout=10)
+    stage.queue.staged_publisher("p").commit_batch(0, ["one"], timeout=10)

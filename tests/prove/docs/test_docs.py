@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from shmq.protocol.opcodes import DEFAULT_PORT
-from tests.conftest import own_namespace
 from tests.support import console
+from tests.support.namespaces import own_namespace
 from tests.support.serving import serve
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -47,7 +47,7 @@ def examples(page: Path) -> str:
             continue
         program += "\n" * (text.count("\n", 0, block.start(2)) - program.count("\n"))
         step = _step(block[1], block[2])
-        helpers = helpers or "from tests import console as _page; " * (step != block[2])
+        helpers = helpers or "from tests.support import console as _page; " * (step != block[2])
         program += step
     return helpers + program
 

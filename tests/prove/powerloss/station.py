@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 from unittest import mock
 
 import shmq
-from shmq.client.local.broker import attach
+from shmq.client.local.queue import attach
 from shmq.client.transaction.transaction_log import noted
 from shmq.namespace import namespace as registry
 from shmq.namespace.data_directory import DataDirectory

@@ -48,6 +48,7 @@ def test_nothing_that_was_promised_is_lost_with_the_power(
     assert outcome.checks >= outcome.states
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("seed", range(4))
 def test_nor_is_it_when_anything_was_done_in_any_order(seed: int, tmp_path: Path) -> None:
     outcome = trial(random_workload(SEED + seed), tmp_path, most=4)

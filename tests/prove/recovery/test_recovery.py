@@ -252,6 +252,7 @@ def bodies(namespace: str, name: str = "jobs") -> list[Any]:
         return [message.body for message in queue.peek(10_000)]
 
 
+@pytest.mark.smoke
 def test_what_was_confirmed_survives_a_killed_writer_and_the_memory(persist: Persist) -> None:
     confirmed(persist.namespace, 20)
 
@@ -347,6 +348,7 @@ def damaged(persist: Persist) -> Path:
     return path
 
 
+@pytest.mark.smoke
 def test_damage_stops_its_queue_and_no_other(persist: Persist) -> None:
     path = damaged(persist)
     before = path.read_bytes()

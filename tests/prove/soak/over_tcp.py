@@ -107,6 +107,17 @@ def consume_locally(namespace: str, directory: Path, _: int, worker: int) -> Non
     workers.consume(namespace, directory, worker)
 
 
+def _create(broker: shmq.Broker, durability: Any) -> shmq.Queue:
+    return broker.create_queue(
+        "work",
+        capacity=500,
+        visibility_timeout=3600,
+        max_deliveries=60_000,
+        dedupe_window=600,
+        durability=durability,
+    )
+
+
 def soak(
     seconds: float,
     seed: int,
@@ -130,16 +141,8 @@ def soak(
     crew, stops = None, Stops()
     try:
         with serve(namespace, **settings) as server:
-            create = functools.partial(
-                broker.create_queue,
-                "work",
-                capacity=500,
-                visibility_timeout=3600,
-                max_deliveries=60_000,
-                dedupe_window=600,
-                durability="memory" if data_dir is None else "journal",
-            )
-            queue = insist(create)
+            durability = "memory" if data_dir is None else "journal"
+            queue = insist(functools.partial(_create, broker, durability))
             front = Front(server, **settings)
             crew = Crew(namespace, directory, front.port)
             remote, local = [links.produce, links.consume], [produce_locally, consume_locally]

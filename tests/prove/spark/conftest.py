@@ -6,7 +6,6 @@ from tests.support.spark_session import (
     checkpoint,
     namespace,
     pytest_pycollect_makemodule,
-    spark,
 )
 
-__all__ = ["checkpoint", "namespace", "pytest_pycollect_makemodule", "spark"]
+__all__ = ["checkpoint", "namespace", "pytest_pycollect_makemodule"]

@@ -71,6 +71,7 @@ def error_of(action: Callable[[], Any]) -> PySparkException:
 # ---- columns ----
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("staged", ["true", "false"])
 def test_every_column_reaches_the_message(
     rows: Rows, orders: shmq.Queue, namespace: str, staged: str
@@ -134,6 +135,7 @@ def test_text_is_text_and_bytes_are_bytes(
     assert bodies(orders) == ["tée", b"\xff", {"a": 1}, "x", b"y"]
 
 
+@pytest.mark.smoke
 def test_rows_go_to_the_queues_that_they_name(
     rows: Rows, broker: shmq.Broker, namespace: str
 ) -> None:

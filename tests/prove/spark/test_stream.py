@@ -95,6 +95,7 @@ def eventually(there: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.smoke
 def test_all_there_is_comes_once_and_is_acknowledged(stream: Stream, orders: shmq.Queue) -> None:
     orders.put_many(bodies(2000))
     stream.run()
@@ -113,6 +114,7 @@ def test_what_comes_later_is_in_a_later_run(stream: Stream, orders: shmq.Queue) 
     assert len(stream.batches) == 3
 
 
+@pytest.mark.smoke
 def test_nothing_is_acknowledged_before_spark_has_committed_it(
     stream: Stream, orders: shmq.Queue
 ) -> None:
@@ -368,10 +370,10 @@ def test_of_a_part_of_which_some_is_gone_the_rest_is_read_where_data_may_be_lost
     broker: shmq.Broker, orders: shmq.Queue, gone: set[int]
 ) -> None:
     orders.put_many(bodies(100))
-    run = orders.lease_run(100)
+    run = orders.bulk().lease_run(100)
     part = QueueInputPartition("orders", orders.identity, run.slots, run.sequences)
     for n in gone:
-        orders.ack_run(run.receipts[8 * n : 8 * n + 8])
+        orders.bulk().ack_run(run.receipts[8 * n : 8 * n + 8])
 
     def read(**given: str) -> list[bytes]:
         here = {"url": broker.namespace, "subscribe": "orders"}

@@ -69,6 +69,7 @@ def error_of(action: Callable[[], Any]) -> str:
 # ---- reading a batch ----
 
 
+@pytest.mark.smoke
 def test_a_batch_has_kafkas_columns(read: Read, orders: shmq.Stream) -> None:
     made = orders.append("tea", key="drinks", partition=2)
     frame = read()
@@ -250,6 +251,7 @@ def query(spark: SparkSession, namespace: str, checkpoint: str) -> Query:
     return Query(spark, checkpoint, given)
 
 
+@pytest.mark.smoke
 def test_a_query_has_each_record_once_and_goes_on_where_it_was(
     query: Query, orders: shmq.Stream
 ) -> None:

@@ -182,11 +182,11 @@ def test_redrive_takes_rows_of_a_triage(quick: Quick, queue: shmq.Queue, tmp_pat
     [
         (None, ["--where", "reson = 'x'"], "did you mean reason"),
         (None, ["--row", "1"], "--where @FILE"),
-        ("reason = 'x'", ["--where", "@FILE", "--row", "1"], "no rows of a triage"),
+        ("reason = 'x'", ["--where", "@FILE", "--row", "1"], "has no rows"),
         ('{"rows": [{"row": 1, "where": "age > 1"}]}', ["--where", "@FILE", "--row", "2"], "row 2"),
         ('{"rows": []}', ["--where", "@FILE"], "it has none"),
-        ('{"lines": 5}', ["--where", "@FILE"], "no file that triage wrote"),
-        ("{nope", ["--where", "@FILE"], "no file that triage wrote"),
+        ('{"lines": 5}', ["--where", "@FILE"], "was not written by shmq pipeline triage"),
+        ("{nope", ["--where", "@FILE"], "was not written by shmq pipeline triage"),
     ],
 )
 def test_redrive_refuses_what_it_cannot_choose_by(

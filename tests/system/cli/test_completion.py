@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 
 import shmq
+from shmq.cli.main import cli
 from shmq.cli.shared.exit_codes import Code
 from tests.support.shell import ROOT, Shell, read_until, terminal
 
@@ -50,6 +52,7 @@ def completed(environment: dict[str, str], *words: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.prove
 @pytest.mark.skipif(not BASH, reason="there is no bash here")
 def test_bash_completes_commands_flags_and_queues(
     environment: dict[str, str], queue: shmq.Queue
@@ -62,6 +65,39 @@ def test_bash_completes_commands_flags_and_queues(
     assert completed(environment, "shmq", "completion", "z") == ["zsh"]
 
 
+@pytest.mark.parametrize(
+    ("words", "begun", "completed"),
+    [
+        ("stats", "", ["clicks", "events", "jobs", "jobs.dlq"]),
+        ("stats -q", "c", []),
+        ("worker shop:handle", "jobs", ["jobs", "jobs.dlq"]),
+        ("snapshot jobs", "jobs.", ["jobs.dlq"]),
+        ("stream read", "", ["clicks"]),
+        ("subscribe", "cl", ["clicks"]),
+        ("stream groups clicks", "", ["billing"]),
+        ("stream reset clicks -g", "b", ["billing"]),
+        ("stream groups nowhere", "", []),
+        ("publish", "", ["events"]),
+        ("exchange bind events", "c", ["clicks"]),
+        ("exchange bind events --to", "", ["events"]),
+        ("schema set", "j", ["jobs", "jobs.dlq"]),
+    ],
+)
+def test_names_are_completed_wherever_a_command_takes_them(
+    broker: shmq.Broker, queue: shmq.Queue, monkeypatch: pytest.MonkeyPatch,
+    words: str, begun: str, completed: list[str],
+) -> None:  # fmt: skip
+    with broker.create_stream("clicks", 1) as stream, stream.group("billing").join() as member:
+        member.poll()
+    broker.create_exchange("events").close()
+    monkeypatch.setenv("SHMQ_NAMESPACE", broker.namespace)
+
+    shell = ShellComplete(cli, {}, "shmq", "_SHMQ_COMPLETE")
+
+    assert [found.value for found in shell.get_completions(words.split(), begun)] == completed
+
+
+@pytest.mark.prove
 @pytest.mark.skipif(not BASH, reason="there is no bash here")
 def test_the_key_completes_the_name_of_a_queue_in_an_interactive_bash(
     shell: Shell, environment: dict[str, str], broker: shmq.Broker
@@ -106,6 +142,7 @@ def test_a_shell_without_completion_is_wrong_usage(shell: Shell) -> None:
     assert "'bash', 'zsh', 'fish'" in shell("completion", "tcsh", code=Code.USAGE).error
 
 
+@pytest.mark.prove
 def test_the_package_is_the_command(shell: Shell) -> None:
     for module in ("shmq", "shmq.cli"):
         done = subprocess.run(

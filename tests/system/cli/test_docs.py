@@ -74,6 +74,7 @@ def test_every_exit_code_is_described() -> None:
     assert set(described) == {str(code.value) for code in Code} | {"143"}
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("name", ["look-after-queues.md", "stress-a-host.md"])
 def test_the_sessions_of_a_how_to_go_as_they_stand(shell: Shell, name: str) -> None:
     page = (ROOT / "docs" / "how-to" / name).read_text()

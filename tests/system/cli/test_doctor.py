@@ -14,7 +14,7 @@ import pytest
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
-from shmq.client.local.broker import LocalQueue
+from shmq.client.local.queue import LocalQueue
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import make_semaphores
 from tests.support.processes import why_not
@@ -112,6 +112,7 @@ def test_a_queue_whose_deleter_died_is_removed(
     assert not any("old" in name for name in files(shell))
 
 
+@pytest.mark.prove
 def test_semaphores_without_a_queue_are_removed(shell: Shell, queue: shmq.Queue) -> None:
     make_semaphores(shell.namespace, 0xABC)
     stem = f"sem.shmq@{shell.namespace}@0000000000000abc"
@@ -248,6 +249,7 @@ def test_the_copy_of_a_dead_mover_is_published(
     assert found(shell) == []
 
 
+@pytest.mark.prove
 def test_the_file_of_a_namespace_that_nobody_uses_is_removed(shell: Shell) -> None:
     path = SHM / f"shmq@{shell.namespace}"
     path.touch(0o600)
@@ -260,6 +262,7 @@ def test_the_file_of_a_namespace_that_nobody_uses_is_removed(shell: Shell) -> No
     assert files(shell) == set()
 
 
+@pytest.mark.prove
 def test_semaphores_alone_are_removed_and_nothing_else_is_made(shell: Shell) -> None:
     make_semaphores(shell.namespace, 0xABC)
 
@@ -269,6 +272,7 @@ def test_semaphores_alone_are_removed_and_nothing_else_is_made(shell: Shell) -> 
     assert files(shell) == set()
 
 
+@pytest.mark.prove
 @pytest.mark.debris
 def test_what_it_does_not_understand_is_told_and_left(
     shell: Shell, broker: shmq.Broker, queue: shmq.Queue
@@ -291,6 +295,7 @@ def test_what_it_does_not_understand_is_told_and_left(
     assert "shmq delete" in shell("doctor", code=Code.WRONG).error
 
 
+@pytest.mark.prove
 @pytest.mark.skipif(bool(WHY_NOT), reason=f"no /dev/shm can be mounted here: {WHY_NOT}")
 def test_without_a_namespace_it_looks_at_all(shell: Shell) -> None:
     doctor = f"{sys.executable} -m shmq doctor"

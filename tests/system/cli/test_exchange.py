@@ -145,3 +145,23 @@ def test_what_cannot_be_is_one_line(
 
     assert ran.exit_code == code
     assert len(ran.stderr.splitlines()) == 1
+
+
+def test_a_target_is_named_by_its_position_and_its_kind_found(
+    invoke: Invoke, broker: shmq.Broker
+) -> None:
+    broker.create_queue("both")
+    broker.create_stream("both", 1).close()
+    broker.create_stream("records", 1).close()
+    broker.create_exchange("x", "fanout").close()
+
+    assert invoke("exchange", "bind", "x", "records").exit_code == Code.OK
+    asked = invoke("exchange", "bind", "x", "both")
+    assert asked.exit_code == Code.USAGE
+    assert "a queue and a stream: say which with -q, --stream or --to" in asked.stderr
+    assert invoke("exchange", "bind", "x", "-q", "both").exit_code == Code.OK
+    twice = invoke("exchange", "bind", "x", "both", "-q", "both")
+    assert (twice.exit_code, "name one target" in twice.stderr) == (Code.USAGE, True)
+    with broker.exchange("x") as found:
+        bound = sorted((each.kind, each.target) for each in found.bindings())
+    assert bound == [("queue", "both"), ("stream", "records")]

@@ -145,6 +145,7 @@ def test_wrong_usage_is_one_line_with_a_suggestion(
     assert ran.out == b""
 
 
+@pytest.mark.prove
 @hypothesis.given(
     command=strategies.sampled_from(COMMANDS),
     arguments=strategies.lists(

@@ -14,7 +14,7 @@ import pytest
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
-from shmq.client.local.broker import LocalQueue
+from shmq.client.local.queue import LocalQueue
 from shmq.diagnose.probe_process import Crashed, ProbeTimeout, apart
 from tests.support.layout import place_of
 from tests.support.shell import Shell, ended, eventually
@@ -42,6 +42,7 @@ def states(shell: Shell, *arguments: str, code: Code) -> dict[str, str]:
     return {one["name"]: one["state"] for one in told}
 
 
+@pytest.mark.prove
 def test_queues_in_use_are_sound(shell: Shell, queue: shmq.Queue) -> None:
     queue.put_many(["a", "b", "c"], group="g")
     queue.put("later", delay=3600)
@@ -57,6 +58,7 @@ def test_queues_in_use_are_sound(shell: Shell, queue: shmq.Queue) -> None:
     held.ack()
 
 
+@pytest.mark.prove
 def test_a_queue_under_load_is_sound_and_comes_to_no_harm(
     shell: Shell, broker: shmq.Broker
 ) -> None:
@@ -96,6 +98,7 @@ def test_every_violation_is_told(shell: Shell, queue: shmq.Queue) -> None:
     assert states(shell, "jobs", code=Code.OK) == {"jobs": "sound"}
 
 
+@pytest.mark.prove
 @pytest.mark.debris
 def test_what_cannot_be_used_is_told_apart_and_does_not_hide_the_rest(
     shell: Shell, broker: shmq.Broker, queue: shmq.Queue
@@ -132,6 +135,7 @@ def test_what_cannot_be_used_is_told_apart_and_does_not_hide_the_rest(
     assert stat.S_IMODE(segment_of(shell, "open").stat().st_mode) == 0o666
 
 
+@pytest.mark.prove
 @pytest.mark.debris
 def test_a_lock_that_is_held_for_ever_does_not_hold_up_the_check(
     shell: Shell, broker: shmq.Broker, queue: shmq.Queue
@@ -156,6 +160,7 @@ def test_a_semaphore_that_others_may_touch_is_a_problem(quick: Quick, queue: shm
     assert "chmod 600" in told["problems"][0]
 
 
+@pytest.mark.prove
 def test_a_queue_that_is_named_and_not_there_has_an_exit_code_of_its_own(
     shell: Shell, queue: shmq.Queue
 ) -> None:

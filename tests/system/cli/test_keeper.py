@@ -29,6 +29,7 @@ def test_it_keeps_time_until_it_is_told_to_stop(shell: Shell, broker: shmq.Broke
     assert f"keeping namespace '{shell.namespace}'" in ran.error
 
 
+@pytest.mark.prove
 def test_it_keeps_queues_that_come_and_go(shell: Shell, broker: shmq.Broker) -> None:
     running = shell.start("keeper", stdout=subprocess.PIPE)
     queue = broker.create_queue("young", dead_letter=None)

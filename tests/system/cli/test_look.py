@@ -218,6 +218,7 @@ def test_stats_without_a_name_are_those_of_every_queue(
     assert rows[0].split()[1] == "1"
 
 
+@pytest.mark.prove
 def test_who_tells_the_processes_attached_but_not_itself(shell: Shell, queue: shmq.Queue) -> None:
     queue.put_many(["a", "b"])
     held = queue.get_many(2)

@@ -66,6 +66,7 @@ def test_a_slow_readers_messages_stay_unacknowledged_until_it_reads_them(
     assert left(queue) == BODIES[1:]
 
 
+@pytest.mark.prove
 def test_a_reader_that_reads_all_there_is_can_be_kept_to_one_message(
     shell: Shell, queue: shmq.Queue
 ) -> None:
@@ -77,6 +78,7 @@ def test_a_reader_that_reads_all_there_is_can_be_kept_to_one_message(
     assert left(queue) == BODIES[1:]
 
 
+@pytest.mark.prove
 def test_the_lease_of_what_lies_unread_is_extended(shell: Shell, broker: shmq.Broker) -> None:
     queue = broker.create_queue("slow", visibility_timeout=2.0)
     queue.put("x")
@@ -95,6 +97,7 @@ def test_the_lease_of_what_lies_unread_is_extended(shell: Shell, broker: shmq.Br
     assert queue.stats().expired == 0
 
 
+@pytest.mark.prove
 def test_a_message_whose_lease_ran_out_unread_is_announced_to_come_again(
     shell: Shell, broker: shmq.Broker
 ) -> None:
@@ -117,6 +120,7 @@ def test_a_message_whose_lease_ran_out_unread_is_announced_to_come_again(
     message.ack()
 
 
+@pytest.mark.prove
 def test_what_is_all_written_at_the_end_belongs_to_the_pipe(
     shell: Shell, queue: shmq.Queue
 ) -> None:
@@ -213,6 +217,7 @@ def test_a_reader_of_a_table_may_leave(shell: Shell, command: str) -> None:
     assert (ran.code, ran.err) == (0, b"")
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_closed_descriptors_do_not_hurt_the_queue(
     shell: Shell, queue: shmq.Queue, closed: str

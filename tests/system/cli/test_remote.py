@@ -158,6 +158,7 @@ def told(command: str, read: bytes, namespace: str, **environment: str | None) -
     return ran.exit_code, _FLEETING.sub("…", ran.stdout.replace(namespace, "default"))
 
 
+@pytest.mark.prove
 def test_a_session_reads_the_same_over_tcp_as_on_the_host(server: Server, elsewhere: Shell) -> None:
     for command, read in SESSION:
         here = told(command, read, elsewhere.namespace, SHMQ_NAMESPACE=elsewhere.namespace)
@@ -165,6 +166,7 @@ def test_a_session_reads_the_same_over_tcp_as_on_the_host(server: Server, elsewh
         assert there == here, command
 
 
+@pytest.mark.prove
 def test_top_shows_a_servers_queues_and_who_serves_them(
     remote: RemoteShell, server: Server, broker: shmq.Broker
 ) -> None:
@@ -188,6 +190,7 @@ def test_the_queues_are_those_of_the_servers_host(remote: RemoteShell, broker: s
     assert (shown["body"], shown["headers"], shown["priority"]) == ("from here", {"a": 1}, 2)
 
 
+@pytest.mark.prove
 def test_dead_letters_are_seen_and_sent_back(remote: RemoteShell, broker: shmq.Broker) -> None:
     jobs = broker.create_queue("jobs")
     jobs.put("bad")
@@ -199,6 +202,7 @@ def test_dead_letters_are_seen_and_sent_back(remote: RemoteShell, broker: shmq.B
     assert jobs.get(timeout=0).body == "bad"
 
 
+@pytest.mark.prove
 def test_a_reader_that_leaves_loses_one_message_and_no_more(
     remote: RemoteShell, broker: shmq.Broker
 ) -> None:
@@ -211,6 +215,7 @@ def test_a_reader_that_leaves_loses_one_message_and_no_more(
     assert jobs.qsize() == 99
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_following_ends_by_a_signal_and_returns_nothing_that_was_written(
     remote: RemoteShell, broker: shmq.Broker, number: int, tmp_path: Path
@@ -229,6 +234,7 @@ def test_following_ends_by_a_signal_and_returns_nothing_that_was_written(
     assert written.read_text() == "one\ntwo\nthree\n"
 
 
+@pytest.mark.prove
 def test_following_goes_on_after_a_front_end_was_killed(
     remote: RemoteShell, server: Server, broker: shmq.Broker, tmp_path: Path
 ) -> None:
@@ -261,6 +267,7 @@ def test_a_server_that_is_not_there_is_one_line_and_a_code_of_its_own(shell: She
         assert ran.out == b""
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("url", ["http://127.0.0.1", "127.0.0.1:9999", "shmq://", "shmq://h:x"])
 def test_what_is_no_url_is_wrong_usage(shell: Shell, url: str) -> None:
     assert shell("--url", url, "list", code=Code.USAGE).error
@@ -280,6 +287,7 @@ def guarded(namespace: str, broker: shmq.Broker) -> Iterator[Server]:
         yield server
 
 
+@pytest.mark.prove
 def test_a_token_is_that_of_the_flag_or_of_the_environment_or_of_the_context(
     guarded: Server,
 ) -> None:
@@ -294,6 +302,7 @@ def test_a_token_is_that_of_the_flag_or_of_the_environment_or_of_the_context(
     assert "mine" in bare("--context", "guarded", "list").text
 
 
+@pytest.mark.prove
 def test_the_token_of_a_context_goes_to_no_other_server(guarded: Server, namespace: str) -> None:
     shell = Shell(namespace)
     shell("context", "add", "guarded", "--url", guarded.url, "--token", TOKEN, "--use")
@@ -301,6 +310,7 @@ def test_the_token_of_a_context_goes_to_no_other_server(guarded: Server, namespa
     assert "token" in shell("--url", guarded.url, "list", code=Code.DENIED).error
 
 
+@pytest.mark.prove
 def test_what_a_token_has_no_right_to_is_not_there_or_denied(guarded: Server) -> None:
     few = RemoteShell(guarded, SHMQ_TOKEN=FEW)
 
@@ -312,6 +322,7 @@ def test_what_a_token_has_no_right_to_is_not_there_or_denied(guarded: Server) ->
     assert few("ping", "-n", "1").code == 0
 
 
+@pytest.mark.prove
 @pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
 def test_tls_and_mutual_tls_take_files(namespace: str, tmp_path: Path) -> None:
     authority = Certificates(tmp_path)
@@ -331,6 +342,7 @@ def test_tls_and_mutual_tls_take_files(namespace: str, tmp_path: Path) -> None:
         assert shell("--context", "safe", "ping", "-n", "2").code == 0
 
 
+@pytest.mark.prove
 def test_a_ping_shows_who_answers_and_how_fast(remote: RemoteShell, server: Server) -> None:
     ran = remote("ping", "-n", "3", "--interval", "1ms", "--size", "64")
     assert ran.lines[0].startswith(f"shmq/{shmq.__version__} at {server.url}: connected in ")
@@ -345,12 +357,14 @@ def test_a_ping_shows_who_answers_and_how_fast(remote: RemoteShell, server: Serv
     assert all(0 < each < 60 for each in (*shown["times"], shown["connect"]))
 
 
+@pytest.mark.prove
 def test_a_namespace_cannot_be_pinged(shell: Shell) -> None:
     assert "--url" in shell("ping", code=Code.USAGE).error
     ran = shell("--url", "shmq://x", "ping", "--timeout", "0", code=Code.USAGE)
     assert "--timeout" in ran.error
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("flags", [[], ["--batch", "64"], ["--kill"], ["--grouped"]])
 def test_stress_verifies_what_passes_through_a_server(
     remote: RemoteShell, server: Server, flags: list[str]
@@ -364,6 +378,7 @@ def test_stress_verifies_what_passes_through_a_server(
     assert remote("list", "--json").json == []
 
 
+@pytest.mark.prove
 def test_what_needs_the_host_says_so(remote: RemoteShell, server: Server) -> None:
     for command in ("doctor", "fsck", "keeper", "serve"):
         ran = remote(command, code=Code.USAGE)
@@ -371,6 +386,7 @@ def test_what_needs_the_host_says_so(remote: RemoteShell, server: Server) -> Non
         assert "SHMQ_URL" in ran.error
 
 
+@pytest.mark.prove
 def test_the_queues_of_a_server_are_completed(remote: RemoteShell, broker: shmq.Broker) -> None:
     broker.create_queue("jobs", dead_letter=None)
 
@@ -394,6 +410,7 @@ def test_every_command_was_tried_on_a_server_or_needs_none() -> None:
     assert tried | host | apart == set(cli.commands)
 
 
+@pytest.mark.prove
 def test_who_shows_the_processes_at_the_servers_host_whatever_their_pids(
     server: Server, broker: shmq.Broker
 ) -> None:
@@ -416,6 +433,7 @@ def handle(message):
 """
 
 
+@pytest.mark.prove
 def test_workers_take_messages_from_a_server_and_get_over_the_death_of_a_front_end(
     remote: RemoteShell, server: Server, broker: shmq.Broker, tmp_path: Path
 ) -> None:
@@ -446,6 +464,7 @@ def test_workers_take_messages_from_a_server_and_get_over_the_death_of_a_front_e
     assert len(handled) <= 3 + jobs.stats().redelivered
 
 
+@pytest.mark.prove
 def test_the_order_of_one_host_cannot_be_had_over_tcp(remote: RemoteShell, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(HANDLER)
 
@@ -455,6 +474,7 @@ def test_the_order_of_one_host_cannot_be_had_over_tcp(remote: RemoteShell, tmp_p
     assert "fifo" in ran.error
 
 
+@pytest.mark.prove
 def test_the_variable_of_a_url_goes_before_that_of_a_namespace_and_a_flag_before_both(
     server: Server, broker: shmq.Broker
 ) -> None:
@@ -465,6 +485,7 @@ def test_the_variable_of_a_url_goes_before_that_of_a_namespace_and_a_flag_before
     assert both("-n", f"{server.namespace}-other", "list", "--json").json == []
 
 
+@pytest.mark.prove
 def test_a_context_is_a_place_as_good_as_a_url(server: Server, broker: shmq.Broker) -> None:
     broker.create_queue("jobs", dead_letter=None)
     shell = RemoteShell(server, SHMQ_URL="")

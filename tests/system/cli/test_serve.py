@@ -23,6 +23,7 @@ def listening(running: subprocess.Popen[bytes]) -> str:
     raise AssertionError(f"it ended with code {running.wait()}")
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_until_it_is_told_to_stop(shell: Shell, number: int) -> None:
     running = shell.start("serve", "--port", "0", "--workers", "1", stdout=subprocess.PIPE)
@@ -35,6 +36,7 @@ def test_it_serves_until_it_is_told_to_stop(shell: Shell, number: int) -> None:
     assert (ran.code, ran.out) == (0, b"")
 
 
+@pytest.mark.prove
 def test_the_flags_go_over_the_file(shell: Shell, tmp_path: Path) -> None:
     config = tmp_path / "serve.toml"
     config.touch(mode=0o600)
@@ -49,6 +51,7 @@ def test_the_flags_go_over_the_file(shell: Shell, tmp_path: Path) -> None:
     assert ended(running).code == 0
 
 
+@pytest.mark.prove
 def test_its_own_namespace_flag_goes_over_the_commands(shell: Shell) -> None:
     command = ("-n", "not-this", "serve", "-n", shell.namespace, "-p", "0", "-w", "1")
     running = shell.start(*command)
@@ -59,6 +62,7 @@ def test_its_own_namespace_flag_goes_over_the_commands(shell: Shell) -> None:
     assert ended(running).code == 0
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("flags", "told"),
     [

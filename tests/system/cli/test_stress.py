@@ -50,6 +50,7 @@ def test_every_message_comes_once_and_in_order(shell: Shell, batch: int) -> None
     assert files(shell) == []
 
 
+@pytest.mark.prove
 def test_it_goes_on_for_as_long_as_asked_and_writes_a_row_a_second(
     shell: Shell, tmp_path: Path
 ) -> None:
@@ -72,6 +73,7 @@ def test_it_goes_on_for_as_long_as_asked_and_writes_a_row_a_second(
     assert rows[-1]["put"] == rows[-1]["got"]
 
 
+@pytest.mark.prove
 def test_on_a_terminal_it_shows_how_it_goes(shell: Shell) -> None:
     with terminal() as (ours, theirs):
         running = shell.start(
@@ -85,6 +87,7 @@ def test_on_a_terminal_it_shows_how_it_goes(shell: Shell) -> None:
     assert "verified exactly once" in " ".join(ran.text.split())
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("grouped", [[], ["--grouped"]])
 def test_what_killed_consumers_held_comes_back(shell: Shell, grouped: list[str]) -> None:
     told = shell(
@@ -133,6 +136,7 @@ def test_a_message_that_is_taken_away_is_lost(meddled: Any) -> None:
     assert "verified no: see below" in " ".join(ran.text.split())
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("producer", "number", "wrong"),
     [(1, 0, "twice: 1 of"), (99, 0, "unexpected: 1 of")],
@@ -179,6 +183,7 @@ main()
 """
 
 
+@pytest.mark.prove
 def test_workers_that_stand_still_are_seen(shell: Shell) -> None:
     running = subprocess.Popen(
         [sys.executable, "-c", IMPATIENT, "stress", "--duration", "600s"],
@@ -216,6 +221,7 @@ def test_a_signal_ends_it_and_leaves_nothing(
     assert not any(worker.is_running() for worker in workers)
 
 
+@pytest.mark.prove
 def test_workers_whose_starter_was_killed_end_by_themselves(
     shell: Shell, broker: shmq.Broker, tmp_path: Path
 ) -> None:
@@ -258,6 +264,7 @@ def test_a_queue_with_messages_is_refused(shell: Shell, queue: shmq.Queue) -> No
     assert queue.get(timeout=0).body == "mine"
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("flags", "code", "why"),
     [

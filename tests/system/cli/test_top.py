@@ -83,6 +83,7 @@ def screen(shell: Shell) -> Iterator[Callable[..., Screen]]:
         yield start
 
 
+@pytest.mark.prove
 @pytest.mark.debris
 def test_queues_appear_are_damaged_and_go(
     shell: Shell, broker: shmq.Broker, screen: Callable[..., Screen]
@@ -143,6 +144,7 @@ def test_the_key_sorts_by_the_next_column(
     assert shown.left() == 0
 
 
+@pytest.mark.prove
 def test_a_small_terminal_gets_what_fits_and_a_larger_one_more(
     broker: shmq.Broker, screen: Callable[..., Screen]
 ) -> None:
@@ -206,6 +208,7 @@ def test_once_on_a_terminal_is_one_frame_without_taking_the_screen(
     assert ENTER not in seen
 
 
+@pytest.mark.prove
 def test_a_namespace_without_queues_is_said(shell: Shell) -> None:
     assert "has no queues" in shell("top").error
     assert shell("top", "--json").json == []
@@ -229,6 +232,7 @@ ROWS = strategies.lists(
 )
 
 
+@pytest.mark.prove
 @hypothesis.given(rows=ROWS, width=strategies.integers(3, 300))
 def test_a_table_is_never_wider_than_the_terminal(rows: list[Row], width: int) -> None:
     made = draw(rows, width)

@@ -45,6 +45,7 @@ def run(namespace: str, *, end: bool) -> int | None:
     return child.exitcode
 
 
+@pytest.mark.prove
 def test_a_process_that_ends_without_closing_leaves_no_reply_queue(
     namespace: str, broker: shmq.Broker, served: shmq.Queue
 ) -> None:

@@ -499,6 +499,7 @@ def test_tasks_are_served_in_the_order_in_which_they_came(local: LocalBroker, ru
     assert run(work()) == list(range(50))
 
 
+@pytest.mark.prove
 def test_a_thousand_waiting_tasks_cost_nothing(local: LocalBroker, run: Loop) -> None:
     queues = [local.create_queue(f"q{n}", capacity=20) for n in range(100)]
 
@@ -583,6 +584,7 @@ def test_the_end_of_a_queue_ends_every_wait_with_its_error(
             assert isinstance(error, shmq.QueueDeleted)
 
 
+@pytest.mark.prove
 def test_the_thread_rests_and_is_woken_again(local: LocalBroker, run: Loop) -> None:
     queue = local.create_queue("q", dead_letter=None)
 

@@ -7,7 +7,7 @@ import os
 import threading
 
 import shmq
-from shmq.client.local.broker import LocalQueue
+from shmq.client.local.queue import LocalQueue
 
 
 def put_all(queue: shmq.Queue, count: int) -> None:
@@ -27,7 +27,7 @@ def read_all(queue: shmq.Queue) -> int:
     start: int | None = 0
     rows = 0
     while start is not None:
-        columns, start = queue.read_columns(start, max_bytes=20_000)
+        columns, start = queue.bulk().read_columns(start, max_bytes=20_000)
         rows += check_rows(columns)
     return rows
 
@@ -41,8 +41,8 @@ def test_rows_are_whole_while_others_put_and_take(namespace: str) -> None:
         def consume() -> None:
             own = broker.queue("q")
             while not over.is_set():
-                run = own.lease_run(100)
-                assert own.ack_run(run.receipts) == 0
+                run = own.bulk().lease_run(100)
+                assert own.bulk().ack_run(run.receipts) == 0
             own.close()
 
         def produce() -> None:
@@ -68,18 +68,18 @@ def test_a_forks_child_reads_the_parents_run_and_leases_one_of_its_own(namespace
     with shmq.connect(namespace) as broker:
         queue = broker.create_queue("q")
         put_all(queue, 20)
-        run = queue.lease_run(10)
+        run = queue.bulk().lease_run(10)
         child = os.fork()
         if not child:
-            columns, _ = queue.read_run(run.slots, run.sequences)
-            own = queue.lease_run(5)
+            columns, _ = queue.bulk().read_run(run.slots, run.sequences)
+            own = queue.bulk().lease_run(5)
             right = check_rows(columns) == 10 and list(array.array("Q", own.sequences)) == [
                 *range(11, 16)
             ]
             os._exit(0 if right else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         # What the child had is there again; what the parent has is still its own.
-        again = queue.lease_again(array.array("Q", range(1, 21)).tobytes())
+        again = queue.bulk().lease_again(array.array("Q", range(1, 21)).tobytes())
         assert list(array.array("Q", again.sequences)) == [*range(11, 21)]
-        assert queue.ack_run(run.receipts) == 0
+        assert queue.bulk().ack_run(run.receipts) == 0
         broker.delete_queue("q")

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shmq
-from shmq.client.local.broker import LocalBroker, LocalQueue
+from shmq.client.local.broker import LocalBroker
+from shmq.client.local.queue import LocalQueue
 from shmq.expression.compiler import compile_filter
 from shmq.expression.parse import Where, quoted
 from shmq.native import _core
@@ -77,6 +78,7 @@ def queue(namespace: str) -> Iterator[LocalQueue]:
         yield broker.create_queue("q")
 
 
+@pytest.mark.prove
 @given(HEADERS, EXPRESSIONS)
 @settings(max_examples=400)
 def test_a_filter_means_what_its_expression_does(headers: dict[str, Any], where: str) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.client.local.broker import LocalBroker, LocalQueue
+from shmq.client.local.broker import LocalBroker
+from shmq.client.local.queue import LocalQueue
 
 LARGE = 32 * 1024 * 1024
 
@@ -48,6 +49,7 @@ def make_circle(handle: LocalQueue, make: Callable[[LocalQueue], object]) -> Non
     handle.held = [make(handle), handle]  # type: ignore[attr-defined]
 
 
+@pytest.mark.prove
 def test_closing_a_handle_under_a_large_put_gives_its_bytes_to_nobody(local: LocalBroker) -> None:
     with local:
         queue = local.create_queue(

@@ -11,7 +11,8 @@ import pytest
 
 import shmq
 from shmq.client.local import dead_letters
-from shmq.client.local.broker import LocalBroker, LocalQueue
+from shmq.client.local.broker import LocalBroker
+from shmq.client.local.queue import LocalQueue
 from shmq.codec.codecs import pack_properties
 
 
@@ -33,7 +34,7 @@ def die_after(work: Callable[[], object]) -> None:
 
 def half_a_burial(jobs: LocalQueue, dead_letter_queues: LocalQueue) -> None:
     """Reject a message and stage its copy, but not more."""
-    jobs._bury_again = float("inf")
+    jobs._dead_letters.retry_at = float("inf")
     jobs.get(block=False).reject()
     row = jobs.take_dead()
     assert row is not None
@@ -98,7 +99,7 @@ def test_a_dead_letter_waits_until_its_queue_can_take_it(
         waiting = jobs.stats().dying
 
         local.delete_queue("jobs.dlq")
-        jobs._bury_again = 0.0
+        jobs._dead_letters.retry_at = 0.0
 
         assert (waiting, jobs.stats().dying) == (1, 0)
         assert everything_in(local.queue("jobs.dlq")) == [b"one"]

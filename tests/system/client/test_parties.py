@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from shmq.client.local.broker import LocalBroker, LocalQueue
+from shmq.client.local.broker import LocalBroker
+from shmq.client.local.queue import LocalQueue
 from shmq.client.local.waiting.bell_pool import BellPool
 from shmq.client.local.waiting.waiting_tasks import TaskQueue, WaitingTask
 from shmq.native import _core

@@ -89,6 +89,7 @@ def test_a_dead_process_pins_nothing(stream: LocalStream) -> None:
     assert stream.logs[0].holders() == []
 
 
+@pytest.mark.prove
 def test_a_child_of_a_fork_drops_none_of_its_parents_pins(stream: LocalStream) -> None:
     stream.append(b"abc")
     kept = [stream.read(0, 0, view=True, pin=True) for _ in range(2)]

@@ -13,7 +13,7 @@ import pytest
 
 import shmq
 from shmq import Broker
-from shmq.client.local.broker import LocalQueue
+from shmq.client.local.queue import LocalQueue
 from shmq.client.local.stream import LocalStream
 from shmq.client.local.transaction import LocalTransaction
 from shmq.client.transaction import transaction_log
@@ -161,7 +161,7 @@ def test_a_member_that_fell_silent_is_not_taken_out_while_it_commits(broker: Bro
     group = broker.create_stream("s", 1).group("g", session_timeout=0.5)
     member = group.join(timeout=0)
     namespace = Namespace.of(broker.namespace)
-    eventually(member.group_state.silent, "it is silent")  # type: ignore[attr-defined]
+    eventually(member.state.silent, "it is silent")  # type: ignore[attr-defined]
     with transaction_log.hold(namespace, namespace.process_number(), make=True):
         assert [it.id for it in group.members()] == [member.id]
     assert group.members() == []

@@ -60,6 +60,7 @@ def test_each_stride_is_on_disk_when_it_is_noted(
     assert put_again(flights) == []
 
 
+@pytest.mark.prove
 def test_only_the_first_stride_of_a_later_life_may_have_been_put_before(
     flights: shmq.Queue, tmp_path: Path
 ) -> None:

@@ -105,6 +105,7 @@ def test_a_view_can_be_put_again_and_is_got_as_a_copy_elsewhere() -> None:
     assert set(array) == {8}
 
 
+@pytest.mark.prove
 def test_a_copy_of_a_handle_gets_views_too(start: Start) -> None:
     q: Any = Queue(zero_copy=True)
     q.put(np.arange(SIZE))

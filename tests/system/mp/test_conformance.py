@@ -110,6 +110,7 @@ def test_a_queue_without_a_limit_is_never_full(make: Callable[..., Any], maxsize
     assert [q.get() for _ in range(3000)] == list(range(3000))
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("maxsize", ["5", 2.5, None])
 def test_a_maxsize_is_an_int(make: Callable[..., Any], maxsize: object) -> None:
     with pytest.raises(TypeError):
@@ -256,6 +257,7 @@ OBJECTS: list[Any] = [
 ]
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("obj", OBJECTS, ids=lambda obj: type(obj).__name__)
 @pytest.mark.parametrize("kind", ["Queue", "SimpleQueue"])
 def test_an_object_comes_as_it_was(mp: Any, kind: str, obj: Any) -> None:
@@ -329,6 +331,7 @@ ARRAYS: dict[str, Any] = {
 }
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("which", ARRAYS)
 def test_an_array_is_a_copy_that_can_be_written_to(mp: Any, which: str) -> None:
     array = ARRAYS[which]
@@ -430,6 +433,7 @@ def echo(inbox: Any, outbox: Any) -> None:
         outbox.put(obj)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", ["Queue", "JoinableQueue", "SimpleQueue"])
 def test_a_process_is_given_queues(mp: Any, method: str, kind: str) -> None:
@@ -453,6 +457,7 @@ def work_off(q: Any) -> None:
         q.task_done()
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("method", METHODS)
 def test_processes_work_tasks_off(mp: Any, method: str) -> None:
     context = mp.get_context(method)
@@ -486,6 +491,7 @@ def square(number: int) -> None:
     inherited[0].put(number * number)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("method", METHODS)
 def test_the_workers_of_a_pool_inherit_a_queue(mp: Any, method: str) -> None:
     context = mp.get_context(method)
@@ -499,6 +505,7 @@ def put_after_close(q: Any) -> None:
     q.put("mine is open")
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("method", METHODS)
 def test_a_process_is_given_an_open_handle_of_a_queue_closed_here(mp: Any, method: str) -> None:
     context = mp.get_context(method)
@@ -539,6 +546,7 @@ def put_note(q: Any) -> None:
     q.put(q.note)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", [Theirs, Ours])
 def test_a_class_of_ones_own_can_be_derived(kind: Any, method: str) -> None:

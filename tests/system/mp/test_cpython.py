@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.processes import ROOT, environment
 
+pytestmark = pytest.mark.prove
+
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_the_queues_pass_cpythons_tests(method: str) -> None:

@@ -47,6 +47,7 @@ def wait_for_one(pipe: Connection, q: Any) -> Any:
         return "interrupted"
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("size", [10, 20_000], ids=["small", "large"])
 def test_getters_killed_at_any_moment_cost_at_most_what_they_held(
     size: int, start: Start, tmp_path: Path
@@ -72,6 +73,7 @@ def test_getters_killed_at_any_moment_cost_at_most_what_they_held(
     q._store.queue.check()
 
 
+@pytest.mark.prove
 def test_a_getter_killed_while_it_waits_is_not_missed(start: Start) -> None:
     q: Any = Queue()
     children = [start(wait_for_one, q) for _ in range(3)]
@@ -105,6 +107,7 @@ def test_putters_killed_at_any_moment_leave_room(start: Start) -> None:
     q._store.queue.check()
 
 
+@pytest.mark.prove
 def test_workers_killed_at_any_moment_never_block_the_count_of_tasks(start: Start) -> None:
     q: Any = JoinableQueue()
     for _ in range(8):

@@ -33,6 +33,7 @@ def run(script: Path, method: str) -> str:
     return done.stdout
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("method", METHODS)
 def test_a_script_runs_with_one_import_changed(tmp_path: Path, method: str) -> None:
     text = SCRIPT.read_text()

@@ -6,6 +6,8 @@ import pytest
 
 from tests.system.processes.test_full_memory import own_shm, run_small
 
+pytestmark = pytest.mark.prove
+
 MP = """
 import shmq.mp as mp
 

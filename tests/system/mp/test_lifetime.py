@@ -79,6 +79,7 @@ def test_nobody_else_may_touch_it(own_namespace: str) -> None:
     assert modes == {0o600}
 
 
+@pytest.mark.prove
 def test_a_queue_costs_little_and_leaves_no_descriptor(own_namespace: str) -> None:
     def descriptors() -> int:
         return len(os.listdir("/proc/self/fd"))
@@ -98,6 +99,7 @@ def test_a_queue_costs_little_and_leaves_no_descriptor(own_namespace: str) -> No
     assert descriptors() <= before
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_processes_keep_a_queue_that_its_maker_has_dropped(
@@ -142,6 +144,7 @@ def test_the_next_maker_removes_what_a_killed_one_left(own_namespace: str, start
     assert any(q._store.name in file for file in left)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("method", METHODS)
 def test_a_queue_of_a_killed_maker_that_a_child_still_has_stays(
     method: str, own_namespace: str, start: Start
@@ -217,6 +220,7 @@ def test_a_namespace_can_be_chosen(own_namespace: str, monkeypatch: pytest.Monke
         Queue()
 
 
+@pytest.mark.prove
 def test_queues_are_made_and_dropped_by_many_threads_at_once(own_namespace: str) -> None:
     script = (
         "import threading, shmq.mp as mp\n"
@@ -230,6 +234,7 @@ def test_queues_are_made_and_dropped_by_many_threads_at_once(own_namespace: str)
     assert files_of(own_namespace) == []
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("wait", ["getter.get()", "putter.put(2)", "putter.put(b'x' * 10_000)"])
 def test_a_daemon_thread_that_waits_ends_with_its_process(own_namespace: str, wait: str) -> None:
     run_script(

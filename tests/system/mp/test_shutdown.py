@@ -103,6 +103,7 @@ def test_a_closed_queue_says_that_it_is_closed() -> None:
         q.get()
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("immediate", [False, True])

@@ -7,6 +7,8 @@ import pytest
 from shmq import LockTimeout, mp
 from tests.support.stopped import stopped_inside
 
+pytestmark = pytest.mark.prove
+
 #: Holds the lock of a queue's words, stopped.
 HOLD = """
 import os, signal, sys

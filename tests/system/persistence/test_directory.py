@@ -142,6 +142,7 @@ def test_a_namespace_is_written_to_one_directory_at_a_time(namespace: str, tmp_p
     Namespace.of(namespace).retire()
 
 
+@pytest.mark.prove
 def test_a_claim_keeps_others_out_before_there_is_a_directory(
     namespace: str, tmp_path: Path
 ) -> None:

@@ -7,6 +7,8 @@ import pytest
 import shmq
 from tests.support.persisting import Persister
 
+pytestmark = pytest.mark.prove
+
 
 def test_a_queue_that_drops_makes_room_once_its_journal_has_what_was_dropped(
     namespace: str, persister: Persister

@@ -13,6 +13,8 @@ from shmq import Queue
 from tests.support.persisting import Persister
 from tests.support.processes import eventually
 
+pytestmark = pytest.mark.prove
+
 
 @pytest.fixture
 def queue(namespace: str, persister: Persister) -> Iterator[Queue]:

@@ -13,6 +13,8 @@ from shmq.storage.stream_producers import producers_before
 from tests.support.memory_loss import bring_back, lose_memory
 from tests.support.persisting import Persister
 
+pytestmark = pytest.mark.prove
+
 RING = 64 << 10
 PATIENCE = 60.0
 

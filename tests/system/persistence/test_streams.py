@@ -73,6 +73,7 @@ def files_of(persister: Persister, stream: Any, partition: int = 0) -> Disk:
     )
 
 
+@pytest.mark.prove
 def test_a_read_goes_on_from_the_files_into_the_ring(
     broker: shmq.Broker, persister: Persister
 ) -> None:
@@ -89,6 +90,7 @@ def test_a_read_goes_on_from_the_files_into_the_ring(
     assert stream.earliest(0) == 0
 
 
+@pytest.mark.prove
 def test_a_time_is_found_in_the_files_and_in_the_ring(
     broker: shmq.Broker, persister: Persister
 ) -> None:
@@ -108,6 +110,7 @@ def test_a_time_is_found_in_the_files_and_in_the_ring(
     assert stream.at(stream.offsets()[0].latest_timestamp + 10, 0) == 1500
 
 
+@pytest.mark.prove
 def test_timestamps_and_what_is_found_by_them_are_the_same_from_the_files(
     namespace: str, broker: shmq.Broker, persister: Persister
 ) -> None:
@@ -178,6 +181,7 @@ def test_a_ring_that_is_full_goes_on_once_somebody_writes(
     assert everything(stream) == [value(n) for n in range(last + 501)]
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
 def test_compressed_batches_are_read_from_the_files_one_by_one(
     broker: shmq.Broker, persister: Persister, compression: Any
@@ -194,6 +198,7 @@ def test_compressed_batches_are_read_from_the_files_one_by_one(
     assert len(stream.reader({0: 3}, timeout=0).poll()[0]) > 0
 
 
+@pytest.mark.prove
 def test_after_a_kill_the_next_writer_goes_on(broker: shmq.Broker, persister: Persister) -> None:
     stream = create(broker)
     filled(stream, 700)
@@ -204,6 +209,7 @@ def test_after_a_kill_the_next_writer_goes_on(broker: shmq.Broker, persister: Pe
     assert everything(stream) == [value(n) for n in range(1500)]
 
 
+@pytest.mark.prove
 def test_what_the_disk_refuses_is_not_confirmed_until_it_works(
     broker: shmq.Broker, persister: Persister
 ) -> None:
@@ -254,6 +260,7 @@ def test_after_a_reboot_offsets_times_and_groups_go_on(
     group_files.remove_all(registry, identity)
 
 
+@pytest.mark.prove
 def test_what_a_group_has_done_of_what_no_disk_has_is_done_again(
     broker: shmq.Broker, persister: Persister, namespace: str
 ) -> None:
@@ -289,6 +296,7 @@ def test_what_a_group_has_done_of_what_no_disk_has_is_done_again(
         assert [each.value for each in share.get_many(7, timeout=PATIENCE)] == wanted
 
 
+@pytest.mark.prove
 def test_a_card_that_tells_what_cannot_be_keeps_no_other_stream_away(
     broker: shmq.Broker, persister: Persister, namespace: str
 ) -> None:
@@ -355,6 +363,7 @@ def test_a_deleted_stream_leaves_no_file_whoever_writes(
     assert broker.list_streams() == []
 
 
+@pytest.mark.prove
 def test_old_records_go_by_size_and_readers_are_told(
     broker: shmq.Broker, persister: Persister
 ) -> None:
@@ -375,6 +384,7 @@ def test_old_records_go_by_size_and_readers_are_told(
     eventually(is_all_there, "what is kept is read")
 
 
+@pytest.mark.prove
 def test_damage_in_a_file_is_told_and_the_rest_is_read(
     broker: shmq.Broker, persister: Persister
 ) -> None:
@@ -392,6 +402,7 @@ def test_damage_in_a_file_is_told_and_the_rest_is_read(
         assert everything(other, there[2]) == [value(n) for n in range(there[2], 3000)]
 
 
+@pytest.mark.prove
 def test_the_files_of_all_streams_can_be_examined_while_they_are_written(
     broker: shmq.Broker, persister: Persister, namespace: str
 ) -> None:
@@ -412,6 +423,7 @@ def test_the_files_of_all_streams_can_be_examined_while_they_are_written(
     assert f"and the next is {bases(disk.names())[3]}" in one.problems[1]
 
 
+@pytest.mark.prove
 def test_a_stream_that_nobody_writes_is_told(
     broker: shmq.Broker, persister: Persister, namespace: str
 ) -> None:

@@ -154,6 +154,7 @@ def test_a_deleted_queue_leaves_no_file_and_one_of_its_name_begins_anew(
     assert not [name for name in disk.names() if "q" in name]
 
 
+@pytest.mark.prove
 def test_a_queue_that_cannot_be_kept_is_tried_again_and_not_all_the_time(
     broker: shmq.Broker, namespace: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 
 import shmq
 from shmq import Broker, Queue, client, routing, schema
-from shmq.client.local.broker import LocalQueue
+from shmq.client.local.queue import LocalQueue
 from tests.support.processes import SHM, drain
 
 #: How many free pages an operation is tried with, at most.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from multiprocessing.connection import Connection
 
 import shmq
-from shmq.client.local.broker import LocalQueue
+from shmq.client.local.queue import LocalQueue
 from tests.support.processes import Start, drain
 
 

@@ -249,6 +249,7 @@ assert queue.stats().delayed == 1
     queue.purge()
 
 
+@pytest.mark.prove
 @needs_cc
 @pytest.mark.parametrize("jump", JUMPS)
 def test_a_timeout_is_neither_cut_short_nor_stretched(
@@ -355,6 +356,7 @@ message.ack()
 # ---- each kind of wait, asleep when the clock is set back ----
 
 
+@pytest.mark.prove
 @needs_cc
 def test_a_wait_that_asks_the_wall_clock_stretches_when_that_is_set_back(
     shim: Path, namespace: str, queue: Queue
@@ -399,6 +401,7 @@ WAITS = {
 }
 
 
+@pytest.mark.prove
 @needs_cc
 @pytest.mark.parametrize("wait", WAITS)
 def test_a_wait_that_sleeps_does_not_stretch_when_the_clock_is_set_back(
@@ -456,6 +459,7 @@ assert waits(BY_WALL) == 0
     assert drain(queue) == [b"1"]
 
 
+@pytest.mark.prove
 def test_no_lease_ends_before_its_time(broker: Broker) -> None:
     """Leases begin by a clock that is coarse; what it lacks is not taken from them."""
     lengths = random.Random(20261122)

@@ -43,6 +43,7 @@ def run_contained(code: str, size: str = "64m") -> str:
     return run_script(code, before=(*UNSHARE, MOUNT.format(size=size)))
 
 
+@pytest.mark.prove
 @own_shm
 def test_a_read_only_shm_is_an_error_that_names_the_file_whatever_is_tried() -> None:
     code = """
@@ -236,6 +237,7 @@ def killed(namespace: str, before: tuple[str, ...]) -> None:
     assert done.stdout == "done", done.stderr
 
 
+@pytest.mark.prove
 @pytest.mark.skipif(bool(why_not(*PID, "true")), reason=f"not here: {why_not(*PID, 'true')}")
 def test_once_a_pid_namespace_is_dead_the_next_one_goes_on_with_all_that_is_there(
     namespace: str, broker: Broker

@@ -17,7 +17,8 @@ import pytest
 
 import shmq
 from shmq import Broker
-from shmq.client.local.broker import LocalBroker, LocalQueue
+from shmq.client.local.broker import LocalBroker
+from shmq.client.local.queue import LocalQueue
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import bell_stem, make_semaphores, remove_semaphores, semaphore_names
 from shmq.native import _core
@@ -39,6 +40,7 @@ def path_of(namespace: str, queue: str = "q") -> Path:
 # ---- at once ----
 
 
+@pytest.mark.prove
 def test_eight_processes_that_make_one_queue_at_once_get_one_queue(
     namespace: str, broker: Broker, start: Start
 ) -> None:
@@ -119,6 +121,7 @@ def test_deleting_and_making_race_with_attaching(
     assert len(files_of(namespace)) == 8
 
 
+@pytest.mark.prove
 def test_a_queue_that_is_being_made_is_waited_for(namespace: str, start: Start) -> None:
     def make(pipe: Connection) -> None:
         mine = Namespace.of(namespace)
@@ -155,6 +158,7 @@ def once_unlocked(operation: Callable[[], T], pipe: Connection) -> T:
             told = True
 
 
+@pytest.mark.prove
 def test_a_maker_that_is_killed_lets_the_next_one_make_the_queue(
     namespace: str, broker: Broker, start: Start
 ) -> None:

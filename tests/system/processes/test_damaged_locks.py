@@ -14,7 +14,7 @@ import pytest
 
 import shmq
 from shmq import Broker, DamagedSegment, LockTimeout, Queue
-from shmq.client.local.broker import LocalQueue
+from shmq.client.local.queue import LocalQueue
 from tests.support.processes import HOUR, PATIENCE, Start, drain, is_sound
 from tests.support.stopped import Lock, lock_of_partition, locks_of_group, locks_of_queue
 

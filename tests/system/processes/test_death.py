@@ -533,6 +533,7 @@ def next_word(child: Child) -> None:
         child.hear()
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("others", [0, 2])
 def test_killed_at_any_moment_a_process_leaves_a_sound_queue(
     namespace: str, broker: Broker, start: Start, others: int

@@ -365,6 +365,7 @@ def test_a_child_makes_and_deletes_queues_with_the_broker_that_it_inherited(
     assert drain(queue) == [b"2"]
 
 
+@pytest.mark.prove
 @with_threads
 def test_children_forked_between_threads_that_are_at_work_go_on(
     broker: Broker, queue: Queue, start: Start
@@ -404,6 +405,7 @@ def test_children_forked_between_threads_that_are_at_work_go_on(
     is_empty(queue)
 
 
+@pytest.mark.prove
 @with_threads
 def test_a_child_forked_while_a_thread_holds_the_registry_makes_queues(
     broker: Broker, start: Start

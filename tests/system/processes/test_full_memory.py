@@ -110,6 +110,7 @@ with broker.create_queue("q") as queue:
     run_small(code, "256k")
 
 
+@pytest.mark.prove
 @own_shm
 def test_every_amount_of_space_is_either_enough_for_a_queue_or_refused() -> None:
     code = """
@@ -432,6 +433,7 @@ def test_these_tests_run_the_shmq_that_is_tested() -> None:
     assert Path(told.strip()).is_file()
 
 
+@pytest.mark.prove
 @own_shm
 @pytest.mark.parametrize(
     "kind", ["queues", "streams", "groups", "exchanges", "schemas", "transactions"]

@@ -18,6 +18,8 @@ import shmq
 from shmq import Broker, Queue
 from tests.support.processes import LARGE, SHM, Start, attached, drain, files_of, is_empty
 
+pytestmark = pytest.mark.prove
+
 CYCLES = 200
 
 #: What a process may grow by over all cycles, in bytes: less than one of them takes.

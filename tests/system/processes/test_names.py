@@ -17,7 +17,7 @@ import shmq
 from shmq.client.local.broker import LocalBroker
 from shmq.namespace.name_book import NameBook
 from shmq.namespace.namespace import refuse_foreign
-from tests.conftest import own_namespace
+from tests.support.namespaces import own_namespace
 from tests.support.processes import SHM, Start, files_of
 
 MANY = 10_000
@@ -75,6 +75,7 @@ def seen(book: NameBook) -> list[str]:
 # ---- what it spares ----
 
 
+@pytest.mark.prove
 @pytest.mark.usefixtures("crowd")
 def test_making_and_deleting_a_queue_list_no_directory_whatever_else_there_is(
     broker: LocalBroker,
@@ -88,6 +89,7 @@ def test_making_and_deleting_a_queue_list_no_directory_whatever_else_there_is(
     assert heard.count(str(SHM)) <= 1, "once a second at most, and this is quicker"
 
 
+@pytest.mark.prove
 @pytest.mark.usefixtures("crowd")
 def test_names_are_listed_without_listing_the_directory_each_time(broker: LocalBroker) -> None:
     names = set(broker.queue_names())
@@ -99,6 +101,7 @@ def test_names_are_listed_without_listing_the_directory_each_time(broker: LocalB
     assert heard.count(str(SHM)) <= time.monotonic() - began + 1
 
 
+@pytest.mark.prove
 @pytest.mark.usefixtures("crowd")
 def test_what_another_process_makes_and_removes_is_known_at_once(
     namespace: str, broker: LocalBroker

@@ -180,6 +180,7 @@ def test_a_process_that_was_there_before_is_not_taken_for_dead_after(
         is_empty(queue)
 
 
+@pytest.mark.prove
 def test_numbers_of_processes_are_never_used_twice(namespace: str, start: Start) -> None:
     def number(pipe: Connection) -> int:
         with shmq.connect(namespace) as broker:

@@ -456,6 +456,7 @@ REGIONS = {
 }
 
 
+@pytest.mark.prove
 @pytest.mark.debris
 @pytest.mark.parametrize("region", REGIONS)
 def test_damage_anywhere_in_a_segment_never_crashes_a_process(
@@ -470,6 +471,7 @@ def test_damage_anywhere_in_a_segment_never_crashes_a_process(
     child.ends()
 
 
+@pytest.mark.prove
 @pytest.mark.debris
 @pytest.mark.parametrize("pattern", [0xFF, 0x01, 0x80])
 def test_a_damaged_lock_is_refused_or_works(

@@ -59,6 +59,7 @@ os.wait()
 }
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("use", USES)
 def test_a_queue_outlives_every_process_that_used_it(
     namespace: str, queue: Queue, use: str
@@ -109,6 +110,7 @@ def test_a_queues_segment_is_an_ordinary_shared_memory_object(
     assert drain(queue) == [b"a body to be found in memory"]
 
 
+@pytest.mark.prove
 def test_a_queue_may_be_pickled_to_a_process_that_shares_memory_too(
     queue: Queue, start: Start
 ) -> None:

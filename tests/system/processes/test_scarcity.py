@@ -11,9 +11,11 @@ from collections.abc import Iterator
 import pytest
 
 import shmq
-from tests.conftest import own_namespace
 from tests.support.fronts import FRONTS
+from tests.support.namespaces import own_namespace
 from tests.support.processes import run_script
+
+pytestmark = pytest.mark.prove
 
 #: Handles of all kinds. Of a queue "q" there are six messages, of a stream "s" six records.
 OPEN = """

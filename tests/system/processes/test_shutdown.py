@@ -228,6 +228,7 @@ def is_as_if_nobody_had_been_there(queue: Queue) -> None:
     is_empty(queue)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("alive", ALIVE)
 def test_an_interpreter_ends_silently_whatever_is_alive(
     namespace: str, filled: Queue, alive: str
@@ -262,6 +263,7 @@ def test_what_was_prefetched_at_the_end_does_not_count(namespace: str, filled: Q
     assert [message.delivery_count for message in filled.get_many(5)] == [2, 1, 1, 1, 1]
 
 
+@pytest.mark.prove
 def test_nobody_has_to_recover_after_daemon_threads(namespace: str, filled: Queue) -> None:
     for _ in range(5):
         run_script(BEGIN + ALIVE["a daemon thread that waits"], namespace)

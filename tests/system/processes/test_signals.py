@@ -216,6 +216,7 @@ class CtrlC:
             raise KeyboardInterrupt
 
 
+@pytest.mark.prove
 def test_a_message_that_comes_together_with_ctrl_c_is_not_lost(queue: Queue, start: Start) -> None:
     def work(pipe: Connection) -> list[bytes]:
         got: list[Message] = []
@@ -304,6 +305,7 @@ def test_ctrl_c_in_a_loan_drops_it(broker: Broker, start: Start) -> None:
     is_empty(queue)
 
 
+@pytest.mark.prove
 def test_ctrl_c_at_any_moment_loses_nothing(queue: Queue, start: Start) -> None:
     def work(pipe: Connection) -> tuple[int, int, int]:
         put = acked = rounds = 0

@@ -82,6 +82,7 @@ def test_the_leases_of_a_started_process_are_its_own(
     is_empty(queue)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("method", METHODS)
 def test_a_pool_shares_a_queue_by_its_handle(queue: Queue, method: str) -> None:
     queue.put_many([bytes([number]) for number in range(10)])

@@ -57,6 +57,7 @@ def refused(deed: Callable[[], Any], pid: int) -> LockTimeout:
     return caught.value
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("deed", DEEDS)
 def test_an_operation_ends_and_names_who_holds_the_queue(
@@ -87,6 +88,7 @@ async def anext_of(consumer: shmq.AsyncConsumer) -> Any:
     return await anext(consumer)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("deed", AWAITED)
 def test_what_is_awaited_goes_on_once_the_lock_is_free(broker: Broker, deed: str) -> None:
     queue = broker.create_queue("q", visibility_timeout=HOUR)
@@ -182,6 +184,7 @@ def test_an_operation_that_was_carried_out_does_not_fail_for_what_is_beside_it(
     assert broker.queue("q.dlq").get(timeout=PATIENCE).body == b"1"
 
 
+@pytest.mark.prove
 def test_a_sleeper_whose_queue_is_stopped_meanwhile_is_told_and_counted_out(
     broker: Broker, start: Start
 ) -> None:
@@ -292,6 +295,7 @@ def test_one_queue_that_is_locked_keeps_no_other_from_being_listed(broker: Broke
     broker.delete_queue("one")
 
 
+@pytest.mark.prove
 def test_the_registry_is_waited_for_no_longer_either(broker: Broker) -> None:
     queue = broker.create_queue("q")
     queue.put(b"1")

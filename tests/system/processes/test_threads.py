@@ -236,6 +236,7 @@ def test_a_hundred_handles_in_one_process_hold_their_leases_apart(broker: Broker
     is_empty(queue)
 
 
+@pytest.mark.prove
 def test_a_queue_has_room_for_thousands_of_handles_and_says_when_not(broker: Broker) -> None:
     resource = pytest.importorskip("resource")
     wanted, before = 10_000, resource.getrlimit(resource.RLIMIT_NOFILE)

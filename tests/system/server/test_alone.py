@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 import shmq
 from tests.support.serving import serve
+
+pytestmark = pytest.mark.prove
 
 
 def test_one_who_asks_without_a_pause_keeps_no_other_waiting(namespace: str) -> None:

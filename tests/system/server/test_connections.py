@@ -19,6 +19,8 @@ from tests.support.peer import Peer, frame, name_of
 from tests.support.processes import eventually
 from tests.system.server.conftest import Serve
 
+pytestmark = pytest.mark.prove
+
 MIB = 1 << 20
 
 

@@ -21,6 +21,7 @@ CONTAINERFILE = (ROOT / "deploy" / "Containerfile").read_text()
 HOW_TO = (ROOT / "docs" / "how-to" / "serve.md").read_text()
 
 
+@pytest.mark.prove
 def test_the_commands_of_the_files_are_flags_of_serve() -> None:
     run = [sys.executable, "-m", "shmq.cli", "serve", "--help"]
     told = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True).stdout

@@ -10,7 +10,7 @@ import pytest
 
 import shmq
 from shmq.protocol.opcodes import FOREVER, Status, Type
-from tests.conftest import own_namespace
+from tests.support.namespaces import own_namespace
 from tests.support.peer import Frame, Peer, name_of
 from tests.support.serving import Server, serve
 from tests.system.server.conftest import Serve
@@ -91,6 +91,7 @@ def peer(server: Server) -> Iterator[Peer]:
         yield peer
 
 
+@pytest.mark.prove
 def test_each_set_of_rights_allows_exactly_what_it_says(server: Server) -> None:
     found, expected = {}, {}
     for token, held in TOKENS.items():
@@ -108,6 +109,7 @@ def test_each_set_of_rights_allows_exactly_what_it_says(server: Server) -> None:
     assert found == expected
 
 
+@pytest.mark.prove
 def test_what_a_token_may_not_know_is_as_if_it_were_not_there(server: Server) -> None:
     for token in [*TOKENS, NOTHING]:
         for kind, rest, _ in REQUESTS.values():
@@ -140,6 +142,7 @@ def test_hello_comes_first_and_its_token_must_be_known(server: Server) -> None:
     assert server.said("'a test' showed an unknown token")
 
 
+@pytest.mark.prove
 def test_no_token_and_no_hash_is_ever_logged(served: Serve) -> None:
     server = served(log_level="debug", tokens={ALL: {"produce": ["*"]}, NOTHING: {}})
     with Peer(server) as good, Peer(server) as bad:
@@ -333,6 +336,7 @@ def test_a_peek_shows_copies_and_is_bounded(peer: Peer, broker: shmq.Broker) -> 
     assert peer.status(Type.PEEK, name_of("shop") + _ONE) == Status.QUEUE_EMPTY
 
 
+@pytest.mark.prove
 def test_each_set_of_rights_to_an_exchange_allows_exactly_what_it_says(
     server: Server, broker: shmq.Broker
 ) -> None:
@@ -381,6 +385,7 @@ def test_who_may_publish_needs_no_right_to_the_queues_and_learns_of_none(
     assert [row["name"] for row in listed] == ["shop"]
 
 
+@pytest.mark.prove
 def test_a_queue_is_bound_by_who_may_produce_to_it_and_administer_the_exchange(
     server: Server, broker: shmq.Broker
 ) -> None:

@@ -18,6 +18,8 @@ from tests.support.peer import Peer, frame, name_of
 from tests.support.processes import Start, eventually
 from tests.system.server.conftest import Serve
 
+pytestmark = pytest.mark.prove
+
 MESSAGES = 100
 LIMIT = 3
 

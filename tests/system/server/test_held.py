@@ -63,6 +63,7 @@ def goes_on(server: Server) -> None:
         assert b"depth" in other.ok(Type.STATS, name_of("free"))
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("side", "kind", "rest"),
     [
@@ -181,6 +182,7 @@ def test_who_waits_for_messages_gets_them_when_the_queue_is_free_again(
     assert kinds <= {Type.DELIVER, Type.REPLY}
 
 
+@pytest.mark.prove
 def test_the_keeper_tends_the_others(server: Server, broker: shmq.Broker) -> None:
     with held(server), broker.create_queue("short", ttl=0.05) as queue:
         queue.put(b"x")

@@ -18,6 +18,8 @@ from tests.support.processes import PATIENCE, eventually
 from tests.support.serving import Server
 from tests.system.server.conftest import Serve
 
+pytestmark = pytest.mark.prove
+
 ASKS, SERVES, NEITHER = "a" * 40, "s" * 40, "n" * 40
 
 OWN = msgpack.packb({"own": True, "dead_letter": None})

@@ -16,6 +16,8 @@ from shmq.protocol.opcodes import Status, Type
 from tests.support.peer import Peer, name_of
 from tests.system.server.conftest import Serve
 
+pytestmark = pytest.mark.prove
+
 ONE, TWO = "1" * 40, "2" * 40
 SMALL: QueueKeywords = {"capacity": 16, "arena_bytes": 1 << 16, "dead_letter": None}
 RING = 1 << 20
@@ -104,10 +106,10 @@ def test_a_staging_queue_counts(served: Serve) -> None:
     with shmq.connect(server.url) as remote:
         jobs = remote.create_queue("jobs", **SMALL)
         for batch in (1, 2):
-            jobs.stage("one", batch, "part", [(b"x", {})], staging_bytes=1 << 16)
+            jobs.staged_publisher("one").stage(batch, "part", [(b"x", {})], staging_bytes=1 << 16)
         told = staging_name("jobs", "two")
         with pytest.raises(shmq.NoSpace, match=f"'{told}' would be 1 more"):
-            jobs.stage("two", 1, "part", [(b"x", {})], staging_bytes=1 << 16)
+            jobs.staged_publisher("two").stage(1, "part", [(b"x", {})], staging_bytes=1 << 16)
 
 
 def test_each_token_has_its_own_and_what_it_may_administer_counts(

@@ -10,6 +10,8 @@ import shmq
 from tests.conformance.tools import eventually
 from tests.system.server.conftest import Serve
 
+pytestmark = pytest.mark.prove
+
 LIMIT = 64
 
 

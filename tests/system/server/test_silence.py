@@ -54,6 +54,7 @@ def hang(heartbeat: Heartbeat) -> None:
     threading.Event().wait()
 
 
+@pytest.mark.prove
 def test_one_that_hangs_shows_its_stack_and_is_no_longer_well(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -73,6 +74,7 @@ def test_one_that_hangs_shows_its_stack_and_is_no_longer_well(
     assert f"in {hang.__name__}" in capfd.readouterr().err
 
 
+@pytest.mark.prove
 def test_a_planned_stop_is_no_death(served: Serve, broker: shmq.Broker) -> None:
     broker.create_queue("kept", durability="journal").put(b"x")
     server = served(workers=2)

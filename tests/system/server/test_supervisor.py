@@ -70,6 +70,7 @@ def test_a_killed_worker_is_replaced_and_what_its_connections_held_is_back_at_on
         assert peer.take("jobs").kind == Type.DELIVER
 
 
+@pytest.mark.prove
 def test_a_connection_that_comes_while_no_worker_runs_is_served_by_the_next(
     served: Serve, broker: shmq.Broker
 ) -> None:
@@ -84,6 +85,7 @@ def test_a_connection_that_comes_while_no_worker_runs_is_served_by_the_next(
         assert peer.receive()[1:] == (Status.OK, asked, b"there?")
 
 
+@pytest.mark.prove
 def test_a_killed_keeper_is_replaced(served: Serve) -> None:
     server = served()
     (keeper,) = server.said(r"keeper started, pid (\d+)")
@@ -93,6 +95,7 @@ def test_a_killed_keeper_is_replaced(served: Serve) -> None:
     server.hears("keeper started", 2)
 
 
+@pytest.mark.prove
 def test_the_keeper_keeps_what_nobody_looks_at(served: Serve, broker: shmq.Broker) -> None:
     """Only the dead-letter queue is looked at: whoever reads it does not touch the other."""
     served()
@@ -116,6 +119,7 @@ def test_the_processes_of_a_killed_supervisor_drain_and_end(
     assert broker.queue("jobs").stats().in_flight == 0
 
 
+@pytest.mark.prove
 def test_processes_that_are_only_starting_do_not_outlive_it_either(served: Serve) -> None:
     server = served(workers=2)
     for pid in server.workers():
@@ -127,6 +131,7 @@ def test_processes_that_are_only_starting_do_not_outlive_it_either(served: Serve
     server.leaves_nobody()
 
 
+@pytest.mark.prove
 def test_a_port_is_free_again_for_the_next_server_after_a_kill(
     served: Serve, broker: shmq.Broker, held: Hold
 ) -> None:
@@ -143,6 +148,7 @@ def test_a_port_is_free_again_for_the_next_server_after_a_kill(
         peer.ok(Type.PING)
 
 
+@pytest.mark.prove
 def test_it_serves_without_uvloop(namespace: str, tmp_path: Path, broker: shmq.Broker) -> None:
     (tmp_path / "shadow").mkdir()
     (tmp_path / "shadow" / "uvloop.py").write_text("raise ImportError\n")
@@ -185,6 +191,7 @@ def test_sigterm_drains(served: Serve, broker: shmq.Broker, held: Hold) -> None:
     assert (stats.depth, stats.in_flight, stats.put) == (1, 0, 1)
 
 
+@pytest.mark.prove
 def test_a_client_that_goes_lets_the_server_end_at_once(served: Serve) -> None:
     server = served(limits={"drain": 3600})
     with Peer(server) as peer:
@@ -194,6 +201,7 @@ def test_a_client_that_goes_lets_the_server_end_at_once(served: Serve) -> None:
     assert server.ends() == 0
 
 
+@pytest.mark.prove
 def test_a_client_that_never_reads_cannot_keep_the_server(
     served: Serve, broker: shmq.Broker
 ) -> None:
@@ -209,6 +217,7 @@ def test_a_client_that_never_reads_cannot_keep_the_server(
         assert queue.stats().depth == 1
 
 
+@pytest.mark.prove
 def test_a_second_signal_ends_it_at_once(served: Serve, broker: shmq.Broker, held: Hold) -> None:
     server = served(limits={"drain": 3600})
     (peer,) = held(server, 1)
@@ -222,6 +231,7 @@ def test_a_second_signal_ends_it_at_once(served: Serve, broker: shmq.Broker, hel
     assert broker.queue("jobs").qsize() == 1
 
 
+@pytest.mark.prove
 def test_a_worker_that_ends_takes_another_sigterm_without_a_word(served: Serve) -> None:
     """As a service manager, or a shell, sends them: one to each process of the group."""
     server = served(workers=2)
@@ -236,6 +246,7 @@ def test_a_worker_that_ends_takes_another_sigterm_without_a_word(served: Serve) 
     assert "Traceback" not in server.log
 
 
+@pytest.mark.prove
 def test_ctrl_c_drains_too(served: Serve) -> None:
     server = served(workers=2)
     for pid in (server.pid, *server.children()):  # as a terminal does it
@@ -244,6 +255,7 @@ def test_ctrl_c_drains_too(served: Serve) -> None:
     assert server.ends() == 0
 
 
+@pytest.mark.prove
 def test_a_worker_that_hangs_is_ended_when_the_drain_is_over(served: Serve) -> None:
     server = served(limits={"drain": 0.5})
     (worker,) = server.workers()
@@ -258,6 +270,7 @@ def test_a_worker_that_hangs_is_ended_when_the_drain_is_over(served: Serve) -> N
 # --- new settings ----------------------------------------------------------------------
 
 
+@pytest.mark.prove
 def test_sighup_brings_new_tokens_and_cuts_off_who_showed_one_that_is_gone(served: Serve) -> None:
     server = served(workers=2, tokens={TOKEN: ALL, OTHER: ALL})
     with Peer(server) as stays, Peer(server) as goes, Peer(server) as again:
@@ -273,6 +286,7 @@ def test_sighup_brings_new_tokens_and_cuts_off_who_showed_one_that_is_gone(serve
             new.let_in("n" * 40)
 
 
+@pytest.mark.prove
 def test_sighup_brings_new_rights_to_those_who_come_again(served: Serve) -> None:
     server = served(tokens={TOKEN: {"produce": ["*"]}})
     with Peer(server) as peer:
@@ -286,6 +300,7 @@ def test_sighup_brings_new_rights_to_those_who_come_again(served: Serve) -> None
         assert peer.let_in(TOKEN).create("q").status == Status.OK
 
 
+@pytest.mark.prove
 def test_sighup_brings_new_limits_and_a_new_level(served: Serve) -> None:
     server = served()
     with Peer(server) as first:
@@ -300,6 +315,7 @@ def test_sighup_brings_new_limits_and_a_new_level(served: Serve) -> None:
     server.hears(r"127.0.0.1:\d+ has gone")
 
 
+@pytest.mark.prove
 def test_what_takes_a_restart_is_named_and_stays(served: Serve) -> None:
     server = served()
     port = server.port
@@ -312,6 +328,7 @@ def test_what_takes_a_restart_is_named_and_stays(served: Serve) -> None:
         peer.ok(Type.LIST)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("text", ["port = ", "tokens = 5", "[tls]\ncertificate = 'none'"])
 def test_a_file_that_is_wrong_changes_nothing(served: Serve, text: str) -> None:
     server = served(tokens={TOKEN: ALL})
@@ -342,6 +359,7 @@ def refused(*flags: str) -> str:
     return line
 
 
+@pytest.mark.prove
 def test_a_server_that_cannot_start_says_why_in_one_line(tmp_path: Path) -> None:
     assert "tokens and TLS" in refused("--bind", "0.0.0.0", "--port", "0")
     (tmp_path / "f").touch()
@@ -358,6 +376,7 @@ def die(*_: object) -> None:
     os._exit(3)
 
 
+@pytest.mark.prove
 def test_a_server_whose_workers_die_at_once_gives_up(
     namespace: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -370,6 +389,7 @@ def test_a_server_whose_workers_die_at_once_gives_up(
     assert caplog.text.count("front end 1 died") == 4
 
 
+@pytest.mark.prove
 def test_a_port_that_is_taken_is_told(served: Serve) -> None:
     port = served().port
 
@@ -379,6 +399,7 @@ def test_a_port_that_is_taken_is_told(served: Serve) -> None:
 # --- descriptors and the service manager -----------------------------------------------
 
 
+@pytest.mark.prove
 def test_a_worker_may_have_as_many_descriptors_as_its_connections_need(served: Serve) -> None:
     server = served(limits={"connections": 3000})
 
@@ -410,6 +431,7 @@ class Manager:
         self._socket.close()
 
 
+@pytest.mark.prove
 def test_the_service_manager_is_told(tmp_path: Path, namespace: str) -> None:
     manager = Manager(tmp_path / "notify")
     server = Server(tmp_path, namespace, {"workers": 2})
@@ -434,6 +456,7 @@ def test_the_service_manager_is_told(tmp_path: Path, namespace: str) -> None:
         manager.close()
 
 
+@pytest.mark.prove
 def test_the_processes_of_the_server_do_not_speak_to_its_manager(
     tmp_path: Path, namespace: str
 ) -> None:
@@ -451,6 +474,7 @@ def test_the_processes_of_the_server_do_not_speak_to_its_manager(
         manager.close()
 
 
+@pytest.mark.prove
 def test_a_server_whose_queues_are_deleted_leaves_nothing_in_shared_memory(
     served: Serve, namespace: str
 ) -> None:

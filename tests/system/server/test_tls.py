@@ -52,6 +52,7 @@ def test_a_session_over_tls_is_as_any_other(
     assert broker.queue("q").stats().acked == 1
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_tls_1_2_and_1_3_are_spoken(
     served: Serve, server_pair: Pair, trusting: ssl.SSLContext, version: ssl.TLSVersion
@@ -67,6 +68,7 @@ def test_nothing_older_is_spoken(server_pair: Pair) -> None:
     assert context.options & ssl.OP_NO_RENEGOTIATION
 
 
+@pytest.mark.prove
 def test_a_client_that_speaks_no_tls_is_not_answered(served: Serve, server_pair: Pair) -> None:
     server = served(tls=files(server_pair))
     with Peer(server) as peer:
@@ -75,12 +77,14 @@ def test_a_client_that_speaks_no_tls_is_not_answered(served: Serve, server_pair:
     server.hears("is not let in: no TLS")
 
 
+@pytest.mark.prove
 def test_a_client_that_does_not_know_the_authority_goes(served: Serve, server_pair: Pair) -> None:
     server = served(tls=files(server_pair))
     with pytest.raises(ssl.SSLCertVerificationError):
         Peer(server, ssl.create_default_context())
 
 
+@pytest.mark.prove
 def test_with_mutual_tls_a_client_shows_a_certificate_of_the_authority(
     served: Serve,
     certificates: Certificates,
@@ -108,6 +112,7 @@ def test_with_mutual_tls_a_client_shows_a_certificate_of_the_authority(
         peer.ok(Type.PING)
 
 
+@pytest.mark.prove
 def test_a_token_is_asked_for_within_tls(
     served: Serve, server_pair: Pair, trusting: ssl.SSLContext
 ) -> None:
@@ -119,6 +124,7 @@ def test_a_token_is_asked_for_within_tls(
         assert peer.socket.recv(1) == b""  # the goodbye of TLS, and not a torn connection
 
 
+@pytest.mark.prove
 def test_a_handshake_that_does_not_end_is_cut_off(
     served: Serve, server_pair: Pair, trusting: ssl.SSLContext
 ) -> None:
@@ -132,6 +138,7 @@ def test_a_handshake_that_does_not_end_is_cut_off(
         peer.ok(Type.PING)
 
 
+@pytest.mark.prove
 def test_what_is_no_tls_behind_a_request_is_no_fault_of_the_server(
     served: Serve, server_pair: Pair, trusting: ssl.SSLContext
 ) -> None:
@@ -171,6 +178,7 @@ def test_what_a_torn_connection_held_is_back_at_once(
     eventually(lambda: queue.qsize() == 1, "it is back")
 
 
+@pytest.mark.prove
 def test_a_slow_reader_over_tls_gets_all_and_is_not_buffered_without_bound(
     served: Serve, broker: shmq.Broker, server_pair: Pair, trusting: ssl.SSLContext
 ) -> None:
@@ -187,6 +195,7 @@ def test_a_slow_reader_over_tls_gets_all_and_is_not_buffered_without_bound(
     assert sorted({*sizes}) == [0, 20 + (1 << 20)]
 
 
+@pytest.mark.prove
 def test_sighup_brings_a_new_certificate(
     served: Serve, certificates: Certificates, server_pair: Pair, trusting: ssl.SSLContext
 ) -> None:
@@ -270,6 +279,7 @@ def test_files_that_cannot_be_used_are_told(
         Tls(**paths).context()
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
 def test_one_who_sends_much_before_reading_gets_every_answer_in_order(
     served: Serve, server_pair: Pair, trusting: ssl.SSLContext, secure: bool

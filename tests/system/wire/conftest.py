@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import pytest
 
 import shmq
-from tests.conftest import SHM
+from tests.support.namespaces import SHM
 from tests.support.serving import Server
 from tests.support.serving import serve as serve_namespace
 from tests.system.wire import frames

@@ -24,6 +24,8 @@ from tests.system.wire.frames import SILENT, Frame, S, T, frame
 from tests.system.wire.guesses import QUEUES, TAILS, mostly, names, short
 from tests.system.wire.stream_guesses import PAYLOADS
 
+pytestmark = pytest.mark.prove
+
 # --- what is sent ----------------------------------------------------------------------
 
 

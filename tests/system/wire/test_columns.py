@@ -91,6 +91,7 @@ def block(payload: bytes) -> tuple[int, int, dict[str, list[Any]]]:
     return following, slots, found
 
 
+@pytest.mark.prove
 def test_hello_names_the_feature(wire: Wire) -> None:
     assert "columns" in frames.unpack(wire.ok(T.HELLO, frames.pack({"client": "t"})))["features"]
 
@@ -153,6 +154,7 @@ def test_a_run_stops_at_its_bytes_and_an_empty_queue_has_none(wire: Wire, queue:
     assert wire.ok(T.LEASE_RUN, lease(queue)) == b""
 
 
+@pytest.mark.prove
 def test_a_run_is_no_more_than_a_connection_may_have(serve: Serve) -> None:
     with (
         serve(workers=1, limits={"unsettled_messages": 10}) as server,
@@ -199,6 +201,7 @@ def test_what_is_gone_is_lease_expired_and_named(wire: Wire, queue: str) -> None
     assert block(wire.ok(T.READ_RUN, read_run(queue)))[2]["sequence"] == []
 
 
+@pytest.mark.prove
 def test_a_message_longer_than_max_frame_is_too_large(serve: Serve) -> None:
     with (
         serve(workers=1, limits={"max_frame": 8192}) as server,
@@ -211,7 +214,7 @@ def test_a_message_longer_than_max_frame_is_too_large(serve: Serve) -> None:
         assert wire.status(T.READ_RUN, read_run("q", *rows)) == S.TOO_LARGE
         remote = shmq.connect(server.url)
         with remote, pytest.raises(shmq.MessageTooLarge, match="max_frame"):
-            remote.queue("q").read_columns()
+            remote.queue("q").bulk().read_columns()
 
 
 @pytest.mark.parametrize(
@@ -243,6 +246,7 @@ def test_what_is_not_of_the_form_is_bad_request_and_leases_nothing(
     assert wire.counts(queue) == (1, 0, 0)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("type", [T.COLUMNS, T.LEASE_RUN, T.LEASE_AGAIN, T.READ_RUN])
 def test_each_needs_a_queue_the_right_to_consume_and_a_message_id(
     serve: Serve, wire: Wire, name: str, type: T

@@ -76,6 +76,7 @@ def test_a_bounded_wait_ends_as_queue_empty_and_not_before(wire: Wire, queue: st
     assert time.monotonic() - began >= 0.299
 
 
+@pytest.mark.prove
 def test_waits_of_many_lengths_end_in_the_order_of_their_times(wire: Wire, queue: str) -> None:
     for wait in (700, 100, 400):
         wire.post(T.CONSUME, frames.consume(queue, 1, wait), wait)

@@ -49,6 +49,7 @@ def put(wire: Wire, queue: str, body: bytes = b"x", flags: int = DURABLE) -> int
     return wire.post(T.PRODUCE, frames.produce(queue, body, None, flags))
 
 
+@pytest.mark.prove
 def test_the_answer_is_held_back_and_nothing_else(wire: Wire, journal: str, server: Server) -> None:
     first = put(wire, journal)
     wire.still_answers()
@@ -142,6 +143,7 @@ def test_a_queue_that_is_deleted_ends_the_wait(wire: Wire, journal: str) -> None
     assert (answer.id, answer.status) == (number, S.NO_QUEUE)
 
 
+@pytest.mark.prove
 def test_a_full_disk_is_no_space_and_takes_nothing(
     wire: Wire, journal: str, broker: shmq.Broker, persister: Persister
 ) -> None:
@@ -193,6 +195,7 @@ def test_who_leaves_is_waited_for_by_nobody(
     assert broker.queue(journal).stats().journal_synced == 4
 
 
+@pytest.mark.prove
 def test_more_than_may_be_held_wait_until_some_are_answered(
     wire: Wire, make_queue: Callable[..., str], server: Server
 ) -> None:
@@ -212,6 +215,7 @@ def test_more_than_may_be_held_wait_until_some_are_answered(
     assert [frames.read_u64s(a.payload)[0] for a in answers] == list(range(1, count + 1))
 
 
+@pytest.mark.prove
 def test_a_server_that_ends_waits_for_the_disk_a_while(serve: Serve) -> None:
     with serve(workers=1, persist=False, limits={"drain": 10.0}) as server:
         with Wire(server.address) as wire, shmq.connect(server.namespace) as broker:

@@ -164,6 +164,7 @@ def test_the_fatal_answer_is_not_lost_to_a_reset_whatever_still_comes(
         assert [(each.status, each.id) for each in answers] == [(S.BAD_VERSION, 12)]
 
 
+@pytest.mark.prove
 def test_a_connection_that_does_not_close_after_a_fatal_answer_is_closed_by_the_server(
     wire: Wire,
 ) -> None:

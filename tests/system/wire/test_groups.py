@@ -297,6 +297,7 @@ def let_in(server: Server, token: str) -> Wire:
     return wire
 
 
+@pytest.mark.prove
 def test_it_takes_the_right_to_consume(serve: Serve) -> None:
     held = {"p" * 32: {"produce": ["*"]}, "c" * 32: {"consume": ["s"]}}
     with serve(workers=1, tokens=held) as server, shmq.connect(server.namespace) as broker:
@@ -320,6 +321,7 @@ def groups(stream: str, action: str, **more: object) -> bytes:
     return frames.name(stream) + frames.pack({"action": action, **more})
 
 
+@pytest.mark.prove
 def test_deleting_or_resetting_a_group_takes_admin(serve: Serve) -> None:
     held = {"c" * 32: {"consume": ["s"]}, "a" * 32: {"admin": ["s"]}}
     with serve(workers=1, tokens=held) as server, shmq.connect(server.namespace) as broker:
@@ -345,6 +347,7 @@ def listed(wire: Wire, stream: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.prove
 def test_a_token_may_have_rights_to_single_groups(serve: Serve) -> None:
     held = {"c" * 32: {"consume": ["s/g*"], "admin": ["s/old"]}}
     with serve(workers=1, tokens=held) as server, shmq.connect(server.namespace) as broker:

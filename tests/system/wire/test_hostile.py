@@ -104,6 +104,7 @@ def stuff(wire: Wire, data: bytes, most: int) -> int:
     return sent
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     "request_",
     [
@@ -153,6 +154,7 @@ def test_a_subscriber_that_never_reads_is_not_buffered_without_bound(patient: Se
                 found += 1
 
 
+@pytest.mark.prove
 def test_who_takes_nothing_for_too_long_is_closed_and_what_it_held_is_back(
     patient: Server,
 ) -> None:
@@ -180,6 +182,7 @@ def test_partial_frames_of_many_connections_are_kept_in_bounded_memory(patient: 
         assert memory(patient) - before < 32 * MIB
 
 
+@pytest.mark.prove
 def test_connections_that_come_and_go_leave_no_memory_behind(patient: Server) -> None:
     def visit(times: int) -> None:
         for n in range(times):
@@ -217,6 +220,7 @@ def annoy(address: Address, chance: random.Random, queue: str) -> None:
             bad.reset()
 
 
+@pytest.mark.prove
 def test_others_go_on_beside_a_flood_of_hostile_connections(
     address: Address, wire: Wire, make_queue: MakeQueue
 ) -> None:
@@ -292,6 +296,7 @@ sys.stdin.readline()
 """
 
 
+@pytest.mark.prove
 def test_ten_thousand_idle_connections_cost_little_and_keep_nobody_waiting(serve: Serve) -> None:
     count = 10_000
     limits = {"connections": count + 10}
@@ -316,6 +321,7 @@ def test_ten_thousand_idle_connections_cost_little_and_keep_nobody_waiting(serve
     assert each < 20 * 1024, f"{each:.0f} bytes for each idle connection"
 
 
+@pytest.mark.prove
 def test_one_connection_more_than_allowed_is_closed_and_the_others_stay(serve: Serve) -> None:
     with serve(workers=1, limits={"connections": 5}) as server, contextlib.ExitStack() as stack:
         inside = [stack.enter_context(Wire(server.address)) for _ in range(5)]
@@ -336,6 +342,7 @@ def test_one_connection_more_than_allowed_is_closed_and_the_others_stay(serve: S
         eventually(one_is_let_in, "a place that is free again is given to another")
 
 
+@pytest.mark.prove
 def test_what_one_connection_may_hold_unsettled_is_limited(serve: Serve) -> None:
     limits = {"unsettled_messages": 10, "unsettled_bytes": 50_000}
     with serve(workers=1, limits=limits) as server, Wire(server.address) as wire:

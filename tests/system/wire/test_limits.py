@@ -46,18 +46,21 @@ def timed_out(wire: Wire) -> bool:
     return (answer.kind, answer.status, answer.id) == (T.REPLY, S.TIMED_OUT, 0)
 
 
+@pytest.mark.prove
 def test_a_connection_that_sends_nothing_is_timed_out(wire: Wire) -> None:
     began = time.monotonic()
     assert timed_out(wire)
     assert time.monotonic() - began >= HANDSHAKE * 0.9
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("size", [1, 4, 15, 16, 17, 60])
 def test_a_first_frame_that_is_never_whole_is_timed_out(wire: Wire, size: int) -> None:
     wire.send(frame(T.PING, bytes(64))[:size])
     assert timed_out(wire)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("size", [1, 4, 15, 16, 17, 60])
 def test_a_later_frame_that_is_never_whole_is_timed_out(wire: Wire, size: int) -> None:
     wire.still_answers()
@@ -65,6 +68,7 @@ def test_a_later_frame_that_is_never_whole_is_timed_out(wire: Wire, size: int) -
     assert timed_out(wire)
 
 
+@pytest.mark.prove
 def test_a_frame_that_comes_a_byte_at_a_time_is_timed_out_all_the_same(wire: Wire) -> None:
     wire.still_answers()
     whole = frame(T.PRODUCE, bytes(1000))
@@ -75,6 +79,7 @@ def test_a_frame_that_comes_a_byte_at_a_time_is_timed_out_all_the_same(wire: Wir
     assert timed_out(wire)
 
 
+@pytest.mark.prove
 def test_a_connection_that_is_silent_too_long_is_timed_out(wire: Wire) -> None:
     wire.still_answers()
     began = time.monotonic()
@@ -82,6 +87,7 @@ def test_a_connection_that_is_silent_too_long_is_timed_out(wire: Wire) -> None:
     assert time.monotonic() - began >= IDLE * 0.9
 
 
+@pytest.mark.prove
 def test_a_connection_that_speaks_is_not_idle(wire: Wire) -> None:
     end = time.monotonic() + 3 * IDLE
     while time.monotonic() < end:
@@ -89,6 +95,7 @@ def test_a_connection_that_speaks_is_not_idle(wire: Wire) -> None:
         time.sleep(IDLE / 4)
 
 
+@pytest.mark.prove
 def test_a_connection_with_a_waiting_consume_is_not_idle(wire: Wire, queue: str) -> None:
     waits = wire.post(T.CONSUME, frames.consume(queue, 1, FOREVER))
     time.sleep(3 * IDLE)
@@ -100,6 +107,7 @@ def test_a_connection_with_a_waiting_consume_is_not_idle(wire: Wire, queue: str)
     assert answers[put].status == S.OK
 
 
+@pytest.mark.prove
 def test_a_connection_with_a_subscription_is_not_idle(
     hasty: Address, wire: Wire, queue: str
 ) -> None:
@@ -112,11 +120,13 @@ def test_a_connection_with_a_subscription_is_not_idle(
     assert wire.delivered(subscription).body == b"at last"
 
 
+@pytest.mark.prove
 def test_a_connection_is_idle_again_once_its_wait_is_over(wire: Wire, queue: str) -> None:
     assert wire.take(queue, 1, 100) == []
     assert timed_out(wire)
 
 
+@pytest.mark.prove
 def test_what_a_silent_connection_held_is_back_when_it_is_timed_out(
     hasty: Address, wire: Wire, queue: str
 ) -> None:

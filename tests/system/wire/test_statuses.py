@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 
 import shmq
-from tests.conftest import SHM
 from tests.support.layout import place_of, value_of
+from tests.support.namespaces import SHM
 from tests.support.processes import why_not
 from tests.support.serving import Server
 from tests.system.wire import frames
@@ -65,6 +65,7 @@ ORDINARY: dict[S, Callable[[Wire], Frame]] = {
 }
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("status", ORDINARY)
 def test_each_status_is_the_answer_to_something(serve: Serve, status: S) -> None:
     tokens = {"t" * 40: {"produce": ["q"], "consume": ["*"]}}
@@ -95,6 +96,7 @@ def test_the_tests_of_this_file_produce_every_status_but_those_of_streams() -> N
     assert {*ORDINARY, S.NO_SPACE, S.SHUTTING_DOWN, S.INTERNAL, S.BUSY} == set(S) - streams
 
 
+@pytest.mark.prove
 @pytest.mark.skipif(bool(WHY_NOT), reason=f"no /dev/shm can be mounted here: {WHY_NOT}")
 def test_no_space_is_answered_when_shared_memory_is_full_and_takes_nothing(serve: Serve) -> None:
     with serve(workers=1, before=SMALL_SHM) as server, Wire(server.address) as wire:
@@ -118,6 +120,7 @@ def test_no_space_is_answered_when_shared_memory_is_full_and_takes_nothing(serve
         wire.put("q", bytes(1000))
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("known", [True, False], ids=["attached", "not attached"])
 def test_internal_is_answered_for_a_damaged_queue_and_the_others_go_on(
     serve: Serve, known: bool
@@ -151,6 +154,7 @@ def _damage(server: Server, queue: str) -> None:
         file.write(broken)
 
 
+@pytest.mark.prove
 def test_new_requests_are_answered_with_shutting_down_while_the_server_drains(
     serve: Serve,
 ) -> None:

@@ -324,6 +324,7 @@ RIGHTS: dict[str, tuple[T, bytes, str | None]] = {
 }
 
 
+@pytest.mark.prove
 def test_each_takes_its_right(serve: Serve) -> None:
     held: dict[str, dict[str, list[str]]] = {
         right[0] * 32: {right: ["s"]} for right in ("produce", "consume", "admin")
@@ -346,6 +347,7 @@ def test_each_takes_its_right(serve: Serve) -> None:
     assert found == expected
 
 
+@pytest.mark.prove
 def test_a_server_that_ends_tells_who_waits(serve: Serve) -> None:
     with serve(workers=1) as server, shmq.connect(server.namespace) as broker:
         broker.create_stream("s", ring_bytes=1 << 20).close()

@@ -42,6 +42,7 @@ def test_a_message_that_kills_its_process_is_a_dead_letter_in_the_end(
     assert crew.stops() == 0
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("deed", ["wait", "stuck"])
 def test_a_handler_that_hangs_is_ended_and_that_counts_as_a_delivery(
     broker: shmq.Broker, work: Work, journal: Journal, deed: str
@@ -59,6 +60,7 @@ def test_a_handler_that_hangs_is_ended_and_that_counts_as_a_delivery(
     assert crew.said(r"handlers.py\", line \d+ in do")
 
 
+@pytest.mark.prove
 def test_a_timeout_is_for_one_message_and_not_for_the_wait_between_two(
     jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:
@@ -73,6 +75,7 @@ def test_a_timeout_is_for_one_message_and_not_for_the_wait_between_two(
     assert crew.stops() == 0
 
 
+@pytest.mark.prove
 def test_what_dies_at_once_again_and_again_is_replaced_after_a_growing_pause(
     broker: shmq.Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -93,6 +96,7 @@ def test_what_dies_at_once_again_and_again_is_replaced_after_a_growing_pause(
     assert dict(told) == {"2": "0.1", "3": "0.2", "4": "0.4"}
 
 
+@pytest.mark.prove
 def test_a_process_that_cannot_be_started_is_tried_again(
     jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:
@@ -146,6 +150,7 @@ def test_no_worker_outlives_a_supervisor_that_is_killed(
     ]
 
 
+@pytest.mark.prove
 def test_workers_that_are_only_starting_do_not_outlive_it_either(
     jobs: shmq.Queue, work: Work
 ) -> None:
@@ -158,6 +163,7 @@ def test_workers_that_are_only_starting_do_not_outlive_it_either(
     eventually(lambda: not any(map(runs, children)), "nobody is left")
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("mode", ["parallel", "keyed", "fifo"])
 def test_nothing_is_lost_while_workers_and_a_supervisor_are_killed_at_random(
     broker: shmq.Broker, work: Work, journal: Journal, mode: str
@@ -198,6 +204,7 @@ def in_order(journal: Journal, groups: int) -> None:
         assert first == sorted(first)
 
 
+@pytest.mark.prove
 def test_a_worker_leaves_a_signal_of_the_whole_terminal_to_its_supervisor(
     jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:

@@ -79,6 +79,7 @@ def test_a_declared_worker_plans_what_was_declared() -> None:
     )
 
 
+@pytest.mark.prove
 def test_a_program_runs_the_workers_that_it_declares(
     broker: shmq.Broker, started: Callable[..., Crew], tmp_path: Path
 ) -> None:
@@ -101,6 +102,7 @@ def test_a_program_runs_the_workers_that_it_declares(
     assert crew.stops() == 0
 
 
+@pytest.mark.prove
 def test_the_command_runs_a_declared_worker_as_it_declares(
     broker: shmq.Broker, started: Callable[..., Crew], journal: Journal
 ) -> None:
@@ -113,6 +115,7 @@ def test_the_command_runs_a_declared_worker_as_it_declares(
     assert len(crew.said("declared/. ends, idle")) == 2
 
 
+@pytest.mark.prove
 def test_the_command_line_has_the_last_word(jobs: shmq.Queue, work: Work, journal: Journal) -> None:
     jobs.put([1])
     crew = work("--processes", "3", "--mode", "fifo", handler="declared")

@@ -13,6 +13,7 @@ from tests.system.workers.conftest import Work
 from tests.system.workers.tools import Crew, Journal, eventually
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_lets_the_messages_at_hand_be_finished_and_no_others(
     jobs: shmq.Queue, work: Work, journal: Journal, number: int
@@ -53,6 +54,7 @@ def test_what_was_leased_ahead_goes_back_uncounted(
     ]
 
 
+@pytest.mark.prove
 def test_workers_that_wait_end_at_a_signal(jobs: shmq.Queue, work: Work) -> None:
     crews = [work("--processes", "2", "--mode", mode) for mode in ("parallel", "fifo")]
     for crew in crews:
@@ -62,6 +64,7 @@ def test_workers_that_wait_end_at_a_signal(jobs: shmq.Queue, work: Work) -> None
     assert jobs.attachments() == [jobs.attachments()[0]]
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_second_signal_ends_at_once_and_the_messages_at_hand_go_back(
     jobs: shmq.Queue, work: Work, journal: Journal, number: int, code: int
@@ -79,6 +82,7 @@ def test_a_second_signal_ends_at_once_and_the_messages_at_hand_go_back(
     assert "Traceback" not in crew.log
 
 
+@pytest.mark.prove
 def test_the_drain_timeout_ends_what_takes_longer(
     jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:
@@ -96,6 +100,7 @@ def test_the_drain_timeout_ends_what_takes_longer(
     assert jobs.get(timeout=10).delivery_count == 2
 
 
+@pytest.mark.prove
 def test_a_worker_that_dies_while_it_is_to_end_is_not_replaced(
     jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:
@@ -111,6 +116,7 @@ def test_a_worker_that_dies_while_it_is_to_end_is_not_replaced(
     assert len(crew.started()) == 1
 
 
+@pytest.mark.prove
 def test_a_worker_that_alone_gets_the_signal_is_replaced(
     jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:
@@ -130,6 +136,7 @@ def test_a_worker_that_alone_gets_the_signal_is_replaced(
     assert crew.stops() == 0
 
 
+@pytest.mark.prove
 def test_a_process_is_replaced_after_so_many_messages(
     jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:
@@ -147,6 +154,7 @@ def test_a_process_is_replaced_after_so_many_messages(
     assert crew.stops() == 0
 
 
+@pytest.mark.prove
 def test_idle_workers_end_by_themselves(jobs: shmq.Queue, work: Work, journal: Journal) -> None:
     for number in range(20):
         jobs.put([number])
@@ -157,6 +165,7 @@ def test_idle_workers_end_by_themselves(jobs: shmq.Queue, work: Work, journal: J
     assert len(crew.said("ends, idle")) == len(crew.started()) == 2
 
 
+@pytest.mark.prove
 def test_a_queue_that_is_deleted_ends_its_workers(
     jobs: shmq.Queue, broker: shmq.Broker, work: Work
 ) -> None:
@@ -184,6 +193,7 @@ def test_a_queue_that_is_not_there_is_refused_before_anything_starts(
     assert crew.log.startswith("shmq: there is no queue 'jobs' in namespace")
 
 
+@pytest.mark.prove
 def test_a_supervisor_that_was_started_to_ignore_a_signal_ignores_it(
     jobs: shmq.Queue, started: Callable[..., Crew], journal: Journal
 ) -> None:

@@ -14,6 +14,7 @@ from tests.system.workers.conftest import Work
 from tests.system.workers.tools import Journal, eventually
 
 
+@pytest.mark.prove
 def test_a_handler_may_take_longer_than_the_visibility_timeout(
     broker: shmq.Broker, work: Work, journal: Journal
 ) -> None:
@@ -27,6 +28,7 @@ def test_a_handler_may_take_longer_than_the_visibility_timeout(
     assert jobs.stats().expired == 0
 
 
+@pytest.mark.prove
 def test_a_message_whose_lease_is_lost_is_not_acknowledged(
     broker: shmq.Broker, work: Work, journal: Journal
 ) -> None:
@@ -49,6 +51,7 @@ def test_a_message_whose_lease_is_lost_is_not_acknowledged(
     assert jobs.stats().acked == 1
 
 
+@pytest.mark.prove
 def test_the_keeper_prolongs_one_message_at_a_time(broker: shmq.Broker) -> None:
     queue = broker.create_queue("jobs", visibility_timeout=2)
     queue.put_many([b"kept", b"left"])

@@ -24,6 +24,7 @@ def test_parallel_processes_work_at_the_same_time(
     journal.until("end", 4)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("prefetch", ["1", "16"])
 def test_keyed_messages_of_a_group_come_in_order_and_one_at_a_time(
     jobs: shmq.Queue, work: Work, journal: Journal, prefetch: str
@@ -43,6 +44,7 @@ def test_keyed_messages_of_a_group_come_in_order_and_one_at_a_time(
         assert list(overlaps(tries)) == []
 
 
+@pytest.mark.prove
 def test_keyed_groups_go_on_beside_each_other_and_what_has_none_is_free(
     jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:
@@ -61,6 +63,7 @@ def test_keyed_groups_go_on_beside_each_other_and_what_has_none_is_free(
     assert journal.numbers("begin")[-1] == 2
 
 
+@pytest.mark.prove
 def test_keyed_groups_are_not_held_back_by_what_was_leased_ahead(
     jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:
@@ -79,6 +82,7 @@ def test_keyed_groups_are_not_held_back_by_what_was_leased_ahead(
     journal.until("end", 3)
 
 
+@pytest.mark.prove
 def test_fifo_is_the_order_of_the_queue_over_all_processes_and_supervisors(
     jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:
@@ -120,6 +124,7 @@ def test_fifo_is_taken_over_when_the_active_process_is_killed(
     assert crew.stops() == 0
 
 
+@pytest.mark.prove
 def test_fifo_is_taken_over_when_the_active_supervisor_is_killed(
     jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:
@@ -140,6 +145,7 @@ def test_fifo_is_taken_over_when_the_active_supervisor_is_killed(
     first.leaves_nobody()
 
 
+@pytest.mark.prove
 def test_fifo_of_one_queue_does_not_wait_for_that_of_another(
     jobs: shmq.Queue, broker: shmq.Broker, work: Work, journal: Journal
 ) -> None:
@@ -153,6 +159,7 @@ def test_fifo_of_one_queue_does_not_wait_for_that_of_another(
     journal.until("end", 2)
 
 
+@pytest.mark.prove
 def test_fifo_waits_out_the_back_off_of_a_message_before_the_next(
     broker: shmq.Broker, work: Work, journal: Journal
 ) -> None:
@@ -171,6 +178,7 @@ def test_fifo_waits_out_the_back_off_of_a_message_before_the_next(
     assert journal.numbers("end") == [1, 2]
 
 
+@pytest.mark.prove
 def test_fifo_does_not_pause_before_a_dead_letter(
     broker: shmq.Broker, work: Work, journal: Journal
 ) -> None:

@@ -29,6 +29,7 @@ def test_a_message_whose_handler_returns_is_acknowledged(
     assert jobs.stats().redelivered == 0
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("deed", ["raise it is broken", "sys.exit 0"])
 def test_a_message_whose_handler_fails_comes_back_later(
     jobs: shmq.Queue, work: Work, journal: Journal, deed: str
@@ -46,6 +47,7 @@ def test_a_message_whose_handler_fails_comes_back_later(
     assert crew.stops() == 0
 
 
+@pytest.mark.prove
 def test_a_message_that_fails_every_time_is_a_dead_letter_in_the_end(
     jobs: shmq.Queue, broker: shmq.Broker, work: Work
 ) -> None:
@@ -72,6 +74,7 @@ def test_a_rejected_message_is_a_dead_letter_at_once(
     assert "Traceback" not in crew.log
 
 
+@pytest.mark.prove
 def test_a_retry_says_itself_when_the_message_comes_back(
     broker: shmq.Broker, work: Work, journal: Journal
 ) -> None:
@@ -86,6 +89,7 @@ def test_a_retry_says_itself_when_the_message_comes_back(
     assert "Traceback" not in crew.log
 
 
+@pytest.mark.prove
 def test_a_retry_without_a_delay_takes_the_back_off_of_the_queue(
     broker: shmq.Broker, work: Work, journal: Journal
 ) -> None:
@@ -98,6 +102,7 @@ def test_a_retry_without_a_delay_takes_the_back_off_of_the_queue(
     assert len(journal.entries("begin")) == 1
 
 
+@pytest.mark.prove
 def test_a_retry_with_a_delay_that_is_none_is_a_failure(
     jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:
@@ -109,6 +114,7 @@ def test_a_retry_with_a_delay_that_is_none_is_a_failure(
     assert crew.said("InvalidOption: delay=-1.0 s is out of range")
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("how", ["ack", "nack", "reject"])
 def test_what_the_handler_settles_itself_is_left_at_that(
     jobs: shmq.Queue, work: Work, journal: Journal, how: str
@@ -130,6 +136,7 @@ def test_what_the_handler_settles_itself_is_left_at_that(
     assert "Traceback" not in crew.log
 
 
+@pytest.mark.prove
 def test_a_coroutine_function_is_run_to_its_end(
     jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:
@@ -144,6 +151,7 @@ def test_a_coroutine_function_is_run_to_its_end(
     assert crew.stops() == 0
 
 
+@pytest.mark.prove
 def test_a_method_of_an_object_may_be_the_handler(
     jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import shmq
-from tests.conftest import SHM
+from tests.support.namespaces import SHM
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 

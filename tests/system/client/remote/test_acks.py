@@ -14,6 +14,7 @@ from tests.conformance.tools import MOMENT, eventually
 from tests.system.client.remote.proxy import Proxy
 
 
+@pytest.mark.prove
 def test_acks_of_a_consumer_are_sent_together(proxy: Proxy, afar: Broker, queue: Queue) -> None:
     queue.put_many(range(64))
     with afar.queue("q").consume(prefetch=64) as messages:
@@ -97,6 +98,7 @@ def test_a_consumer_goes_on_though_all_its_credit_is_in_hand(queue: Queue) -> No
     assert queue.stats().acked == 100
 
 
+@pytest.mark.prove
 def test_the_lease_of_a_message_that_waited_begins_anew(broker: Broker) -> None:
     queue = broker.create_queue("jobs", visibility_timeout=0.6)
     queue.put_many(range(4))

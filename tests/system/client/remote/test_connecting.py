@@ -168,6 +168,7 @@ def guarded(namespace: str) -> Iterator[Server]:
         yield server
 
 
+@pytest.mark.prove
 def test_a_token_opens_the_door_and_its_rights_bind(guarded: Server) -> None:
     with shmq.connect(guarded.url, token=TOKEN) as broker:
         broker.create_queue("in.a")
@@ -190,6 +191,7 @@ def test_a_token_opens_the_door_and_its_rights_bind(guarded: Server) -> None:
         assert [line.name for line in broker.list_queues()] == ["in.a", "in.a.dlq"]
 
 
+@pytest.mark.prove
 def test_no_token_or_another_is_unauthorized(
     guarded: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +202,7 @@ def test_no_token_or_another_is_unauthorized(
         assert broker.list_queues() == []
 
 
+@pytest.mark.prove
 def test_the_token_of_the_environment_is_used(
     guarded: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +215,7 @@ def test_the_token_of_the_environment_is_used(
         assert broker.list_queues() == []
 
 
+@pytest.mark.prove
 @pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
 def test_tls_carries_everything_and_knows_whom_it_trusts(namespace: str, folder: Path) -> None:
     made = Certificates(folder)
@@ -243,6 +247,7 @@ def test_tls_where_the_server_speaks_none_is_told(url: str) -> None:
         shmq.connect(url.replace("shmq:", "shmqs:"))
 
 
+@pytest.mark.prove
 def test_every_call_without_a_server_has_its_time_and_the_next_finds_it_again(
     namespace: str,
 ) -> None:

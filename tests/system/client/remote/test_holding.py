@@ -112,6 +112,7 @@ def test_a_closed_handle_holds_back_nobody(afar: Broker, stream: Stream) -> None
     subscription.close()
 
 
+@pytest.mark.prove
 def test_a_killed_server_holds_back_nobody(namespace: str) -> None:
     with serve(namespace, workers=1) as server, shmq.connect(namespace) as near:
         stream = near.create_stream("small", 1, ring_bytes=64 << 10, overflow="block")

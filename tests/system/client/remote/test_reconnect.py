@@ -209,6 +209,7 @@ def test_a_server_that_stays_away_is_given_up(proxy: Proxy, queue: Queue) -> Non
             remote.get()
 
 
+@pytest.mark.prove
 def test_an_idle_connection_that_the_server_has_closed_is_noticed_before_a_put(
     namespace: str,
 ) -> None:

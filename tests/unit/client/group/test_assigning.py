@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import shmq
 from shmq.api import Assignment
-from shmq.client.group.assignment import ASSIGNORS, divided, in_turns, ranges, sticky
+from shmq.client.local.assignment import ASSIGNORS, divided, in_turns, ranges, sticky
 
 MEMBERS = st.lists(st.integers(1, 1000), min_size=1, max_size=20, unique=True).map(sorted)
 OWNERS = st.lists(st.integers(0, 40), max_size=40)
@@ -81,13 +81,13 @@ def test_a_member_that_is_taken_out_before_it_plans_joins_anew(
     stream = broker.create_stream("events", 3)
     group = stream.group("g", name)
     with group.join() as member:
-        context = group.context  # type: ignore[attr-defined]
-        context.group_state.leave(member.id, True)
-        assert not context.group_state.planned
+        store = group.store  # type: ignore[attr-defined]
+        store.state.leave(member.id, True)
+        assert not store.state.planned
 
-        context.plan()
+        store.plan()
 
-        assert context.group_state.planned
-        assert [seat[1] for seat in context.group_state.seats()] == [0, 0, 0]
+        assert store.state.planned
+        assert [seat[1] for seat in store.state.seats()] == [0, 0, 0]
         member.poll()
         assert member.assignment == {0, 1, 2}

@@ -1,10 +1,11 @@
-"""A member of a group on this host."""
+"""A member of a group, which reads the partitions that are meant for it and commits offsets."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from shmq import api
@@ -14,11 +15,9 @@ from shmq.native import _core, _stream
 from shmq.native.lock_holder import until_locked
 
 if TYPE_CHECKING:
-    from shmq.client.group.group_context import GroupContext
-    from shmq.namespace.namespace import Namespace
-    from shmq.native import _group
+    from shmq.client.shared.group_store import GroupStore, MemberState
 
-__all__ = ["LocalMember"]
+__all__ = ["LOOK_EVERY", "SLICE", "Member", "member_name"]
 
 #: How long a member sleeps before it looks whether partitions have come or are to go, in
 #: seconds; and how often one of all asks who is alive, in ns. A dead member's partitions are
@@ -29,7 +28,7 @@ LOOK_EVERY: Final = 20_000_000
 _NOBODY: Final = 0
 
 
-class LocalMember(api.Member):
+class Member(api.Member):
     """See :class:`shmq.api.Member`.
 
     ``_handed`` is behind what the application has had, ``_reader`` behind what was read for
@@ -39,7 +38,7 @@ class LocalMember(api.Member):
 
     def __init__(
         self,
-        context: GroupContext,
+        store: GroupStore,
         name: str,
         *,
         timeout: float | None,
@@ -50,8 +49,7 @@ class LocalMember(api.Member):
         on_assigned: api.OnPartitions | None,
         on_revoked: api.OnPartitions | None,
     ) -> None:
-        self._context = context
-        self._group_state = context.group_state
+        self._store, self._state = store.for_member()
         self._name = name
         self._timeout = timeout
         self._limit = limit
@@ -114,11 +112,11 @@ class LocalMember(api.Member):
 
     def committed(self) -> dict[int, int | None]:
         """See :class:`shmq.api.Member`."""
-        return {partition: self._group_state.committed(partition) for partition in self._handed}
+        return {partition: self._state.committed(partition) for partition in self._handed}
 
     def lag(self) -> dict[int, int]:
         """See :class:`shmq.api.Member`."""
-        latest = self._context.stream.latest
+        latest = self._store.stream.latest
         return {p: max(latest(p) - offset, 0) for p, offset in self._handed.items()}
 
     # ---- reading ----
@@ -195,13 +193,13 @@ class LocalMember(api.Member):
         The group reads on in other partitions once that is done, and whoever waits for a record
         cannot do it.
         """
-        sealed = self._context.stream.open_partitions.start
+        sealed = self._store.stream.open_partitions.start
         for partition, (first, end) in self._left_out.items():
             done = self._committed.get(partition)
             if partition >= sealed or end != self._handed[partition]:
                 continue
             if done is None:
-                done = self._context.start_of(partition)
+                done = self._store.start_of(partition)
             if first <= done < end:
                 self._commit(partition, end)
 
@@ -212,7 +210,7 @@ class LocalMember(api.Member):
             self._drop_reader()
             self._reads = reads
         if self._reader is None and reads[0]:
-            self._reader = self._context.stream.reader(
+            self._reader = self._store.stream.reader(
                 {partition: self._handed[partition] for partition in reads[0]},
                 reads[0],
                 limit=limit,
@@ -224,10 +222,10 @@ class LocalMember(api.Member):
 
     def _barred(self) -> frozenset[int]:
         """What it may not read yet: the group has not committed all that was before it."""
-        behind = {p: self._context.behind(p) for p in self._handed}
+        behind = {p: self._store.behind(p) for p in self._handed}
         for before in sorted(set(behind.values())):
             if before > self._done_before:
-                if not self._context.has_done(before):
+                if not self._store.has_done(before):
                     return frozenset(p for p in behind if behind[p] >= before)
                 self._done_before = before
         return frozenset()
@@ -288,45 +286,45 @@ class LocalMember(api.Member):
 
     def _fenced(self, partitions: Collection[int]) -> MemberFenced:
         return MemberFenced(
-            f"member {self._id} of group {self._context.name!r} no longer has partition "
+            f"member {self._id} of group {self._store.name!r} no longer has partition "
             f"{', '.join(map(str, sorted(partitions)))}: another one reads on from what was "
             f"committed before; poll() again to see what is left"
         )
 
     def _commit(self, partition: int, offset: int) -> bool:
-        if not self._group_state.commit(partition, self._id, offset):
+        if not self._state.commit(partition, self._id, offset):
             return False
         self._committed[partition] = offset
-        self._context.keep_from(partition, offset)
+        self._store.keep_from(partition, offset)
         return True
 
     # ---- transactions ----
 
     @property
-    def namespace(self) -> Namespace:
-        """The namespace that its stream is in."""
-        return self._context.namespace
+    def store(self) -> GroupStore:
+        """Its group."""
+        return self._store
 
     @property
-    def group_state(self) -> _group.GroupState:
-        """Its group."""
-        return self._group_state
+    def state(self) -> MemberState:
+        """The state of its group."""
+        return self._state
 
     @property
     def group_identity(self) -> tuple[int, str, int]:
         """The stream's identity, the group's name and the id of this life of it."""
-        context = self._context
-        return context.stream.identity, context.name, self._group_state.options["group_id"]
+        context = self._store
+        return context.stream.identity, context.name, self._state.options["group_id"]
 
     @property
     def stream(self) -> Any:
         """The stream of its group."""
-        return self._context.stream
+        return self._store.stream
 
     @property
     def group_options(self) -> tuple[str, dict[str, Any]]:
         """The group's name, and what it was made with."""
-        return self._context.name, self._group_state.options
+        return self._store.name, self._state.options
 
     def to_commit(self, offsets: Mapping[int, int] | None) -> dict[int, int]:
         """The offsets that a transaction commits; None: of what was handed out by now.
@@ -344,7 +342,7 @@ class LocalMember(api.Member):
     def check_has(self, partitions: Collection[int]) -> None:
         """Raises MemberFenced unless it has these partitions, whatever it knows of it."""
         self._check_open()
-        seats = self._group_state.seats()
+        seats = self._state.seats()
         fenced = [p for p in partitions if seats[p][0] != self._id]
         if fenced:
             raise self._fenced(fenced)
@@ -353,7 +351,7 @@ class LocalMember(api.Member):
         """Take notice of what a transaction has committed."""
         for partition, offset in offsets.items():
             self._committed[partition] = offset
-            self._context.keep_from(partition, offset)
+            self._store.keep_from(partition, offset)
 
     # ---- membership ----
 
@@ -362,39 +360,35 @@ class LocalMember(api.Member):
         self._check_open()
         if self._beat() is None:
             raise MemberFenced(
-                f"member {self._id} of group {self._context.name!r} is no member any more: "
-                f"{self._why_out()}; its next poll() joins anew"
+                f"member {self._id} of group {self._store.name!r} is no member any more: "
+                f"{self._store.why_out()}; its next poll() joins anew"
             )
 
-    def _why_out(self) -> str:
-        return f"it was silent for more than {self._context.session_timeout:g} s"
-
     def _beat(self) -> int | None:
-        return self._group_state.beat(self._at, self._id)
+        return self._state.beat(self._at, self._id)
 
     def _enter(self) -> None:
         self._generation = _core.generation()
-        self._at, self._id = self._group_state.join(
-            self._context.namespace.process_number(), self._name.encode()
-        )
+        self._at, self._id = self._state.join(self._store.process, self._name.encode())
         self._change: int | None = None
 
     def _attend(self) -> None:
         """Say that it lives, see who has died, and take and leave partitions."""
         if self._closed:  # by what it had called
             return
+        self._store.refresh()  # between two records it need not be asked
         change = self._beat()
         if change is None:
             self._revoke(self._renounce())
             if self._closed:
                 return
             change = self._beat()
-        if self._group_state.watch(LOOK_EVERY):
-            self._context.look_for_dead()
-        if change != self._change or not self._group_state.planned or self._context.grown:
+        if self._state.watch(LOOK_EVERY):
+            self._store.look_for_dead()
+        if change != self._change or not self._state.planned or self._store.grown:
             self._change = change
-            self._context.widen()
-            self._context.plan()
+            self._store.widen()
+            self._store.plan()
             self._leave_partitions()
             self._take_partitions()
 
@@ -407,7 +401,7 @@ class LocalMember(api.Member):
 
     def _leave_partitions(self) -> None:
         """What is meant for another, and what it no longer has."""
-        seats = self._group_state.seats()
+        seats = self._state.seats()
         goes = {p for p in self._handed if seats[p][:2] != (self._id, self._id)}
         if not goes:
             return
@@ -417,22 +411,18 @@ class LocalMember(api.Member):
             goes &= self._handed.keys()  # nothing, if it has left meanwhile
             self._let_go(frozenset(goes))
             for partition in goes:
-                self._group_state.release(partition, self._id)
+                self._state.release(partition, self._id)
 
     def _take_partitions(self) -> None:
         """What is meant for it and nobody else has."""
         if self._closed:
             return
         comes = set()
-        for partition, seat in enumerate(self._group_state.seats()):
+        for partition, seat in enumerate(self._state.seats()):
             free = seat[1] == self._id and seat[0] in {_NOBODY, self._id}
-            if (
-                free
-                and partition not in self._handed
-                and self._group_state.claim(partition, self._id)
-            ):
+            if free and partition not in self._handed and self._state.claim(partition, self._id):
                 self._handed[partition] = self._first(partition)
-                self._committed[partition] = self._group_state.committed(partition)
+                self._committed[partition] = self._state.committed(partition)
                 comes.add(partition)
         if comes:
             self._read_anew()
@@ -441,11 +431,11 @@ class LocalMember(api.Member):
 
     def _first(self, partition: int) -> int:
         """Where it goes on. The end of a partition is committed, so that it stays the same."""
-        committed = self._group_state.committed(partition)
-        offset = self._context.start_of(partition) if committed is None else committed
-        if committed is None and self._context.starts_at_the_end:
-            self._group_state.commit(partition, self._id, offset)
-        self._context.keep_from(partition, offset)
+        committed = self._state.committed(partition)
+        offset = self._store.start_of(partition) if committed is None else committed
+        if committed is None and self._store.starts_at_the_end:
+            self._state.commit(partition, self._id, offset)
+        self._store.keep_from(partition, offset)
         return offset
 
     def _let_go(self, partitions: frozenset[int]) -> None:
@@ -484,23 +474,22 @@ class LocalMember(api.Member):
         self._closed = True
         self._let_go(frozenset(self._handed))
         self._drop_reader()
-        if _core.generation() == self._generation and not self._group_state.deleted:
-            self._group_state.leave(self._id, False)
+        if _core.generation() == self._generation and not self._state.deleted:
+            self._state.leave(self._id, False)
 
     def __del__(self) -> None:
+        # It may come in the middle of anything.
         if not getattr(self, "_closed", True) and hasattr(self, "_id"):
-            self._drop()
-
-    def _drop(self) -> None:
-        """What a destructor does: it may come in the middle of anything."""
-        self._end()
+            self._closed = True
+            if _core.generation() == self._generation:
+                self._store.drop(self._id)
 
     def _check_open(self) -> None:
         if self._closed:
             raise ShmqError("this member has left its group: join() again")
         self._check_process()
-        if self._group_state.deleted:
-            raise StreamDeleted(f"the group {self._context.name!r} was deleted")
+        if self._state.deleted:
+            raise StreamDeleted(f"the group {self._store.name!r} was deleted")
 
     def _check_process(self) -> None:
         if _core.generation() != self._generation:
@@ -510,18 +499,34 @@ class LocalMember(api.Member):
         if not isinstance(offsets, Mapping):
             raise TypeError(f"offsets must be a mapping or None, not {type(offsets).__name__}")
         for partition, offset in offsets.items():
-            self._context.check_offset(partition, offset)
+            self._store.check_offset(partition, offset)
 
     def _check_own(self, partition: int) -> None:
         check_whole("partition", partition, 0)
         if partition not in self._handed:
             raise MemberFenced(
-                f"member {self._id} of group {self._context.name!r} does not have partition "
+                f"member {self._id} of group {self._store.name!r} does not have partition "
                 f"{partition}: it has {sorted(self._handed)}"
             )
 
     def __repr__(self) -> str:
         return (
-            f"<LocalMember {self._id} of group {self._context.name!r}: "
-            f"partitions {sorted(self._handed)}>"
+            f"<Member {self._id} of group {self._store.name!r}: partitions {sorted(self._handed)}>"
         )
+
+
+def member_name(given: str | None) -> str:
+    """The name that was given, else that of the process. Raises TypeError."""
+    if given is None:
+        return _process_name()
+    if not isinstance(given, str):
+        raise TypeError(f"a member's name must be a str or None, not {type(given).__name__}")
+    return given.encode(errors="replace").decode()
+
+
+def _process_name() -> str:
+    """The process's program, as the kernel knows it."""
+    try:
+        return Path("/proc/self/comm").read_text().strip()
+    except OSError:
+        return "?"

@@ -1,18 +1,21 @@
-"""Messages as a PRODUCE takes them: a buffer, and properties packed in one map."""
+"""Puts to a queue of a server: messages as a PRODUCE takes them, and the puts that wait."""
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import itertools
 import os
 import secrets
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from shmq.api.options import QueueOptions
 from shmq.codec import codecs
 from shmq.errors import MessageTooLarge
 
-__all__ = ["Item", "check_size", "encode", "with_id"]
+__all__ = ["Item", "check_size", "encode", "waiting_put", "waiting_puts", "with_id"]
 
 #: What a PRODUCE_BATCH takes: bytes without properties, or packed properties and a buffer.
 Item = bytes | tuple[bytes | None, Any]
@@ -107,3 +110,30 @@ def check_size(name: str, options: QueueOptions, size: int, meta: int, max_frame
 
 
 os.register_at_fork(after_in_child=_ids.renew)
+
+
+#: The server's URL, the namespace, and the queue's name.
+QueueKey = tuple[str, str, str]
+
+_waiting_puts: collections.Counter[QueueKey] = collections.Counter()
+_waiting_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def waiting_put(key: QueueKey) -> Iterator[None]:
+    """Count a put that waits for room, by trying again, for the length of the block."""
+    with _waiting_lock:
+        _waiting_puts[key] += 1
+    try:
+        yield
+    finally:
+        with _waiting_lock:
+            _waiting_puts[key] -= 1
+            if not _waiting_puts[key]:
+                del _waiting_puts[key]
+
+
+def waiting_puts(key: QueueKey) -> int:
+    """How many puts of this process wait for room in the queue."""
+    with _waiting_lock:
+        return _waiting_puts[key]

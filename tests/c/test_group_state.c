@@ -54,7 +54,7 @@ static uint64_t join(struct shmq_group_state *r)
 /* All of the partitions for `id`. */
 static void mean_for(struct shmq_group_state *r, uint64_t id)
 {
-    uint64_t whom[SHMQ_MAX_SEATS];
+    uint64_t whom[SHMQ_MAX_GROUP_PARTITIONS];
 
     for (uint32_t p = 0; p < r->h->partitions; p++)
         whom[p] = id;
@@ -66,21 +66,21 @@ TEST("a partition is had by the one it is meant for, and by nobody else")
     struct shmq_group_state *r = NEW_GROUP(2);
     uint64_t a = join(r), b = join(r);
 
-    CHECK_EQ(shmq_seat_claim(r, 0, a), SHMQ_STALE); /* no plan yet */
+    CHECK_EQ(shmq_group_partition_claim(r, 0, a), SHMQ_STALE); /* no plan yet */
     mean_for(r, a);
-    CHECK_EQ(shmq_seat_claim(r, 0, a), SHMQ_OK);
-    CHECK_EQ(shmq_seat_claim(r, 0, a), SHMQ_OK);
-    CHECK_EQ(shmq_seat_claim(r, 0, b), SHMQ_STALE);
-    CHECK_EQ(shmq_seat_claim(r, 2, a), SHMQ_STALE); /* there is none */
+    CHECK_EQ(shmq_group_partition_claim(r, 0, a), SHMQ_OK);
+    CHECK_EQ(shmq_group_partition_claim(r, 0, a), SHMQ_OK);
+    CHECK_EQ(shmq_group_partition_claim(r, 0, b), SHMQ_STALE);
+    CHECK_EQ(shmq_group_partition_claim(r, 2, a), SHMQ_STALE); /* there is none */
     mean_for(r, b);
-    CHECK_EQ(shmq_seat_claim(r, 0, b), SHMQ_BUSY);
-    CHECK_EQ(shmq_seat_commit(r, 0, a, 7, 1), SHMQ_OK); /* still its own */
-    CHECK_EQ(shmq_seat_release(r, 0, b), SHMQ_STALE);
-    CHECK_EQ(shmq_seat_release(r, 0, a), SHMQ_OK);
-    CHECK_EQ(shmq_seat_claim(r, 0, b), SHMQ_OK);
-    CHECK_EQ(shmq_seat_commit(r, 0, a, 8, 1), SHMQ_STALE);
-    CHECK_EQ(r->seats[0].committed, 7);
-    CHECK_EQ(r->seats[1].committed, SHMQ_NO_OFFSET);
+    CHECK_EQ(shmq_group_partition_claim(r, 0, b), SHMQ_BUSY);
+    CHECK_EQ(shmq_group_partition_commit(r, 0, a, 7, 1), SHMQ_OK); /* still its own */
+    CHECK_EQ(shmq_group_partition_release(r, 0, b), SHMQ_STALE);
+    CHECK_EQ(shmq_group_partition_release(r, 0, a), SHMQ_OK);
+    CHECK_EQ(shmq_group_partition_claim(r, 0, b), SHMQ_OK);
+    CHECK_EQ(shmq_group_partition_commit(r, 0, a, 8, 1), SHMQ_STALE);
+    CHECK_EQ(r->partitions[0].committed, 7);
+    CHECK_EQ(r->partitions[1].committed, SHMQ_NO_OFFSET);
 }
 
 TEST("a plan of an older epoch is refused, and nothing is claimed by it")
@@ -91,7 +91,7 @@ TEST("a plan of an older epoch is refused, and nothing is claimed by it")
     mean_for(r, a);
     join(r);
     CHECK_EQ(shmq_group_state_plan(r, epoch, whom, 1), SHMQ_STALE);
-    CHECK_EQ(shmq_seat_claim(r, 0, a), SHMQ_STALE);
+    CHECK_EQ(shmq_group_partition_claim(r, 0, a), SHMQ_STALE);
 }
 
 TEST("whoever leaves leaves its partitions, and commits no more")
@@ -100,17 +100,17 @@ TEST("whoever leaves leaves its partitions, and commits no more")
     uint64_t a = join(r), b = join(r), change = r->h->change;
 
     mean_for(r, a);
-    CHECK_EQ(shmq_seat_claim(r, 0, a), SHMQ_OK);
+    CHECK_EQ(shmq_group_partition_claim(r, 0, a), SHMQ_OK);
     CHECK_EQ(shmq_group_state_leave(r, a, true, now), SHMQ_OK);
     CHECK_EQ(shmq_group_state_leave(r, a, true, now), SHMQ_STALE);
     CHECK_EQ(r->h->evicted, 1);
-    CHECK_EQ(r->seats[0].owner, 0);
+    CHECK_EQ(r->partitions[0].owner, 0);
     CHECK(r->h->change > change);
-    CHECK_EQ(shmq_seat_commit(r, 0, a, 1, 1), SHMQ_STALE);
-    CHECK_EQ(shmq_seat_commit(r, 0, 0, 5, 1), SHMQ_OK); /* nobody's: from outside */
+    CHECK_EQ(shmq_group_partition_commit(r, 0, a, 1, 1), SHMQ_STALE);
+    CHECK_EQ(shmq_group_partition_commit(r, 0, 0, 5, 1), SHMQ_OK); /* nobody's: from outside */
     mean_for(r, b);
-    CHECK_EQ(shmq_seat_claim(r, 0, b), SHMQ_OK);
-    CHECK_EQ(shmq_seat_commit(r, 0, 0, 6, 1), SHMQ_STALE);
+    CHECK_EQ(shmq_group_partition_claim(r, 0, b), SHMQ_OK);
+    CHECK_EQ(shmq_group_partition_commit(r, 0, 0, 6, 1), SHMQ_STALE);
 }
 
 TEST("who is silent for longer than the session is named; who is heard of is not")
@@ -152,7 +152,7 @@ TEST("a group takes as many members as there is room for")
     for (uint32_t i = 0; i < SHMQ_MAX_MEMBERS; i++)
         join(r);
     CHECK_EQ(shmq_group_state_join(r, 1, "", now, &at, &id), SHMQ_CROWDED);
-    CHECK_EQ(shmq_group_state_widen(r, SHMQ_MAX_SEATS + 1), SHMQ_CROWDED);
+    CHECK_EQ(shmq_group_state_widen(r, SHMQ_MAX_GROUP_PARTITIONS + 1), SHMQ_CROWDED);
 }
 
 TEST("one that died inside leaves a group that goes on")
@@ -162,7 +162,7 @@ TEST("one that died inside leaves a group that goes on")
     int status;
 
     mean_for(r, a);
-    CHECK_EQ(shmq_seat_claim(r, 0, a), SHMQ_OK);
+    CHECK_EQ(shmq_group_partition_claim(r, 0, a), SHMQ_OK);
     epoch = r->h->epoch;
     shmq_group_state_unlock(r);
     if (!fork()) {
@@ -172,7 +172,7 @@ TEST("one that died inside leaves a group that goes on")
     }
     wait(&status);
     CHECK_EQ(shmq_group_state_lock(r, SECOND), SHMQ_OK);
-    CHECK_EQ(r->seats[0].owner, 0);
+    CHECK_EQ(r->partitions[0].owner, 0);
     CHECK_EQ(r->h->recoveries, 1);
     CHECK(r->h->epoch > epoch);
 }
@@ -224,7 +224,7 @@ TEST("one stuck record holds neither the others nor the partition")
 {
     struct shmq_group_state *r = NEW_SHARE(1);
     struct shmq_lent stuck, lent;
-    uint64_t a = join(r), lows[SHMQ_MAX_SEATS];
+    uint64_t a = join(r), lows[SHMQ_MAX_GROUP_PARTITIONS];
 
     CHECK_EQ(lend(r, a, 1000, 1, &stuck), 1);
     for (uint64_t offset = 1; offset < 1000; offset++) {
@@ -321,12 +321,12 @@ TEST("who dies between a record's lending and the next offset loses no record")
     uint64_t a = join(r);
 
     CHECK_EQ(lend(r, a, 9, 1, &lent), 1);
-    atomic_store(&r->seats[0].next, 0); /* the store that its death left out */
+    atomic_store(&r->partitions[0].next, 0); /* the store that its death left out */
     r->h->live = 0;
     shmq_group_state_unlock(r);
     r->h->unsettled = 1;
     CHECK_EQ(shmq_group_state_lock(r, 0), SHMQ_OK);
-    CHECK_EQ(r->seats[0].next, 1);
+    CHECK_EQ(r->partitions[0].next, 1);
     CHECK_EQ(r->h->live, 1);
     CHECK_EQ(lend(r, a, 9, 1, &lent), 1);
     CHECK_EQ(lent.offset, 1);

@@ -1,9 +1,9 @@
-"""Rows that are staged for a queue, and published in it exactly once, batch by batch.
+"""Rows that are staged for a queue, and committed to it exactly once, batch by batch.
 
 What a publisher stages lies as chunks in a queue beside the target, its staging queue. There
-is a marker, too, which says up to which batch it is settled what is published, and of which
-parts; and a message without a meaning, the turn, which whoever publishes holds. How the rows
-of a chunk move is the core's (shmq/core/queue/transfer.h).
+is a marker, too, which says up to which batch it is settled what is committed, and of which
+parts; and a message without a meaning, the turn, which the process that commits holds. How the
+rows of a chunk move is the core's (shmq/core/queue/transfer.h).
 """
 
 from __future__ import annotations
@@ -11,26 +11,21 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from shmq.api.options import MAX_ARENA, QueueOptions, check_whole
+from shmq import api
+from shmq.api.bulk import check_batch, check_part, check_publisher
+from shmq.api.names import staging_name
+from shmq.api.options import MAX_ARENA, STAGING_BYTES, QueueOptions, check_whole
+from shmq.client.local.queue_segments import find_segment, remove_queue
 from shmq.client.shared import durable_wait
 from shmq.codec.codecs import CODECS, unpack_properties
-from shmq.errors import Full, InvalidOption
+from shmq.errors import Full, InvalidOption, NoSuchQueue, NotConfirmed, QueueDeleted
+from shmq.namespace.namespace import Namespace
+from shmq.native import _core
 
-__all__ = [
-    "CommitProgress",
-    "check_batch",
-    "check_owner",
-    "check_part",
-    "check_publisher",
-    "options_for",
-    "publish",
-    "sealed",
-    "stage",
-    "sweep",
-]
+__all__ = ["LocalStagedPublisher"]
 
 #: What tells the three kinds of messages in a staging queue apart.
 _CHUNK, _TURN, _MARKER = (CODECS.index(codec) for codec in ("bytes", "text", "json"))
@@ -42,17 +37,15 @@ _ROOM: Final = 4 << 30
 _BESIDE: Final = 1 << 20
 #: How many chunks it holds.
 _CHUNKS: Final = 1 << 16
-#: The longest name of a part, in bytes of UTF-8.
-_LONGEST_PART: Final = 200
-#: How long a publish waits for another one, at a time, in seconds.
+#: How long a commit waits for another process's, at a time, in seconds.
 _PAUSE: Final = 0.005
-#: How long what was published is waited for to be on disk, where no timeout says so, in
+#: How long what was committed is waited for to be on disk, where no timeout says so, in
 #: seconds.
 _WRITTEN: Final = 30.0
 
 
 class Marker(NamedTuple):
-    """Batches below are published; of this one, these parts are, or are to be."""
+    """Batches below are committed; of this one, these parts are, or are to be."""
 
     batch: int
     parts: list[str]
@@ -71,7 +64,7 @@ class Chunk:
     waits: bool
 
 
-def options_for(target: str, staging_bytes: int) -> QueueOptions:
+def _options_for(target: str, staging_bytes: int) -> QueueOptions:
     """Those of a staging queue. Raises InvalidOption."""
     check_whole("staging_bytes", staging_bytes, 1 << 16, MAX_ARENA - _BESIDE)
     arena = max(staging_bytes, _ROOM) + _BESIDE
@@ -88,34 +81,8 @@ def options_for(target: str, staging_bytes: int) -> QueueOptions:
     )
 
 
-def check_publisher(publisher: str) -> str:
-    """Return it. Raises InvalidOption, TypeError."""
-    return _check_text("publisher", publisher)
-
-
-def check_part(part: str) -> str:
-    """Return it. Raises InvalidOption, TypeError."""
-    return _check_text("part", part)
-
-
-def check_batch(batch: int) -> int:
-    """Return it. Raises InvalidOption, TypeError."""
-    return check_whole("batch", batch, 0, (1 << 63) - 1)
-
-
-def _check_text(what: str, text: str) -> str:
-    if not isinstance(text, str):
-        raise TypeError(f"{what}={text!r:.80} must be a str, not {type(text).__name__}")
-    if not 0 < len(text.encode("utf-8", "replace")) <= _LONGEST_PART:
-        raise InvalidOption(
-            f"{what}={text!r:.80} must be 1 to {_LONGEST_PART} bytes of UTF-8, and has "
-            f"{len(text.encode('utf-8', 'replace'))}"
-        )
-    return text
-
-
-class CommitProgress:
-    """How far a publish has come."""
+class _CommitProgress:
+    """How far the commit of a batch has come."""
 
     def __init__(self, until: float | None, most: int | None = None) -> None:
         #: When it ends unfinished, on time.monotonic(); None: never.
@@ -138,7 +105,132 @@ class CommitProgress:
         """Count rows. Raises Full if these were as many as are to be moved at once."""
         self.rows += rows
         if self._most is not None and self.rows >= self._most:
-            raise Full(f"{self.rows} rows of queue {queue!r} are published, and more are to come")
+            raise Full(f"{self.rows} rows of queue {queue!r} are committed, and more are to come")
+
+
+class LocalStagedPublisher(api.StagedPublisher):
+    """See :class:`shmq.api.StagedPublisher`."""
+
+    def __init__(
+        self,
+        namespace: Namespace,
+        target: Any,
+        publisher: str,
+        open_queue: Callable[[Namespace, str, _core.Segment], Any],
+    ) -> None:
+        self._namespace = namespace
+        self._target = target
+        self._publisher = check_publisher(publisher)
+        self._open_queue = open_queue
+        self._queue: Any = None
+
+    @property
+    def name(self) -> str:
+        """See :class:`shmq.api.StagedPublisher`."""
+        return self._publisher
+
+    def stage(
+        self,
+        batch: int,
+        part: str,
+        rows: Sequence[api.Row] | api.Rows,
+        *,
+        staging_bytes: int = STAGING_BYTES,
+    ) -> None:
+        """See :class:`shmq.api.StagedPublisher`."""
+        batch, part = check_batch(batch), check_part(part)
+        # Rows that can never fit are refused before a queue is made.
+        chunks = self._target.chunks(rows)
+        _stage(self._staging_queue(staging_bytes), batch, part, chunks, staging_bytes)
+
+    def commit_batch(
+        self, batch: int, parts: Sequence[str], *, timeout: float | None = None
+    ) -> int:
+        """See :class:`shmq.api.StagedPublisher`."""
+        _core.check_timeout(timeout)
+        how = _CommitProgress(None if timeout is None else time.monotonic() + timeout)
+        self._commit(batch, parts, how)
+        return how.rows
+
+    def commit_some(self, batch: int, parts: Sequence[str], most: int) -> tuple[int, str | None]:
+        """As `commit_batch`, but without waiting, and no more than about ``most`` rows at once.
+
+        How many became messages, and why it is not done yet; None: it is.
+        """
+        how = _CommitProgress(time.monotonic(), most)
+        try:
+            self._commit(batch, parts, how)
+        except (Full, NotConfirmed) as error:
+            return how.rows, str(error)
+        return how.rows, None
+
+    def _commit(self, batch: int, parts: Sequence[str], how: _CommitProgress) -> None:
+        batch = check_batch(batch)
+        parts = [check_part(part) for part in parts]
+        queue = self._queue_if_any()
+        if queue is None:  # a refusal makes nothing
+            _check_staged(self._staging_name, batch, parts, ())
+            queue = self._staging_queue()
+        _commit(self._target, queue, batch, parts, how)
+
+    def sealed(self) -> int | None:
+        """See :class:`shmq.api.StagedPublisher`."""
+        queue = self._queue_if_any()
+        marker = None if queue is None else _marker(queue)
+        return None if marker is None else marker.batch
+
+    def sweep(self, keep: str | None = None) -> int:
+        """See :class:`shmq.api.StagedPublisher`."""
+        queue = self._queue_if_any()
+        return 0 if queue is None else _sweep_unsealed(queue, keep)
+
+    def discard(self) -> None:
+        """See :class:`shmq.api.StagedPublisher`."""
+        queue = self._queue_if_any()
+        if queue is None:
+            return
+        self._target.settle_rows(queue)
+        self.close()
+        with contextlib.suppress(NoSuchQueue), self._namespace.locked():
+            remove_queue(self._namespace, queue.name)
+
+    def close(self) -> None:
+        """Detach from the staging queue."""
+        queue, self._queue = self._queue, None
+        if queue is not None:
+            queue.close()
+
+    @property
+    def _staging_name(self) -> str:
+        return staging_name(self._target.name, self._publisher)
+
+    def _queue_if_any(self) -> Any:
+        """The staging queue; None if there is none. Raises ShmqError."""
+        if self._queue is not None and not self._queue.segment.deleted:
+            return self._queue
+        name = self._staging_name
+        segment = find_segment(self._namespace, name)
+        if segment is None:
+            return None
+        queue = self._open_queue(self._namespace, name, segment)
+        with self._namespace.locked():
+            _check_owner(queue, self._publisher)
+        self.close()
+        self._queue = queue
+        return queue
+
+    def _staging_queue(self, staging_bytes: int = STAGING_BYTES) -> Any:
+        """The staging queue, made if there is none. Raises ShmqError."""
+        queue = self._queue_if_any()
+        while queue is None:
+            options = _options_for(self._target.name, staging_bytes)
+            with self._namespace.locked():
+                if self._target.segment.deleted:
+                    raise QueueDeleted(f"queue {self._target.name!r} was deleted")
+                if find_segment(self._namespace, self._staging_name) is None:
+                    self._namespace.make_segment(self._staging_name, options)
+            queue = self._queue_if_any()
+        return queue
 
 
 # ---- what lies in a staging queue ----
@@ -167,7 +259,7 @@ def _chunks(queue: Any) -> list[Chunk]:
     return sorted(found)
 
 
-def check_owner(queue: Any, publisher: str) -> None:
+def _check_owner(queue: Any, publisher: str) -> None:
     """See to it that the staging queue is this publisher's, and has its turn.
 
     Needs the registry lock. Raises InvalidOption if it is another one's.
@@ -187,7 +279,7 @@ def check_owner(queue: Any, publisher: str) -> None:
 # ---- staging ----
 
 
-def stage(
+def _stage(
     queue: Any, batch: int, part: str, chunks: Sequence[tuple[bytes, int]], most: int
 ) -> None:
     """Stage chunks, each with its count of rows, for a batch, unless that is sealed.
@@ -224,15 +316,17 @@ def _unstage(queue: Any, batch: int, part: str, before: int) -> None:
 def _no_room(queue: Any, size: int, most: int) -> Full:
     return Full(
         f"{size} bytes of rows have no room in the staging queue {queue.name!r}: {queue.used} of "
-        f"{most} bytes are taken; publish smaller batches, or discard the queue and stage with "
+        f"{most} bytes are taken; commit smaller batches, or discard the queue and stage with "
         f"larger staging_bytes"
     )
 
 
-# ---- publishing ----
+# ---- committing ----
 
 
-def publish(target: Any, queue: Any, batch: int, parts: Sequence[str], how: CommitProgress) -> None:
+def _commit(
+    target: Any, queue: Any, batch: int, parts: Sequence[str], how: _CommitProgress
+) -> None:
     """Publish the parts of a batch, unless that was done.
 
     What an earlier batch has left is published first. Raises Full if there was no room, or
@@ -246,10 +340,10 @@ def publish(target: Any, queue: Any, batch: int, parts: Sequence[str], how: Comm
             _finish(target, queue, marker, how)
         if marker is None or marker.batch < batch:
             _finish(target, queue, _seal(queue, batch, parts), how)
-        wait_until_written(target, how)
+        _wait_until_written(target, how)
 
 
-def sweep(queue: Any, keep: str | None) -> int:
+def _sweep_unsealed(queue: Any, keep: str | None) -> int:
     """Remove what is staged for batches that are not sealed: how many chunks that were.
 
     But for the parts whose names begin with ``keep``.
@@ -264,20 +358,14 @@ def sweep(queue: Any, keep: str | None) -> int:
     return swept
 
 
-def sealed(queue: Any) -> int | None:
-    """The newest batch of which it is settled what is published."""
-    marker = _marker(queue)
-    return None if marker is None else marker.batch
-
-
 @contextlib.contextmanager
-def _turn(queue: Any, how: CommitProgress) -> Iterator[None]:
-    """Hold the publisher's turn: who publishes does so alone, so that the order is kept."""
+def _turn(queue: Any, how: _CommitProgress) -> Iterator[None]:
+    """Hold the publisher's turn: a process commits alone, so that the order is kept."""
     receipt = _take_turn(queue)
     while receipt is None:
         if how.is_over:
             raise Full(
-                f"what is staged in {queue.name!r} is being published by another process, which "
+                f"what is staged in {queue.name!r} is being committed by another process, which "
                 f"has not come to an end in time: try again"
             )
         time.sleep(_PAUSE)
@@ -298,9 +386,9 @@ def _take_turn(queue: Any) -> int | None:
 
 
 def _seal(queue: Any, batch: int, parts: Sequence[str]) -> Marker:
-    """From here on it is settled which parts of the batch are published. Needs the turn."""
+    """From here on it is settled which parts of the batch are committed. Needs the turn."""
     there = {chunk.part for chunk in _chunks(queue) if chunk.batch == batch}
-    check_staged(queue.name, batch, parts, there)
+    _check_staged(queue.name, batch, parts, there)
     body = {"batch": batch, "parts": list(parts)}
     try:
         queue.put(body, False, codec="json")
@@ -315,7 +403,7 @@ def _seal(queue: Any, batch: int, parts: Sequence[str]) -> Marker:
     return marker
 
 
-def check_staged(name: str, batch: int, parts: Sequence[str], there: Collection[str]) -> None:
+def _check_staged(name: str, batch: int, parts: Sequence[str], there: Collection[str]) -> None:
     """See to it that the ``parts`` are ``there``, in the staging queue ``name``.
 
     Raises InvalidOption.
@@ -325,12 +413,12 @@ def check_staged(name: str, batch: int, parts: Sequence[str], there: Collection[
         raise InvalidOption(
             f"{len(missing)} of the {len(parts)} parts of batch {batch} are not in the staging "
             f"queue {name!r}, as {missing[0]!r}: they were never staged, or lost with the "
-            f"memory; nothing was published, stage the batch again"
+            f"memory; nothing was committed, stage the batch again"
         )
 
 
 def _sweep(queue: Any, marker: Marker) -> None:
-    """Remove the chunks that are never to be published, as their tasks failed."""
+    """Remove the chunks that are never to be committed, as their tasks failed."""
     for chunk in _chunks(queue):
         if chunk.batch < marker.batch or (
             chunk.batch == marker.batch and chunk.part not in marker.parts
@@ -338,7 +426,7 @@ def _sweep(queue: Any, marker: Marker) -> None:
             queue.remove(chunk.at, chunk.sequence)
 
 
-def _finish(target: Any, queue: Any, marker: Marker, how: CommitProgress) -> None:
+def _finish(target: Any, queue: Any, marker: Marker, how: _CommitProgress) -> None:
     """Publish what is left of a sealed batch, in its order. Needs the turn."""
     place = {part: at for at, part in enumerate(marker.parts)}
     _settle_orphans(target, queue, how)
@@ -349,17 +437,17 @@ def _finish(target: Any, queue: Any, marker: Marker, how: CommitProgress) -> Non
             moved = target.move_rows(queue, chunk.at, chunk.sequence, how.left)
             if moved is None:  # a dead publisher has it, or somebody who has no business here
                 if how.is_over:
-                    raise _no_room_to_publish(target, queue, marker)
+                    raise _no_room_to_commit(target, queue, marker)
                 queue.tend()
                 time.sleep(_PAUSE)
                 break
             how.moved(moved[0], target.name)
             if not moved[1]:
-                raise _no_room_to_publish(target, queue, marker)
+                raise _no_room_to_commit(target, queue, marker)
     _settle_orphans(target, queue, how)
 
 
-def _settle_orphans(target: Any, queue: Any, how: CommitProgress) -> None:
+def _settle_orphans(target: Any, queue: Any, how: _CommitProgress) -> None:
     """Have what a dead publisher left half done settled, before anything comes behind it."""
     while True:
         target.look_for_dead()
@@ -369,20 +457,20 @@ def _settle_orphans(target: Any, queue: Any, how: CommitProgress) -> None:
         if how.is_over:
             raise Full(
                 f"queue {target.name!r} has no room for more dedupe ids: rows wait for that "
-                f"which were published; publish again"
+                f"which were committed; commit the batch again"
             )
         time.sleep(_PAUSE)
 
 
-def _no_room_to_publish(target: Any, queue: Any, marker: Marker) -> Full:
+def _no_room_to_commit(target: Any, queue: Any, marker: Marker) -> Full:
     left = sum(1 for chunk in _chunks(queue) if chunk.batch == marker.batch)
     return Full(
         f"queue {target.name!r} is full: {left} chunk{'' if left == 1 else 's'} of batch "
-        f"{marker.batch} wait in {queue.name!r}; consume, and publish again"
+        f"{marker.batch} wait in {queue.name!r}; consume, and commit the batch again"
     )
 
 
-def wait_until_written(target: Any, how: CommitProgress) -> None:
+def _wait_until_written(target: Any, how: _CommitProgress) -> None:
     """Have the rows on disk, where a journal is to have them. Raises NotConfirmed."""
     if target.options.durability != "journal":
         return

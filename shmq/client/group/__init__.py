@@ -1,1 +1,0 @@
-"""Groups of consumers of a stream of this host."""

@@ -1,0 +1,404 @@
+"""The groups of a stream of this host, and what lends to the members of those that share."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from shmq import api
+from shmq.api.names import check_name
+from shmq.api.options import check_one_of
+from shmq.client.local.group_store import LocalGroupStore
+from shmq.client.shared.group import Group, group_options, summary_of
+from shmq.client.shared.member import LOOK_EVERY, member_name
+from shmq.client.shared.openers import attach
+from shmq.client.shared.reader import behind_damage
+from shmq.client.shared.share import Lender, Lent, Share, share_options
+from shmq.errors import (
+    DamagedFile,
+    InvalidOption,
+    LockTimeout,
+    NoSuchGroup,
+    NoSuchQueue,
+    OffsetOutOfRange,
+    QueueDeleted,
+    ShmqError,
+    StreamDeleted,
+)
+from shmq.namespace import group_files
+from shmq.namespace.namespace import Namespace
+from shmq.native import _core, _group, _stream
+
+__all__ = ["DeadLetterQueues", "GroupMethods", "LocalLender", "move_to_dead_letters"]
+
+log = logging.getLogger("shmq.groups")
+
+#: How many dead letters a member moves at a time.
+_AT_ONCE: Final = 64
+
+
+class GroupMethods:
+    """What a stream inherits that knows its ``_namespace``."""
+
+    _namespace: Namespace
+
+    def check_there(self) -> None:
+        """Raises StreamDeleted, and ShmqError if this handle is closed."""
+        stream: Any = self
+        if stream.closed:
+            raise ShmqError(f"this handle of stream {stream.name!r} is closed")
+        if stream.is_gone:
+            raise StreamDeleted(f"stream {stream.name!r} was deleted")
+
+    def group(
+        self,
+        name: str,
+        assignment: api.Assignment | None = None,
+        *,
+        session_timeout: float | None = None,
+        start: api.GroupStart = "earliest",
+    ) -> Group:
+        """See :class:`shmq.api.Stream`."""
+        self.check_there()
+        return open_group(
+            self._namespace,
+            cast("Any", self),
+            name,
+            assignment=assignment,
+            session_timeout=session_timeout,
+            start=start,
+        )
+
+    def share(self, name: str, **options: Any) -> Share:
+        """See :class:`shmq.api.Stream`."""
+        self.check_there()
+        lender = self.lender(name, **options)
+        return Share(lender, lender.on_damage)
+
+    def lender(self, name: str, **options: Any) -> LocalLender:
+        """What lends records to a new member of a group that shares the stream."""
+        return open_lender(self._namespace, self, name, **options)
+
+    def groups(self) -> list[api.GroupSummary]:
+        """See :class:`shmq.api.Stream`."""
+        self.check_there()
+        return summaries(self._namespace, cast("api.Stream", self))
+
+    def delete_group(self, name: str) -> None:
+        """See :class:`shmq.api.Stream`."""
+        self.check_there()
+        stream = cast("api.Stream", self)
+        state = group_files.look_at(self._namespace, stream.identity, name)
+        if state is not None:
+            LocalGroupStore(self._namespace, stream, name, state).let_go()
+        if not group_files.remove(self._namespace, stream.identity, name):
+            raise NoSuchGroup(
+                f"the stream {stream.name!r} has no group {name!r}: see `shmq stream groups`"
+            )
+
+
+def open_group(
+    namespace: Namespace,
+    stream: Any,
+    name: str,
+    *,
+    assignment: api.Assignment | None = None,
+    session_timeout: float | None = None,
+    start: api.GroupStart = "earliest",
+) -> Group:
+    """The group of that name, made if there is none."""
+    options = group_options(assignment=assignment, session_timeout=session_timeout, start=start)
+    if assignment is None:
+        found = group_files.look_at(namespace, stream.identity, name)
+        options["assignment"] = _assignment_of(found) or "range"
+    state = group_files.open_or_make(
+        namespace, stream.name, stream.identity, name, options, stream.check_there
+    )
+    store = LocalGroupStore(namespace, stream, name, state)
+    store.keep_all()
+    return Group(store)
+
+
+def open_lender(
+    namespace: Namespace,
+    stream: Any,
+    name: str,
+    *,
+    member: str | None = None,
+    on_damage: api.OnDamage = "raise",
+    **given: Any,
+) -> LocalLender:
+    """Join the group of that name that shares the stream, made if there is none."""
+    check_one_of("on_damage", on_damage, ("raise", "skip"))
+    options, called = share_options(given), member_name(member)
+    queues = DeadLetterQueues(functools.partial(attach, "queue", namespace))
+    if options["dead_letter"] is not None:
+        queues.checked(options["dead_letter"])
+    state = group_files.open_or_make(
+        namespace, stream.name, stream.identity, name, options, stream.check_there
+    )
+    store = LocalGroupStore(namespace, stream, name, state)
+    return LocalLender(store, queues, called, on_damage)
+
+
+class LocalLender(Lender):
+    """See :class:`shmq.client.shared.share.Lender`."""
+
+    hands_over = False
+
+    def __init__(
+        self,
+        store: LocalGroupStore,
+        dead_letters: DeadLetterQueues,
+        member: str,
+        on_damage: api.OnDamage,
+    ) -> None:
+        self.store = store
+        self.stream = store.stream
+        self.name = store.name
+        self.lease = store.state.options["lease"] / 1e9
+        self.damaged = 0
+        self.on_damage = on_damage
+        self._state = store.state
+        self._dead_letters = dead_letters
+        self._member = member
+        self._damage: DamagedFile | None = None
+        self._turn = 0
+        self._join()
+
+    def _join(self) -> None:
+        self.generation = _core.generation()
+        #: Its place in the group, and its id.
+        self.at, self.id = self._state.join(self.store.process, self._member.encode())
+        self._begin()
+
+    def take_up(self) -> None:
+        """Lend from partitions that have come, too."""
+        if self.stream.partitions != self._begun:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._begun = self.stream.partitions
+        self.store.widen()
+        for partition, seat in enumerate(self._state.seats()):
+            if seat[4] is None:
+                self._state.begin(partition, self.store.start_of(partition))
+        self.store.keep_all()
+
+    @property
+    def settler(self) -> _group.GroupState:
+        """See :class:`Lender`."""
+        return self._state
+
+    def attend(self) -> None:
+        """See :class:`Lender`."""
+        if self._state.beat(self.at, self.id) is None:
+            self._join()
+        if self._state.watch(LOOK_EVERY):
+            self.store.look_for_dead()
+        self.take_up()
+
+    def lend(self, limit: int, *, handed: bool) -> list[Lent]:
+        """See :class:`Lender`."""
+        del handed
+        move_to_dead_letters(self._state, self.id, self.store, self._dead_letters)
+        return self.lent(limit)
+
+    def outlook(self) -> tuple[float, dict[int, int]]:
+        """See :class:`Lender`."""
+        seats = self._state.seats()
+        ends = {p: seat[4] for p, seat in enumerate(seats) if seat[4] is not None}
+        return (self._state.due() - _group.clock()) / 1e9, ends
+
+    def ack_many(self, receipts: list[int]) -> list[int]:
+        """See :class:`Lender`."""
+        refused = [receipt for receipt in receipts if not self._state.ack(receipt)]
+        self.store.keep_all()
+        return refused
+
+    def leave(self) -> None:
+        """See :class:`Lender`."""
+        if not self._state.deleted:
+            self._state.leave(self.id, False)
+
+    drop = leave
+
+    def lent(self, limit: int) -> list[Lent]:
+        """What is lent to this member from now on, without the records themselves.
+
+        It is what came back, and then what is new, the partitions in turns. Raises DamagedFile
+        where a partition cannot be read on, after what the others have.
+        """
+        self._raise_damage()
+        self.store.keep_all()
+        found = self._state.again(self.id, limit)
+        seats = self._state.seats()
+        for _ in seats:
+            if len(found) >= limit:
+                break
+            self._turn = (self._turn + 1) % len(seats)
+            try:
+                found += self._lend_new(self._turn, seats[self._turn][4], limit - len(found))
+            except DamagedFile as error:
+                self._damage = self._damage or error
+            except LockTimeout:
+                if not found:
+                    raise
+                break
+        if not found:
+            self._raise_damage()
+        return found
+
+    def _lend_new(self, partition: int, at: int | None, limit: int) -> list[Lent]:
+        """Those from ``at`` on, or behind it, that can be read. Raises DamagedFile."""
+        stream: Any = self.stream
+        earliest, latest = stream.earliest(partition), stream.latest(partition)
+        first = max(earliest, at or 0)
+        while first < latest:
+            try:
+                limit = min(limit, stream.whole(partition, first, limit))
+                break
+            except OffsetOutOfRange:
+                break  # it went meanwhile
+            except DamagedFile as error:
+                if self.on_damage == "raise":
+                    raise
+                earliest = behind_damage(error, first)
+                self.damaged += earliest - first
+                first = earliest
+        return self._state.lend(self.id, partition, earliest, latest, limit)
+
+    def _raise_damage(self) -> None:
+        damage, self._damage = self._damage, None
+        if damage is not None:
+            raise damage
+
+
+def summaries(namespace: Namespace, stream: api.Stream) -> list[api.GroupSummary]:
+    """A line for each group of the stream, sorted by name."""
+    found = []
+    for name in group_files.group_names(namespace, stream.identity):
+        try:
+            state = group_files.look_at(namespace, stream.identity, name)
+            if state is not None:
+                found.append(summary_of(LocalGroupStore(namespace, stream, name, state)))
+        except (ShmqError, OSError) as error:
+            found.append(_problem(name, str(error)))
+    return found
+
+
+def _problem(name: str, problem: str) -> api.GroupSummary:
+    return api.GroupSummary(
+        name=name, assignment="", members=0, lag=0, rebalances=0, evicted=0, problem=problem
+    )
+
+
+def _assignment_of(state: _group.GroupState | None) -> str | None:
+    """That of a group whose partitions have owners."""
+    found = None if state is None else state.options["assignment"]
+    return None if found == "shared" else found
+
+
+class DeadLetterQueues:
+    """The queues that the dead letters of groups go to."""
+
+    def __init__(self, opened: Callable[[str], api.Queue]) -> None:
+        self._opened = opened
+        self._queues: dict[str, api.Queue] = {}
+
+    def checked(self, name: str) -> str:
+        """``name``, if it may be a dead-letter queue. Raises InvalidName, NoSuchQueue."""
+        if not check_name(name):
+            raise InvalidOption("dead_letter must name a queue")
+        self.queue(name)
+        return name
+
+    def queue(self, name: str) -> api.Queue:
+        """The queue of that name. Raises NoSuchQueue."""
+        if name not in self._queues:
+            self._queues[name] = self._opened(name)
+        return self._queues[name]
+
+    def forget(self, name: str) -> None:
+        """The queue is gone; there may be another one of that name."""
+        self._queues.pop(name, None)
+
+
+def move_to_dead_letters(
+    state: _group.GroupState,
+    member: int,
+    store: LocalGroupStore,
+    dead_letter_target: DeadLetterQueues,
+) -> int:
+    """Move spent records to the group's dead-letter queue; how many.
+
+    A record that the queue does not take stays with the mover until his lease of it ends, and
+    is tried again; where the queue was deleted it is dropped. Whoever dies between the queue
+    and the group leaves it in both: then it is in the queue twice.
+    """
+    moved = 0
+    name = store.dead_letter
+    while name is not None and moved < _AT_ONCE and (lent := state.bury(member)):
+        receipt, partition, offset, deliveries = lent
+        try:
+            records = store.stream.read(partition, offset, 1)
+            if not records:
+                state.lost(receipt)
+                continue
+            there = _put(dead_letter_target, name, _dead_letter(store, records[0], deliveries))
+        except OffsetOutOfRange:
+            state.lost(receipt)
+            continue
+        except DamagedFile as error:
+            log.warning("group %s: a dead letter cannot be read: %s", store.name, error)
+            state.lost(receipt)
+            continue
+        except ShmqError as error:
+            log.warning("group %s: %s takes no dead letter: %s", store.name, name, error)
+            break
+        if not there:
+            log.warning("group %s: there is no queue %s: a record is dropped", store.name, name)
+        state.buried(receipt, there)
+        moved += 1
+    return moved
+
+
+def _put(
+    dead_letter_target: DeadLetterQueues, name: str, letter: tuple[bytes, dict[str, Any]]
+) -> bool:
+    """Whether there is such a queue, deleted and made anew perhaps."""
+    value, headers = letter
+    for _ in range(2):
+        try:
+            dead_letter_target.queue(name).put(value, headers=headers, block=False)
+        except (NoSuchQueue, QueueDeleted):
+            dead_letter_target.forget(name)
+        else:
+            return True
+    return False
+
+
+def _dead_letter(
+    store: LocalGroupStore, record: api.Record, deliveries: int
+) -> tuple[bytes, dict[str, Any]]:
+    """The record, and in its headers where it comes from."""
+    headers = {
+        **_headers_of(record),
+        "shmq-stream": store.stream.name,
+        "shmq-group": store.name,
+        "shmq-partition": record.partition,
+        "shmq-offset": record.offset,
+        "shmq-deliveries": deliveries,
+        **({} if record.key is None else {"shmq-key": record.key}),
+    }
+    return bytes(record.value), headers
+
+
+def _headers_of(record: api.Record) -> Mapping[str, Any]:
+    """The record's own; of damaged ones, their bytes."""
+    try:
+        return record.headers
+    except ShmqError:
+        return {"shmq-headers": cast(_stream.Record, record).headers_packed}

@@ -1,0 +1,197 @@
+"""The state of a group on this host: its memory, and the records that are kept for it.
+
+In a stream whose appends wait for room, what a group has not done is kept. The group has a hold of
+each partition, known by the group's id and no process's: it stays until the group is deleted. A
+hold is made under the registry lock, as two of them would keep records for ever; it moves with
+every commit. A death between the two leaves it behind, where the next commit, or the next member
+that takes the partition, finds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from shmq import api
+from shmq.api.options import check_whole
+from shmq.client.local.assignment import divided
+from shmq.client.shared.group_store import GroupStore, PartitionSeat
+from shmq.client.transaction.recover import settle, taking
+from shmq.errors import OffsetOutOfRange, SegmentError, StreamDeleted
+from shmq.namespace import group_files
+from shmq.namespace.namespace import Namespace
+from shmq.native import _group, _stream
+
+__all__ = ["LocalGroupStore", "keep_new"]
+
+
+class LocalGroupStore(GroupStore):
+    """See :class:`shmq.client.shared.group_store.GroupStore`."""
+
+    state: _group.GroupState
+
+    def __init__(
+        self, namespace: Namespace, stream: api.Stream, name: str, state: _group.GroupState
+    ) -> None:
+        super().__init__(stream, name, state)
+        self.namespace = namespace
+        self._floors: Floors | None = None
+        if stream.options.overflow == "block":
+            logs: list[_stream.Partition] = stream.logs  # type: ignore[attr-defined]
+            self._floors = Floors(namespace, logs, state.options["group_id"])
+        self.widen()
+
+    @property
+    def process(self) -> int:
+        """See :class:`GroupStore`."""
+        return self.namespace.process_number()
+
+    def for_member(self) -> tuple[LocalGroupStore, _group.GroupState]:
+        """See :class:`GroupStore`."""
+        return self, self.state
+
+    def refresh(self) -> None:
+        """See :class:`GroupStore`. The state is shared memory."""
+
+    def drop(self, member: int) -> None:
+        """See :class:`GroupStore`."""
+        if not self.state.deleted:
+            self.state.leave(member, False)
+
+    def why_out(self) -> str:
+        """See :class:`GroupStore`."""
+        return f"it was silent for more than {self.session_timeout:g} s"
+
+    def widen(self) -> None:
+        """See :class:`GroupStore`."""
+        if self.stream.partitions != self.state.partitions:
+            self.state.widen(self.stream.partitions)
+
+    def look_for_dead(self) -> None:
+        """Take out members whose process has ended, or whose session is over.
+
+        Those stay for now whose transactions are not settled.
+        """
+        processes = {}
+        for member, process, *_ in self.state.members():
+            processes[member] = process
+            if not self.namespace.is_alive(process) and settle(self.namespace, process):
+                self.state.leave(member, True)
+        while (member := self.state.silent()) in processes:
+            with taking(self.namespace, processes.pop(member)) as may:
+                if may and self.state.silent() == member:
+                    self.state.leave(member, True)
+
+    def plan(self) -> None:
+        """See :class:`GroupStore`."""
+        while not self.state.planned:
+            epoch, members, owners = self.state.survey()
+            begin = min(self.stream.open_partitions.start, len(owners))
+            meant = divided(self.assignment, members, owners, begin)
+            self.state.plan(epoch, meant)
+
+    def check_offset(self, partition: int, offset: int) -> None:
+        """See :class:`GroupStore`."""
+        count = max(self.stream.partitions, self.state.partitions)
+        check_whole("partition", partition, 0, count - 1)
+        check_whole(f"partition {partition}: offset", offset, 0, self.stream.latest(partition))
+
+    def _fresh_seats(self) -> list[PartitionSeat]:
+        return self.state.seats()
+
+    # ---- what appends that wait have to keep ----
+
+    def keep_from(self, partition: int, offset: int) -> None:
+        """The group has done what is before ``offset``."""
+        if self._floors is not None:
+            self._floors.keep(partition, offset)
+
+    def keep_again(self, partition: int, offset: int) -> None:
+        """The group goes on at ``offset``, which may be before what it has done."""
+        if self._floors is not None:
+            self._floors.keep_from(partition, offset)
+
+    def keep_all(self) -> None:
+        """Of each partition what is not done: committed, or of a shared one settled."""
+        if self._floors is None:
+            return
+        shared = self.state.lows() if self.assignment == "shared" else None
+        for partition, seat in enumerate(self.state.seats()):
+            done = seat[2] if shared is None else shared[partition]
+            self._floors.keep(partition, self.start_of(partition) if done is None else done)
+
+    def let_go(self) -> None:
+        """The group is deleted: nothing is kept for it any more."""
+        if self._floors is not None:
+            self._floors.drop()
+
+
+class Floors:
+    """The holds of one group, in these partitions."""
+
+    def __init__(self, namespace: Namespace, logs: list[_stream.Partition], group_id: int) -> None:
+        self._namespace = namespace
+        self._logs = logs
+        self._tag = group_id
+        self._known: dict[int, int] = {}
+
+    def keep(self, partition: int, offset: int) -> None:
+        """Keep the records from ``offset`` on; what was let go of stays so."""
+        hold = self._known.get(partition)
+        if hold is None:
+            hold = self._find(partition)
+        if hold is None:
+            with self._namespace.locked():
+                hold = self._find(partition)
+                if hold is None:
+                    hold = self._make(partition, offset)
+        self._known[partition] = hold
+        self._logs[partition].move(hold, offset)
+
+    def keep_from(self, partition: int, offset: int) -> None:
+        """As `keep`, from an earlier record, too, as far as there still is one."""
+        with self._namespace.locked():
+            self._drop(partition)
+            self.keep(partition, offset)
+
+    def drop(self) -> None:
+        """Keep nothing any more: the group is deleted."""
+        with self._namespace.locked():
+            for partition in range(len(self._logs)):
+                self._drop(partition)
+
+    def _drop(self, partition: int) -> None:
+        self._known.pop(partition, None)
+        while (hold := self._find(partition)) is not None:
+            self._logs[partition].drop(hold)
+
+    def _make(self, partition: int, offset: int) -> int:
+        log = self._logs[partition]
+        while True:
+            try:
+                return log.hold(offset, 0, self._tag)
+            except OffsetOutOfRange as error:
+                if offset in {error.earliest, error.latest}:
+                    raise
+                offset = error.earliest if offset < error.earliest else error.latest
+
+    def _find(self, partition: int) -> int | None:
+        for number, owner, tag, pins in self._logs[partition].holders():
+            if tag == self._tag and not owner and not pins:
+                return number
+        return None
+
+
+def keep_new(
+    namespace: Namespace, stream_id: int, logs: list[_stream.Partition], came: int
+) -> None:
+    """All groups of the stream keep what comes into the last ``came`` partitions.
+
+    A group that cannot be used keeps nothing. Needs the registry lock.
+    """
+    for name in group_files.group_names(namespace, stream_id):
+        with contextlib.suppress(SegmentError, StreamDeleted):
+            state = group_files.look_at(namespace, stream_id, name)
+            if state is not None:
+                floors = Floors(namespace, logs, state.options["group_id"])
+                for partition in range(len(logs) - came, len(logs)):
+                    floors.keep(partition, 0)

@@ -1,0 +1,435 @@
+"""A queue of this host, attached to directly, with no process in between."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import logging
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+# What `stats` and `attachments` make is loaded before: they may be asked when no file can be
+# opened any more.
+import shmq.api.stats  # noqa: F401
+from shmq import api
+from shmq.api.names import check_name
+from shmq.api.options import Confirm, QueueOptions, check_whole
+from shmq.client.local import dead_letters
+from shmq.client.local.batch_window import LocalPipeline
+from shmq.client.local.staged_publish import LocalStagedPublisher
+from shmq.client.local.waiting import async_get, wait_thread
+from shmq.client.local.waiting.filtered_wait import wait_filtered
+from shmq.client.shared import durability, durable_wait, openers
+from shmq.client.shared.docstrings import document
+from shmq.client.shared.policy import compile_filter
+from shmq.client.transaction.recover import settle
+from shmq.errors import Full, LockTimeout, QueueDeleted, ShmqError, descriptors
+from shmq.namespace.namespace import Namespace
+from shmq.namespace.semaphores import bell_stem, semaphore_names, sweep_bells
+from shmq.native import _core
+
+if TYPE_CHECKING:
+    from shmq.client.local.stream import LocalStream
+    from shmq.expression.parse import Where
+
+__all__ = ["LocalQueue", "attach"]
+
+log = logging.getLogger("shmq")
+
+_SCAN = 4096
+_BURY_AT_ONCE = 256
+_EVERYTHING = 1 << 31
+
+_T = TypeVar("_T")
+
+
+# Most processes have queues, and no use for the rest: it is loaded when it is asked for.
+
+
+def _meant(where: str) -> Where:
+    with descriptors:
+        from shmq.expression.parse import Where  # noqa: PLC0415
+
+    return Where(where)
+
+
+def _attach_stream(namespace: Namespace, name: str) -> LocalStream:
+    with descriptors:
+        from shmq.client.local import stream as streams  # noqa: PLC0415
+
+    return streams.attach(namespace, name)
+
+
+api.Message.register(_core.Message)
+api.Batch.register(_core.Batch)
+api.Packed.register(_core.Packed)
+api.Consumer.register(_core.Consumer)
+api.Loan.register(_core.Loan)
+api.Loan.register(_core.DuplicateLoan)
+api.BulkQueue.register(_core.Handle)
+
+
+class LocalQueue(_core.Handle, api.Queue):
+    """A queue in this host's shared memory. Threads may share a handle.
+
+    A handle that is used in a fork's child attaches there anew; one that is pickled
+    attaches where it is unpickled.
+    """
+
+    def __init__(self, namespace: Namespace, name: str, segment: _core.Segment) -> None:
+        self._namespace = namespace
+        self._dead_letters = dead_letters.DeadLetters(namespace, LocalQueue)
+        self._publishers: weakref.WeakSet[LocalStagedPublisher] = weakref.WeakSet()
+        self._consumers: weakref.WeakSet[api.Consumer] = weakref.WeakSet()
+        names = semaphore_names(namespace.name, segment.queue_id)
+        super().__init__(name, segment, *names, bell_stem(namespace.name))
+
+    @property
+    def options(self) -> QueueOptions:
+        """See :class:`shmq.api.Queue`."""
+        return QueueOptions(**self.segment.options)
+
+    @property
+    def identity(self) -> int:
+        """See :class:`shmq.api.Queue`."""
+        return int(self.segment.hash_key)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the queue was deleted."""
+        return self.segment.deleted
+
+    def consume(
+        self,
+        prefetch: int = 64,
+        timeout: float | None = None,
+        *,
+        block: bool = True,
+        where: str | None = None,
+    ) -> api.Consumer:
+        """See :class:`shmq.api.Queue`."""
+        consumer: api.Consumer = _core.make_consumer(self, prefetch, timeout, block, where)
+        self._consumers.add(consumer)
+        return consumer
+
+    def loan(self, size: int, **properties: Any) -> api.Loan:
+        """See :class:`shmq.api.Queue`."""
+        loan: api.Loan = _core.make_loan(self, size, **properties)
+        return loan
+
+    def pipeline(self, window: int = 64, *, confirm: Confirm | None = None) -> api.Pipeline:
+        """See :class:`shmq.api.Queue`."""
+        self.confirms_on_disk(confirm)
+        return LocalPipeline(self, check_whole("window", window, 1), confirm)
+
+    # ---- asyncio ----
+
+    async def aget(self, timeout: float | None = None, *, where: str | None = None) -> api.Message:
+        """See :class:`shmq.api.Queue`."""
+        if timeout is not None:
+            _core.check_timeout(timeout)
+        if where is not None:
+            meant = compile_filter(where)
+            return await async_get.get_chosen(self._namespace, self, meant, timeout)
+        message = async_get.without_lock(self.try_get, timeout)
+        if message is None:
+            message = await async_get.get(self._namespace, self, timeout)
+        return message
+
+    async def aput(
+        self,
+        body: api.Body,
+        timeout: float | None = None,
+        *,
+        block: bool | None = None,
+        confirm: Confirm | None = None,
+        **properties: Any,
+    ) -> api.Put:
+        """See :class:`shmq.api.Queue`."""
+        if timeout is not None:
+            _core.check_timeout(timeout)
+        confirms = self.confirms_on_disk(confirm)
+        until = time.monotonic() + timeout if confirms and timeout is not None else None
+        put = await self._aput(body, timeout, block, properties)
+        if confirms:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            if not await durable_wait.synced(self, put.sequence, left):
+                raise durable_wait.not_confirmed(self, put.sequence, 1)
+        return put
+
+    async def _aput(
+        self,
+        body: api.Body,
+        timeout: float | None,
+        block: bool | None,
+        properties: dict[str, Any],
+    ) -> api.Put:
+        try:
+            return self.put(body, False, confirm="memory", **properties)
+        except Full:
+            waits = self.waits_when_full or timeout is not None if block is None else block
+            if not waits or timeout == 0:
+                raise
+        # Encoded once for all further attempts: it is put as it is now.
+        prepared = self.wrap(body, **properties)
+        return await async_get.put(self._namespace, self, prepared, timeout)
+
+    def aconsume(
+        self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
+    ) -> api.AsyncConsumer:
+        """See :class:`shmq.api.Queue`."""
+        consumer = _core.make_consumer(self, prefetch, timeout, False, where)
+        self._consumers.add(consumer)
+        event = _core.EVENT_NOT_EMPTY if where is None else _core.EVENT_ARRIVED
+        return async_get.AsyncConsumer(self._namespace, self, consumer, prefetch, timeout, event)
+
+    # ---- looking ----
+
+    def peek(self, limit: int = 10, *, where: str | None = None) -> list[api.Message]:
+        """See :class:`shmq.api.Queue`."""
+        limit = check_whole("limit", limit, 1, None)
+        return list(self.peeked(limit, where))
+
+    def peeked(self, limit: int, where: str | None = None) -> Iterator[api.Message]:
+        """What `peek` returns, each copied when it is asked for."""
+        meant = None if where is None else _meant(where)
+        self.qsize()  # what is due is done first
+        order = ((-priority, sequence, at) for at, sequence, priority in self._visible())
+        first = heapq.nsmallest(limit, order) if meant is None else _sorted(order)
+        copies = (self.copy_at(at, sequence) for _, sequence, at in first)
+        there = (copy for copy in copies if copy is not None)
+        if meant is None:
+            return there
+        return itertools.islice(filter(meant.matches, there), limit)
+
+    def _visible(self) -> Iterator[tuple[int, int, int]]:
+        """(slot, sequence, priority) of each visible message, in no order."""
+        start: int | None = 0
+        while start is not None:
+            rows, start = self.scan(start, _SCAN)
+            for at, state, sequence, priority, *_ in rows:
+                if state == _core.READY:
+                    yield at, sequence, priority
+
+    def stats(self) -> api.QueueStats:
+        """See :class:`shmq.api.Queue`."""
+        numbers = self.numbers()
+        oldest = self.oldest_put() if numbers["depth"] else None
+        age = 0.0 if oldest is None else max(0.0, (_core.clock() - oldest) / 1e9)
+        blocks = os.fstat(self.segment.fd).st_blocks
+        return api.QueueStats(
+            name=self.name,
+            oldest_age=age,
+            shm_bytes=blocks * 512,
+            journal_writer=self.has_writer(),
+            journal_writer_pid=self._namespace.keeper if self.has_writer() else None,
+            **numbers,
+        )
+
+    def attachments(self) -> list[api.Attachment]:
+        """See :class:`shmq.api.Queue`."""
+        return [
+            api.Attachment(
+                pid=pid,
+                name=name.decode("utf-8", "replace"),
+                leases=leases,
+                since=since,
+                alive=self._namespace.is_alive(number),
+            )
+            for _, number, pid, name, leases, since in self.attached()
+        ]
+
+    def claim(self) -> bool:
+        """Whether this process is the one that has claimed the queue; see `Namespace.claim`.
+
+        A claim binds only those who ask for it: everyone else may get from the queue. What
+        an earlier one that died had leased is back in its place.
+        """
+        if not self._namespace.claim(self.segment.queue_id):
+            return False
+        self._reclaim_dead()
+        return True
+
+    def has_writer(self) -> bool:
+        """Whether a persistence writer that lives follows the queue."""
+        writer = self.journal_writer
+        return bool(writer) and self._namespace.is_alive(writer)
+
+    # ---- what the core leaves to policy ----
+
+    @property
+    def namespace(self) -> Namespace:
+        """The namespace it is in."""
+        return self._namespace
+
+    def notice_deaths(self, asked: dict[tuple[str, int], bool]) -> None:
+        """Give back what dead processes hold, if there are any.
+
+        ``asked`` has the processes that were asked about already, by namespace and
+        number, and whether they live.
+        """
+        alive = True
+        for number in self.processes():
+            key = (self._namespace.name, number)
+            if key not in asked:
+                asked[key] = self._namespace.is_alive(number)
+            alive = alive and asked[key]
+        if not alive:
+            self.look_for_dead()
+
+    def _process_number(self) -> int:
+        return self._namespace.process_number()
+
+    def await_writer(self) -> None:
+        """Have a persistence writer started if there is none; waits for nothing."""
+        durability.see_to_it(self._namespace)
+
+    @property
+    def unwritten(self) -> str | None:
+        """What keeps its space until the disk has it, and why it has not; None: nothing does."""
+        spent = self.numbers()["journal_waiting"]
+        return self._why_unwritten(spent) if spent else None
+
+    def _why_unwritten(self, spent: int) -> str:
+        kept = f"{spent} of them are settled, and keep their space until that is on disk"
+        if self.journal_error:
+            return f"{kept}; the disk fails: {os.strerror(self.journal_error)}"
+        if not self.has_writer() and self._namespace.keeper is None:
+            return f"{kept}; {durability.missing(self._namespace)}"
+        return f"{kept}: wait (block=True), consume, or make it larger"
+
+    def _wait_filtered(self, attempt: Callable[[], _T], block: bool, timeout: float | None) -> _T:
+        return wait_filtered(self, attempt, block, timeout)
+
+    def _not_confirmed(self, sequence: int, taken: int) -> ShmqError:
+        return durable_wait.not_confirmed(self, sequence, taken)
+
+    def _look_for_dead(self) -> None:
+        if self.spent:
+            self.await_writer()
+        try:
+            self._reclaim_dead()
+            dead_letters.resolve_orphans(self, self._dead_letters)
+        except (QueueDeleted, LockTimeout):
+            return  # the next operation says so
+        except (ShmqError, OSError) as error:
+            log.warning("queue %s: what dead processes left waits, %s", self.name, error)
+
+    def _reclaim_dead(self) -> None:
+        dead = [
+            (at, number)
+            for at, number, *_ in self.attached()
+            if not self._namespace.is_alive(number) and settle(self._namespace, number)
+        ]
+        for at, number in dead:
+            self.reclaim(at, number)
+        if dead:
+            sweep_bells(self._namespace.name, self._namespace.is_alive)
+
+    def finish_moves(self) -> None:
+        """See :class:`shmq.client.local.dead_letters.Source`.
+
+        Looks for no orphaned copies in this queue itself: two queues that each hold a
+        copy of the other's would have no end of it.
+        """
+        self._reclaim_dead()
+        self._bury()
+
+    def _bury(self, limit: int = _BURY_AT_ONCE) -> None:
+        self._dead_letters.move_dying(self, limit)
+
+    def dead_letter_queue(self) -> LocalQueue:
+        """The queue's dead-letter queue, made anew if it was deleted."""
+        return self._dead_letters.queue_of(self)
+
+    # ---- redrive ----
+
+    def redrive(self, limit: int | None = None, *, where: str | None = None) -> int:
+        """See :class:`shmq.api.Queue`."""
+        return self.redrive_some(limit, where, lambda _: True)
+
+    def redrive_some(self, limit: int | None, where: str | None, may: Callable[[str], bool]) -> int:
+        """As `redrive`, but a dead-letter queue's letters go to the queues alone that ``may``."""
+        most = _EVERYTHING if limit is None else check_whole("limit", limit, 1, None)
+        meant = None if where is None else _meant(where)
+        with contextlib.closing(dead_letters.Targets(self._dead_letters, may)) as targets:
+            source = self
+            if self.options.dead_letter is not None:
+                self.qsize()  # those that are still on their way are dead letters too
+                source = self.dead_letter_queue()
+                targets.only(self)
+            source.qsize()
+            letters = ((sequence, at) for at, sequence, _ in source._visible())
+            return dead_letters.redrive(source, letters, targets, most, meant)
+
+    # ---- very many messages at once ----
+
+    def bulk(self) -> api.BulkQueue:
+        """See :class:`shmq.api.Queue`."""
+        return cast("api.BulkQueue", self)
+
+    def staged_publisher(self, publisher: str) -> LocalStagedPublisher:
+        """See :class:`shmq.api.Queue`."""
+        made = LocalStagedPublisher(self._namespace, self, publisher, LocalQueue)
+        self._publishers.add(made)
+        return made
+
+    def settle_rows(self, queue: LocalQueue) -> None:
+        """Let rows that a dead publisher was moving be void or committed, before it goes."""
+        with contextlib.suppress(QueueDeleted):
+            queue.tend()
+            self.look_for_dead()
+
+    def close(self) -> None:
+        """See :class:`shmq.api.Queue`."""
+        for publisher in list(self._publishers):
+            publisher.close()
+        for consumer in list(self._consumers):
+            with contextlib.suppress(LockTimeout):
+                consumer.close()  # with the acknowledgements that it has gathered
+        self._dead_letters.close()
+        _core.Handle.close(self)
+        wait_thread.ring(self._namespace)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _attach_by_name, (self._namespace.name, self.name)
+
+    def __dir__(self) -> list[str]:
+        """The contract's names: what else there is serves the core and the client."""
+        return [name for name in dir(api.Queue) if not name.startswith("_abc_")]
+
+    def __repr__(self) -> str:
+        state = ", closed" if self.closed else ""
+        return f"<LocalQueue {self.name!r} of namespace {self._namespace.name!r}{state}>"
+
+
+def _sorted(rows: Iterator[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Sorted in pieces: no thread has the interpreter for itself for long."""
+    pieces = iter(lambda: sorted(itertools.islice(rows, _SCAN)), [])
+    return heapq.merge(*pieces)
+
+
+def attach(namespace: Namespace, name: str) -> LocalQueue:
+    """Attach to an existing queue. Raises NoSuchQueue, SegmentError."""
+    check_name(name)
+    return LocalQueue(namespace, name, namespace.open_segment(name))
+
+
+def _attach_by_name(namespace: str, name: str) -> LocalQueue:
+    return attach(Namespace.of(namespace), name)
+
+
+openers.install(attach, _attach_stream)
+
+for _kind, _promised in (
+    (LocalQueue, api.Queue),
+    (_core.Handle, api.BulkQueue),
+    (_core.Message, api.Message),
+    (_core.Consumer, api.Consumer),
+    (_core.Loan, api.Loan),
+):
+    document(_kind, _promised)

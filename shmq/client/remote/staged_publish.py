@@ -1,0 +1,148 @@
+"""Rows that are staged for a queue of a server, and committed to it batch by batch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from shmq import api, errors
+from shmq.api.bulk import check_batch, check_part, check_publisher
+from shmq.api.options import STAGING_BYTES
+from shmq.client.remote.connection import Backoff
+from shmq.client.remote.put import encode
+from shmq.codec.codecs import pack_properties
+from shmq.native import _core
+from shmq.protocol.messages.staging import (
+    Publish,
+    Published,
+    Stage,
+    Staged,
+    StagedState,
+    StageRow,
+)
+from shmq.protocol.opcodes import Type
+
+__all__ = ["RemoteStagedPublisher"]
+
+_FIRST_PAUSE, _LAST_PAUSE = 0.001, 0.05
+#: What a STAGE has beside its rows, at most, in bytes: a name, and the map.
+_BESIDE: Final = 1024
+
+
+class RemoteStagedPublisher(api.StagedPublisher):
+    """See :class:`shmq.api.StagedPublisher`."""
+
+    def __init__(self, queue: Any, publisher: str) -> None:
+        self._queue = queue
+        self._publisher = check_publisher(publisher)
+
+    @property
+    def name(self) -> str:
+        """See :class:`shmq.api.StagedPublisher`."""
+        return self._publisher
+
+    def stage(
+        self,
+        batch: int,
+        part: str,
+        rows: Sequence[api.Row] | api.Rows,
+        *,
+        staging_bytes: int = STAGING_BYTES,
+    ) -> None:
+        """See :class:`shmq.api.StagedPublisher`."""
+        queue = self._queue
+        asked = Stage(self._publisher, check_batch(batch), check_part(part), staging_bytes)
+        items = _from_columns(rows) if isinstance(rows, api.Rows) else _from_rows(queue, rows)
+        for body, meta in items:
+            queue.check_size(body, meta)
+        for some in _frames(items, queue.largest_frame - _BESIDE):
+            queue.ask(Type.STAGE, asked.pack(some))
+
+    def commit_batch(
+        self, batch: int, parts: Sequence[str], *, timeout: float | None = None
+    ) -> int:
+        """See :class:`shmq.api.StagedPublisher`."""
+        _core.check_timeout(timeout)
+        until = None if timeout is None else time.monotonic() + timeout
+        parts = [check_part(part) for part in parts]
+        asked = Publish(self._publisher, check_batch(batch), parts).pack()
+        backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+        rows = 0
+        while True:
+            told = Published.unpack(self._queue.ask(Type.PUBLISH, asked, again=True))
+            rows += told.rows
+            if told.left is None:
+                return rows
+            if told.rows:
+                backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                raise errors.Full(told.left)
+            if not told.rows:
+                time.sleep(backoff.pause(left))
+
+    def sealed(self) -> int | None:
+        """See :class:`shmq.api.StagedPublisher`."""
+        return self._ask("sealed").sealed
+
+    def sweep(self, keep: str | None = None) -> int:
+        """See :class:`shmq.api.StagedPublisher`."""
+        return self._ask("sweep", keep).removed
+
+    def discard(self) -> None:
+        """See :class:`shmq.api.StagedPublisher`."""
+        self._ask("discard")
+
+    def _ask(self, action: str, keep: str | None = None) -> StagedState:
+        """What the server says of the staging queue, once the action is done."""
+        asked = Staged(self._publisher, action, keep).pack()
+        return StagedState.unpack(self._queue.ask(Type.STAGED, asked, again=True))
+
+
+def _from_rows(queue: Any, rows: Sequence[api.Row]) -> list[StageRow]:
+    items: list[StageRow] = []
+    for row in rows:
+        if type(row) is bytes:
+            items.append((row, b""))
+            continue
+        body, properties = row if isinstance(row, tuple) else (row, {})
+        if isinstance(body, str):
+            raise TypeError("a row's body must be bytes or another buffer, not str: encode it")
+        if "deliver_at" in properties:
+            raise TypeError("a row takes no deliver_at: its delay counts from the publishing")
+        body = body if isinstance(body, bytes) else bytes(memoryview(body))
+        meta, buffer = encode(body, queue.options.priorities, properties, encoded=True)
+        items.append((buffer, meta or b""))
+    return items
+
+
+def _from_columns(rows: api.Rows) -> list[StageRow]:
+    bodies = _slices(rows.data, rows.offsets)
+    if rows.metas is not None:
+        metas = [bytes(meta) for meta in _slices(rows.metas, rows.meta_offsets)]
+    elif rows.codec is not None:
+        metas = [pack_properties({"codec": rows.codec})] * len(bodies)
+    else:
+        metas = [b""] * len(bodies)
+    return list(zip(bodies, metas, strict=True))
+
+
+def _slices(data: Any, offsets: Any) -> list[memoryview]:
+    view, places = memoryview(data).cast("B"), memoryview(offsets).cast("B").cast("i")
+    return [view[places[i] : places[i + 1]] for i in range(len(places) - 1)]
+
+
+def _frames(items: list[StageRow], most: int) -> Iterator[list[StageRow]]:
+    """The rows, as many at once as go into a frame; none are a frame, too."""
+    some: list[StageRow] = []
+    size = 0
+    for item in items:
+        bytes_ = len(item[0]) + len(item[1]) + 8
+        if some and size + bytes_ > most:
+            yield some
+            some, size = [], 0
+        some.append(item)
+        size += bytes_
+    if some or not items:
+        yield some

@@ -1,0 +1,46 @@
+"""Namespaces of the tests' own, of which nothing is left."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import shmq
+
+SHM = Path("/dev/shm")
+
+
+@contextlib.contextmanager
+def own_namespace(*, debris: bool = False, inhabited: bool = False) -> Iterator[str]:
+    """A namespace that nobody else has, of which nothing is left at the end.
+
+    Its own file may be, if it is ``inhabited``: by processes that live on, and have no queue.
+    """
+    name = f"test-{secrets.token_hex(6)}"
+    yield name
+    try:
+        leaked = [] if debris else _left_after_deletion(name)
+        if inhabited:
+            leaked = [left for left in leaked if left != f"shmq@{name}"]
+    finally:
+        for path in _in_shared_memory(name):
+            path.unlink(missing_ok=True)
+    assert not leaked, f"left in {SHM} after every queue was deleted: {', '.join(leaked)}"
+
+
+def _left_after_deletion(namespace: str) -> list[str]:
+    with shmq.connect(namespace) as broker:
+        for summary in broker.list_queues():
+            with contextlib.suppress(shmq.NoSuchQueue):  # what is staged goes with its target
+                broker.delete_queue(summary.name)
+        for exchange in broker.list_exchanges():
+            broker.delete_exchange(exchange.name)
+        for stream in broker.list_streams():
+            broker.delete_stream(stream.name)
+    return [path.name for path in _in_shared_memory(namespace)]
+
+
+def _in_shared_memory(namespace: str) -> list[Path]:
+    return sorted(path for path in SHM.iterdir() if namespace in path.name)
