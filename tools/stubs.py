@@ -154,9 +154,10 @@ class _Stub:
 
     def _aliases(self) -> Iterator[str]:
         """What stands in comments at the head of the module."""
-        for line in (NATIVE / f"{self._module.__name__.rpartition('.')[2]}.pyx").open():
+        source = NATIVE / f"{self._module.__name__.rpartition('.')[2]}.pyx"
+        for line in source.read_text().splitlines():
             if line.startswith("#| "):
-                yield line[3:].rstrip()
+                yield line[3:]
 
     def _said(self, node: Any) -> list[str]:
         """The comment in front of a declaration, without its marks."""
@@ -255,7 +256,7 @@ class _Stub:
         return ", ".join(texts)
 
     def _argument(self, arg: Any) -> str:
-        name: str = arg.declarator.name or arg.base_type.name
+        name = str(arg.declarator.name or arg.base_type.name)
         if name == "self":
             return name
         if arg.annotation:

@@ -24,6 +24,7 @@ from shmq.namespace.namespace import Namespace
 from shmq.native import _core
 
 if TYPE_CHECKING:
+    from shmq.api import DeadLetter
     from shmq.expression.parse import Where
 
 __all__ = [

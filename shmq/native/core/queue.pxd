@@ -383,14 +383,14 @@ cdef extern from "queue/columns.h" nogil:
         uint8_t state, reason, codec
         uint32_t body_bytes, meta_bytes
 
-    cbool shmq_columns_lay_out(shmq_columns_layout *places, uint32_t count, uint64_t body_bytes,
+    cbool shmq_columns_lay_out(shmq_columns_layout *layout, uint32_t count, uint64_t body_bytes,
                              uint64_t meta_bytes)
     void shmq_columns_begin(shmq_columns *c, void *base, const shmq_columns_layout *room)
     cbool shmq_columns_next(const shmq_columns *c, uint32_t body_bytes, uint32_t meta_bytes,
                             unsigned char **body, unsigned char **meta)
     void shmq_columns_add(shmq_columns *c, const shmq_row *row)
     uint64_t shmq_columns_end(shmq_columns *c)
-    cbool shmq_columns_read(const unsigned char *data, uint64_t size, shmq_columns_layout *places)
+    cbool shmq_columns_read(const unsigned char *data, uint64_t size, shmq_columns_layout *layout)
 
 
 cdef extern from "queue/snapshot_read.h" nogil:
