@@ -17,7 +17,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: help demo test test-core test-client test-death test-python test-spark lint lint-core
-.PHONY: lint-python core-test model
+.PHONY: lint-python lint-form core-test model
 .PHONY: powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference layout
 .PHONY: options protocol clean
 
@@ -26,7 +26,7 @@ help:
 	@echo 'make test               lint, the core under sanitizers, the models, all tests;'
 	@echo '                        make test-core, test-client, test-death, test-python,'
 	@echo '                        test-spark'
-	@echo 'make lint               ruff, mypy --strict, and the C core without a warning'
+	@echo 'make lint               ruff, mypy --strict, and the C code: its form, no warning'
 	@echo 'make core-test          the C tests, plain and under sanitizers (VARIANTS=plain)'
 	@echo 'make model              the models of waiting, through spin'
 	@echo 'make powerloss          cut the power in every state of the disk, and recover'
@@ -154,7 +154,7 @@ $(VENV)/bench $(VENV)/demo $(VENV)/spark $(VENV)/test: $(VENV)/%: $(VENV)/tools 
 	@$(PIP) --use-pep517 'shmq[$*]'
 	@touch $@
 
-lint: lint-python lint-core
+lint: lint-python lint-core lint-form
 
 lint-python: $(VENV)/test
 	$(BIN)/ruff check .
@@ -162,6 +162,10 @@ lint-python: $(VENV)/test
 	$(BIN)/mypy
 
 lint-core: $(CORE_C:%.c=$(BUILD)/plain/%.o)
+
+# The form of the C code is in .clang-format; a header that is generated has its own.
+lint-form: $(VENV)/test
+	$(BIN)/clang-format --dry-run -Werror $(filter-out %/opcodes.h,$(wildcard shmq/core/*/*.[ch] tests/c/*.[ch]))
 
 # --- the C tests: each tests/c/test_*.c is a program of its own ---------------------
 
