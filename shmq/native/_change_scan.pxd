@@ -1,4 +1,4 @@
-# What the binding uses of the core for journals and snapshots. The headers in src/ are the
+# What the binding uses of the core for journals and snapshots. The headers in shmq/core are the
 # documentation.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t

@@ -1,4 +1,4 @@
-# What the binding of streams uses of the C core. The headers in src/ are the documentation.
+# What the binding of streams uses of the C core. The headers in shmq/core are the documentation.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
