@@ -17,7 +17,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: help demo test test-lint test-c test-contract test-system prove prove-c
-.PHONY: prove-contract prove-death prove-spark lint lint-core lint-python core-test core-test-build
+.PHONY: prove-contract prove-death prove-spark lint lint-core lint-form lint-python core-test core-test-build
 .PHONY: model powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference layout
 .PHONY: stubs
 .PHONY: options protocol clean
@@ -27,7 +27,7 @@ help:
 	@echo 'make test               five minutes: lint, the C tests, the contract, units, processes,'
 	@echo '                        the command, one scenario of each kind of death'
 	@echo 'make prove              forty minutes: all the rest; see tests/README.md'
-	@echo 'make lint               ruff, mypy --strict, and the C core without a warning'
+	@echo 'make lint               ruff, mypy --strict, and the C code: its form, no warning'
 	@echo 'make core-test          the C tests, plain and under sanitizers (VARIANTS=plain)'
 	@echo 'make model              the models of waiting, through spin'
 	@echo 'make powerloss          cut the power in every state of the disk, and recover'
@@ -190,7 +190,7 @@ $(VENV)/bench $(VENV)/demo $(VENV)/spark $(VENV)/test: $(VENV)/%: $(VENV)/tools 
 	@$(PIP) --use-pep517 'shmq[$*]'
 	@touch $@
 
-lint: lint-python lint-core
+lint: lint-python lint-core lint-form
 
 lint-python: $(VENV)/test
 	$(BIN)/ruff check .
@@ -198,6 +198,10 @@ lint-python: $(VENV)/test
 	$(BIN)/mypy
 
 lint-core: $(CORE_C:%.c=$(BUILD)/plain/%.o)
+
+# The form of the C code is in .clang-format; a header that is generated has its own.
+lint-form: $(VENV)/test
+	$(BIN)/clang-format --dry-run -Werror $(filter-out %/opcodes.h,$(wildcard shmq/core/*/*.[ch] tests/c/*.[ch]))
 
 # --- the C tests: each tests/c/test_*.c is a program of its own ---------------------
 

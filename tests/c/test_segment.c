@@ -97,10 +97,10 @@ TEST("whatever field of what is fixed is zeroed or filled with ones, the segment
     };
     struct shmq_queue *q = NEW_QUEUE(.created_at = 1, .ttl = 2, .retry = 3, .retry_max = 4,
                                      .dedupe_window = 5, .max_deliveries = 6, .overflow = 1,
-                                     .drop_expired = 1, .dead_letters = 1,
-                                     .reserved = {1}, .name = "queue",
-                                     .dead_letter = "queue.dlq", .snapshot_interval = 7,
-                                     .hash_key = 8, .durability = 1, .confirm = 1);
+                                     .drop_expired = 1, .dead_letters = 1, .reserved = {1},
+                                     .name = "queue", .dead_letter = "queue.dlq",
+                                     .snapshot_interval = 7, .hash_key = 8, .durability = 1,
+                                     .confirm = 1);
     struct shmq_header *h = copy_of(q);
 
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)

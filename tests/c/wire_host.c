@@ -9,7 +9,7 @@
 #include "queue/transfer.h"
 #include "server/durable_reply.h"
 #include "queue/timer.h"
-#include "server/waiters.h"
+#include "server/consume.h"
 
 #define KIB 1024u
 #define MOST_SAVED (16 * KIB) /* of a region: no input comes so far */

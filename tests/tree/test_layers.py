@@ -23,6 +23,11 @@ ROOT = Path(__file__).resolve().parents[2]
 CYTHON_IMPORT = re.compile(r"^[ \t]*((?:from|c?import)[ ]+shmq[^(\n]*(?:\([^)]*\))?)", re.MULTILINE)
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
+#: A C function that other files can call, where it is defined; comments; and the names of such.
+C_FUNCTION = re.compile(r"^(?!static\b)\w[\w *]*\b(shmq_\w+)\([^;{]*\)\s*\{", re.MULTILINE)
+C_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+C_NAME = re.compile(r"(?<!struct )(?<!enum )(?<!union )\bshmq_\w+")
+
 Graph = dict[str, set[str]]
 
 
@@ -48,6 +53,21 @@ def read_includes(core: Path) -> Graph:
     return {
         str(path.relative_to(core)): set(INCLUDE.findall(path.read_text()))
         for path in sorted(core.rglob("*.[ch]"))
+    }
+
+
+def read_calls(folder: Path) -> Graph:
+    """Each noun of a folder of the core, its source and header, with those that it calls."""
+    texts = {
+        path.stem: "".join(
+            C_COMMENT.sub("", part.read_text()) for part in sorted(folder.glob(f"{path.stem}.[ch]"))
+        )
+        for path in folder.glob("*.c")
+    }
+    owner = {name: stem for stem, text in texts.items() for name in C_FUNCTION.findall(text)}
+    return {
+        stem: {owner[name] for name in C_NAME.findall(text) if name in owner} - {stem}
+        for stem, text in texts.items()
     }
 
 
@@ -125,6 +145,23 @@ def test_folders_of_the_core_include_from_each_other_in_no_circle() -> None:
     assert first_cycle(by_folder(read_includes(ROOT / "shmq/core"))) == []
 
 
+def test_headers_include_each_other_in_no_circle() -> None:
+    assert first_cycle(read_includes(ROOT / "shmq/core")) == []
+
+
+@pytest.mark.parametrize(
+    "folder", sorted({path.parent for path in ROOT.glob("shmq/core/*/*.c")}), ids=lambda f: f.name
+)
+def test_files_of_the_core_call_each_other_in_no_circle(folder: Path) -> None:
+    """But in two folders: the states of a message, and of a partition, take many files."""
+    if folder.name not in {"queue", "stream"}:
+        assert first_cycle(read_calls(folder)) == []
+
+
+def test_calls_between_files_are_found() -> None:
+    assert {"produce", "settle"} <= read_calls(ROOT / "shmq/core/server")["dispatch"]
+
+
 def test_an_include_names_its_folder() -> None:
     includes = read_includes(ROOT / "shmq/core")
     assert set().union(*includes.values()) <= set(includes)
@@ -185,6 +222,14 @@ def test_modules_of_one_folder_that_import_each_other_are_reported(package: Path
     (package / "client/one.py").write_text("from shmq.client import two")
     (package / "client/two.py").write_text("from shmq.client.one import x")
     assert set(first_cycle(read_imports(package))) == {"shmq.client.one", "shmq.client.two"}
+
+
+def test_files_that_call_each_other_are_reported(tmp_path: Path) -> None:
+    (tmp_path / "lock.c").write_text("int shmq_lock(struct shmq_put *q)\n{\n    return 0;\n}\n")
+    (tmp_path / "put.c").write_text("/* */\nint shmq_put(int n)\n{\n    return shmq_lock(n);\n}\n")
+    assert read_calls(tmp_path) == {"lock": set(), "put": {"lock"}}
+    (tmp_path / "lock.h").write_text("static inline int f(void) { return shmq_put(1); }\n")
+    assert set(first_cycle(read_calls(tmp_path))) == {"lock", "put"}
 
 
 def test_an_include_that_points_up_is_reported(tmp_path: Path) -> None:

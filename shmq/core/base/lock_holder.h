@@ -20,11 +20,11 @@ enum shmq_holding shmq_may_hold(uint32_t thread, const void *address);
  * stopped, or sleeps, does not. */
 bool shmq_is_at_work(uint32_t thread);
 
-/* How long one who has waited `waited` ns for a lock may wait for it in the kernel now, before it
- * looks for signals; 0: no longer. `until` is the end of its operation, monotonic ns. INT64_MAX
- * is without end; 0 is an operation that is to be done at once, and waits for 100 ms, or up to
- * 1 s where the thread that holds the lock is at work. No end is nearer than 100 ms, as nobody
- * can say that a lock is free. */
+/* How long a thread that has waited `waited` ns for a lock may wait for it in the kernel now,
+ * before it looks for signals; 0: no longer. `until` is the end of its operation, monotonic ns.
+ * INT64_MAX is without end; 0 is an operation that is to be done at once, and waits for 100 ms, or
+ * up to 1 s where the thread that holds the lock is at work. No end is nearer than 100 ms, as
+ * nobody can say that a lock is free. */
 int64_t shmq_patience(int64_t waited, int64_t until, uint32_t holder);
 
 /* From now on the calling thread waits for so many ns at most, whatever the operation; 0: no

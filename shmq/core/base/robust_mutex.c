@@ -61,9 +61,9 @@ static bool is_inside(uint32_t owner, const union shmq_mutex *lock)
     return owner <= FUTEX_TID_MASK && shmq_may_hold(owner, lock) != SHMQ_HOLDS_NOT;
 }
 
-/* Takes over from whom the word names if that cannot be inside any more. The word is set to what
- * the kernel writes for a holder that dies, from exactly what was seen of it: so glibc tells the
- * next one to take it, and only that one, that it has it from a dead one. It is right because
+/* Takes over from the thread that the word names if it cannot be inside any more. The word is set
+ * to what the kernel writes for a holder that dies, from exactly what was seen of it: so glibc
+ * tells the next thread that takes it, and only that one, that its holder died. It is right because
  *
  *  - the kernel walks the list of a thread that ends, or calls exec, before it lets go of its
  *    memory, and before others see it as a zombie or not at all. So a thread that has been seen

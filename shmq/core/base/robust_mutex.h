@@ -1,9 +1,9 @@
 /* Robust mutexes between processes: a thread that gets one from a dead holder is told so.
  *
- * The kernel marks the mutexes of a thread that dies, by the list that the thread keeps of
- * them. What is in shared memory may be damaged, and then nobody may ever be marked: so whoever
- * waits in vain looks at the one that the mutex names, and takes over from one that is not
- * inside (shmq_robust_mutex_judge). */
+ * The kernel marks the mutexes of a thread that dies, by the list that the thread keeps of them.
+ * What is in shared memory may be damaged, and then the holder's death may never be marked: so a
+ * thread that waits in vain looks at the one that the mutex names, and takes over from one that is
+ * not inside (shmq_robust_mutex_judge). */
 #ifndef SHMQ_BASE_ROBUST_MUTEX_H
 #define SHMQ_BASE_ROBUST_MUTEX_H
 
@@ -61,8 +61,8 @@ static inline int shmq_robust_mutex_spin(union shmq_mutex *lock)
  * has waited in vain, for SHMQ_JUDGE_AFTER at least, has looked at the holder. */
 int shmq_robust_mutex_wait(union shmq_mutex *lock, int64_t end);
 
-/* Looks at whom the mutex names: EBUSY if that may be inside; 0 if it is to be had now, from
- * one that was not and has left it locked; EINVAL if it is damaged beyond that. */
+/* Looks at the thread that the mutex names: EBUSY if it may be inside; 0 if it is to be had now,
+ * from one that was not and has left it locked; EINVAL if it is damaged beyond that. */
 int shmq_robust_mutex_judge(union shmq_mutex *lock);
 
 /* After EOWNERDEAD, once it is written down that there is something to put right: the mutex

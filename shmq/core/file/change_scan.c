@@ -230,7 +230,7 @@ static bool read_slot(int64_t wall, struct shmq_queue *q, const struct shmq_slot
     }
 }
 
-/* ---- what there is to look at ---- */
+/* ---- the slots to look at ---- */
 
 /* Takes up the hints; false if some were, or may have been, overwritten. */
 static bool follow_hints(struct shmq_change_scan *f)

@@ -82,7 +82,8 @@ void shmq_arrived(struct shmq_change_scan *f, uint32_t at);
 void shmq_copies_waiting(struct shmq_queue *q, uint64_t origin_queue, const uint64_t *seqs,
                          bool *waits, uint32_t count);
 
-/* The collection is on disk, the journal's segment so long now: whoever waits for it is woken. */
+/* The collection is on disk, the journal's segment so long now: threads that wait for it are
+ * woken. */
 void shmq_mark_synced(struct shmq_change_scan *f, uint64_t segment, uint64_t offset,
                       uint64_t bytes);
 

@@ -98,7 +98,7 @@ static bool make_room(struct shmq_replay *r)
     return true;
 }
 
-/* Closes the gap, so that whoever probes past it still finds what is behind. */
+/* Closes the gap, so that a probe past it still finds the entries behind. */
 static void take_out(struct shmq_replay *r, struct shmq_live *entry)
 {
     uint64_t mask = r->room - 1, gap = (uint64_t)(entry - r->live);

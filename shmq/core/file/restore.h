@@ -14,8 +14,8 @@ struct shmq_restorer {
 };
 
 /* Puts the message of a PUT record, of which the newest state is in the record too: SHMQ_OK,
- * SHMQ_FULL, SHMQ_NO_SPACE, SHMQ_TOO_LARGE; SHMQ_STALE for one whose sequence number is not
- * above all before it. What is over, a delay or a ttl, is found over by whoever looks first. */
+ * SHMQ_FULL, SHMQ_NO_SPACE, SHMQ_TOO_LARGE; SHMQ_STALE for one whose sequence number is not above
+ * all before it. What is over, a delay or a ttl, is found over by the first process that looks. */
 int shmq_restore(struct shmq_restorer *r, const struct shmq_record *record);
 
 /* Remembers a dedupe id, unless its window has passed. SHMQ_OK, SHMQ_NO_SPACE, SHMQ_FULL. */

@@ -1,4 +1,4 @@
-/* Who is attached, and what becomes of what a dead one held. All hold the lock. */
+/* Attachments of processes, and the return of what a dead process held. All hold the lock. */
 #ifndef SHMQ_QUEUE_ATTACHMENTS_H
 #define SHMQ_QUEUE_ATTACHMENTS_H
 

@@ -102,7 +102,7 @@ void shmq_lose_hints(struct shmq_queue *q)
 
     if (!q->journaled)
         return;
-    /* The epoch first: whoever sees that puts are over of which there is no hint, sees why. */
+    /* The epoch first: a reader that finds puts without a hint then sees why. */
     atomic_fetch_add_explicit(&h->journal_epoch, 1, memory_order_acq_rel);
     shmq_mark();
     atomic_store_explicit(&h->fresh_tail, h->last_seq, memory_order_release);

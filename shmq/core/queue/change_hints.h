@@ -12,8 +12,8 @@
  * overflowed, or the epoch was raised, the writer looks at every slot.
  *
  * `logged[slot]` says which message of the slot the journal has, or is about to have: the
- * writer claims a message with it before it reads the body. Whoever settles a message commits
- * SPENT first and then looks at the claim, and the writer claims first and then looks at the
+ * writer claims a message with it before it reads the body. A process that settles a message
+ * commits SPENT first and then looks at the claim, and the writer claims first and then looks at the
  * word again, both with a full fence between, so at least one of them sees the other (Dekker).
  * A message that was not claimed is FREE at once: what was put and acknowledged before it was
  * written is never written. A claimed one stays SPENT, its bytes untouched, until its
@@ -36,7 +36,7 @@ static inline uint64_t shmq_synced(const struct shmq_queue *q)
     return atomic_load_explicit(&q->h->journal.synced, memory_order_acquire);
 }
 
-/* The claim of a slot. Whoever reads that it was given up, reads nothing that the writer has
+/* The claim of a slot. A process that reads that it was given up reads nothing that the writer has
  * still to look at. */
 static inline uint64_t shmq_logged_seq(const struct shmq_logged *logged)
 {
@@ -101,7 +101,7 @@ void shmq_request_sync(struct shmq_queue *q, uint64_t seq);
  * refused. Without the lock; to be called without the GIL. */
 int shmq_wait_synced(struct shmq_queue *q, uint64_t seq, int64_t ns);
 
-/* Wakes whoever is in shmq_wait_synced. */
+/* Wakes the threads in shmq_wait_synced. */
 void shmq_wake_synced(struct shmq_queue *q);
 
 /* Sleeps while *word == value, at most `ns`. SHMQ_OK: woken, or it was another value. */

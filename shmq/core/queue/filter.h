@@ -9,7 +9,7 @@
  * constant     u8 kind: NIL | BOOL u8 | INT i64 | REAL f64 | TEXT u32 n + bytes (UTF-8)
  *
  * What is not of the kind of the constant is not compared, and makes the test false: true is not
- * 1, and a text is no number. NIL, with EQUAL alone, is what there is none of.
+ * 1, and a text is no number. NIL, with EQUAL alone, is a field that the message does not have.
  *
  * A program is checked once, as a whole, before it is run: its end, every length, and that the
  * stack neither runs dry nor over. What it is run on is checked as it is read: properties that are

@@ -30,7 +30,7 @@
 #define SHMQ_MAX_CAPACITY ((1u << 24) - 2)
 #define SHMQ_MAX_PRIORITIES 16
 #define SHMQ_MAX_ATTACHMENTS 4096u
-#define SHMQ_PARTIES 64u      /* of whom one queue keeps to wake: a bit each              */
+#define SHMQ_PARTIES 64u      /* waiting parties of a queue, a bit each                   */
 #define SHMQ_NAME_MAX 100     /* characters of a name */
 #define SHMQ_NAME_BYTES 104
 #define SHMQ_CLASSES 40       /* 0: a slot without a block; 1..36 in use, see arena.h */

@@ -32,7 +32,7 @@ static void drop(struct shmq_queue *q)
 
 /* We hold the mutex, and its holder before us died. That the indexes are to be rebuilt is
  * written down before the mutex is good again: until then our own death counts the same. A
- * mutex left inconsistent would not refuse whoever comes next, as glibc has it, but hang
+ * mutex left inconsistent would not refuse the next locker, as glibc has it, but hang
  * them. */
 static int inherit(struct shmq_queue *q, union shmq_mutex *lock, int error)
 {

@@ -1,4 +1,4 @@
-/* The queue's two locks: robust, process-shared mutexes. Whoever gets one from a dead
+/* The queue's two locks: robust, process-shared mutexes. A process that gets one from a dead
  * holder has the indexes rebuilt from the slots before anything else (recover.c).
  *
  *   lock       leases, settlements, every index: the side of the gets
@@ -18,9 +18,9 @@ int shmq_lock_init(struct shmq_header *h);
  * SHMQ_DELETED (not held then), SHMQ_DAMAGED. */
 int shmq_lock(struct shmq_queue *q);
 
-/* The same, waiting up to `ns` in the kernel. To be called without the GIL. Who has waited in
- * vain for 1 ms or more has looked at the holder: SHMQ_BUSY is of one that may be inside, and
- * one that is not was taken over from. Damaged locks are SHMQ_DAMAGED. */
+/* The same, waiting up to `ns` in the kernel. To be called without the GIL. A thread that has
+ * waited in vain for 1 ms or more has looked at the holder: SHMQ_BUSY is of one that may be inside,
+ * and one that is not was taken over from. Damaged locks are SHMQ_DAMAGED. */
 int shmq_lock_slowly(struct shmq_queue *q, int64_t ns);
 
 /* As shmq_lock_slowly, but a deleted queue's lock is taken too: to detach. */
@@ -41,7 +41,7 @@ void shmq_unlock(struct shmq_queue *q, uint32_t post[2]);
  * reason: shmq_lock says it. */
 int shmq_lock_puts(struct shmq_queue *q);
 
-/* Releases it. True if somebody sleeps whom the messages should wake: the caller then
+/* Releases it. True if there are sleepers that the messages should wake: the caller then
  * takes the whole queue and releases it, which does. */
 bool shmq_unlock_puts(struct shmq_queue *q);
 

@@ -111,8 +111,8 @@ bool shmq_holds(struct shmq_queue *q, uint64_t receipt, int64_t now);
 uint64_t shmq_held_by_us(struct shmq_queue *q, uint64_t receipt, int64_t now);
 
 /* Without the lock: acknowledges a message that was handed out. From here on nothing
- * brings it back, neither the end of its lease nor a death; shmq_finish, or whoever comes
- * across it, sets it free. SHMQ_STALE. */
+ * brings it back, neither the end of its lease nor a death; shmq_finish, or the next process that
+ * finds it, sets it free. SHMQ_STALE. */
 int shmq_mark_acked(struct shmq_queue *q, uint64_t receipt, int64_t now);
 
 /* Sets a message of shmq_mark_acked free. SHMQ_STALE if that has been done. */

@@ -166,8 +166,8 @@ int shmq_fill(struct shmq_queue *q, uint64_t receipt, const struct shmq_put *put
     return shmq_outcome(q, SHMQ_OK);
 }
 
-/* What the commit of a row needs beside its slot: it stands behind the body, and whoever
- * commits the row finds it there. */
+/* What the commit of a row needs beside its slot: it stands behind the body, where the
+ * commit finds it. */
 struct deferred_put {
     uint64_t hash[2];
     int64_t delay;

@@ -138,7 +138,7 @@ int shmq_quick_put(struct shmq_queue *q, const struct shmq_put *put, int64_t now
     s = &q->slots[at];
     word = shmq_word(s);
     if (shmq_state_of(word) != SHMQ_FREE || s->units != units || s->block > q->geo.units - units)
-        return SHMQ_BUSY; /* damaged: whoever rebuilds finds it */
+        return SHMQ_BUSY; /* damaged: the next rebuild finds it */
     bytes = q->arena + (uint64_t)s->block * SHMQ_UNIT;
     if (put->body)
         memcpy(bytes, put->body, put->body_bytes - put->tail_bytes);

@@ -7,7 +7,7 @@
  *   returned  gets ──► puts   slots that were set free, with their blocks
  *
  * The rings are derived, like every index: the slots say what is a message and what is
- * free. Whoever holds both locks holds the queue as a whole (queue/lock.h), and begins by
+ * free. A process that holds both locks holds the queue as a whole (queue/lock.h), and begins by
  * emptying the inbox, so that all else stands as if there were one lock only.
  *
  * The order is kept: the inbox holds messages of the middle priority alone, in the order

@@ -144,7 +144,7 @@ static inline uint64_t shmq_make_word(enum shmq_state state, uint64_t flags, uin
            serial << SHMQ_SERIAL_SHIFT;
 }
 
-/* The commit. Release: whoever reads the word reads all that was written before. */
+/* The commit. Release: a reader of the word also sees everything that was stored before it. */
 static inline void shmq_commit(struct shmq_slot *s, uint64_t word)
 {
     atomic_store_explicit(&s->word, word, memory_order_release);

@@ -4,7 +4,7 @@
  * the front, so a front that is not meant holds its group. The lock is held for a bounded number
  * of steps; in between others have their turns, and the search goes on where it was. It sees
  * every message that stands in the order from its beginning to its end; of what comes in
- * meanwhile it may see some, and whoever waits is woken for it (wakeup.h). */
+ * meanwhile it may see some, and waiting parties are woken for it (wakeup.h). */
 #ifndef SHMQ_QUEUE_SELECT_H
 #define SHMQ_QUEUE_SELECT_H
 

@@ -40,7 +40,7 @@ int shmq_snapshot_read_run(struct shmq_queue *q, struct shmq_snapshot_read *e,
 void shmq_snapshot_read_begin(struct shmq_snapshot_read *e, uint64_t messages, uint64_t max_bytes,
                               uint64_t largest);
 
-/* What is to be added to monotonic times, in ns: whole milliseconds, so that whoever reads a
+/* What is to be added to monotonic times, in ns: whole milliseconds, so that a process that reads a
  * message again sees the same times, though the clocks are read anew. */
 int64_t shmq_wall_offset(void);
 

@@ -1,7 +1,7 @@
 /* Everything that happens at a time: leases that end, delays and ttls.
  *
  * Leases begun in the order of their ends are a list, all other times a heap. There is
- * no timer process: whoever touches the queue does what is due, after one look at
+ * no timer process: each operation on the queue does what is due, after one look at
  * header.next_tick. */
 #ifndef SHMQ_QUEUE_TIMER_H
 #define SHMQ_QUEUE_TIMER_H

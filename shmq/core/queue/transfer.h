@@ -1,10 +1,10 @@
-/* Moving a message to another queue, exactly once whoever dies.
+/* Moving a message to another queue, exactly once, whichever process dies.
  *
  * The mover takes the message in the source (MOVING), stages a copy in the target
  * (STAGED, which names its origin), settles the source (its FREE is the commit point) and
  * commits the copy. A copy whose mover died belongs to nobody: if the source still has
  * the message, the copy is void and the next mover removes it before it stages its own;
- * if the source has not, the copy is the message and whoever finds it commits it. No
+ * if the source has not, the copy is the message and the process that finds it commits it. No
  * step holds two locks. All hold the lock of the queue they are given.
  *
  * A chunk (row_chunk.h) is one message that is moved as many, a run of its rows at a time: each
@@ -59,7 +59,7 @@ struct shmq_origin {
 /* The next orphaned copy at or after slot `from`. SHMQ_EMPTY. */
 int shmq_find_orphan(struct shmq_queue *q, uint32_t from, struct shmq_origin *origin);
 
-/* The mover of a copy that is to be committed leaves that to whoever finds it. */
+/* The mover of a copy that is to be committed leaves that to the process that finds it. */
 void shmq_disown(struct shmq_queue *q, uint64_t receipt);
 
 /* Whether the queue still has message `seq`, dying or being moved, or that row of it. */

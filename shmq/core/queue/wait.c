@@ -42,7 +42,7 @@ void shmq_pass_on(struct shmq_queue *q, enum shmq_event event)
         q->freed++;
 }
 
-/* A bound for counts that are damaged; whom it leaves asleep, the next unlock posts. */
+/* A bound for counts that are damaged; sleepers beyond it are posted by the next unlock. */
 #define MOST_POSTS SHMQ_MAX_ATTACHMENTS
 
 static uint32_t posts_for(struct shmq_header *h, enum shmq_event event, uint32_t something)

@@ -1,8 +1,8 @@
 /* Sleeping until a message comes, or space. The semaphores only wake; what is true is in
  * the header.
  *
- * `asleep` counts the sleepers, `posted` the posts that none of them has taken. Whoever
- * releases the lock posts as many as there is something for, but never more than there
+ * `asleep` counts the sleepers, `posted` the posts that none of them has taken. A process
+ * that releases the lock posts one for each message or free slot, but never more than there
  * are sleepers without a post, so a semaphore does not grow. A waker that dies between
  * counting and posting costs the sleeper the rest of its slice, no more: a sleeper whose
  * slice ended sets `posted` right by the semaphore's value. */
@@ -20,7 +20,7 @@ void shmq_fall_asleep(struct shmq_queue *q, enum shmq_event event);
  * value. Holds the lock. */
 void shmq_wake_up(struct shmq_queue *q, enum shmq_event event, bool taken, int left);
 
-/* For one who took a post and leaves without having tried: another sleeper is posted in its
+/* For a thread that took a post and leaves without having tried: another sleeper is posted in its
  * place. For a message that is so anyway, since it is still there. Holds the lock. */
 void shmq_pass_on(struct shmq_queue *q, enum shmq_event event);
 

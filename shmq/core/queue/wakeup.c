@@ -92,7 +92,7 @@ bool shmq_is_woken(const struct shmq_queue *q, const struct shmq_watch *w, bool 
     return w->event == SHMQ_NOT_EMPTY ? shmq_looks_ready(h) : shmq_looks_roomy(q, 1);
 }
 
-/* Once next_tick has passed, whoever puts, leases or settles ticks first, and so changes
+/* Once next_tick has passed, each put, lease or settlement ticks first, and so changes
  * it: as long as it has not changed, nothing came that is due earlier than what was seen
  * then. */
 int64_t shmq_watch_due(const struct shmq_queue *q, const struct shmq_watch *w)
@@ -114,7 +114,7 @@ void shmq_watch_time(struct shmq_queue *q, struct shmq_watch *w, int64_t now)
 
 /* ---- the waker's side ---- */
 
-/* Of those who wait for a message, those with a filter. */
+/* The parties that wait for a message with a filter. */
 static uint64_t filtered_parties(const struct shmq_header *h)
 {
     uint64_t armed = shmq_armed(h, SHMQ_NOT_EMPTY), found = 0;

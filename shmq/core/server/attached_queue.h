@@ -1,36 +1,9 @@
-/* Attached queues: the queues that an engine has attached to; and the queue sessions of sessions
- * at them. */
+/* Attached queues: the queues that an engine has attached to, their locks, and what is owed to a
+ * queue whose lock could not be had. */
 #ifndef SHMQ_SERVER_ATTACHED_QUEUE_H
 #define SHMQ_SERVER_ATTACHED_QUEUE_H
 
 #include "server/server.h"
-
-struct shmq_name {
-    const unsigned char *at;
-    uint16_t bytes;
-};
-
-/* Reads a name; false if it cannot name a queue, as shmq/api/names.py has it. */
-bool shmq_read_name(struct shmq_reader *r, struct shmq_name *name);
-
-static inline bool shmq_same_name(struct shmq_name a, struct shmq_name b)
-{
-    return a.bytes == b.bytes && !memcmp(a.at, b.at, a.bytes);
-}
-
-#define SHMQ_TEXT_OF(number) #number
-#define SHMQ_AS_TEXT(macro) SHMQ_TEXT_OF(macro)
-#define SHMQ_WHY_NAME \
-    "a name is 1 to " SHMQ_AS_TEXT(SHMQ_NAME_MAX) " characters out of A-Z a-z 0-9 . _ : -"
-
-/* The session's queue session at the queue of that name, attached to if need be: NULL, and the
- * status, if there is none or the session may not know of it. It is valid until the end of the
- * request, and as long as it has held leases or waiters. */
-struct shmq_queue_session *shmq_queue_session_at(struct shmq_session *session,
-                                                 struct shmq_name name, uint16_t *status);
-
-/* The session leaves all its queue sessions, which have no held leases and no waiters. */
-void shmq_queue_sessions_leave(struct shmq_session *session);
 
 /* ---- the lock ---- */
 
@@ -49,20 +22,14 @@ void shmq_attached_queue_owe(struct shmq_attached_queue *attached_queue, enum sh
 /* A tick is to look at it soon. */
 void shmq_attached_queue_later(struct shmq_attached_queue *attached_queue);
 
-/* Does what is owed, as far as the lock can be had, and goes on with what waited for it. */
-void shmq_attached_queues_retry(struct shmq_engine *engine);
+/* Does what is owed: whether the lock could be had, or is of no use any more. */
+bool shmq_attached_queue_do_owed(struct shmq_attached_queue *attached_queue);
 
-/* What could not be done to the end stays undone: the end of this process does it. */
-void shmq_attached_queues_give_up(struct shmq_engine *engine);
-
-/* Releases it, and wakes whom it should. */
+/* Releases the lock, and wakes the sleepers that there is something for. */
 void shmq_attached_queue_unlock(struct shmq_attached_queue *attached_queue);
 
-/* Releases the lock of the puts, and wakes whom it should. */
+/* The same for the lock of the puts. */
 void shmq_attached_queue_unlock_puts(struct shmq_attached_queue *attached_queue);
-
-/* The wire's word for an outcome of the core. A queue that is gone, or damaged, is forgotten. */
-uint16_t shmq_attached_queue_status(struct shmq_attached_queue *attached_queue, int status);
 
 /* Looks for what dead processes hold, and the like, unless that was done a moment ago:
  * whether it was now. */
@@ -72,9 +39,6 @@ bool shmq_attached_queue_tend(struct shmq_attached_queue *attached_queue);
 
 /* At the end of the request, its waiters are to be looked after. */
 void shmq_attached_queue_touch(struct shmq_attached_queue *attached_queue);
-
-/* It is not to be found any more: its waiters end with that status, its held leases are void. */
-void shmq_attached_queue_forget(struct shmq_attached_queue *attached_queue, uint16_t status);
 
 /* One who used it is gone. */
 void shmq_attached_queue_release(struct shmq_attached_queue *attached_queue);

@@ -2,52 +2,19 @@
 
 #include <stdlib.h>
 
-#include "server/consume.h"
 #include "server/attached_queue.h"
-#include "server/large_body.h"
-#include "base/msgpack.h"
-#include "server/produce.h"
+#include "server/dispatch.h"
 #include "server/durable_reply.h"
-#include "server/read_columns.h"
-#include "server/lease_many.h"
-#include "server/settle.h"
+#include "server/large_body.h"
 #include "server/lease_table.h"
+#include "server/queue_session.h"
+#include "server/settle.h"
 #include "server/waiters.h"
 
 #define LEAST_RECEIVED (64u << 10)
 #define MOST_PREFIX 4096u /* of a large PRODUCE, header to properties: more is gathered    */
 
-/* ---- answers ---- */
-
-void shmq_session_break(struct shmq_session *session)
-{
-    session->broken = true;
-    shmq_mark_pending(session);
-}
-
-unsigned char *shmq_session_room(struct shmq_session *session, size_t size)
-{
-    unsigned char *at;
-
-    if (session->broken)
-        return NULL;
-    if (!(at = shmq_outbox_room(&session->out, size)))
-        shmq_session_break(session);
-    return at;
-}
-
-void shmq_reply(struct shmq_session *session, uint32_t id, uint16_t status, const void *payload,
-                uint32_t bytes)
-{
-    unsigned char *at;
-
-    if (session->unread || !(at = shmq_session_room(session, SHMQ_FRAME_HEADER + bytes)))
-        return;
-    at = shmq_frame_write(at, SHMQ_T_REPLY, status, id, bytes);
-    if (bytes)
-        memcpy(at, payload, bytes);
-    session->out.used += SHMQ_FRAME_HEADER + bytes;
-}
+/* ---- the end of a session ---- */
 
 static void drop_received(struct shmq_session *session)
 {
@@ -56,7 +23,7 @@ static void drop_received(struct shmq_session *session)
     session->received_used = session->received_room = 0;
 }
 
-/* Nothing more is carried out: who waits ends unanswered, and what is leased goes back. */
+/* Nothing more is carried out: waiting requests end unanswered, and leased messages go back. */
 static void finish(struct shmq_session *session)
 {
     session->finished = true;
@@ -78,48 +45,9 @@ void shmq_refuse(struct shmq_session *session, uint32_t id, uint16_t status, con
     if (status >= SHMQ_S_BAD_MAGIC && session->durable_reply_count)
         shmq_durable_reply(session, &last, why); /* what is fatal is said last */
     else
-        shmq_reply(session, id, status, why, why ? (uint32_t)strlen(why) : 0);
+        shmq_refuse_request(session, id, status, why);
     if (status >= SHMQ_S_BAD_MAGIC)
         finish(session);
-}
-
-void shmq_mark_pending(struct shmq_session *session)
-{
-    struct shmq_engine *engine = session->engine;
-
-    if (session->output_pending || session == engine->current)
-        return;
-    session->output_pending = true;
-    session->next_pending = engine->output_pending;
-    engine->output_pending = session;
-}
-
-/* ---- waiting with a request ---- */
-
-void shmq_park(struct shmq_session *session) { session->parked = session->held = true; }
-
-void shmq_put_back(struct shmq_session *session, const unsigned char *at)
-{
-    shmq_park(session);
-    session->unread = true;
-    session->unread_at = at;
-}
-
-bool shmq_park_at(struct shmq_session *session, struct shmq_attached_queue *attached_queue,
-                  const unsigned char *at)
-{
-    if (!shmq_attached_queue_is_awaited(attached_queue))
-        return false;
-    shmq_put_back(session, at);
-    session->parked_at = attached_queue;
-    return true;
-}
-
-void shmq_unpark(struct shmq_session *session)
-{
-    session->parked = false;
-    session->parked_at = NULL;
-    shmq_mark_pending(session);
 }
 
 /* ---- what is fatal ---- */
@@ -136,133 +64,6 @@ static const char *why_fatal(uint16_t status)
     }
 }
 
-static uint16_t fatal_status(const struct shmq_session *session, const unsigned char *header,
-                             struct shmq_frame *frame)
-{
-    uint16_t status = shmq_frame_read(header, frame);
-
-    if (status)
-        return status;
-    if (frame->length > session->engine->limits.max_frame)
-        return SHMQ_S_FRAME_TOO_LARGE;
-    if (!session->authorised &&
-        (frame->type != SHMQ_T_HELLO || frame->length > SHMQ_FRAME_HELLO_MAX))
-        return SHMQ_S_UNAUTHORIZED;
-    return SHMQ_S_OK;
-}
-
-bool shmq_next_is(const struct shmq_session *session, const struct shmq_frames *frames,
-                  uint8_t type, struct shmq_frame *frame)
-{
-    size_t left = (size_t)(frames->end - frames->at);
-
-    return left >= SHMQ_FRAME_HEADER && !session->finished &&
-           fatal_status(session, frames->at, frame) == SHMQ_S_OK && frame->type == type &&
-           frame->length <= left - SHMQ_FRAME_HEADER;
-}
-
-/* ---- one frame ---- */
-
-static const struct shmq_operation operations[256] = {SHMQ_OPERATIONS};
-
-static void ping(struct shmq_session *session, const struct shmq_frame *frame,
-                 const unsigned char *payload)
-{
-    if (frame->length > SHMQ_FRAME_PING_MAX)
-        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "a PING carries at most 64 bytes");
-    else
-        shmq_reply(session, frame->id, SHMQ_S_OK, payload, frame->length);
-}
-
-/* Whether the rest of a request that policy answers is of its type's form. */
-static bool has_good_form(const struct shmq_operation *operation, const struct shmq_reader *r)
-{
-    size_t left = shmq_left(r);
-
-    switch (operation->form) {
-    case SHMQ_FORM_NOTHING: return !left;
-    case SHMQ_FORM_MAP: return shmq_msgpack_is_map(r->at, left);
-    case SHMQ_FORM_MAP_OR_NOTHING: return !left || shmq_msgpack_is_map(r->at, left);
-    default: return left >= operation->least;
-    }
-}
-
-/* A request for policy. A queue of which the session may not know is not there; whether it
- * may be made is for policy to say, and all rights to streams and their groups. */
-static void ask(struct shmq_session *session, const struct shmq_frame *frame,
-                const unsigned char *payload)
-{
-    const struct shmq_operation *operation = &operations[frame->type];
-    struct shmq_reader r = {payload, payload + frame->length, false};
-    char text[SHMQ_NAME_MAX + 1] = {0};
-    struct shmq_name name = {0};
-
-    if (operation->path != SHMQ_PATH_POLICY && !shmq_read_name(&r, &name)) {
-        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, SHMQ_WHY_NAME);
-        return;
-    }
-    if (!has_good_form(operation, &r)) {
-        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, operation->why);
-        return;
-    }
-    if (name.bytes)
-        memcpy(text, name.at, name.bytes);
-    if (operation->path == SHMQ_PATH_QUEUE && !session->engine->hooks->rights(session, text)) {
-        shmq_refuse(session, frame->id, SHMQ_S_NO_QUEUE, NULL);
-        return;
-    }
-    session->engine->hooks->answer(session, frame, text, r.at, (uint32_t)shmq_left(&r));
-}
-
-static void refuse_early(struct shmq_session *session, const struct shmq_frame *frame,
-                         uint16_t status, const char *why)
-{
-    if (frame->id || !operations[frame->type].silent)
-        shmq_refuse(session, frame->id, status, why);
-}
-
-static void carry_out_frame(struct shmq_session *session, const struct shmq_frame *frame,
-                            struct shmq_frames *frames)
-{
-    const unsigned char *payload = frames->at + SHMQ_FRAME_HEADER;
-
-    frames->at = payload + frame->length;
-    if (!frame->id && !operations[frame->type].silent) {
-        shmq_refuse(session, 0, SHMQ_S_BAD_REQUEST,
-                    "message id 0 asks for no answer: this type "
-                    "has one");
-        return;
-    }
-    if (session->engine->draining && !operations[frame->type].draining) {
-        if (!session->durable_reply_count || !shmq_refuse_durable(session, frame, payload))
-            refuse_early(session, frame, SHMQ_S_SHUTTING_DOWN, NULL);
-        return;
-    }
-    switch (frame->type) {
-    case SHMQ_T_PRODUCE: shmq_carry_out_produce(session, frame, payload, frames); break;
-    case SHMQ_T_PRODUCE_BATCH: shmq_carry_out_batch(session, frame, payload); break;
-    case SHMQ_T_CONSUME:
-    case SHMQ_T_SUBSCRIBE: shmq_carry_out_consume(session, frame, payload); break;
-    case SHMQ_T_UNSUBSCRIBE: shmq_carry_out_unsubscribe(session, frame, payload); break;
-    case SHMQ_T_HANDED: shmq_carry_out_handed(session, frame, payload); break;
-    case SHMQ_T_ACK:
-    case SHMQ_T_NACK:
-    case SHMQ_T_REJECT:
-    case SHMQ_T_EXTEND:
-    case SHMQ_T_RETURN: shmq_carry_out_settle(session, frame, payload, frames); break;
-    case SHMQ_T_COLUMNS:
-    case SHMQ_T_READ_RUN: shmq_carry_out_reading(session, frame, payload); break;
-    case SHMQ_T_LEASE_RUN:
-    case SHMQ_T_LEASE_AGAIN: shmq_carry_out_run(session, frame, payload); break;
-    case SHMQ_T_PING: ping(session, frame, payload); break;
-    default:
-        if (operations[frame->type].path >= SHMQ_PATH_POLICY)
-            ask(session, frame, payload);
-        else
-            shmq_refuse(session, frame->id, SHMQ_S_UNSUPPORTED, "this server has no such type");
-    }
-}
-
 /* Carries out the whole frame at `frames`, and such that follow it and can be carried out
  * together with it. One that is put back begins there again. */
 static void carry_out(struct shmq_session *session, const struct shmq_frame *frame,
@@ -270,29 +71,11 @@ static void carry_out(struct shmq_session *session, const struct shmq_frame *fra
 {
     const unsigned char *start = frames->at;
 
-    carry_out_frame(session, frame, frames);
+    shmq_dispatch(session, frame, frames);
     if (!session->unread)
         return;
     frames->at = session->unread_at ? session->unread_at : start;
     session->unread = false;
-}
-
-bool shmq_answer_later(struct shmq_session *session)
-{
-    if (session->waiter_count + session->delayed >= SHMQ_WAITERS)
-        return false;
-    session->delayed++;
-    return true;
-}
-
-void shmq_answer_late(struct shmq_session *session, uint32_t id, uint16_t status,
-                      const void *payload, uint32_t bytes)
-{
-    if (session->finished || !session->delayed)
-        return;
-    session->delayed--;
-    shmq_reply(session, id, status, payload, bytes);
-    shmq_mark_pending(session);
 }
 
 /* ---- frames ---- */
@@ -314,7 +97,7 @@ static const unsigned char *carry_out_all(struct shmq_session *session, const un
     struct shmq_frame frame;
 
     while ((size_t)(frames.end - frames.at) >= SHMQ_FRAME_HEADER && !is_stopped(session)) {
-        uint16_t status = fatal_status(session, frames.at, &frame);
+        uint16_t status = shmq_fatal_status(session, frames.at, &frame);
 
         if (status) {
             shmq_refuse(session, status == SHMQ_S_BAD_MAGIC ? 0 : frame.id, status,

@@ -1,10 +1,102 @@
 #include "server/consume.h"
 
 #include "server/attached_queue.h"
-#include "server/connection.h"
+#include "server/deliver.h"
+#include "server/queue_session.h"
+#include "server/session.h"
 #include "server/waiters.h"
 
 #define MS 1000000ll
+#define SHARE 256u /* messages that one subscription gets before it is the next one's turn */
+
+/* ---- messages at once, or a wait ---- */
+
+/* What it wants is refused: a queue that is gone ends all its waiters. */
+static void fail(struct shmq_waiter *w, int outcome)
+{
+    struct shmq_attached_queue *attached_queue = w->queue_session->attached_queue;
+    uint16_t status = shmq_attached_queue_status(attached_queue, outcome);
+
+    if (!attached_queue->gone)
+        shmq_waiter_answer(w, status);
+}
+
+/* Delivers at once to a waiter that does not stand in the queue yet: how many messages. */
+static uint32_t try_at_once(struct shmq_waiter *w, int *outcome)
+{
+    uint32_t count = shmq_deliver(w, w->most, w->filtered != NULL, outcome);
+
+    if (!count && *outcome == SHMQ_EMPTY && !w->filtered)
+        count = shmq_deliver(w, w->most, true, outcome);
+    if (!count && *outcome == SHMQ_EMPTY && !shmq_waiter_searches(w) &&
+        shmq_attached_queue_tend(w->queue_session->attached_queue))
+        count = shmq_deliver(w, w->most, true, outcome);
+    return count;
+}
+
+static void begin_to_wait(struct shmq_waiter *w)
+{
+    struct shmq_engine *engine = w->session->engine;
+
+    if (w->until < engine->expire_at)
+        engine->expire_at = w->until;
+    shmq_waiter_enqueue(w);
+}
+
+/* One that does not wait, and whose search is not over: its session goes on behind it. */
+static void search_on(struct shmq_waiter *w)
+{
+    w->until = INT64_MAX;
+    w->last_look = w->parks = true;
+    shmq_park(w->session);
+    shmq_waiter_enqueue(w);
+}
+
+static void consume(struct shmq_queue_session *queue_session,
+                    const struct shmq_consume_request *request)
+{
+    struct shmq_session *session = queue_session->session;
+    struct shmq_waiter *w = shmq_waiter_begin(queue_session, request);
+    int outcome;
+
+    if (!w) {
+        shmq_reply(session, request->id, SHMQ_S_INTERNAL, NULL, 0);
+        return;
+    }
+    if (try_at_once(w, &outcome))
+        shmq_waiter_end(w);
+    else if (shmq_waiter_searches(w) && !request->until)
+        search_on(w);
+    else if (outcome == SHMQ_BUSY && !request->until &&
+             shmq_park_at(session, queue_session->attached_queue, NULL))
+        shmq_waiter_end(w);
+    else if (outcome != SHMQ_EMPTY && outcome != SHMQ_OK &&
+             !(outcome == SHMQ_BUSY && request->until))
+        fail(w, outcome);
+    else if (!request->until)
+        shmq_waiter_answer(w, SHMQ_S_QUEUE_EMPTY);
+    else
+        begin_to_wait(w);
+}
+
+static void wait_for_messages(struct shmq_queue_session *queue_session,
+                              const struct shmq_consume_request *request)
+{
+    struct shmq_waiter *w;
+
+    if (!request->subscribes) {
+        consume(queue_session, request);
+        return;
+    }
+    if (!(w = shmq_waiter_begin(queue_session, request))) {
+        shmq_reply(queue_session->session, request->id, SHMQ_S_INTERNAL, NULL, 0);
+        return;
+    }
+    shmq_reply(queue_session->session, request->id, SHMQ_S_OK, NULL, 0);
+    shmq_waiter_enqueue(w);
+}
+
+/* ---- the requests ---- */
 
 /* When a wait of so many ms is over; 0: it does not wait. */
 static int64_t end_of(uint32_t wait)
@@ -63,11 +155,11 @@ static void begin(struct shmq_queue_session *queue_session, struct shmq_consume_
         request->filtered = engine->hooks->compile(engine, request->where, request->where_bytes,
                                                    why);
         if (!request->filtered) {
-            shmq_refuse(queue_session->session, request->id, SHMQ_S_BAD_REQUEST, why);
+            shmq_refuse_request(queue_session->session, request->id, SHMQ_S_BAD_REQUEST, why);
             return;
         }
     }
-    shmq_wait(queue_session, request);
+    wait_for_messages(queue_session, request);
 }
 
 void shmq_carry_out_consume(struct shmq_session *session, const struct shmq_frame *frame,
@@ -81,23 +173,23 @@ void shmq_carry_out_consume(struct shmq_session *session, const struct shmq_fram
     const char *why = read_request(frame, payload, &name, &request, &flags);
 
     if (why)
-        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, why);
+        shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST, why);
     else if (flags & ~known_flags(&request))
-        shmq_refuse(session, frame->id, SHMQ_S_UNSUPPORTED, "there is no such flag");
+        shmq_refuse_request(session, frame->id, SHMQ_S_UNSUPPORTED, "there is no such flag");
     else if (!(queue_session = shmq_queue_session_at(session, name, &status)))
-        shmq_refuse(session, frame->id, status, NULL);
+        shmq_refuse_request(session, frame->id, status, NULL);
     else if (!(queue_session->rights & SHMQ_MAY_CONSUME))
-        shmq_refuse(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
+        shmq_refuse_request(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
     else if (!request.most)
-        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST,
-                    "of no messages none can be sent: "
-                    "1 or more");
+        shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST,
+                            "of no messages none can be sent: "
+                            "1 or more");
     else if (request.subscribes && shmq_subscription(session, frame->id))
-        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST,
-                    "this message id is a subscription's: unsubscribe, or take another");
+        shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST,
+                            "this message id is a subscription's: unsubscribe, or take another");
     else if (session->waiter_count + session->delayed >= SHMQ_WAITERS)
-        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST,
-                    "4096 CONSUMEs and subscriptions of this connection wait: end some");
+        shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST,
+                            "4096 CONSUMEs and subscriptions of this connection wait: end some");
     else
         begin(queue_session, &request);
 }
@@ -108,12 +200,14 @@ void shmq_carry_out_unsubscribe(struct shmq_session *session, const struct shmq_
     struct shmq_waiter *subscription;
 
     if (frame->length != 4) {
-        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "an UNSUBSCRIBE carries one u32");
+        shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST,
+                            "an UNSUBSCRIBE carries one u32");
         return;
     }
     subscription = shmq_subscription(session, shmq_load32(payload));
     if (!subscription) {
-        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "this message id is no subscription's");
+        shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST,
+                            "this message id is no subscription's");
         return;
     }
     shmq_unsubscribe(subscription);
@@ -126,7 +220,108 @@ void shmq_carry_out_handed(struct shmq_session *session, const struct shmq_frame
     struct shmq_waiter *subscription = shmq_subscription(session, frame->id);
 
     if (frame->length != 4)
-        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "a HANDED carries one u32");
+        shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST, "a HANDED carries one u32");
     else if (subscription)
         shmq_waiter_handed(subscription, shmq_load32(payload));
+}
+
+/* ---- serving ---- */
+
+/* Gives the first one its share. The outcome: SHMQ_OK to go on, or why not. */
+static int serve_first(struct shmq_waiter *w, bool whole)
+{
+    uint32_t most = w->subscribes && !w->settled ? w->most - w->used : w->most, count;
+    int outcome;
+
+    if (!shmq_may_deliver(w->session)) {
+        w->session->blocked = true;
+        shmq_waiter_dequeue(w);
+        return SHMQ_OK;
+    }
+    if (w->subscribes && (w->settled || most > SHARE))
+        most = SHARE;
+    count = shmq_deliver(w, most, whole, &outcome);
+    if (!count)
+        return outcome;
+    shmq_mark_pending(w->session);
+    shmq_waiter_dequeue(w);
+    if (!w->subscribes)
+        shmq_waiter_end(w);
+    else if (shmq_waiter_has_credit(w))
+        shmq_waiter_enqueue(w);
+    return SHMQ_OK;
+}
+
+bool shmq_attached_queue_serve(struct shmq_attached_queue *attached_queue)
+{
+    bool whole = false;
+
+    while (attached_queue->first) {
+        int outcome = serve_first(attached_queue->first, whole);
+
+        if (outcome == SHMQ_EMPTY && !whole) {
+            whole = true;
+            continue;
+        }
+        if (outcome == SHMQ_OK)
+            continue;
+        if (outcome != SHMQ_EMPTY)
+            (void)shmq_attached_queue_status(attached_queue, outcome);
+        break;
+    }
+    return attached_queue->first != NULL;
+}
+
+/* It has looked, and got nothing: whether it is to look again at once. */
+static bool conclude_look(struct shmq_waiter *w)
+{
+    struct shmq_filter_request *filtered = w->filtered;
+    bool again = filtered->again && !filtered->searches;
+
+    filtered->looks = filtered->searches || again;
+    if (filtered->searches)
+        return false;
+    filtered->again = false;
+    if (!w->last_look)
+        return again;
+    shmq_waiter_answer(w, SHMQ_S_QUEUE_EMPTY);
+    return false;
+}
+
+/* A round of those who are to look: whether anybody got something, so that there may be more
+ * for them. */
+static bool choose_round(struct shmq_attached_queue *attached_queue)
+{
+    struct shmq_waiter *w = attached_queue->filtered_first, *next;
+    bool served = false;
+
+    for (; w; w = next) {
+        struct shmq_filter_request *filtered = w->filtered;
+        int outcome;
+
+        next = w->next;
+        if (!filtered->looks)
+            continue;
+        filtered->looks = false;
+        outcome = serve_first(w, true);
+        if (outcome == SHMQ_BUSY)
+            filtered->looks = true;
+        if (outcome != SHMQ_OK && outcome != SHMQ_EMPTY) {
+            (void)shmq_attached_queue_status(attached_queue, outcome);
+            return false;
+        }
+        served |= outcome == SHMQ_OK || conclude_look(w);
+    }
+    return served;
+}
+
+bool shmq_attached_queue_serve_filtered(struct shmq_attached_queue *attached_queue, bool arrived)
+{
+    for (struct shmq_waiter *w = attached_queue->filtered_first; arrived && w; w = w->next) {
+        w->filtered->looks = true;
+        w->filtered->again = w->filtered->searches;
+    }
+    while (choose_round(attached_queue))
+        continue;
+    return attached_queue->filtered_first != NULL;
 }

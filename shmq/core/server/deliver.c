@@ -4,7 +4,7 @@
 #include "queue/transition.h"
 #include "queue/lock.h"
 #include "queue/properties.h"
-#include "server/connection.h"
+#include "server/session.h"
 #include "server/lease_table.h"
 
 #define FIXED 20u /* bytes of a DELIVER before its properties: sequence to flags */

@@ -4,7 +4,7 @@
 
 #include "server/attached_queue.h"
 #include "queue/change_hints.h"
-#include "server/connection.h"
+#include "server/session.h"
 
 #define LEAST_ROOM 16u
 
@@ -64,7 +64,7 @@ static void delist(struct shmq_session *session)
         session->promising_next->promising_before = session->promising_before;
 }
 
-/* ---- keeping them ---- */
+/* ---- answering them ---- */
 
 static void let_go(struct shmq_durable_reply *durable_reply)
 {
@@ -97,7 +97,7 @@ static void answer(struct shmq_session *session, struct shmq_durable_reply *dura
 }
 
 /* Answers those that are due, up to one that is not: whether there were any. */
-static bool keep_some(struct shmq_session *session)
+static bool answer_due(struct shmq_session *session)
 {
     bool any = false;
 
@@ -113,12 +113,10 @@ static bool keep_some(struct shmq_session *session)
     return any;
 }
 
-static void keep(struct shmq_session *session)
+static void settle(struct shmq_session *session)
 {
-    if (keep_some(session)) {
-        shmq_session_go_on(session);
-        shmq_mark_pending(session);
-    }
+    if (answer_due(session))
+        shmq_mark_pending(session); /* frames that were held back for it go on then */
     if (!session->durable_reply_count)
         delist(session);
 }
@@ -147,7 +145,7 @@ void shmq_durable_reply(struct shmq_session *session,
             attached_queue->awaited_seq = durable_reply->seq;
         shmq_attached_queue_touch(attached_queue);
     }
-    (void)keep_some(session);
+    (void)answer_due(session);
     if (session->durable_reply_count)
         enlist(session);
 }
@@ -184,7 +182,7 @@ void shmq_durable_reply_settle(struct shmq_session *session, uint64_t ticket, ui
     durable_reply->why_bytes = bytes;
     durable_reply->status = status;
     durable_reply->ticket = 0;
-    keep(session);
+    settle(session);
 }
 
 void shmq_durable_replies_ask(struct shmq_attached_queue *attached_queue)
@@ -204,7 +202,7 @@ bool shmq_attached_queue_confirm(struct shmq_attached_queue *attached_queue)
 
     for (; session; session = next) {
         next = session->promising_next;
-        keep(session);
+        settle(session);
     }
     return attached_queue->durable_replies > 0;
 }
@@ -234,7 +232,7 @@ void shmq_durable_replies_end(struct shmq_attached_queue *attached_queue, uint16
                 fail(durable_reply, status);
             let_go(durable_reply);
         }
-        keep(session);
+        settle(session);
     }
 }
 

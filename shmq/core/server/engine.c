@@ -5,6 +5,8 @@
 #include "server/attached_queue.h"
 #include "server/durable_reply.h"
 #include "server/connection.h"
+#include "server/consume.h"
+#include "server/queue_session.h"
 #include "server/lease_table.h"
 #include "server/waiters.h"
 
@@ -25,6 +27,59 @@ bool shmq_engine_begin(struct shmq_engine *engine, const struct shmq_hooks *hook
     return (engine->scratch = malloc(SHMQ_SCRATCH)) != NULL;
 }
 
+/* ---- attached queues whose lock could not be had ---- */
+
+static void unpark_all(struct shmq_attached_queue *attached_queue)
+{
+    for (struct shmq_session *s = attached_queue->engine->sessions; s; s = s->next)
+        if (s->parked && s->parked_at == attached_queue)
+            shmq_unpark(s);
+}
+
+/* What waited for the lock goes on, and so do the waiters; requests that have
+ * waited for long enough are carried out, too: they are refused. */
+static void retry(struct shmq_attached_queue *attached_queue)
+{
+    bool free = shmq_attached_queue_do_owed(attached_queue);
+
+    if (free)
+        shmq_attached_queue_touch(attached_queue);
+    else
+        shmq_attached_queue_later(attached_queue);
+    if (shmq_attached_queue_is_awaited(attached_queue))
+        return;
+    unpark_all(attached_queue);
+    if (!free)
+        shmq_waiters_refuse(attached_queue);
+}
+
+static void retry_all(struct shmq_engine *engine)
+{
+    struct shmq_attached_queue *attached_queue = engine->pending, *next;
+
+    engine->pending = NULL;
+    engine->retry_at = INT64_MAX;
+    for (; attached_queue; attached_queue = next) {
+        next = attached_queue->next_pending;
+        attached_queue->pending = false;
+        retry(attached_queue);
+        shmq_attached_queue_release(attached_queue);
+    }
+}
+
+static void give_up_all(struct shmq_engine *engine)
+{
+    while (engine->pending) {
+        struct shmq_attached_queue *attached_queue = engine->pending;
+
+        engine->pending = attached_queue->next_pending;
+        attached_queue->pending = false;
+        shmq_attached_queue_release(attached_queue);
+    }
+}
+
+/* ---- the end ---- */
+
 static void leave_all(struct shmq_engine *engine)
 {
     for (int i = 0; i < SHMQ_BUCKETS; i++)
@@ -42,10 +97,10 @@ void shmq_engine_end(struct shmq_engine *engine)
     while (engine->sessions)
         shmq_session_end(engine->sessions);
     shmq_engine_settle(engine);
-    shmq_attached_queues_retry(engine);
+    retry_all(engine);
     shmq_engine_settle(engine);
     leave_all(engine);
-    shmq_attached_queues_give_up(engine);
+    give_up_all(engine);
     free(engine->scratch);
     engine->scratch = NULL;
 }
@@ -204,7 +259,7 @@ int64_t shmq_engine_tick(struct shmq_engine *engine, int64_t now)
     int64_t next;
 
     if (now >= engine->retry_at)
-        shmq_attached_queues_retry(engine);
+        retry_all(engine);
     if (now >= engine->expire_at)
         engine->expire_at = expire_all(engine, now);
     if (engine->held_lease_count && now >= engine->review_at) {

@@ -23,7 +23,7 @@ struct shmq_session *shmq_engine_next_pending(struct shmq_engine *engine);
  * out: when to call it again, monotonic ns. */
 int64_t shmq_engine_tick(struct shmq_engine *engine, int64_t now);
 
-/* From now on nothing new is begun: who waits is told so. */
+/* From now on nothing new is begun: requests that wait are answered so. */
 void shmq_engine_drain(struct shmq_engine *engine);
 
 /* A HELLO has changed what it may do: its rights are asked for anew. */

@@ -1,7 +1,9 @@
 #include "server/large_body.h"
 
-#include "server/connection.h"
 #include "queue/slot.h"
+#include "server/attached_queue.h"
+#include "server/item.h"
+#include "server/queue_session.h"
 
 /* Reserves the space: SHMQ_OK, SHMQ_DUPLICATE, or why not. */
 static int reserve(struct shmq_attached_queue *attached_queue, struct shmq_item *item,

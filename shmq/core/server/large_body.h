@@ -3,7 +3,7 @@
 #ifndef SHMQ_SERVER_LARGE_BODY_H
 #define SHMQ_SERVER_LARGE_BODY_H
 
-#include "server/produce.h"
+#include "server/session.h"
 
 /* The frame that begins at frames->at, with a good header, is not whole. If it is a PRODUCE
  * of a large body, and all before the body is there: takes all that is there, and true. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "server/attached_queue.h"
+#include "server/queue_session.h"
 #include "queue/put_ring.h"
 #include "queue/find_by_sequence.h"
 #include "server/lease_table.h"
@@ -183,14 +184,14 @@ void shmq_carry_out_run(struct shmq_session *session, const struct shmq_frame *f
     uint16_t status;
 
     if (why) {
-        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, why);
+        shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST, why);
     } else if (!(run.queue_session = shmq_queue_session_at(session, name, &status))) {
-        shmq_refuse(session, frame->id, status, NULL);
+        shmq_refuse_request(session, frame->id, status, NULL);
     } else if (!(run.queue_session->rights & SHMQ_MAY_CONSUME)) {
-        shmq_refuse(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
+        shmq_refuse_request(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
     } else if (!run.ms || !run.max_bytes || (!run.sought && !run.most)) {
-        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST,
-                    "most, bytes and ms have to be 1 or more");
+        shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST,
+                            "most, bytes and ms have to be 1 or more");
     } else {
         run.until = shmq_now() + run.ms * MS;
         carry_out(&run);

@@ -1,125 +1,25 @@
 #include "server/produce.h"
 
-#include <errno.h>
+#include "server/attached_queue.h"
+#include "server/queue_session.h"
 
 #include "queue/put_ring.h"
-#include "server/large_body.h"
 #include "queue/lock.h"
 #include "server/durable_reply.h"
+#include "server/item.h"
+#include "server/large_body.h"
 
 #define MOST_COPIED (1u << 20) /* bytes copied in one critical section */
 
 static const char no_such_flag[] = "there is no such flag";
-static const char no_journal[] = "this queue keeps no journal";
 
-/* ---- reading ---- */
-
-const char *shmq_read_item(struct shmq_reader *r, struct shmq_item *item)
-{
-    const unsigned char *meta;
-    uint32_t bytes;
-
-    memset(item, 0, sizeof *item);
-    item->flags = shmq_read8(r);
-    if (!(item->flags & SHMQ_FLAG_PROPERTIES))
-        return r->bad ? "behind the name is u8 flags" : NULL;
-    bytes = shmq_read32(r);
-    if (!(meta = shmq_read_bytes(r, bytes)))
-        return "the properties are longer than the frame";
-    item->put.meta = meta;
-    item->put.meta_bytes = bytes;
-    return shmq_properties_read(meta, bytes, &item->properties);
-}
+/* ---- putting ---- */
 
 static void set_body(struct shmq_item *item, const unsigned char *body, size_t bytes)
 {
     item->put.body = body;
     item->put.body_bytes = bytes;
 }
-
-static bool refuse_item(struct shmq_item *item, uint16_t status, const char *why)
-{
-    item->status = status;
-    item->why = why;
-    return false;
-}
-
-/* Whether its journal takes what is to be on disk; what is in the queue already waits. */
-static bool admit_durable(const struct shmq_queue *q, struct shmq_item *item)
-{
-    uint32_t error = atomic_load_explicit(&q->h->journal.error, memory_order_relaxed);
-
-    if (!q->journaled)
-        return refuse_item(item, SHMQ_S_UNSUPPORTED, no_journal);
-    if (error == ENOSPC || error == EDQUOT)
-        return refuse_item(item, SHMQ_S_NO_SPACE,
-                           "the disk of the queue's journal is full: nothing was taken");
-    if (error)
-        return refuse_item(item, SHMQ_S_INTERNAL,
-                           "the disk of the queue's journal fails: nothing was taken");
-    return true;
-}
-
-bool shmq_admit_item(const struct shmq_queue_session *queue_session, struct shmq_item *item)
-{
-    const struct shmq_queue *q = queue_session->attached_queue->q;
-    const char *why;
-
-    if (!(queue_session->rights & SHMQ_MAY_PRODUCE))
-        return refuse_item(item, SHMQ_S_FORBIDDEN, NULL);
-    item->put.priority = q->middle;
-    if (item->put.meta &&
-        (why = shmq_properties_apply(q, &item->properties, &item->put, item->hash)))
-        return refuse_item(item, SHMQ_S_BAD_REQUEST, why);
-    if (q->h->options.confirm)
-        item->flags |= SHMQ_FLAG_DURABLE;
-    if (item->flags & SHMQ_FLAG_DURABLE && !admit_durable(q, item))
-        return false;
-    if (shmq_fits(q, item->put.body_bytes, item->put.meta_bytes) != SHMQ_OK)
-        return refuse_item(item, SHMQ_S_TOO_LARGE, NULL);
-    return true;
-}
-
-static bool is_refused(const struct shmq_item *item)
-{
-    return item->status != SHMQ_S_OK && item->status != SHMQ_S_DUPLICATE;
-}
-
-static void durable_reply_item(struct shmq_session *session,
-                               struct shmq_attached_queue *attached_queue,
-                               const struct shmq_item *item)
-{
-    struct shmq_durable_reply durable_reply = {.id = item->id, .status = item->status};
-
-    if (!is_refused(item)) {
-        durable_reply.attached_queue = attached_queue;
-        durable_reply.seq = item->seq;
-        durable_reply.bytes = 8;
-        shmq_store64(durable_reply.payload, item->seq);
-    }
-    shmq_durable_reply(session, &durable_reply, item->why);
-}
-
-void shmq_answer_item(struct shmq_session *session, struct shmq_attached_queue *attached_queue,
-                      const struct shmq_item *item)
-{
-    unsigned char seq[8];
-
-    if (!item->id)
-        return;
-    if (item->flags & SHMQ_FLAG_DURABLE) {
-        durable_reply_item(session, attached_queue, item);
-        return;
-    }
-    if (is_refused(item)) {
-        shmq_refuse(session, item->id, item->status, item->why);
-        return;
-    }
-    shmq_store64(seq, item->seq);
-    shmq_reply(session, item->id, item->status, seq, sizeof seq);
-}
-
-/* ---- putting ---- */
 
 static bool is_large(const struct shmq_item *item) { return item->put.body_bytes >= SHMQ_DIRECT; }
 
@@ -180,7 +80,7 @@ static uint32_t put_more(struct shmq_attached_queue *attached_queue, struct shmq
 
     if (is_large(&items[0])) {
         shmq_put_large(attached_queue, &items[0]);
-        return is_refused(&items[0]) ? 0 : 1;
+        return shmq_item_is_refused(&items[0]) ? 0 : 1;
     }
     done = put_quickly(attached_queue, items, count);
     return done ? done : put_wholly(attached_queue, items, count);
@@ -198,7 +98,7 @@ static uint32_t put_some(struct shmq_attached_queue *attached_queue, struct shmq
 
         done += put_more(attached_queue, items + done, count - done);
         next = &items[done];
-        if (done == count || !is_refused(next))
+        if (done == count || !shmq_item_is_refused(next))
             continue;
         if (next->status != SHMQ_S_QUEUE_FULL || !shmq_attached_queue_tend(attached_queue))
             break;
@@ -491,7 +391,7 @@ void shmq_carry_out_batch(struct shmq_session *session, const struct shmq_frame 
         refuse_frame(session, frame->id, batch.flags, SHMQ_S_BAD_REQUEST,
                      "a batch has one message or more");
     else if (batch.flags & SHMQ_FLAG_DURABLE && !queue_session->attached_queue->q->journaled)
-        refuse_frame(session, frame->id, batch.flags, SHMQ_S_UNSUPPORTED, no_journal);
+        refuse_frame(session, frame->id, batch.flags, SHMQ_S_UNSUPPORTED, SHMQ_WHY_NO_JOURNAL);
     else if ((why = check_batch(queue_session->attached_queue->q, r, count)))
         refuse_frame(session, frame->id, batch.flags, SHMQ_S_BAD_REQUEST, why);
     else {

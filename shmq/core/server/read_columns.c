@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "server/attached_queue.h"
+#include "server/queue_session.h"
 #include "queue/snapshot_read.h"
 #include "queue/timer.h"
 
@@ -73,9 +74,9 @@ static bool write_block(const struct request *request, const struct shmq_snapsho
 
 static void refuse(const struct request *request, int status)
 {
-    shmq_refuse(request->session, request->id,
-                shmq_attached_queue_status(request->attached_queue, status),
-                status == SHMQ_TOO_LARGE ? WHY_LARGE : NULL);
+    shmq_refuse_request(request->session, request->id,
+                        shmq_attached_queue_status(request->attached_queue, status),
+                        status == SHMQ_TOO_LARGE ? WHY_LARGE : NULL);
 }
 
 static void begin(const struct request *request, struct shmq_snapshot_read *e, uint32_t messages)
@@ -214,13 +215,13 @@ void shmq_carry_out_reading(struct shmq_session *session, const struct shmq_fram
     uint16_t status;
 
     if (why) {
-        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, why);
+        shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST, why);
     } else if (!(queue_session = shmq_queue_session_at(session, name, &status))) {
-        shmq_refuse(session, frame->id, status, NULL);
+        shmq_refuse_request(session, frame->id, status, NULL);
     } else if (!(queue_session->rights & SHMQ_MAY_CONSUME)) {
-        shmq_refuse(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
+        shmq_refuse_request(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
     } else if (!request.max_bytes) {
-        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "a block has 1 byte or more");
+        shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST, "a block has 1 byte or more");
     } else {
         request.attached_queue = queue_session->attached_queue;
         if (shmq_peek(&queue_session->attached_queue->q->h->state) != SHMQ_OPEN)

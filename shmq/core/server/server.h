@@ -1,15 +1,15 @@
 /* The server's side of the DEADBEEF protocol, without I/O: bytes in, operations on attached
- * queues, bytes out. This is what its parts share.
+ * queues, bytes out. This is what its files share.
  *
- *   engine ──┬── attached queues      a queue that this process has attached to, who waits for its
- *           │              messages, and what of it is out: a held lease by its slot
- *           └── sessions   a connection: the frame that is coming in, what is to go out,
- *                 │        what it waits for
- *                 └── queue sessions   a session's use of an attached queue: its rights, its held leases
+ *   engine ──┬── attached queues      a queue that this process has attached to, its waiters, and
+ *            │                        its messages that are out: a held lease by its slot
+ *            └── sessions             a connection: its incomplete frame, its bytes to be sent, its
+ *                  │                  requests that wait
+ *                  └── queue sessions a session's use of an attached queue: rights, held leases
  *
- * An engine and all that hangs on it belong to one thread. What the protocol leaves to
- * policy is asked through hooks. Unlike the core below, this part allocates memory, all of
- * it private; where there is none, the session that wanted it ends. */
+ * An engine and all that belongs to it are used by one thread. What the protocol leaves to policy
+ * is asked through hooks. Unlike the core below, this folder allocates memory, all of it private;
+ * a session for which there is none ends. */
 #ifndef SHMQ_SERVER_SERVER_H
 #define SHMQ_SERVER_SERVER_H
 
@@ -38,7 +38,7 @@ struct shmq_attached_queue;
 struct shmq_engine;
 struct shmq_durable_reply;
 
-/* What the one who runs the engine provides. Statuses are those of the wire. */
+/* What the process that runs the engine provides. Statuses are those of the wire. */
 struct shmq_hooks {
     /* Attaches to the queue attached queue->name: sets q, semaphores, views and data. SHMQ_S_BUSY:
      * that takes a while; the session was parked if it can be waited for, else it takes too

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "server/attached_queue.h"
+#include "server/queue_session.h"
 #include "server/lease_table.h"
 
 #define MS 1000000ll

@@ -2,7 +2,7 @@
 #ifndef SHMQ_SERVER_SETTLE_H
 #define SHMQ_SERVER_SETTLE_H
 
-#include "server/connection.h"
+#include "server/session.h"
 
 /* Carries the frame out, and with an ACK those behind it that are ACKs of the same queue. */
 void shmq_carry_out_settle(struct shmq_session *session, const struct shmq_frame *frame,

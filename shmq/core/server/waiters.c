@@ -2,12 +2,8 @@
 
 #include <stdlib.h>
 
-#include "server/deliver.h"
 #include "server/attached_queue.h"
-#include "server/connection.h"
-#include "server/lease_table.h"
-
-#define SHARE 256u /* messages that one subscription gets before it is the next one's turn */
+#include "server/session.h"
 
 /* ---- the attached queue's queue ---- */
 
@@ -26,7 +22,7 @@ static struct shmq_waiter **last_of(const struct shmq_waiter *w)
     return w->filtered ? &attached_queue->filtered_last : &attached_queue->last;
 }
 
-static void enqueue(struct shmq_waiter *w)
+void shmq_waiter_enqueue(struct shmq_waiter *w)
 {
     struct shmq_waiter **last = last_of(w);
 
@@ -45,7 +41,7 @@ static void enqueue(struct shmq_waiter *w)
     shmq_attached_queue_touch(w->queue_session->attached_queue);
 }
 
-static void dequeue(struct shmq_waiter *w)
+void shmq_waiter_dequeue(struct shmq_waiter *w)
 {
     if (!w->queued)
         return;
@@ -60,15 +56,10 @@ static void dequeue(struct shmq_waiter *w)
         *last_of(w) = w->prev;
 }
 
-static bool has_credit(const struct shmq_waiter *w)
-{
-    return !w->subscribes || w->settled || w->used < w->most;
-}
-
 /* ---- beginning and ending ---- */
 
-static struct shmq_waiter *begin(struct shmq_queue_session *queue_session,
-                                 const struct shmq_consume_request *request)
+struct shmq_waiter *shmq_waiter_begin(struct shmq_queue_session *queue_session,
+                                      const struct shmq_consume_request *request)
 {
     struct shmq_waiter *w = calloc(1, sizeof *w);
 
@@ -100,9 +91,9 @@ static void discard(struct shmq_waiter *w)
     free(w);
 }
 
-static void end(struct shmq_waiter *w)
+void shmq_waiter_end(struct shmq_waiter *w)
 {
-    dequeue(w);
+    shmq_waiter_dequeue(w);
     if (w->peer_before)
         w->peer_before->peer = w->peer;
     else
@@ -118,23 +109,13 @@ static void end(struct shmq_waiter *w)
         discard(w);
 }
 
-static void end_with(struct shmq_waiter *w, uint16_t status)
+void shmq_waiter_answer(struct shmq_waiter *w, uint16_t status)
 {
     if (status) {
         shmq_reply(w->session, w->id, status, NULL, 0);
         shmq_mark_pending(w->session);
     }
-    end(w);
-}
-
-/* What it wants is refused: a queue that is gone ends all its waiters. */
-static void fail(struct shmq_waiter *w, int outcome)
-{
-    struct shmq_attached_queue *attached_queue = w->queue_session->attached_queue;
-    uint16_t status = shmq_attached_queue_status(attached_queue, outcome);
-
-    if (!attached_queue->gone)
-        end_with(w, status);
+    shmq_waiter_end(w);
 }
 
 struct shmq_waiter *shmq_subscription(struct shmq_session *session, uint32_t id)
@@ -149,7 +130,7 @@ struct shmq_waiter *shmq_subscription(struct shmq_session *session, uint32_t id)
 void shmq_unsubscribe(struct shmq_waiter *subscription)
 {
     subscription->tells = false; /* nothing can be told of it any more: all of it counts */
-    end(subscription);
+    shmq_waiter_end(subscription);
 }
 
 void shmq_waiter_handed(struct shmq_waiter *subscription, uint32_t count)
@@ -161,197 +142,18 @@ void shmq_waiter_handed(struct shmq_waiter *subscription, uint32_t count)
 void shmq_waiter_credit(struct shmq_waiter *subscription)
 {
     subscription->used--;
-    if (!subscription->ended && has_credit(subscription))
-        enqueue(subscription);
+    if (!subscription->ended && shmq_waiter_has_credit(subscription))
+        shmq_waiter_enqueue(subscription);
     else if (subscription->ended && !subscription->used)
         discard(subscription);
-}
-
-/* ---- a CONSUME at once ---- */
-
-static bool searches(const struct shmq_waiter *w) { return w->filtered && w->filtered->searches; }
-
-/* What there is, for one who does not stand in the queue yet: how many. */
-static uint32_t try_at_once(struct shmq_waiter *w, int *outcome)
-{
-    uint32_t count = shmq_deliver(w, w->most, w->filtered != NULL, outcome);
-
-    if (!count && *outcome == SHMQ_EMPTY && !w->filtered)
-        count = shmq_deliver(w, w->most, true, outcome);
-    if (!count && *outcome == SHMQ_EMPTY && !searches(w) &&
-        shmq_attached_queue_tend(w->queue_session->attached_queue))
-        count = shmq_deliver(w, w->most, true, outcome);
-    return count;
-}
-
-static void begin_to_wait(struct shmq_waiter *w)
-{
-    struct shmq_engine *engine = w->session->engine;
-
-    if (w->until < engine->expire_at)
-        engine->expire_at = w->until;
-    enqueue(w);
-}
-
-/* One that does not wait, and whose search is not over: its session goes on behind it. */
-static void search_on(struct shmq_waiter *w)
-{
-    w->until = INT64_MAX;
-    w->last_look = w->parks = true;
-    shmq_park(w->session);
-    enqueue(w);
-}
-
-static void consume(struct shmq_queue_session *queue_session,
-                    const struct shmq_consume_request *request)
-{
-    struct shmq_session *session = queue_session->session;
-    struct shmq_waiter *w = begin(queue_session, request);
-    int outcome;
-
-    if (!w) {
-        shmq_reply(session, request->id, SHMQ_S_INTERNAL, NULL, 0);
-        return;
-    }
-    if (try_at_once(w, &outcome))
-        end(w);
-    else if (searches(w) && !request->until)
-        search_on(w);
-    else if (outcome == SHMQ_BUSY && !request->until &&
-             shmq_park_at(session, queue_session->attached_queue, NULL))
-        end(w);
-    else if (outcome != SHMQ_EMPTY && outcome != SHMQ_OK &&
-             !(outcome == SHMQ_BUSY && request->until))
-        fail(w, outcome);
-    else if (!request->until)
-        end_with(w, SHMQ_S_QUEUE_EMPTY);
-    else
-        begin_to_wait(w);
-}
-
-void shmq_wait(struct shmq_queue_session *queue_session, const struct shmq_consume_request *request)
-{
-    struct shmq_waiter *w;
-
-    if (!request->subscribes) {
-        consume(queue_session, request);
-        return;
-    }
-    if (!(w = begin(queue_session, request))) {
-        shmq_reply(queue_session->session, request->id, SHMQ_S_INTERNAL, NULL, 0);
-        return;
-    }
-    shmq_reply(queue_session->session, request->id, SHMQ_S_OK, NULL, 0);
-    enqueue(w);
-}
-
-/* ---- serving ---- */
-
-/* Gives the first one its share. The outcome: SHMQ_OK to go on, or why not. */
-static int serve_first(struct shmq_waiter *w, bool whole)
-{
-    uint32_t most = w->subscribes && !w->settled ? w->most - w->used : w->most, count;
-    int outcome;
-
-    if (!shmq_may_deliver(w->session)) {
-        w->session->blocked = true;
-        dequeue(w);
-        return SHMQ_OK;
-    }
-    if (w->subscribes && (w->settled || most > SHARE))
-        most = SHARE;
-    count = shmq_deliver(w, most, whole, &outcome);
-    if (!count)
-        return outcome;
-    shmq_mark_pending(w->session);
-    dequeue(w);
-    if (!w->subscribes)
-        end(w);
-    else if (has_credit(w))
-        enqueue(w);
-    return SHMQ_OK;
-}
-
-bool shmq_attached_queue_serve(struct shmq_attached_queue *attached_queue)
-{
-    bool whole = false;
-
-    while (attached_queue->first) {
-        int outcome = serve_first(attached_queue->first, whole);
-
-        if (outcome == SHMQ_EMPTY && !whole) {
-            whole = true;
-            continue;
-        }
-        if (outcome == SHMQ_OK)
-            continue;
-        if (outcome != SHMQ_EMPTY)
-            (void)shmq_attached_queue_status(attached_queue, outcome);
-        break;
-    }
-    return attached_queue->first != NULL;
-}
-
-/* It has looked, and got nothing: whether it is to look again at once. */
-static bool conclude_look(struct shmq_waiter *w)
-{
-    struct shmq_filter_request *filtered = w->filtered;
-    bool again = filtered->again && !filtered->searches;
-
-    filtered->looks = filtered->searches || again;
-    if (filtered->searches)
-        return false;
-    filtered->again = false;
-    if (!w->last_look)
-        return again;
-    end_with(w, SHMQ_S_QUEUE_EMPTY);
-    return false;
-}
-
-/* A round of those who are to look: whether anybody got something, so that there may be more
- * for them. */
-static bool choose_round(struct shmq_attached_queue *attached_queue)
-{
-    struct shmq_waiter *w = attached_queue->filtered_first, *next;
-    bool served = false;
-
-    for (; w; w = next) {
-        struct shmq_filter_request *filtered = w->filtered;
-        int outcome;
-
-        next = w->next;
-        if (!filtered->looks)
-            continue;
-        filtered->looks = false;
-        outcome = serve_first(w, true);
-        if (outcome == SHMQ_BUSY)
-            filtered->looks = true;
-        if (outcome != SHMQ_OK && outcome != SHMQ_EMPTY) {
-            (void)shmq_attached_queue_status(attached_queue, outcome);
-            return false;
-        }
-        served |= outcome == SHMQ_OK || conclude_look(w);
-    }
-    return served;
-}
-
-bool shmq_attached_queue_serve_filtered(struct shmq_attached_queue *attached_queue, bool arrived)
-{
-    for (struct shmq_waiter *w = attached_queue->filtered_first; arrived && w; w = w->next) {
-        w->filtered->looks = true;
-        w->filtered->again = w->filtered->searches;
-    }
-    while (choose_round(attached_queue))
-        continue;
-    return attached_queue->filtered_first != NULL;
 }
 
 void shmq_waiters_unblock(struct shmq_session *session)
 {
     session->blocked = false;
     for (struct shmq_waiter *w = session->waiters; w; w = w->peer)
-        if (has_credit(w))
-            enqueue(w);
+        if (shmq_waiter_has_credit(w))
+            shmq_waiter_enqueue(w);
 }
 
 /* ---- the ends ---- */
@@ -365,12 +167,12 @@ int64_t shmq_waiters_expire(struct shmq_session *session, int64_t now)
         peer = w->peer;
         if (w->subscribes)
             continue;
-        if (w->until <= now && searches(w)) {
+        if (w->until <= now && shmq_waiter_searches(w)) {
             w->last_look = true;
             w->until = INT64_MAX;
         } else if (w->until <= now)
-            end_with(w, w->queue_session->attached_queue->held_since ? SHMQ_S_BUSY
-                                                                     : SHMQ_S_QUEUE_EMPTY);
+            shmq_waiter_answer(
+                w, w->queue_session->attached_queue->held_since ? SHMQ_S_BUSY : SHMQ_S_QUEUE_EMPTY);
         else if (w->until < earliest)
             earliest = w->until;
     }
@@ -384,14 +186,14 @@ void shmq_waiters_refuse(struct shmq_attached_queue *attached_queue)
     for (; w; w = next) {
         next = w->next;
         if (w->last_look)
-            end_with(w, SHMQ_S_BUSY);
+            shmq_waiter_answer(w, SHMQ_S_BUSY);
     }
 }
 
 void shmq_waiters_leave(struct shmq_session *session, uint16_t status)
 {
     while (session->waiters)
-        end_with(session->waiters, status);
+        shmq_waiter_answer(session->waiters, status);
 }
 
 void shmq_waiters_end(struct shmq_attached_queue *attached_queue, uint16_t status)
@@ -402,7 +204,7 @@ void shmq_waiters_end(struct shmq_attached_queue *attached_queue, uint16_t statu
         for (; w; w = peer) {
             peer = w->peer;
             if (w->queue_session->attached_queue == attached_queue)
-                end_with(w, status);
+                shmq_waiter_answer(w, status);
         }
     }
 }

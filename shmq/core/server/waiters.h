@@ -1,4 +1,4 @@
-/* Those who wait for messages: CONSUMEs whose wait is not over, and subscriptions. */
+/* Waiters: CONSUMEs whose wait is not over, and subscriptions. */
 #ifndef SHMQ_SERVER_WAITERS_H
 #define SHMQ_SERVER_WAITERS_H
 
@@ -17,9 +17,30 @@ struct shmq_consume_request {
     struct shmq_filter_request *filtered; /* what that was compiled to: the waiter's from then on */
 };
 
-/* Answers a CONSUME at once, or lets it wait; begins a subscription. */
-void shmq_wait(struct shmq_queue_session *queue_session,
-               const struct shmq_consume_request *request);
+/* A waiter of the session, not in the queue of its attached queue yet; NULL without memory: then
+ * the filter is freed. */
+struct shmq_waiter *shmq_waiter_begin(struct shmq_queue_session *queue_session,
+                                      const struct shmq_consume_request *request);
+
+/* It ends; one that has leases is freed with its last. shmq_waiter_answer: with that status, unless
+ * it is OK. */
+void shmq_waiter_end(struct shmq_waiter *w);
+void shmq_waiter_answer(struct shmq_waiter *w, uint16_t status);
+
+/* Enters the queue of its attached queue, at the end, and leaves it. */
+void shmq_waiter_enqueue(struct shmq_waiter *w);
+void shmq_waiter_dequeue(struct shmq_waiter *w);
+
+static inline bool shmq_waiter_has_credit(const struct shmq_waiter *w)
+{
+    return !w->subscribes || w->settled || w->used < w->most;
+}
+
+/* Whether its filter has not come to the end of the queue yet. */
+static inline bool shmq_waiter_searches(const struct shmq_waiter *w)
+{
+    return w->filtered && w->filtered->searches;
+}
 
 /* The session's subscription of that id, or NULL. */
 struct shmq_waiter *shmq_subscription(struct shmq_session *session, uint32_t id);
@@ -32,14 +53,6 @@ void shmq_waiter_handed(struct shmq_waiter *subscription, uint32_t count);
 
 /* One of the subscription's held leases is over; an ended one is freed with its last. */
 void shmq_waiter_credit(struct shmq_waiter *subscription);
-
-/* Gives what there is to those who wait at the attached queue for whatever it is: whether anybody
- * still waits for that. */
-bool shmq_attached_queue_serve(struct shmq_attached_queue *attached_queue);
-
-/* The same for those who want something: all of them if something has `arrived`, else those
- * who have not looked since they began to wait. */
-bool shmq_attached_queue_serve_filtered(struct shmq_attached_queue *attached_queue, bool arrived);
 
 /* Those of the session that were passed over get their turns again. */
 void shmq_waiters_unblock(struct shmq_session *session);

@@ -1,13 +1,13 @@
-/* A group of consumers of one stream: who is a member, who has which partition, and how far
- * each partition is done. One file a group, so that groups come and go without a limit that
+/* A group of consumers of one stream: its members, the owner of each partition, and how
+ * far each partition is done. One file a group, so that groups come and go without a limit that
  * the stream's own segment would set, and a damaged one is nobody else's concern.
  *
  *   header | members | partitions | held
  *
  * Three truths, each one store: a member's id, a partition's owner, a partition's committed offset.
- * The plan (who is to have which partition) is derived from them by a rule in Python: it is
- * of the epoch that `planned` names, and worth nothing once `epoch` is past that. A partition
- * goes to whom the plan means only after its owner has left it, or has gone himself, so it
+ * The plan (the owner that each partition is to have) is derived from them by a rule in Python: it
+ * is of the epoch that `planned` names, and worth nothing once `epoch` is past that. A partition
+ * goes to its planned owner only after its owner has left it, or has left the group, so it
  * never has two.
  *
  * In a group that shares, nobody owns a partition: `next` says what was handed out, and
@@ -82,7 +82,7 @@ struct shmq_member {
 
 struct shmq_group_partition {
     _Atomic uint64_t owner;     /* a member's id; 0: nobody's; truth                    */
-    _Atomic uint64_t plan;      /* for whom it is meant; derived                        */
+    _Atomic uint64_t plan;      /* the planned owner; derived                           */
     _Atomic uint64_t committed; /* the next offset to read; SHMQ_NO_OFFSET: none; truth */
     _Atomic int64_t committed_at; /* ns since 1970                                      */
     _Atomic uint64_t next;      /* SHARED: the next offset that nobody has had; truth   */
@@ -134,7 +134,7 @@ void shmq_group_state_unlock(struct shmq_group_state *r);
 /* The thread that keeps others from it; 0: none. */
 uint32_t shmq_group_state_holder(const struct shmq_group_state *r);
 
-/* The group is gone: whoever comes next gets SHMQ_DELETED. */
+/* The group is gone: the next caller gets SHMQ_DELETED. */
 void shmq_group_state_close(struct shmq_group_state *r);
 
 /* Notes that the stream has that many partitions; never fewer than before. */
@@ -158,7 +158,7 @@ bool shmq_group_state_watch(struct shmq_group_state *r, int64_t ns, int64_t now)
 /* The member that has been silent for too long at `now`; 0: none. */
 uint64_t shmq_group_state_silent(const struct shmq_group_state *r, int64_t now);
 
-/* Sets for whom each of `n` partitions is meant, if that was found at `epoch` and it is
+/* Sets the planned owner of each of `n` partitions, if that was found at `epoch` and it is
  * still the epoch: SHMQ_OK, or STALE. */
 int shmq_group_state_plan(struct shmq_group_state *r, uint64_t epoch, const uint64_t *whom,
                           uint32_t n);

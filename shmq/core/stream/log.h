@@ -62,7 +62,7 @@ void shmq_stream_announce(struct shmq_stream *stream);
 int shmq_stream_inspect(const void *base, uint64_t mapped);
 
 /* Which partitions there are, and from which on they take records. Changed under the registry
- * lock alone: `next_shape` first, then the seals, then `shape`; so whoever finds the first
+ * lock alone: `next_shape` first, then the seals, then `shape`; so a process that finds the first
  * two different goes on where a dead one stopped. */
 uint64_t shmq_stream_shape(const struct shmq_stream *stream);
 
@@ -76,10 +76,10 @@ void shmq_stream_reshape(struct shmq_stream *stream, uint64_t shape);
 /* Ensures: bytes [offset, offset + size) of the segment have memory. */
 int shmq_log_back(struct shmq_log *log, uint64_t offset, uint64_t size);
 
-/* The partition is deleted: whoever waits wakes up. */
+/* The partition is deleted: waiting threads wake up. */
 void shmq_log_delete(struct shmq_log *log);
 
-/* Nothing is appended any more; who waits for room is told. Holds the lock. */
+/* Nothing is appended any more; appenders that wait for room wake up. Holds the lock. */
 void shmq_log_seal(struct shmq_log *log);
 
 /* ---- stream/lock.c ---- */
@@ -216,7 +216,7 @@ struct shmq_log_bounds {
     int64_t earliest_at, latest_at; /* when they were seen, ns since 1970; 0: empty */
 };
 
-/* What there is now. SHMQ_OK, DAMAGED. */
+/* The records that are there now. SHMQ_OK, DAMAGED. */
 int shmq_log_bounds(const struct shmq_log *log, struct shmq_log_bounds *bounds);
 
 /* Finds the entries from the one that has `offset` on, at most `limit` records beyond
@@ -245,7 +245,7 @@ int shmq_log_at(const struct shmq_log *log, int64_t time, uint64_t *offset);
 /* Wakes the readers, if any sleep. Without the lock. */
 void shmq_log_wake(struct shmq_log *log);
 
-/* Wakes everybody who waits for anything in the partition. */
+/* Wakes all threads that wait for anything in the partition. */
 void shmq_log_wake_all(struct shmq_log *log);
 
 /* Says that a reader is about to sleep until something is appended: it looks once more after

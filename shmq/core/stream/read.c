@@ -12,7 +12,7 @@ bool shmq_log_holds(const struct shmq_log *log, uint64_t position)
     return shmq_log_oldest(log) <= position;
 }
 
-/* ---- what there is ---- */
+/* ---- the records that are there ---- */
 
 /* The offset behind the last entry. `next` is that of `settled`, or newer; what was published
  * since is walked over. SHMQ_BUSY: overtaken. */

@@ -27,7 +27,7 @@ static void wake_all(_Atomic uint32_t *word)
 }
 
 /* A reader arms, then looks once more, then sleeps; an appender commits, then looks whether
- * somebody has armed: one of them sees the other. Whoever wakes disarms, so that a reader that
+ * somebody has armed: one of them sees the other. A waker disarms, so that a reader that
  * died asleep costs one wake in vain. */
 void shmq_log_wake(struct shmq_log *log)
 {
@@ -69,7 +69,7 @@ static void pause_for(int turns)
 }
 
 /* A reader that is as fast as the appender takes each record's lines, and that of the header,
- * while the next is being written, and it is the appender who waits for them. So what comes in
+ * while the next is being written, and the appender waits for them. So what comes in
  * a run is read in a run: for as long as each look finds more than the one before. */
 static void gather(const struct shmq_log *log, uint64_t position)
 {
@@ -84,7 +84,7 @@ static void gather(const struct shmq_log *log, uint64_t position)
     } while (has > had && has - position < GATHER_BYTES && now < end);
 }
 
-/* Each look takes the line from the appender, who is about to write there again: the pauses
+/* Each look takes the line from the appender, which is about to write there again: the pauses
  * between them grow. The clock is read now and then only, as that takes longer than a look. */
 bool shmq_log_spin(struct shmq_log *log, uint64_t position, int64_t ns)
 {
@@ -177,7 +177,7 @@ void shmq_log_fail(struct shmq_log *log, uint32_t error)
     wake_disk(log);
 }
 
-/* What there is to say before sleeping any longer; SHMQ_EMPTY: nothing. */
+/* The outcome of the wait, if it is over; SHMQ_EMPTY: it is not. */
 static int look_at_disk(struct shmq_log *log, uint64_t offset)
 {
     struct shmq_log_header *h = log->h;

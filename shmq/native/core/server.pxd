@@ -105,12 +105,12 @@ cdef extern from "server/deliver.h":
     void shmq_deliver_copy(shmq_session *session, uint32_t id, const shmq_view *view, cbool more)
 
 
-cdef extern from "server/waiters.h":
+cdef extern from "server/consume.h":
     cbool shmq_attached_queue_serve(shmq_attached_queue *attached_queue)
     cbool shmq_attached_queue_serve_filtered(shmq_attached_queue *attached_queue, cbool arrived)
 
 
-cdef extern from "server/attached_queue.h":
+cdef extern from "server/queue_session.h":
     void shmq_attached_queue_forget(shmq_attached_queue *attached_queue, uint16_t status)
 
 
