@@ -87,7 +87,7 @@ test-contract:
 
 # The last folder's are those marked `smoke`.
 test-system:
-	$(QUICK) tests/system tests/prove
+	$(QUICK) tests/system tests/prove --ignore=tests/prove/bench
 
 prove: $(VENV)/test $(VENV)/bench
 	@begun=$$(date +%s); $(LANES) prove-spark prove-death prove-contract prove-c || exit 1; \
