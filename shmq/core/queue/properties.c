@@ -7,12 +7,9 @@
 #define MOST_MS 1000000000000ll /* of a delay or a ttl: 10^9 s, as shmq/api/options.py has it */
 
 static const char *const CODECS[SHMQ_CODECS] = {
-    [SHMQ_CODEC_BYTES] = "bytes",
-    [SHMQ_CODEC_TEXT] = "text",
-    [SHMQ_CODEC_MSGPACK] = "msgpack",
-    [SHMQ_CODEC_JSON] = "json",
-    [SHMQ_CODEC_COMMAND] = "command",
-    [SHMQ_CODEC_EVENT] = "event",
+    [SHMQ_CODEC_BYTES] = "bytes",     [SHMQ_CODEC_TEXT] = "text",
+    [SHMQ_CODEC_MSGPACK] = "msgpack", [SHMQ_CODEC_JSON] = "json",
+    [SHMQ_CODEC_COMMAND] = "command", [SHMQ_CODEC_EVENT] = "event",
     [SHMQ_CODEC_PACKED] = "packed",
 };
 
