@@ -24,7 +24,7 @@ from shmq.stress.worker_processes import Crew
 from tests.prove.soak import links, workers
 from tests.prove.soak.draining import check, drain
 from tests.prove.soak.stops import Stops, insist
-from tests.support.processes import PATIENCE, eventually
+from tests.support.processes import eventually
 from tests.support.serving import Server, serve
 
 REMOTE = 3
@@ -91,12 +91,18 @@ class Front:
 
     def is_over(self) -> None:
         """Return once nobody is left of those who were killed, or whose supervisor was."""
-        _, alive = psutil.wait_procs(self._left, timeout=PATIENCE)
-        assert not alive, f"these outlived their supervisor: {alive}"
+        eventually(lambda: not any(map(_lives, self._left)), "none outlives its supervisor")
 
     def _see(self, pid: int) -> None:
-        if psutil.pid_exists(pid):
+        with contextlib.suppress(psutil.NoSuchProcess):
             self._left.append(psutil.Process(pid))
+
+
+def _lives(process: psutil.Process) -> bool:
+    """Whether it runs: its number may be another's by now, or a process's that is over."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def produce_locally(namespace: str, directory: Path, _: int, worker: int) -> None:
