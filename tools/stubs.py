@@ -238,7 +238,7 @@ class _Stub:
             yield f"{indent}def {name}({arguments}) -> {self._result(node, name)}: ..."
 
     def _arguments(self, node: Any, name: str) -> str:
-        if name == "__exit__":
+        if name == "__exit__" and not node.star_arg:
             return _EXIT
         if type(node).__name__ == "CFuncDefNode":
             given = list(node.declarator.args)

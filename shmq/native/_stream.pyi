@@ -1,7 +1,6 @@
 """Streams in shared memory, their partitions and their records."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Final, Self, final, overload
 
 from shmq import api
@@ -143,12 +142,7 @@ class Records(api.Records):
     def check(self) -> None: ...
     def release(self) -> None: ...
     def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
     def select(self, keep: Sequence[bool]) -> Records: ...
 
 @final
