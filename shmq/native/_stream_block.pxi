@@ -203,7 +203,7 @@ cdef class Records:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object):
         self.release()
 
     def select(self, keep: Sequence[bool]) -> Records:
