@@ -201,7 +201,8 @@ lint-core: $(CORE_C:%.c=$(BUILD)/plain/%.o)
 
 # The form of the C code is in .clang-format; a header that is generated has its own.
 lint-form: $(VENV)/test
-	$(BIN)/clang-format --dry-run -Werror $(filter-out %/opcodes.h,$(wildcard shmq/core/*/*.[ch] tests/c/*.[ch]))
+	@echo 'clang-format --dry-run -Werror'; \
+	    $(BIN)/clang-format --dry-run -Werror $(filter-out %/opcodes.h,$(wildcard shmq/core/*/*.[ch] tests/c/*.[ch]))
 
 # --- the C tests: each tests/c/test_*.c is a program of its own ---------------------
 
