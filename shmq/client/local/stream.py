@@ -333,7 +333,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
         """:meth:`at` for a time in nanoseconds since 1970."""
         log = self._partition(partition)
         found: int = log.at(ns)
-        if self._files is not None and found == log.bounds()[0]:  # it may be in a file, before the ring
+        if self._files is not None and found == log.bounds()[0]:  # perhaps in a file
             below = self._files.at(log, ns)
             found = found if below is None else min(below, found)
         return found
