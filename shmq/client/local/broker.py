@@ -253,7 +253,7 @@ class LocalBroker(RpcClient, SchemaMethods):
         own = (self._namespace.name, queue.name, queue.segment.queue_id)
         # An ended loop, and a process that ends without closing, leave nothing behind.
         with descriptors:
-            from multiprocessing import util  # noqa: PLC0415 - heavy, and for who asks alone
+            from multiprocessing import util  # noqa: PLC0415 - heavy, and rarely needed
 
         util.Finalize(queue, remove_dropped, args=own, exitpriority=3)
         return queue

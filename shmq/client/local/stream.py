@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-import shmq.client.shared.record_policy  # noqa: F401 - what is read is made of them
+import shmq.client.shared.record_policy  # noqa: F401 - the classes of what is read
 from shmq import api
 from shmq.api.names import check_name
 from shmq.api.options import check_whole
@@ -167,7 +167,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
         found = any(self._partition(p).reaches(offset) for p, offset in position.items())
         if not found and timeout != 0:
             if self._hub is None or not self._hub.is_ours:
-                from shmq.client.local.waiting.stream_wait_thread import StreamWaitThread  # noqa: PLC0415 - it takes asyncio
+                from shmq.client.local.waiting.stream_wait_thread import StreamWaitThread  # noqa: PLC0415 - it imports asyncio
 
                 self._hub = StreamWaitThread(self.logs, functools.partial(look, self._namespace))
             found = await self._hub.wait_for_any(position, timeout)

@@ -12,12 +12,12 @@ from shmq.protocol.messages.payload import pack_map, unpack_answer
 
 __all__ = ["ask", "versions_of"]
 
-#: Sends a SCHEMA with this map, and returns the answer if it is OK.
+#: Sends a SCHEMA request with this map, and returns the answer if it is OK.
 Send = Callable[[bytes], _core.Answer]
 
 
 def ask(send: Send, name: str, **asked: Any) -> dict[str, Any]:
-    """The map of the answer. Raises SchemaError where the server refuses the schema."""
+    """The map of the answer. Raises SchemaError if the server refuses the schema."""
     answer = send(pack_map(asked))
     found = unpack_answer(answer)
     if "refused" in found:
@@ -26,7 +26,7 @@ def ask(send: Send, name: str, **asked: Any) -> dict[str, Any]:
 
 
 def versions_of(name: str, found: dict[str, Any]) -> list[SchemaVersion]:
-    """The versions that an answer tells. Raises ServerError."""
+    """The versions in an answer. Raises ServerError."""
     try:
         return [
             SchemaVersion(name=name, version=version, schema=schema, compatibility=rule, at=at)

@@ -121,7 +121,7 @@ def _alone(namespace: Namespace, end: float) -> Iterator[None]:
 
 def _launch(namespace: Namespace, end: float) -> str | None:
     """Start a writer; if it does not run then, why. Raises LockTimeout."""
-    from shmq.supervision.writer_launch import launch  # noqa: PLC0415 - it takes subprocess
+    from shmq.supervision.writer_launch import launch  # noqa: PLC0415 - it imports subprocess
 
     directory = None
     try:

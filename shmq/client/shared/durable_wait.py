@@ -105,7 +105,7 @@ def _is_hopeless(queue: Any) -> bool:
 
 async def synced(queue: Any, seq: int, timeout: float | None) -> bool:
     """``queue.wait_synced`` for asyncio: other tasks run while it waits."""
-    import asyncio  # noqa: PLC0415 - who awaits has it; others need it not
+    import asyncio  # noqa: PLC0415 - callers that await have it loaded
 
     queue.request_sync(seq)
     if queue.synced_seq >= seq:

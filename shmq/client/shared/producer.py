@@ -443,7 +443,7 @@ class Producer(api.Producer):
     def _append_late(self, partition: int) -> None:
         try:
             self._append(partition)
-        except Exception as error:  # noqa: BLE001 - the next call of the application is told
+        except Exception as error:  # noqa: BLE001 - the next call raises it
             log.warning("stream %s: a batch waits: %s", self._stream.name, error)
 
     def close(self) -> None:

@@ -342,7 +342,7 @@ class AsyncReader(api.AsyncReader):
     async def _poll(self) -> None:
         """Read once, yielding to other tasks at each read."""
         until = None if self._timeout is None else time.monotonic() + self._timeout
-        import asyncio  # noqa: PLC0415 - who awaits has it; others need it not
+        import asyncio  # noqa: PLC0415 - callers that await have it loaded
 
         await asyncio.sleep(0)
         while True:

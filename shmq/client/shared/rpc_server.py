@@ -135,7 +135,7 @@ class Service:
                 )
             except (Full, QueueDeleted):
                 raise
-            except Exception as error:  # noqa: BLE001 - it is told to who asked
+            except Exception as error:  # noqa: BLE001 - it is sent to the client
                 text, headers = self._told(error)
                 self._handle_of(name).put(
                     text, None, _PATIENCE, correlation=known_as, headers=headers

@@ -111,7 +111,7 @@ class AsyncConsumer(api.AsyncConsumer):
         if self._closed:
             raise StopAsyncIteration
         if self._in_a_row == self._prefetch:
-            import asyncio  # noqa: PLC0415 - who awaits has it; others need it not
+            import asyncio  # noqa: PLC0415 - callers that await have it loaded
 
             # Before a message is taken: a task cancelled here has none.
             self._in_a_row = 0

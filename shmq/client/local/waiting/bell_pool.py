@@ -90,7 +90,7 @@ def at_the_end(deed: Callable[[], object], priority: int) -> util.Finalize:
     without it. The child of a fork runs nothing of its parent's.
     """
     with descriptors:
-        from multiprocessing import util  # noqa: PLC0415 - heavy, and for who waits on bells alone
+        from multiprocessing import util  # noqa: PLC0415 - heavy, and rarely needed
 
     return util.Finalize(None, deed, exitpriority=priority)
 

@@ -145,7 +145,7 @@ async def wait_for(
     had, it is repeated after a pause, in which the loop's other tasks run; LockTimeout is raised
     once ``timeout`` has passed.
     """
-    import asyncio  # noqa: PLC0415 - who awaits has it; others need it not
+    import asyncio  # noqa: PLC0415 - callers that await have it loaded
 
     loop = asyncio.get_running_loop()
     waiting_task = WaitingTask(loop)

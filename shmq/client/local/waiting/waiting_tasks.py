@@ -131,7 +131,7 @@ class TaskQueue:
 
 def wake(waiters: Iterable[WaitingTask]) -> list[WaitingTask]:
     """Wake the called tasks, each in its loop; returns those whose loop is closed."""
-    import asyncio  # noqa: PLC0415 - who awaits has it; others need it not
+    import asyncio  # noqa: PLC0415 - callers that await have it loaded
 
     lost: list[WaitingTask] = []
     by_loop: dict[asyncio.AbstractEventLoop, list[WaitingTask]] = {}
