@@ -56,7 +56,7 @@ def check_name(name: str, what: str = "queue") -> str:
 def default_namespace(kind: str = "default") -> str:
     """The namespace if none is named: ``default-UID``, by the effective user.
 
-    Only its creator can use a segment, so two users of one host cannot share a namespace.
+    Only the user who created a segment can use it, so two users cannot share a namespace.
     """
     return f"{kind}-{os.geteuid()}"
 

@@ -118,7 +118,7 @@ def _warn(namespace: Namespace, why: str) -> None:
 
 def _confirm(namespace: Namespace) -> None:
     """Return once the writer has written them. Raises NotConfirmed."""
-    from shmq.storage.writer_control import ask_to_define  # noqa: PLC0415 - for few
+    from shmq.storage.writer_control import ask_to_define  # noqa: PLC0415 - rarely needed
 
     began = time.monotonic()
     end = began + (_PATIENCE if durability.waits() else _BRIEF)

@@ -64,7 +64,7 @@ _waits = True
 
 def never_wait() -> None:
     """Make this process start writers without waiting for them, because it serves clients."""
-    global _waits  # noqa: PLW0603 - it is of the process, as the writer is of the host
+    global _waits  # noqa: PLW0603 - one for the process
     _waits = False
 
 
@@ -155,13 +155,13 @@ def _is_kept(namespace: Namespace, end: float) -> bool:
 
 def directory_for(namespace: Namespace) -> Path:
     """The data directory of the namespace, whether it exists or not. Raises InvalidOption."""
-    from shmq.namespace.data_directory import chosen_directory  # noqa: PLC0415 - for few
+    from shmq.namespace.data_directory import chosen_directory  # noqa: PLC0415 - rarely needed
 
     return namespace.data_dir or chosen_directory(namespace.name)
 
 
 def _stored_names(directory: Path, kind: Kind) -> set[str]:
-    from shmq.storage.inventory import stored_names  # noqa: PLC0415 - for few
+    from shmq.storage.inventory import stored_names  # noqa: PLC0415 - rarely needed
 
     return stored_names(directory, kind)
 
@@ -202,7 +202,7 @@ def bring_back(namespace: Namespace, kind: Kind, name: str) -> None:
 
 def _refusal(namespace: Namespace, directory: Path, kind: Kind, name: str) -> ShmqError | None:
     """Why a running writer has not recovered it; None: it has, or there are no files."""
-    from shmq.storage.refusals import refusal_of  # noqa: PLC0415 - for few
+    from shmq.storage.refusals import refusal_of  # noqa: PLC0415 - rarely needed
 
     with namespace.locked():  # it may have been recovered or removed since the check
         if _is_there(namespace, kind, name) or stored(namespace, kind, name) is None:
@@ -226,7 +226,7 @@ def give_up(namespace: Namespace, kind: Kind, name: str) -> bool:
     directory = stored(namespace, kind, name)
     if directory is None:
         return False
-    from shmq.storage.inventory import erase_stored  # noqa: PLC0415 - for few
+    from shmq.storage.inventory import erase_stored  # noqa: PLC0415 - rarely needed
 
     try:
         erase_stored(directory, kind, name)

@@ -130,7 +130,7 @@ class Producer(api.Producer):
         self._most = min(check_whole("batch_bytes", batch_bytes, 1), self._max_block_bytes)
         self._batches: dict[int, deque[_Batch]] = {}
         self._next: dict[int, int] = {}
-        #: The open partitions; and the open partitions for which all sealed ones were emptied.
+        #: The open partitions; and the open ones when no record of a sealed one was left last.
         self._opened = self._settled = stream.open_partitions
         self._sticky = itertools.count(secrets.randbelow(1 << 16))
         self._stuck_to = next(self._sticky)

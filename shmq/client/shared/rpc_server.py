@@ -188,7 +188,7 @@ def _text_of(error: Exception) -> str:
 def _trace_of(error: Exception) -> str:
     try:
         return "".join(traceback.format_exception(error))
-    except Exception:  # noqa: BLE001 - as its text
+    except Exception:  # noqa: BLE001 - a traceback is optional
         return "".join(traceback.format_tb(error.__traceback__))
 
 

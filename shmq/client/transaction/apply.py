@@ -84,7 +84,7 @@ class TransactionHandles:
 
 
 def happen(handles: TransactionHandles, transaction: dict[str, Any], *, wait: bool) -> bool:
-    """Apply all of it; False if there is no room for some of it yet: with ``wait``, never.
+    """Apply all of it; False if, without ``wait``, there is no room for some of it yet.
 
     What was deleted meanwhile is left out.
     """
