@@ -1,9 +1,9 @@
-"""What a broker, a queue and a message are, whatever carries them.
+"""The contracts of brokers, queues, streams and messages, independent of the transport.
 
-Each transport implements these abstract classes, and the same conformance tests
-run over each.
+Each transport implements these abstract classes, and the same conformance tests run against each of
+them.
 
-What a process does not ask for is not loaded: one with a queue needs few of them.
+Names are imported on first use: a process that only uses a queue loads few of the modules.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -118,7 +118,7 @@ __all__ = [
     "TypedStream",
 ]
 
-#: What each module has.
+#: The names that each module exports.
 _MODULES: Final = {
     "batch": ("Batch", "Packed"),
     "broker": ("Broker",),

@@ -14,15 +14,15 @@ __all__ = ["Batch", "LeasedRun", "Packed"]
 class LeasedRun(Settling):
     """Messages leased in one step, without an object for each.
 
-    As a context manager it acknowledges them all, and returns them all to the queue if
-    an exception leaves the block. Dropped while they are leased it issues a ResourceWarning,
-    unless the receipts were asked for.
+    As a context manager it acknowledges them all, and returns them all to the queue if the block
+    raises. If it is garbage collected while they are leased, it issues a ResourceWarning, unless
+    the receipts were read.
     """
 
     @property
     @abc.abstractmethod
     def receipts(self) -> list[int]:
-        """What settles each of them, in their order, from any process; empty once settled."""
+        """The receipt of each message, in order, for any process; empty once settled."""
 
     @property
     @abc.abstractmethod
@@ -35,7 +35,7 @@ class LeasedRun(Settling):
 
     @abc.abstractmethod
     def nack(self, delay: float | None = None) -> list[int]:
-        """Return them all after ``delay`` seconds (None: each by the queue's back-off).
+        """Return them all after ``delay`` seconds (None: the queue's back-off for each).
 
         Returns the receipts that were refused.
         """
@@ -45,7 +45,7 @@ class LeasedRun(Settling):
 
 
 class Batch(LeasedRun):
-    """What ``Queue.get_batch`` returns: the bodies of messages that are leased together."""
+    """The result of ``Queue.get_batch``: the bodies of messages that are leased together."""
 
     @property
     @abc.abstractmethod
@@ -57,33 +57,33 @@ class Batch(LeasedRun):
 
 
 class Packed(LeasedRun):
-    """What ``Queue.get_packed`` returns: records, one behind the other in one buffer.
+    """The result of ``Queue.get_packed``: records, concatenated in one buffer.
 
-    A packed batch that was put in one piece is leased and settled in one piece: it has one
-    receipt, whatever it holds. Any other message is a batch of one record.
+    A packed batch has one receipt, whatever it holds: it is leased and settled as one. Any other
+    message is a batch of one record.
     """
 
     @property
     @abc.abstractmethod
     def data(self) -> bytes:
-        """All records, without anything between them."""
+        """All records, concatenated."""
 
     @property
     @abc.abstractmethod
     def size(self) -> int | None:
-        """The bytes of every record, or None if they are not all of one size."""
+        """The size of every record in bytes; None if they are not all of one size."""
 
     @property
     @abc.abstractmethod
     def lengths(self) -> memoryview:
-        """The bytes of each record, as unsigned 32-bit numbers."""
+        """The size of each record in bytes, as unsigned 32-bit numbers."""
 
     @property
     @abc.abstractmethod
     def offsets(self) -> memoryview:
-        """Where each record begins, and the end of the last, as unsigned 64-bit numbers.
+        """The beginning of each record, and the end of the last, as unsigned 64-bit numbers.
 
-        One more than there are records: the offsets of an Arrow array of large binaries.
+        There is one more than there are records: the offsets of an Arrow large-binary array.
         """
 
     @abc.abstractmethod

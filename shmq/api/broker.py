@@ -29,25 +29,25 @@ if TYPE_CHECKING:
 
 
 class Broker(Closing):
-    """Makes, finds, lists and deletes the queues and exchanges of one namespace.
+    """Creates, finds, lists and deletes the queues and exchanges of one namespace.
 
-    A broker is a context manager that closes itself and every queue it opened. A method of
-    a closed broker raises :class:`~shmq.ShmqError`, as one of a closed queue does. A queue
-    whose segment cannot be used raises :class:`~shmq.SegmentError`.
+    A broker is a context manager that closes itself and every queue it opened. The methods of a
+    closed broker or queue raise :class:`~shmq.ShmqError`. A queue whose segment cannot be used
+    raises :class:`~shmq.SegmentError`.
     """
 
     @property
     @abc.abstractmethod
     def namespace(self) -> str:
-        """The namespace whose queues these are."""
+        """The namespace that this broker works in."""
 
     @abc.abstractmethod
     def create_queue(self, name: str, **options: Unpack[QueueKeywords]) -> Queue:
-        """Make the queue ``name`` and attach to it.
+        """Create the queue ``name`` and attach to it.
 
-        The options are the fields of :class:`shmq.QueueOptions`, by name. A queue that
-        exists with the same ones is attached to. Raises :class:`~shmq.QueueExists` if it
-        exists with others (and says which differ), :class:`~shmq.InvalidName`,
+        The options are the fields of :class:`shmq.QueueOptions`, by name. If the queue exists with
+        the same options, the call attaches to it. Raises :class:`~shmq.QueueExists` if it exists
+        with other options (the error says which differ), :class:`~shmq.InvalidName`,
         :class:`~shmq.InvalidOption` for an unknown option or a value out of range,
         :class:`~shmq.NoSpace`, and TypeError for a value of the wrong type.
         """
@@ -58,36 +58,36 @@ class Broker(Closing):
 
     @abc.abstractmethod
     def ensure_queue(self, name: str, **options: Unpack[QueueKeywords]) -> Queue:
-        """Attach to the queue ``name``, whatever its options, or make it with these.
+        """Attach to the queue ``name``, whatever its options, or create it with these.
 
-        Raises what ``create_queue`` raises, but for :class:`~shmq.QueueExists`: the options
-        are checked in any case, and compared in none.
+        The options are always checked, and never compared with those of an existing queue. Raises
+        what ``create_queue`` raises, except :class:`~shmq.QueueExists`.
         """
 
     @abc.abstractmethod
     def delete_queue(self, name: str) -> None:
         """Delete the queue ``name`` and all its messages; its dead-letter queue stays.
 
-        Whoever waits on it gets :class:`~shmq.QueueDeleted`. One whose segment is damaged or
-        of another version is deleted too. Raises :class:`~shmq.NoSuchQueue`, and
-        :class:`~shmq.ForeignSegment` if it is someone else's.
+        Processes that wait on the queue get :class:`~shmq.QueueDeleted`. A queue whose segment is
+        damaged or of another version is deleted too. Raises :class:`~shmq.NoSuchQueue`, and
+        :class:`~shmq.ForeignSegment` if the segment belongs to another user.
         """
 
     @abc.abstractmethod
     def list_queues(self) -> list[QueueSummary]:
         """Every queue of the namespace with its depth, sorted by name.
 
-        One that cannot be used is among them, with its ``problem``. It attaches to each of
-        them: where there are thousands, ask for `queue_names`.
+        A queue that cannot be used is listed with its ``problem``. The call attaches to each queue:
+        with thousands of queues, use `queue_names` instead.
         """
 
     @abc.abstractmethod
     def queue_names(self) -> list[str]:
         """The names of the queues of the namespace, sorted, without attaching to any.
 
-        One may be half made or half removed by a process that died. Where the machine has
-        more than 1,000 files in /dev/shm, a queue whose file was removed by hand may be among
-        them for a second.
+        The list may contain a queue that a process left half created or half deleted when it died.
+        If the machine has more than 1,000 files in /dev/shm, a queue whose file was removed by hand
+        may stay in the list for a second.
         """
 
     # ---- requests and replies ----
@@ -100,16 +100,16 @@ class Broker(Closing):
         timeout: float | None = None,
         **properties: Any,
     ) -> Message:
-        """Put a request into ``queue`` and wait for its reply: a message that is settled.
+        """Put a request into ``queue`` and return its reply, a message that is already settled.
 
-        Within ``timeout`` seconds (None: without limit) there must be room for the request,
-        and a reply; ``properties`` are those of a put. The reply comes to a private queue of
-        this client, which the first request makes and which is removed with the broker, or
-        once its process or its connection has ended. Any number of threads may ask.
+        ``timeout`` bounds the wait for room and for the reply together (None: no limit);
+        ``properties`` are those of a put. The reply arrives in a private queue of this client. The
+        first request creates that queue; it is removed when the broker is closed, or once its
+        process or its connection has ended. Any number of threads may send requests.
 
-        Raises :class:`~shmq.NoReply` if none came in time; the request stays, give it a
-        ``ttl`` too if it must not be handled late. Raises :class:`~shmq.RequestFailed` if the
-        handler raised, :class:`~shmq.ConnectionLost` if the reply queue is gone,
+        Raises :class:`~shmq.NoReply` if no reply came in time; the request stays in the queue: give
+        it a ``ttl`` as well if it must not be handled late. Raises :class:`~shmq.RequestFailed` if
+        the handler raised, :class:`~shmq.ConnectionLost` if the reply queue is gone,
         :class:`~shmq.NoSuchQueue`, and what ``Queue.put`` raises.
         """
 
@@ -121,7 +121,7 @@ class Broker(Closing):
         timeout: float | None = None,
         **properties: Any,
     ) -> Message:
-        """``request``, for a task. A task that is cancelled drops its reply."""
+        """``request`` for asyncio. If the task is cancelled, its reply is dropped."""
 
     @abc.abstractmethod
     def serve(
@@ -135,42 +135,42 @@ class Broker(Closing):
     ) -> int:
         """Handle the requests of ``queue`` one by one until ``stop`` is set.
 
-        What ``handler`` returns is the reply, and what it raises reaches who asked as
-        :class:`~shmq.RequestFailed`: the error's type and text, with ``tracebacks`` its
-        traceback. A request is settled after its reply was put, so one whose server dies is
-        handled by another, and then its reply may come twice: the second one is dropped.
-        The handler may raise :class:`~shmq.Retry`, which replies nothing and has the request
-        handled again, and :class:`~shmq.Reject`, which is told and makes it a dead letter. A
-        message that wants no reply is acknowledged, or returned to the queue if the handler
-        raises. The lease is prolonged while the handler runs.
+        The return value of ``handler`` is the reply. An exception of the handler reaches the client
+        as :class:`~shmq.RequestFailed` with the error's type and text, and with its traceback if
+        ``tracebacks`` is true. A request is settled after its reply was put: if the server dies,
+        another server handles the request, and a second reply to it is dropped. The handler may
+        raise :class:`~shmq.Retry`, which sends no reply and has the request handled again, or
+        :class:`~shmq.Reject`, which reports the error to the client and makes the request a dead
+        letter. A message that wants no reply is acknowledged, or returned to the queue if the
+        handler raises. The lease is extended while the handler runs.
 
-        ``prefetch``: messages leased at a time. Without ``stop`` it runs until the broker is
-        closed or the queue is deleted. Any number of threads and processes may serve a queue.
-        Returns how many messages were handled. Raises what ``Queue.get`` raises.
+        ``prefetch`` is the number of messages leased at a time. Without ``stop`` the call runs
+        until the broker is closed or the queue is deleted. Any number of threads and processes may
+        serve a queue. Returns how many messages were handled. Raises what ``Queue.get`` raises.
         """
 
     @property
     @abc.abstractmethod
     def late_replies(self) -> int:
-        """How many replies came when nobody waited for them any more, and were dropped."""
+        """How many replies arrived after their request had timed out, and were dropped."""
 
     # ---- schemas ----
 
     @abc.abstractmethod
     def set_schema(self, name: str, schema: Any, compatibility: str | None = None) -> int:
-        """Make ``schema`` the newest version of that of the queue or stream; its number.
+        """Make ``schema`` the newest schema version of the queue or stream; returns its number.
 
-        It is a JSON Schema, as a map, or a type such as a ``msgspec.Struct``. Where it is the
-        newest one already, nothing happens. ``compatibility`` is what it, and what follows,
-        must be to every version before: ``"backward"`` (who reads by the new one can read what
-        was written by the old ones), ``"forward"`` (the other way round), ``"full"`` or
-        ``"none"``; None is that of the newest version, or ``"backward"`` for the first.
+        ``schema`` is a JSON Schema, as a map, or a type such as a ``msgspec.Struct``. If it equals
+        the newest version, nothing happens. ``compatibility`` is what this version and later ones
+        must be to every earlier version: ``"backward"`` (readers with the new version can read data
+        written with the old ones), ``"forward"`` (the other way round), ``"full"`` or ``"none"``;
+        None takes that of the newest version, or ``"backward"`` for the first.
 
-        Raises :class:`~shmq.SchemaError`, which names the field, if it is not so;
-        :class:`~shmq.InvalidOption` for what is no JSON Schema, :class:`~shmq.NoSuchQueue` if
-        there is neither a queue nor a stream of that name; :class:`~shmq.NotConfirmed` if it was
-        set and is not known to be on disk. A schema goes with those; a queue and a stream of one
-        name share it.
+        Raises :class:`~shmq.SchemaError`, which names the field, if the schema is not compatible;
+        :class:`~shmq.InvalidOption` if it is not a JSON Schema; :class:`~shmq.NoSuchQueue` if there
+        is neither a queue nor a stream of that name; :class:`~shmq.NotConfirmed` if it was set and
+        is not known to be on disk. A queue and a stream of the same name share a schema, which is
+        deleted with them.
         """
 
     @abc.abstractmethod
@@ -179,10 +179,10 @@ class Broker(Closing):
 
     @abc.abstractmethod
     def schemas(self, name: str) -> list[SchemaVersion]:
-        """Every version of the schema of the queue or stream, the oldest first."""
+        """Every schema version of the queue or stream, oldest first."""
 
     def schema(self, name: str, version: int | None = None) -> SchemaVersion:
-        """That version, or the newest one.
+        """One schema version of the queue or stream; without ``version`` the newest.
 
         Raises :class:`~shmq.InvalidOption` if there is none, and TypeError.
         """
@@ -210,12 +210,12 @@ class Broker(Closing):
     def typed(
         self, of: str | Queue | Stream, schema: Any = None, compatibility: str | None = None
     ) -> TypedQueue | TypedStream:
-        """The queue (or that of this name), or the stream, checked by its newest schema.
+        """A queue (given by name or handle) or stream whose values its newest schema checks.
 
-        A ``schema`` that is given is set first, as ``set_schema`` does. What is put or appended
-        by the queue or stream itself is not checked, and costs what it did. Raises what
-        ``set_schema`` and ``schema`` raise, and :class:`~shmq.ShmqError` if ``shmq[schemas]``
-        is not installed.
+        If a ``schema`` is given, it is set first, as by ``set_schema``. Values that are put or
+        appended through the plain queue or stream are not checked, at no extra cost. Raises what
+        ``set_schema`` and ``schema`` raise, and :class:`~shmq.ShmqError` if ``shmq[schemas]`` is
+        not installed.
         """
 
     # ---- streams ----
@@ -223,13 +223,13 @@ class Broker(Closing):
     def create_stream(
         self, name: str, partitions: int = 4, **options: Unpack[StreamKeywords]
     ) -> Stream:
-        """Make the stream ``name`` and attach to it.
+        """Create the stream ``name`` and attach to it.
 
-        The options are the fields of :class:`shmq.StreamOptions`, by name. A stream that
-        exists with the same ones is attached to; of one that was repartitioned ``partitions``
-        may be what it was made with. A stream and a queue may have the same name. Raises
-        :class:`~shmq.StreamExists` if it exists with others (and says which differ),
-        :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption` for an unknown option or a
+        The options are the fields of :class:`shmq.StreamOptions`, by name. If the stream exists
+        with the same options, the call attaches to it; for a stream that was repartitioned,
+        ``partitions`` may be the original number. A stream and a queue may have the same name.
+        Raises :class:`~shmq.StreamExists` if it exists with other options (the error says which
+        differ), :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption` for an unknown option or a
         value out of range, :class:`~shmq.NoSpace`, and TypeError for a value of the wrong type.
         """
         raise _no_streams(name, partitions, options)
@@ -239,25 +239,25 @@ class Broker(Closing):
         raise _no_streams(name)
 
     def ensure_stream(self, name: str, **options: Unpack[EnsureStreamKeywords]) -> Stream:
-        """Attach to the stream ``name``, whatever its options, or make it with these.
+        """Attach to the stream ``name``, whatever its options, or create it with these.
 
-        Raises what ``create_stream`` raises, but for :class:`~shmq.StreamExists`.
+        Raises what ``create_stream`` raises, except :class:`~shmq.StreamExists`.
         """
         raise _no_streams(name, options)
 
     def delete_stream(self, name: str) -> None:
         """Delete the stream ``name`` and all its records.
 
-        Whoever waits on it gets :class:`~shmq.StreamDeleted`. One whose segments are damaged
-        or of another version is deleted too. Raises :class:`~shmq.NoSuchStream`, and
-        :class:`~shmq.ForeignSegment` if it is someone else's.
+        Processes that wait on the stream get :class:`~shmq.StreamDeleted`. A stream whose segments
+        are damaged or of another version is deleted too. Raises :class:`~shmq.NoSuchStream`, and
+        :class:`~shmq.ForeignSegment` if a segment belongs to another user.
         """
         raise _no_streams(name)
 
     def list_streams(self) -> list[StreamSummary]:
         """Every stream of the namespace, sorted by name.
 
-        One that cannot be used is among them, with its ``problem``.
+        A stream that cannot be used is listed with its ``problem``.
         """
         raise _no_streams()
 
@@ -268,11 +268,11 @@ class Broker(Closing):
         return self.stream(stream).subscribe(pattern, **how)
 
     def transaction(self, *, timeout: float | None = 0.0) -> Transaction:
-        """Begin a transaction: what it collects happens when its block is left, or nothing.
+        """Begin a transaction: at the end of its block either all of its operations happen or none.
 
-        ``timeout``: for how many seconds (None: without limit) the commit may wait for room
-        in a queue. Raises :class:`~shmq.Unsupported` over TCP: what commits is a process of
-        the host, whose death the kernel tells.
+        ``timeout``: for how many seconds (None: no limit) the commit may wait for room in a queue.
+        Raises :class:`~shmq.Unsupported` over TCP: a transaction is committed by a process of the
+        host, whose death the kernel reports.
         """
         raise Unsupported(
             f"a transaction is of one host, and this broker's queues and streams are on another "
@@ -283,15 +283,15 @@ class Broker(Closing):
     def create_exchange(
         self, name: str, kind: ExchangeKind = "direct", alternate: str | None = None
     ) -> Exchange:
-        """Make the exchange ``name``, without bindings.
+        """Create the exchange ``name``, without bindings.
 
-        ``alternate`` names the exchange that gets what this one's bindings do not take; it may
-        be made later. An exchange that exists with the same kind and alternate is attached
-        to. Raises :class:`~shmq.ExchangeExists`, :class:`~shmq.InvalidName`,
-        :class:`~shmq.InvalidOption`, :class:`~shmq.NoSpace`, :class:`~shmq.SegmentError`
-        if the namespace's table of exchanges cannot be used, and, as every change of
-        exchanges does, :class:`~shmq.NotConfirmed` if it was made and the disk of a namespace that
-        is kept on disk did not take it.
+        ``alternate`` names the exchange that gets the messages that no binding matches; it may be
+        created later. If an exchange exists with the same kind and alternate, the call attaches to
+        it. Raises :class:`~shmq.ExchangeExists`, :class:`~shmq.InvalidName`,
+        :class:`~shmq.InvalidOption`, :class:`~shmq.NoSpace`, and :class:`~shmq.SegmentError` if the
+        namespace's table of exchanges cannot be used. Like every change of exchanges in a namespace
+        that is kept on disk, it raises :class:`~shmq.NotConfirmed` if the change was made in memory
+        but not written to disk.
         """
 
     @abc.abstractmethod
@@ -302,14 +302,14 @@ class Broker(Closing):
     def ensure_exchange(
         self, name: str, kind: ExchangeKind = "direct", alternate: str | None = None
     ) -> Exchange:
-        """Attach to the exchange ``name``, whatever it is, or make it.
+        """Attach to the exchange ``name``, whatever its kind and alternate, or create it.
 
-        Raises what ``create_exchange`` raises, but for :class:`~shmq.ExchangeExists`.
+        Raises what ``create_exchange`` raises, except :class:`~shmq.ExchangeExists`.
         """
 
     @abc.abstractmethod
     def delete_exchange(self, name: str) -> None:
-        """Delete the exchange ``name``, its bindings and those to it.
+        """Delete the exchange ``name`` and all bindings from it and to it.
 
         The queues stay. Raises :class:`~shmq.NoSuchExchange`.
         """

@@ -1,6 +1,6 @@
-"""The contract of what handles very many messages at once: bulk reading and staged publishing.
+"""The contracts for very many messages at once: bulk reading and staged publishing.
 
-Both are asked of a queue by name, with ``Queue.bulk`` and ``Queue.staged_publisher``.
+``Queue.bulk`` and ``Queue.staged_publisher`` return them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ _LONGEST_NAME = 200
 class BulkQueue(abc.ABC):
     """A queue whose messages are read as columns, and leased and settled as runs.
 
-    It belongs to the handle that ``Queue.bulk`` was called on, and is closed with it.
+    It belongs to the handle on which ``Queue.bulk`` was called, and is closed with it.
     """
 
     @abc.abstractmethod
     def slots(self) -> int:
-        """How many places for messages the queue has so far: the end for `read_columns`.
+        """The number of message slots the queue has so far: the last ``end`` for `read_columns`.
 
-        So that several processes can read a queue together: each from ``start`` to ``end``.
+        With it several processes can divide a queue among them, each reading from ``start`` to
+        ``end``.
         """
 
     @abc.abstractmethod
@@ -41,31 +42,31 @@ class BulkQueue(abc.ABC):
     ) -> tuple[Columns, int | None]:
         """The messages from slot ``start`` on, in any state, not leased; and the next start.
 
-        Messages that are visible, delayed, leased or dying, in the order of their places and
-        not of the queue. No row is torn, whatever is put and settled meanwhile: a message that
-        was there all the time is there once; one that came or went may be. A block has at most
-        ``max_bytes``, but for one message that has more itself, and may be empty; the second
-        is None at the end. Raises :class:`~shmq.MessageTooLarge` for a message of more than
-        2 GiB, or than a server's ``max_frame``.
+        The messages are visible, delayed, leased or dying, in the order of their slots, not of the
+        queue. No row is torn by concurrent puts and settlements: a message present during the whole
+        read appears once; one that came or went may appear. A block has at most ``max_bytes``,
+        unless one message alone is larger, and may be empty; the second value is None at the end.
+        Raises :class:`~shmq.MessageTooLarge` for a message of more than 2 GiB, or larger than a
+        server's ``max_frame``.
         """
 
     @abc.abstractmethod
     def lease_run(self, max: int, *, max_bytes: int | None = None, seconds: float = 600.0) -> Run:
-        """Lease up to ``max`` visible messages for ``seconds``; never wait.
+        """Lease up to ``max`` visible messages for ``seconds``, without waiting.
 
-        The bodies are read by `read_run`, in any process. It stops when they have
-        ``max_bytes``: the message with which they do is leased, too. Of a group one message
-        is leased at a time. It counts as a delivery. A server gives no more than one
-        connection may have.
+        `read_run` reads the bodies, in any process. Leasing stops with the message that brings the
+        bodies to ``max_bytes``; that message is leased, too. Of a message group one message is
+        leased at a time. Each lease counts as a delivery. A server leases no more messages than it
+        allows one connection.
         """
 
     @abc.abstractmethod
     def lease_again(self, sequences: bytes, *, seconds: float = 600.0) -> Run:
-        """Lease those of the messages that are visible, in the order in which they are given.
+        """Lease the given messages that are visible, in the order given.
 
-        ``sequences``: a buffer of sequence numbers, unsigned 64-bit. What stands in front of
-        them in the queue does not matter; of a group it is one, and none while another one is
-        in flight. It counts as a delivery, and looks at the whole queue once.
+        ``sequences`` is a buffer of sequence numbers, unsigned 64-bit. Messages in front of them in
+        the queue do not matter; of a message group one is leased, and none while another is leased.
+        Each lease counts as a delivery. The call looks at the whole queue once.
         """
 
     @abc.abstractmethod
@@ -74,9 +75,9 @@ class BulkQueue(abc.ABC):
     ) -> tuple[Columns, int | None]:
         """The messages of a run, or of a part of one, from item ``start`` on; and the next start.
 
-        Any process may read them, whichever has them leased. The second is None at the end.
-        Raises :class:`~shmq.LeaseExpired`, which names them, if some are not there any more,
-        and what `read_columns` does.
+        Any process may read them, whichever leased them. The second value is None at the end.
+        Raises :class:`~shmq.LeaseExpired`, which names the messages, if some are gone, and what
+        `read_columns` raises.
         """
 
     @abc.abstractmethod
@@ -89,7 +90,7 @@ class BulkQueue(abc.ABC):
 
     @abc.abstractmethod
     def return_run(self, receipts: bytes) -> int:
-        """Give the messages back at once; returns how many receipts were refused.
+        """Return the messages to the queue at once; returns how many receipts were refused.
 
         This delivery does not count.
         """
@@ -98,8 +99,8 @@ class BulkQueue(abc.ABC):
 class StagedPublisher(abc.ABC):
     """Puts batches of rows into one queue exactly once, under one publisher's name.
 
-    What it stages lies in a queue of its own, ``NAME.staged.`` and eight digits, in memory
-    alone, which the first call makes. It is closed with the handle of the target queue.
+    Staged rows lie in a queue of their own, ``NAME.staged.`` and eight digits, in memory only; the
+    first call creates it. The publisher is closed with the handle of the target queue.
     """
 
     @property
@@ -118,67 +119,67 @@ class StagedPublisher(abc.ABC):
     ) -> None:
         """Stage rows as a part of a batch: no consumer sees them until `commit_batch`.
 
-        A row is its body, bytes, or a tuple of that and a map of the properties of a put:
+        A row is its body as bytes, or a tuple of the body and a map of the properties of a put:
         ``priority``, ``group``, ``headers``, ``delay``, ``ttl``, ``dedupe_id``, ``codec``,
-        ``reply_to``, ``correlation``. A body is taken as it is; ``codec`` says what it is.
-        Delay and ttl count from the commit. Many rows in columns are a :class:`~shmq.Rows`.
+        ``reply_to``, ``correlation``. A body is not encoded; ``codec`` says how it is encoded
+        already. Delay and ttl count from the commit. For many rows in columns, pass a
+        :class:`~shmq.Rows`.
 
-        A part may be staged in several calls, by one process; its rows keep their order. No
-        rows make an empty part. Where the batch is sealed, nothing is staged.
+        One process may stage a part in several calls; its rows keep their order. An empty ``rows``
+        makes an empty part. If the batch is already sealed, nothing is staged.
 
-        Raises what a put of a row would raise, so that the commit does not, and
-        :class:`~shmq.Full` where all that the publisher has staged would be more than
-        ``staging_bytes``. A call that raises has staged nothing; over TCP, it may have staged
-        some of its rows, so stage the part again under another name.
+        Raises what a put of a row would raise, so that the commit does not, and :class:`~shmq.Full`
+        if everything that the publisher has staged would exceed ``staging_bytes``. A call that
+        raises has staged nothing; over TCP, it may have staged some of its rows, so stage the part
+        again under another name.
         """
 
     @abc.abstractmethod
     def commit_batch(
         self, batch: int, parts: Sequence[str], *, timeout: float | None = None
     ) -> int:
-        """Put the rows of the batch's ``parts`` into the queue, once; returns how many it put.
+        """Put the rows of the batch's ``parts`` into the queue once; returns how many it put.
 
-        The first call seals the batch: it settles which parts are committed, and removes what
-        else was staged of it. From then on, every call for the batch finishes what is left, as
-        after a death on the way, and puts no row twice; ``parts`` does not count any more. A
-        call for an earlier batch does nothing. Parts are put in their order. Rows whose
-        ``dedupe_id`` the queue knows are left out.
+        The first call seals the batch: it fixes which parts are committed, and removes the batch's
+        other staged parts. Every later call for the batch, such as after a crash, finishes what is
+        left and puts no row twice; it ignores ``parts``. A call for an earlier batch does nothing.
+        Parts are put in the order given. Rows whose ``dedupe_id`` the queue knows are left out.
 
-        It waits for room, ``timeout`` seconds at most (None: without limit), and where the
-        queue keeps a journal, until that has the rows: always with ``confirm="disk"``, else
-        where a writer runs. Raises :class:`~shmq.Full` or :class:`~shmq.NotConfirmed` if the
-        time was over first, then call it again; and :class:`~shmq.InvalidOption` if a part
-        was never staged, and then nothing is put.
+        It waits at most ``timeout`` seconds (None: no limit) for room, and if the queue has a
+        journal, until the journal has the rows: always with ``confirm="disk"``, otherwise while a
+        writer runs. Raises :class:`~shmq.Full` or :class:`~shmq.NotConfirmed` if the time ran out
+        first: call it again. Raises :class:`~shmq.InvalidOption`, and puts nothing, if a part was
+        never staged.
         """
 
     @abc.abstractmethod
     def sealed(self) -> int | None:
-        """The newest batch that is sealed; None if none is."""
+        """The newest sealed batch; None if there is none."""
 
     @abc.abstractmethod
     def sweep(self, keep: str | None = None) -> int:
-        """Remove what is staged for batches that are not sealed; returns how many chunks.
+        """Remove the staged rows of batches that are not sealed; returns how many chunks.
 
         Parts whose names begin with ``keep`` stay.
         """
 
     @abc.abstractmethod
     def discard(self) -> None:
-        """Remove the staging queue: what is staged, and which batches are sealed."""
+        """Remove the staging queue, with all staged rows and the record of sealed batches."""
 
 
 def check_publisher(publisher: str) -> str:
-    """Return it. Raises InvalidOption, TypeError."""
+    """Return ``publisher`` if it is valid. Raises InvalidOption, TypeError."""
     return _check_name("publisher", publisher)
 
 
 def check_part(part: str) -> str:
-    """Return it. Raises InvalidOption, TypeError."""
+    """Return ``part`` if it is valid. Raises InvalidOption, TypeError."""
     return _check_name("part", part)
 
 
 def check_batch(batch: int) -> int:
-    """Return it. Raises InvalidOption, TypeError."""
+    """Return ``batch`` if it is valid. Raises InvalidOption, TypeError."""
     return check_whole("batch", batch, 0, (1 << 63) - 1)
 
 

@@ -1,4 +1,4 @@
-"""What is closed at the end of a ``with`` block."""
+"""The base of everything that a ``with`` block closes at its end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Closing"]
 
 
 class Closing(abc.ABC):
-    """Whatever happened in the block, it is closed at its end."""
+    """A context manager that closes itself at the end of its block, whatever happened in it."""
 
     @abc.abstractmethod
     def close(self) -> None:

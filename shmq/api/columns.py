@@ -1,4 +1,4 @@
-"""Messages as columns, and runs of leased messages: for those who take very many at a time."""
+"""Messages as columns, and runs of leased messages, for very many messages at a time."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ from shmq.native import _core
 
 __all__ = ["REASONS", "STATES", "Columns", "Run"]
 
-#: What a message is doing, by the number in the column ``state``.
+#: The states of a message, by the number in the column ``state``.
 STATES = (None, "ready", "delayed", "leased", "dying")
-#: Why a message is dying, by the number in the column ``reason``; None if it is not.
+#: The reasons why a message is dying, by the number in the column ``reason``; None if it is not.
 REASONS = (None, "rejected", "max_deliveries", "expired")
 
 
 @dataclasses.dataclass(slots=True, init=False, repr=False, eq=False)
 class Columns:
-    """A run of messages as columns, in one block of bytes that can go anywhere.
+    """A run of messages as columns, in one block of bytes that can be passed to any process.
 
-    Made of a block: ``Columns(data)``.
+    ``Columns(data)`` makes it from a block.
 
-    Each column is a memoryview of the block, of one number for each message, but for the
-    offsets, which have one more: body i goes from ``body_offsets[i]`` to
-    ``body_offsets[i + 1]`` of ``bodies``, and the properties, a msgpack map or no bytes,
-    likewise in ``metas``. Times are in microseconds since 1970, 0 where there is none. Arrow
-    and numpy take the columns as they are. Raises ValueError for bytes that are no block.
+    Each column is a memoryview of the block with one number for each message; the offsets have one
+    more: body i goes from ``body_offsets[i]`` to ``body_offsets[i + 1]`` of ``bodies``, and its
+    properties, a msgpack map or no bytes, likewise in ``metas``. Times are in microseconds since
+    1970; 0 means none. Arrow and numpy take the columns without conversion. Raises ValueError for
+    bytes that are not a block.
     """
 
-    #: The block: what `Columns` can be made of again.
+    #: The block, from which `Columns` can be made again.
     data: bytes
     #: How many messages there are.
     count: int
     #: Sequence numbers, unsigned 64-bit.
     sequence: memoryview
-    #: When it was put, signed 64-bit as all times.
+    #: When the message was put, signed 64-bit like all times.
     put_at: memoryview
-    #: When a delayed one becomes visible.
+    #: When a delayed message becomes visible.
     visible_at: memoryview
-    #: When the lease of a leased one ends.
+    #: When the lease of a leased message ends.
     lease_until: memoryview
-    #: When its ``ttl`` ends.
+    #: When the message's ``ttl`` ends.
     expires: memoryview
-    #: When a dying one became a dead letter.
+    #: When a dying message became a dead letter.
     dead_at: memoryview
-    #: How often it has been delivered, a lease that is under way included, signed 32-bit.
+    #: How often the message has been delivered, including the current lease, signed 32-bit.
     deliveries: memoryview
     #: Its priority, signed 32-bit.
     priority: memoryview
-    #: What it is doing, unsigned 8-bit: see `STATES`.
+    #: Its state, unsigned 8-bit: see `STATES`.
     state: memoryview
     #: Why it is dying, unsigned 8-bit: see `REASONS`.
     reason: memoryview
@@ -56,11 +56,11 @@ class Columns:
     codec: memoryview
     #: Where the bodies begin and end, signed 32-bit.
     body_offsets: memoryview
-    #: The bodies, one behind the other.
+    #: The concatenated bodies.
     bodies: memoryview
     #: Where the properties begin and end, signed 32-bit.
     meta_offsets: memoryview
-    #: The properties, one map behind the other.
+    #: The concatenated property maps.
     metas: memoryview
 
     def __init__(self, data: bytes) -> None:
@@ -96,13 +96,13 @@ class Columns:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Run:
-    """Messages that were leased together: numbers, one for each, as bytes."""
+    """Messages that were leased together, as buffers of one number for each message."""
 
     #: Sequence numbers, unsigned 64-bit.
     sequences: bytes
-    #: Receipts, unsigned 64-bit: what settles each, from any process.
+    #: Receipts, unsigned 64-bit, which settle the messages from any process.
     receipts: bytes
-    #: Where they stand, unsigned 32-bit: what ``BulkQueue.read_run`` finds them by.
+    #: Slots, unsigned 32-bit, by which ``BulkQueue.read_run`` finds the messages.
     slots: bytes
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""The contract of an exchange: one message, a copy of it into each queue that is bound."""
+"""The contract of an exchange, which puts a copy of a message into each bound queue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: How an exchange chooses among its bindings.
 ExchangeKind = Literal["direct", "topic", "fanout", "headers"]
 
-#: What a binding can lead to.
+#: The kinds of target of a binding.
 TargetKind = Literal["queue", "stream", "exchange"]
 
 #: How many of a binding's headers a message must have.
@@ -24,53 +24,53 @@ Match = Literal["all", "any"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Published:
-    """What became of one publish."""
+    """The result of one publish."""
 
-    #: How many new messages there are: of each body, one in each queue that was reached.
+    #: How many new messages there are: one for each body and each queue that it reached.
     delivered: int
-    #: How many of them queues knew already, by their ``dedupe_id``, and did not take again.
+    #: How many copies were not put because the queue already knew their ``dedupe_id``.
     duplicates: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Binding:
-    """What an exchange passes on, and to whom."""
+    """One binding: which messages an exchange passes on, and to which target."""
 
     #: The name of the queue, stream or exchange.
     target: str
-    #: Which of these it is.
+    #: The kind of the target.
     kind: TargetKind = "queue"
-    #: Direct: the key; topic: the pattern; else empty.
+    #: For a direct exchange the key; for a topic exchange the pattern; otherwise empty.
     key: str = ""
-    #: Of a headers exchange: the headers a message must have; a value of None is any value.
+    #: For a headers exchange: the headers a message must have; None stands for any value.
     headers: Mapping[str, Any] | None = None
-    #: Of a headers exchange: whether it must have all of them, or one.
+    #: For a headers exchange: whether a message must have all of them, or any one.
     match: Match = "all"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeSummary:
-    """An exchange's line in the list."""
+    """One entry of the list of exchanges."""
 
     #: Its name.
     name: str
     #: How it chooses among its bindings.
     kind: ExchangeKind
-    #: The exchange that gets what this one's bindings do not take; None: nobody does.
+    #: The exchange that gets the messages that match no binding of this one; None: there is none.
     alternate: str | None
     #: How many bindings it has.
     bindings: int
 
 
 class Exchange(Closing):
-    """Puts a copy of what is published into each queue and stream whose binding matches.
+    """Puts a copy of each published message into each queue and stream whose binding matches.
 
-    A ``direct`` exchange passes on what has the binding's key; a ``topic`` exchange what its
-    pattern matches, where ``*`` stands for one word and ``#`` for any number, none included,
-    and words are separated by dots; a ``fanout`` exchange everything; a ``headers`` exchange
-    what has the binding's headers. It keeps nothing itself. Every method raises
-    :class:`~shmq.NoSuchExchange` once it is deleted, and :class:`~shmq.ShmqError` once the
-    broker is closed. Threads may share it.
+    A ``direct`` exchange matches messages that have the binding's key; a ``topic`` exchange those
+    whose key matches the binding's pattern, where words are separated by dots, ``*`` stands for one
+    word and ``#`` for any number of words, including none; a ``fanout`` exchange all; a ``headers``
+    exchange those that have the binding's headers. An exchange stores no messages. Every method
+    raises :class:`~shmq.NoSuchExchange` once the exchange is deleted, and :class:`~shmq.ShmqError`
+    once the broker is closed. Threads may share it.
     """
 
     @property
@@ -86,7 +86,7 @@ class Exchange(Closing):
     @property
     @abc.abstractmethod
     def alternate(self) -> str | None:
-        """The exchange that gets what none of the bindings takes; None: nobody does."""
+        """The exchange that gets the messages that match no binding; None: there is none."""
 
     @abc.abstractmethod
     def bind(
@@ -98,15 +98,14 @@ class Exchange(Closing):
         headers: Mapping[str, Any] | None = None,
         match: Match = "all",
     ) -> bool:
-        """Pass on to the queue ``target``, or to the stream or exchange that ``kind`` says.
+        """Pass matching messages on to ``target``: a queue, or a stream or exchange by ``kind``.
 
-        ``headers`` and ``match`` are for a headers exchange: a message must have ``all`` of
-        them with these values, or ``any`` one; a value of None stands for any. Returns False
-        if it is bound so already. The binding lasts until it is unbound, or either of the two
-        is deleted. Raises :class:`~shmq.NoSuchQueue`, :class:`~shmq.NoSuchStream` or
-        :class:`~shmq.NoSuchExchange` if the target is not there,
-        :class:`~shmq.InvalidOption` for what an exchange of this kind does not take,
-        :class:`~shmq.NoSpace`, and TypeError.
+        ``headers`` and ``match`` are for a headers exchange: a message must have ``all`` of the
+        headers with these values, or ``any`` one; None stands for any value. Returns False if the
+        binding already exists. It lasts until it is removed, or the exchange or the target is
+        deleted. Raises :class:`~shmq.NoSuchQueue`, :class:`~shmq.NoSuchStream` or
+        :class:`~shmq.NoSuchExchange` if the target does not exist, :class:`~shmq.InvalidOption` for
+        an argument that this kind of exchange does not take, :class:`~shmq.NoSpace`, and TypeError.
         """
 
     @abc.abstractmethod
@@ -119,11 +118,11 @@ class Exchange(Closing):
         headers: Mapping[str, Any] | None = None,
         match: Match = "all",
     ) -> bool:
-        """Undo a ``bind`` of the same arguments; returns False if there was none."""
+        """Remove the binding with these arguments; returns False if there was none."""
 
     @abc.abstractmethod
     def bindings(self) -> list[Binding]:
-        """What it is bound to, sorted by target and key."""
+        """The bindings of the exchange, sorted by target and key."""
 
     @abc.abstractmethod
     def publish(
@@ -134,22 +133,22 @@ class Exchange(Closing):
         timeout: float | None = None,
         **properties: Any,
     ) -> Published:
-        """Put one copy into each queue that the key, or the headers, lead to.
+        """Put one copy into each queue that the key or the headers route to.
 
-        The properties are those of :meth:`Queue.put <shmq.Queue.put>`, ``confirm`` included. A
-        queue gets one copy, however many ways lead to it. To a stream one record is appended,
-        with the key, the headers and the codec; the other properties mean nothing there. In
-        what follows a stream is as a queue, and is called ``stream/NAME`` where it refuses.
-        Where none of an exchange's bindings matches, its ``alternate`` gets the message.
+        The properties are those of :meth:`Queue.put <shmq.Queue.put>`, including ``confirm``. A
+        queue gets one copy, however many bindings lead to it. To a stream one record is appended,
+        with the key, the headers and the codec; the other properties do not apply there. What
+        follows holds for streams as for queues; errors call a stream ``stream/NAME``. If no binding
+        of an exchange matches, its ``alternate`` gets the message.
 
-        Raises :class:`~shmq.Unroutable` if it reaches no queue, and nothing is put. What no
-        put of this message could do (a property out of range, a body too large for one of the
-        queues) raises what ``put`` raises, and nothing is put either. Queues that are full
-        hold back no others: those with room have their copy at once, then the full ones are
-        waited for, as ``put`` waits with ``block`` and ``timeout``. If some queue did not take
-        its copy then, :class:`~shmq.PublishRefused` says how many have it, and which refused
-        and why. A publisher that dies on the way leaves some queues with a copy and others
-        without: a ``dedupe_id`` makes it safe to publish again.
+        Raises :class:`~shmq.Unroutable`, and puts nothing, if the message reaches no queue. An
+        error that any put of this message would raise (a property out of range, a body too large
+        for one of the queues) is raised before anything is put. Full queues do not hold up others:
+        queues with room get their copy at once, then the call waits for the full ones, as ``put``
+        waits with ``block`` and ``timeout``. If some queue still did not take its copy,
+        :class:`~shmq.PublishRefused` says how many queues have it, and which refused it and why. A
+        publisher that dies in between leaves some queues with a copy and others without: with a
+        ``dedupe_id`` it is safe to publish again.
         """
 
     @abc.abstractmethod
@@ -161,13 +160,13 @@ class Exchange(Closing):
         timeout: float | None = None,
         **properties: Any,
     ) -> Published:
-        """``publish`` of each of the ``bodies`` with the same key and properties, in order.
+        """``publish`` each of the ``bodies`` with the same key and properties, in order.
 
-        The properties are those of :meth:`Queue.put_many <shmq.Queue.put_many>`; the timeout
-        is for all of it. In :class:`~shmq.PublishRefused`, a queue that took only the first
-        few says how many.
+        The properties are those of :meth:`Queue.put_many <shmq.Queue.put_many>`; the timeout covers
+        the whole call. :class:`~shmq.PublishRefused` says for each queue that took only the first
+        bodies how many it took.
         """
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Detach from the queues it has put into. May be called again."""
+        """Detach from the queues that it has put into. May be called again."""

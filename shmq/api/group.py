@@ -1,4 +1,4 @@
-"""The contract of a group of consumers: each partition is one member's at a time."""
+"""The contract of a consumer group: each partition belongs to one member at a time."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ __all__ = [
 #: How partitions are divided among the members.
 Assignment = Literal["range", "round-robin", "sticky"]
 
-#: Where a partition begins that the group has never committed in.
+#: Where a partition begins if the group has never committed an offset in it.
 GroupStart = Literal["earliest", "latest"]
 
-#: What is called with the partitions that a member has got, or is about to lose.
+#: A callback for the partitions that a member was assigned, or is about to lose.
 OnPartitions = Callable[[frozenset[int]], object]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOptions(Options):
-    """What a group was made with whose partitions are each one member's. Times are in seconds."""
+    """The options that a group with assigned partitions was created with. Times are in seconds."""
 
     assignment: Assignment = option(
         "range", "choice", "How partitions are divided", choices=get_args(Assignment)
@@ -59,7 +59,7 @@ class GroupOptions(Options):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSummary:
-    """A line of the list of a stream's groups."""
+    """One entry of the list of a stream's groups."""
 
     #: The group's name.
     name: str
@@ -67,23 +67,23 @@ class GroupSummary:
     assignment: str
     #: How many members it has now.
     members: int
-    #: Records that it has not done yet, of all partitions.
+    #: Records that it has not done yet, in all partitions.
     lag: int
-    #: How often the partitions were divided anew.
+    #: How often the partitions were reassigned.
     rebalances: int
-    #: Members that died, or fell silent, since the group was made.
+    #: Members that died or timed out since the group was created.
     evicted: int
-    #: Of a group that shares: records that are lent, or wait to be lent again.
+    #: For a share group: records that are leased, or wait to be leased again.
     held: int = 0
-    #: Of one that shares: records that were done,
+    #: For a share group: records that were acknowledged.
     acked: int = 0
-    #: those that were delivered too often, and dropped,
+    #: For a share group: records that were delivered too often, and dropped.
     dropped: int = 0
-    #: or moved to the dead-letter queue,
+    #: For a share group: records that were moved to the dead-letter queue.
     dead_lettered: int = 0
-    #: and those that were gone, or could not be read, before anybody had them.
+    #: For a share group: records that were gone, or could not be read, before they were leased.
     skipped: int = 0
-    #: Why the group cannot be used, and its numbers are 0; None if it can.
+    #: Why the group cannot be used (its numbers are then 0); None if it can be used.
     problem: str | None = None
 
 
@@ -91,13 +91,13 @@ class GroupSummary:
 class MemberInfo:
     """A member of a group, as the others see it."""
 
-    #: Another number for each member of a group, rising.
+    #: The member's id: rising, and unique in the group.
     id: int
-    #: What it called itself.
+    #: The name that the member joined with.
     name: str
     #: The number of its process in the namespace.
     process: int
-    #: Its partitions, rising.
+    #: Its partitions, in ascending order.
     partitions: tuple[int, ...]
     #: When it joined, in seconds since 1970.
     joined_at: float
@@ -105,71 +105,73 @@ class MemberInfo:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPartition:
-    """How far a group is in one partition."""
+    """The progress of a group in one partition."""
 
     #: The partition.
     partition: int
-    #: The id of the member that has it; None: nobody has it at the moment.
+    #: The id of the member that owns it; None: no member owns it at the moment.
     member: int | None
-    #: The next offset to be read, as it was committed; None: nothing was committed yet.
+    #: The committed offset, the next to be read; None: nothing was committed yet.
     committed: int | None
     #: The offset that the partition's next record will have.
     latest: int
-    #: How many records there are that the group has not done.
+    #: How many records the group has not done.
     lag: int
 
 
 class Member(Closing):
     """One member of a group: an iterator over the records of its partitions.
 
-    It has to be heard of once within the group's session timeout: by the next record, `poll`,
-    `commit` or `heartbeat`. A member that was silent for longer, or whose process died, loses
-    its partitions to the others; one that comes back after that joins anew at its next `poll`.
+    It must show activity once within the group's session timeout, by fetching a record, or by
+    `poll`, `commit` or `heartbeat`. A member that was silent for longer, or whose process died,
+    loses its partitions to the others; if it comes back, it rejoins at its next `poll`.
 
-    The position is behind what the application was handed; nobody else sees it before
-    `commit`. What was not committed is delivered again to whoever gets the partition. One
-    thread at a time uses a member. In the child of a fork it is of no use: join there.
+    The position is past the records handed to the application; other members see it only once it is
+    committed. Records that were not committed are delivered again to the partition's next owner.
+    One thread at a time may use a member. After a fork the child cannot use it and must join on its
+    own.
     """
 
     @property
     @abc.abstractmethod
     def id(self) -> int:
-        """Its number in the group; another one after it had to join anew."""
+        """Its number in the group; a member that rejoins gets another one."""
 
     @property
     @abc.abstractmethod
     def assignment(self) -> frozenset[int]:
-        """The partitions that it has now."""
+        """The partitions that it owns now."""
 
     @property
     @abc.abstractmethod
     def position(self) -> dict[int, int]:
-        """The offset that it reads next, of each of its partitions."""
+        """The offset that it reads next, for each of its partitions."""
 
     @property
     @abc.abstractmethod
     def paused(self) -> frozenset[int]:
-        """Its partitions that it does not read from at the moment."""
+        """The partitions that it owns but does not read from at the moment."""
 
     @property
     @abc.abstractmethod
     def lost(self) -> int:
-        """How many records were gone before it came to them, with ``lapped="skip"``."""
+        """How many records were gone before it reached them, with ``lapped="skip"``."""
 
     @property
     @abc.abstractmethod
     def damaged(self) -> int:
-        """How many records were passed over, with ``on_damage="skip"``: files are damaged."""
+        """How many records in damaged files were skipped, with ``on_damage="skip"``."""
 
     @abc.abstractmethod
     def poll(self, limit: int = 1000, timeout: float | None = 0.0) -> list[Records]:
-        """What there is, at most ``limit`` records of each partition, waiting for the first.
+        """Up to ``limit`` records of each partition, waiting only for the first.
 
-        None: without end. Empty if nothing came. Here, and between two records of the
-        iteration, partitions come and go. Raises :class:`~shmq.OffsetOutOfRange` where records
-        were gone before they were read, unless it joined with ``lapped="skip"``, and
-        :class:`~shmq.DamagedFile` where a file is damaged, unless it joined with
-        ``on_damage="skip"``: after what its other partitions have, and again and again.
+        A ``timeout`` of None waits without limit. The list is empty if no record came. Partitions
+        are assigned and revoked here, and between two records of the iteration. Raises
+        :class:`~shmq.OffsetOutOfRange` if records were gone before they were read, unless it joined
+        with ``lapped="skip"``, and :class:`~shmq.DamagedFile` if a file is damaged, unless it
+        joined with ``on_damage="skip"``: once the records of its other partitions were returned,
+        and again at each later call.
         """
 
     @abc.abstractmethod
@@ -180,50 +182,49 @@ class Member(Closing):
 
     @abc.abstractmethod
     def commit(self, offsets: Mapping[int, int] | None = None) -> None:
-        """Everything before these offsets is done; None: whatever was handed out.
+        """Mark everything before these offsets as done; None: every record that was handed out.
 
-        Raises :class:`~shmq.MemberFenced` if a partition is no longer its own; what could be
-        committed is. Raises :class:`~shmq.InvalidOption` for an offset below 0 or behind the
-        partition's end; then nothing is.
+        Raises :class:`~shmq.MemberFenced` if the member no longer owns a partition; the other
+        partitions are committed. Raises :class:`~shmq.InvalidOption`, and commits nothing, for an
+        offset below 0 or past the partition's end.
         """
 
     @abc.abstractmethod
     def committed(self) -> dict[int, int | None]:
-        """What is committed in its partitions; None: nothing yet."""
+        """The committed offset of each of its partitions; None: nothing yet."""
 
     @abc.abstractmethod
     def seek(self, partition: int, offset: int) -> None:
-        """Go on there. Raises :class:`~shmq.MemberFenced` if the partition is not its own."""
+        """Read on there. Raises :class:`~shmq.MemberFenced` if it does not own the partition."""
 
     @abc.abstractmethod
     def pause(self, *partitions: int) -> None:
-        """Read no more from these partitions, and keep them; none given: all it has."""
+        """Stop reading from these partitions, but keep them; without arguments: from all."""
 
     @abc.abstractmethod
     def resume(self, *partitions: int) -> None:
-        """Read from these partitions again; none given: all it has."""
+        """Read from these partitions again; without arguments: from all."""
 
     @abc.abstractmethod
     def lag(self) -> dict[int, int]:
-        """How many records there are behind its position, of each of its partitions."""
+        """How many records follow its position, for each of its partitions."""
 
     @abc.abstractmethod
     def heartbeat(self) -> None:
-        """Say that it lives, where the next `poll` may be long in coming.
+        """Keep its session alive if the next `poll` may be a long time away.
 
-        Raises :class:`~shmq.MemberFenced` if it is no member any more.
+        Raises :class:`~shmq.MemberFenced` if it is no longer a member.
         """
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Leave: its partitions go to the others at once. Commits nothing. May be repeated."""
+        """Leave, committing nothing; its partitions are reassigned at once. May be repeated."""
 
 
 class Group(abc.ABC):
-    """A group of consumers of one stream, with one committed offset a partition.
+    """A consumer group of one stream, with one committed offset for each partition.
 
-    A group is there from the first time that somebody names it until it, or its stream, is
-    deleted.
+    A group exists from its first use by name until it, or its stream, is deleted.
     """
 
     @property
@@ -239,7 +240,7 @@ class Group(abc.ABC):
     @property
     @abc.abstractmethod
     def session_timeout(self) -> float:
-        """For how many seconds a member may be silent."""
+        """For how many seconds a member may be silent before it loses its partitions."""
 
     @abc.abstractmethod
     def join(
@@ -254,18 +255,18 @@ class Group(abc.ABC):
         on_assigned: OnPartitions | None = None,
         on_revoked: OnPartitions | None = None,
     ) -> Member:
-        """Become a member, called ``name``; None: as the process is.
+        """Become a member called ``name``; None: the process's name.
 
-        ``timeout``: the iteration ends where no record comes within so many seconds; None:
-        never. It reads up to ``limit`` ahead. ``on_assigned`` is called with partitions that
-        it has got, ``on_revoked`` with those that it is about to lose, and may still commit
-        in, or has lost; what they raise is raised to who called, and the partitions go all the
-        same. ``where`` leaves out records, as ``Stream.read`` does: they count as handed out
-        once it has passed over them, and `commit` commits that, too; where nothing but such
-        records is left of a partition that was sealed, the member commits them itself while it
-        waits, as the group reads on elsewhere then. ``on_damage="skip"`` passes over records that a
-        file has no longer as they were written: they count as handed out, too. Raises
-        :class:`~shmq.Full` where there are 512 members.
+        ``timeout``: the iteration ends if no record came for that many seconds; None: never. It
+        reads up to ``limit`` ahead. ``on_assigned`` is called with partitions that the member was
+        assigned, ``on_revoked`` with partitions that it has lost, or is about to lose and may still
+        commit in. Their exceptions leave the call that ran them; the partitions are revoked
+        nevertheless. ``where`` leaves out records, as for ``Stream.read``: they count as handed out
+        once the member has passed over them, and `commit` commits them, too. If only such records
+        are left in a sealed partition, the member commits them itself while it waits, so that the
+        group can read on in the new partitions. ``on_damage="skip"`` skips records in damaged
+        files; these count as handed out, too. Raises :class:`~shmq.Full` if the group has 512
+        members.
         """
 
     @abc.abstractmethod
@@ -274,27 +275,27 @@ class Group(abc.ABC):
 
     @abc.abstractmethod
     def partitions(self) -> list[GroupPartition]:
-        """How far it is in each partition, in their order."""
+        """The group's progress in each partition, in order."""
 
     @abc.abstractmethod
     def committed(self) -> dict[int, int | None]:
-        """What is committed in each partition; None: nothing yet."""
+        """The committed offset of each partition; None: nothing yet."""
 
     @abc.abstractmethod
     def lag(self) -> dict[int, int]:
-        """How many records there are that it has not done, of each partition."""
+        """How many records it has not done, for each partition."""
 
     @abc.abstractmethod
     def reset(
         self, to: GroupStart | Mapping[int, int] | float, partitions: Collection[int] | None = None
     ) -> dict[int, int]:
-        """Commit other offsets, in all or in these partitions, and return them.
+        """Commit other offsets, in all or in these partitions; returns them.
 
-        A number is a time, in seconds since 1970: the first record from then on. Raises
-        :class:`~shmq.MemberFenced` for partitions that a member has: it is his to `seek`, and
-        :class:`~shmq.InvalidOption` for an offset behind the partition's end.
+        A number is a time, in seconds since 1970, and means the first record from then on. Raises
+        :class:`~shmq.MemberFenced` for partitions that a member owns (only that member may `seek`),
+        and :class:`~shmq.InvalidOption` for an offset past the partition's end.
         """
 
     @abc.abstractmethod
     def summary(self) -> GroupSummary:
-        """Its line of the list."""
+        """The group's entry of the list."""

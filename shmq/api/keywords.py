@@ -1,8 +1,8 @@
-"""The options that calls take by name, so that a type checker finds one that is misspelt.
+"""The keyword options of calls, typed so that a type checker finds misspelt ones.
 
-What they mean is said where they are kept: :class:`shmq.QueueOptions`,
-:class:`shmq.StreamOptions`, ``Stream.producer`` and ``Stream.subscribe``. A function that passes
-options on can take ``**options: Unpack[QueueKeywords]``, too.
+Their meaning is documented at :class:`shmq.QueueOptions`, :class:`shmq.StreamOptions`,
+``Stream.producer`` and ``Stream.subscribe``. A function that passes options on can take
+``**options: Unpack[QueueKeywords]``, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class QueueKeywords(TypedDict, total=False):
-    """What ``create_queue`` and ``ensure_queue`` take: see :class:`shmq.QueueOptions`."""
+    """The options of ``create_queue`` and ``ensure_queue``: see :class:`shmq.QueueOptions`."""
 
     # keywords of a queue: made by tools/options.py
     capacity: int
@@ -50,7 +50,7 @@ class QueueKeywords(TypedDict, total=False):
 
 
 class StreamKeywords(TypedDict, total=False):
-    """What ``create_stream`` takes beside ``partitions``: see :class:`shmq.StreamOptions`."""
+    """The options of ``create_stream`` besides ``partitions``: see :class:`shmq.StreamOptions`."""
 
     # keywords of a stream: made by tools/options.py
     ring_bytes: int
@@ -65,13 +65,13 @@ class StreamKeywords(TypedDict, total=False):
 
 
 class EnsureStreamKeywords(StreamKeywords, total=False):
-    """What ``ensure_stream`` takes."""
+    """The options of ``ensure_stream``."""
 
     partitions: int
 
 
 class ProducerKeywords(TypedDict, total=False):
-    """What ``Stream.producer`` takes."""
+    """The options of ``Stream.producer``."""
 
     partitioner: Partitioner | None
     batch_bytes: int
@@ -83,7 +83,7 @@ class ProducerKeywords(TypedDict, total=False):
 
 
 class SubscribeKeywords(TypedDict, total=False):
-    """What ``Stream.subscribe`` takes beside the pattern."""
+    """The options of ``Stream.subscribe`` besides the pattern."""
 
     history: int | None
     policy: Policy

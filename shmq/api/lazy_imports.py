@@ -1,4 +1,4 @@
-"""Packages whose names are loaded when they are asked for (PEP 562)."""
+"""Packages that load their names on first use (PEP 562)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["on_demand"]
 def on_demand(
     package: str, places: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The ``__getattr__`` and the ``__dir__`` of a package that offers ``places``.
+    """The ``__getattr__`` and the ``__dir__`` of a package that exports ``places``.
 
-    They are all its public names, each with the module that it is loaded from, once.
+    ``places`` maps each public name to the module that it is loaded from, once.
     """
     own = vars(sys.modules[package])
 

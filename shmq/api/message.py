@@ -1,4 +1,4 @@
-"""The contract of a message, and of what a put returns."""
+"""The contract of a message, and of the result of a put."""
 
 from __future__ import annotations
 
@@ -9,54 +9,54 @@ from typing import Any, Protocol
 
 from shmq.api.settling import Settling
 
-#: What a queue takes as a body: any buffer (as bytes), a str, or whatever msgpack holds.
+#: What a queue accepts as a body: any buffer (as bytes), a str, or any value that msgpack encodes.
 Body = Any
 
-#: A row that is staged: its body, or that and the properties of a put, by name.
+#: A row to be staged: its body, or a tuple of its body and the properties of a put, by name.
 Row = bytes | tuple[bytes, dict[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rows:
-    """Many rows, as columns hold them: an array of bytes and where each row's begin.
+    """Many rows as columns: one buffer of bytes and the offset of each row in it.
 
-    ``offsets`` are signed 32-bit integers of this machine, one more than there are rows; row
-    ``i`` has the bytes from ``offsets[i]`` to ``offsets[i + 1]``. They need not begin at 0.
+    ``offsets`` are signed 32-bit integers in native byte order, one more than there are rows; row
+    ``i`` is the bytes from ``offsets[i]`` to ``offsets[i + 1]``. They need not begin at 0.
     """
 
-    #: The bodies, one behind the other: any buffer.
+    #: The concatenated bodies: any buffer.
     data: Any
-    #: Where each body begins, and where the last one ends: any buffer.
+    #: The offset of each body, and the end of the last one: any buffer.
     offsets: Any
-    #: What the bodies are, of all: one of the codecs that have a number; None: bytes.
+    #: The codec of all bodies: one of the codecs that have a number; None: bytes.
     codec: str | None = None
-    #: The properties of each, a msgpack map as the protocol has them, or nothing.
+    #: The properties of each row, as the protocol's msgpack map, or no bytes.
     metas: Any = None
-    #: Where those begin and end, as with the bodies.
+    #: The offsets of the properties, as for the bodies.
     meta_offsets: Any = None
 
 
 class Put(Protocol):
-    """What a put returns: an immutable value with two attributes."""
+    """The result of a put: an immutable value with two attributes."""
 
     @property
     def sequence(self) -> int:
-        """The message's sequence number in its queue: rising, from 1, never reused."""
+        """The message's sequence number in its queue: rising from 1, never reused."""
 
     @property
     def duplicate(self) -> bool:
-        """Whether the dedupe id was taken before; ``sequence`` is then the first one's."""
+        """Whether the dedupe id was already used; ``sequence`` is then that of the first put."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """Why and from where a message came to a dead-letter queue."""
+    """Why a message is a dead letter, and which queue it came from."""
 
     #: ``"rejected"``, ``"max_deliveries"`` or ``"expired"``.
     reason: str
     #: The name of the queue it came from.
     queue: str
-    #: How often it had been delivered there.
+    #: How often that queue had delivered it.
     deliveries: int
     #: When it became a dead letter, in seconds since 1970.
     at: float
@@ -65,54 +65,55 @@ class DeadLetter:
 class Message(Settling):
     """One leased message.
 
-    As a context manager it acknowledges itself on success and returns itself to the
-    queue (``nack``) on an exception, unless it was settled inside the block. It cannot be
-    pickled; its receipt can go anywhere. Dropped while it is leased it issues a ResourceWarning,
-    unless its receipt was asked for.
+    As a context manager it acknowledges itself on success and returns itself to the queue
+    (``nack``) on an exception, unless the block settled it. It cannot be pickled; its receipt can
+    be passed to any process. If it is garbage collected while it is leased, it issues a
+    ResourceWarning, unless its receipt was read.
     """
 
     @property
     @abc.abstractmethod
     def body(self) -> Any:
-        """The body, decoded by its codec: bytes, str, or what msgpack or JSON held.
+        """The body, decoded by its codec: bytes, str, or the msgpack or JSON value.
 
-        That of a packed batch is a list of its records, as bytes.
-        A body over 4 KiB is copied out of shared memory when it is first asked for, or
-        when the message is settled. Raises :class:`~shmq.LeaseExpired` if the lease ended
-        before that, and :class:`~shmq.ShmqError` if the bytes are not of the codec.
+        The body of a packed batch is a list of its records, as bytes. A body over 4 KiB is copied
+        out of shared memory when it is first read, or when the message is settled. Raises
+        :class:`~shmq.LeaseExpired` if the lease ended before that, and :class:`~shmq.ShmqError` if
+        its codec cannot decode the bytes.
         """
 
     @property
     @abc.abstractmethod
     def view(self) -> memoryview:
-        """The body's bytes in place, read-only. They are not reused while a view lives."""
+        """The body's bytes in place, read-only. Their memory is not reused while a view exists."""
 
     @abc.abstractmethod
     def readinto(self, buffer: Any) -> int:
         """Copy the body's bytes to the beginning of a writable buffer; returns how many.
 
-        For large bodies that are read one after the other: no new memory for each. Raises
-        :class:`~shmq.InvalidOption` if the buffer is too small, and
-        :class:`~shmq.LeaseExpired` as ``body`` does.
+        Reading large bodies into one buffer avoids an allocation for each. Raises
+        :class:`~shmq.InvalidOption` if the buffer is too small, and :class:`~shmq.LeaseExpired` as
+        ``body`` does.
         """
 
     @property
     @abc.abstractmethod
     def headers(self) -> Mapping[str, Any]:
-        """The headers that the producer gave; empty if none."""
+        """The headers that the producer set; empty if none."""
 
     @property
     @abc.abstractmethod
     def properties(self) -> Mapping[str, Any]:
-        """Every property of the wire contract as it was put, known or not.
+        """Every property of the wire contract as it was put, including unknown ones.
 
-        By the names of the wire: ``dedupe`` and ``corr``; ``ttl`` and ``delay`` in ms.
+        The names are those of the wire protocol: ``dedupe`` and ``corr``; ``ttl`` and ``delay`` are
+        in ms.
         """
 
     @property
     @abc.abstractmethod
     def dead(self) -> DeadLetter | None:
-        """Why it is a dead letter, or None if it is not one."""
+        """Why the message is a dead letter; None if it is not one."""
 
     @property
     @abc.abstractmethod
@@ -132,12 +133,12 @@ class Message(Settling):
     @property
     @abc.abstractmethod
     def reply_to(self) -> str | None:
-        """Where the producer wants an answer, or None."""
+        """The queue to which the producer wants the reply, or None."""
 
     @property
     @abc.abstractmethod
     def correlation(self) -> str | None:
-        """What the producer knows the answer by, or None."""
+        """The id by which the producer recognizes the reply, or None."""
 
     @property
     @abc.abstractmethod
@@ -147,28 +148,28 @@ class Message(Settling):
     @property
     @abc.abstractmethod
     def delivery_count(self) -> int:
-        """How often it has been delivered, this time included: 1 at the first."""
+        """How often the message has been delivered, including this delivery: 1 for the first."""
 
     @property
     @abc.abstractmethod
     def receipt(self) -> int:
-        """What settles this delivery, from any process: see ``Queue.ack_many``."""
+        """The number that settles this delivery, from any process: see ``Queue.ack_many``."""
 
     @abc.abstractmethod
     def ack(self) -> None:
-        """Done: the message is gone.
+        """Acknowledge the message, which removes it from the queue.
 
-        Raises :class:`~shmq.LeaseExpired` if the lease has ended or the message was settled,
-        as the other settlements do; nothing is changed then.
+        Raises :class:`~shmq.LeaseExpired`, and changes nothing, if the lease has ended or the
+        message was already settled; so do the other settlements.
         """
 
     @abc.abstractmethod
     def nack(self, delay: float | None = None) -> None:
         """Return it to the queue after ``delay`` seconds; None: the queue's back-off.
 
-        At the queue's ``max_deliveries`` it becomes a dead letter instead. Raises
-        :class:`~shmq.LeaseExpired`, and :class:`~shmq.InvalidOption` for a delay that is
-        not 0 to 1e9.
+        If the message has reached the queue's ``max_deliveries``, it becomes a dead letter instead.
+        Raises :class:`~shmq.LeaseExpired`, and :class:`~shmq.InvalidOption` for a delay that is not
+        0 to 1e9.
         """
 
     @abc.abstractmethod
@@ -177,9 +178,9 @@ class Message(Settling):
 
     @abc.abstractmethod
     def extend(self, seconds: float) -> None:
-        """Let the lease end ``seconds`` from now, earlier or later than before.
+        """Set the end of the lease to ``seconds`` from now, earlier or later than before.
 
-        0 ends it at once. Raises :class:`~shmq.LeaseExpired`, and
+        0 ends the lease at once. Raises :class:`~shmq.LeaseExpired`, and
         :class:`~shmq.InvalidOption` for seconds that are not 0 to 1e9.
         """
 

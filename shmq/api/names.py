@@ -1,4 +1,4 @@
-"""The names of queues and namespaces, and what is made of them in /dev/shm."""
+"""The names of queues and namespaces, and the file names made of them in /dev/shm."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
     "staging_target",
 ]
 
-#: Where everything lies: shm_overview(7).
+#: The directory of all segments: shm_overview(7).
 SHM: Final = Path("/dev/shm")
 
 _ALLOWED = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_NAME}}}\Z", re.ASCII)
@@ -40,7 +40,7 @@ _REPLY = re.compile(r"reply\.[0-9a-f]{16}\Z", re.ASCII)
 def check_name(name: str, what: str = "queue") -> str:
     """Return ``name`` if it may name a ``what``.
 
-    Raises :class:`InvalidName` if not, and TypeError if it is no str.
+    Raises :class:`InvalidName` if not, and TypeError if it is not a str.
     """
     whose = f"an {what}" if what.startswith("e") else f"a {what}"
     if not isinstance(name, str):
@@ -54,18 +54,18 @@ def check_name(name: str, what: str = "queue") -> str:
 
 
 def default_namespace(kind: str = "default") -> str:
-    """The namespace where nothing names one: ``default-UID``, by the effective user.
+    """The namespace if none is named: ``default-UID``, by the effective user.
 
-    Segments are their maker's alone, so two users of one host cannot share a namespace.
+    Only the user who created a segment can use it, so two users cannot share a namespace.
     """
     return f"{kind}-{os.geteuid()}"
 
 
 def chosen_namespace(name: str | None) -> str:
-    """The namespace that is meant: ``name``, else ``SHMQ_NAMESPACE``, else the user's default.
+    """The namespace to use: ``name``, else ``SHMQ_NAMESPACE``, else the user's default.
 
-    A variable that is empty counts as not set. Raises :class:`InvalidName`, and
-    TypeError for a name that is no str.
+    An empty variable counts as unset. Raises :class:`InvalidName`, and TypeError for a name that is
+    not a str.
     """
     if name is not None:
         return check_name(name, "namespace")
@@ -76,7 +76,7 @@ def chosen_namespace(name: str | None) -> str:
 
 
 def is_url(text: str) -> bool:
-    """Whether it is meant as the URL of a server, and not as the name of a namespace."""
+    """Whether the text is the URL of a server, not the name of a namespace."""
     return "://" in text
 
 
@@ -101,10 +101,10 @@ def listed() -> list[str]:
 
 
 def staging_name(target: str, publisher: str) -> str:
-    """The queue in which what ``publisher`` stages for ``target`` lies.
+    """The name of the queue in which ``publisher`` stages messages for ``target``.
 
-    It is ``TARGET.staged.`` and eight hexadecimal digits. Raises :class:`InvalidOption` for a
-    name of the target over 84 characters.
+    It is ``TARGET.staged.`` and eight hexadecimal digits. Raises :class:`InvalidOption` if the
+    target's name is over 84 characters.
     """
     with descriptors:
         import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few stage
@@ -119,7 +119,7 @@ def staging_name(target: str, publisher: str) -> str:
 
 
 def staging_target(name: str) -> str | None:
-    """For which queue the staging queue of that name is; None of another queue."""
+    """The target of the staging queue of that name; None if it names another kind of queue."""
     found = _STAGED.match(name)
     return found[1] if found else None
 
@@ -130,5 +130,5 @@ def reply_name() -> str:
 
 
 def is_reply_name(name: str) -> bool:
-    """Whether a queue of that name belongs to one client, and is removed once that is gone."""
+    """Whether a queue of that name is a client's reply queue, removed once the client is gone."""
     return _REPLY.match(name) is not None

@@ -1,12 +1,12 @@
-"""The options of a queue, and how a table of options is written.
+"""The options of a queue, and the tables in which options are declared.
 
-A class of options is a table: a field is an option, with its type and its default, and its
-:class:`Option` is the rest of the row. From the table come the checks below, the flags of the
-command line and, by tools/options.py, the keywords of the calls, the transfer to the struct of
-the core and the tables of the documents. See also :mod:`shmq.api.stream_options`.
+A class of options is a table: each field is an option with its type and default, and its
+:class:`Option` is the rest of the row. The checks below and the flags of the command line come from
+the table; from the table tools/options.py also generates the keywords of the calls, the transfer to
+the struct of the core and the tables of the documents. See also :mod:`shmq.api.stream_options`.
 
-Options are fixed when a queue is made and stored in its segment, so every process that
-attaches sees the same ones.
+Options are fixed when a queue is created and stored in its segment, so every process that attaches
+sees the same ones.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
     "options_of",
 ]
 
-#: A priority of a queue with the three that are the default; higher is served first.
+#: The priorities of a queue with the default number of three; higher is served first.
 LOW: Final = 0
 NORMAL: Final = 1
 HIGH: Final = 2
@@ -66,9 +66,9 @@ MAX_SECONDS: Final = 1e9
 MIN_LEASE: Final = 0.001
 #: The largest number that segments, files and frames hold.
 MAX_WHOLE: Final = (1 << 63) - 1
-#: What a publisher may have staged for a queue, in bytes, unless it says otherwise.
+#: The default limit of the bytes that one publisher may have staged for a queue.
 STAGING_BYTES: Final = 256 << 20
-#: What the properties of a dead letter may take beyond the message's own bytes.
+#: Room for the properties of a dead letter beyond the message's own bytes.
 DEAD_LETTER_ROOM: Final = 4096
 
 
@@ -77,7 +77,7 @@ _PARTS: Final = {2: "half", 4: "a quarter"}
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A part of another option of the table."""
+    """A fraction of another option of the table."""
 
     option: str
     divisor: int = 1
@@ -87,37 +87,37 @@ class Part:
         return whole if self.divisor == 1 else f"{_PARTS[self.divisor]} of {whole}"
 
     def of(self, given: Mapping[str, Any]) -> int:
-        """The part, where ``given`` are the options by name."""
+        """The fraction's value; ``given`` are the options by name."""
         return int(given[self.option]) // self.divisor
 
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """A row of a table of options, but for the option's name, type and default."""
+    """A row of a table of options, without the option's name, type and default."""
 
-    #: What its values are: an int, an int of bytes, seconds, one of some words, a queue's name.
+    #: The kind of its values: an int, an int of bytes, seconds, one of some words, a queue's name.
     kind: Literal["count", "bytes", "seconds", "choice", "name"]
-    #: One line on what it is, as Markdown.
+    #: A one-line description, as Markdown.
     text: str
-    #: The member that holds it in the struct of the core; nanoseconds of a time, 0 for None, the
-    #: place of a word among the ``choices``. Empty: it is transferred by hand.
+    #: The member of the core's struct that holds it: a time in nanoseconds, 0 for None, the index
+    #: of a word among the ``choices``. Empty: it is transferred by hand.
     member: str = ""
-    #: Of a number: its range.
+    #: For a number: its range.
     least: float = 1
     most: int | Part = MAX_WHOLE
-    #: Of a word: all of them, in the order of the core's numbers.
+    #: For a word: all of them, in the order of the core's numbers.
     choices: tuple[str, ...] = ()
     #: What None means. Empty: None is not taken.
     none: str = ""
-    #: The default where it follows from another option, or what the default is in words.
+    #: The option from which the default follows, or the default in words.
     follows: Part | str = ""
-    #: What the pages add to ``text``, as Markdown; links are from the folder of the pages.
+    #: What the pages add to ``text``, as Markdown; links are relative to the folder of the pages.
     more: str = ""
-    #: What it is in a queue's dead-letter queue; ``...``: as in the queue.
+    #: Its value in a queue's dead-letter queue; ``...``: the same as in the queue.
     of_dead_letters: Any = ...
-    #: The flag of the command line, without dashes. Empty: as its name.
+    #: The flag of the command line, without dashes. Empty: the option's name.
     flag: str = ""
-    #: What changes it later. Empty: it is fixed.
+    #: The method that changes it later. Empty: it is fixed.
     changed_by: str = ""
 
     def check(self, name: str, value: object, given: Mapping[str, Any]) -> None:
@@ -142,13 +142,13 @@ def _as_field(make: Callable[P, Option]) -> Callable[Concatenate[Any, P], Any]:
     return field
 
 
-#: A field of a class of options: its default, then the rest of its row.
+#: Makes a field of a class of options: its default, then the rest of its row.
 option = _as_field(Option)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What classes of options have in common."""
+    """The base of the classes of options."""
 
     def as_dict(self) -> dict[str, Any]:
         """The options by name."""
@@ -164,15 +164,16 @@ T = TypeVar("T", bound=Options)
 
 
 def options_of(table: type[Options]) -> dict[str, Option]:
-    """The rows of a table of options, by name; what a row follows stands before it."""
+    """The rows of a table of options, by name; a row comes after the rows that it follows."""
     return {field.name: field.metadata["option"] for field in dataclasses.fields(table)}
 
 
 def checked(table: type[T], given: Mapping[str, Any], of: str = "", **defaults: Any) -> T:
     """The ``given`` options over the ``defaults`` and those of ``table``, each of them checked.
 
-    Raises :class:`~shmq.InvalidOption` for an unknown option or a value out of range, and
-    TypeError for a value of the wrong type; both name it. ``of`` tells what they are of.
+    Raises :class:`~shmq.InvalidOption` for an unknown option or a value out of range, and TypeError
+    for a value of the wrong type; both name the option. ``of`` ends the text "unknown option", such
+    as " of a stream".
     """
     rows = options_of(table)
     for key in given:
@@ -189,7 +190,7 @@ def checked(table: type[T], given: Mapping[str, Any], of: str = "", **defaults: 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOptions(Options):
-    """What a queue was made with. Times are in seconds, sizes in bytes."""
+    """The options that a queue was created with. Times are in seconds, sizes in bytes."""
 
     capacity: int = option(
         16_384,
@@ -330,14 +331,14 @@ class QueueOptions(Options):
         return options
 
     def for_dead_letters(self) -> QueueOptions:
-        """The options that this queue's dead-letter queue is made with."""
+        """The options with which this queue's dead-letter queue is created."""
         rows = options_of(QueueOptions).items()
         own = {key: row.of_dead_letters for key, row in rows if row.of_dead_letters is not ...}
         return dataclasses.replace(self, arena_bytes=self.arena_bytes + DEAD_LETTER_ROOM, **own)
 
 
 def check_confirm(confirm: str, durability: str) -> None:
-    """Raise :class:`InvalidOption` if nothing is kept on the disk that is to be waited for."""
+    """Raise :class:`InvalidOption` for ``confirm="disk"`` without a journal."""
     if confirm == "disk" and durability != "journal":
         raise InvalidOption(
             f"confirm='disk' needs a journal, and durability={durability!r} keeps none: "
@@ -355,9 +356,9 @@ def _check_queue_name(option: str, name: object) -> None:
 
 
 def hint_at(key: str, known: list[str]) -> str:
-    """What may have been meant by an option that is not known."""
+    """A hint at the option that an unknown name may have meant."""
     near: list[str] = []
-    with contextlib.suppress(ImportError, OSError):  # for want of a descriptor
+    with contextlib.suppress(ImportError, OSError):  # there may be no file descriptor left
         import difflib  # noqa: PLC0415 - for the hint alone
 
         near = difflib.get_close_matches(str(key), known, n=1)
@@ -395,7 +396,7 @@ def check_seconds(name: str, value: object, least: float) -> float:
 def check_one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:
     """Return ``value`` if it is one of those allowed.
 
-    Raises TypeError for what is no str, and :class:`InvalidOption` for another one.
+    Raises TypeError if it is not a str, and :class:`InvalidOption` for any other value.
     """
     choices = ", ".join(map(repr, allowed))
     if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""What a handler may raise to say what becomes of its message."""
+"""The exceptions by which a handler decides the outcome of its message."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class Reject(Exception):
 
 
 class Retry(Exception):
-    """Raised by a handler: the message is to be handled again, and nothing is wrong.
+    """Raised by a handler: the message must be handled again, and nothing is wrong.
 
-    ``delay`` is in seconds; None takes the queue's back-off. The delivery counts as any
-    other. Raises :class:`~shmq.InvalidOption` for a delay out of range.
+    ``delay`` is in seconds; None takes the queue's back-off. The delivery counts as any other. The
+    constructor raises :class:`~shmq.InvalidOption` for a delay out of range.
     """
 
     def __init__(self, delay: float | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The contract of many puts in flight."""
+"""The contract of a pipeline: many puts in flight."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["Pipeline"]
 class Pipeline(abc.ABC):
     """Puts that do not wait for each other's answers.
 
-    Up to a window of them are under way at a time. Leaving the block waits for them all. A
-    put that was refused raises :class:`~shmq.PutsRefused` at the next call or at the end of
-    the block, when every answer is there: it says which were taken and which were not. Those
-    put behind a refused one may have been taken. With ``confirm="disk"`` the answer to a put
-    is that it is on disk; one that is in the queue without that is ``unconfirmed``.
+    Up to a window of puts are in flight. The end of the block waits for them all. If a put was
+    refused, :class:`~shmq.PutsRefused` is raised at the next call or at the end of the block, once
+    every answer has arrived: it says which puts were taken and which were not. Puts after a refused
+    one may have been taken. With ``confirm="disk"`` a put is answered once it is on disk; a message
+    that is in the queue without that confirmation is listed as ``unconfirmed``.
     """
 
     @abc.abstractmethod
     def put(self, body: Body, **properties: Any) -> int:
         """Put one message; returns its number in this pipeline, from 0 on.
 
-        The properties are those of ``Queue.put``, and so is what is raised at once for a
-        body or a property that cannot be. Where a put to the queue waits for room, so does
-        this one; it may then come behind later ones. Raises :class:`~shmq.PutsRefused`.
+        The properties are those of ``Queue.put``, and so are the errors raised at once for an
+        invalid body or property. If a put to the queue would wait for room, so does this one; its
+        message may then end up behind later ones. Raises :class:`~shmq.PutsRefused`.
         """
 
     @abc.abstractmethod

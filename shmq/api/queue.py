@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 
 
 class Loan(abc.ABC):
-    """Space in the queue to write one message in place.
+    """Space in the queue, in which the producer writes one message in place.
 
-    As a context manager it hands out the writable view, commits on success and drops
-    the space on an exception.
+    As a context manager it returns the writable view, commits on success and drops the space on an
+    exception.
     """
 
     @property
     @abc.abstractmethod
     def view(self) -> memoryview:
-        """The writable bytes of the body-to-be. Raises ValueError once the loan has ended."""
+        """The writable bytes of the body. Raises ValueError once the loan has ended."""
 
     @property
     @abc.abstractmethod
     def put(self) -> Put | None:
-        """What the commit returned; None before it, and after a drop."""
+        """The result of the commit; None before the commit, and after a drop."""
 
     @abc.abstractmethod
     def commit(self, size: int | None = None) -> Put:
-        """Put the message, its body being the first ``size`` bytes (default: all).
+        """Put the message with the first ``size`` bytes as its body (default: all).
 
-        Raises :class:`~shmq.InvalidOption` for a size that is not within the loan,
-        ValueError if the loan has ended, and :class:`~shmq.NotConfirmed`.
+        Raises :class:`~shmq.InvalidOption` for a size outside the loan, ValueError if the loan has
+        ended, and :class:`~shmq.NotConfirmed`.
         """
 
     @abc.abstractmethod
@@ -60,12 +60,12 @@ class Loan(abc.ABC):
 
 
 class Consumer(Closing):
-    """An iterator over a queue's messages that leases some ahead.
+    """An iterator over a queue's messages that prefetches some.
 
-    An acknowledgement counts at once; what is acknowledged is set free in batches: when
-    the buffer fills, when the iterator waits or closes, and at the latest 10 ms later at
-    the next call. Closing it returns what was not handed out, at once and uncounted. The
-    lease of a message that waited begins anew when it is handed out.
+    An acknowledgement takes effect at once; the space of acknowledged messages is freed in batches:
+    when the buffer fills, when the iterator waits or closes, and otherwise at the first call at
+    least 10 ms later. Closing returns the messages that were not handed out, at once and without
+    counting a delivery. When a prefetched message is handed out, its lease starts anew.
     """
 
     @abc.abstractmethod
@@ -76,19 +76,19 @@ class Consumer(Closing):
 
     @abc.abstractmethod
     def flush(self) -> None:
-        """Set free what was acknowledged so far."""
+        """Free the space of the messages acknowledged so far."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Flush, return what was not handed out, and end the iteration."""
+        """Flush, return the messages that were not handed out, and end the iteration."""
 
 
 class AsyncConsumer(abc.ABC):
-    """An asynchronous iterator over a queue's messages that leases some ahead.
+    """An asynchronous iterator over a queue's messages that prefetches some.
 
-    Its messages, their acknowledgements and what closing does are as those of a
-    :class:`Consumer`. It is for one task at a time, and gives way to others once for each
-    ``prefetch`` messages that it hands out without waiting.
+    Messages, acknowledgements and closing are as for a :class:`Consumer`. One task at a time may
+    use it. It yields to other tasks once for every ``prefetch`` messages that it hands out without
+    waiting.
     """
 
     @abc.abstractmethod
@@ -99,11 +99,11 @@ class AsyncConsumer(abc.ABC):
 
     @abc.abstractmethod
     def flush(self) -> None:
-        """Set free what was acknowledged so far."""
+        """Free the space of the messages acknowledged so far."""
 
     @abc.abstractmethod
     async def aclose(self) -> None:
-        """Flush, return what was not handed out, and end the iteration."""
+        """Flush, return the messages that were not handed out, and end the iteration."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -120,10 +120,9 @@ class AsyncConsumer(abc.ABC):
 class Queue(Closing):
     """A named queue that any number of processes and threads share.
 
-    Times are in seconds. A ``timeout`` of None waits without limit, one of 0 tries once.
+    Times are in seconds. A ``timeout`` of None waits without limit; a timeout of 0 tries once.
     Every method raises :class:`~shmq.QueueDeleted` once the queue is deleted, and
-    :class:`~shmq.ShmqError` once the handle is closed. As a context manager it closes
-    itself.
+    :class:`~shmq.ShmqError` once the handle is closed. As a context manager it closes itself.
     """
 
     @property
@@ -134,15 +133,15 @@ class Queue(Closing):
     @property
     @abc.abstractmethod
     def options(self) -> QueueOptions:
-        """What the queue was made with."""
+        """The options that the queue was created with."""
 
     @property
     @abc.abstractmethod
     def identity(self) -> int:
-        """Which queue this is, a number of 64 bits: one that is made anew by its name has another.
+        """The queue's identity, a 64-bit number; a queue recreated by the same name has another.
 
-        A durable queue that was brought back keeps its own. Raises :class:`~shmq.Unsupported`
-        if the server is too old to say.
+        A durable queue that was recovered keeps its identity. Raises :class:`~shmq.Unsupported` if
+        the server is too old to report it.
         """
 
     @abc.abstractmethod
@@ -166,24 +165,25 @@ class Queue(Closing):
     ) -> Put:
         """Put one message.
 
-        ``body`` is any buffer, a str, or whatever msgpack holds. ``block`` None waits where
-        the queue's ``overflow`` is ``"block"`` or a timeout is given, and raises at once
-        elsewhere. ``priority`` is 0 to priorities - 1, higher first, and by default the
-        middle one (priorities // 2). ``delay`` is in seconds from now, ``deliver_at`` in
-        seconds since 1970: one of the two. ``ttl`` None is the queue's.
+        ``body`` is any buffer, a str, or any value that msgpack encodes. With ``block`` None, the
+        put waits for room if the queue's ``overflow`` is ``"block"`` or a timeout is given;
+        otherwise it raises at once. ``priority`` is 0 to priorities - 1, higher first, and by
+        default the middle one (priorities // 2). Give either ``delay``, in seconds from now, or
+        ``deliver_at``, in seconds since 1970. ``ttl`` None takes the queue's.
 
-        ``confirm="disk"`` returns once the message is in the journal and synced, with
-        ``"memory"`` once it is in the queue; None is as the queue's option says. ``block`` is
-        about room alone, the timeout bounds both waits. Without that confirmation it raises
-        :class:`~shmq.NotConfirmed`: the message is in the queue all the same. A server
-        refuses it with :class:`~shmq.NoSpace` or :class:`~shmq.ServerError`, and has taken
-        nothing, while the disk fails; and it waits for the disk wherever the option says so.
+        ``confirm="disk"`` returns once the message is in the journal and synced, ``"memory"`` once
+        it is in the queue; None takes the queue's option. ``block`` is about room only; the timeout
+        bounds both waits. If the disk does not confirm in time, the put raises
+        :class:`~shmq.NotConfirmed`, and the message is in the queue nevertheless. While a server's
+        disk fails, the server refuses the put with :class:`~shmq.NoSpace` or
+        :class:`~shmq.ServerError` and takes nothing; a server also waits for the disk whenever the
+        queue's option says so.
 
-        Raises :class:`~shmq.Full` if there was no room in time,
-        :class:`~shmq.MessageTooLarge` at once for what can never fit, :class:`~shmq.NoSpace`,
-        :class:`~shmq.InvalidOption` for a property out of range and for ``confirm="disk"``
-        on a queue without a journal, and TypeError for one of the wrong type or a body that
-        its codec cannot hold. A str with surrogates in it is a UnicodeEncodeError.
+        Raises :class:`~shmq.Full` if there was no room in time, :class:`~shmq.MessageTooLarge` at
+        once for a message that can never fit, :class:`~shmq.NoSpace`, :class:`~shmq.InvalidOption`
+        for a property out of range and for ``confirm="disk"`` on a queue without a journal, and
+        TypeError for a property of the wrong type or a body that its codec cannot encode. A str
+        with surrogates raises UnicodeEncodeError.
         """
 
     @abc.abstractmethod
@@ -192,16 +192,16 @@ class Queue(Closing):
     ) -> Message:
         """Lease the next message, for the queue's ``visibility_timeout``.
 
-        Waits for one, unless ``block`` is false. Raises :class:`~shmq.Empty` if none came
-        in time.
+        Waits for a message, unless ``block`` is false. Raises :class:`~shmq.Empty` if none came in
+        time.
 
-        ``where`` is an expression over headers and properties, such as ``"header.region = 'eu'
-        and priority > 1"``: the first message that it means, of those that could be had now.
-        It is asked where the message stands, before anything is leased or copied; the others
-        stay, in their order, for everyone else. Of a group the front alone is asked, and holds
-        its group if it is not meant. A get looks through all that stands before what it means.
-        Raises :class:`~shmq.InvalidOption` for an expression that cannot be read, or asks for
-        what is in the body.
+        ``where`` is an expression over headers and properties, such as ``"header.region = 'eu' and
+        priority > 1"``: the call leases the first available message that matches. The expression is
+        evaluated in place, before anything is leased or copied; messages that do not match stay in
+        order for other consumers. Of a message group only the front message is tested; if it does
+        not match, the rest of its group waits behind it. The call examines every message that
+        stands before the first match. Raises :class:`~shmq.InvalidOption` for an expression that
+        cannot be parsed or that refers to the body.
         """
 
     def put_nowait(self, body: Body, **properties: Any) -> Put:
@@ -227,15 +227,15 @@ class Queue(Closing):
         codec: str | None = None,
         confirm: Confirm | None = None,
     ) -> int:
-        """Put the ``bodies`` in order, as many as fit, and return how many that were.
+        """Put the ``bodies`` in order, as many as fit; returns how many were put.
 
-        One str, buffer or map is one body, and refused with TypeError: put it in a list. The
-        properties are those of every one of them. With ``block`` it waits for the rest as
-        ``put`` does; a timeout returns the count so far, and a short count is no error. A
-        body that can never fit, or cannot be encoded, raises before any is put. What ``put``
-        raises is raised if none is put, but for :class:`~shmq.Full`; behind the first one it
-        ends the call, which returns the count, whatever the size of the bodies. With
-        ``confirm="disk"`` it waits once, when they are all put.
+        A single str, buffer or map is refused with TypeError: pass it in a list. The properties
+        apply to every body. With ``block`` the call waits for room for the rest as ``put`` does; at
+        a timeout it returns the count so far, and a short count is not an error. A body that can
+        never fit, or cannot be encoded, raises before any is put. If none is put, the call raises
+        what ``put`` raises, except :class:`~shmq.Full`; after the first body such an error ends the
+        call, which returns the count, whatever the size of the bodies. With ``confirm="disk"`` it
+        waits once, after all of them were put.
         """
 
     @abc.abstractmethod
@@ -247,18 +247,18 @@ class Queue(Closing):
         block: bool = True,
         where: str | None = None,
     ) -> list[Message]:
-        """Lease what is there, 1 to ``max`` messages; wait for the first one.
+        """Lease 1 to ``max`` messages, waiting only for the first.
 
-        Returns an empty list if none came within the timeout. ``where`` is as ``get`` has it.
+        Returns an empty list if none came within the timeout. ``where`` is as for ``get``.
         """
 
     @abc.abstractmethod
     def get_batch(self, max: int, timeout: float | None = None, *, block: bool = True) -> Batch:
-        """``get_many`` for those who want the bodies alone: no object for each message.
+        """``get_many`` for the bodies alone, without an object for each message.
 
-        They are settled together. Empty if none came within the timeout. Raises
-        :class:`~shmq.ShmqError` for a body that is not what its codec says: that message
-        stays leased, by the receipt in the error, and the others are in the queue again.
+        The messages are settled together. The batch is empty if none came within the timeout.
+        Raises :class:`~shmq.ShmqError` if a body cannot be decoded by its codec: that message stays
+        leased, with its receipt in the error, and the others return to the queue.
         """
 
     @abc.abstractmethod
@@ -279,30 +279,30 @@ class Queue(Closing):
     ) -> Put:
         """Put many records as one message, without an object for each.
 
-        ``data`` is all records, one behind the other; ``lengths`` is the bytes of every
-        record, or those of each: a buffer of unsigned 32-bit numbers, or ints. The batch
-        is one message with the codec ``"packed"``: it has one sequence number, is leased,
-        settled and counted as one, and must fit into ``max_message_bytes``. ``get`` sees
-        its body as a list of bytes. Raises what ``put`` raises, and
-        :class:`~shmq.InvalidOption` if the lengths do not add up to the data.
+        ``data`` is the concatenated records; ``lengths`` is the size of every record in bytes, or
+        the sizes of each: a buffer of unsigned 32-bit numbers, or ints. The batch is one message
+        with the codec ``"packed"``: it has one sequence number, is leased, settled and counted as
+        one, and must fit into ``max_message_bytes``. ``get`` returns its body as a list of bytes.
+        Raises what ``put`` raises, and :class:`~shmq.InvalidOption` if the lengths do not add up to
+        the size of the data.
         """
 
     @abc.abstractmethod
     def get_packed(
         self, max: int = 65536, timeout: float | None = None, *, block: bool = True
     ) -> Packed:
-        """Lease what is there until there are ``max`` records, and copy them into one buffer.
+        """Lease messages until they hold ``max`` records, and copy the records into one buffer.
 
-        A packed batch is never split: the one with which there are so many comes whole,
-        however large it is. A body that says it is packed and is not is one record. Empty if
-        none came within the timeout.
+        It waits only for the first message. A packed batch is never split: the last one is returned
+        whole, however large it is. A body with the codec ``"packed"`` that is not a valid batch
+        counts as one record. The result is empty if no message came within the timeout.
         """
 
     @abc.abstractmethod
     def ack_many(self, messages: Iterable[Message | int]) -> list[int]:
         """Acknowledge messages, or receipts; returns the receipts that were refused.
 
-        Raises TypeError, before any is settled, for what is neither.
+        Raises TypeError, before any is settled, if an item is neither.
         """
 
     @abc.abstractmethod
@@ -342,20 +342,20 @@ class Queue(Closing):
         block: bool = True,
         where: str | None = None,
     ) -> Consumer:
-        """Iterate over messages, leasing up to ``prefetch`` ahead, 1 to 1,048,576.
+        """Iterate over messages, prefetching up to ``prefetch`` of them, 1 to 1,048,576.
 
-        The iteration ends when none came for ``timeout`` seconds (``block=False``: at
-        once); by default it never does. A message whose lease ran out while it waited is
-        skipped: it is back in the queue. ``where`` is as ``get`` has it.
+        The iteration ends if no message came for ``timeout`` seconds (``block=False``: at once); by
+        default it never ends. A message whose lease expired before it was handed out is skipped: it
+        is back in the queue. ``where`` is as for ``get``.
         """
 
     @abc.abstractmethod
     async def aget(self, timeout: float | None = None, *, where: str | None = None) -> Message:
-        """``get``, for a task of an event loop: others run while it waits.
+        """``get`` for asyncio: other tasks run while it waits.
 
-        Tasks are served in the order in which they began to wait. One that is cancelled
-        has taken nothing. ``timeout`` is in seconds, 0 does not wait. ``where`` is as ``get``
-        has it; each task looks at every message that comes. Raises :class:`~shmq.Empty`.
+        Tasks get messages in the order in which they began to wait. A cancelled task has taken
+        nothing. ``timeout`` is in seconds, 0 does not wait. ``where`` is as for ``get``; each
+        waiting task tests every message that arrives. Raises :class:`~shmq.Empty`.
         """
 
     @abc.abstractmethod
@@ -368,101 +368,101 @@ class Queue(Closing):
         confirm: Confirm | None = None,
         **properties: Any,
     ) -> Put:
-        """``put``, for a task of an event loop: others run while it waits.
+        """``put`` for asyncio: other tasks run while it waits.
 
-        When it waits, the properties and what is raised are as with ``put``: a full queue
-        whose ``overflow`` is ``"reject"`` refuses, unless there is ``block=True`` or a
-        ``timeout``. A task that is cancelled while it waits for room has put nothing; one
-        that waits for the disk has put its message.
+        When it waits, its properties and its errors are as for ``put``: a full queue whose
+        ``overflow`` is ``"reject"`` refuses, unless ``block=True`` or a ``timeout`` is given. If a
+        task is cancelled while it waits for room, nothing was put; if it is cancelled while it
+        waits for the disk, its message was put.
         """
 
     @abc.abstractmethod
     def aconsume(
         self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
     ) -> AsyncConsumer:
-        """``consume``, for a task of an event loop: ``async for message in ...``.
+        """``consume`` for asyncio: ``async for message in ...``.
 
-        The iteration ends when none came for ``timeout`` seconds; by default it never
-        does. ``where`` is as ``get`` has it.
+        The iteration ends if no message came for ``timeout`` seconds; by default it never ends.
+        ``where`` is as for ``get``.
         """
 
     @abc.abstractmethod
     def loan(self, size: int, **properties: Any) -> Loan:
-        """Space for a body of ``size`` bytes, to be written in place.
+        """Reserve space for a body of ``size`` bytes, to be written in place.
 
-        The properties, ``block``, ``timeout`` and ``confirm`` are those of ``put``, and so is
-        what is raised; it is the commit that waits for the disk, as long as ``timeout``. The
-        loan of a duplicate has space that goes nowhere.
+        The properties, ``block``, ``timeout``, ``confirm`` and the errors are those of ``put``;
+        only the commit waits for the disk, as long as ``timeout``. The loan of a duplicate is space
+        that is never put.
         """
 
     @abc.abstractmethod
     def pipeline(self, window: int = 64, *, confirm: Confirm | None = None) -> Pipeline:
-        """Many puts under way at a time, up to ``window``: ``with queue.pipeline() as pipe``.
+        """Keep up to ``window`` puts in flight: ``with queue.pipeline() as pipe``.
 
-        For queues of a server, where a put by itself waits for its answer, and for puts that
-        are to be on disk (``confirm``, of which each put may have its own), which then share
-        their syncs; else it is a put after the other on this host. Raises
-        :class:`~shmq.InvalidOption` for a window below 1, and for ``confirm="disk"`` on a
-        queue without a journal.
+        Use it for queues of a server, where a single put waits for its answer, and for puts with
+        ``confirm="disk"``, which then share their syncs; each put may set its own ``confirm``.
+        Otherwise, on this host, the puts run one after the other. Raises
+        :class:`~shmq.InvalidOption` for a window below 1, and for ``confirm="disk"`` on a queue
+        without a journal.
         """
 
     @abc.abstractmethod
     def peek(self, limit: int = 10, *, where: str | None = None) -> list[Message]:
-        """The visible messages that would be served first, at most ``limit``, not leased.
+        """Copies of up to ``limit`` visible messages, those to be delivered first; not leased.
 
-        Each is a copy; settling one raises :class:`~shmq.LeaseExpired`. It looks at the
-        whole queue, so it costs more the more there is in it. ``where`` is an expression as
-        ``redrive`` takes one, the body included: only those that it means.
+        Settling one raises :class:`~shmq.LeaseExpired`. The call looks at the whole queue, so its
+        cost grows with the queue's depth. ``where`` keeps only the messages that match an
+        expression, as for ``redrive``; it may refer to the body.
         """
 
     @abc.abstractmethod
     def purge(self) -> int:
-        """Remove the visible and the delayed messages, and return how many that were.
+        """Remove the visible and the delayed messages; returns how many.
 
-        Leased ones stay. The memory that was theirs goes back to the system.
+        Leased messages stay. The memory of the removed ones goes back to the system.
         """
 
     @abc.abstractmethod
     def redrive(self, limit: int | None = None, *, where: str | None = None) -> int:
-        """Send dead letters back to this queue; returns how many went.
+        """Send dead letters back to this queue; returns how many were sent.
 
-        On a queue with dead letters of its own it takes those that came from it; on a
-        dead-letter queue it sends each to the queue it came from. The oldest go first, at
-        most ``limit`` (None: all), until a queue is full; :class:`~shmq.Full` or
-        :class:`~shmq.NoSpace` is raised only if none could go.
+        On a queue that has a dead-letter queue, the call takes the dead letters that came from this
+        queue; on a dead-letter queue, it sends each message to the queue that it came from. It
+        sends at most ``limit`` (None: all), oldest first, until a queue is full; it raises
+        :class:`~shmq.Full` or :class:`~shmq.NoSpace` only if none could be sent.
 
-        ``where`` is an expression, such as ``"reason = 'expired' and age < 2h"``: only those
-        go for which it is true. Raises :class:`~shmq.InvalidOption` for one that cannot be
-        read, and :class:`~shmq.Unsupported` if the server is too old for it.
+        ``where`` is an expression, such as ``"reason = 'expired' and age < 2h"``: only matching
+        messages are sent. Raises :class:`~shmq.InvalidOption` for one that cannot be parsed, and
+        :class:`~shmq.Unsupported` if the server is too old for it.
         """
 
     # ---- very many messages at once ----
 
     @abc.abstractmethod
     def bulk(self) -> BulkQueue:
-        """This queue for those who read, lease and settle very many messages at once."""
+        """The bulk interface of this queue: read, lease and settle very many messages at once."""
 
     @abc.abstractmethod
     def staged_publisher(self, publisher: str) -> StagedPublisher:
-        """What stages batches of rows for this queue, and puts each into it exactly once.
+        """A publisher that stages batches of rows and puts each batch into this queue exactly once.
 
-        ``publisher`` names the job or query that makes these batches, one after the other;
-        it is 1 to 200 bytes of UTF-8. Raises :class:`~shmq.InvalidOption` and TypeError.
+        ``publisher`` names the job or query that produces these batches, one after the other; it is
+        1 to 200 bytes of UTF-8. Raises :class:`~shmq.InvalidOption` and TypeError.
         """
 
     # ---- what the queue has ----
 
     @abc.abstractmethod
     def stats(self) -> QueueStats:
-        """The queue in numbers."""
+        """The queue's statistics."""
 
     @abc.abstractmethod
     def attachments(self) -> list[Attachment]:
-        """Who is attached: each open handle of each process, this one included."""
+        """Every open handle of every process on this queue, this one included."""
 
     @abc.abstractmethod
     def qsize(self) -> int:
-        """How many messages are visible, those behind their group's one in flight included."""
+        """How many messages are visible, including those behind a leased one of their group."""
 
     def empty(self) -> bool:
         """Whether no message is visible."""
@@ -470,11 +470,11 @@ class Queue(Closing):
 
     @abc.abstractmethod
     def full(self) -> bool:
-        """Whether the queue holds as many messages as it may.
+        """Whether the queue holds as many messages as its capacity allows.
 
-        Bytes do not count here: a put may find no room for its body before.
+        Bytes do not count here: a put may run out of room for its body earlier.
         """
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Detach; what this handle holds leased goes back at once. May be called again."""
+        """Detach; messages that this handle has leased return at once. May be called again."""

@@ -1,4 +1,4 @@
-"""The contract of a stream's records, and of what an append returns."""
+"""The contract of a stream's records, and of the results of appends."""
 
 from __future__ import annotations
 
@@ -9,60 +9,60 @@ from typing import Any, Literal, Protocol, Self, overload
 
 __all__ = ["Appended", "AppendedRange", "OnDamage", "Record", "Records"]
 
-#: What becomes of records that a file has no longer as they were written: a
-#: :class:`~shmq.DamagedFile`, or they are passed over and counted.
+#: What a reader does at records in a damaged file: raise :class:`~shmq.DamagedFile`, or skip and
+#: count them.
 OnDamage = Literal["raise", "skip"]
 
 
 class Appended(Protocol):
-    """What ``Stream.append`` returns: an immutable value."""
+    """The result of ``Stream.append``: an immutable value."""
 
     @property
     def partition(self) -> int:
-        """The partition that has the record."""
+        """The partition of the record."""
 
     @property
     def offset(self) -> int:
-        """Its number in the partition: from 0 on, without gaps.
+        """The record's number in its partition: from 0 on, without gaps.
 
-        -1 of a duplicate whose first copy is gone already.
+        -1 for a duplicate whose first copy is already gone.
         """
 
     @property
     def timestamp(self) -> float:
-        """In seconds since 1970: what the append said, or when it was appended."""
+        """In seconds since 1970: the timestamp given to the append, or the time of the append."""
 
     @property
     def timestamp_ns(self) -> int:
-        """The same in ns."""
+        """The same in nanoseconds."""
 
     @property
     def duplicate(self) -> bool:
-        """Whether the producer had appended it before; the offset is then the first one's."""
+        """Whether the producer had already appended it; the offset is then the first copy's."""
 
 
 class AppendedRange(Protocol):
-    """Records that ``Stream.append_many`` has appended in one piece: an immutable value."""
+    """The range of records that ``Stream.append_many`` appended together: an immutable value."""
 
     @property
     def partition(self) -> int:
-        """The partition that has them."""
+        """The partition of the records."""
 
     @property
     def first(self) -> int:
-        """The offset of the first one; the others follow it. As ``Appended.offset``."""
+        """The offset of the first record; the others follow it. See ``Appended.offset``."""
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """The number of records."""
 
     @property
     def duplicate(self) -> bool:
-        """Whether the producer had appended them before."""
+        """Whether the producer had already appended them."""
 
     @property
     def timestamp_ns(self) -> int:
-        """When, in ns since 1970; 0 where that is not known."""
+        """The time of the append, in nanoseconds since 1970; 0 if it is not known."""
 
 
 class Record(abc.ABC):
@@ -81,12 +81,12 @@ class Record(abc.ABC):
     @property
     @abc.abstractmethod
     def timestamp(self) -> float:
-        """In seconds since 1970: what the append said, or when it was appended."""
+        """In seconds since 1970: the timestamp given to the append, or the time of the append."""
 
     @property
     @abc.abstractmethod
     def timestamp_ns(self) -> int:
-        """The same in ns."""
+        """The same in nanoseconds."""
 
     @property
     @abc.abstractmethod
@@ -96,20 +96,20 @@ class Record(abc.ABC):
     @property
     @abc.abstractmethod
     def headers(self) -> Mapping[str, Any]:
-        """The headers that the producer gave; empty if none.
+        """The headers that the producer set; empty if none.
 
-        Raises :class:`~shmq.ShmqError` where they are damaged.
+        Raises :class:`~shmq.ShmqError` if they are damaged.
         """
 
     @property
     @abc.abstractmethod
     def value(self) -> Any:
-        """Its bytes: bytes, or a read-only memoryview where it was read with ``view=True``."""
+        """Its bytes: as bytes, or as a read-only memoryview if it was read with ``view=True``."""
 
     @property
     @abc.abstractmethod
     def body(self) -> Any:
-        """The value, decoded by its codec. Raises :class:`~shmq.ShmqError` if it is not of it."""
+        """The value, decoded by its codec. Raises :class:`~shmq.ShmqError` if that fails."""
 
     @property
     @abc.abstractmethod
@@ -120,41 +120,40 @@ class Record(abc.ABC):
 class Records(abc.ABC):
     """Records of one partition that were read together: a sequence, in order of their offsets.
 
-    As a context manager it releases itself. What was read with ``view=True`` lies in shared
-    memory: unless it is pinned as well, it may be overwritten at any time, which
-    :meth:`check` tells.
+    As a context manager it releases itself. Values read with ``view=True`` lie in shared memory:
+    unless they are pinned as well, they may be overwritten at any time; :meth:`check` detects that.
     """
 
     @property
     @abc.abstractmethod
     def partition(self) -> int:
-        """The partition they are of."""
+        """The partition of the records."""
 
     @property
     @abc.abstractmethod
     def next_offset(self) -> int:
-        """Where to read on; that of the call if there was nothing."""
+        """The offset to read next; the offset of the call if there was no record."""
 
     @property
     @abc.abstractmethod
     def data(self) -> bytes:
-        """The records as they lie, one behind the other: the format of `append_block`."""
+        """The records in encoded form, concatenated: the format of `append_block`."""
 
     @abc.abstractmethod
     def values(self) -> list[Any]:
-        """The values alone, as bytes, or as views where they were read so: the fast way."""
+        """The values alone, as bytes or as the views that were read: the fast way."""
 
     @abc.abstractmethod
     def check(self) -> None:
-        """Raises :class:`~shmq.OffsetOutOfRange` if views of it may be overwritten by now.
+        """Raise :class:`~shmq.OffsetOutOfRange` if the views may have been overwritten by now.
 
-        What was done with them before is right if it returns. Of a copy, or of what is
-        pinned, it is always right.
+        If it returns, every earlier use of the views saw the right bytes. Copies and pinned records
+        always pass.
         """
 
     @abc.abstractmethod
     def release(self) -> None:
-        """Give up what is pinned; the values are no longer to be used. May be called again."""
+        """Release the pin; the values must not be used afterwards. May be called again."""
 
     @abc.abstractmethod
     def __len__(self) -> int: ...

@@ -1,4 +1,4 @@
-"""What a schema is, as a broker keeps it."""
+"""The contracts of schemas, and of queues and streams that are checked by them."""
 
 from __future__ import annotations
 
@@ -24,50 +24,51 @@ class SchemaVersion:
 
     #: The queue's or the stream's name.
     name: str
-    #: 1 for the first.
+    #: 1 for the first version.
     version: int
     #: The JSON Schema.
     schema: Mapping[str, Any]
-    #: What it had to be to those before it: ``"none"``, ``"backward"``, ``"forward"``, ``"full"``.
+    #: What it had to be to the versions before it: ``"none"``, ``"backward"``, ``"forward"``,
+    #: ``"full"``.
     compatibility: str
     #: When it was set, in seconds since 1970.
     at: float
 
 
 class TypedQueue(abc.ABC):
-    """A queue whose puts are checked by a version of its schema.
+    """A queue whose puts are checked against one version of its schema.
 
-    What is put is a map or another value of msgpack, or a Struct where that is the schema. A
-    message says by its header ``shmq-schema`` which version it was checked by.
+    A body is a map or another msgpack value, or a Struct if the schema is one. The message's header
+    ``shmq-schema`` holds the version that it was checked against.
     """
 
     @property
     @abc.abstractmethod
     def queue(self) -> Queue:
-        """The queue itself, by which nothing is checked."""
+        """The plain queue, which checks nothing."""
 
     @property
     @abc.abstractmethod
     def version(self) -> int:
-        """The version that it is checked by."""
+        """The version of the schema that bodies are checked against."""
 
     @abc.abstractmethod
     def check(self, body: Any) -> None:
-        """Raise :class:`~shmq.SchemaError` for a body that is not as the schema says."""
+        """Raise :class:`~shmq.SchemaError` if the body does not match the schema."""
 
     @abc.abstractmethod
     def put(
         self, body: Any, block: bool | None = None, timeout: float | None = None, **properties: Any
     ) -> Put:
-        """``Queue.put`` of a body that is as the schema says.
+        """``Queue.put`` of a body that matches the schema.
 
-        Raises :class:`~shmq.SchemaError`, which names the field, and then nothing is put; and
-        what ``Queue.put`` raises. The codec is msgpack unless another one is given.
+        Raises :class:`~shmq.SchemaError`, which names the field, and puts nothing, if it does not
+        match; and what ``Queue.put`` raises. The codec is msgpack unless another one is given.
         """
 
     @abc.abstractmethod
     async def aput(self, body: Any, timeout: float | None = None, **properties: Any) -> Put:
-        """``put``, for a task."""
+        """``put`` for asyncio."""
 
     @abc.abstractmethod
     def put_many(
@@ -81,40 +82,41 @@ class TypedQueue(abc.ABC):
 
     @abc.abstractmethod
     def body(self, message: Message) -> Any:
-        """The body of a message, checked; of the Struct's type where that is the schema.
+        """The body of a message, checked; an instance of the Struct if the schema is one.
 
         Raises :class:`~shmq.SchemaError`.
         """
 
 
 class TypedStream(abc.ABC):
-    """A stream of which what is appended is checked by a version of its schema.
+    """A stream whose appends are checked against one version of its schema.
 
-    A value is as :class:`TypedQueue` has it, and says its version by the same header.
+    Values and the header with the version are as for :class:`TypedQueue`.
     """
 
     @property
     @abc.abstractmethod
     def stream(self) -> Stream:
-        """The stream itself, by which nothing is checked."""
+        """The plain stream, which checks nothing."""
 
     @property
     @abc.abstractmethod
     def version(self) -> int:
-        """The version that it is checked by."""
+        """The version of the schema that values are checked against."""
 
     @abc.abstractmethod
     def check(self, value: Any) -> None:
-        """Raise :class:`~shmq.SchemaError` for a value that is not as the schema says."""
+        """Raise :class:`~shmq.SchemaError` if the value does not match the schema."""
 
     @abc.abstractmethod
     def append(
         self, value: Any, *, headers: Mapping[str, Any] | None = None, **how: Any
     ) -> Appended:
-        """``Stream.append`` of a value that is as the schema says.
+        """``Stream.append`` of a value that matches the schema.
 
-        Raises :class:`~shmq.SchemaError`, which names the field, and then nothing is appended;
-        and what ``Stream.append`` raises. The codec is msgpack unless another one is given.
+        Raises :class:`~shmq.SchemaError`, which names the field, and appends nothing, if the value
+        does not match; and what ``Stream.append`` raises. The codec is msgpack unless another one
+        is given.
         """
 
     @abc.abstractmethod
@@ -129,14 +131,14 @@ class TypedStream(abc.ABC):
 
     @abc.abstractmethod
     def producer(self, **options: Unpack[ProducerKeywords]) -> Producer:
-        """``Stream.producer``, whose ``send`` raises :class:`~shmq.SchemaError` as well.
+        """``Stream.producer``, whose ``send`` also raises :class:`~shmq.SchemaError`.
 
-        A value that is refused is in no batch.
+        A refused value is in no batch.
         """
 
     @abc.abstractmethod
     def body(self, record: Record) -> Any:
-        """The body of a record, checked; of the Struct's type where that is the schema.
+        """The body of a record, checked; an instance of the Struct if the schema is one.
 
         Raises :class:`~shmq.SchemaError`.
         """

@@ -1,4 +1,4 @@
-"""What is settled at the end of a ``with`` block."""
+"""The base of messages and records that a ``with`` block settles at its end."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["Settling"]
 
 
 class Settling(abc.ABC):
-    """Acknowledged at the end of its block, or returned on an exception, if it is not settled."""
+    """Acknowledged at the end of its block, or returned on an exception, unless already settled."""
 
     @property
     @abc.abstractmethod
     def settled(self) -> bool:
-        """Whether that was done already."""
+        """Whether it was already settled."""
 
     @abc.abstractmethod
     def ack(self) -> Any:

@@ -1,4 +1,4 @@
-"""The contract of a group that shares a stream: each record is lent to one member at a time."""
+"""The contract of a share group: each record of a stream is leased to one member at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Share", "ShareOptions", "SharedRecord"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ShareOptions(Options):
-    """What a group was made with that lends each record to one member. Times are in seconds."""
+    """The options that a share group was created with. Times are in seconds."""
 
     lease: float = option(30.0, "seconds", "How long a record is lent", least=0.001)
     max_deliveries: int | None = option(
@@ -41,11 +41,11 @@ class ShareOptions(Options):
 
 
 class SharedRecord(Settling):
-    """A record that is lent to this member until it settles it, or the lease ends.
+    """A record that is leased to this member until it settles it, or the lease ends.
 
     As a context manager it acknowledges itself on success and returns itself (``nack``) on an
-    exception, unless it was settled inside the block. Dropped while it is lent it issues a
-    ResourceWarning, unless its receipt was asked for.
+    exception, unless the block settled it. If it is garbage collected while it is leased, it issues
+    a ResourceWarning, unless its receipt was read.
     """
 
     @property
@@ -71,7 +71,7 @@ class SharedRecord(Settling):
     @property
     @abc.abstractmethod
     def headers(self) -> Mapping[str, Any]:
-        """The headers that the producer gave; empty if none."""
+        """The headers that the producer set; empty if none."""
 
     @property
     @abc.abstractmethod
@@ -81,17 +81,17 @@ class SharedRecord(Settling):
     @property
     @abc.abstractmethod
     def body(self) -> Any:
-        """The value, decoded by its codec. Raises :class:`~shmq.ShmqError` if it is not of it."""
+        """The value, decoded by its codec. Raises :class:`~shmq.ShmqError` if that fails."""
 
     @property
     @abc.abstractmethod
     def delivery_count(self) -> int:
-        """How often it has been delivered, this time included: 1 at the first."""
+        """How often it has been delivered, including this delivery: 1 for the first."""
 
     @property
     @abc.abstractmethod
     def receipt(self) -> int:
-        """What settles this delivery: see ``Share.ack_many``."""
+        """The number that settles this delivery: see ``Share.ack_many``."""
 
     @property
     @abc.abstractmethod
@@ -100,19 +100,19 @@ class SharedRecord(Settling):
 
     @abc.abstractmethod
     def ack(self) -> None:
-        """Done: the group delivers it no more.
+        """Acknowledge the record: the group does not deliver it again.
 
-        Raises :class:`~shmq.LeaseExpired` if the lease has ended or the record was settled,
-        as the other settlements do; nothing is changed then.
+        Raises :class:`~shmq.LeaseExpired`, and changes nothing, if the lease has ended or the
+        record was already settled; so do the other settlements.
         """
 
     @abc.abstractmethod
     def nack(self, delay: float = 0.0) -> None:
-        """Return it: somebody gets it again, in ``delay`` seconds at the earliest.
+        """Return the record: it is delivered again, in ``delay`` seconds at the earliest.
 
-        At the group's ``max_deliveries`` it is rejected instead. Raises
-        :class:`~shmq.LeaseExpired`, and :class:`~shmq.InvalidOption` for a delay that is not
-        0 to 1e9.
+        If the record has reached the group's ``max_deliveries``, it is rejected instead. Raises
+        :class:`~shmq.LeaseExpired`, and :class:`~shmq.InvalidOption` for a delay that is not 0 to
+        1e9.
         """
 
     @abc.abstractmethod
@@ -121,26 +121,27 @@ class SharedRecord(Settling):
 
     @abc.abstractmethod
     def extend(self, seconds: float | None = None) -> None:
-        """Let the lease end ``seconds`` from now; None: the group's lease.
+        """Set the end of the lease to ``seconds`` from now; None: the group's lease.
 
-        Raises :class:`~shmq.LeaseExpired`, and :class:`~shmq.InvalidOption` for seconds that
-        are not more than 0, up to 1e9.
+        Raises :class:`~shmq.LeaseExpired`, and :class:`~shmq.InvalidOption` for seconds that are
+        not more than 0, up to 1e9.
         """
 
 
 class Share(Closing):
-    """A member of a group that shares a stream, as consumers share a queue.
+    """A member of a share group, which consumes a stream as consumers share a queue.
 
-    Records of a partition are lent in the order of their offsets, to whoever asks, and settled
-    one by one: one that nobody can settle holds up neither those behind it nor the partition.
-    What a dead member had is lent again at once, and what a silent one has at the end of the
-    lease. One thread at a time uses a member. In the child of a fork it is of no use: share there.
+    The records of a partition are leased in the order of their offsets, to any member that asks,
+    and settled one by one: a record that cannot be settled blocks neither the records after it nor
+    the partition. The records of a dead member are leased again at once, those of a silent one when
+    the lease ends. One thread at a time may use a member. After a fork the child cannot use it and
+    must join on its own.
 
-    Where a file is damaged, what gets records raises :class:`~shmq.DamagedFile`, after what the
-    other partitions have, and again and again: nobody is lent what is behind it in that
-    partition, until a member passes over it, with ``on_damage="skip"``. The group counts those
-    records as skipped, and so it does a record that was lent before it was damaged, once it was
-    tried ``max_deliveries`` times.
+    If a file is damaged, getting records raises :class:`~shmq.DamagedFile`, once the records of the
+    other partitions were returned, and again at each later call: no record after the damage in that
+    partition is leased until a member with ``on_damage="skip"`` passes over it. The group counts
+    the damaged records as skipped; it does so too with a record that was leased before it was
+    damaged, once it was tried ``max_deliveries`` times.
     """
 
     @property
@@ -151,36 +152,36 @@ class Share(Closing):
     @property
     @abc.abstractmethod
     def damaged(self) -> int:
-        """How many records it has passed over, with ``on_damage="skip"``: files are damaged."""
+        """How many records in damaged files it has skipped, with ``on_damage="skip"``."""
 
     @abc.abstractmethod
     def get(self, block: bool = True, timeout: float | None = None) -> SharedRecord:
-        """The next record, lent to this member, waiting for it up to ``timeout`` seconds.
+        """Lease the next record, waiting for it up to ``timeout`` seconds.
 
-        None: without end. Raises :class:`~shmq.Empty`.
+        A ``timeout`` of None waits without limit. Raises :class:`~shmq.Empty`.
         """
 
     @abc.abstractmethod
     def get_many(
         self, limit: int, block: bool = True, timeout: float | None = None
     ) -> Sequence[SharedRecord]:
-        """At least one record and at most ``limit``, waiting for the first one alone.
+        """Lease 1 to ``limit`` records, waiting only for the first.
 
         Raises :class:`~shmq.Empty`, and :class:`~shmq.InvalidOption` for a limit below 1.
         """
 
     @abc.abstractmethod
     def consume(self, prefetch: int = 16, timeout: float | None = None) -> Iterator[SharedRecord]:
-        """Record after record, lent ``prefetch`` at a time.
+        """Iterate over records, leasing ``prefetch`` at a time.
 
-        It ends where none comes within ``timeout`` seconds; None: never. A record counts as
-        delivered once it is handed out, and at the iteration's end the others go back.
+        The iteration ends if no record came for ``timeout`` seconds; None: never. A record counts
+        as delivered once it is handed out; at the end the others are returned.
         """
 
     @abc.abstractmethod
     def ack_many(self, receipts: Iterable[int]) -> list[int]:
-        """Acknowledge by receipts; those that were good no more are returned."""
+        """Acknowledge records by receipts; returns the receipts that were refused."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Leave: what it has not settled goes back. May be called again."""
+        """Leave the group: records that it has not settled are returned. May be called again."""

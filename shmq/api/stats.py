@@ -1,4 +1,4 @@
-"""A queue in numbers."""
+"""The statistics of a queue."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSummary:
-    """A line of the list of queues."""
+    """One entry of the list of queues."""
 
     #: The queue's name.
     name: str
@@ -19,21 +19,21 @@ class QueueSummary:
     in_flight: int
     #: How many messages it can hold.
     capacity: int
-    #: Why the queue cannot be used, and its numbers are 0; None if it can.
+    #: Why the queue cannot be used (its numbers are then 0); None if it can be used.
     problem: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStats:
-    """Counts are of messages, ages and times in seconds, rates per second.
+    """The statistics of a queue: counts of messages, times in seconds, rates per second.
 
-    Totals count from when the queue was made. A process that dies between a change
-    and its total leaves that total one behind; depths are always exact.
+    Totals count from the creation of the queue. If a process dies between a change and its total,
+    that total stays one too low; depths are always exact.
     """
 
     #: The queue's name.
     name: str
-    #: Visible messages, those that wait behind their group's one in flight included.
+    #: Visible messages, including those that wait behind a leased one of their group.
     depth: int
     #: Messages that are not visible yet: put with a delay, or returned with one.
     delayed: int
@@ -61,24 +61,24 @@ class QueueStats:
     redelivered: int
     #: Messages moved to the dead-letter queue.
     dead_lettered: int
-    #: Messages dropped: by overflow, ttl, or a limit without a dead-letter queue.
+    #: Messages dropped: by overflow, by ttl, or at a limit without a dead-letter queue.
     dropped: int
     #: Puts that were duplicates within the dedupe window.
     deduped: int
     #: Room for bodies and properties.
     arena_bytes: int
-    #: How much of it is taken.
+    #: How much of that room is in use.
     arena_used: int
     #: The largest body that would fit now.
     arena_largest_free: int
-    #: What the segment takes in /dev/shm.
+    #: The segment's size in /dev/shm.
     shm_bytes: int
     #: How often the indexes were rebuilt after a process died inside an operation.
     recoveries: int
-    #: Waits that are asleep until a message comes. All tasks of a process that wait through
-    #: one handle count as one.
+    #: Waits that sleep until a message comes. All tasks of a process that wait through one handle
+    #: count as one.
     waiting_get: int
-    #: Waits that are asleep until there is space.
+    #: Waits that sleep until there is space.
     waiting_put: int
     #: What outlives the machine: ``"memory"``, ``"snapshot"`` or ``"journal"``.
     durability: str = "memory"
@@ -88,13 +88,13 @@ class QueueStats:
     journal_writer_pid: int | None = None
     #: Puts that are not on disk yet.
     journal_lag: int = 0
-    #: Messages that were settled, and keep their slots until the journal has that, too.
+    #: Settled messages that keep their slots until their settlement is in the journal.
     journal_waiting: int = 0
-    #: Every put up to this sequence number is on disk, or was settled before.
+    #: Every put up to this sequence number is on disk, or was settled before it got there.
     journal_synced: int = 0
     #: Why the last attempt to write to the journal failed; None: it succeeded.
     journal_error: str | None = None
-    #: What was written to the journal so far, in bytes.
+    #: Bytes written to the journal so far.
     journal_bytes: int = 0
     #: Age of the newest snapshot; None: there is none.
     snapshot_age: float | None = None
@@ -104,7 +104,7 @@ class QueueStats:
 class Attachment:
     """One attached handle."""
 
-    #: The process's id, as it sees it itself.
+    #: The process id, as the process itself sees it.
     pid: int
     #: The process's name.
     name: str
@@ -112,5 +112,5 @@ class Attachment:
     leases: int
     #: When it attached, in seconds since 1970.
     since: float
-    #: Whether the process lives; what a dead one held comes back with the next use.
+    #: Whether the process is alive; the messages a dead one had leased return at the next use.
     alive: bool

@@ -1,4 +1,4 @@
-"""The contract of a stream: partitions of records that many read and nobody takes away."""
+"""The contract of a stream: partitions of records that many readers read without removing them."""
 
 from __future__ import annotations
 
@@ -32,55 +32,56 @@ __all__ = [
     "StreamSummary",
 ]
 
-#: Where to begin: the oldest record, behind the newest, an offset of each partition, or the
-#: first record from that time on, in seconds since 1970.
+#: Where a reader begins: at the oldest record, behind the newest, at an offset of each partition,
+#: or at the first record from a time on, in seconds since 1970.
 Start = Literal["earliest", "latest"] | Mapping[int, int] | float
 
-#: A partition is hot that gets more than so many times the mean.
+#: A partition is hot if it gets more than this many times the mean.
 HOT: Final = 3.0
 
-#: How the records of a batch are compressed; None: they are not.
+#: How the records of a batch are compressed; None: not at all.
 Compression = Literal["lz4", "zstd"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSummary:
-    """A line of the list of streams."""
+    """One entry of the list of streams."""
 
     #: The stream's name.
     name: str
     #: How many partitions it has.
     partitions: int
-    #: Records that can be read, of all partitions.
+    #: Records that can be read, in all partitions.
     records: int
     #: The bytes they take.
     bytes: int
     #: ``"memory"`` or ``"journal"``.
     durability: str = "memory"
-    #: Why the stream cannot be used, and its numbers are 0; None if it can.
+    #: Why the stream cannot be used (its numbers are then 0); None if it can be used.
     problem: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffsets:
-    """What a partition holds at this moment."""
+    """The state of one partition."""
 
     #: The partition.
     partition: int
     #: The offset of the oldest record that can be read.
     earliest: int
-    #: The offset that the next record will have; as ``earliest`` if it is empty.
+    #: The offset that the next record will have; equal to ``earliest`` if the partition is empty.
     latest: int
-    #: The time by which the oldest record is found (see ``Stream.at``), in seconds since 1970;
-    #: None if it is empty.
+    #: The time by which ``Stream.at`` finds the oldest record, in seconds since 1970; None if the
+    #: partition is empty.
     earliest_timestamp: float | None
-    #: The same of the newest record; None if it is empty.
+    #: The same for the newest record; None if the partition is empty.
     latest_timestamp: float | None
     #: Bytes that the records take, their frames included.
     bytes: int
-    #: Whether nothing is appended any more: the stream was repartitioned.
+    #: Whether it takes no more records because the stream was repartitioned.
     sealed: bool = False
-    #: Its keys were in the partitions before this one until it was made: they come first.
+    #: Before this partition was made, its keys went to partitions below this number; they are read
+    #: first.
     behind: int = 0
     #: When the partition was made, in seconds since 1970.
     created_at: float = 0.0
@@ -88,53 +89,53 @@ class PartitionOffsets:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRate:
-    """How many records a partition gets."""
+    """The rate at which a partition gets records."""
 
     #: The partition.
     partition: int
-    #: Records a second.
+    #: Records per second.
     rate: float
-    #: The same as a multiple of the mean of all that take records; 0 if none gets any.
+    #: The rate as a multiple of the mean of all open partitions; 0 if none gets any.
     share: float
-    #: Whether that is more than 3, and the partition is not sealed.
+    #: Whether ``share`` is more than 3 and the partition is not sealed.
     hot: bool
 
 
 class Reader(Closing):
-    """An iterator over a stream's records that follows it.
+    """An iterator over a stream's records that follows the stream.
 
-    Within a partition the records come in order of their offsets, between partitions in
-    turns. One that reads all partitions takes up those that come: see `Stream.repartition`.
-    It keeps its own position and takes nothing away from anybody. One thread at a time
-    uses it.
+    Within a partition the records come in order of their offsets; partitions take turns. A reader
+    of all partitions also reads the ones added later: see `Stream.repartition`. It keeps its own
+    position and does not affect other readers. One thread at a time may use it.
     """
 
     @property
     @abc.abstractmethod
     def position(self) -> dict[int, int]:
-        """The offset of the record that comes next, of each partition it reads."""
+        """The offset of the next record, for each partition that it reads."""
 
     @property
     @abc.abstractmethod
     def lost(self) -> int:
-        """How many records were gone before it came to them, with ``lapped="skip"``."""
+        """How many records were gone before it reached them, with ``lapped="skip"``."""
 
     @property
     @abc.abstractmethod
     def damaged(self) -> int:
-        """How many records were passed over, with ``on_damage="skip"``: files are damaged."""
+        """How many records in damaged files were skipped, with ``on_damage="skip"``."""
 
     @abc.abstractmethod
     def seek(self, position: Mapping[int, int]) -> None:
-        """Go on elsewhere in these partitions. Raises :class:`~shmq.InvalidOption`."""
+        """Continue at other offsets of these partitions. Raises :class:`~shmq.InvalidOption`."""
 
     @abc.abstractmethod
     def poll(self, timeout: float | None = 0.0) -> list[Records]:
-        """What there is, at most ``limit`` records of each partition, waiting for the first.
+        """Up to ``limit`` records of each partition, waiting only for the first.
 
-        None: without end. Empty if nothing came. The position is behind them. Where a file is
-        damaged it raises :class:`~shmq.DamagedFile` with the partition and the offsets, after
-        what the other partitions have, and again and again: `seek` goes on elsewhere.
+        A ``timeout`` of None waits without limit. The list is empty if no record came. The position
+        moves past the returned records. If a file is damaged, the call raises
+        :class:`~shmq.DamagedFile` with the partition and the offsets, once the other partitions'
+        records were returned, and again at each later call until a `seek` moves past the damage.
         """
 
     @abc.abstractmethod
@@ -149,22 +150,22 @@ class Reader(Closing):
 
 
 class AsyncReader(abc.ABC):
-    """As :class:`Reader`, asynchronous. It is for one task at a time."""
+    """An asynchronous :class:`Reader`. One task at a time may use it."""
 
     @property
     @abc.abstractmethod
     def position(self) -> dict[int, int]:
-        """The offset of the record that comes next, of each partition it reads."""
+        """The offset of the next record, for each partition that it reads."""
 
     @property
     @abc.abstractmethod
     def lost(self) -> int:
-        """How many records were gone before it came to them, with ``lapped="skip"``."""
+        """How many records were gone before it reached them, with ``lapped="skip"``."""
 
     @property
     @abc.abstractmethod
     def damaged(self) -> int:
-        """How many records were passed over, with ``on_damage="skip"``: files are damaged."""
+        """How many records in damaged files were skipped, with ``on_damage="skip"``."""
 
     @abc.abstractmethod
     async def __anext__(self) -> Record: ...
@@ -192,8 +193,8 @@ class Stream(Closing):
     """A stream of records in partitions. Threads may share a handle.
 
     Every method raises :class:`~shmq.StreamDeleted` once the stream was deleted, and
-    :class:`~shmq.ShmqError` once the handle is closed. An argument of a partition that there
-    is not raises :class:`~shmq.InvalidOption`.
+    :class:`~shmq.ShmqError` once the handle is closed. A partition number that does not exist
+    raises :class:`~shmq.InvalidOption`.
     """
 
     @property
@@ -204,34 +205,35 @@ class Stream(Closing):
     @property
     @abc.abstractmethod
     def options(self) -> StreamOptions:
-        """What it was made with."""
+        """The options that the stream was created with."""
 
     @property
     @abc.abstractmethod
     def identity(self) -> int:
-        """Another number for each stream, even of the same name."""
+        """The stream's identity; a stream recreated by the same name has another."""
 
     @property
     @abc.abstractmethod
     def partitions(self) -> int:
-        """How many partitions there are: 0 to ``partitions - 1``."""
+        """The number of partitions; they are numbered 0 to ``partitions - 1``."""
 
     @property
     def open_partitions(self) -> range:
-        """Those that take records: all, until the stream is repartitioned."""
+        """The partitions that take records: all, until the stream is repartitioned."""
         return range(self.partitions)
 
     def repartition(self, partitions: int) -> range:
-        """Have records go to so many new partitions from now on; which these are.
+        """Append to this many new partitions from now on; returns their numbers.
 
-        There must be more of them than took records until now; these are sealed: they keep
-        their records, and their numbers, and nothing is appended to them. Nobody has to stop.
-        A key's records stay in order: readers of all partitions, and members of groups, read
-        a new partition only once they are at the end of all that were sealed for it, a group
-        as far as it has committed. Who reads a partition by its number minds that himself.
+        There must be more of them than there are open partitions. The open ones are sealed: they
+        keep their records and their numbers, but take no more records. Readers and producers need
+        not stop. The records of a key stay in order: readers of all partitions and members of
+        groups read a new partition only once they have reached the end of all partitions that were
+        sealed for it; for a group, its committed offsets count. A reader of selected partitions
+        must take care of that order itself.
 
-        What is on disk of a stream with ``durability="journal"`` follows: nothing of a new
-        partition is confirmed before all that is in the sealed ones is on disk.
+        With ``durability="journal"`` the disk keeps the same order: no record of a new partition is
+        confirmed before all records of the sealed ones are on disk.
 
         Raises :class:`~shmq.InvalidOption` and :class:`~shmq.NoSpace`.
         """
@@ -255,21 +257,22 @@ class Stream(Closing):
         producer: int | None = None,
         sequence: int | None = None,
     ) -> Appended:
-        """Append one record: any buffer, a str, or whatever msgpack holds.
+        """Append one record: any buffer, a str, or any value that msgpack encodes.
 
-        Without a ``partition`` a key decides (its CRC-32, modulo the open partitions), and without
-        a key the handle's own, which changes now and then. The record keeps the ``timestamp``
-        that is given, in seconds since 1970, whatever it is; None: now, and not before all
-        others. :meth:`at` says by which time it is found. Where there is no room and
-        nothing may go, it waits with ``block`` (None: if the stream's overflow is "block"), up
-        to ``timeout`` seconds, and otherwise raises :class:`~shmq.Full`. ``confirm="disk"``
-        waits until it is on disk. With the id of a ``producer`` and the record's ``sequence``
-        there (0, 1, 2, …), a record that was appended before is not appended again.
+        Without a ``partition`` the key decides (its CRC-32, modulo the open partitions); without a
+        key the record goes to the handle's current partition, which changes now and then. The
+        record keeps the ``timestamp`` given, in seconds since 1970, whatever its value; None takes
+        the current time, and at least that of all earlier records. :meth:`at` says by which time
+        the record is found. If there is no room and no record may be dropped, the call waits with
+        ``block`` (None: if the stream's overflow is "block"), up to ``timeout`` seconds; otherwise
+        it raises :class:`~shmq.Full`. ``confirm="disk"`` waits until the record is on disk. With
+        the id of a ``producer`` and the record's ``sequence`` in that partition (0, 1, 2, …), a
+        record that was already appended is not appended again.
 
-        Raises :class:`~shmq.MessageTooLarge`, :class:`~shmq.NoSpace`,
-        :class:`~shmq.NotConfirmed`, :class:`~shmq.OutOfSequence` where sequences are left out,
-        :class:`~shmq.InvalidOption` and TypeError, and :class:`~shmq.PartitionSealed` for a
-        ``partition`` that takes no records any more.
+        Raises :class:`~shmq.MessageTooLarge`, :class:`~shmq.NoSpace`, :class:`~shmq.NotConfirmed`,
+        :class:`~shmq.OutOfSequence` if sequences are missing, :class:`~shmq.InvalidOption` and
+        TypeError, and :class:`~shmq.PartitionSealed` for a ``partition`` that takes no more
+        records.
         """
 
     @abc.abstractmethod
@@ -289,13 +292,13 @@ class Stream(Closing):
         sequence: int | None = None,
         gaps: bool = False,
     ) -> list[AppendedRange]:
-        """Append records, those of one partition in one piece: all of them are seen, or none.
+        """Append records; those of one partition become visible together.
 
-        As :meth:`append`, with a key and headers for each, and the ``sequence`` of the first;
-        a ``producer`` needs a ``partition``, and with ``gaps`` its sequences may jump forward.
-        Fastest is a list of bytes for one partition. A piece of more than half the ring is
-        split. Where an error comes after some pieces, these stay; they are in the error's
-        ``appended``, a list of ranges.
+        As :meth:`append`, with a key and headers for each record, and the ``sequence`` of the
+        first; a ``producer`` needs a ``partition``, and with ``gaps`` its sequences may jump
+        forward. A list of bytes for one partition is the fastest. The records of a partition that
+        take more than half of its ring are split into several appends. If an error follows some of
+        the appends, these stay; the error's ``appended`` lists their ranges.
         """
 
     @property
@@ -319,11 +322,11 @@ class Stream(Closing):
         sequence: int | None = None,
         gaps: bool = False,
     ) -> AppendedRange:
-        """Append records that are encoded already, in one piece: see ``pack_records``.
+        """Append records that are already encoded, all together: see ``pack_records``.
 
-        With a ``compression``, ``block`` is ``count`` of them compressed together, which were
-        ``raw_bytes`` before; they stay so until somebody reads them. Raises
-        :class:`~shmq.InvalidOption` for a block that is none, and what :meth:`append` raises.
+        With a ``compression``, ``block`` is ``count`` records compressed together, ``raw_bytes``
+        long before; they stay compressed until they are read. Raises :class:`~shmq.InvalidOption`
+        for an invalid block, and what :meth:`append` raises.
         """
 
     def producer(
@@ -337,14 +340,14 @@ class Stream(Closing):
         codec: str | None = None,
         compression: Compression | None = None,
     ) -> Producer:
-        """What gathers records into batches of ``batch_bytes`` and appends them.
+        """Create a producer, which appends records in batches of ``batch_bytes``.
 
-        A record waits for others at most ``linger`` seconds; 0: for none. ``partitioner``, of
-        the key and the number of partitions, says the partition; None: the key's CRC-32, and
-        without a key one partition for each batch. With ``acks`` "none" what cannot be
-        appended is dropped and counted; with "memory" it is not taken, or waits, as
-        ``Producer.send`` says; with "disk" a batch is over once it is on disk. ``idempotent``:
-        a batch that is appended again after an error is not there twice. Raises
+        A record waits for others at most ``linger`` seconds; 0: not at all. ``partitioner`` maps
+        the key and the number of partitions to a partition; None: the key's CRC-32, and for records
+        without a key one partition for each batch. With ``acks`` "none", records that cannot be
+        appended are dropped and counted; with "memory", such a record is refused or waits, as
+        ``Producer.send`` says; with "disk", a batch is done once it is on disk. With
+        ``idempotent``, a batch that is appended again after an error is not stored twice. Raises
         :class:`~shmq.InvalidOption`.
         """
         raise Unsupported(f"stream {self.name!r} has no producers here: connect on its host")
@@ -366,18 +369,18 @@ class Stream(Closing):
         where: str | None = None,
         end: int | None = None,
     ) -> Records:
-        """The records from ``offset`` on: at most ``limit``, and ``max_bytes`` but for the first.
+        """The records from ``offset`` on: at most ``limit`` records and ``max_bytes``.
 
-        None of ``end`` or behind it, if that is given. Nothing there yet: none, or with
-        ``block`` it waits up to ``timeout`` seconds (None: without end) for the first. With
-        ``view`` the values are not copied, and with ``pin`` they are kept until
-        ``Records.release``, or this process's end. ``where`` leaves out the records that an
-        expression over their keys, headers, ages and so on does not mean; ``next_offset`` is
-        behind them.
+        The first record is returned even if it is larger. Records at ``end`` or later are left out.
+        If there is no record yet, the result is empty, or with ``block`` the call waits up to
+        ``timeout`` seconds (None: no limit) for the first. With ``view`` the values are not copied,
+        and with ``pin`` they are kept until ``Records.release`` or the end of this process.
+        ``where`` leaves out the records that do not match an expression over their keys, headers,
+        ages and so on; ``next_offset`` is past them.
 
-        Raises :class:`~shmq.OffsetOutOfRange` for an offset that is gone, or that is beyond
-        the next one to come, and :class:`~shmq.DamagedFile` for one that a file has no longer as
-        it was written: its ``next_offset`` is the next that can be read.
+        Raises :class:`~shmq.OffsetOutOfRange` for an offset that is gone or beyond the next one to
+        come, and :class:`~shmq.DamagedFile` if the record's file is damaged: the error's
+        ``next_offset`` is the next that can be read.
         """
 
     @abc.abstractmethod
@@ -392,7 +395,7 @@ class Stream(Closing):
         where: str | None = None,
         end: int | None = None,
     ) -> Records:
-        """As :meth:`read` with ``block``, without blocking the event loop."""
+        """:meth:`read` with ``block``, without blocking the event loop."""
 
     @abc.abstractmethod
     def reader(
@@ -406,14 +409,14 @@ class Stream(Closing):
         where: str | None = None,
         on_damage: OnDamage = "raise",
     ) -> Reader:
-        """An iterator over the records of all, or of these, partitions, that follows them.
+        """An iterator over the records of all partitions, or of these, that follows the stream.
 
-        It reads up to ``limit`` ahead. ``timeout``: it ends where no record comes within so
-        many seconds; None: never. Where records were gone before it came to them, it raises
-        :class:`~shmq.OffsetOutOfRange`, or goes on with the oldest and counts them in ``lost``.
-        Where a file is damaged it raises :class:`~shmq.DamagedFile`, and again when it is asked
-        again, while the other partitions go on; with ``on_damage="skip"`` it goes on behind the
-        records that cannot be read, and counts them in ``damaged``.
+        It reads up to ``limit`` ahead, and ends if no record came for ``timeout`` seconds; None:
+        never. If records were gone before it reached them, it raises
+        :class:`~shmq.OffsetOutOfRange`, or with ``lapped="skip"`` continues with the oldest and
+        counts them in ``lost``. If a file is damaged, it raises :class:`~shmq.DamagedFile`, again
+        at each later attempt, while the other partitions continue; with ``on_damage="skip"`` it
+        continues after the records that cannot be read, and counts them in ``damaged``.
         """
 
     @abc.abstractmethod
@@ -428,7 +431,7 @@ class Stream(Closing):
         where: str | None = None,
         on_damage: OnDamage = "raise",
     ) -> AsyncReader:
-        """As :meth:`reader`, asynchronous."""
+        """An asynchronous :meth:`reader`."""
 
     # ---- subscribing ----
 
@@ -443,23 +446,22 @@ class Stream(Closing):
         on_lost: Callable[[int], object] | None = None,
         on_damage: OnDamage = "raise",
     ) -> Subscription:
-        """The records whose keys match the pattern, as they come: an iterator.
+        """An iterator over the records whose keys match the pattern, as they come.
 
-        A key is words separated by dots; in the pattern ``*`` is one word and ``#`` any number
-        of them, none included. The ``history`` newest matching records come first, by their
-        time (None: all that there are, in the order of each partition alone). It reads up to
-        ``limit`` ahead; it ends where nothing matching comes within ``timeout`` seconds (None:
-        never).
+        A key is words separated by dots; in the pattern ``*`` is one word and ``#`` any number of
+        words, including none. The ``history`` newest matching records come first, by their time
+        (None: all records that exist, in the order of each partition only). It reads up to
+        ``limit`` ahead; it ends if no matching record came for ``timeout`` seconds (None: never).
 
-        A subscriber that is too slow loses with ``policy="drop-oldest"`` what is overwritten:
-        ``on_lost`` is called with how many records these were before the next one comes, and
-        ``lost`` counts them. With ``"block"`` it holds back those who append, which takes a
-        stream with ``overflow="block"``; its death or `close` ends that, and over TCP the loss of
-        its connection: with the next one it holds back again, and what was overwritten meanwhile
-        is ``lost``. ``on_damage`` is as for `reader`; with ``"raise"`` a history that cannot be
-        read is an error here. Raises :class:`~shmq.InvalidOption`, TypeError,
-        :class:`~shmq.NoSpace` where as many hold the stream back as can, and
-        :class:`~shmq.Unsupported` for ``"block"`` from an older server.
+        With ``policy="drop-oldest"`` a subscriber that is too slow loses the records that are
+        overwritten: before the next record, ``on_lost`` is called with their number, and ``lost``
+        counts them. With ``"block"`` it holds back appends, which needs a stream with
+        ``overflow="block"``, until it is closed or dies. Over TCP the loss of its connection ends
+        that too: once reconnected it holds back appends again, and ``lost`` counts what was
+        overwritten meanwhile. ``on_damage`` is as for `reader`; with ``"raise"`` a history that
+        cannot be read is an error of this call. Raises :class:`~shmq.InvalidOption`, TypeError,
+        :class:`~shmq.NoSpace` if the stream already has the maximum of blocking subscribers, and
+        :class:`~shmq.Unsupported` for ``"block"`` with an older server.
         """
         raise Unsupported(f"stream {self.name!r} has no subscriptions: connect on its host")
 
@@ -467,7 +469,7 @@ class Stream(Closing):
 
     @abc.abstractmethod
     def offsets(self) -> list[PartitionOffsets]:
-        """What each partition holds, in their order."""
+        """The state of each partition, in order."""
 
     @abc.abstractmethod
     def earliest(self, partition: int) -> int:
@@ -481,17 +483,17 @@ class Stream(Closing):
     def at(self, timestamp: float, partition: int) -> int:
         """The offset of the first record found from that time on, in seconds since 1970.
 
-        A record is found by the largest timestamp up to it in its partition, of which each
-        counts as far as it was not ahead of the clock of the stream's host when it was
-        appended: by a time that never falls, and that no record from the future moves. By the
-        same time records grow old for ``retention_seconds``. ``latest`` if there is none.
+        A record's time here is the largest timestamp in its partition up to that record, where a
+        timestamp ahead of the host's clock at its append counts as that clock's time. So the time
+        never decreases, and a record dated in the future does not distort it. ``retention_seconds``
+        uses the same time. Returns ``latest`` if there is no such record.
         """
 
     def rates(self, seconds: float = 10.0) -> list[PartitionRate]:
-        """How many records each partition got within the last ``seconds``, in their order.
+        """The rate of each partition over the last ``seconds``, in order.
 
-        Of a partition that no longer has all of them, the rate of those that it has. Raises
-        :class:`~shmq.InvalidOption` for seconds that are not 0.001 to 1e9.
+        If a partition no longer has all records of that time, its rate is that of the remaining
+        ones. Raises :class:`~shmq.InvalidOption` for seconds that are not 0.001 to 1e9.
         """
         now, span = time.time(), check_seconds("seconds", seconds, least=0.001)
         begin = self.open_partitions.start
@@ -526,12 +528,12 @@ class Stream(Closing):
         session_timeout: float | None = None,
         start: GroupStart = "earliest",
     ) -> Group:
-        """The group of that name, made if there is none: each partition is one member's.
+        """The consumer group ``name``, created if missing: each partition belongs to one member.
 
-        The options are those of a group that is made: ``assignment`` None: ``"range"``;
-        ``session_timeout`` None: 30 seconds. One that is there keeps its own; it raises
-        :class:`~shmq.InvalidOption` if it is of another ``assignment`` than is asked for.
-        Raises :class:`~shmq.InvalidName` and :class:`~shmq.NoSpace`.
+        The options apply if the group is created: ``assignment`` None is ``"range"``;
+        ``session_timeout`` None is 30 seconds. An existing group keeps its own; the call raises
+        :class:`~shmq.InvalidOption` if another ``assignment`` is asked for than it has. Raises
+        :class:`~shmq.InvalidName` and :class:`~shmq.NoSpace`.
         """
         raise _no_groups("group")
 
@@ -547,18 +549,18 @@ class Stream(Closing):
         member: str | None = None,
         on_damage: OnDamage = "raise",
     ) -> Share:
-        """Join the group of that name, made if there is none: each record is lent to one.
+        """Join the share group ``name``, created if missing: each record is leased to one member.
 
-        The options are those of a group that is made: a record is lent for ``lease`` seconds;
-        after ``max_deliveries`` (None: no limit) it goes to the queue ``dead_letter``, which
-        has to be there, or (None, or it was deleted) is dropped and counted; ``held`` records
-        may be unsettled at a time. ``member`` is what the member is called. ``on_damage`` is of
-        this member, as for `reader`. Raises what `group` raises, and :class:`~shmq.NoSuchQueue`.
+        The options apply if the group is created: a record is leased for ``lease`` seconds; after
+        ``max_deliveries`` (None: no limit) it goes to the queue ``dead_letter``, which must exist;
+        if it is None or was deleted, the record is dropped and counted. At most ``held`` records
+        may be unsettled at a time. ``member`` is the member's name. ``on_damage`` applies to this
+        member, as for `reader`. Raises what `group` raises, and :class:`~shmq.NoSuchQueue`.
         """
         raise _no_groups("share")
 
     def groups(self) -> list[GroupSummary]:
-        """Every group of the stream, sorted by name; one that cannot be used has a problem."""
+        """Every group of the stream, sorted by name; one that cannot be used has a ``problem``."""
         raise _no_groups("groups")
 
     def delete_group(self, name: str) -> None:
@@ -570,7 +572,7 @@ class Stream(Closing):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Detach. Records that were read stay usable, but for views. May be called again."""
+        """Detach. Records already read stay usable, except views. May be called again."""
 
 
 def _no_groups(what: str) -> Unsupported:

@@ -28,7 +28,7 @@ MAX_SEGMENT: Final = 1 << 36
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions(Options):
-    """What a stream was made with. Times are in seconds, sizes in bytes."""
+    """The options that a stream was created with. Times are in seconds, sizes in bytes."""
 
     partitions: int = option(
         4,

@@ -13,48 +13,49 @@ if TYPE_CHECKING:
 
 __all__ = ["Policy", "Subscription"]
 
-#: What becomes of a subscriber that is too slow.
+#: What happens to a subscriber that is too slow.
 Policy = Literal["drop-oldest", "block"]
 
 
 class Subscription(Closing):
-    """An iterator over the records whose keys match a pattern, each subscriber at its own pace.
+    """An iterator over the records whose keys match a pattern, at the subscriber's own pace.
 
-    It takes nothing away from anybody: the records are in the stream once, and each
-    subscription has a position of its own. One thread at a time uses it.
+    It does not affect other subscribers: the stream stores each record once, and each subscription
+    has its own position. One thread at a time may use it.
     """
 
     @property
     @abc.abstractmethod
     def pattern(self) -> str:
-        """What the keys have to match."""
+        """The pattern that keys must match."""
 
     @property
     @abc.abstractmethod
     def policy(self) -> Policy:
-        """What becomes of it where it is too slow."""
+        """What happens if the subscriber is too slow."""
 
     @property
     @abc.abstractmethod
     def position(self) -> dict[int, int]:
-        """The offset of what it looks at next, of each partition."""
+        """The offset that it examines next, for each partition."""
 
     @property
     @abc.abstractmethod
     def lost(self) -> int:
-        """How many records were overwritten before it came to them, whatever their keys."""
+        """How many records were overwritten before it reached them, whatever their keys."""
 
     @property
     @abc.abstractmethod
     def damaged(self) -> int:
-        """How many were passed over, with ``on_damage="skip"``, whatever their keys."""
+        """How many records were skipped with ``on_damage="skip"``, whatever their keys."""
 
     @abc.abstractmethod
     def poll(self, timeout: float | None = 0.0) -> list[Record]:
-        """What has come that matches, waiting for the first of it.
+        """The matching records that have come, waiting only for the first.
 
-        None: without end. Empty if nothing came in time. Raises :class:`~shmq.ShmqError` once
-        it is closed, and :class:`~shmq.DamagedFile` as `Reader.poll` does.
+        A ``timeout`` of None waits without limit. The list is empty if none came in time. Raises
+        :class:`~shmq.ShmqError` once it is closed, and :class:`~shmq.DamagedFile` as `Reader.poll`
+        does.
         """
 
     @abc.abstractmethod
@@ -65,4 +66,4 @@ class Subscription(Closing):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """End it, and hold nothing back any more. May be called again."""
+        """End the subscription and stop holding back appends. May be called again."""

@@ -1,4 +1,4 @@
-"""The contract of a transaction: what comes out and what went in, all of it or nothing."""
+"""The contract of a transaction: its appends, puts and acknowledgements happen all or none."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["Transaction"]
 
 
 class Transaction(abc.ABC):
-    """Records and messages to come, and what was read for them, settled together.
+    """Appends, puts, acknowledgements and offset commits that take effect together or not at all.
 
-    A context manager: leaving its block commits, an exception aborts, and then nothing of it
-    is ever seen. Nothing is sent before: the calls collect, and check what can be checked.
-    One thread at a time uses a transaction; a process may have any number. All its queues,
-    streams and groups are those of one namespace on this host.
+    As a context manager it commits at the end of its block; an exception aborts it, and then
+    nothing of it becomes visible. Its methods only collect the operations, and check what can be
+    checked early. One thread at a time may use a transaction; a process may have any number. All
+    its queues, streams and groups belong to one namespace on this host.
     """
 
     @abc.abstractmethod
@@ -36,12 +36,12 @@ class Transaction(abc.ABC):
         partition: int | None = None,
         codec: str | None = None,
     ) -> None:
-        """Append a record when the transaction is committed, as ``Stream.append``.
+        """Append a record when the transaction commits, as ``Stream.append`` does.
 
-        The records of a partition stay together, in the order of the calls. Those without a
-        key and a partition all go to one. Raises :class:`~shmq.NoSuchStream`,
-        :class:`~shmq.MessageTooLarge` for a record that can never fit, or for more of one
-        partition than half of the stream's ring, and :class:`~shmq.InvalidOption`.
+        The records of a partition stay together, in the order of the calls. All records without a
+        key and a partition go to one partition. Raises :class:`~shmq.NoSuchStream`,
+        :class:`~shmq.MessageTooLarge` for a record that can never fit, or if the records of one
+        partition exceed half of the stream's ring, and :class:`~shmq.InvalidOption`.
         """
 
     @abc.abstractmethod
@@ -55,7 +55,7 @@ class Transaction(abc.ABC):
         partition: int | None = None,
         codec: str | None = None,
     ) -> None:
-        """``append`` for many records; with ``keys`` each goes where its key belongs."""
+        """``append`` for many records; with ``keys`` each goes to the partition of its key."""
 
     @abc.abstractmethod
     def put(
@@ -70,46 +70,46 @@ class Transaction(abc.ABC):
         correlation: str | None = None,
         codec: str | None = None,
     ) -> None:
-        """Put a message when the transaction is committed, as ``Queue.put``.
+        """Put a message when the transaction commits, as ``Queue.put`` does.
 
-        There are no delay, ttl and dedupe id. Raises :class:`~shmq.NoSuchQueue` and
+        Delay, ttl and dedupe id are not available. Raises :class:`~shmq.NoSuchQueue` and
         :class:`~shmq.InvalidOption`.
         """
 
     @abc.abstractmethod
     def commit(self, member: Member, offsets: Mapping[int, int] | None = None) -> None:
-        """With the transaction, commit what the member has handed out by now, or ``offsets``.
+        """Commit ``offsets``, or all records the member has handed out, with the transaction.
 
-        Raises :class:`~shmq.MemberFenced` if it does not have these partitions.
+        Raises :class:`~shmq.MemberFenced` if the member does not own these partitions.
         """
 
     @abc.abstractmethod
     def ack(self, queue: Queue, *messages: Message) -> None:
-        """With the transaction, acknowledge messages of ``queue``, leased by this process."""
+        """Acknowledge messages of ``queue``, leased by this process, with the transaction."""
 
     @abc.abstractmethod
     def abort(self) -> None:
-        """Forget all of it. What is done with the transaction afterwards raises ShmqError.
+        """Discard the whole transaction. Its methods raise ShmqError from then on.
 
-        Its block may go on to its end, and commits nothing.
+        The block may run to its end, and commits nothing.
         """
 
     @property
     @abc.abstractmethod
     def aborted(self) -> bool:
-        """Whether nothing of it will happen: it was aborted, or could not be committed."""
+        """Whether nothing of it will happen: it was aborted, or its commit failed."""
 
     @abc.abstractmethod
     def finish(self) -> None:
-        """Commit: after it, all of the transaction has happened.
+        """Commit: when it returns, all of the transaction has happened.
 
-        Leaving the block does it. Raises, and nothing has happened, :class:`~shmq.MemberFenced`
-        if a member has lost a partition, :class:`~shmq.LeaseExpired` if a message is not
-        leased any more, :class:`~shmq.Full` if a queue had no room in time,
-        :class:`~shmq.MessageTooLarge` and :class:`~shmq.NoSpace`. An append that has to wait
-        for room, as its stream does not drop records, waits after all is decided. Raises
-        :class:`~shmq.NotConfirmed` if all has happened, and is not known to be on disk where
-        a queue or a stream confirms from there.
+        The end of the block calls it. If it raises one of these, nothing has happened:
+        :class:`~shmq.MemberFenced` if a member has lost a partition, :class:`~shmq.LeaseExpired` if
+        a message is no longer leased, :class:`~shmq.Full` if a queue had no room in time,
+        :class:`~shmq.MessageTooLarge` and :class:`~shmq.NoSpace`. An append that must wait for
+        room, because its stream does not drop records, waits after the commit is decided.
+        :class:`~shmq.NotConfirmed` means that all of it has happened, but a queue or a stream with
+        ``confirm="disk"`` is not known to have it on disk.
         """
 
     def __enter__(self) -> Self:

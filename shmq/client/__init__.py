@@ -1,1 +1,1 @@
-"""The transports behind the contract: today, attaching to the local host's memory."""
+"""The transports behind the contract: this host's shared memory, and TCP to a server."""

@@ -1,4 +1,4 @@
-"""Which broker is meant: of this host, or of a server."""
+"""Chooses the broker: of this host, or of a server."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ def connect(
     connect_timeout: float = 5.0,
     request_timeout: float = 30.0,
 ) -> api.Broker:
-    """The broker of a namespace on this host, or of a server: a :class:`~shmq.Broker`.
+    """Connect to a namespace on this host, or to a server: a :class:`~shmq.Broker`.
 
-    ``target`` with ``://`` in it is the URL of a server, ``shmq://HOST:PORT`` or ``shmqs://``
-    for TLS, and else the name of a namespace. Without one it is the environment's
-    ``SHMQ_URL``, or else its ``SHMQ_NAMESPACE``, as for the command ``shmq``, or else the
-    user's own namespace, ``default-UID``. Raises :class:`~shmq.InvalidName`,
-    :class:`~shmq.InvalidOption` for a URL that is none, and TypeError for what is no str. A
-    namespace has no server to reach: nothing is made until a queue is made.
+    A ``target`` that contains ``://`` is the URL of a server, ``shmq://HOST:PORT`` or ``shmqs://``
+    for TLS; any other is the name of a namespace. The default is the environment's ``SHMQ_URL``,
+    then its ``SHMQ_NAMESPACE``, as for the command ``shmq``, then the user's own namespace,
+    ``default-UID``. Raises :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption` for an invalid
+    URL, and TypeError for a target that is not a str. Connecting to a namespace creates nothing
+    until a queue is created.
 
-    The other arguments are for a server. ``token`` is by default that of ``SHMQ_TOKEN``.
-    ``tls`` is True, the path of a file or folder of certificates to trust, a map of the paths
-    ``ca``, ``certificate`` and ``key``, or an :class:`ssl.SSLContext`. A connection is given
-    up after ``connect_timeout`` seconds, a request after ``request_timeout``, in which a lost
-    connection is made anew. Raises :class:`~shmq.ConnectionLost` and
+    The other arguments are for a server. ``token`` is by default that of ``SHMQ_TOKEN``. ``tls`` is
+    True, the path of a file or folder of certificates to trust, a map of the paths ``ca``,
+    ``certificate`` and ``key``, or an :class:`ssl.SSLContext`. An attempt to connect fails after
+    ``connect_timeout`` seconds, a request after ``request_timeout``; within that time a lost
+    connection is re-established. Raises :class:`~shmq.ConnectionLost` and
     :class:`~shmq.Unauthorized`.
     """
     if target is None:
         target = os.environ.get("SHMQ_URL") or None
     if isinstance(target, str) and is_url(target):
-        # Loaded with the first server: it takes asyncio and TLS.
+        # Loaded with the first server: it imports asyncio and TLS.
         from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415
 
         return RemoteBroker.connect(target, token, tls, connect_timeout, request_timeout)

@@ -1,1 +1,1 @@
-"""The client of this host: queues and streams attached to in shared memory."""
+"""The client of this host, which attaches to queues and streams in shared memory."""

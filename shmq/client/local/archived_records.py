@@ -1,4 +1,4 @@
-"""What a durable stream has in its files, for whoever reads below the rings."""
+"""Reading the records of a durable stream that are only in its files."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from shmq.storage.stream_segment import Block
 
 __all__ = ["ArchivedRecords"]
 
-#: Bytes of files that a read takes at most: they are looked at several times, and what the
-#: processor has close by is looked at sooner. The values of much more, freed at once, would be
-#: given back to the kernel, and zeroed by it for the next.
+#: The most bytes of files that one read takes. They are read several times, so they should fit into
+#: the processor's cache. More values, freed at once, would be given back to the kernel, which
+#: zeroes the memory for the next read.
 AT_ONCE: Final = 256 << 10
 
 
 class ArchivedRecords:
-    """The files of one stream. Nothing that its writer has not published is looked at.
+    """The files of one stream, as far as its writer has published them.
 
-    Threads may share it. Methods raise :class:`~shmq.DamagedFile` for records that are not as
-    they were written, which tells where to go on, and :class:`~shmq.ShmqError` for files that
-    cannot be read.
+    Threads may share it. Methods raise :class:`~shmq.DamagedFile`, with the next readable offset,
+    for damaged records, and :class:`~shmq.ShmqError` for files that cannot be read.
     """
 
     def __init__(self, namespace: Namespace, name: str, identity: int) -> None:
@@ -41,9 +40,9 @@ class ArchivedRecords:
     ) -> _stream.Records | None:
         """The records from ``offset`` on, of one file; None: they are in none.
 
-        Of a closed file they lie in its mapping, unless they were compressed; so that stays as
-        long as they do.
-        Raises :class:`~shmq.OffsetOutOfRange` where they are gone from there, too.
+        Records of a closed file lie in its mapping, unless they were compressed; the mapping lives
+        as long as they do. Raises :class:`~shmq.OffsetOutOfRange` if the files no longer have them
+        either.
         """
         block = self._block(log, offset, limit, most_bytes, end)
         if block is None:
@@ -55,15 +54,15 @@ class ArchivedRecords:
     def raw(
         self, log: _stream.Partition, offset: int, limit: int, most_bytes: int, end: int | None
     ) -> tuple[bytes, int] | None:
-        """The same as they lie, and the offset behind them."""
+        """The encoded records, as for `records`, and the offset after them."""
         block = self._block(log, offset, limit, most_bytes, end)
         return None if block is None else (_file.entries(block.data), block.next)
 
     def before(self, log: _stream.Partition, ring: int) -> int | None:
         """The first offset that can be read from a file; None: none before ``ring`` can.
 
-        Between the files and the ring, whose first offset that is, nothing is missing, and some
-        of it is in both.
+        ``ring`` is the first offset of the ring. There is no gap between the files and the ring;
+        some records are in both.
         """
         files = self._of(log.number)
         if files is None:
@@ -75,7 +74,7 @@ class ArchivedRecords:
         return None if found is None or found >= min(ring, log.synced) else found
 
     def times(self, log: _stream.Partition) -> tuple[int, int]:
-        """The times of the first record and of the last one, in ns; 0: there is none."""
+        """The times of the first and of the last record, in ns; 0: there is none."""
         files = self._of(log.number)
         if files is None:
             return 0, 0
@@ -85,7 +84,7 @@ class ArchivedRecords:
             raise self._unreadable(error) from error
 
     def at(self, log: _stream.Partition, timestamp_ns: int) -> int | None:
-        """The offset of the first record from that time on; None: those here are all older."""
+        """The offset of the first record from that time on; None: all records here are older."""
         files = self._of(log.number)
         try:
             return None if files is None else files.at(timestamp_ns, log.synced)
@@ -93,7 +92,7 @@ class ArchivedRecords:
             raise self._unreadable(error) from error
 
     def size(self, log: _stream.Partition) -> int:
-        """Bytes of all files of the partition."""
+        """The size of all files of the partition, in bytes."""
         files = self._of(log.number)
         return 0 if files is None else files.size()
 
@@ -117,7 +116,7 @@ class ArchivedRecords:
     def whole(self, log: _stream.Partition, offset: int, limit: int) -> int:
         """How many records from ``offset`` on can be read at once, of at most ``limit``.
 
-        Where they are in no file there is nothing to be said against them.
+        Records that are in no file count as readable.
         """
         block = self._block(log, offset, limit, AT_ONCE, None)
         return limit if block is None else block.next - offset
@@ -135,7 +134,7 @@ class ArchivedRecords:
             )
 
     def _of(self, partition: int) -> StreamFiles | None:
-        """The partition's files; None: nobody has written any."""
+        """The partition's files; None if none were written."""
         with self._lock:
             found = self._files.get(partition)
             if found is None:

@@ -1,9 +1,9 @@
-"""Which member of a group is to have which partition.
+"""Assignment of partitions to the members of a group.
 
-Pure functions of the members, in the order in which they joined, and of who has each
-partition now (0: nobody). Each gives every partition to exactly one member, and no member
-more than one partition more than another. Who has a partition keeps it until he has let go
-of it, whatever is planned; so whatever the rule, only what has to move stops.
+Pure functions of the members, in the order in which they joined, and of the current owner of each
+partition (0: none). Each assigns every partition to exactly one member, and no member gets more
+than one partition more than another. An owner keeps its partition until it gives it up, whatever
+the plan says; so under every rule only the partitions that move are interrupted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NOBODY: Final = 0
 
 
 def ranges(members: Sequence[int], owners: Sequence[int]) -> list[int]:
-    """Neighbouring partitions for each: the first members get one more where it is uneven."""
+    """Adjacent partitions for each member; the first members get the extra ones."""
     each, more = divmod(len(owners), len(members))
     shares = [each + (place < more) for place in range(len(members))]
     return [member for member, share in zip(members, shares, strict=True) for _ in range(share)]
@@ -30,9 +30,9 @@ def in_turns(members: Sequence[int], owners: Sequence[int]) -> list[int]:
 
 
 def sticky(members: Sequence[int], owners: Sequence[int]) -> list[int]:
-    """As few partitions move as can: those without a member, and what one has too many.
+    """Move as few partitions as possible: those without an owner, and each owner's surplus.
 
-    Who has most may keep one more than the others where it is uneven.
+    The members with the most partitions keep the extra ones.
     """
     room = _room(members, owners)
     whom = []
@@ -46,14 +46,14 @@ def sticky(members: Sequence[int], owners: Sequence[int]) -> list[int]:
 
 
 def _room(members: Sequence[int], owners: Sequence[int]) -> dict[int, int]:
-    """How many partitions each member gets: one more for those who have most."""
+    """How many partitions each member gets; those that have the most get the extra ones."""
     each, more = divmod(len(owners), len(members))
     has = Counter(owners)
     richest = sorted(members, key=lambda member: -has[member])[:more]
     return {member: each + (member in richest) for member in members}
 
 
-#: By the name of ``Stream.group``'s ``assignment``.
+#: The rules, by the value of ``assignment`` of ``Stream.group``.
 ASSIGNORS: Final[dict[str, Callable[[Sequence[int], Sequence[int]], list[int]]]] = {
     "range": ranges,
     "round-robin": in_turns,
@@ -64,11 +64,11 @@ ASSIGNORS: Final[dict[str, Callable[[Sequence[int], Sequence[int]], list[int]]]]
 def divided(
     assignment: str, members: Sequence[int], owners: Sequence[int], begin: int
 ) -> list[int]:
-    """Which member gets which partition, as the rule of that name says.
+    """The member for each partition, by the rule of that name.
 
-    Those before ``begin``, which take no records any more, and the others are divided each for
-    themselves: so everybody has as much of both. Where all members have just been taken out
-    nobody gets any.
+    Partitions below ``begin``, which take no more records, and the others are divided separately,
+    so that each member gets its share of both. If all members were just removed, no partition gets
+    one.
     """
     if not members:
         return [NOBODY] * len(owners)

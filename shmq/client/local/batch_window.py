@@ -1,4 +1,4 @@
-"""A pipeline of a queue of this host, where a put is done when it returns, but for the disk."""
+"""A pipeline of a queue of this host, where only the disk makes a put wait."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def refused(
 class LocalPipeline(api.Pipeline):
     """See :class:`shmq.api.Pipeline`.
 
-    What is to be on disk is put at once; the journal is asked for it at every half window, and
-    waited for once there is a whole one.
+    Messages to be confirmed on disk are put at once; the journal is asked to write at every half
+    window, and waited for once a whole window is in flight.
     """
 
     def __init__(self, queue: Any, window: int, confirm: Confirm | None) -> None:
@@ -53,7 +53,7 @@ class LocalPipeline(api.Pipeline):
         self._confirm = confirm
         self._taken = 0
         self._number = 0
-        #: Those that wait for the disk: number in the pipeline, sequence number.
+        #: Puts that wait for the disk: number in the pipeline, sequence number.
         self._flight: collections.deque[tuple[int, int]] = collections.deque()
         self._asked = 0
 
@@ -79,7 +79,7 @@ class LocalPipeline(api.Pipeline):
         return number
 
     def _ask(self) -> None:
-        """Have the journal written as far as a half window goes, and wait for the one before."""
+        """Ask the journal for the last half window, and wait for the one before."""
         self._asked += 1
         if self._asked * 2 >= self._window:
             self._asked = 0
@@ -88,7 +88,7 @@ class LocalPipeline(api.Pipeline):
             self._settle(self._window // 2)
 
     def _settle(self, left: int) -> None:
-        """Wait until no more than ``left`` are not on disk. Raises PutsRefused."""
+        """Wait until no more than ``left`` puts are not on disk. Raises PutsRefused."""
         while len(self._flight) > left:
             last = max(seq for _, seq in list(self._flight)[: len(self._flight) - left])
             if not self._queue.wait_synced(last, None):

@@ -1,4 +1,4 @@
-"""The broker of this host: it makes, finds and deletes the queues and streams of a namespace."""
+"""The broker of this host: creates, finds and deletes the queues and streams of a namespace."""
 
 from __future__ import annotations
 
@@ -106,9 +106,9 @@ class LocalBroker(RpcClient, SchemaMethods):
         return self._kept(self._opened(LocalQueue(self._namespace, name, segment)))
 
     def _bring_back(self, name: str, dead_letter: str | None = None) -> None:
-        """Have a queue that is on disk alone brought back. Raises ShmqError if that cannot be.
+        """Recover a queue that is only on disk. Raises ShmqError if that is impossible.
 
-        So it is with its ``dead_letter`` queue, which would be made with it.
+        The same holds for its ``dead_letter`` queue, which would be created with it.
         """
         if not self.has_queue(name):
             durability.bring_back(self._namespace, "queue", name)
@@ -116,13 +116,13 @@ class LocalBroker(RpcClient, SchemaMethods):
                 self._bring_back(dead_letter)
 
     def _kept(self, queue: LocalQueue) -> LocalQueue:
-        """The queue, once a writer keeps it if it is durable; or a warning was given."""
+        """The queue, once a writer keeps it if it is durable; warns if there is no writer."""
         if queue.segment.options["durability"] != "memory":
             durability.warn_unkept(self._namespace, "queue", queue.name)
         return queue
 
     def _make(self, name: str, options: QueueOptions) -> LocalQueue:
-        """The dead-letter queue comes first: a queue is never without its own."""
+        """Create the dead-letter queue first: a queue is never without its own."""
         self._tidy_schemas()
         names = (name, options.dead_letter)
         missing = [new for new in names if new is not None and not self.has_queue(new)]
@@ -164,9 +164,9 @@ class LocalBroker(RpcClient, SchemaMethods):
         target = staging_target(name)
         if target is not None:
             if not self.has_queue(name) and not self.has_queue(target):
-                return  # it went with its target
+                return  # it was removed with its target
             self._settle_rows(name, target)
-        with contextlib.suppress(FileError):  # then its files go as they are
+        with contextlib.suppress(FileError):  # then its files are deleted as they are
             self._bring_back(name)
         with self._namespace.locked():
             remove_staged(self._namespace, name)
@@ -180,7 +180,7 @@ class LocalBroker(RpcClient, SchemaMethods):
         return self._namespace.has("queue", name) or self._namespace.has("stream", name)
 
     def _need_named(self, name: str) -> None:
-        """Raise NoSuchQueue if there is none; one that is on disk alone is brought back."""
+        """Raise NoSuchQueue if there is none; one that is only on disk is recovered."""
         self._check_open()
         if not self._is_named(check_name(name)):
             durability.bring_back(self._namespace, "queue", name)
@@ -190,7 +190,7 @@ class LocalBroker(RpcClient, SchemaMethods):
         definitions.bring_back_schemas(self._namespace)
 
     def _forget_schemas(self) -> None:
-        """Remove their file, in whatever state, where nobody can have one any more."""
+        """Remove the file of schemas, in any state, if the namespace has no queue or stream."""
         namespace = self._namespace
         if namespace.schemas_path.exists():
             with namespace.locked(), contextlib.suppress(OSError):
@@ -198,8 +198,8 @@ class LocalBroker(RpcClient, SchemaMethods):
                     namespace.schemas_path.unlink(missing_ok=True)
 
     def _tidy_schemas(self) -> None:
-        """Forget the schemas of what is no more. Needs the registry lock."""
-        with contextlib.suppress(SegmentError, OSError):  # whoever reads them is told
+        """Remove the schemas of deleted queues and streams. Needs the registry lock."""
+        with contextlib.suppress(SegmentError, OSError):  # a reader of the schemas gets the error
             Schemas(self._namespace).tidy(self._is_named)
 
     def _set_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> int:
@@ -219,17 +219,17 @@ class LocalBroker(RpcClient, SchemaMethods):
         return Schemas(self._namespace).of(name)
 
     def _settle_rows(self, name: str, target: str) -> None:
-        """What was on its way from a staging queue is settled before that goes."""
+        """Settle the moves from a staging queue before it is deleted."""
         with contextlib.suppress(ShmqError), contextlib.ExitStack() as stack:
             queue = stack.enter_context(attach(self._namespace, name))
             stack.enter_context(attach(self._namespace, target)).settle_rows(queue)
 
     def create_own_queue(self, name: str, **options: Any) -> LocalQueue:
-        """Make a client's reply queue: it is removed once this process is gone, if not before.
+        """Create a client's reply queue; it is removed at the latest when this process has ended.
 
-        What clients that died have left is removed with it. Raises
-        :class:`~shmq.InvalidName` for a name that is not a reply queue's, and what
-        `create_queue` raises; also where there is a queue with the same options.
+        The reply queues of dead clients are removed, too. Raises :class:`~shmq.InvalidName` for a
+        name that is not a reply queue's, and what `create_queue` raises; also if a queue with the
+        same options exists.
         """
         if not is_reply_name(check_name(name)):
             raise InvalidName(
@@ -245,15 +245,15 @@ class LocalBroker(RpcClient, SchemaMethods):
         return queue
 
     def delete_own_queue(self, name: str, queue_id: int) -> None:
-        """Delete what `create_own_queue` has made, if it is there still."""
+        """Delete a queue made by `create_own_queue`, if it still exists."""
         remove_owned(self._namespace, name, queue_id)
 
     def _make_reply_queue(self) -> api.Queue:
         queue = self.create_own_queue(reply_name(), **REPLY_OPTIONS)
         own = (self._namespace.name, queue.name, queue.segment.queue_id)
-        # A loop that is gone, and a process that ends without closing, leave nothing.
+        # An ended loop, and a process that ends without closing, leave nothing behind.
         with descriptors:
-            from multiprocessing import util  # noqa: PLC0415 - heavy, and for who asks alone
+            from multiprocessing import util  # noqa: PLC0415 - heavy, and rarely needed
 
         util.Finalize(queue, remove_dropped, args=own, exitpriority=3)
         return queue
@@ -277,12 +277,12 @@ class LocalBroker(RpcClient, SchemaMethods):
         return self._namespace.queue_names()
 
     def has_queue(self, name: str) -> bool:
-        """Whether there is a queue of that name, in whatever state."""
+        """Whether there is a queue of that name, in any state."""
         self._check_open()
         return self._namespace.path_of(check_name(name)).exists()
 
     def summary(self, name: str) -> api.QueueSummary | None:
-        """The queue's line of the list; None if there is no such queue."""
+        """The queue's entry of the list; None if there is no such queue."""
         try:
             with attach(self._namespace, name) as queue:
                 n = queue.numbers()
@@ -317,7 +317,7 @@ class LocalBroker(RpcClient, SchemaMethods):
         return self._kept_stream(self._streams.create(name, {"partitions": partitions, **options}))
 
     def _kept_stream(self, stream: LocalStream) -> LocalStream:
-        """The stream, once a writer keeps it if it is durable; or a warning was given."""
+        """The stream, once a writer keeps it if it is durable; warns if there is no writer."""
         if stream.control.options["durability"] != "memory":
             durability.warn_unkept(self._namespace, "stream", stream.name)
         return self._opened(stream)
@@ -345,12 +345,12 @@ class LocalBroker(RpcClient, SchemaMethods):
         return self._streams.summaries() if self.stream_names() else []
 
     def stream_names(self) -> list[str]:
-        """The names of the streams there are, sorted."""
+        """The names of the streams, sorted."""
         self._check_open()
         return self._namespace.stream_names()
 
     def has_stream(self, name: str) -> bool:
-        """Whether there is a stream of that name, in whatever state."""
+        """Whether there is a stream of that name, in any state."""
         return self._namespace.stream_path(check_name(name, "stream")).exists()
 
     # ---- transactions ----
@@ -366,7 +366,7 @@ class LocalBroker(RpcClient, SchemaMethods):
         return LocalTransaction(self._namespace, self._find, timeout)
 
     def _find(self, kind: str, name: str) -> LocalQueue | LocalStream:
-        """The handle that all transactions have."""
+        """The handle that all transactions share."""
         found = self._found.get((kind, name))
         if found is not None and not found.closed and not found.is_gone:
             return found
@@ -436,11 +436,11 @@ class LocalBroker(RpcClient, SchemaMethods):
                 raise
             log.warning("namespace %s is not tidied up: %s", self._namespace.name, error)
         finally:
-            # Last of all: were it truncated, reading it would be the end of this process.
+            # Last of all: if the file were truncated, reading it would kill this process.
             Book.of(self._namespace).release()
 
     def _retire(self) -> None:
-        """Leave nothing behind in a namespace without queues and streams."""
+        """Remove the remaining files of a namespace without queues and streams."""
         if self._namespace.schemas_path.exists():
             with self._namespace.locked():
                 self._tidy_schemas()

@@ -1,8 +1,8 @@
-"""Moving messages between queues: dead letters out, and redriven ones back.
+"""Moving messages between queues: to dead-letter queues, and back by a redrive.
 
-The steps that make a move happen exactly once are the core's (shmq/core/queue/transfer.h); here is
-what the moved message carries, what is done with copies that a dead mover left, and which queues
-the messages go between.
+The core implements the steps that make a move happen exactly once (shmq/core/queue/transfer.h).
+This module decides what the moved message contains, what happens to the copies that a dead mover
+left, and between which queues messages move.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _Queue = TypeVar("_Queue", bound=_core.Handle)
 #: How long a move waits for a journal, in seconds.
 _WRITTEN = 5.0
 
-#: How long dead letters wait once a dead-letter queue was full, in seconds.
+#: The pause after a dead-letter queue was full, in seconds.
 _PAUSE = 0.05
 
 _REASONS = ("", "rejected", "max_deliveries", "expired")
 
 
 class TakenDeadLetter(NamedTuple):
-    """A message that the mover has taken; it goes on, or back where it was."""
+    """A message that the mover has taken; it is moved on, or put back."""
 
     receipt: int
     sequence: int
@@ -71,13 +71,13 @@ class QueueOpener(Protocol):
         """The source's dead-letter queue."""
 
     def open_by_name(self, name: str) -> _core.Handle | None:
-        """A queue of the namespace, or None."""
+        """The queue of that name; None if there is none."""
 
     def open_by_id(self, hash_key: int) -> Source | None:
-        """The queue of that id, or None."""
+        """The queue of that id; None if there is none."""
 
     def settle_copy(self, target: _core.Handle, process: int, sequence: int) -> None:
-        """Decide on an orphaned copy of a transaction of that process."""
+        """Publish or void an orphaned copy of a transaction of that process."""
 
 
 class Source(Protocol):
@@ -87,7 +87,7 @@ class Source(Protocol):
         """Whether it still has the message, or that row of a chunk."""
 
     def finish_moves(self) -> None:
-        """Take over what dead processes were moving from it."""
+        """Complete or undo the moves from it that dead processes left."""
 
     def close(self) -> None:
         """Detach."""
@@ -96,8 +96,8 @@ class Source(Protocol):
 class DeadLetters(Generic[_Queue]):
     """Moves the dead letters of one queue, and opens the queues that they move between.
 
-    It does not refer to the queue itself, which is given to each method: a handle that is
-    dropped without being closed is detached at once.
+    It holds no reference to the queue itself; each method takes it as an argument. So a handle that
+    is garbage collected without a close is detached at once.
     """
 
     def __init__(
@@ -108,11 +108,11 @@ class DeadLetters(Generic[_Queue]):
         self._namespace = namespace
         self._open_queue = open_queue
         self._queue: _Queue | None = None
-        #: When messages that could not move are tried again, on time.monotonic().
+        #: When to retry messages that could not move, on time.monotonic().
         self.retry_at = 0.0
 
     def move_dying(self, source: _core.Handle, limit: int) -> None:
-        """Move up to ``limit`` dying messages on; one that cannot move now is tried again."""
+        """Move up to ``limit`` dying messages; those that cannot move now are retried later."""
         if time.monotonic() < self.retry_at:
             return
         try:
@@ -124,7 +124,7 @@ class DeadLetters(Generic[_Queue]):
         self.retry_at = time.monotonic() + _PAUSE
 
     def queue_of(self, source: _core.Handle) -> _Queue:
-        """The source's dead-letter queue, made anew if it was deleted."""
+        """The source's dead-letter queue, recreated if it was deleted."""
         if self._queue is None or self._queue.segment.deleted:
             options = QueueOptions(**source.segment.options)
             assert options.dead_letter is not None
@@ -156,7 +156,7 @@ class DeadLetters(Generic[_Queue]):
 
 
 class Targets(Generic[_Queue]):
-    """The queues that dead letters go back to, opened as they are met; closed as one."""
+    """The queues that dead letters return to, opened on demand and closed together."""
 
     def __init__(self, letters: DeadLetters[_Queue], may: Callable[[str], bool]) -> None:
         self._letters = letters
@@ -166,12 +166,12 @@ class Targets(Generic[_Queue]):
         self._others = True
 
     def only(self, queue: _Queue) -> None:
-        """Take back the letters of this queue alone."""
+        """Return only the dead letters of this queue."""
         self._found[queue.name] = queue
         self._others = False
 
     def of(self, letter: DeadLetter | None) -> _Queue | None:
-        """The queue that the letter came from; None if it is not to go, or cannot."""
+        """The queue that the letter came from; None if it must not or cannot return."""
         if letter is None:
             return None
         if letter.queue not in self._found and self._others and self._may(letter.queue):
@@ -182,7 +182,7 @@ class Targets(Generic[_Queue]):
         return self._found.get(letter.queue)
 
     def close(self) -> None:
-        """Detach from those that were opened."""
+        """Detach from the queues that were opened."""
         while self._opened:
             self._opened.pop().close()
 
@@ -196,7 +196,7 @@ def redrive(
 ) -> int:
     """Move dead letters back, oldest first, until a target is full.
 
-    ``letters``: the sequence number and the slot of each.
+    ``letters`` has the sequence number and the slot of each.
     """
     moved = 0
     now = time.time()
@@ -227,9 +227,8 @@ def redrive(
 def move_to_dead_letters(source: _core.Handle, opener: QueueOpener, limit: int) -> bool:
     """Move up to ``limit`` dying messages; False if the dead-letter queue is full.
 
-    A message without a reason to die was being redriven, or its rows published, when its
-    mover died: it goes back to its place once the copies that the mover may have left are
-    removed.
+    A dying message without a reason was being redriven, or its rows were being published, when its
+    mover died: it is put back once the copies that the mover may have left are removed.
     """
     for _ in range(limit):
         row = source.take_dead()
@@ -252,11 +251,11 @@ def move_to_dead_letters(source: _core.Handle, opener: QueueOpener, limit: int) 
 
 
 def wait_until_written(source: _core.Handle, sequence: int) -> None:
-    """Before messages that came from another queue move on: have them in their own journal.
+    """Wait until messages from another queue are in this queue's journal, before they move on.
 
-    What came from where is in the copies alone. If a journal has the last of them and not the
-    one between, a power cut leaves the message where it was and where it went. Waits for a
-    moment at most, and for nobody where there is no writer.
+    Only the copies record where a message came from. If the journal of the last queue has its copy
+    and that of the queue in between has not, after a power cut the message is both at its origin
+    and at its destination. The wait is short, and skipped if there is no writer.
     """
     if source.segment.options["durability"] == "journal" and source.journal_writer:
         source.wait_synced(sequence, _WRITTEN)
@@ -268,7 +267,7 @@ def _put_back(source: _core.Handle, opener: QueueOpener, taken: TakenDeadLetter)
     target = opener.open_by_name(name) if name else None
     if target is not None:
         with contextlib.closing(target):
-            moved = 0 if letter else taken.deliveries  # what counts the rows of a chunk
+            moved = 0 if letter else taken.deliveries  # counts the rows of a chunk that were moved
             target.void_copies(source.segment.hash_key, taken.sequence, moved)
     source.untake(taken.receipt)
 
@@ -287,7 +286,7 @@ def _move_one(source: _core.Handle, target: _core.Handle, taken: TakenDeadLetter
 def send_back(
     dead_letter_queues: _core.Handle, target: _core.Handle, taken: TakenDeadLetter
 ) -> None:
-    """Move a dead letter, taken, to where it came from. Raises Full, NoSpace."""
+    """Move a taken dead letter to the queue it came from. Raises Full, NoSpace."""
     try:
         properties = unpack_properties(taken.meta)
         properties.pop("dead", None)
@@ -305,7 +304,7 @@ def move(
     meta: bytes,
     group: str | None,
 ) -> None:
-    """Move a taken message. Raises Full, NoSpace; it is back in the source then."""
+    """Move a taken message. Raises Full, NoSpace, after putting it back in the source."""
     try:
         staged = target.stage_copy(
             taken.body,
@@ -322,7 +321,7 @@ def move(
     try:
         source.hand_over(target, taken.receipt, staged)
     except BaseException:
-        # Interrupted before or after the commit point: the source knows.
+        # Interrupted before or after the commit point: the source tells which.
         if source.still_moves(taken.sequence):
             target.abandon(staged)
             source.untake(taken.receipt)
@@ -332,9 +331,9 @@ def move(
 
 
 def resolve_orphans(target: _core.Handle, opener: QueueOpener) -> None:
-    """Decide on copies whose mover died: void if the source still has the message.
+    """Resolve copies whose mover died: void them if the source still has the message.
 
-    Void copies are removed by the source's next mover, which is set to work here.
+    The source's next mover removes void copies; this function starts it.
     """
     sources: dict[int, Source | None] = {}
     void: set[tuple[int, int]] = set()

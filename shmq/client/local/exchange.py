@@ -1,4 +1,4 @@
-"""The exchanges of this host: copies put into queues directly, with nobody in between."""
+"""The exchanges of this host, which put copies into queues directly, without a server."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from shmq.routing.book import Book
 from shmq.routing.table import Operation, Route, Table, check_binding, check_exchange
 from shmq.routing.topic import check_key
 
-#: What stands before the name of a stream, where a queue could be meant.
+#: The prefix of a stream's name where a queue's could be meant.
 _STREAM: Final = "stream/"
 
 __all__ = ["Exchanges", "LocalExchange", "Targets"]
 
 
 class Targets:
-    """The queues that one handle of an exchange publishes into, kept attached to."""
+    """The queues that one exchange handle publishes into, kept attached."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
@@ -49,7 +49,7 @@ class Targets:
         return queue
 
     def note(self, changes: int) -> None:
-        """Let go of queues that are deleted, if the table has changed since."""
+        """Detach from deleted queues, if the table has changed since."""
         if changes == self._changes:
             return
         self._changes = changes
@@ -60,7 +60,7 @@ class Targets:
             queue.close()
 
     def close(self) -> None:
-        """Detach from all of them."""
+        """Detach from all queues."""
         self.closed = True
         with self._lock:
             queues, self._open = list(self._open.values()), {}
@@ -69,7 +69,7 @@ class Targets:
 
 
 class Exchanges:
-    """What a local broker does with exchanges."""
+    """The exchange methods of a local broker."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
@@ -78,7 +78,7 @@ class Exchanges:
     def create(
         self, name: str, kind: str, alternate: str | None, *, ensure: bool = False
     ) -> LocalExchange:
-        """Make it, or attach to it. Raises ExchangeExists, unless it is to ``ensure``."""
+        """Create the exchange, or attach to it. Raises ExchangeExists, unless ``ensure``."""
         operation = check_exchange(name, kind, alternate)
 
         def is_new(table: Table) -> bool:
@@ -91,7 +91,7 @@ class Exchanges:
         return self.open(name)
 
     def open(self, name: str) -> LocalExchange:
-        """Attach to it. Raises InvalidName, NoSuchExchange."""
+        """Attach to the exchange. Raises InvalidName, NoSuchExchange."""
         check_name(name, "exchange")
         definitions.bring_back_exchanges(self._namespace)
         with self._book.table() as table:
@@ -99,13 +99,13 @@ class Exchanges:
         return LocalExchange(self._namespace, summary)
 
     def delete(self, name: str) -> None:
-        """Delete it. Raises InvalidName, NoSuchExchange."""
+        """Delete the exchange. Raises InvalidName, NoSuchExchange."""
         check_name(name, "exchange")
         with definitions.on_disk(self._namespace):
             self._book.change(["delete", name], lambda table: bool(table.summary(name)))
 
     def summaries(self) -> list[api.ExchangeSummary]:
-        """All of them; none that are on disk alone, and cannot be brought back."""
+        """All exchanges, except those that are only on disk and cannot be recovered."""
         with contextlib.suppress(ShmqError, OSError):
             definitions.bring_back_exchanges(self._namespace)
         with self._book.table() as table:
@@ -113,7 +113,7 @@ class Exchanges:
 
 
 class LocalExchange(exchange_delivery.Publisher):
-    """An exchange of this host. Threads may share it; one that is pickled attaches anew."""
+    """An exchange of this host. Threads may share it; a pickled one attaches anew."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class LocalExchange(exchange_delivery.Publisher):
         )
 
     def _change(self, operation: Operation, check: Callable[[Table], bool]) -> bool:
-        """Whether there was anything to change."""
+        """Apply the operation; whether there was anything to change."""
         self._check_open()
         with definitions.on_disk(self._namespace):
             return self._book.change(operation, check)
@@ -231,10 +231,10 @@ class LocalExchange(exchange_delivery.Publisher):
         confirm: Any = None,
         only: Mapping[str, int] | None = None,
     ) -> exchange_delivery.Outcome:
-        """Put the letters where the key or the headers lead to, and wait for nothing.
+        """Put the messages into the queues that the key or the headers route to, without waiting.
 
-        ``only`` are the queues of these that have not got them all yet, and how many each has.
-        Raises what a publish that puts nothing raises; what queues refuse is in the outcome.
+        ``only`` maps the queues that lack messages to the number that each has. Raises what a
+        publish that puts nothing raises; the refusals of queues are in the outcome.
         """
         self._check_open()
         check_key(key)
@@ -257,7 +257,7 @@ class LocalExchange(exchange_delivery.Publisher):
         confirm: Any,
         before: Mapping[str, int],
     ) -> tuple[list[exchange_delivery.QueueDelivery], dict[str, ShmqError]]:
-        """The copies for each queue; a queue that is not there any more is forgotten."""
+        """The copies for each queue; queues that were deleted are forgotten."""
         copies: list[exchange_delivery.QueueDelivery] = []
         refused: dict[str, ShmqError] = {}
         for name in names:
@@ -285,7 +285,7 @@ class LocalExchange(exchange_delivery.Publisher):
                 self._book.forget(kind, name)
 
     def target(self, name: str) -> Any:
-        """The queue of that name, kept attached to. Raises NoSuchQueue, SegmentError."""
+        """The queue of that name, kept attached. Raises NoSuchQueue, SegmentError."""
         return self._targets.of(name)
 
     def _check_open(self) -> None:
@@ -307,12 +307,12 @@ document(LocalExchange, api.Exchange)
 
 
 def _labels(route: Route) -> list[str]:
-    """The queues and the streams, each by another name."""
+    """The target names of a route; streams have a prefix."""
     return [*route.queues, *(f"{_STREAM}{name}" for name in route.streams)]
 
 
 def _is_gone(handle: Any) -> bool:
-    """Whether what a handle is attached to was deleted."""
+    """Whether the queue or stream of a handle was deleted."""
     return bool((handle.control if hasattr(handle, "control") else handle.segment).deleted)
 
 
@@ -321,7 +321,7 @@ def _attach_by_name(namespace: str, name: str) -> LocalExchange:
 
 
 def _attach(namespace: Namespace, name: str) -> Any:
-    """Attach to the queue of that name, or to the stream of ``stream/`` and its name."""
+    """Attach to the queue of that name, or for ``stream/NAME`` to the stream."""
     queue, _, stream = name.partition("/")
     if not stream:
         return attach(namespace, queue)

@@ -1,4 +1,4 @@
-"""The groups of a stream of this host, and what lends to the members of those that share."""
+"""The groups of a stream of this host, and leasing to the members of share groups."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _AT_ONCE: Final = 64
 
 
 class GroupMethods:
-    """What a stream inherits that knows its ``_namespace``."""
+    """The group methods of a stream, which has a ``_namespace``."""
 
     _namespace: Namespace
 
     def check_there(self) -> None:
-        """Raises StreamDeleted, and ShmqError if this handle is closed."""
+        """Raise StreamDeleted, and ShmqError if this handle is closed."""
         stream: Any = self
         if stream.closed:
             raise ShmqError(f"this handle of stream {stream.name!r} is closed")
@@ -78,7 +78,7 @@ class GroupMethods:
         return Share(lender, lender.on_damage)
 
     def lender(self, name: str, **options: Any) -> LocalLender:
-        """What lends records to a new member of a group that shares the stream."""
+        """The lender for a new member of a share group."""
         return open_lender(self._namespace, self, name, **options)
 
     def groups(self) -> list[api.GroupSummary]:
@@ -108,7 +108,7 @@ def open_group(
     session_timeout: float | None = None,
     start: api.GroupStart = "earliest",
 ) -> Group:
-    """The group of that name, made if there is none."""
+    """The group of that name, created if there is none."""
     options = group_options(assignment=assignment, session_timeout=session_timeout, start=start)
     if assignment is None:
         found = group_files.look_at(namespace, stream.identity, name)
@@ -130,7 +130,7 @@ def open_lender(
     on_damage: api.OnDamage = "raise",
     **given: Any,
 ) -> LocalLender:
-    """Join the group of that name that shares the stream, made if there is none."""
+    """Join the share group of that name, created if there is none."""
     check_one_of("on_damage", on_damage, ("raise", "skip"))
     options, called = share_options(given), member_name(member)
     queues = DeadLetterQueues(functools.partial(attach, "queue", namespace))
@@ -170,12 +170,12 @@ class LocalLender(Lender):
 
     def _join(self) -> None:
         self.generation = _core.generation()
-        #: Its place in the group, and its id.
+        #: Its slot in the group, and its id.
         self.at, self.id = self._state.join(self.store.process, self._member.encode())
         self._begin()
 
     def take_up(self) -> None:
-        """Lend from partitions that have come, too."""
+        """Lease from partitions that were added, too."""
         if self.stream.partitions != self._begun:
             self._begin()
 
@@ -226,10 +226,10 @@ class LocalLender(Lender):
     drop = leave
 
     def lent(self, limit: int) -> list[Lent]:
-        """What is lent to this member from now on, without the records themselves.
+        """Lease records to this member, without reading them.
 
-        It is what came back, and then what is new, the partitions in turns. Raises DamagedFile
-        where a partition cannot be read on, after what the others have.
+        Returned records come first, then new ones; the partitions take turns. Raises DamagedFile if
+        a partition cannot be read on, once the others' records were leased.
         """
         self._raise_damage()
         self.store.keep_all()
@@ -252,7 +252,7 @@ class LocalLender(Lender):
         return found
 
     def _lend_new(self, partition: int, at: int | None, limit: int) -> list[Lent]:
-        """Those from ``at`` on, or behind it, that can be read. Raises DamagedFile."""
+        """Lease readable records from ``at`` on, or later. Raises DamagedFile."""
         stream: Any = self.stream
         earliest, latest = stream.earliest(partition), stream.latest(partition)
         first = max(earliest, at or 0)
@@ -261,7 +261,7 @@ class LocalLender(Lender):
                 limit = min(limit, stream.whole(partition, first, limit))
                 break
             except OffsetOutOfRange:
-                break  # it went meanwhile
+                break  # it was overwritten meanwhile
             except DamagedFile as error:
                 if self.on_damage == "raise":
                     raise
@@ -277,7 +277,7 @@ class LocalLender(Lender):
 
 
 def summaries(namespace: Namespace, stream: api.Stream) -> list[api.GroupSummary]:
-    """A line for each group of the stream, sorted by name."""
+    """The summary of each group of the stream, sorted by name."""
     found = []
     for name in group_files.group_names(namespace, stream.identity):
         try:
@@ -296,7 +296,7 @@ def _problem(name: str, problem: str) -> api.GroupSummary:
 
 
 def _assignment_of(state: _group.GroupState | None) -> str | None:
-    """That of a group whose partitions have owners."""
+    """The assignment of a group whose partitions have owners."""
     found = None if state is None else state.options["assignment"]
     return None if found == "shared" else found
 
@@ -322,7 +322,7 @@ class DeadLetterQueues:
         return self._queues[name]
 
     def forget(self, name: str) -> None:
-        """The queue is gone; there may be another one of that name."""
+        """Forget the handle of a deleted queue; there may be another one of that name."""
         self._queues.pop(name, None)
 
 
@@ -332,11 +332,11 @@ def move_to_dead_letters(
     store: LocalGroupStore,
     dead_letter_target: DeadLetterQueues,
 ) -> int:
-    """Move spent records to the group's dead-letter queue; how many.
+    """Move dead letters to the group's dead-letter queue; returns how many.
 
-    A record that the queue does not take stays with the mover until his lease of it ends, and
-    is tried again; where the queue was deleted it is dropped. Whoever dies between the queue
-    and the group leaves it in both: then it is in the queue twice.
+    A record that the queue does not take stays leased to the mover until that lease ends, and is
+    then tried again; if the queue was deleted, the record is dropped. If the mover dies between the
+    put and the group's update, the record is put a second time.
     """
     moved = 0
     name = store.dead_letter
@@ -368,7 +368,7 @@ def move_to_dead_letters(
 def _put(
     dead_letter_target: DeadLetterQueues, name: str, letter: tuple[bytes, dict[str, Any]]
 ) -> bool:
-    """Whether there is such a queue, deleted and made anew perhaps."""
+    """Put into the queue, even if it was deleted and recreated; whether there is one."""
     value, headers = letter
     for _ in range(2):
         try:
@@ -383,7 +383,7 @@ def _put(
 def _dead_letter(
     store: LocalGroupStore, record: api.Record, deliveries: int
 ) -> tuple[bytes, dict[str, Any]]:
-    """The record, and in its headers where it comes from."""
+    """The record as a message, with its origin in the headers."""
     headers = {
         **_headers_of(record),
         "shmq-stream": store.stream.name,
@@ -397,7 +397,7 @@ def _dead_letter(
 
 
 def _headers_of(record: api.Record) -> Mapping[str, Any]:
-    """The record's own; of damaged ones, their bytes."""
+    """The record's headers; if they are damaged, their bytes."""
     try:
         return record.headers
     except ShmqError:

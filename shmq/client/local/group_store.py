@@ -1,10 +1,10 @@
 """The state of a group on this host: its memory, and the records that are kept for it.
 
-In a stream whose appends wait for room, what a group has not done is kept. The group has a hold of
-each partition, known by the group's id and no process's: it stays until the group is deleted. A
-hold is made under the registry lock, as two of them would keep records for ever; it moves with
-every commit. A death between the two leaves it behind, where the next commit, or the next member
-that takes the partition, finds it.
+In a stream whose appends wait for room, the records that a group has not done are kept. For this
+the group has a hold on each partition, identified by the group's id and belonging to no process: it
+lasts until the group is deleted. A hold is made under the registry lock, because a second one would
+keep records for ever; it moves with every commit. If a process dies between commit and move, the
+next commit, or the next member that takes the partition, moves the hold.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LocalGroupStore(GroupStore):
         return self, self.state
 
     def refresh(self) -> None:
-        """See :class:`GroupStore`. The state is shared memory."""
+        """See :class:`GroupStore`. The state is always current, because it is shared memory."""
 
     def drop(self, member: int) -> None:
         """See :class:`GroupStore`."""
@@ -67,9 +67,9 @@ class LocalGroupStore(GroupStore):
             self.state.widen(self.stream.partitions)
 
     def look_for_dead(self) -> None:
-        """Take out members whose process has ended, or whose session is over.
+        """Remove members whose process has ended, or whose session has timed out.
 
-        Those stay for now whose transactions are not settled.
+        Members whose transactions are not settled stay for now.
         """
         processes = {}
         for member, process, *_ in self.state.members():
@@ -101,17 +101,17 @@ class LocalGroupStore(GroupStore):
     # ---- what appends that wait have to keep ----
 
     def keep_from(self, partition: int, offset: int) -> None:
-        """The group has done what is before ``offset``."""
+        """Note that the group is done up to ``offset``."""
         if self._floors is not None:
             self._floors.keep(partition, offset)
 
     def keep_again(self, partition: int, offset: int) -> None:
-        """The group goes on at ``offset``, which may be before what it has done."""
+        """Note that the group continues at ``offset``, which may be before what it has done."""
         if self._floors is not None:
             self._floors.keep_from(partition, offset)
 
     def keep_all(self) -> None:
-        """Of each partition what is not done: committed, or of a shared one settled."""
+        """Keep in each partition what is not committed, or for a share group not settled."""
         if self._floors is None:
             return
         shared = self.state.lows() if self.assignment == "shared" else None
@@ -120,13 +120,13 @@ class LocalGroupStore(GroupStore):
             self._floors.keep(partition, self.start_of(partition) if done is None else done)
 
     def let_go(self) -> None:
-        """The group is deleted: nothing is kept for it any more."""
+        """Release all holds: the group is deleted."""
         if self._floors is not None:
             self._floors.drop()
 
 
 class Floors:
-    """The holds of one group, in these partitions."""
+    """The holds of one group on these partitions."""
 
     def __init__(self, namespace: Namespace, logs: list[_stream.Partition], group_id: int) -> None:
         self._namespace = namespace
@@ -135,7 +135,7 @@ class Floors:
         self._known: dict[int, int] = {}
 
     def keep(self, partition: int, offset: int) -> None:
-        """Keep the records from ``offset`` on; what was let go of stays so."""
+        """Keep the records from ``offset`` on; records released earlier stay released."""
         hold = self._known.get(partition)
         if hold is None:
             hold = self._find(partition)
@@ -148,13 +148,13 @@ class Floors:
         self._logs[partition].move(hold, offset)
 
     def keep_from(self, partition: int, offset: int) -> None:
-        """As `keep`, from an earlier record, too, as far as there still is one."""
+        """As `keep`, but also from an earlier record, as far as it still exists."""
         with self._namespace.locked():
             self._drop(partition)
             self.keep(partition, offset)
 
     def drop(self) -> None:
-        """Keep nothing any more: the group is deleted."""
+        """Release everything: the group is deleted."""
         with self._namespace.locked():
             for partition in range(len(self._logs)):
                 self._drop(partition)
@@ -184,7 +184,7 @@ class Floors:
 def keep_new(
     namespace: Namespace, stream_id: int, logs: list[_stream.Partition], came: int
 ) -> None:
-    """All groups of the stream keep what comes into the last ``came`` partitions.
+    """Make all groups of the stream keep the records of the last ``came`` partitions.
 
     A group that cannot be used keeps nothing. Needs the registry lock.
     """

@@ -1,4 +1,4 @@
-"""A queue of this host, attached to directly, with no process in between."""
+"""A queue of this host, attached to directly, without a server."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-# What `stats` and `attachments` make is loaded before: they may be asked when no file can be
-# opened any more.
+# The classes of `stats` and `attachments` are loaded in advance: both may be called when no more
+# files can be opened.
 import shmq.api.stats  # noqa: F401
 from shmq import api
 from shmq.api.names import check_name
@@ -47,7 +47,7 @@ _EVERYTHING = 1 << 31
 _T = TypeVar("_T")
 
 
-# Most processes have queues, and no use for the rest: it is loaded when it is asked for.
+# Most processes only use queues: everything else is loaded on demand.
 
 
 def _meant(where: str) -> Where:
@@ -76,8 +76,8 @@ api.BulkQueue.register(_core.Handle)
 class LocalQueue(_core.Handle, api.Queue):
     """A queue in this host's shared memory. Threads may share a handle.
 
-    A handle that is used in a fork's child attaches there anew; one that is pickled
-    attaches where it is unpickled.
+    A handle used in the child of a fork attaches anew; a pickled one attaches where it is
+    unpickled.
     """
 
     def __init__(self, namespace: Namespace, name: str, segment: _core.Segment) -> None:
@@ -174,7 +174,7 @@ class LocalQueue(_core.Handle, api.Queue):
             waits = self.waits_when_full or timeout is not None if block is None else block
             if not waits or timeout == 0:
                 raise
-        # Encoded once for all further attempts: it is put as it is now.
+        # Encode it once for all further attempts: it is put as it is now.
         prepared = self.wrap(body, **properties)
         return await async_get.put(self._namespace, self, prepared, timeout)
 
@@ -195,9 +195,9 @@ class LocalQueue(_core.Handle, api.Queue):
         return list(self.peeked(limit, where))
 
     def peeked(self, limit: int, where: str | None = None) -> Iterator[api.Message]:
-        """What `peek` returns, each copied when it is asked for."""
+        """The messages that `peek` returns, each copied when it is asked for."""
         meant = None if where is None else _meant(where)
-        self.qsize()  # what is due is done first
+        self.qsize()  # does what is due first
         order = ((-priority, sequence, at) for at, sequence, priority in self._visible())
         first = heapq.nsmallest(limit, order) if meant is None else _sorted(order)
         copies = (self.copy_at(at, sequence) for _, sequence, at in first)
@@ -207,7 +207,7 @@ class LocalQueue(_core.Handle, api.Queue):
         return itertools.islice(filter(meant.matches, there), limit)
 
     def _visible(self) -> Iterator[tuple[int, int, int]]:
-        """(slot, sequence, priority) of each visible message, in no order."""
+        """(slot, sequence, priority) of each visible message, unordered."""
         start: int | None = 0
         while start is not None:
             rows, start = self.scan(start, _SCAN)
@@ -244,10 +244,10 @@ class LocalQueue(_core.Handle, api.Queue):
         ]
 
     def claim(self) -> bool:
-        """Whether this process is the one that has claimed the queue; see `Namespace.claim`.
+        """Whether this process holds the claim on the queue; see `Namespace.claim`.
 
-        A claim binds only those who ask for it: everyone else may get from the queue. What
-        an earlier one that died had leased is back in its place.
+        A claim only binds processes that ask for it: others may still get from the queue. The
+        messages that a dead holder had leased are back in their place.
         """
         if not self._namespace.claim(self.segment.queue_id):
             return False
@@ -255,7 +255,7 @@ class LocalQueue(_core.Handle, api.Queue):
         return True
 
     def has_writer(self) -> bool:
-        """Whether a persistence writer that lives follows the queue."""
+        """Whether a living persistence writer follows the queue."""
         writer = self.journal_writer
         return bool(writer) and self._namespace.is_alive(writer)
 
@@ -267,10 +267,9 @@ class LocalQueue(_core.Handle, api.Queue):
         return self._namespace
 
     def notice_deaths(self, asked: dict[tuple[str, int], bool]) -> None:
-        """Give back what dead processes hold, if there are any.
+        """Return what dead processes hold, if there are any.
 
-        ``asked`` has the processes that were asked about already, by namespace and
-        number, and whether they live.
+        ``asked`` caches which processes are alive, by namespace and number.
         """
         alive = True
         for number in self.processes():
@@ -285,12 +284,12 @@ class LocalQueue(_core.Handle, api.Queue):
         return self._namespace.process_number()
 
     def await_writer(self) -> None:
-        """Have a persistence writer started if there is none; waits for nothing."""
+        """Start a persistence writer, without waiting, if there is none."""
         durability.see_to_it(self._namespace)
 
     @property
     def unwritten(self) -> str | None:
-        """What keeps its space until the disk has it, and why it has not; None: nothing does."""
+        """What keeps its space until it is on disk, and why it is not; None: nothing does."""
         spent = self.numbers()["journal_waiting"]
         return self._why_unwritten(spent) if spent else None
 
@@ -315,7 +314,7 @@ class LocalQueue(_core.Handle, api.Queue):
             self._reclaim_dead()
             dead_letters.resolve_orphans(self, self._dead_letters)
         except (QueueDeleted, LockTimeout):
-            return  # the next operation says so
+            return  # the next operation raises it
         except (ShmqError, OSError) as error:
             log.warning("queue %s: what dead processes left waits, %s", self.name, error)
 
@@ -333,8 +332,8 @@ class LocalQueue(_core.Handle, api.Queue):
     def finish_moves(self) -> None:
         """See :class:`shmq.client.local.dead_letters.Source`.
 
-        Looks for no orphaned copies in this queue itself: two queues that each hold a
-        copy of the other's would have no end of it.
+        Does not look for orphaned copies in this queue itself: two queues that each hold a copy of
+        the other's messages would recurse without end.
         """
         self._reclaim_dead()
         self._bury()
@@ -343,7 +342,7 @@ class LocalQueue(_core.Handle, api.Queue):
         self._dead_letters.move_dying(self, limit)
 
     def dead_letter_queue(self) -> LocalQueue:
-        """The queue's dead-letter queue, made anew if it was deleted."""
+        """The queue's dead-letter queue, recreated if it was deleted."""
         return self._dead_letters.queue_of(self)
 
     # ---- redrive ----
@@ -353,13 +352,13 @@ class LocalQueue(_core.Handle, api.Queue):
         return self.redrive_some(limit, where, lambda _: True)
 
     def redrive_some(self, limit: int | None, where: str | None, may: Callable[[str], bool]) -> int:
-        """As `redrive`, but a dead-letter queue's letters go to the queues alone that ``may``."""
+        """As `redrive`, but a dead-letter queue only sends to the queues that ``may`` allows."""
         most = _EVERYTHING if limit is None else check_whole("limit", limit, 1, None)
         meant = None if where is None else _meant(where)
         with contextlib.closing(dead_letters.Targets(self._dead_letters, may)) as targets:
             source = self
             if self.options.dead_letter is not None:
-                self.qsize()  # those that are still on their way are dead letters too
+                self.qsize()  # counts those that are still moving, too
                 source = self.dead_letter_queue()
                 targets.only(self)
             source.qsize()
@@ -379,7 +378,7 @@ class LocalQueue(_core.Handle, api.Queue):
         return made
 
     def settle_rows(self, queue: LocalQueue) -> None:
-        """Let rows that a dead publisher was moving be void or committed, before it goes."""
+        """Void or commit the rows that a dead publisher was moving, before the queue is deleted."""
         with contextlib.suppress(QueueDeleted):
             queue.tend()
             self.look_for_dead()
@@ -390,7 +389,7 @@ class LocalQueue(_core.Handle, api.Queue):
             publisher.close()
         for consumer in list(self._consumers):
             with contextlib.suppress(LockTimeout):
-                consumer.close()  # with the acknowledgements that it has gathered
+                consumer.close()  # with the acknowledgements that it has collected
         self._dead_letters.close()
         _core.Handle.close(self)
         wait_thread.ring(self._namespace)
@@ -399,7 +398,7 @@ class LocalQueue(_core.Handle, api.Queue):
         return _attach_by_name, (self._namespace.name, self.name)
 
     def __dir__(self) -> list[str]:
-        """The contract's names: what else there is serves the core and the client."""
+        """The names of the contract; the other attributes are for the core and the client."""
         return [name for name in dir(api.Queue) if not name.startswith("_abc_")]
 
     def __repr__(self) -> str:
@@ -408,7 +407,7 @@ class LocalQueue(_core.Handle, api.Queue):
 
 
 def _sorted(rows: Iterator[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Sorted in pieces: no thread has the interpreter for itself for long."""
+    """Sort in pieces, so that no piece holds the GIL for long."""
     pieces = iter(lambda: sorted(itertools.islice(rows, _SCAN)), [])
     return heapq.merge(*pieces)
 

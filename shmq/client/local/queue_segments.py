@@ -1,4 +1,4 @@
-"""The segments of a namespace's queues: found, made and removed without attaching to them."""
+"""The segments of a namespace's queues: found, created and removed without attaching."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def find_segment(namespace: Namespace, name: str) -> _core.Segment | None:
 
 
 def ensure_dead_letters(namespace: Namespace, name: str, options: QueueOptions) -> _core.Segment:
-    """The segment of the queue's dead-letter queue, made if there is none."""
+    """The segment of the queue's dead-letter queue, created if there is none."""
     dead_letter = options.dead_letter
     assert dead_letter is not None
     with namespace.locked():
@@ -60,7 +60,7 @@ def ensure_dead_letters(namespace: Namespace, name: str, options: QueueOptions) 
 def remove_queue(namespace: Namespace, name: str) -> None:
     """Remove a queue, whatever its state. Needs the registry lock.
 
-    Its bindings go first: a new queue of its name is bound to nothing.
+    Its bindings are removed first, so that a new queue of its name is bound to nothing.
     """
     segment = None
     try:
@@ -100,13 +100,13 @@ def remove_replies(namespace: Namespace) -> None:
 
 
 def remove_dropped(namespace: str, name: str, queue_id: int) -> None:
-    """Remove a client's own queue that was dropped without being closed."""
+    """Remove a client's own queue whose handle was garbage collected without a close."""
     found = Namespace.of(namespace)
     found.when_free(lambda: remove_owned(found, name, queue_id))
 
 
 def remove_owned(found: Namespace, name: str, queue_id: int) -> None:
-    """Remove a client's own queue, if it is still that one."""
+    """Remove a client's own queue, if its id still matches."""
     with contextlib.suppress(ShmqError, OSError):
         with found.locked():
             if found.queue_id_of(name) == queue_id:

@@ -1,4 +1,4 @@
-"""What a subscription holds back of a stream of this host: a hold of each partition."""
+"""The records of a stream of this host that a subscription keeps: a hold on each partition."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from shmq.native import _core, _stream
 
 __all__ = ["REMOTE", "RetentionHold", "drop_dead"]
 
-#: What the holds are known by that a server has for its clients.
+#: The tag of the holds that a server takes for its clients.
 REMOTE: Final = 0x4D45_5452_4548_4C44
 
-#: How many of these a partition has at most; the others are for this host.
+#: The most such holds of a partition; the others are for this host.
 _MOST_REMOTE: Final = 128
 
 
 class RetentionHold:
     """Holds records of a stream back from retention, at most until the process ends.
 
-    In a fork's child it holds nothing, and takes holds of its own: what its parent holds stays.
-    ``tag``: 0, or `REMOTE`. Raises InvalidOption if nobody can hold the stream back.
+    In the child of a fork it holds nothing at first, and takes its own holds; those of its parent
+    stay. ``tag`` is 0 or `REMOTE`. Raises InvalidOption if the stream cannot be held back.
     """
 
     def __init__(self, stream: Any, tag: int = 0) -> None:
@@ -62,7 +62,7 @@ class RetentionHold:
 
     @contextlib.contextmanager
     def whole(self) -> Iterator[None]:
-        """Of an error, but for OffsetOutOfRange, nothing is held that was not before."""
+        """If the block fails, except with OffsetOutOfRange, release the holds that it took."""
         before = set(self._holds)
         try:
             yield
@@ -96,7 +96,7 @@ class RetentionHold:
     drop = close
 
     def _forget_parents(self) -> None:
-        """In a fork's child: what was taken before it is the parent's."""
+        """In the child of a fork, forget the holds of the parent."""
         if _core.generation() != self._generation:
             self._generation = _core.generation()
             self._holds.clear()
@@ -106,8 +106,8 @@ class RetentionHold:
         return found
 
     def _hold(self, partition: int, offset: int) -> OffsetOutOfRange | None:
-        """Take one, from what is still there on; the error that tells that it is less."""
-        latest = self.stream.latest(partition)  # or there is no such partition
+        """Take one hold; returns the error if records from ``offset`` on are already gone."""
+        latest = self.stream.latest(partition)  # raises if there is no such partition
         log = self._partition(partition)
         try:
             self._check_room(partition)
@@ -136,7 +136,7 @@ class RetentionHold:
                 offset = error.earliest if offset < error.earliest else error.latest
 
     def _check_room(self, partition: int) -> None:
-        """Raises NoSpace where other hosts' subscriptions are as many as may be."""
+        """Raise NoSpace if the subscriptions of other hosts have all their holds."""
         if self._tag != REMOTE:
             return
         held = sum(tag == REMOTE for _, _, tag, _ in self._partition(partition).holders())
@@ -149,9 +149,10 @@ class RetentionHold:
 
 
 def drop_dead(namespace: Namespace, log: _stream.Partition) -> None:
-    """Drop what dead processes hold of a partition.
+    """Drop the holds of dead processes on a partition.
 
-    Others may do so at the same time: what the living hold in the places of the dead stays.
+    Other processes may do so at the same time: a living process that took over a dead one's entry
+    keeps it.
     """
     for number, owner, _, _ in log.holders():
         if owner and not namespace.is_alive(owner):

@@ -1,9 +1,9 @@
 """Rows that are staged for a queue, and committed to it exactly once, batch by batch.
 
-What a publisher stages lies as chunks in a queue beside the target, its staging queue. There
-is a marker, too, which says up to which batch it is settled what is committed, and of which
-parts; and a message without a meaning, the turn, which the process that commits holds. How the
-rows of a chunk move is the core's (shmq/core/queue/transfer.h).
+A publisher stages its rows as chunks in a staging queue beside the target. That queue also holds a
+marker, which says up to which batch the commit is decided, and of which parts; and an empty
+message, the turn, which the committing process holds. The core moves the rows of a chunk
+(shmq/core/queue/transfer.h).
 """
 
 from __future__ import annotations
@@ -27,25 +27,24 @@ from shmq.native import _core
 
 __all__ = ["LocalStagedPublisher"]
 
-#: What tells the three kinds of messages in a staging queue apart.
+#: The codecs that distinguish the three kinds of messages in a staging queue.
 _CHUNK, _TURN, _MARKER = (CODECS.index(codec) for codec in ("bytes", "text", "json"))
 
-#: The room that a staging queue has at least, in bytes: memory is only taken for what is
-#: staged, and a larger bound may be chosen later.
+#: The least room of a staging queue, in bytes: memory is only taken for what is staged, and a
+#: larger bound may be chosen later.
 _ROOM: Final = 4 << 30
-#: What the marker and the turn may take beside the rows, in bytes.
+#: Room for the marker and the turn beside the rows, in bytes.
 _BESIDE: Final = 1 << 20
-#: How many chunks it holds.
+#: The capacity of a staging queue, in chunks.
 _CHUNKS: Final = 1 << 16
-#: How long a commit waits for another process's, at a time, in seconds.
+#: How long one wait for another process's commit lasts, in seconds.
 _PAUSE: Final = 0.005
-#: How long what was committed is waited for to be on disk, where no timeout says so, in
-#: seconds.
+#: How long to wait for committed rows to be on disk, without a timeout, in seconds.
 _WRITTEN: Final = 30.0
 
 
 class Marker(NamedTuple):
-    """Batches below are committed; of this one, these parts are, or are to be."""
+    """All batches below are committed; of this one these parts are committed, or will be."""
 
     batch: int
     parts: list[str]
@@ -55,7 +54,7 @@ class Marker(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Chunk:
-    """A chunk in a staging queue, as it says itself."""
+    """A chunk in a staging queue, by its own description."""
 
     batch: int
     sequence: int
@@ -65,7 +64,7 @@ class Chunk:
 
 
 def _options_for(target: str, staging_bytes: int) -> QueueOptions:
-    """Those of a staging queue. Raises InvalidOption."""
+    """The options of a staging queue. Raises InvalidOption."""
     check_whole("staging_bytes", staging_bytes, 1 << 16, MAX_ARENA - _BESIDE)
     arena = max(staging_bytes, _ROOM) + _BESIDE
     return QueueOptions.for_queue(
@@ -82,10 +81,10 @@ def _options_for(target: str, staging_bytes: int) -> QueueOptions:
 
 
 class _CommitProgress:
-    """How far the commit of a batch has come."""
+    """The progress of a batch's commit."""
 
     def __init__(self, until: float | None, most: int | None = None) -> None:
-        #: When it ends unfinished, on time.monotonic(); None: never.
+        #: When to stop unfinished, on time.monotonic(); None: never.
         self.until = until
         #: The rows that became messages.
         self.rows = 0
@@ -93,16 +92,16 @@ class _CommitProgress:
 
     @property
     def left(self) -> float | None:
-        """The seconds that it may still take; None: without limit."""
+        """The seconds left; None: no limit."""
         return None if self.until is None else max(0.0, self.until - time.monotonic())
 
     @property
     def is_over(self) -> bool:
-        """Whether its time is over."""
+        """Whether the time is over."""
         return self.left == 0.0
 
     def moved(self, rows: int, queue: str) -> None:
-        """Count rows. Raises Full if these were as many as are to be moved at once."""
+        """Count rows. Raises Full once the limit of one call is reached."""
         self.rows += rows
         if self._most is not None and self.rows >= self._most:
             raise Full(f"{self.rows} rows of queue {queue!r} are committed, and more are to come")
@@ -139,7 +138,7 @@ class LocalStagedPublisher(api.StagedPublisher):
     ) -> None:
         """See :class:`shmq.api.StagedPublisher`."""
         batch, part = check_batch(batch), check_part(part)
-        # Rows that can never fit are refused before a queue is made.
+        # Refuse rows that can never fit before creating a queue.
         chunks = self._target.chunks(rows)
         _stage(self._staging_queue(staging_bytes), batch, part, chunks, staging_bytes)
 
@@ -153,9 +152,9 @@ class LocalStagedPublisher(api.StagedPublisher):
         return how.rows
 
     def commit_some(self, batch: int, parts: Sequence[str], most: int) -> tuple[int, str | None]:
-        """As `commit_batch`, but without waiting, and no more than about ``most`` rows at once.
+        """As `commit_batch`, but without waiting, and with about ``most`` rows at a time.
 
-        How many became messages, and why it is not done yet; None: it is.
+        Returns how many became messages, and why it is not done yet; None: it is done.
         """
         how = _CommitProgress(time.monotonic(), most)
         try:
@@ -168,7 +167,7 @@ class LocalStagedPublisher(api.StagedPublisher):
         batch = check_batch(batch)
         parts = [check_part(part) for part in parts]
         queue = self._queue_if_any()
-        if queue is None:  # a refusal makes nothing
+        if queue is None:  # an error creates nothing
             _check_staged(self._staging_name, batch, parts, ())
             queue = self._staging_queue()
         _commit(self._target, queue, batch, parts, how)
@@ -220,7 +219,7 @@ class LocalStagedPublisher(api.StagedPublisher):
         return queue
 
     def _staging_queue(self, staging_bytes: int = STAGING_BYTES) -> Any:
-        """The staging queue, made if there is none. Raises ShmqError."""
+        """The staging queue, created if there is none. Raises ShmqError."""
         queue = self._queue_if_any()
         while queue is None:
             options = _options_for(self._target.name, staging_bytes)
@@ -260,9 +259,9 @@ def _chunks(queue: Any) -> list[Chunk]:
 
 
 def _check_owner(queue: Any, publisher: str) -> None:
-    """See to it that the staging queue is this publisher's, and has its turn.
+    """Ensure that the staging queue belongs to this publisher, and has its turn message.
 
-    Needs the registry lock. Raises InvalidOption if it is another one's.
+    Needs the registry lock. Raises InvalidOption if it belongs to another publisher.
     """
     turns = queue.listing(_TURN)
     if not turns:
@@ -282,9 +281,9 @@ def _check_owner(queue: Any, publisher: str) -> None:
 def _stage(
     queue: Any, batch: int, part: str, chunks: Sequence[tuple[bytes, int]], most: int
 ) -> None:
-    """Stage chunks, each with its count of rows, for a batch, unless that is sealed.
+    """Stage chunks, each with its count of rows, for a batch, unless the batch is sealed.
 
-    Raises Full, and then has staged none.
+    Raises Full, with none of them staged.
     """
     marker = _marker(queue)
     if marker is not None and marker.batch >= batch:
@@ -307,7 +306,7 @@ def _stage(
 
 
 def _unstage(queue: Any, batch: int, part: str, before: int) -> None:
-    """Remove what a call that failed has staged of the part: a part has one who stages it."""
+    """Remove what a failed call has staged of the part; only one process stages a part."""
     for chunk in _chunks(queue):
         if chunk.batch == batch and chunk.part == part and chunk.sequence > before:
             queue.remove(chunk.at, chunk.sequence)
@@ -329,8 +328,8 @@ def _commit(
 ) -> None:
     """Publish the parts of a batch, unless that was done.
 
-    What an earlier batch has left is published first. Raises Full if there was no room, or
-    another one published, until the time was over; and NotConfirmed.
+    The rest of an earlier batch is published first. Raises Full if there was no room, or another
+    process published, until the time was over; and NotConfirmed.
     """
     with _turn(queue, how):
         marker = _marker(queue)
@@ -344,9 +343,9 @@ def _commit(
 
 
 def _sweep_unsealed(queue: Any, keep: str | None) -> int:
-    """Remove what is staged for batches that are not sealed: how many chunks that were.
+    """Remove the chunks of batches that are not sealed; returns how many.
 
-    But for the parts whose names begin with ``keep``.
+    Parts whose names begin with ``keep`` stay.
     """
     marker = _marker(queue)
     swept = 0
@@ -360,7 +359,7 @@ def _sweep_unsealed(queue: Any, keep: str | None) -> int:
 
 @contextlib.contextmanager
 def _turn(queue: Any, how: _CommitProgress) -> Iterator[None]:
-    """Hold the publisher's turn: a process commits alone, so that the order is kept."""
+    """Hold the publisher's turn: only one process commits at a time, which keeps the order."""
     receipt = _take_turn(queue)
     while receipt is None:
         if how.is_over:
@@ -377,7 +376,7 @@ def _turn(queue: Any, how: _CommitProgress) -> Iterator[None]:
 
 
 def _take_turn(queue: Any) -> int | None:
-    queue.tend()  # what a dead publisher held is back in its place
+    queue.tend()  # returns what a dead publisher held
     for at, sequence, waits, _ in queue.listing(_TURN):
         taken = queue.take(at, sequence) if waits else None
         if taken is not None:
@@ -386,7 +385,7 @@ def _take_turn(queue: Any) -> int | None:
 
 
 def _seal(queue: Any, batch: int, parts: Sequence[str]) -> Marker:
-    """From here on it is settled which parts of the batch are committed. Needs the turn."""
+    """Decide which parts of the batch are committed. Needs the turn."""
     there = {chunk.part for chunk in _chunks(queue) if chunk.batch == batch}
     _check_staged(queue.name, batch, parts, there)
     body = {"batch": batch, "parts": list(parts)}
@@ -404,7 +403,7 @@ def _seal(queue: Any, batch: int, parts: Sequence[str]) -> Marker:
 
 
 def _check_staged(name: str, batch: int, parts: Sequence[str], there: Collection[str]) -> None:
-    """See to it that the ``parts`` are ``there``, in the staging queue ``name``.
+    """Check that the ``parts`` are ``there``, in the staging queue ``name``.
 
     Raises InvalidOption.
     """
@@ -418,7 +417,7 @@ def _check_staged(name: str, batch: int, parts: Sequence[str], there: Collection
 
 
 def _sweep(queue: Any, marker: Marker) -> None:
-    """Remove the chunks that are never to be committed, as their tasks failed."""
+    """Remove the chunks that will never be committed, because their tasks failed."""
     for chunk in _chunks(queue):
         if chunk.batch < marker.batch or (
             chunk.batch == marker.batch and chunk.part not in marker.parts
@@ -435,7 +434,7 @@ def _finish(target: Any, queue: Any, marker: Marker, how: _CommitProgress) -> No
         chunks.sort(key=lambda chunk: (place[chunk.part], chunk.sequence))
         for chunk in chunks:
             moved = target.move_rows(queue, chunk.at, chunk.sequence, how.left)
-            if moved is None:  # a dead publisher has it, or somebody who has no business here
+            if moved is None:  # a dead publisher or an outsider has leased it
                 if how.is_over:
                     raise _no_room_to_commit(target, queue, marker)
                 queue.tend()
@@ -448,7 +447,7 @@ def _finish(target: Any, queue: Any, marker: Marker, how: _CommitProgress) -> No
 
 
 def _settle_orphans(target: Any, queue: Any, how: _CommitProgress) -> None:
-    """Have what a dead publisher left half done settled, before anything comes behind it."""
+    """Complete what a dead publisher left half done, before anything is put after it."""
     while True:
         target.look_for_dead()
         origins = {origin for _, origin, _, _ in target.orphans()}
@@ -471,7 +470,7 @@ def _no_room_to_commit(target: Any, queue: Any, marker: Marker) -> Full:
 
 
 def _wait_until_written(target: Any, how: _CommitProgress) -> None:
-    """Have the rows on disk, where a journal is to have them. Raises NotConfirmed."""
+    """Wait until the rows are on disk, if a journal must have them. Raises NotConfirmed."""
     if target.options.durability != "journal":
         return
     if not target.confirms_on_disk(None) and not target.has_writer():

@@ -1,4 +1,4 @@
-"""The streams of this host: attached to directly, with nobody in between."""
+"""The streams of this host, attached to directly, without a server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-import shmq.client.shared.record_policy  # noqa: F401 - what is read is made of them
+import shmq.client.shared.record_policy  # noqa: F401 - the classes of what is read
 from shmq import api
 from shmq.api.names import check_name
 from shmq.api.options import check_whole
@@ -53,14 +53,14 @@ __all__ = ["LocalStream", "LocalStreams", "attach"]
 class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
     """A stream in this host's shared memory. Threads may share a handle.
 
-    A handle that is pickled attaches where it is unpickled; one in a fork's child goes on.
+    A pickled handle attaches where it is unpickled; after a fork the child can use its copy.
     """
 
     def __init__(self, namespace: Namespace, name: str, opened: streams.Opened) -> None:
         self._namespace = namespace
         self._hub: StreamWaitThread | None = None
         self._files = _files_of(namespace, opened[0])
-        namespace.process_number()  # who uses a stream is seen to live
+        namespace.process_number()  # registers the process, so that others see that it lives
         super().__init__(name, *opened)
 
     @property
@@ -107,7 +107,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
         return self.open_partitions
 
     def _prepare(self, made: list[_stream.Partition]) -> None:
-        """What groups have not done is kept in partitions that come, too."""
+        """Make the groups keep their records in the new partitions, too."""
         if self.options.overflow == "block":
             keep_new(self._namespace, self.identity, [*self.logs, *made], len(made))
 
@@ -115,7 +115,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
         begin, count = self.control.shape
         have = len(self.logs)
         if count > have:
-            # Two threads may do so at a time: what they take up is the same.
+            # Two threads may do this at the same time: they add the same partitions.
             self.logs[have:count] = [self._partition_that_came(p) for p in range(have, count)]
         self._set_shape(begin, count)
 
@@ -128,7 +128,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
             raise StreamDeleted(f"stream {self.name!r} was deleted") from None
 
     def _await_partitions(self, _sealed: _stream.Partition) -> None:
-        """Somebody repartitions the stream, or has died of it."""
+        """Finish a repartition that another process is running, or died in."""
         repartition.finish(self._namespace, self.control)
         self._look_for_partitions()
 
@@ -159,7 +159,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
             await self.abeyond_any({partition: offset}, left)
 
     async def abeyond(self, partition: int, offset: int, timeout: float | None = None) -> bool:
-        """Whether the partition has a record at or behind ``offset``, in time."""
+        """Whether the partition has a record at or after ``offset``, in time."""
         return await self.abeyond_any({partition: offset}, timeout)
 
     async def abeyond_any(self, position: Mapping[int, int], timeout: float | None = None) -> bool:
@@ -167,7 +167,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
         found = any(self._partition(p).reaches(offset) for p, offset in position.items())
         if not found and timeout != 0:
             if self._hub is None or not self._hub.is_ours:
-                from shmq.client.local.waiting.stream_wait_thread import StreamWaitThread  # noqa: PLC0415 - it takes asyncio
+                from shmq.client.local.waiting.stream_wait_thread import StreamWaitThread  # noqa: PLC0415 - it imports asyncio
 
                 self._hub = StreamWaitThread(self.logs, functools.partial(look, self._namespace))
             found = await self._hub.wait_for_any(position, timeout)
@@ -221,9 +221,9 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
         )
 
     def wait_for_any(self, position: Mapping[int, int], timeout: float | None = None) -> bool:
-        """Whether one of these partitions has a record at or behind the offset, in time.
+        """Whether one of these partitions has a record at or after the offset, in time.
 
-        It returns at once, too, when the stream gets more partitions.
+        It also returns as soon as the stream gets more partitions.
         """
         until = None if timeout is None else time.monotonic() + timeout
         shape = self.control.shape
@@ -253,7 +253,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
         max_bytes: int = 1 << 20,
         end: int | None = None,
     ) -> tuple[bytes, int]:
-        """The entries from ``offset`` on as they lie, whole, and the offset behind them."""
+        """The encoded entries from ``offset`` on, each whole, and the offset after them."""
         try:
             return super().read_raw(partition, offset, limit, max_bytes=max_bytes, end=end)
         except OffsetOutOfRange:
@@ -268,7 +268,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
     def whole(self, partition: int, offset: int, limit: int) -> int:
         """How many records from ``offset`` on can be read at once, of at most ``limit``.
 
-        Raises DamagedFile if that is none.
+        Raises DamagedFile if there are none.
         """
         log = self._partition(partition)
         if self._files is None or offset >= log.bounds()[0]:
@@ -278,13 +278,13 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
     def _below(
         self, log: _stream.Partition, offset: int, limit: int, most_bytes: int, end: int | None
     ) -> api.Records | None:
-        """The records that are not in the ring any more, from the files; None: none there."""
+        """The records that are no longer in the ring, from the files; None: the files lack them."""
         if self._files is None:
             return None
         return self._files.records(log, offset, limit, most_bytes, end)
 
     def _test(self, where: str) -> Callable[[_stream.Records], _stream.Records]:
-        """What leaves out the records that are not meant."""
+        """A filter that leaves out the records that do not match."""
         meant = RecordWhere(where)
         return lambda records: records.select([meant.matches(record) for record in records])
 
@@ -296,7 +296,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
 
     def _offsets(self, partition: int) -> api.PartitionOffsets:
         log = self._partition(partition)
-        sealed = log.sealed  # before its bounds: they are its last ones then
+        sealed = log.sealed  # read before the bounds: if sealed, they are final
         earliest, latest, first, last, size = log.bounds()
         if self._files is not None and (below := self._files.before(log, earliest)) is not None:
             earliest, size = below, self._files.size(log)
@@ -330,10 +330,10 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
         return self.at_ns(_stream.least_ns(timestamp), partition)
 
     def at_ns(self, ns: int, partition: int) -> int:
-        """As :meth:`at`, of a time in ns since 1970."""
+        """:meth:`at` for a time in nanoseconds since 1970."""
         log = self._partition(partition)
         found: int = log.at(ns)
-        if self._files is not None and found == log.bounds()[0]:  # or before the ring
+        if self._files is not None and found == log.bounds()[0]:  # perhaps in a file
             below = self._files.at(log, ns)
             found = found if below is None else min(below, found)
         return found
@@ -361,7 +361,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
         return self._namespace.process_number()
 
     def await_writer(self) -> None:
-        """Have a persistence writer started if there is none; waits for nothing."""
+        """Start a persistence writer, without waiting, if there is none."""
         durability.see_to_it(self._namespace)
 
     def _why_unwritten(self, partition: int) -> str | None:
@@ -382,7 +382,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
         return f"all before offset {log.synced} is; wait longer"
 
     def _look_for_dead(self, partition: int) -> None:
-        """Drop what dead processes hold of the partition; have a writer write it."""
+        """Drop the holds of dead processes on the partition; ensure that a writer writes it."""
         if self._files is not None:
             self.await_writer()
         drop_dead(self._namespace, self.logs[partition])
@@ -391,7 +391,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
         return _attach_by_name, (self._namespace.name, self.name)
 
     def __dir__(self) -> list[str]:
-        """The contract's names: what else there is serves the core and the client."""
+        """The names of the contract; the other attributes are for the core and the client."""
         return [name for name in dir(api.Stream) if not name.startswith("_abc_")]
 
     def __repr__(self) -> str:
@@ -403,14 +403,14 @@ document(LocalStream, api.Stream)
 
 
 def _files_of(namespace: Namespace, control: _stream.Control) -> ArchivedRecords | None:
-    """The files of a durable stream; None: it has none."""
+    """The files of a durable stream; None if it has none."""
     if control.options["durability"] == "memory":
         return None
     return ArchivedRecords(namespace, control.name, control.identity)
 
 
 def _extent(log: _stream.Partition, files: ArchivedRecords | None) -> tuple[int, int, int]:
-    """The offsets of the first record that can be read and of the next one, and the bytes."""
+    """The offsets of the first readable record and of the next one, and the size in bytes."""
     earliest, latest, _, _, size = log.bounds()
     if files is not None and (below := files.before(log, earliest)) is not None:
         return below, latest, files.size(log)
@@ -424,7 +424,7 @@ def attach(namespace: Namespace, name: str) -> LocalStream:
 
 
 def _opened(namespace: Namespace, name: str) -> streams.Opened:
-    """The stream's segments; what a dead process began with them is done to its end."""
+    """The stream's segments; completes what a dead process began with them."""
     opened = streams.open_stream(namespace, name)
     while opened[0].next_shape is not None:
         with contextlib.suppress(StreamDeleted):
@@ -438,13 +438,13 @@ def _attach_by_name(namespace: str, name: str) -> LocalStream:
 
 
 class LocalStreams:
-    """What a local broker does with streams."""
+    """The stream methods of a local broker."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
 
     def create(self, name: str, options: Mapping[str, Any]) -> LocalStream:
-        """Make it, or attach to one that is the same. Raises StreamExists."""
+        """Create the stream, or attach to one with the same options. Raises StreamExists."""
         check_name(name, "stream")
         wanted = StreamOptions.given(options)
         self._bring_back(name)
@@ -453,7 +453,7 @@ class LocalStreams:
             if opened is None:
                 return self._make(name, wanted)
         differences = StreamOptions(**opened[0].options).differences(wanted)
-        if sum(not log.behind for log in opened[1]) == wanted.partitions:  # when it was made
+        if sum(not log.behind for log in opened[1]) == wanted.partitions:  # when it was created
             differences.pop("partitions", None)
         if differences:
             told = ", ".join(
@@ -466,23 +466,23 @@ class LocalStreams:
         return LocalStream(self._namespace, name, opened)
 
     def _make(self, name: str, options: StreamOptions) -> LocalStream:
-        """Make it; the registry lock is held."""
+        """Create the stream; the registry lock is held."""
         self._namespace.process_number()
         opened = streams.make_stream(self._namespace, name, options)
         return LocalStream(self._namespace, name, opened)
 
     def attached(self, name: str) -> LocalStream:
-        """Attach to it. Raises NoSuchStream, SegmentError."""
+        """Attach to the stream. Raises NoSuchStream, SegmentError."""
         self._bring_back(check_name(name, "stream"))
         return attach(self._namespace, name)
 
     def _bring_back(self, name: str) -> None:
-        """Have a stream that is on disk alone brought back. Raises ShmqError."""
+        """Recover a stream that is only on disk. Raises ShmqError."""
         if not streams.control_path(self._namespace, name).exists():
             durability.bring_back(self._namespace, "stream", name)
 
     def ensure(self, name: str, options: Mapping[str, Any]) -> LocalStream:
-        """Attach to it, or make it."""
+        """Attach to the stream, or create it."""
         wanted = StreamOptions.given(options)
         check_name(name, "stream")
         self._bring_back(name)
@@ -493,9 +493,9 @@ class LocalStreams:
         return LocalStream(self._namespace, name, opened)
 
     def delete(self, name: str) -> None:
-        """Delete it, and the groups that are of no stream then. Raises NoSuchStream."""
+        """Delete the stream, and groups whose stream is gone. Raises NoSuchStream."""
         check_name(name, "stream")
-        with contextlib.suppress(FileError):  # then its files go as they are
+        with contextlib.suppress(FileError):  # then its files are deleted as they are
             self._bring_back(name)
         with self._namespace.locked():
             try:
@@ -507,7 +507,7 @@ class LocalStreams:
             self._remove_groups()
 
     def _remove_groups(self) -> None:
-        """Those of streams that there are no more; needs the registry lock."""
+        """Remove groups whose stream is gone; needs the registry lock."""
         if not self._namespace.names_of("group.shmq"):
             return
         identities = set()
@@ -517,13 +517,13 @@ class LocalStreams:
             except NoSuchStream:
                 continue
             except SegmentError:
-                return  # whose groups they are cannot be told
+                return  # the owners of the groups are unknown
             if control is not None:
                 identities.add(int(control.identity))
         files.sweep(self._namespace, identities)
 
     def summaries(self) -> list[api.StreamSummary]:
-        """All of them."""
+        """The summaries of all streams."""
         found = (self._summary(name) for name in self._namespace.stream_names())
         return [summary for summary in found if summary is not None]
 

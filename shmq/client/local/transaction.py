@@ -1,16 +1,16 @@
-"""A transaction of this host: what is collected, and how it is committed.
+"""A transaction of this host: how its operations are collected and committed.
 
-The steps of a commit, with the process's file held (ledger.py):
+The steps of a commit, with the process's file held (shmq/client/transaction/transaction_log.py):
 
-1. the messages to put are staged in their queues, where nobody sees them
-   (shmq/core/queue/transfer.h);
-2. what goes in is checked: members have their partitions, messages are leased, and for long;
-3. the file says what is to be done;
+1. the messages to put are staged in their queues, invisible (shmq/core/queue/transfer.h);
+2. the inputs are checked: members own their partitions, messages are leased, and for long;
+3. the file gets the list of what is to be done;
 4. the commit point: a byte of the file;
-5. it is done (happening.py), and the file goes.
+5. it is done (shmq/client/transaction/apply.py), and the file is removed.
 
-A death before the commit point leaves copies that nobody publishes, and leases and offsets as
-they were; after it, whoever comes to take what the process had does the rest (settling.py).
+A death before the commit point leaves copies that are never published, and leases and offsets
+unchanged; after it, the next process that is about to take something from the dead one does the
+rest (shmq/client/transaction/recover.py).
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ __all__ = ["LocalTransaction"]
 
 log = logging.getLogger("shmq")
 
-#: For how long messages stay leased from the moment of the commit, in seconds: until all of
-#: it has happened. A lease of a process that has died ends with it.
+#: How long messages stay leased from the commit on, in seconds: until all of it has happened. The
+#: lease of a dead process ends with it.
 _HOLD: Final = 86_400.0
-#: How long a commit waits for room in a queue, at a time, in seconds.
+#: How long one wait of a commit for room in a queue lasts, in seconds.
 _PAUSE: Final = 0.002
-#: How long what has happened is waited for to be on disk, in seconds.
+#: How long to wait until everything is on disk, in seconds.
 _WRITTEN: Final = 30.0
-#: What an entry takes beside its block, at most: the producer's number and sequence.
+#: The most bytes of an entry beside its block: the producer's number and sequence.
 _BESIDE: Final = 96
 
-#: By queue the receipts of staged messages, each with the number of its origin.
+#: The receipts of staged messages by queue, each with the number of its origin.
 _Staged = dict[Any, list[tuple[int, int]]]
 
 _numbers = itertools.count(1)
@@ -127,7 +127,7 @@ class LocalTransaction(api.Transaction):
     ) -> None:
         target = self._open("stream", stream)
         if partition is not None:
-            target.latest(partition)  # raises for one that it does not have
+            target.latest(partition)  # raises if there is no such partition
             if partition not in target.open_partitions:
                 raise PartitionSealed(
                     f"partition {partition} of stream {target.name!r} takes no records any more"
@@ -184,7 +184,7 @@ class LocalTransaction(api.Transaction):
         self._acks.setdefault(self._open("queue", queue), []).extend(messages)
 
     def _open(self, kind: str, target: Any) -> Any:
-        """The handle of a queue or a stream, by name or as it is."""
+        """The handle of a queue or a stream, given by name or as a handle."""
         self._check_open()
         if isinstance(target, str):
             target = self._find(kind, target)
@@ -228,12 +228,12 @@ class LocalTransaction(api.Transaction):
             self._over = "committed"
             self._happen(transaction_log)
             if self._namespace.data_dir is None:
-                transaction_log.forget(number)  # a writer that begins now begins with what there is
+                transaction_log.forget(number)  # a new writer starts from the current state
         self._wait_until_written()
 
     @contextlib.contextmanager
     def _own_ledger(self, process: int) -> Iterator[TransactionLog]:
-        """This process's file, a new one. Raises LockTimeout."""
+        """A new file of this process. Raises LockTimeout."""
         until = math.inf if self._timeout is None else time.monotonic() + self._timeout
         while True:
             with hold(self._namespace, process, make=True, until=until) as transaction_log:
@@ -248,7 +248,7 @@ class LocalTransaction(api.Transaction):
     def _noted(
         self, transaction_log: TransactionLog, number: int
     ) -> contextlib.AbstractContextManager[None]:
-        """Where a journal has to do with it, its writer finds it."""
+        """If a journal is involved, make the file visible to its writer."""
         touched = [*self._acks, *self._puts, *(stream for stream, _ in self._blocks)]
         streams = (member.stream for member in self._members)
         if any(map(_keeps_journal, (*touched, *streams))):
@@ -256,7 +256,7 @@ class LocalTransaction(api.Transaction):
         return contextlib.nullcontext()
 
     def _wait_for_inputs(self) -> None:
-        """Have on disk what is done with, if it is to be there: its outputs may be the first.
+        """Wait until the inputs are on disk, where required: their outputs may get there first.
 
         Raises NotConfirmed.
         """
@@ -297,7 +297,7 @@ class LocalTransaction(api.Transaction):
 
     @contextlib.contextmanager
     def _staged(self, process: int, transaction_log: TransactionLog) -> Iterator[_Staged]:
-        """What was staged; if it is not committed, that goes again."""
+        """The staged messages; removed again if they are not committed."""
         until = None if self._timeout is None else time.monotonic() + self._timeout
         staged = self._stage(process)
         while isinstance(staged, Full | NoSpace):
@@ -320,7 +320,7 @@ class LocalTransaction(api.Transaction):
             for queue, messages in self._puts.items():
                 receipts = staged.setdefault(queue, [])
                 for message in messages:
-                    number = TRANSACTION | next(_numbers)  # its own: a new copy voids an old one
+                    number = TRANSACTION | next(_numbers)  # a new one: a new copy voids an old one
                     receipts.append((queue.stage_copy(*message, process, number), number))
         except (Full, NoSpace) as error:
             _unstage(staged)
@@ -332,7 +332,7 @@ class LocalTransaction(api.Transaction):
 
     @contextlib.contextmanager
     def _leased(self, transaction_log: TransactionLog) -> Iterator[None]:
-        """See to it that no lease ends before its message is settled."""
+        """Ensure that no lease ends before its message is settled."""
         held: list[tuple[Any, api.Message]] = []
         try:
             for queue, messages in self._acks.items():
@@ -378,7 +378,7 @@ class LocalTransaction(api.Transaction):
         }
 
     def _durable(self, staged: _Staged, appends: list[list[Any]]) -> dict[str, Any]:
-        """What of it is to be on disk, in words that outlive the memory."""
+        """The operations that must be on disk, in a form that survives the memory."""
         kept = {stream.identity for stream, _ in self._blocks if _keeps_journal(stream)}
         return {
             "acks": [
@@ -404,15 +404,15 @@ class LocalTransaction(api.Transaction):
         }
 
     def _happen(self, transaction_log: TransactionLog) -> None:
-        """An interruption ends the wait for room in a stream, and no more than that."""
+        """Apply the transaction; an interruption only ends the wait for room in a stream."""
         for member in self._members:
             self._doors.open[("group", *member.group_identity[:2])] = member.state
         record = transaction_log.read()
         try:
             self._do(record)
         except LockTimeout as error:
-            # It is committed. The lock's holder goes on, or dies: the next commit of
-            # this process does what is left, or the process that finds this one dead.
+            # It is committed. The holder of the lock goes on, or dies: the rest is done by the next
+            # commit of this process, or by the process that finds this one dead.
             log.warning("a part of a committed transaction waits: %s", error)
             return
         except BaseException:
@@ -430,7 +430,7 @@ class LocalTransaction(api.Transaction):
         put_out(self._doors, record, wait=True)
 
     def _wait_until_written(self) -> None:
-        """Have it on disk where that is what a put or an append waits for."""
+        """Wait until it is on disk, for queues and streams with ``confirm="disk"``."""
         for (stream, partition), entries in self._blocks.items():
             if stream.confirms_on_disk(None):
                 offset = stream.latest(partition)
@@ -458,24 +458,24 @@ def _keeps_journal(target: Any) -> bool:
 
 
 def _messages(messages: list[tuple[Any, ...]], receipts: list[tuple[int, int]]) -> list[list[Any]]:
-    """The number of the origin of each, and what it says."""
+    """For each message the number of its origin, and its content."""
     return [[number, *message] for message, (_, number) in zip(messages, receipts, strict=True)]
 
 
 def _unstage(staged: _Staged) -> None:
     for queue, receipts in staged.items():
         for receipt, _ in receipts:
-            with contextlib.suppress(LockTimeout):  # it goes with the handle
+            with contextlib.suppress(LockTimeout):  # it is released with the handle
                 queue.abandon(receipt)
 
 
 def _size_of(entries: list[bytes]) -> int:
-    """The bytes of a ring that they take, each with its producer."""
+    """The bytes of the ring that the entries take, each with its producer."""
     return sum(len(entry) + 16 for entry in entries)
 
 
 def _sequence(process: int, count: int) -> int:
-    """The first of that many sequence numbers of this process as a producer."""
+    """The first of ``count`` sequence numbers of this process as a producer."""
     first = _sequences.setdefault(process, 0)
     _sequences[process] = first + count
     return first

@@ -1,4 +1,4 @@
-"""Waiting on many queues at once, as multiprocessing.connection.wait does on connections."""
+"""Waiting on many queues at once, like multiprocessing.connection.wait on connections."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["wait"]
 
 
 def wait(queues: Iterable[api.Queue], timeout: float | None = None) -> list[api.Queue]:
-    """Wait until any of the queues has a message: those that have one, in the order given.
+    """Wait until any of the queues has a message; returns those that have one, in the given order.
 
-    ``timeout`` is in seconds; None waits without limit, 0 only looks. The list is empty if
-    it passed. Nothing is leased: another consumer may be quicker, so take what there is
-    with ``get(block=False)``. Queues of another namespace than the first one's are looked
-    at every 50 ms. Raises :class:`~shmq.QueueDeleted` if one of them is deleted meanwhile,
-    :class:`~shmq.ShmqError` if its handle is closed, :class:`~shmq.InvalidOption` for no
-    queues, and TypeError for what is not a queue of this host.
+    ``timeout`` is in seconds; None waits without limit, 0 only checks. The list is empty if it
+    passed. Nothing is leased: another consumer may be faster, so take messages with
+    ``get(block=False)``. Queues of another namespace than the first one's are checked every 50 ms.
+    Raises :class:`~shmq.QueueDeleted` if one of them is deleted meanwhile, :class:`~shmq.ShmqError`
+    if its handle is closed, :class:`~shmq.InvalidOption` for an empty list, and TypeError for
+    anything but a queue of this host.
     """
     _core.check_timeout(timeout)
     until = None if timeout is None else time.monotonic() + timeout
@@ -69,7 +69,7 @@ def _checked(queues: Iterable[api.Queue]) -> list[LocalQueue]:
 
 
 def _ready(queues: Iterable[LocalQueue]) -> list[api.Queue]:
-    """Those that have a message. Raises LockTimeout if none has, and not all could be asked."""
+    """The queues that have a message. Raises LockTimeout if none has and not all were checked."""
     found: list[api.Queue] = []
     refusal = None
     for queue in queues:
@@ -85,7 +85,7 @@ def _ready(queues: Iterable[LocalQueue]) -> list[api.Queue]:
 
 @contextlib.contextmanager
 def _watches(queues: list[LocalQueue]) -> Iterator[tuple[Watcher, list[_core.Watch]]]:
-    """A bell, and a watch for each queue; those of another namespace are not rung for."""
+    """A watcher, and a watch for each queue; queues of other namespaces do not wake it."""
     namespace = queues[0].namespace
     bells = BellPool.of(namespace)
     bell = bells.take()

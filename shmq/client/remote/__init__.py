@@ -1,1 +1,1 @@
-"""The client of a server: the contract of a local queue over TCP."""
+"""The client of a server: the contracts of queues and streams over TCP."""

@@ -1,8 +1,8 @@
-"""Sends the acknowledgements that consumers have gathered, when nobody else does.
+"""Sends the acknowledgements that consumers have collected, in case their next call is late.
 
-A consumer sends them in batches, as its calls go by. One whose next call is long in coming,
-because its application works on a message, has them sent within 10 ms by the flusher: a
-thread of the process that sleeps while there are none.
+A consumer sends them in batches during its calls. If its next call is late because the application
+works on a message, the flusher sends them within 10 ms: a thread of the process that sleeps while
+there are none.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ _IDLE_ROUNDS = 100
 
 
 class _AckFlusher(_core.AckFlusher):
-    """The thread, and what it looks at."""
+    """The thread, and the consumers' buffers that it sends."""
 
     def __init__(self) -> None:
         self._all: weakref.WeakSet[_core.Acks] = weakref.WeakSet()
         self.renew()
 
     def renew(self) -> None:
-        """Also in a fork's child, where the thread is not."""
+        """Start anew, also in the child of a fork, which lacks the thread."""
         self._lock = threading.Lock()
         self._bell = threading.Event()
         self._thread: threading.Thread | None = None
         self.awake = False
 
     def new_acks(self, most: int) -> _core.Acks:
-        """Room for ``most`` acknowledgements, which are sent within 10 ms of gathering."""
+        """Room for ``most`` acknowledgements, each sent at most 10 ms after it was collected."""
         acks = _core.Acks(most, self)
         with self._lock:
             self._all.add(acks)
         return acks
 
     def wake(self) -> None:
-        """Acknowledgements gather, and the flusher sleeps."""
+        """Wake the flusher, because acknowledgements are being collected."""
         self.awake = True
         if self._thread is None:
             self._thread = threading.Thread(target=self._walk, name="shmq ack flusher", daemon=True)
@@ -61,10 +61,10 @@ class _AckFlusher(_core.AckFlusher):
                 time.sleep(_ROUND)
                 idle = 0 if self._round() else idle + 1
             self.awake = False
-            self._round()  # what began to gather just before
+            self._round()  # those collected just before
 
     def _round(self) -> bool:
-        """Whether anything had gathered."""
+        """Send what was collected; whether there was anything."""
         with self._lock:
             gathering = [acks for acks in self._all if acks.count]
         for acks in gathering:

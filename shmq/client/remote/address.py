@@ -1,4 +1,4 @@
-"""Where a server is, and what is said to it first."""
+"""The address of a server, and the parameters of a connection to it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Tls = bool | str | os.PathLike[str] | Mapping[str, Any] | ssl.SSLContext | None
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Address:
-    """A host and a port; ``str`` of it is the URL, in which there is never a token."""
+    """A host and a port; ``str`` of it is the URL, which never contains a token."""
 
     host: str
     port: int = DEFAULT_PORT
@@ -69,17 +69,17 @@ class Address:
         return f"{'shmqs' if self.tls else 'shmq'}://{self.netloc}"
 
 
-#: Tokens that this process was given, by URL: for handles that are unpickled in it.
+#: The tokens used by this process, by URL: for handles that are unpickled in it.
 _known: dict[str, str] = {}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, repr=False)
 class Target:
-    """A server, and how to speak to it.
+    """A server, and how to connect to it.
 
     It is pickled without its token, unless the pickle goes to a child process that is being
-    spawned. Where it is unpickled, the token is the one that this process last used for the
-    URL, or that of SHMQ_TOKEN.
+    spawned. When it is unpickled, the token is the one that this process last used for the URL, or
+    that of SHMQ_TOKEN.
     """
 
     address: Address
@@ -107,7 +107,7 @@ class Target:
         check_seconds("connect_timeout", connect_timeout, 0.001)
         check_seconds("request_timeout", request_timeout, 0.001)
         if address.tls:
-            _tls.context(tls)  # what is wrong with it is said now
+            _tls.context(tls)  # raises its errors now
         if token is not None:
             _known[str(address)] = token
         return cls(address, token, tls, float(connect_timeout), float(request_timeout))

@@ -15,12 +15,12 @@ __all__ = ["RemoteBatch", "RemotePacked"]
 
 
 class _Run:
-    """What a batch and a packed one have in common."""
+    """The common part of a batch and a packed batch."""
 
     def __init__(self, queue: Any, messages: list[Any]) -> None:
         self._queue = queue
         self._receipts = _core.receipts_of(messages)
-        self._last = messages[-1] if messages else None  # in hand: none of them was settled
+        self._last = messages[-1] if messages else None  # handed out: none of them was settled
         self._settled = False
 
     def __del__(self) -> None:

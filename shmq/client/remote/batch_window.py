@@ -88,7 +88,7 @@ class RemotePipeline(api.Pipeline):
         self._unsent = 0
 
     def _settle(self, left: int) -> None:
-        """Wait until no more than ``left`` are under way."""
+        """Wait until no more than ``left`` puts are in flight."""
         while len(self._flight) > left:
             flight = self._flight.popleft()
             _, _, wire, answer, *_ = flight
@@ -108,7 +108,7 @@ class RemotePipeline(api.Pipeline):
                 self._again(flight)
 
     def _again(self, flight: _Flight) -> None:
-        """One that was refused or lost goes the way of a put that was."""
+        """Retry a put that was refused or lost, as a single put does."""
         number, began, wire, answer, meta, body, known, durable = flight
         try:
             self._queue.put_again(began, wire, answer, meta, body, None, None, known, durable)
@@ -145,6 +145,6 @@ class RemotePipeline(api.Pipeline):
             self._flight[-1][2].send()  # they are put, as those before them were
 
 
-#: Number, when it began, wire, answer, packed properties, body, whether the application gave
-#: it a dedupe id, and whether it is to be on disk.
+#: Number, start time, wire, answer, packed properties, body, whether the application gave it a
+#: dedupe id, and whether it must be on disk.
 _Flight = tuple[int, float, _core.Wire, _core.Answer, bytes | None, Any, bool, bool]

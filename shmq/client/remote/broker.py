@@ -38,7 +38,7 @@ _FIELDS = ("name", "depth", "delayed", "in_flight", "capacity", "problem")
 class RemoteBroker(RpcClient, SchemaMethods):
     """The queues of the namespace that a server serves.
 
-    It connects when it is made, and has a connection of its own beside those of its queues.
+    It connects when it is created, and has its own connection beside those of its queues.
     """
 
     def __init__(self, target: Target) -> None:
@@ -58,17 +58,17 @@ class RemoteBroker(RpcClient, SchemaMethods):
         connect_timeout: float = 5.0,
         request_timeout: float = 30.0,
     ) -> RemoteBroker:
-        """The server at ``url``. Raises what :func:`shmq.connect` raises."""
+        """Connect to the server at ``url``. Raises what :func:`shmq.connect` raises."""
         return cls(Target.of(url, token, tls, connect_timeout, request_timeout))
 
     @property
     def url(self) -> str:
-        """Where the server is, without the token."""
+        """The server's URL, without the token."""
         return self._connection.url
 
     @property
     def server(self) -> str:
-        """What the server calls itself."""
+        """The server's self-description."""
         return self._greeting.server
 
     @property
@@ -83,10 +83,10 @@ class RemoteBroker(RpcClient, SchemaMethods):
         return greeting
 
     def ping(self, payload: bytes = b"", timeout: float | None = None) -> float:
-        """One round trip to the server and back with ``payload``, in seconds.
+        """The time of one round trip to the server with ``payload``, in seconds.
 
-        At most 64 bytes. Raises :class:`~shmq.ConnectionLost` if there is no answer within
-        ``timeout`` (None: the request timeout), and :class:`~shmq.InvalidOption`.
+        The payload has at most 64 bytes. Raises :class:`~shmq.ConnectionLost` if there is no answer
+        within ``timeout`` (None: the request timeout), and :class:`~shmq.InvalidOption`.
         """
         if len(payload) > MAX_PING:
             raise errors.InvalidOption(f"payload has {len(payload)} bytes, and may have {MAX_PING}")
@@ -114,7 +114,7 @@ class RemoteBroker(RpcClient, SchemaMethods):
         return self._opened(name)
 
     def _check_made(self, answer: _core.Answer, name: str) -> None:
-        if answer.status == Status.NO_QUEUE:  # what one may not make, one may not learn about
+        if answer.status == Status.NO_QUEUE:  # no right to create: the answer tells no more
             raise errors.NoSuchQueue(
                 f"there is no queue {name!r} for this token in namespace {self.namespace!r} of "
                 f"{self.url}, and it may make none of that name"
@@ -266,7 +266,7 @@ class RemoteBroker(RpcClient, SchemaMethods):
             try:
                 return self.exchange(name)
             except errors.NoSuchExchange:
-                with contextlib.suppress(errors.ExchangeExists):  # somebody was faster
+                with contextlib.suppress(errors.ExchangeExists):  # another client was faster
                     return self.create_exchange(name, kind, alternate)
 
     def delete_exchange(self, name: str) -> None:
@@ -331,7 +331,7 @@ class RemoteBroker(RpcClient, SchemaMethods):
         if self._closed:
             return
         self._close_replies()
-        self._closed = True  # before its queues: serve() in another thread ends by it
+        self._closed = True  # before its queues: it ends serve() in another thread
         for queue in list(self._queues):
             queue.close()
         self._streams.close()
@@ -350,7 +350,7 @@ class RemoteBroker(RpcClient, SchemaMethods):
 
 
 def _sent(wanted: QueueOptions, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The given options as plain numbers, which the check of all of them has made sure of."""
+    """The given options as plain numbers, which the check of all options has ensured."""
     return {key: getattr(wanted, key) for key in given}
 
 
@@ -359,12 +359,12 @@ def _summary(row: Mapping[str, Any]) -> api.QueueSummary:
     return api.QueueSummary(**(numbers | {key: row[key] for key in _FIELDS if key in row}))
 
 
-#: Sends a SCHEMA with this map, and returns the answer if it is OK.
+#: Sends a SCHEMA request with this map, and returns the answer if it is OK.
 _SendSchema = Callable[[bytes], _core.Answer]
 
 
 def _ask_schema(send: _SendSchema, name: str, **asked: Any) -> dict[str, Any]:
-    """The map of the answer. Raises SchemaError where the server refuses the schema."""
+    """The map of the answer. Raises SchemaError if the server refuses the schema."""
     found = unpack_answer(send(pack_map(asked)))
     if "refused" in found:
         raise errors.SchemaError(str(found["refused"]), name, str(found.get("field", "")))
@@ -372,7 +372,7 @@ def _ask_schema(send: _SendSchema, name: str, **asked: Any) -> dict[str, Any]:
 
 
 def _versions_of(name: str, found: dict[str, Any]) -> list[api.SchemaVersion]:
-    """The versions that an answer tells. Raises ServerError."""
+    """The versions in an answer. Raises ServerError."""
     try:
         return [
             api.SchemaVersion(name=name, version=version, schema=schema, compatibility=rule, at=at)

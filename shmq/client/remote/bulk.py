@@ -1,4 +1,4 @@
-"""Columns and runs of a queue of a server: very many messages at a time."""
+"""Columns and runs of a server's queue: very many messages at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HEAD = struct.Struct("!II")
 #: The most receipts of one settlement, and the most messages that one READ_RUN names.
 _MOST_AT_ONCE = 1 << 16
 _MOST_BYTES = (1 << 31) - 1
-#: The least bytes that a message takes in a block.
+#: The fewest bytes of a message in a block.
 _LEAST_ROW = 67
 
 

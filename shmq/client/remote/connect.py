@@ -1,4 +1,4 @@
-"""Making a connection: TCP, TLS and the first words."""
+"""Making a connection: TCP, TLS and the handshake."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shmq.protocol.status import error_of, error_of_status
 
 __all__ = ["dial"]
 
-#: How long a recv waits before it looks at signals and deadlines, as setsockopt takes it.
+#: The longest recv before the next check of signals and deadlines, as setsockopt takes it.
 _SLICE = struct.pack("ll", 0, 250_000)
 _READ = 1 << 16
 
@@ -103,7 +103,7 @@ def _greet(wire: _core.Wire, target: Target, timeout: float) -> Greeting:
 
 
 def _hint(target: Target, why: str) -> str:
-    """What to do about a connection that was lost before the first answer."""
+    """A hint at the cause if a connection was lost before the first answer."""
     if not target.address.tls:
         return "; if the server wants TLS, the URL begins with shmqs://"
     if "CERTIFICATE" in why:

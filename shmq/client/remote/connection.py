@@ -1,4 +1,4 @@
-"""The connection of one handle: made when it is needed, and made anew when it is lost."""
+"""The connection of one handle: made when it is needed, and re-established when it is lost."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ Write = Callable[[_core.Wire], _core.Answer]
 Await = Callable[[_core.Wire, _core.Answer], None]
 AsyncAwait = Callable[[_core.Wire, _core.Answer], Awaitable[None]]
 
-#: How long a close waits for the server to have done what was sent before, in seconds.
+#: How long a close waits for the server to process earlier requests, in seconds.
 _FAREWELL = 1.0
 
-#: What must be left of a request's time for another attempt, in seconds.
+#: The least time that must be left of a request for another attempt, in seconds.
 _LEAST = 0.05
 
 _all: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
 class Backoff:
-    """Pauses that grow from ``first`` to ``last`` seconds, each a random half to whole of it.
+    """Pauses that grow from ``first`` to ``last`` seconds, each randomized to 50-100 %.
 
-    Without the two they are those from one connection to the next.
+    The defaults are the pauses between reconnections.
     """
 
     def __init__(self, first: float = 0.02, last: float = 2.0) -> None:
@@ -57,8 +57,9 @@ class Backoff:
 class Connection:
     """One TCP connection at a time to a server.
 
-    What was leased over one that is lost is back in its queue. A request is repeated over
-    the next one if the server cannot have carried it out, or if it may be carried out twice.
+    The server returns what was leased over a lost connection to its queue. A request is repeated
+    over the next connection if the server cannot have carried it out, or if it may be carried out
+    twice.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Connection:
 
     @property
     def what(self) -> str:
-        """What errors speak of."""
+        """The subject of error texts."""
         return f"{self.kind} {self.name!r} of {self.target.address}" if self.name else self.url
 
     @property
@@ -86,13 +87,13 @@ class Connection:
         return str(self.target.address)
 
     def set_queue(self, queue: Any) -> None:
-        """Give messages ``queue``, a weak reference, to settle themselves by."""
+        """Set the ``queue``, a weak reference, by which messages settle themselves."""
         self._queue = queue
 
     # ---- the connection itself ----
 
     def ready(self, until: float) -> _core.Wire:
-        """A wire that is usable, within the time that is left until then (monotonic).
+        """A usable wire, made before ``until`` (monotonic).
 
         Raises :class:`~shmq.ConnectionLost`, :class:`~shmq.Unauthorized`.
         """
@@ -107,7 +108,7 @@ class Connection:
             return self._redial(until)
 
     def _redial(self, until: float) -> _core.Wire:
-        """A new one. A server that was never reached is asked once, one that was until then."""
+        """Connect: once if the server was never reached, otherwise with retries until ``until``."""
         backoff = Backoff()
         self._drop()
         while True:
@@ -136,19 +137,19 @@ class Connection:
             self.wire = None
 
     def _let_go(self, wire: _core.Wire) -> None:
-        """Event loops watch the old socket no longer."""
+        """Stop the event loops from watching the old socket."""
         loop_drivers, self._loop_drivers = self._loop_drivers, {}
         if wire.is_of_this_process:
             for loop_driver in loop_drivers.values():
                 loop_driver.end()
 
     def closed_error(self) -> errors.ShmqError:
-        """The error of who uses a handle that was closed."""
+        """The error for a use of a closed handle."""
         what = f"this handle of {self.kind} {self.name!r}" if self.name else "this broker"
         return errors.ShmqError(f"{what} is closed")
 
     def close(self) -> None:
-        """End it. What it holds leased is back in its queues when this returns."""
+        """Close the connection. When it returns, everything it had leased is back in its queues."""
         if self.closed:
             return
         self.closed = True
@@ -159,14 +160,14 @@ class Connection:
         self.drop()
 
     def drop(self) -> None:
-        """End it without waiting for anything."""
+        """Close the connection without waiting."""
         self.closed = True
         if self.wire is not None:
             self._let_go(self.wire)
             self.wire.close()
 
     def leave(self) -> None:
-        """In a fork's child: the connection is the parent's, and only it may end it."""
+        """Leave the connection to the parent of this forked child: only the parent may end it."""
         self._lock = threading.Lock()
         self._loop_drivers = {}
         if self.wire is not None:
@@ -185,10 +186,9 @@ class Connection:
     ) -> _core.Answer:
         """Carry out one request; ``wait``: seconds that the server may take beyond the timeout.
 
-        ``again``: it may be carried out twice, ``within`` so many seconds. ``await_``: what waits
-        for the answer, as long as it likes; None: `await_`. Raises
-        :class:`~shmq.ConnectionLost` if there is no answer in time, or the connection is lost
-        and it must not be repeated.
+        ``again``: it may be carried out twice, ``within`` that many seconds. ``await_`` waits for
+        the answer, as long as it likes; None: `await_`. Raises :class:`~shmq.ConnectionLost` if
+        there is no answer in time, or the connection is lost and the request must not be repeated.
         """
         began = time.monotonic()
         until = began + self.target.request_timeout
@@ -210,13 +210,13 @@ class Connection:
             time.sleep(pause)
 
     def _last(self, wire: _core.Wire, answer: _core.Answer) -> _core.Answer:
-        """The answer of the last attempt, if it is one."""
+        """The answer of the last attempt. Raises ConnectionLost if it was lost."""
         if answer.lost:
             raise self.lost(wire, wire.may_have_arrived(answer))
         return answer
 
     def await_(self, wire: _core.Wire, answer: _core.Answer, timeout: float) -> None:
-        """Wait for it. A server that does not answer in time is held to be lost."""
+        """Wait for the answer. A server that does not answer in time counts as lost."""
         try:
             answered = wire.wait(answer, timeout)
         except BaseException:
@@ -226,12 +226,12 @@ class Connection:
             self.give_up(wire)
 
     def give_up(self, wire: _core.Wire) -> None:
-        """The server has not answered in time."""
+        """Drop the connection: the server has not answered in time."""
         self._let_go(wire)
         wire.close(f"no answer within {self.target.request_timeout} s")
 
     def retire(self, wire: _core.Wire) -> None:
-        """The server is ending: another one takes its place."""
+        """Abandon the wire of a server that is shutting down; another server takes its place."""
         self._let_go(wire)
         wire.close("the server is shutting down")
 
@@ -242,7 +242,7 @@ class Connection:
             if answer.status != Status.SHUTTING_DOWN:
                 return False
             self.retire(wire)
-            return time.monotonic() < until  # another one takes its place
+            return time.monotonic() < until  # another server takes its place
         if self.closed:
             raise self.closed_error()
         if wire.fatal and wire.fatal != Status.TIMED_OUT:
@@ -253,7 +253,7 @@ class Connection:
         raise self.lost(wire, arrived)
 
     def ended(self, wire: _core.Wire) -> errors.ShmqError:
-        """What the server has ended the connection with."""
+        """The error with which the server ended the connection."""
         said = wire.problem if wire.problem != "the server closed the connection" else ""
         return error_of_status(wire.fatal, self.what, said or "")
 
@@ -263,7 +263,7 @@ class Connection:
         stream: _core.Answer,
         refused: Callable[[_core.Answer], errors.ShmqError],
     ) -> None:
-        """Raise what ended a subscription, unless another connection may carry it on."""
+        """Raise the error that ended a subscription, unless another connection may continue it."""
         if stream.lost:
             if self.closed:
                 raise self.closed_error()
@@ -277,7 +277,7 @@ class Connection:
             raise refused(stream)
 
     def lost(self, wire: _core.Wire, arrived: bool = True) -> errors.ConnectionLost:
-        """The error that says that the connection was lost before the answer."""
+        """The error for a connection that was lost before the answer."""
         tail = "whether it was carried out is unknown" if arrived else "it was not carried out"
         return errors.ConnectionLost(
             f"the connection to {self.url} was lost ({wire.problem}) before the answer to a "
@@ -295,7 +295,7 @@ class Connection:
         within: float = math.inf,
         await_: AsyncAwait | None = None,
     ) -> _core.Answer:
-        """``call``, for a task. One that is cancelled waits no longer; see ``Wire.forget``."""
+        """``call`` for asyncio. A cancelled task stops waiting; see ``Wire.forget``."""
         began = time.monotonic()
         until = began + self.target.request_timeout
         backoff = None
@@ -316,14 +316,14 @@ class Connection:
             await asyncio.sleep(pause)
 
     async def aready(self, until: float) -> _core.Wire:
-        """``ready``, for a task."""
+        """``ready`` for asyncio."""
         wire = self.wire
         if wire is not None and wire.is_usable:
             return wire
         return await asyncio.to_thread(self.ready, until)
 
     async def aawait(self, wire: _core.Wire, answer: _core.Answer, timeout: float) -> None:
-        """``await_``, for a task."""
+        """``await_`` for asyncio."""
         try:
             answered = await self.attend(wire).wait(answer, timeout)
         except BaseException:
@@ -335,7 +335,7 @@ class Connection:
             self.give_up(wire)
 
     def attend(self, wire: _core.Wire) -> LoopDriver:
-        """What lets the running loop wait for answers of this wire."""
+        """The driver with which the running loop waits for answers of this wire."""
         loop = asyncio.get_running_loop()
         loop_driver = self._loop_drivers.get(id(loop))
         if loop_driver is None or loop_driver.loop is not loop or loop_driver.wire is not wire:

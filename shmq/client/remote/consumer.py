@@ -1,4 +1,4 @@
-"""Iterating over a remote queue: messages are sent ahead, acknowledgements gather."""
+"""Iterating over a remote queue: messages are prefetched, acknowledgements collected."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["RemoteAsyncConsumer", "RemoteConsumer"]
 
 log = logging.getLogger("shmq")
 
-#: How long the end of a subscription may take to be confirmed, in seconds.
+#: How long to wait until the end of a subscription is confirmed, in seconds.
 _ENDING = 5.0
 
-#: Of how many messages a server is told at once that they are handed out, at most.
+#: The most messages per report to the server that they are handed out.
 _MOST_TOLD = 32
 
 
 class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
     """See :class:`shmq.api.Consumer`. For one thread at a time.
 
-    Where it may wait it subscribes: the server sends up to ``prefetch`` messages ahead, and
-    further ones as those are settled. Where it may not, it asks for as many at a time.
+    If it may wait, it subscribes: the server sends up to ``prefetch`` messages ahead, and further
+    ones as those are settled. If it may not wait, it requests that many at a time.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
     # ---- the next message ----
 
     def _next(self, wait: bool) -> Any:
-        """The next message, where it is not at hand; None if there is none in time."""
+        """The next message if none is buffered; None if none came in time."""
         while not self.ended:
             if not self._begin():
                 if not self._more(wait):
@@ -66,7 +66,7 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
         return None
 
     def _begin(self) -> bool:
-        """Whether a message is at hand, once what is due is done."""
+        """Do what is due; whether a message is buffered."""
         if self._connection.closed:
             raise self._connection.closed_error()
         wire = self.acks.wire
@@ -81,7 +81,7 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
         return self.at < len(self.ahead)
 
     def _forget(self) -> None:
-        """The connection is lost, and with it the leases of what it brought."""
+        """Drop the buffered messages: the connection is lost, and with it their leases."""
         self.ahead, self.at = [], 0
         self.acks.wire = self._stream = None
         self.acks.drop()
@@ -92,9 +92,9 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
             self._stream.messages = []
 
     def _renew(self) -> bool:
-        """Let the leases of those that wait begin anew; whether the first one's could.
+        """Renew the leases of the buffered messages; whether that of the first succeeded.
 
-        One whose lease has run out is back in the queue, and is not handed out.
+        A message whose lease has expired is back in the queue, and is not handed out.
         """
         first = self.ahead[self.at]
         receipts = _core.receipts_of(self.waiting)
@@ -108,7 +108,7 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
     # ---- more of them ----
 
     def _more(self, wait: bool) -> bool:
-        """Whether there are more, after a wait if it may."""
+        """Get more messages, waiting if allowed; whether there are any."""
         if not (self._subscribes and wait):
             return self._take()
         until = None if self._timeout is None else time.monotonic() + self._timeout
@@ -127,7 +127,7 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
         return False
 
     def _take(self) -> bool:
-        """What is there now, without a subscription."""
+        """Take the messages available now, without a subscription."""
         return self._took(self._connection.call(self._ask, again=True))
 
     def _ask(self, wire: _core.Wire) -> _core.Answer:
@@ -156,10 +156,10 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
         return wire, self._subscribe(wire)
 
     def _subscribe(self, wire: _core.Wire) -> _core.Answer:
-        """The subscription; another one if all of its credit is in the application's hands."""
+        """The subscription; a new one if the application holds all of its credit."""
         self._belong_to(wire)
         stream = self._stream
-        # What has come for it since the last look is there, and is no reason for another one.
+        # Messages that have arrived meanwhile are used first, without a new subscription.
         if stream is not None and self.acks.in_hand >= self._prefetch and not stream.messages:
             self.acks.put()
             wire.unsubscribe(stream)
@@ -175,7 +175,7 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
         return stream
 
     def _came(self, wire: _core.Wire, stream: _core.Answer) -> bool:
-        """Whether messages came. Raises what ended the subscription."""
+        """Whether messages came. Raises the error that ended the subscription."""
         if stream.messages and not stream.lost:
             self._collect()
             return True
@@ -186,7 +186,7 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
         return False
 
     def _stop_streaming(self, wire: _core.Wire) -> bool:
-        """The time is over: whether something came at the last moment."""
+        """End the subscription at the timeout; whether a message came at the last moment."""
         stream, self._stream = self._stream, None
         if stream is None or wire.is_broken:
             return False
@@ -196,7 +196,7 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
         return self._had(stream)
 
     def _had(self, stream: _core.Answer) -> bool:
-        """Whether the subscription, which has ended, brought something still."""
+        """Whether the ended subscription still brought a message."""
         if stream.lost or not stream.messages:
             return False
         self.ahead, self.at = stream.messages, 0
@@ -208,8 +208,8 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
         """See :class:`shmq.api.Consumer`.
 
         Waits until the server has confirmed what was acknowledged. Raises
-        :class:`~shmq.LeaseExpired` for acknowledgements that came too late after all, with
-        their receipts, and :class:`~shmq.ConnectionLost` if it is unknown.
+        :class:`~shmq.LeaseExpired` with their receipts, for acknowledgements that came too late,
+        and :class:`~shmq.ConnectionLost` if it is unknown.
         """
         wire = self.acks.wire
         if wire is None or self.ended:
@@ -287,7 +287,7 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
     # ---- asyncio ----
 
     async def anext(self) -> Any:
-        """``__next__`` for a task; None if there is none in time."""
+        """``__next__`` for asyncio; None if none came in time."""
         while not self.ended:
             if not self._begin():
                 if not await self._amore():
@@ -346,7 +346,7 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
         return self._had(stream)
 
     async def aclose(self) -> None:
-        """``close``, for a task."""
+        """``close`` for asyncio."""
         if self.ended:
             return
         self.ended = True
@@ -384,7 +384,7 @@ class RemoteAsyncConsumer(api.AsyncConsumer):
 
     async def __anext__(self) -> api.Message:
         if self._in_a_row == self._prefetch:
-            # Before a message is taken: one who is cancelled here has none.
+            # Before a message is taken: a task cancelled here has none.
             self._in_a_row = 0
             await asyncio.sleep(0)
         self._in_a_row += 1

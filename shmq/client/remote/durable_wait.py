@@ -1,4 +1,4 @@
-"""Waiting for the answers to puts that are to be on disk, which may be long in coming."""
+"""Waiting for the answers to puts that must be on disk, which may take long."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from shmq.protocol.opcodes import Status, Type
 
 __all__ = ["aconfirmed", "confirmed", "is_durable"]
 
-#: How long an answer is waited for until the server is asked what keeps it, in seconds.
+#: How long to wait for an answer before asking the server what delays it, in seconds.
 _PATIENCE: Final = 1.0
 
 
-#: What tells of the journal.
+#: The requests whose answers describe the journal.
 _LOOK: Final = {"queue": Type.STATS, "stream": Type.STREAM_INFO}
 
 
 def is_durable(queue: Any, confirm: str | None) -> bool:
-    """Whether a put with that ``confirm`` is to be on disk. Raises what ``put`` raises."""
+    """Whether a put with that ``confirm`` must be on disk. Raises what ``put`` raises."""
     if confirm is None:
         return bool(queue.options.confirm == "disk")
     if not isinstance(confirm, str):
@@ -37,14 +37,14 @@ def is_durable(queue: Any, confirm: str | None) -> bool:
             f"(durability={queue.options.durability!r}): make it with durability='journal', or put "
             f"with confirm='memory'"
         )
-    # What the queue's own option says, a server's queue does for every put.
+    # A server's queue applies its own option to every put.
     return confirm == "disk" or bool(queue.options.confirm == "disk")
 
 
 def confirmed(queue: Any, wire: _core.Wire, answer: _core.Answer, until: float | None) -> None:
-    """Return once the answer is there, or lost. Raises NotConfirmed ``until`` then (monotonic).
+    """Wait until the answer has come, or is lost. Raises NotConfirmed at ``until`` (monotonic).
 
-    As long as the server lives, and the disk works, it may take any time.
+    While the server lives, and the disk works, it may take any time.
     """
     connection = queue.connection
     try:
@@ -62,7 +62,7 @@ def confirmed(queue: Any, wire: _core.Wire, answer: _core.Answer, until: float |
 async def aconfirmed(
     queue: Any, wire: _core.Wire, answer: _core.Answer, until: float | None
 ) -> None:
-    """``confirmed``, for a task."""
+    """``confirmed`` for asyncio."""
     connection = queue.connection
     try:
         while not await connection.attend(wire).wait(answer, _pause(until)):

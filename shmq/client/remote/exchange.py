@@ -21,15 +21,15 @@ from shmq.routing.topic import check_key
 
 __all__ = ["RemoteExchange", "ask", "summaries"]
 
-#: What a body has in front in a ROUTE: its length.
+#: The length prefix of a body in a ROUTE request.
 _LENGTH_BYTES: Final = 4
 _FIRST_PAUSE, _LAST_PAUSE = 0.001, 0.05
-#: What a ROUTE has beside its properties and bodies, at most, in bytes, but for `only`.
+#: The most bytes of a ROUTE beside its properties and bodies, without `only`.
 _BESIDE: Final = 4096
-#: The most priorities that a queue can have; which are too many for one, its server knows.
+#: The most priorities that a queue can have; the server checks the limit of each queue.
 _PRIORITIES: Final = 16
 
-#: What is raised where a target is not there.
+#: The errors for missing targets.
 _MISSING: Final[dict[str, type[errors.ShmqError]]] = {
     "queue": errors.NoSuchQueue,
     "stream": errors.NoSuchStream,
@@ -40,7 +40,7 @@ Told = dict[str, Any]
 
 
 def ask(connection: Connection, name: str, again: bool = True, **asked: Any) -> Told:
-    """Ask for what is beside publishing. Raises what the refusal means."""
+    """Send a request other than a publish. Raises the error of a refusal."""
     payload = pack_name(name) + pack_map(asked)
     answer = connection.call(lambda wire: wire.request(Type.EXCHANGE, False, payload), again=again)
     _check(connection, answer, name)
@@ -174,8 +174,8 @@ class RemoteExchange(exchange_delivery.Publisher):
     ) -> api.Published:
         """See :class:`shmq.client.shared.exchange_delivery.Publisher`.
 
-        What is more than a frame takes is published frame by frame, and ends with the first
-        one of which something was refused.
+        A publish larger than a frame is sent frame by frame, and ends with the first frame of which
+        something was refused.
         """
         _core.check_timeout(timeout)
         self._check_open()
@@ -197,7 +197,7 @@ class RemoteExchange(exchange_delivery.Publisher):
     def _frames(
         self, bodies: list[Any], properties: Mapping[str, Any]
     ) -> Iterator[tuple[bytes, list[Any]]]:
-        """Properties and bodies, as many at once as go into a frame."""
+        """Properties and bodies, as many at once as fit into a frame."""
         items = [encode(body, _PRIORITIES, properties) for body in bodies]
         most = self._largest()
         some: list[Any] = []
@@ -225,7 +225,7 @@ class RemoteExchange(exchange_delivery.Publisher):
         return greeting.max_frame - _BESIDE
 
     def route(self, asked: Route, again: bool) -> Told:
-        """One ROUTE. Raises what the refusal means."""
+        """Send one ROUTE request. Raises the error of a refusal."""
         whole = pack_name(self._name) + asked.pack()
         answer = self._connection.call(
             lambda wire: wire.request(Type.ROUTE, False, whole), again=again
@@ -234,7 +234,7 @@ class RemoteExchange(exchange_delivery.Publisher):
         return unpack_answer(answer)
 
     def unsynced(self, queues: Mapping[str, int]) -> dict[str, str | None]:
-        """Which of the queues have not on disk what was put up to a number, and what they say."""
+        """The queues that lack on disk what was put up to a number, each with its reason."""
         told = ask(self._connection, self._name, action="synced", queues=dict(queues))
         found: dict[str, str | None] = told["unsynced"]
         return found
@@ -264,7 +264,7 @@ def _attach_by_name(broker: Any, name: str) -> RemoteExchange:
 
 
 class _Routing:
-    """One publish: a ROUTE, and what follows for queues that are full or not on disk yet."""
+    """One publish: a ROUTE request, then waiting for queues that are full or not on disk yet."""
 
     def __init__(self, exchange: RemoteExchange, asked: Route, again: bool) -> None:
         self._exchange = exchange
@@ -300,7 +300,7 @@ class _Routing:
         return told
 
     def _full(self, told: Told, by_queue: bool, waits: bool) -> dict[str, int]:
-        """The queues that are waited for, and how many messages each has taken."""
+        """The queues to wait for, and how many messages each has taken."""
         return {
             name: taken
             for name, (status, _, taken, blocks) in told["refused"].items()
@@ -308,7 +308,7 @@ class _Routing:
         }
 
     def _pause(self, until: float | None) -> bool:
-        """Whether there is time for another look."""
+        """Pause; whether there is time for another attempt."""
         left = None if until is None else until - time.monotonic()
         if left is not None and left <= 0:
             return False

@@ -1,4 +1,4 @@
-"""Taking messages: one round trip if there are any, else a wait that can be ended."""
+"""Getting messages: one round trip if there are any, else a wait that can be cancelled."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from shmq.protocol.opcodes import Status
 
 __all__ = ["RemoteGet"]
 
-#: How long the server waits by CONSUME, in ms. One that waits cannot be taken back, so a
-#: longer wait is a subscription, which can.
+#: How long a CONSUME waits at the server, in ms. It cannot be cancelled, so a longer wait is a
+#: subscription, which can.
 _SHORTLY = 100
-#: Of so many messages a server may have sent a part.
+#: From this many messages on, a server may have sent only a part.
 _LARGE = 1024
-#: How long the end of a subscription may take to be confirmed, in seconds.
+#: How long to wait until the end of a subscription is confirmed, in seconds.
 _ENDING = 5.0
 
 
 class RemoteGet:
-    """One get of at most ``most`` messages; of those that ``where`` means, an expression.
+    """One get of at most ``most`` messages, of those that match the expression ``where``.
 
-    A wait that a signal or a cancellation ends has taken nothing: what the server delivers
-    to it nevertheless goes back uncounted.
+    A wait that ends by a signal or a cancellation has taken nothing: messages that the server still
+    delivers to it are returned uncounted.
     """
 
     def __init__(self, queue: Any, most: int, where: bytes | None = None) -> None:
@@ -36,7 +36,7 @@ class RemoteGet:
         self._lease = queue.options.visibility_timeout
 
     def run(self, block: bool, timeout: float | None) -> list[Any]:
-        """The messages; none if none came in time."""
+        """The messages; empty if none came in time."""
         until = None if timeout is None else time.monotonic() + timeout
         waits = block and timeout != 0
         short = 0 if not waits else _SHORTLY
@@ -66,7 +66,7 @@ class RemoteGet:
         try:
             answer = connection.call(write, again=True, wait=wait_ms / 1000)
         except KeyboardInterrupt:
-            # The server may still deliver to it: that goes back at once, not with the lease.
+            # The server may still deliver to it: that is returned at once, not at the lease's end.
             for wire, answer in asked:
                 wire.take_back(answer, wait_ms / 1000 + _ENDING)
             raise
@@ -80,7 +80,7 @@ class RemoteGet:
         return answer.messages
 
     def _subscribe(self, until: float | None) -> tuple[bool, list[Any]]:
-        """Wait for one: whether the time is over, and what came."""
+        """Wait for a message: returns whether the time is over, and what came."""
         connection = self._connection
         wire = connection.ready(time.monotonic() + connection.target.request_timeout)
         stream = wire.subscribe(1, self._lease, None, self._where)
@@ -102,12 +102,12 @@ class RemoteGet:
             return True, self._with_more(stream.messages)
         if stream.done:
             self._connection.check_stream(wire, stream, self._queue.error)
-            return False, []  # once more, over the next connection
+            return False, []  # retry over the next connection
         self._end(wire, stream)
         return True, list(stream.messages or ())
 
     def _with_rest(self, messages: list[Any]) -> list[Any]:
-        """What else is there, where the server does not send all of so many at once."""
+        """Add the remaining messages, if the server did not send that many at once."""
         most, more = self._most, messages
         while len(more) >= _LARGE and len(messages) < most:
             self._most = most - len(messages)
@@ -116,14 +116,14 @@ class RemoteGet:
         return messages
 
     def _with_more(self, messages: list[Any]) -> list[Any]:
-        """The first one that came, and what else is there."""
+        """The first message that came, and the others that are available."""
         if self._most > len(messages):
             self._most -= len(messages)
             messages = messages + self._consume(0)
         return messages
 
     def _end(self, wire: _core.Wire, stream: _core.Answer) -> None:
-        """No message follows when this returns."""
+        """End the subscription: no message follows when this returns."""
         if not wire.is_broken and not stream.done:
             try:
                 wire.wait(wire.unsubscribe(stream), _ENDING)
@@ -133,7 +133,7 @@ class RemoteGet:
     # ---- asyncio ----
 
     async def arun(self, timeout: float | None) -> list[Any]:
-        """``run``, for a task."""
+        """``run`` for asyncio."""
         until = None if timeout is None else time.monotonic() + timeout
         answer = await self._connection.acall(
             lambda wire: wire.consume(self._most, 0, self._lease, self._where), again=True

@@ -67,9 +67,9 @@ def delete_group(stream: Any, name: str) -> None:
 
 
 class RemoteLender(Lender):
-    """See :class:`shmq.client.shared.share.Lender`: the server lends, and looks after the group.
+    """See :class:`shmq.client.shared.share.Lender`: the server leases, and maintains the group.
 
-    The member is one of the stream handle's connection: when that is lost, it joins anew.
+    The member belongs to the stream handle's connection: when that is lost, it rejoins.
     """
 
     hands_over = True
@@ -90,7 +90,7 @@ class RemoteLender(Lender):
 
     @property
     def damaged(self) -> int:  # type: ignore[override]
-        """How many records the server has passed over for this member."""
+        """How many records the server has skipped for this member."""
         return self._state.damaged
 
     @property
@@ -99,13 +99,13 @@ class RemoteLender(Lender):
         return self._settler
 
     def attend(self) -> None:
-        """See :class:`Lender`. The server does it, where records are lent."""
+        """See :class:`Lender`. The server does it whenever it leases records."""
 
     def lend(self, limit: int, *, handed: bool) -> list[Lent]:
         """See :class:`Lender`."""
         try:
             self._ends, lent = self._state.take(self._id, limit, handed=handed)
-        except MemberFenced:  # another connection
+        except MemberFenced:  # over another connection
             self._join()
             self._ends, lent = self._state.take(self._id, limit, handed=handed)
         return lent

@@ -1,4 +1,4 @@
-"""A group of a server's stream, as the members of this process see it."""
+"""The port of a group of a server's stream, for the members of this process."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from shmq.protocol.status import stream_error_of
 
 __all__ = ["RemoteGroupState", "RemoteGroupStore", "RemoteMemberState", "RemoteSettler"]
 
-#: How long what the server said of a member is believed, in seconds.
+#: How long the server's report on a member is used, in seconds.
 _FRESH: Final = 0.01
 
 
 class RemoteGroupState:
-    """What :class:`shmq.client.shared.group_store.GroupState` has, asked of a server.
+    """:class:`shmq.client.shared.group_store.GroupState`, requested from a server.
 
-    The server plans, looks for the dead, and keeps what is not done.
+    The server assigns partitions, detects dead members, and keeps the records not done yet.
     """
 
-    #: The server plans.
+    #: The server assigns the partitions.
     planned = True
     deleted = False
 
@@ -50,9 +50,9 @@ class RemoteGroupState:
         self.options: dict[str, Any] = {}
 
     def look(self) -> dict[str, Any]:
-        """Everything that is known of the group now; the first look makes it if there is none.
+        """The whole current state of the group; the first call creates the group if there is none.
 
-        Raises StreamDeleted if the group that was looked at before is no more.
+        Raises StreamDeleted if the group of the earlier calls is gone.
         """
         asked = {"identity": self._stream.identity, "action": "look", "group": self._name}
         if self.options:
@@ -68,25 +68,25 @@ class RemoteGroupState:
 
     @property
     def partitions(self) -> int:
-        """How many partitions its members know of."""
+        """The number of partitions known to its members."""
         return len(self._seats)
 
     def numbers(self) -> dict[str, int]:
-        """Its counters."""
+        """The counters of the group."""
         numbers: dict[str, int] = self.look()["numbers"]
         return numbers
 
     def members(self) -> list[tuple[int, int, str, int, int]]:
-        """Its members."""
+        """The members of the group."""
         return [tuple(each) for each in self.look()["members"]]
 
     def seats(self) -> list[PartitionSeat]:
-        """Its partitions."""
+        """The partitions of the group."""
         self.look()
         return self._seats
 
     def commit(self, partition: int, member: int, offset: int) -> bool:
-        """Everything before the offset is done; False: the partition is not the member's."""
+        """Mark all before ``offset`` as done; False if the member does not own the partition."""
         try:
             self._ask(Type.COMMIT, member, pack_places([(partition, offset)]))
         except errors.MemberFenced:
@@ -94,7 +94,7 @@ class RemoteGroupState:
         return True
 
     def member(self) -> RemoteMemberState:
-        """The same, for one that is to be a member."""
+        """The state for a new member."""
         made = RemoteMemberState(self._stream, self._name, self._given)
         made.options = self.options
         return made
@@ -109,7 +109,7 @@ class RemoteGroupState:
         if answer.status != Status.OK:
             error = stream_error_of(answer, self._stream.name)
             if member and isinstance(error, errors.StreamDeleted):
-                self._stream.offsets()  # raises the same if it is the stream that is gone
+                self._stream.offsets()  # raises the same if the stream is gone
                 raise errors.StreamDeleted(f"the group {self._name!r} was deleted")
             raise error
         return answer
@@ -126,7 +126,7 @@ class RemoteGroupState:
 
 
 class RemoteMemberState(RemoteGroupState):
-    """What a member asks. It is one of the connection: when that is lost, it joins anew."""
+    """The state of one member. It belongs to the connection: when that is lost, it rejoins."""
 
     def __init__(self, stream: Any, name: str, options: Mapping[str, Any]) -> None:
         super().__init__(stream, name, options)
@@ -138,15 +138,15 @@ class RemoteMemberState(RemoteGroupState):
         self._wire: Any = None
 
     def seats(self) -> list[PartitionSeat]:
-        """Its partitions, as they were at the last beat."""
+        """The partitions as of the last heartbeat."""
         return self._seats
 
     def committed(self, partition: int) -> int | None:
-        """The partition's committed offset, as it was then, or was committed by this one."""
+        """The partition's committed offset, as of the last heartbeat or of its own commit since."""
         return self._seats[partition][2]
 
     def watch(self, _ns: int) -> bool:
-        """The server looks for the dead."""
+        """Never: the server detects dead members."""
         return False
 
     def join(self, _process: int, name: bytes) -> tuple[int, int]:
@@ -165,10 +165,10 @@ class RemoteMemberState(RemoteGroupState):
         return 0, int(said["member"])
 
     def _check_grave(self) -> None:
-        """Raises NoSuchQueue if it is the dead-letter queue that is not there."""
+        """Raise NoSuchQueue if the missing object is the dead-letter queue."""
         dead_letter = self._given.get("dead_letter")
         if dead_letter is not None:
-            self._stream.offsets()  # raises StreamDeleted if the stream is not
+            self._stream.offsets()  # raises StreamDeleted if the stream is gone
             raise errors.NoSuchQueue(
                 f"there is no queue {dead_letter!r} for the dead letters of group {self._name!r}: "
                 f"create it first"
@@ -176,32 +176,32 @@ class RemoteMemberState(RemoteGroupState):
 
     @property
     def has_lost_connection(self) -> bool:
-        """Whether the connection that it joined by is another one by now."""
+        """Whether the connection by which it joined has been replaced."""
         return self._stream.connection.wire is not self._wire
 
     def leave(self, member: int, _evicted: bool) -> bool:
-        """Be none any more."""
+        """End the membership."""
         try:
             self._ask(Type.LEAVE, member)
         except errors.ShmqError:
-            return False  # it was none
+            return False  # it was not a member
         return True
 
     def drop(self, member: int) -> None:
-        """Be none any more, without waiting for an answer, or for a connection: for destructors."""
+        """End the membership without waiting for an answer or a connection: for destructors."""
         wire = self._stream.connection.wire
         if wire is None or self.has_lost_connection or not wire.is_of_this_process:
-            return  # the server knows
+            return  # the server has noticed
         with contextlib.suppress(errors.ShmqError):
             wire.forget(wire.request(Type.LEAVE, True, self._packed(member)))
             wire.send()
 
     def forget(self) -> None:
-        """The next beat asks."""
+        """Make the next heartbeat ask the server."""
         self._heard_at = 0.0
 
     def beat(self, _at: int, member: int) -> int | None:
-        """Say that it lives, if that was not said just now; None: it is no member any more."""
+        """Send a heartbeat, unless one was just sent; None: it is no longer a member."""
         if time.monotonic() - self._heard_at < _FRESH:
             return self._change
         try:
@@ -219,11 +219,11 @@ class RemoteMemberState(RemoteGroupState):
         return self._change
 
     def claim(self, partition: int, member: int) -> bool:
-        """Take a partition that is meant for the member."""
+        """Take over a partition assigned to the member."""
         return self._seat(True, partition, member)
 
     def release(self, partition: int, member: int) -> bool:
-        """Leave a partition."""
+        """Give up a partition."""
         return self._seat(False, partition, member)
 
     def _seat(self, takes: bool, partition: int, member: int) -> bool:
@@ -232,7 +232,7 @@ class RemoteMemberState(RemoteGroupState):
         return self._ask(Type.SEATS, member, rest).payload != b""
 
     def commit(self, partition: int, member: int, offset: int) -> bool:
-        """As that of a :class:`RemoteGroupState`."""
+        """See :class:`RemoteGroupState`."""
         if not super().commit(partition, member, offset):
             return False
         owner, meant, _, at, lent, moves = self._seats[partition]
@@ -242,7 +242,7 @@ class RemoteMemberState(RemoteGroupState):
     # ---- one that shares ----
 
     def take(self, member: int, limit: int, *, handed: bool) -> tuple[dict[int, int], list[Lent]]:
-        """Where each partition's next new record is, and what is lent to the member."""
+        """The offset of each partition's next new record, and what is leased to the member."""
         answer = self._ask(Type.SHARE_TAKE, member, ShareTake(limit, handed).pack())
         taken = ShareTaken.unpack(answer, skips_damage="on_damage" in self._given)
         self._due = time.monotonic_ns() + taken.due
@@ -251,18 +251,18 @@ class RemoteMemberState(RemoteGroupState):
 
     @property
     def damaged(self) -> int:
-        """How many records the server has passed over for it, as files are damaged."""
+        """How many records in damaged files the server has skipped for this member."""
         return self._damaged_before + self._damaged
 
     def due_in(self) -> float:
-        """In how many seconds something that is held is due."""
+        """The seconds until a held record is due."""
         return max(0.0, (self._due - time.monotonic_ns()) / 1e9)
 
     def settle(self, member: int, action: int, receipts: list[int], ns: int = 0) -> list[int]:
-        """Settle what was lent; the receipts that were good no more."""
+        """Settle leased records; returns the receipts that were refused."""
         rest = ShareSettle(action, ns, receipts).pack()
         answer = self._sent(Type.SHARE_SETTLE, member, rest)
-        if answer.status == Status.FENCED:  # whose leases ended with it
+        if answer.status == Status.FENCED:  # its leases ended with the membership
             return receipts
         if answer.status not in (Status.OK, Status.LEASE_EXPIRED):
             raise stream_error_of(answer, self._stream.name)
@@ -272,7 +272,7 @@ class RemoteMemberState(RemoteGroupState):
 class RemoteGroupStore(GroupStore):
     """See :class:`shmq.client.shared.group_store.GroupStore`.
 
-    The server plans, looks for the dead, and keeps what is not done.
+    The server assigns partitions, detects dead members, and keeps the records not done yet.
     """
 
     state: RemoteGroupState
@@ -282,11 +282,11 @@ class RemoteGroupStore(GroupStore):
 
     @property
     def process(self) -> int:
-        """See :class:`GroupStore`. Members are of the server's process."""
+        """See :class:`GroupStore`. Members belong to the server's process."""
         return 0
 
     def for_member(self) -> tuple[RemoteGroupStore, RemoteMemberState]:
-        """See :class:`GroupStore`. Raises StreamDeleted where a JOIN would make it again."""
+        """See :class:`GroupStore`. Raises StreamDeleted if a JOIN would recreate the group."""
         self.state.look()
         state = self.state.member()
         return RemoteGroupStore(self.stream, self.name, state), state
@@ -314,14 +314,14 @@ class RemoteGroupStore(GroupStore):
         """See :class:`GroupStore`. The server does it."""
 
     def look_for_dead(self) -> None:
-        """See :class:`GroupStore`. The server does it when it is looked at."""
+        """See :class:`GroupStore`. The server does it whenever its state is requested."""
         self.state.look()
 
     def plan(self) -> None:
         """See :class:`GroupStore`. The server does it."""
 
     def check_offset(self, partition: int, offset: int) -> None:
-        """See :class:`GroupStore`. Where the end of a partition is, the server looks."""
+        """See :class:`GroupStore`. The server checks the end of a partition."""
         count = max(self.stream.partitions, self.state.partitions)
         check_whole("partition", partition, 0, count - 1)
         check_whole(f"partition {partition}: offset", offset, 0, (1 << 63) - 1)
@@ -338,34 +338,34 @@ class RemoteGroupStore(GroupStore):
 
 
 class RemoteSettler:
-    """See :class:`shmq.client.shared.share.Settler`: what one member was lent."""
+    """See :class:`shmq.client.shared.share.Settler`: settles what was leased to one member."""
 
     def __init__(self, state: RemoteMemberState, member: int) -> None:
         self._state = state
         self._member = member
 
     def ack(self, receipt: int) -> bool:
-        """The record is done; whether it was still lent."""
+        """Mark the record as done; whether its lease was still valid."""
         return self._settle(Settlement.ACK, receipt)
 
     def nack(self, receipt: int, delay: int) -> bool:
-        """It comes back in ``delay`` ns, or is spent."""
+        """Return the record after ``delay`` ns, or as a dead letter after its last delivery."""
         return self._settle(Settlement.NACK, receipt, delay)
 
     def reject(self, receipt: int) -> bool:
-        """It is spent."""
+        """Make the record a dead letter."""
         return self._settle(Settlement.REJECT, receipt)
 
     def extend(self, receipt: int, ns: int) -> bool:
-        """It is lent for ``ns`` from now on; 0: for the group's lease."""
+        """Extend the lease to ``ns`` from now; 0: by the group's lease."""
         return self._settle(Settlement.EXTEND, receipt, ns)
 
     def hand(self, receipt: int) -> bool:
-        """The application is handed the record; whether it is still lent."""
+        """Note that the application gets the record; whether its lease is still valid."""
         return self._settle(Settlement.HAND, receipt)
 
     def lost(self, receipt: int) -> bool:
-        """The stream no longer has the record."""
+        """Note that the stream no longer has the record."""
         return self._settle(Settlement.LOST, receipt)
 
     def _settle(self, action: int, receipt: int, ns: int = 0) -> bool:

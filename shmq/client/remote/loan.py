@@ -1,4 +1,4 @@
-"""A loan of a remote queue: memory of this process, which is put when it is committed."""
+"""A loan of a remote queue: memory of this process, which is put at the commit."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class RemoteLoan(api.Loan):
 
     def _end(self) -> None:
         self._ended = True
-        with contextlib.suppress(BufferError):  # of a view of it, which is that of no message
+        with contextlib.suppress(BufferError):  # a view of it still exists
             self._view.release()
 
     def __enter__(self) -> memoryview:

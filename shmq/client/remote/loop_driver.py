@@ -1,4 +1,4 @@
-"""How an event loop takes part in a connection."""
+"""Reading and writing a connection in an event loop."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["LoopDriver"]
 
 
 class LoopDriver:
-    """One event loop that reads and writes one wire, beside whatever threads do.
+    """One event loop that reads and writes one wire, concurrently with any threads.
 
-    Requests that tasks write in one round of the loop go out in one piece.
+    Requests that tasks write in one iteration of the loop are sent together.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, wire: _core.Wire) -> None:
@@ -29,7 +29,7 @@ class LoopDriver:
             loop.add_reader(self._fd, self._read)
 
     async def wait(self, answer: _core.Answer, timeout: float | None) -> bool:
-        """Send, and wait until the answer is ready: whether it is within ``timeout`` seconds."""
+        """Send, and wait for the answer; whether it came within ``timeout`` seconds."""
         self.send_soon()
         if self.wire.is_broken and not answer.is_ready:
             self.wire.lose(answer)
@@ -58,7 +58,7 @@ class LoopDriver:
             self.end()
 
     def send_soon(self) -> None:
-        """Send what was written, once this round of the loop is over."""
+        """Send what was written at the end of this iteration of the loop."""
         if not self._sending:
             self._sending = True
             self.loop.call_soon(self._send)
@@ -76,7 +76,7 @@ class LoopDriver:
             self.loop.remove_writer(self._fd)
 
     def end(self) -> None:
-        """Watch the socket no longer; from any thread, before it is closed."""
+        """Stop watching the socket; from any thread, before it is closed."""
         if self._ended:
             return
         self._ended = True

@@ -1,4 +1,4 @@
-"""Puts to a queue of a server: messages as a PRODUCE takes them, and the puts that wait."""
+"""Puts to a queue of a server: encoding for a PRODUCE request, and counting waiting puts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shmq.errors import MessageTooLarge
 
 __all__ = ["Item", "check_size", "encode", "waiting_put", "waiting_puts", "with_id"]
 
-#: What a PRODUCE_BATCH takes: bytes without properties, or packed properties and a buffer.
+#: An item of PRODUCE_BATCH: bytes without properties, or packed properties and a buffer.
 Item = bytes | tuple[bytes | None, Any]
 
 _FIXMAP, _MAP16 = 0x80, 0xDE
@@ -30,7 +30,7 @@ _PLAIN = {number: bytes([_FIXMAP + 1]) + entry for number, entry in _CODEC.items
 
 
 class _Ids:
-    """Ids that nobody else has: a prefix of the process and a number."""
+    """Unique ids: a prefix of the process and a number."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
@@ -42,7 +42,7 @@ class _Ids:
         return f"{self.prefix}.{next(self._numbers):x}"
 
     def renew(self) -> None:
-        """In a fork's child, which is another process."""
+        """Take a new prefix in the child of a fork, which is another process."""
         self.prefix = ""
 
 
@@ -81,7 +81,7 @@ _ARGUMENTS = (
 
 
 def _with_entry(meta: bytes, entry: bytes) -> bytes:
-    """The packed map with one entry more."""
+    """The packed map with one more entry."""
     count = meta[0] - _FIXMAP
     if count < _MOST_FIXED:
         return bytes([meta[0] + 1]) + meta[1:] + entry
@@ -89,13 +89,13 @@ def _with_entry(meta: bytes, entry: bytes) -> bytes:
 
 
 def with_id(meta: bytes | None) -> bytes:
-    """The packed properties with a dedupe id of their own."""
+    """The packed properties with a generated dedupe id."""
     entry = codecs.pack_properties({"dedupe": _ids.next()})
     return entry if meta is None else _with_entry(meta, entry[1:])
 
 
 def check_size(name: str, options: QueueOptions, size: int, meta: int, max_frame: int) -> None:
-    """Raise MessageTooLarge for what the queue, or a frame, can never hold."""
+    """Raise MessageTooLarge for a message that the queue, or a frame, can never hold."""
     if size > options.max_message_bytes or size + meta > options.arena_bytes:
         raise MessageTooLarge(
             f"a body of {size} bytes with {meta} bytes of properties can never fit into queue "
@@ -121,7 +121,7 @@ _waiting_lock = threading.Lock()
 
 @contextlib.contextmanager
 def waiting_put(key: QueueKey) -> Iterator[None]:
-    """Count a put that waits for room, by trying again, for the length of the block."""
+    """Count a put that waits for room, by retrying, during the block."""
     with _waiting_lock:
         _waiting_puts[key] += 1
     try:

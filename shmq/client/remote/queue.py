@@ -45,11 +45,11 @@ __all__ = ["RemoteQueue", "attach", "make_own"]
 
 api.Message.register(_core.RemoteMessage)
 
-#: The longest payload of one PRODUCE_BATCH, in bytes: a compromise between round trips and
-#: the memory that the server takes for it.
+#: The longest payload of one PRODUCE_BATCH, in bytes: a compromise between round trips and the
+#: server's memory.
 _BATCH_BYTES = 4 << 20
 _MOST_RECEIPTS = 1 << 16
-#: The most records that one get_packed leases messages for at once.
+#: The most messages that one get_packed leases at once.
 _MOST_PACKED = 4096
 _FIRST_PAUSE, _LAST_PAUSE = 0.001, 0.05
 
@@ -57,8 +57,7 @@ _FIRST_PAUSE, _LAST_PAUSE = 0.001, 0.05
 class RemoteQueue(api.Queue):
     """A queue of a server, with a connection of its own. Threads may share a handle.
 
-    A handle that is used in a fork's child connects there anew, and so does one that is
-    unpickled.
+    A handle used in the child of a fork connects anew, and so does one that is unpickled.
     """
 
     def __init__(
@@ -81,14 +80,14 @@ class RemoteQueue(api.Queue):
         self._options = QueueOptions(**_known(QueueOptions, _map(answer)["options"]))
         self._lease = self._options.visibility_timeout
         self._patience = connection.target.request_timeout
-        #: Whether puts have a dedupe id of their own.
+        #: Whether puts get a generated dedupe id.
         self.identified = self._options.dedupe_window > 0
         self._window = self._options.dedupe_window
         self._waits = self._options.overflow == "block"
         self._confirms = self._options.confirm == "disk"
 
     def _make(self, own: Mapping[str, Any]) -> None:
-        """Make it with these options, as the connection's own: it goes with that."""
+        """Create the queue with these options, owned by the connection: the server removes both."""
         packed = Create(dict(own), own=True).pack()
         answer = self._connection.call(lambda wire: wire.request(Type.CREATE, True, packed))
         if answer.status in (Status.NO_QUEUE, Status.FORBIDDEN):
@@ -111,7 +110,7 @@ class RemoteQueue(api.Queue):
 
     @property
     def connection(self) -> Connection:
-        """What its requests go by."""
+        """The connection of its requests."""
         return self._connection
 
     @property
@@ -126,7 +125,7 @@ class RemoteQueue(api.Queue):
             raise self.error(answer)
 
     def error(self, answer: _core.Answer, *, told: bool = False) -> errors.ShmqError:
-        """What a refusal means for who has this handle; ``told``: the server says what is full."""
+        """The error that a refusal means; ``told``: the server says what is full."""
         if answer.status == Status.NO_QUEUE:
             return errors.QueueDeleted(f"queue {self._name!r} was deleted")
         if answer.status == Status.QUEUE_FULL:
@@ -141,7 +140,7 @@ class RemoteQueue(api.Queue):
         )
 
     def _why_unwritten(self) -> str | None:
-        """What the server says of slots that wait for its disk; None: nothing."""
+        """The server's report on slots that wait for its disk; None: there are none."""
         if self._options.durability == "memory":
             return None
         with contextlib.suppress(errors.ShmqError):
@@ -231,7 +230,7 @@ class RemoteQueue(api.Queue):
         known: bool,
         durable: bool,
     ) -> api.Put:
-        """Put what is encoded; ``known``: it has a dedupe id that the application gave."""
+        """Put an encoded message; ``known``: the application gave it a dedupe id."""
         self.check_size(body, meta)
         if self.identified and not known:
             meta = with_id(meta)
@@ -260,7 +259,7 @@ class RemoteQueue(api.Queue):
         known: bool,
         durable: bool = False,
     ) -> api.Put:
-        """What a first attempt has come to: if it was refused or lost, wait or repeat it.
+        """Handle the outcome of a first attempt: if it was refused or lost, wait or repeat it.
 
         It ``began`` at that time (monotonic).
         """
@@ -276,14 +275,14 @@ class RemoteQueue(api.Queue):
                     raise self._full(self._why_unwritten())
                 with waiting_put(self._key):
                     time.sleep(backoff.pause(left))
-                began = time.monotonic()  # what was refused was not taken
+                began = time.monotonic()  # a refused put was not taken
             else:
                 self._check_repeatable(wire, answer, began)
             wire = self._connection.ready(time.monotonic() + self._patience)
             answer = wire.produce(meta, body, durable)
             self.await_put(wire, answer, durable, until)
         if answer.status == Status.DUPLICATE:
-            # Of an id that is ours alone, the first one was our own first attempt.
+            # With a generated id, the first put with that id was our own first attempt.
             return _core.new_put(answer.number, known or not self.identified)
         self._check(answer)
         return _core.new_put(answer.number, False)
@@ -291,14 +290,14 @@ class RemoteQueue(api.Queue):
     def await_put(
         self, wire: _core.Wire, answer: _core.Answer, durable: bool, until: float | None = None
     ) -> None:
-        """Wait for the answer to a put: it is there afterwards, or lost. Raises NotConfirmed."""
+        """Wait until the answer to a put has come, or is lost. Raises NotConfirmed."""
         if durable:
             confirmed(self, wire, answer, until)
         else:
             self._connection.await_(wire, answer, self._patience)
 
     def _check_repeatable(self, wire: _core.Wire, answer: Any, began: float) -> None:
-        """Raise ConnectionLost unless the put can be sent again without being doubled."""
+        """Raise ConnectionLost unless the put can be repeated without a duplicate."""
         connection = self._connection
         if connection.closed:
             raise connection.closed_error()
@@ -329,7 +328,7 @@ class RemoteQueue(api.Queue):
         return self._connection.url, self._namespace, self._name
 
     def check_size(self, body: Any, meta: bytes | None) -> None:
-        """Raise MessageTooLarge for what can never be put."""
+        """Raise MessageTooLarge for a message that can never be put."""
         self._check_bytes(len(body) if type(body) is bytes else memoryview(body).nbytes, meta)
 
     def _check_bytes(self, size: int, meta: bytes | None) -> None:
@@ -469,8 +468,8 @@ class RemoteQueue(api.Queue):
     def loan(self, size: int, **properties: Any) -> api.Loan:
         """See :class:`shmq.api.Queue`.
 
-        The space is of this process: whether there is room for it is asked now, and decided
-        by the commit.
+        The space is memory of this process: room in the queue is checked now, and decided by the
+        commit.
         """
         size = check_whole("size", size, 0, None)
         block, timeout = properties.pop("block", None), properties.pop("timeout", None)
@@ -512,7 +511,7 @@ class RemoteQueue(api.Queue):
 
     @property
     def largest_frame(self) -> int:
-        """The most bytes that a request has, if it is one of many."""
+        """The largest request to send if there are several, in bytes."""
         return self._frame()
 
     # ---- get ----
@@ -537,7 +536,7 @@ class RemoteQueue(api.Queue):
         return errors.Empty(f"{what} is visible in queue {self._name!r}")
 
     def _asked(self, where: str | None) -> bytes | None:
-        """The expression as the wire has it. Raises InvalidOption, Unsupported and TypeError."""
+        """The expression in wire format. Raises InvalidOption, Unsupported and TypeError."""
         if where is None:
             return None
         compile_filter(where)
@@ -584,7 +583,7 @@ class RemoteQueue(api.Queue):
         return runs.RemoteBatch(self, bodies, messages)
 
     def _refuse_batch(self, messages: list[Any]) -> None:
-        """Give the batch back but for the one whose body is not what its codec says."""
+        """Return the batch, except the message whose body its codec cannot decode."""
         for message in messages:
             try:
                 _ = message.body
@@ -605,7 +604,7 @@ class RemoteQueue(api.Queue):
         messages = self._many(1, block, timeout, 1)
         records = _core.records_in(messages)
         while messages and records < wanted and len(messages) < _MOST_PACKED:
-            # One packed batch may hold all that is wanted, so few are leased at a time.
+            # One packed batch may hold all records that are wanted, so few are leased at a time.
             alone = records == len(messages)
             most = min(wanted - records, _MOST_PACKED - len(messages)) if alone else 1
             more = RemoteGet(self, min(most, 64)).run(False, None)
@@ -616,7 +615,7 @@ class RemoteQueue(api.Queue):
         return runs.RemotePacked(self, messages)
 
     def _no_more_than(self, messages: list[Any], most: int) -> list[Any]:
-        """Those with which there are ``most`` records; the others go back."""
+        """The first messages that hold ``most`` records; the others are returned."""
         records = kept = 0
         while kept < len(messages) and records < most:
             records += _core.records_in([messages[kept]])
@@ -763,7 +762,7 @@ class RemoteQueue(api.Queue):
     # ---- looking ----
 
     def ask(self, kind: int, rest: bytes = b"", *, again: bool = False) -> _core.Answer:
-        """Ask for what is beside the path of messages. Raises what the refusal means."""
+        """Send a request other than a put, get or settlement. Raises the error of a refusal."""
         answer = self._connection.call(lambda wire: wire.request(kind, True, rest), again=again)
         if answer.status != Status.OK:
             raise self.error(answer, told=kind == Type.STAGE)
@@ -815,8 +814,7 @@ class RemoteQueue(api.Queue):
     def stats(self) -> api.QueueStats:
         """See :class:`shmq.api.Queue`.
 
-        ``waiting_put`` has the puts of this process that wait, too: a remote put waits by
-        trying again.
+        ``waiting_put`` includes the waiting puts of this process: a remote put waits by retrying.
         """
         found = self._numbers()
         numbers: dict[str, Any] = {
@@ -854,7 +852,7 @@ class RemoteQueue(api.Queue):
         if self._connection.closed:
             return
         for consumer in list(self._consumers):
-            consumer.close()  # with the acknowledgements that it has gathered
+            consumer.close()  # with the acknowledgements that it has collected
         self._connection.close()
 
     def __del__(self) -> None:
@@ -876,7 +874,7 @@ def attach(target: Target, name: str, namespace: str) -> RemoteQueue:
 
 
 def make_own(target: Target, name: str, namespace: str, options: Mapping[str, Any]) -> RemoteQueue:
-    """Make a queue that the server removes once its connection has ended, and attach to it.
+    """Create a queue that the server removes once its connection has ended, and attach to it.
 
     Raises :class:`~shmq.Forbidden`, :class:`~shmq.NoSpace`, :class:`~shmq.ConnectionLost`.
     """
@@ -890,7 +888,7 @@ def _settlement(
 
 
 def _can_be(receipt: int) -> bool:
-    """Whether a receipt can ever have been given."""
+    """Whether such a receipt can exist."""
     return 0 < receipt < 1 << 64
 
 
@@ -900,12 +898,12 @@ def _unwritten(numbers: dict[str, Any]) -> str | None:
 
 
 def _map(answer: _core.Answer) -> dict[str, Any]:
-    """The map that the server answered with."""
+    """The map in the server's answer."""
     found = msgpack.unpackb(answer.payload or b"\x80", strict_map_key=False)
     return found if isinstance(found, dict) else {}
 
 
 def _known(kind: Any, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Of what the server said, the fields that the dataclass has."""
+    """The fields of the answer that the dataclass has."""
     names = [field.name for field in dataclasses.fields(kind)]
     return {name: found[name] for name in names if name in found}

@@ -1,7 +1,7 @@
-"""What a subscription holds back of a server's stream: the server does, for the connection.
+"""The hold of a subscription on a server's stream: the server keeps it for the connection.
 
-Each FETCH of the reader goes with what it has had: what is before that is let go of, and a new
-connection holds the rest again before it reads.
+Each FETCH of the reader includes its position: the server releases the records before it. After a
+reconnection the hold is taken again before the reader reads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["RemoteRetentionHold"]
 
 
 class RemoteRetentionHold:
-    """Holds records of a server's stream back. ``number``: its own of the connection's.
+    """Keeps records of a server's stream. ``number`` identifies it within its connection.
 
     Raises Unsupported if the server is too old.
     """
@@ -41,7 +41,7 @@ class RemoteRetentionHold:
         self._stream.ask(Type.HOLD, self._said(position))
 
     def move(self, position: Mapping[int, int]) -> None:
-        """The reader's next FETCH says it."""
+        """Nothing to do: the reader's next FETCH includes the position."""
 
     def reader(self, position: dict[int, int], limit: int, on_damage: api.OnDamage) -> api.Reader:
         """See :class:`shmq.client.shared.subscription.RetentionFloors`."""
@@ -62,7 +62,7 @@ class RemoteRetentionHold:
         return Hold(self._stream.identity, self._number, list(position.items())).pack()
 
     def _end(self, *, wait: bool) -> None:
-        """With a connection that is lost the server has dropped what it held."""
+        """Release the hold; with a lost connection, the server has already dropped it."""
         connection = self._stream.connection
         wire = connection.wire
         if self._ended or wire is None or wire.is_broken or not wire.is_of_this_process:

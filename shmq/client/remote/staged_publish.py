@@ -26,7 +26,7 @@ from shmq.protocol.opcodes import Type
 __all__ = ["RemoteStagedPublisher"]
 
 _FIRST_PAUSE, _LAST_PAUSE = 0.001, 0.05
-#: What a STAGE has beside its rows, at most, in bytes: a name, and the map.
+#: The most bytes of a STAGE request beside its rows: a name, and the map.
 _BESIDE: Final = 1024
 
 
@@ -95,7 +95,7 @@ class RemoteStagedPublisher(api.StagedPublisher):
         self._ask("discard")
 
     def _ask(self, action: str, keep: str | None = None) -> StagedState:
-        """What the server says of the staging queue, once the action is done."""
+        """The state of the staging queue at the server, after the action."""
         asked = Staged(self._publisher, action, keep).pack()
         return StagedState.unpack(self._queue.ask(Type.STAGED, asked, again=True))
 
@@ -134,7 +134,7 @@ def _slices(data: Any, offsets: Any) -> list[memoryview]:
 
 
 def _frames(items: list[StageRow], most: int) -> Iterator[list[StageRow]]:
-    """The rows, as many at once as go into a frame; none are a frame, too."""
+    """The rows, as many at once as fit into a frame; without rows, one empty frame."""
     some: list[StageRow] = []
     size = 0
     for item in items:

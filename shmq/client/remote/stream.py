@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import msgpack
 
-import shmq.client.shared.record_policy  # noqa: F401 - what is read is made of them
+import shmq.client.shared.record_policy  # noqa: F401 - the classes of what is read
 from shmq import api, errors
 from shmq.api.names import check_name
 from shmq.api.options import Confirm, check_whole
@@ -37,15 +37,14 @@ from shmq.protocol.status import stream_error_of
 
 __all__ = ["RemoteStream", "attach"]
 
-#: How long one FETCH waits at most, in seconds; a longer wait is several.
+#: The longest wait of one FETCH, in seconds; a longer wait takes several.
 _WAIT: Final = 20.0
 
 
 class RemoteStream(api.Stream):
     """A stream of a server, with a connection of its own. Threads may share a handle.
 
-    A handle that is used in a fork's child connects there anew, and so does one that is
-    unpickled.
+    A handle used in the child of a fork connects anew, and so does one that is unpickled.
     """
 
     def __init__(self, connection: Connection, namespace: str) -> None:
@@ -62,7 +61,7 @@ class RemoteStream(api.Stream):
         self._identity = int(said["identity"])
         self._take_shape(said)
         self._appender = Appender(self)
-        self._holds = itertools.count(1)  # their numbers
+        self._holds = itertools.count(1)  # the numbers of its holds
 
     # ---- what it is ----
 
@@ -102,7 +101,7 @@ class RemoteStream(api.Stream):
         return Repartition.unpack_answer(answer)
 
     def refresh(self) -> None:
-        """Hear of partitions that have come."""
+        """Fetch the partitions that were added."""
         self._info()
 
     def _take_shape(self, said: Mapping[str, Any]) -> None:
@@ -111,7 +110,7 @@ class RemoteStream(api.Stream):
 
     @property
     def connection(self) -> Connection:
-        """What its requests go by."""
+        """The connection of its requests."""
         return self._connection
 
     @property
@@ -129,9 +128,9 @@ class RemoteStream(api.Stream):
     # ---- requests ----
 
     def ask(self, kind: int, rest: bytes, *, wait: float = 0.0) -> _core.Answer:
-        """The answer to a request that may be carried out twice; it waits so many seconds.
+        """The answer to a request that may be carried out twice, waiting up to ``wait`` seconds.
 
-        Raises what its refusal means.
+        Raises the error of a refusal.
         """
         return self._checked(
             self._connection.call(
@@ -140,7 +139,7 @@ class RemoteStream(api.Stream):
         )
 
     async def aask(self, kind: int, rest: bytes, *, wait: float = 0.0) -> _core.Answer:
-        """``ask``, for a task."""
+        """``ask`` for asyncio."""
         return self._checked(
             await self._connection.acall(
                 lambda wire: wire.request(kind, True, rest), again=True, wait=wait
@@ -298,10 +297,11 @@ class RemoteStream(api.Stream):
         where: str | None = None,
         hold: tuple[int, Mapping[int, int]] | None = None,
     ) -> list[api.Records]:
-        """What there is of these partitions, waiting so many seconds for the first.
+        """The records available in these partitions, waiting up to ``wait`` seconds for the first.
 
-        Of one of which all was left out there are no records, and where to go on. ``hold``: the
-        number of a hold of the connection's, and where it is to be before anything is read.
+        For a partition whose records were all left out, the result is empty, with the offset to
+        continue at. ``hold``: the number of a hold of the connection, and the position to move it
+        to before reading.
         """
         fetch = self._fetch(places, limit, max_bytes, wait, where)
         if hold is None:
@@ -320,7 +320,7 @@ class RemoteStream(api.Stream):
         wait: float,
         where: str | None = None,
     ) -> list[api.Records]:
-        """``fetched``, for a task."""
+        """``fetched`` for asyncio."""
         fetch = self._fetch(places, limit, max_bytes, wait, where)
         answer = await self.aask(Type.FETCH, fetch.pack(), wait=wait)
         return self._records(answer, places, limit)
@@ -333,7 +333,7 @@ class RemoteStream(api.Stream):
     def _records(
         self, answer: _core.Answer, places: Mapping[int, int], limit: int
     ) -> list[api.Records]:
-        """No more than asked for, though a compressed batch comes as a whole."""
+        """No more records than asked for, though a compressed batch comes as a whole."""
         salt = self._identity & 0xFFFFFFFF
         return [
             _stream.records_of(
@@ -415,7 +415,7 @@ class RemoteStream(api.Stream):
         )
 
     def _position(self, start: api.Start, partitions: Iterable[int] | None) -> dict[int, int]:
-        """Where a reader begins. Raises InvalidOption, TypeError."""
+        """The position at which a reader begins. Raises InvalidOption, TypeError."""
         if partitions is None:
             self.refresh()
         which = range(self._partitions) if partitions is None else list(partitions)
@@ -445,7 +445,7 @@ class RemoteStream(api.Stream):
         return [api.PartitionOffsets(**each) for each in self._info()["offsets"]]
 
     async def aoffsets(self) -> list[api.PartitionOffsets]:
-        """``offsets``, for a task."""
+        """``offsets`` for asyncio."""
         said = self._whole(await self.aask(Type.STREAM_INFO, b""))
         return [api.PartitionOffsets(**each) for each in said["offsets"]]
 
@@ -541,7 +541,7 @@ def attach(target: Target, name: str, namespace: str) -> RemoteStream:
 
 
 def deadline(timeout: float | None) -> float | None:
-    """When a wait of so many seconds ends (monotonic). Raises TypeError, InvalidOption."""
+    """The monotonic time at which the timeout passes. Raises TypeError, InvalidOption."""
     _core.check_timeout(timeout)
     return None if timeout is None else time.monotonic() + timeout
 
@@ -552,7 +552,7 @@ def pause(until: float | None) -> float:
 
 
 def is_over(until: float | None) -> bool:
-    """Whether that time has come."""
+    """Whether that time is over."""
     return until is not None and time.monotonic() >= until
 
 

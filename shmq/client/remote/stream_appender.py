@@ -21,9 +21,9 @@ __all__ = ["AppendOptions", "Appender"]
 
 #: The longest batch of one APPEND, in bytes of entries.
 _BATCH_BYTES: Final = 4 << 20
-#: What a request has beside its entries, and an entry in front of its value, in bytes.
+#: The size of a request without its entries, and of an entry without its value, in bytes.
 _BESIDE, _HEAD = 256, 48
-#: How many bytes without a key go to one partition before it is another one's turn.
+#: After this many bytes without a key, the next partition is used.
 _STICKY_BYTES: Final = 64 << 10
 _FIRST_PAUSE, _LAST_PAUSE = 0.001, 0.05
 
@@ -32,7 +32,7 @@ _Headers = Mapping[str, Any] | None
 
 
 class AppendOptions:
-    """What an append asks for beside what is appended."""
+    """The options of an append, without the records."""
 
     __slots__ = ("confirm", "gaps", "producer", "sequence", "until", "wait")
 
@@ -62,23 +62,23 @@ class AppendOptions:
         self.gaps = gaps
 
     def check_place(self, partition: int | None) -> None:
-        """Raises InvalidOption for a sequence that is of no partition."""
+        """Raise InvalidOption for a sequence without a partition."""
         if self.producer is not None and partition is None:
             raise errors.InvalidOption("a producer's sequence is of one partition: give it")
 
     def waits(self, options: Any) -> bool:
-        """Whether it waits for room."""
+        """Whether the append waits for room."""
         if self.wait is None:
             return bool(options.overflow == "block") or self.until is not None
         return self.wait
 
     def confirmed(self, stream: Any) -> Await:
-        """What waits for an answer that comes when all is on disk."""
+        """The function that waits for an answer that comes once all is on disk."""
         return lambda wire, answer: confirmed(stream, wire, answer, self.until)
 
 
 class Appender:
-    """What a :class:`~shmq.client.remote.stream.RemoteStream` appends by."""
+    """The appending part of a :class:`~shmq.client.remote.stream.RemoteStream`."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -162,7 +162,7 @@ class Appender:
         options: AppendOptions,
         done: list[api.AppendedRange],
     ) -> _PartitionBatch | None:
-        """Append it; what is left if the partition is sealed. Raises PartitionSealed."""
+        """Append a batch; returns the rest if its partition is sealed. Raises PartitionSealed."""
         appended = 0
         for block, count in self._blocks(batch, codec, timestamp):
             try:
@@ -186,7 +186,7 @@ class Appender:
         compression: api.Compression | None = None,
         raw_bytes: int = 0,
     ) -> Appended:
-        """Append entries, and wait for room as long as that is asked for."""
+        """Append entries, waiting for room as long as asked for."""
         self._checked(partition)
         durable = self._is_durable(options.confirm)
         rest = Append(
@@ -262,7 +262,7 @@ class Appender:
     def _batches(
         self, whole: _PartitionBatch, partition: int | None
     ) -> list[tuple[int, _PartitionBatch]]:
-        """The records by partition, in the order in which each was first met."""
+        """The records by partition, in the order in which the partitions first occur."""
         if partition is not None or whole.keys is None:
             place = self._place(None, partition, b"")
             self._left -= _HEAD * len(whole.values)
@@ -277,7 +277,7 @@ class Appender:
     def _blocks(
         self, batch: _PartitionBatch, codec: str | None, timestamp: float | None
     ) -> Iterator[tuple[bytes, int]]:
-        """The records as entries, as many at once as go into a frame."""
+        """The records as entries, as many at once as fit into a frame."""
         count = len(batch.values)
         if count == 1 or batch.least_bytes() <= self._most:
             block = _stream.pack_records(batch.values, batch.keys, batch.headers, codec, timestamp)
@@ -292,7 +292,7 @@ class Appender:
             yield from self._blocks(half, codec, timestamp)
 
     def _check_size(self, size: int) -> None:
-        """Of one entry. Raises MessageTooLarge if no frame has room for it."""
+        """Check the size of one entry. Raises MessageTooLarge if it does not fit into a frame."""
         most = self._stream.max_frame - _BESIDE
         if size > most:
             raise errors.MessageTooLarge(
@@ -313,7 +313,7 @@ class Appender:
                 f"confirm='disk': stream {self._stream.name!r} keeps no journal "
                 f"(durability={options.durability!r}): make it with durability='journal'"
             )
-        # What the stream's own option says, a server does for every append.
+        # A server applies the stream's own option to every append.
         return confirm == "disk" or bool(options.confirm == "disk")
 
 
@@ -349,7 +349,7 @@ class _PartitionBatch:
         )
 
     def least_bytes(self) -> int:
-        """What its entries have at least."""
+        """The least size of its entries."""
         known = sum(len(each) for each in self.values if isinstance(each, (bytes, str)))
         return known + _HEAD * len(self.values)
 

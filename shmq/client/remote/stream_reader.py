@@ -17,21 +17,21 @@ from shmq.native import _core
 
 __all__ = ["RemoteAsyncReader", "RemoteReader"]
 
-#: How long one FETCH waits at most, in seconds; a longer wait is several.
+#: The longest wait of one FETCH, in seconds; a longer wait takes several.
 _WAIT: Final = 20.0
-#: What one FETCH brings at most, in bytes of entries.
+#: The most bytes of entries that one FETCH returns.
 _BYTES: Final = 1 << 20
-#: How long one that follows a stream waits at most before it looks for new partitions.
+#: The longest wait of a following reader before it checks for new partitions, in seconds.
 _SLICE: Final = 1.0
 
 Lapped = Literal["raise", "skip"]
 
 
 class _Place:
-    """Where a reader is in each partition, and the order in which they have their turns.
+    """A reader's position in each partition, and the order in which partitions take turns.
 
-    One that ``follows`` takes up partitions that come, and reads them only once it is at the
-    end of those that were sealed for them.
+    A reader that ``follows`` adds new partitions, and reads them only once it has reached the end
+    of those that were sealed for them.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class _Place:
             self.take_up(stream.offsets())
 
     def wait(self, until: float | None) -> float:
-        """How long a FETCH waits, in seconds; one that follows looks for partitions, too."""
+        """How long a FETCH waits, in seconds; a following reader also checks for partitions."""
         left = 0.0 if self._damage else _left(until)
         return min(left, _SLICE) if self._follows else left
 
     def now(self) -> dict[int, int]:
-        """What may be read now, but for what is known to be damaged."""
+        """The positions that may be read now, without partitions known to be damaged."""
         unread = [p for p, end in self._ends.items() if self.position[p] < end]
         first = min(unread, default=MAX_PARTITIONS)
         return {
@@ -80,7 +80,7 @@ class _Place:
         }
 
     def looks(self, waited: float) -> bool:
-        """Whether it is time to look for partitions, where a FETCH brought nothing."""
+        """Whether it is time to check for partitions, after a FETCH without records."""
         now = time.monotonic()
         if not self._follows or (not waited and now < self._looked_at + _SLICE):
             return False
@@ -88,7 +88,7 @@ class _Place:
         return True
 
     def take_up(self, offsets: list[api.PartitionOffsets]) -> bool:
-        """Take notice of partitions that have come; whether any have."""
+        """Add new partitions; whether there were any."""
         known = len(self.position)
         for found in offsets[known:]:
             self.position[found.partition] = found.earliest
@@ -101,19 +101,19 @@ class _Place:
         self._damage.clear()
 
     def move(self, found: list[api.Records]) -> list[api.Records]:
-        """Behind these; those that are not empty. Who had nothing has the next turn first."""
+        """Move past these; returns the non-empty ones. Partitions without records go first."""
         for records in found:
             self.position.pop(records.partition)
             self.position[records.partition] = records.next_offset
         return [records for records in found if len(records)]
 
     def check_skips(self, error: OffsetOutOfRange) -> None:
-        """Raises the error where it is not to be passed over."""
+        """Raise the error unless the gap may be skipped."""
         if self._lapped == "raise" or error.asked >= error.earliest:
             raise error
 
     def skip(self, offsets: list[api.PartitionOffsets]) -> None:
-        """Go on with what is there, in whichever partitions are lapped: the error names none."""
+        """Continue with the oldest records of all lapped partitions: the error names none."""
         for found in offsets:
             behind = found.earliest - self.position.get(found.partition, found.earliest)
             if behind > 0:
@@ -121,7 +121,7 @@ class _Place:
                 self.position[found.partition] = found.earliest
 
     def pass_damage(self, error: DamagedFile) -> None:
-        """Go on behind it, or with the other partitions first. Raises it where there are none."""
+        """Continue after the damage, or read others first. Raises it if there are no others."""
         partition = -1 if error.partition is None else error.partition
         if partition not in self.position:
             raise error
@@ -135,7 +135,7 @@ class _Place:
             self.raise_damage()
 
     def raise_damage(self) -> None:
-        """Raise what was met before the other partitions were read, if any was."""
+        """Raise the error that was met before the other partitions were read, if there is one."""
         if self._damage:
             raise self._damage.pop(next(iter(self._damage)))
 
@@ -143,7 +143,8 @@ class _Place:
 class RemoteReader(api.Reader):
     """An iterator over records of a :class:`~shmq.client.remote.stream.RemoteStream`.
 
-    ``hold``: the number of a hold that goes along with it; of a stream that can be held back.
+    ``hold``: the number of a hold that moves with the reader; only for a stream that can be held
+    back.
     """
 
     def __init__(
@@ -191,7 +192,7 @@ class RemoteReader(api.Reader):
         self._place.seek(position)
 
     def _forget(self) -> None:
-        """What was read ahead is read again."""
+        """Read again what was read ahead."""
         here = self.position
         self._ready.clear()
         self._place.position.update(here)
@@ -250,7 +251,7 @@ class RemoteReader(api.Reader):
 
 
 class RemoteAsyncReader(api.AsyncReader):
-    """As :class:`RemoteReader`, for a task."""
+    """:class:`RemoteReader` for asyncio."""
 
     def __init__(
         self,

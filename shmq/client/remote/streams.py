@@ -1,4 +1,4 @@
-"""The streams of a server's namespace: to make, find, list and delete them."""
+"""The streams of a server's namespace: create, find, list and delete them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIELDS: Final = ("name", "partitions", "records", "bytes", "durability", "probl
 
 
 class RemoteStreams:
-    """What a :class:`~shmq.client.remote.broker.RemoteBroker` knows of streams."""
+    """The stream methods of a :class:`~shmq.client.remote.broker.RemoteBroker`."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -99,7 +99,7 @@ class RemoteStreams:
         )
 
     def _check_made(self, answer: _core.Answer, name: str) -> None:
-        if answer.status == Status.NO_QUEUE:  # what one may not make, one may not learn about
+        if answer.status == Status.NO_QUEUE:  # no right to create: the answer tells no more
             raise errors.NoSuchStream(
                 f"there is no stream {name!r} for this token in namespace {self._namespace!r} of "
                 f"{self._connection.url}, and it may make none of that name"

@@ -1,4 +1,4 @@
-"""TLS between the bytes of the protocol and those of the socket."""
+"""TLS between the protocol and the socket."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _READ = 1 << 16
 
 
 def context(tls: Any) -> ssl.SSLContext:
-    """The context that ``tls`` means.
+    """The SSL context that ``tls`` describes.
 
-    True or None: the system's certificates. A path: those of a file, or of a folder. A map
-    of paths: ``ca``, and for mutual TLS ``certificate`` and ``key``. TLS 1.2 or later, and
-    the host's name is checked. Raises :class:`~shmq.InvalidOption` for what cannot be used.
+    True or None: the system's certificates. A path: those of a file, or of a folder. A map of
+    paths: ``ca``, and for mutual TLS ``certificate`` and ``key``. It requires TLS 1.2 or later, and
+    checks the host's name. Raises :class:`~shmq.InvalidOption` for unusable arguments.
     """
     if isinstance(tls, ssl.SSLContext):
         return tls
@@ -65,10 +65,10 @@ def _made(given: Mapping[str, Any]) -> ssl.SSLContext:
 
 
 class Seal:
-    """One connection's TLS, for the client's side; its socket is read and written elsewhere.
+    """The client's side of one TLS connection; its socket is read and written elsewhere.
 
-    One thread may seal while another opens: they take turns, as an SSL object is for one
-    at a time, and works without the interpreter's lock.
+    One thread may seal while another opens: they take turns, because an SSL object serves one
+    thread at a time, and it works without the GIL.
     """
 
     def __init__(self, made: ssl.SSLContext, host: str) -> None:
@@ -78,7 +78,7 @@ class Seal:
         self._turn = threading.RLock()  # a signal's handler may send while its thread reads
 
     def shake_hands(self, sealed: bytes | None) -> tuple[bool, bytes]:
-        """The next step, with what the peer sent: whether it was the last; what to send."""
+        """Take the next step with the peer's bytes: whether it was the last, and what to send."""
         if sealed is not None:
             self._incoming.write(sealed)
         try:
@@ -88,7 +88,7 @@ class Seal:
         return True, self._outgoing.read()
 
     def seal(self, plain: bytes) -> bytes:
-        """What is to be sent for it."""
+        """The encrypted bytes to send."""
         view = memoryview(plain)
         with self._turn:
             while view:
@@ -96,7 +96,7 @@ class Seal:
             return self._outgoing.read()
 
     def open(self, sealed: bytes) -> bytes | None:
-        """What it holds, perhaps nothing yet; None if the peer has ended. Raises SSLError."""
+        """The decrypted bytes, perhaps none yet; None if the peer has ended. Raises SSLError."""
         parts = []
         with self._turn:
             self._incoming.write(sealed)

@@ -1,1 +1,1 @@
-"""What the clients of this host and of a server have in common."""
+"""Code shared by the clients of this host and of a server."""

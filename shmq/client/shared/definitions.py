@@ -1,7 +1,7 @@
-"""Seeing that exchanges, bindings and schemas are on disk, and are brought back from there.
+"""Ensures that exchanges, bindings and schemas are written to disk and recovered from it.
 
 They are kept in the data directory of their namespace, if it has one or a writer of its queues
-runs. Who changes them asks the writer to write them, and waits for that.
+runs. A process that changes them asks the writer to write them, and waits for that.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from shmq.storage.paths import EXCHANGES, SCHEMAS
 
 __all__ = ["bring_back_exchanges", "bring_back_schemas", "on_disk"]
 
-#: How long the writer is waited for, in seconds; by a process that serves others.
+#: How long to wait for the writer, in seconds: usually, and in a process that serves clients.
 _PATIENCE: Final = 10.0
 _BRIEF: Final = 2.0
-#: How long a directory that is not there is waited for: its writer makes it at once.
+#: How long to wait for a missing directory, in seconds: its writer creates it at once.
 _MADE: Final = 1.0
 _LOOK: Final = 0.01
 
 _within = threading.local()
-#: Directories that cannot be seen from here: the writer is in another mount namespace.
+#: Directories invisible to this process: the writer is in another mount namespace.
 _unseen: set[Path] = set()
 
 
 @contextlib.contextmanager
 def on_disk(namespace: Namespace) -> Iterator[None]:
-    """What the block changes of exchanges and schemas is on disk when it is over.
+    """Write the block's changes of exchanges and schemas to disk before it ends.
 
-    In a namespace with neither a writer nor a data directory it is in memory alone; where there
-    is a directory, and no writer can be started, that is a DurabilityWarning. Not for one who
-    holds the registry lock. Raises :class:`~shmq.ShmqError` before the block if it would hide
-    what is on disk, and :class:`~shmq.NotConfirmed` behind it.
+    In a namespace with neither a writer nor a data directory they are in memory only; if there is a
+    directory, and no writer can be started, a DurabilityWarning is issued. The caller must not hold
+    the registry lock. Raises :class:`~shmq.ShmqError` before the block if its changes would hide
+    data on disk, and :class:`~shmq.NotConfirmed` after it.
     """
     if getattr(_within, "depth", 0):
         yield
@@ -58,12 +58,12 @@ def on_disk(namespace: Namespace) -> Iterator[None]:
 
 
 def bring_back_exchanges(namespace: Namespace) -> None:
-    """Have the exchanges brought back that are on disk alone. Raises ShmqError."""
+    """Recover the exchanges that are only on disk. Raises ShmqError."""
     _bring_back(namespace, namespace.exchanges_path, EXCHANGES, "exchanges")
 
 
 def bring_back_schemas(namespace: Namespace) -> None:
-    """The same of the schemas."""
+    """Recover the schemas that are only on disk. Raises ShmqError."""
     _bring_back(namespace, namespace.schemas_path, SCHEMAS, "schemas")
 
 
@@ -81,7 +81,7 @@ def _bring_back(namespace: Namespace, path: Path, file: str, what: str) -> None:
 
 
 def _directory(namespace: Namespace) -> Path | None:
-    """Where they are kept; None: nowhere."""
+    """The directory where they are kept; None: nowhere."""
     try:
         directory = durability.directory_for(namespace)
         there = (directory / queue_erase.LOCK).exists()
@@ -91,7 +91,7 @@ def _directory(namespace: Namespace) -> Path | None:
 
 
 def _is_kept(namespace: Namespace) -> bool:
-    """Whether a writer runs that is to write what changes now; one is started if need be."""
+    """Whether a writer runs to write the coming change; one is started if needed."""
     if _directory(namespace) is None:
         return False
     bring_back_exchanges(namespace)
@@ -118,7 +118,7 @@ def _warn(namespace: Namespace, why: str) -> None:
 
 def _confirm(namespace: Namespace) -> None:
     """Return once the writer has written them. Raises NotConfirmed."""
-    from shmq.storage.writer_control import ask_to_define  # noqa: PLC0415 - for few
+    from shmq.storage.writer_control import ask_to_define  # noqa: PLC0415 - rarely needed
 
     began = time.monotonic()
     end = began + (_PATIENCE if durability.waits() else _BRIEF)

@@ -1,4 +1,4 @@
-"""The contract's docstrings on what keeps it, where ``help`` looks for them."""
+"""Copies the docstrings of the contracts to the implementations, where ``help`` looks for them."""
 
 from __future__ import annotations
 

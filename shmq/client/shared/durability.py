@@ -1,9 +1,9 @@
-"""Seeing that what is durable is written: a writer runs, and has brought back what was there.
+"""Ensures that a persistence writer runs for durable data and has recovered what is on disk.
 
-Each process that makes or opens something durable looks whether the namespace has a writer, and
-starts one if there is none: :mod:`shmq.supervision.writer_launch`. A writer brings back all that
-its directory holds, under the registry lock, before anybody sees it: so a process that has seen it
-has seen what it brought back.
+Each process that creates or opens something durable checks whether the namespace has a writer, and
+starts one if there is none: :mod:`shmq.supervision.writer_launch`. A writer recovers everything in
+its directory, under the registry lock, before the writer becomes visible: so a process that sees
+the writer also sees what it recovered.
 """
 
 from __future__ import annotations
@@ -45,36 +45,36 @@ __all__ = [
 
 log = logging.getLogger("shmq")
 
-#: How long the start of a writer is waited for, in seconds; it reads all that it brings back.
+#: How long to wait for a writer to start, in seconds; it reads everything that it recovers.
 PATIENCE: Final = 120.0
-#: How soon a start that failed is tried again by those who wait for the disk, in seconds.
+#: How long waiters for the disk pause after a failed start before they try again, in seconds.
 AGAIN: Final = 5.0
-#: The same after one that succeeded.
+#: The same after a successful start.
 SOON: Final = 0.5
 
 _OFF: Final = ("0", "no", "off", "false")
 
 _starting = threading.Lock()
-#: When those who wait may try it again, on the monotonic clock, by namespace.
+#: When waiters may try the next start, on the monotonic clock, by namespace.
 _again_at: dict[str, float] = {}
-#: Why the last start of one failed, by namespace.
+#: Why the last start failed, by namespace.
 _failed: dict[str, str] = {}
 _waits = True
 
 
 def never_wait() -> None:
-    """From now on this process starts writers without waiting for them: it serves others."""
-    global _waits  # noqa: PLW0603 - it is of the process, as the writer is of the host
+    """Make this process start writers without waiting for them, because it serves clients."""
+    global _waits  # noqa: PLW0603 - one for the process
     _waits = False
 
 
 def waits() -> bool:
-    """Whether this process waits for a writer that is started."""
+    """Whether this process waits for a writer that it starts."""
     return _waits
 
 
 def command_for(namespace: str) -> str:
-    """What a user types to have the namespace's durable queues written."""
+    """The command with which a user runs the writer of the namespace."""
     named = "" if namespace == default_namespace() else f"SHMQ_NAMESPACE={namespace} "
     return f"{named}shmq persist"
 
@@ -85,10 +85,10 @@ def autostarts() -> bool:
 
 
 def attend(namespace: Namespace) -> str | None:
-    """See that a writer runs; None once one does, and has brought back what was there.
+    """Ensure that a writer runs; None once one runs and has recovered what was on disk.
 
-    Else why none does. Not for one who holds the registry lock. Raises
-    :class:`~shmq.LockTimeout` if it takes too long, and at once where this process never waits.
+    Otherwise returns why none runs. The caller must not hold the registry lock. Raises
+    :class:`~shmq.LockTimeout` if it takes too long, and at once if this process never waits.
     """
     end = time.monotonic() + PATIENCE
     if _is_kept(namespace, end):
@@ -106,7 +106,7 @@ def attend(namespace: Namespace) -> str | None:
 
 @contextlib.contextmanager
 def _alone(namespace: Namespace, end: float) -> Iterator[None]:
-    """Be the one thread of all processes that starts a writer. Raises LockTimeout."""
+    """Be the only thread of all processes that starts a writer. Raises LockTimeout."""
     if not _starting.acquire(timeout=max(0.0, end - time.monotonic())):
         raise LockTimeout(
             f"another thread has been starting a writer for more than {PATIENCE:g} s: try again",
@@ -120,8 +120,8 @@ def _alone(namespace: Namespace, end: float) -> Iterator[None]:
 
 
 def _launch(namespace: Namespace, end: float) -> str | None:
-    """Start one; if it does not run then, why. Raises LockTimeout."""
-    from shmq.supervision.writer_launch import launch  # noqa: PLC0415 - it takes subprocess
+    """Start a writer; if it does not run then, why. Raises LockTimeout."""
+    from shmq.supervision.writer_launch import launch  # noqa: PLC0415 - it imports subprocess
 
     directory = None
     try:
@@ -143,25 +143,25 @@ def _launch(namespace: Namespace, end: float) -> str | None:
 
 
 def _is_kept(namespace: Namespace, end: float) -> bool:
-    """Whether a writer runs; what it brings back is there then. Raises LockTimeout."""
+    """Whether a writer runs and its recovery is complete. Raises LockTimeout."""
     while True:
         try:
             with namespace.locked():
                 return namespace.keeper is not None
-        except LockTimeout:  # it brings back a lot
+        except LockTimeout:  # it recovers a lot
             if time.monotonic() >= end:
                 raise
 
 
 def directory_for(namespace: Namespace) -> Path:
-    """Where its files are, or are to be. Raises InvalidOption."""
-    from shmq.namespace.data_directory import chosen_directory  # noqa: PLC0415 - for few
+    """The data directory of the namespace, whether it exists or not. Raises InvalidOption."""
+    from shmq.namespace.data_directory import chosen_directory  # noqa: PLC0415 - rarely needed
 
     return namespace.data_dir or chosen_directory(namespace.name)
 
 
 def _stored_names(directory: Path, kind: Kind) -> set[str]:
-    from shmq.storage.inventory import stored_names  # noqa: PLC0415 - for few
+    from shmq.storage.inventory import stored_names  # noqa: PLC0415 - rarely needed
 
     return stored_names(directory, kind)
 
@@ -179,10 +179,10 @@ def stored(namespace: Namespace, kind: Kind, name: str) -> Path | None:
 
 
 def bring_back(namespace: Namespace, kind: Kind, name: str) -> None:
-    """Have what the files of that name hold brought back, if there are any: it is not in memory.
+    """Recover a queue or stream that is not in memory from its files, if there are any.
 
-    So that nothing new hides them it raises :class:`~shmq.DamagedFile` if they are damaged,
-    :class:`~shmq.FileError` if a writer could not bring them back for another reason, and
+    So that nothing new hides the files, it raises :class:`~shmq.DamagedFile` if they are damaged,
+    :class:`~shmq.FileError` if a writer could not recover them for another reason, and
     :class:`~shmq.ShmqError` if there is no writer.
     """
     directory = stored(namespace, kind, name)
@@ -201,32 +201,32 @@ def bring_back(namespace: Namespace, kind: Kind, name: str) -> None:
 
 
 def _refusal(namespace: Namespace, directory: Path, kind: Kind, name: str) -> ShmqError | None:
-    """Why a writer that runs has not brought it back; None: it has, or there is nothing of it."""
-    from shmq.storage.refusals import refusal_of  # noqa: PLC0415 - for few
+    """Why a running writer has not recovered it; None: it has, or there are no files."""
+    from shmq.storage.refusals import refusal_of  # noqa: PLC0415 - rarely needed
 
-    with namespace.locked():  # it may have come, or gone, since it was looked for
+    with namespace.locked():  # it may have been recovered or removed since the check
         if _is_there(namespace, kind, name) or stored(namespace, kind, name) is None:
             return None
         return refusal_of(directory, kind, name)
 
 
 def _is_there(namespace: Namespace, kind: Kind, name: str) -> bool:
-    """Whether there is something of that name in memory, in whatever state."""
+    """Whether a queue or stream of that name is in memory, in any state."""
     path = namespace.path_of if kind == "queue" else namespace.stream_path
     return path(name).exists()
 
 
 def give_up(namespace: Namespace, kind: Kind, name: str) -> bool:
-    """Remove the files of a name that is not in memory, durably; whether there were any.
+    """Durably remove the files of a name that is not in memory; whether there were any.
 
     Needs the registry lock. Raises :class:`~shmq.ShmqError` if they cannot be removed.
     """
-    if _is_there(namespace, kind, name):  # first, as an interpreter that ends can import nothing
+    if _is_there(namespace, kind, name):  # first: an ending interpreter cannot import
         return False
     directory = stored(namespace, kind, name)
     if directory is None:
         return False
-    from shmq.storage.inventory import erase_stored  # noqa: PLC0415 - for few
+    from shmq.storage.inventory import erase_stored  # noqa: PLC0415 - rarely needed
 
     try:
         erase_stored(directory, kind, name)
@@ -239,7 +239,7 @@ def give_up(namespace: Namespace, kind: Kind, name: str) -> bool:
 
 
 def bring_back_all(namespace: Namespace) -> None:
-    """The same of all names, for lists. What cannot be brought back is left out."""
+    """Recover all names, for lists. Names that cannot be recovered are left out."""
     with contextlib.suppress(ShmqError, OSError):
         directory = directory_for(namespace)
         missing = _stored_names(directory, "queue").difference(namespace.queue_names())
@@ -252,14 +252,14 @@ def bring_back_all(namespace: Namespace) -> None:
 
 
 def warn_unkept(namespace: Namespace, kind: Kind, name: str) -> None:
-    """See that a writer runs, now that something durable is there; warn if none does."""
+    """Ensure that a writer runs, now that something durable exists; warn if none does."""
     if namespace.keeper is not None:
         return
     try:
         reason = attend(namespace)
     except LockTimeout as error:
         if not _waits:
-            return  # it comes
+            return  # it is starting
         reason = str(error)
     if reason is not None:
         warnings.warn(
@@ -272,7 +272,7 @@ def warn_unkept(namespace: Namespace, kind: Kind, name: str) -> None:
 
 
 def depth() -> int:
-    """How many frames up from the caller the program is that uses this package."""
+    """The number of stack frames between the caller and the code outside this package."""
     frame, levels = sys._getframe(1), 1
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         frame, levels = frame.f_back, levels + 1
@@ -284,9 +284,9 @@ def _is_ours(module: str) -> bool:
 
 
 def missing(namespace: Namespace) -> str:
-    """That no writer runs, and what to do about it, for the text of an error.
+    """The error text that no writer runs, and how to start one.
 
-    One is started, if it may be.
+    A writer is started, if that is allowed.
     """
     see_to_it(namespace)
     start = f"start `{command_for(namespace.name)}`"
@@ -298,15 +298,15 @@ def missing(namespace: Namespace) -> str:
 
 
 def see_to_it(namespace: Namespace) -> None:
-    """Have a writer started, without waiting, if none runs. For those who wait for one.
+    """Start a writer, without waiting, if none runs: for operations that wait for one.
 
-    After a start it is tried again a while later.
+    After a start, the next attempt is made only a while later.
     """
     now = time.monotonic()
     if now < _again_at.get(namespace.name, 0.0) or namespace.keeper is not None:
         return
     if autostarts():
-        _again_at[namespace.name] = now + PATIENCE  # until it is known how that went
+        _again_at[namespace.name] = now + PATIENCE  # until the outcome is known
         threading.Thread(target=_start, args=(namespace,), name="shmq writer", daemon=True).start()
 
 

@@ -1,4 +1,4 @@
-"""Waiting until what was put is on disk: on behalf of event loops, and the error if it is not."""
+"""Waiting for the disk on behalf of event loops, and the error if it does not confirm."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["not_confirmed", "synced"]
 
-#: The longest the thread waits before it looks for those who have given up, in seconds.
+#: The longest wait of the thread before it removes waiters that have given up, in seconds.
 _SLICE = 0.25
-#: How long the thread stays when nobody waits any more, in seconds.
+#: How long the thread stays after the last waiter has left, in seconds.
 _LINGER = 1.0
 
 _numbers = itertools.count()
@@ -33,8 +33,8 @@ _lock = threading.Lock()
 class Waiters:
     """The tasks of this process that wait for the journal of one queue.
 
-    A thread sleeps for them all, without the interpreter's lock, and wakes their loops. It
-    is there as long as somebody waits.
+    One thread sleeps for all of them, without the GIL, and wakes their loops. It runs as long as a
+    task waits.
     """
 
     def __init__(self, queue: Any) -> None:
@@ -45,7 +45,7 @@ class Waiters:
         thread.start()
 
     def join(self, seq: int, future: asyncio.Future[None]) -> None:
-        """Complete the future once all up to ``seq`` is on disk, or cannot be. Holds the lock."""
+        """Complete the future once ``seq`` is on disk, or cannot be. The caller holds the lock."""
         heapq.heappush(self._heap, (seq, next(_numbers), future.get_loop(), future))
         self._change.notify()
 
@@ -59,7 +59,7 @@ class Waiters:
             _wake(self._served(self._queue.synced_seq, everyone=fails))
 
     def _first(self) -> int | None:
-        """The lowest sequence number that is waited for; None: the thread is to end."""
+        """The lowest sequence number that a task waits for; None: the thread must end."""
         with self._change:
             if not self._heap:
                 self._change.wait(_LINGER)
@@ -70,7 +70,7 @@ class Waiters:
             return None
 
     def _served(self, synced: int, *, everyone: bool) -> list[_Waiter]:
-        """Take those out who are to be woken; who has given up is forgotten."""
+        """Remove and return the waiters to wake; forget those that have given up."""
         with self._change:
             served = []
             while self._heap and (everyone or self._heap[0][0] <= synced):
@@ -83,12 +83,12 @@ class Waiters:
 
 
 def _wake(served: Iterable[_Waiter]) -> None:
-    """One call to each loop."""
+    """Wake the waiters with one call to each loop."""
     loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
     for _, _, loop, future in served:
         loops.setdefault(loop, []).append(future)
     for loop, futures in loops.items():
-        with contextlib.suppress(RuntimeError):  # it has been closed meanwhile
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
             loop.call_soon_threadsafe(_complete, futures)
 
 
@@ -99,13 +99,13 @@ def _complete(futures: list[asyncio.Future[None]]) -> None:
 
 
 def _is_hopeless(queue: Any) -> bool:
-    """Whether waiting for the journal is of no use now."""
+    """Whether waiting for the journal is pointless now."""
     return bool(queue.journal_error or queue.segment.deleted or queue.closed)
 
 
 async def synced(queue: Any, seq: int, timeout: float | None) -> bool:
-    """``queue.wait_synced``, for a task: others run while it waits."""
-    import asyncio  # noqa: PLC0415 - who awaits has it; others need it not
+    """``queue.wait_synced`` for asyncio: other tasks run while it waits."""
+    import asyncio  # noqa: PLC0415 - callers that await have it loaded
 
     queue.request_sync(seq)
     if queue.synced_seq >= seq:
@@ -122,7 +122,7 @@ async def synced(queue: Any, seq: int, timeout: float | None) -> bool:
 
 
 def not_confirmed(queue: Any, seq: int, taken: int) -> ShmqError:
-    """The error of a put of ``taken`` messages, the last one ``seq``, that the disk has not."""
+    """The error of a put of ``taken`` messages, up to ``seq``, that are not known to be on disk."""
     if queue.segment.deleted:
         return QueueDeleted(f"queue {queue.name!r} was deleted before message {seq} was on disk")
     what = f"message {seq}" if taken == 1 else f"{taken} messages, the last one {seq},"

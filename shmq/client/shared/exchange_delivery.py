@@ -1,8 +1,9 @@
-"""Putting copies of messages into several queues, of which some may be full.
+"""Putting copies of messages into several queues, some of which may be full.
 
-What one publish puts is encoded once, and laid out for every queue before any has it, so
-that what no put could do is refused with nothing done. Then each queue with room gets its
-copies; those without are waited for, one after the other, and hold back nobody.
+The messages of one publish are encoded once, and prepared for every queue before any queue gets a
+copy, so that an error that every put would raise is raised with nothing done. Then each queue with
+room gets its copies; the call waits for the full ones, one after the other, without holding up the
+others.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ __all__ = [
 
 
 class Publisher(api.Exchange):
-    """An exchange that publishes one body as it publishes many."""
+    """The publishing half of an exchange, for one body or many."""
 
     def publish(
         self,
@@ -74,41 +75,41 @@ class Publisher(api.Exchange):
         timeout: float | None,
         properties: dict[str, Any],
     ) -> api.Published:
-        """Publish the bodies in order; ``properties`` is its own."""
+        """Publish the bodies in order; it may change ``properties``."""
 
 
 @dataclasses.dataclass(slots=True)
 class Outcome:
-    """What became of a publish."""
+    """The outcome of a publish."""
 
-    #: How many queues it leads to that are there.
+    #: How many existing queues the message is routed to.
     reached: int = 0
-    #: What did not take all, by name.
+    #: The errors of the queues that did not take everything, by name.
     refused: dict[str, ShmqError] = dataclasses.field(default_factory=dict)
-    #: What each of them was to get.
+    #: The deliveries to each queue.
     copies: list[QueueDelivery] = dataclasses.field(default_factory=list)
-    #: Those of them that had no room, when it was tried first.
+    #: The deliveries that found no room at the first attempt.
     full: list[QueueDelivery] = dataclasses.field(default_factory=list)
 
     @property
     def duplicates(self) -> int:
-        """How many messages queues knew already."""
+        """How many messages the queues knew already."""
         return sum(delivery.duplicates for delivery in self.copies)
 
     @property
     def delivered(self) -> int:
-        """How many messages there are that were not there before."""
+        """How many new messages there are."""
         return sum(delivery.taken - delivery.before for delivery in self.copies) - self.duplicates
 
     def published(self, exchange: str) -> api.Published:
-        """The outcome as it is told. Raises Unroutable and PublishRefused."""
+        """The outcome as the publisher sees it. Raises Unroutable and PublishRefused."""
         return told(exchange, self.reached, self.delivered, self.duplicates, self.refused)
 
 
 def told(
     exchange: str, reached: int, delivered: int, duplicates: int, refused: dict[str, ShmqError]
 ) -> api.Published:
-    """What a publisher is told of an outcome. Raises Unroutable and PublishRefused."""
+    """The outcome as a publisher sees it. Raises Unroutable and PublishRefused."""
     if refused:
         name, first = next(iter(refused.items()))
         others = f", and {len(refused) - 1} more in `refused`" if len(refused) > 1 else ""
@@ -128,7 +129,7 @@ def told(
 
 
 class QueueDelivery:
-    """What one queue is to get: parcels in order, of which it takes one after the other."""
+    """The delivery to one queue: parcels in order, which the queue takes one after the other."""
 
     __slots__ = ("before", "confirms", "duplicates", "prepared_puts", "queue", "sequence", "taken")
 
@@ -137,9 +138,9 @@ class QueueDelivery:
     ) -> None:
         self.queue = queue
         self.prepared_puts = prepared_puts
-        #: Whether they are to be on disk.
+        #: Whether they must be on disk.
         self.confirms = confirms
-        #: How many it has, of which it had and knew so many already.
+        #: How many messages the queue has taken; how many of them it had before, as duplicates.
         self.taken = self.before = before
         self.duplicates = 0
         #: The sequence number of the last one.
@@ -147,25 +148,25 @@ class QueueDelivery:
 
     @property
     def name(self) -> str:
-        """What it is called where it refuses."""
+        """The name of the target in errors."""
         return str(self.queue.name)
 
     @property
     def number(self) -> int:
-        """What `is_synced` is asked about later."""
+        """The number to pass to `is_synced` later."""
         return self.sequence
 
     def want(self) -> None:
-        """Have it written soon."""
+        """Ask the journal to write it soon."""
         self.queue.request_sync(self.sequence)
 
     @property
     def waits(self) -> bool:
-        """Whether the queue is one that a put waits for where it is full."""
+        """Whether a put to this queue waits when it is full."""
         return bool(self.queue.waits_when_full)
 
     def put(self, block: bool, until: float | None) -> None:
-        """Put what is left. Raises Full, QueueDeleted, NoSpace and the like."""
+        """Put the remaining messages. Raises Full, QueueDeleted, NoSpace and the like."""
         queue, prepared_puts = self.queue, self.prepared_puts
         while self.taken < len(prepared_puts):
             left = None if until is None else max(0.0, until - time.monotonic())
@@ -182,7 +183,7 @@ class QueueDelivery:
 
 
 class StreamCopy(QueueDelivery):
-    """What one stream is to get: records of one key, and so of one partition."""
+    """The delivery to one stream: records of one key, and so of one partition."""
 
     __slots__ = ("headers", "key", "partition")
 
@@ -202,7 +203,7 @@ class StreamCopy(QueueDelivery):
 
     @property
     def name(self) -> str:
-        """What it is called where it refuses."""
+        """The name of the target in errors."""
         return f"stream/{self.queue.name}"
 
     @property
@@ -211,7 +212,7 @@ class StreamCopy(QueueDelivery):
         return bool(self.queue.options.overflow == "block")
 
     def put(self, block: bool, until: float | None) -> None:
-        """Append what is left. Raises Full, StreamDeleted and the like."""
+        """Append the remaining records. Raises Full, StreamDeleted and the like."""
         while self.taken < len(self.prepared_puts):
             left = None if until is None else max(0.0, until - time.monotonic())
             value, codec = self.prepared_puts[self.taken]
@@ -245,11 +246,11 @@ class StreamCopy(QueueDelivery):
         return self.sequence << 16 | self.partition
 
     def want(self) -> None:
-        """See :class:`QueueDelivery`; who waits for a partition says so itself."""
+        """See :class:`QueueDelivery`; a wait for a partition asks for the write itself."""
 
 
 class Deliveries:
-    """Messages that are to be put into several queues: bytes of their codecs, and properties."""
+    """Messages to put into several queues: their encoded bodies and their properties."""
 
     def __init__(self, bodies: list[tuple[Any, str]], properties: Mapping[str, Any]) -> None:
         self._bodies = bodies
@@ -257,13 +258,13 @@ class Deliveries:
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """The number of messages."""
         return len(self._bodies)
 
     def delivery_for(self, queue: Any, confirm: Any, before: int = 0) -> QueueDelivery:
-        """What the queue is to get, ``before`` of which it has.
+        """The delivery to a queue, which already has ``before`` of the messages.
 
-        Raises what a put raises that can never succeed.
+        Raises what a put that can never succeed raises.
         """
         confirms = queue.confirms_on_disk(confirm)
         prepared_puts = [
@@ -273,9 +274,9 @@ class Deliveries:
         return QueueDelivery(queue, prepared_puts, confirms, min(before, len(prepared_puts)))
 
     def append_for(self, stream: Any, key: str, confirm: Any, before: int = 0) -> StreamCopy:
-        """What the stream is to get, ``before`` of which it has.
+        """The delivery to a stream, which already has ``before`` of the records.
 
-        Raises what an append raises that can never succeed.
+        Raises what an append that can never succeed raises.
         """
         most = stream.options.max_record_bytes
         for body, _ in self._bodies:
@@ -306,7 +307,7 @@ def many(bodies: Iterable[Any], properties: Mapping[str, Any]) -> list[Any]:
 
 
 def is_synced(target: Any, number: int) -> bool:
-    """Whether the queue or stream has on disk what a copy's ``number`` stands for."""
+    """Whether the queue or stream has the copy with that ``number`` on disk."""
     if hasattr(target, "logs"):
         return bool(target.logs[number & 0xFFFF].synced >= number >> 16)
     if target.synced_seq >= number:
@@ -316,7 +317,7 @@ def is_synced(target: Any, number: int) -> bool:
 
 
 def check_headers(headers: object) -> None:
-    """Raise TypeError for what are no headers; None is none."""
+    """Raise TypeError for invalid headers; None is valid."""
     if headers is not None and not isinstance(headers, Mapping):
         raise TypeError(f"headers={headers!r:.80} must be a map, not {type(headers).__name__}")
 
@@ -335,7 +336,7 @@ def _encoded(body: Any, codec: str | None) -> tuple[Any, str]:
 
 
 def finish(outcome: Outcome, block: bool | None, until: float | None) -> None:
-    """Wait for room where there was none, and for the disk; ``until``: a monotonic time."""
+    """Wait for room in the full queues, and for the disk; ``until`` is a monotonic time."""
     for delivery in outcome.full:
         if delivery.waits or until is not None if block is None else block:
             del outcome.refused[delivery.name]
@@ -353,7 +354,7 @@ def finish(outcome: Outcome, block: bool | None, until: float | None) -> None:
 
 
 def begin(copies: list[QueueDelivery], refused: dict[str, ShmqError]) -> Outcome:
-    """Put the copies where there is room, and wait for nothing."""
+    """Put the copies into the queues that have room, without waiting."""
     outcome = Outcome(len(copies) + len(refused), refused=dict(refused), copies=copies)
     for delivery in copies:
         if not _put(delivery, outcome, False, None):
@@ -362,7 +363,7 @@ def begin(copies: list[QueueDelivery], refused: dict[str, ShmqError]) -> Outcome
 
 
 def _put(delivery: QueueDelivery, outcome: Outcome, block: bool, until: float | None) -> bool:
-    """Whether nothing is to be waited for: it is put, refused, or the queue is gone."""
+    """Whether this delivery is over: it was put or refused, or the queue is gone."""
     name = delivery.name
     try:
         delivery.put(block, until)

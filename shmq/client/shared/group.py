@@ -1,4 +1,4 @@
-"""A group of consumers of a stream: what it is made with, how far it is, and who is in it."""
+"""A consumer group of a stream: its options, its progress and its members."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def group_options(
     session_timeout: float | None,
     start: api.GroupStart,
 ) -> dict[str, Any]:
-    """What a group is made with. Raises TypeError, InvalidOption."""
+    """The checked options of a group. Raises TypeError, InvalidOption."""
     given = {"assignment": assignment, "session_timeout": session_timeout}
     named = {key: value for key, value in given.items() if value is not None}
     options = checked(GroupOptions, {"start": start, **named})
@@ -46,7 +46,7 @@ class Group(api.Group):
 
     @property
     def store(self) -> GroupStore:
-        """Its state."""
+        """The state of the group."""
         return self._store
 
     @property
@@ -193,7 +193,7 @@ def _check_callable(what: str, value: object) -> None:
 
 
 def summary_of(store: GroupStore) -> api.GroupSummary:
-    """The group's line of the list, whatever its kind."""
+    """The group's entry of the list, whatever its kind."""
     store.look_for_dead()
     seats, numbers = store.state.seats(), store.state.numbers()
     shares = store.assignment == "shared"

@@ -1,4 +1,4 @@
-"""The port of a group: what its members ask and change of it, on this host or of a server."""
+"""The port of a group: what its members read and change of it, on this host or on a server."""
 
 from __future__ import annotations
 
@@ -9,70 +9,70 @@ from shmq import api
 
 __all__ = ["GroupState", "GroupStore", "MemberState", "PartitionSeat"]
 
-#: The owner, the member it is meant for (0: nobody), the committed offset, when that was
-#: committed, the next offset to be lent, and how often the partition had a new owner.
+#: A partition's owner, its assigned member (0: none), its committed offset, the time of that
+#: commit, the next offset to lease, and how often the partition changed owners.
 PartitionSeat = tuple[int, int, int | None, int, int | None, int]
 
 
 class GroupState(Protocol):
-    """What is known of a group; :class:`shmq.native._group.GroupState` is one."""
+    """The state of a group; :class:`shmq.native._group.GroupState` is one."""
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the group was made with."""
+        """The options that the group was created with."""
 
     @property
     def deleted(self) -> bool:
-        """Whether the group is gone."""
+        """Whether the group was deleted."""
 
     @property
     def partitions(self) -> int:
-        """How many partitions its members know of."""
+        """The number of partitions known to its members."""
 
     def numbers(self) -> dict[str, int]:
         """Its counters."""
 
     def members(self) -> list[tuple[int, int, str, int, int]]:
-        """The id, process number, name, time of joining and deadline of each member."""
+        """The id, process number, name, joining time and deadline of each member."""
 
     def seats(self) -> list[PartitionSeat]:
         """A row for each partition."""
 
     def commit(self, partition: int, member: int, offset: int, /) -> bool:
-        """Everything before ``offset`` is done; False if the partition is not the member's."""
+        """Mark all before ``offset`` as done; False if the member does not own the partition."""
 
 
 class MemberState(GroupState, Protocol):
-    """What a member asks and changes of its group."""
+    """The operations of a member on its group."""
 
     @property
     def planned(self) -> bool:
-        """Whether the partitions are divided among the members that there are now."""
+        """Whether the partitions are assigned to the current members."""
 
     def committed(self, partition: int, /) -> int | None:
         """The partition's committed offset, if there is one."""
 
     def join(self, process: int, name: bytes, /) -> tuple[int, int]:
-        """Become a member: its place and its id. Raises Full."""
+        """Become a member; returns its slot and its id. Raises Full."""
 
     def leave(self, member: int, evicted: bool, /) -> bool:
-        """Take out a member; whether it was one."""
+        """Remove a member; whether it was one."""
 
     def beat(self, at: int, member: int, /) -> int | None:
-        """Say that the member lives: a number that changes with the plan; None: it is none."""
+        """Record a heartbeat; returns a number that changes with the plan, None for others."""
 
     def watch(self, ns: int, /) -> bool:
-        """Whether the caller is to look now for members that have died."""
+        """Whether the caller must now check for dead members."""
 
     def claim(self, partition: int, member: int, /) -> bool:
-        """Take a partition that is meant for the member; whether it has it now."""
+        """Take over a partition assigned to the member; whether the member owns it now."""
 
     def release(self, partition: int, member: int, /) -> bool:
-        """Leave a partition; whether the member had it."""
+        """Give up a partition; whether the member owned it."""
 
 
 class GroupStore(abc.ABC):
-    """One group of one stream: what its members know of it, and what keeps it in order."""
+    """One group of one stream: the state that its members see, and its maintenance."""
 
     def __init__(self, stream: api.Stream, name: str, state: GroupState) -> None:
         self.stream = stream
@@ -89,58 +89,58 @@ class GroupStore(abc.ABC):
     @property
     @abc.abstractmethod
     def process(self) -> int:
-        """The number of the process that members are of."""
+        """The number of the process that its members belong to."""
 
     @abc.abstractmethod
     def for_member(self) -> tuple[GroupStore, MemberState]:
-        """The store and the state that a new member goes by."""
+        """The store and the state for a new member."""
 
     @abc.abstractmethod
     def refresh(self) -> None:
-        """Have the next beat of a member ask for the state, whenever it was last asked for."""
+        """Make the next heartbeat of a member fetch the state, however recently it was fetched."""
 
     @abc.abstractmethod
     def drop(self, member: int) -> None:
-        """Take out a member without waiting: for destructors."""
+        """Remove a member without waiting: for destructors."""
 
     @abc.abstractmethod
     def why_out(self) -> str:
-        """Why a member is none any more."""
+        """The reason why a member was removed."""
 
     @abc.abstractmethod
     def widen(self) -> None:
-        """Take notice of partitions that the stream has got meanwhile."""
+        """Include partitions that the stream has added since."""
 
     @abc.abstractmethod
     def look_for_dead(self) -> None:
-        """Take out members whose process has ended, or whose session is over."""
+        """Remove members whose process has ended, or whose session has timed out."""
 
     @abc.abstractmethod
     def plan(self) -> None:
-        """Divide the partitions among the members, unless that is done."""
+        """Assign the partitions to the members, unless that is done."""
 
     @abc.abstractmethod
     def check_offset(self, partition: int, offset: int) -> None:
-        """Raises TypeError, InvalidOption unless the group can be there."""
+        """Raise TypeError or InvalidOption unless ``offset`` is a valid position of the group."""
 
     @abc.abstractmethod
     def keep_from(self, partition: int, offset: int) -> None:
-        """The group has done what is before ``offset``: appends that wait may overwrite it."""
+        """Note that the group is done up to ``offset``: waiting appends may overwrite that."""
 
     @abc.abstractmethod
     def keep_again(self, partition: int, offset: int) -> None:
-        """The group goes on at ``offset``, which may be before what it has done."""
+        """Note that the group continues at ``offset``, which may be before what it has done."""
 
     @abc.abstractmethod
     def _fresh_seats(self) -> list[PartitionSeat]:
-        """The rows of the partitions as they are now."""
+        """The current rows of the partitions."""
 
     # ---- partitions ----
 
     def start_of(self, partition: int) -> int:
-        """Where a partition begins in which nothing was committed.
+        """The offset where a partition begins if nothing was committed in it.
 
-        One that came to the stream after the group begins with its first record.
+        A partition added after the group was created begins with its first record.
         """
         if self.starts_at_the_end and not self._came_later(partition):
             return self.stream.latest(partition)
@@ -148,15 +148,15 @@ class GroupStore(abc.ABC):
 
     @property
     def grown(self) -> bool:
-        """Whether the stream has partitions that the group does not know of."""
+        """Whether the stream has partitions that the group does not know."""
         return self.stream.partitions > self.state.partitions
 
     def behind(self, partition: int) -> int:
-        """The partitions before this one were sealed for it: they are read before it is."""
+        """A partition number: those below it were sealed for this one, and are read first."""
         return self._made(partition).behind
 
     def has_done(self, before: int) -> bool:
-        """Whether the group has committed all that is in the partitions before that one."""
+        """Whether the group has committed everything in the partitions below ``before``."""
         seats = self._fresh_seats()
         ends = self.stream.offsets()
         for partition in range(before):

@@ -1,4 +1,4 @@
-"""Keeps the lease of the message at hand while its handler runs."""
+"""Extends the lease of a message while its handler runs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["LeaseKeeper"]
 
 log = logging.getLogger("shmq.workers")
 
-#: How often a lease is prolonged within its time: two failures in a row do no harm.
+#: How often a lease is extended during its time: two failures in a row do no harm.
 BEATS = 3
 
 
 class LeaseKeeper:
-    """A thread that prolongs the lease of one message at a time, by ``seconds`` each time."""
+    """A thread that extends the lease of one message at a time, by ``seconds`` each time."""
 
     def __init__(self, who: str, seconds: float) -> None:
         self._who = who
@@ -40,7 +40,7 @@ class LeaseKeeper:
         self._message = message
 
     def rest(self) -> None:
-        """Keep none. One that is about to be prolonged may still be."""
+        """Keep no lease. An extension that is under way may still happen."""
         self._message = None
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""A member of a group, which reads the partitions that are meant for it and commits offsets."""
+"""A member of a group, which reads the partitions assigned to it and commits offsets."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LOOK_EVERY", "SLICE", "Member", "member_name"]
 
-#: How long a member sleeps before it looks whether partitions have come or are to go, in
-#: seconds; and how often one of all asks who is alive, in ns. A dead member's partitions are
-#: served again within the sum of three such times.
+#: How long a member sleeps before it checks for assigned and revoked partitions, in seconds; and
+#: how often one of all members checks who is alive, in ns. A dead member's partitions are read
+#: again within the sum of three such times.
 SLICE: Final = 0.02
 LOOK_EVERY: Final = 20_000_000
 
@@ -31,9 +31,10 @@ _NOBODY: Final = 0
 class Member(api.Member):
     """See :class:`shmq.api.Member`.
 
-    ``_handed`` is behind what the application has had, ``_reader`` behind what was read for
-    it; ``_ahead`` is what lies between the two while it iterates. ``_left_out`` is the newest
-    run of offsets of a partition that it has gone past, as ``where`` leaves them out.
+    ``_handed`` is the position after the records handed to the application, ``_reader`` the one
+    after the records read for it; ``_ahead`` holds the records between the two during an iteration.
+    ``_left_out`` is, for each partition, the newest range of offsets that it has passed over
+    because ``where`` left them out.
     """
 
     def __init__(
@@ -176,7 +177,7 @@ class Member(api.Member):
                 return []
 
     def _pass_over(self, reader: api.Reader, found: list[api.Records]) -> None:
-        """Its position is behind what was left out or lost, and before what was found."""
+        """Move the position past records that were left out or lost, up to those found."""
         position = reader.position
         for records in found:
             position[records.partition] = records[0].offset
@@ -188,10 +189,10 @@ class Member(api.Member):
         self._handed.update(position)
 
     def _commit_left_out(self) -> None:
-        """Commit the end of sealed partitions where all behind what is committed was left out.
+        """Commit the end of sealed partitions if only left-out records follow the committed offset.
 
-        The group reads on in other partitions once that is done, and whoever waits for a record
-        cannot do it.
+        Once that is done, the group reads on in other partitions. A member that waits for a record
+        cannot do this commit itself.
         """
         sealed = self._store.stream.open_partitions.start
         for partition, (first, end) in self._left_out.items():
@@ -204,7 +205,7 @@ class Member(api.Member):
                 self._commit(partition, end)
 
     def _reader_of(self, limit: int) -> api.Reader | None:
-        """A reader of what it has and has not paused; None if that is nothing."""
+        """A reader of its partitions that are not paused; None if there are none."""
         reads = (frozenset(self._handed) - self._paused - self._barred(), limit)
         if reads != self._reads:
             self._drop_reader()
@@ -221,7 +222,7 @@ class Member(api.Member):
         return self._reader
 
     def _barred(self) -> frozenset[int]:
-        """What it may not read yet: the group has not committed all that was before it."""
+        """The partitions that it may not read yet: the group has not committed all earlier ones."""
         behind = {p: self._store.behind(p) for p in self._handed}
         for before in sorted(set(behind.values())):
             if before > self._done_before:
@@ -238,12 +239,12 @@ class Member(api.Member):
             self._reader = None
 
     def _forget_ahead(self) -> None:
-        """What was read for the iteration and not handed out is read again."""
+        """Read again the records that were read ahead but not handed out."""
         if self._ahead or self._current:
             self._read_anew()
 
     def _read_anew(self) -> None:
-        """From where it is now, whatever the reader had come to."""
+        """Restart reading at the current position, however far the reader had come."""
         self._ahead.clear()
         self._current.clear()
         self._drop_reader()
@@ -302,7 +303,7 @@ class Member(api.Member):
 
     @property
     def store(self) -> GroupStore:
-        """Its group."""
+        """The store of its group."""
         return self._store
 
     @property
@@ -312,24 +313,24 @@ class Member(api.Member):
 
     @property
     def group_identity(self) -> tuple[int, str, int]:
-        """The stream's identity, the group's name and the id of this life of it."""
+        """The stream's identity, the group's name and the id of this incarnation of the group."""
         context = self._store
         return context.stream.identity, context.name, self._state.options["group_id"]
 
     @property
     def stream(self) -> Any:
-        """The stream of its group."""
+        """The stream of the group."""
         return self._store.stream
 
     @property
     def group_options(self) -> tuple[str, dict[str, Any]]:
-        """The group's name, and what it was made with."""
+        """The group's name, and the options it was created with."""
         return self._store.name, self._state.options
 
     def to_commit(self, offsets: Mapping[int, int] | None) -> dict[int, int]:
-        """The offsets that a transaction commits; None: of what was handed out by now.
+        """The offsets that a transaction commits; None: those of the records handed out so far.
 
-        Raises MemberFenced for partitions that it does not have.
+        Raises MemberFenced for partitions that it does not own.
         """
         self._check_open()
         if offsets is None:
@@ -340,7 +341,7 @@ class Member(api.Member):
         return dict(offsets)
 
     def check_has(self, partitions: Collection[int]) -> None:
-        """Raises MemberFenced unless it has these partitions, whatever it knows of it."""
+        """Raise MemberFenced unless it owns these partitions now, by the group's state."""
         self._check_open()
         seats = self._state.seats()
         fenced = [p for p in partitions if seats[p][0] != self._id]
@@ -348,7 +349,7 @@ class Member(api.Member):
             raise self._fenced(fenced)
 
     def has_committed(self, offsets: Mapping[int, int]) -> None:
-        """Take notice of what a transaction has committed."""
+        """Note the offsets that a transaction has committed."""
         for partition, offset in offsets.items():
             self._committed[partition] = offset
             self._store.keep_from(partition, offset)
@@ -373,10 +374,10 @@ class Member(api.Member):
         self._change: int | None = None
 
     def _attend(self) -> None:
-        """Say that it lives, see who has died, and take and leave partitions."""
-        if self._closed:  # by what it had called
+        """Send a heartbeat, check for dead members, and take and give up partitions."""
+        if self._closed:  # closed by a callback that it called
             return
-        self._store.refresh()  # between two records it need not be asked
+        self._store.refresh()  # between two records the state need not be fetched
         change = self._beat()
         if change is None:
             self._revoke(self._renounce())
@@ -393,14 +394,14 @@ class Member(api.Member):
             self._take_partitions()
 
     def _renounce(self) -> frozenset[int]:
-        """Join anew, with nothing; what it had."""
+        """Rejoin without partitions; returns those that it had."""
         had = frozenset(self._handed)
         self._let_go(had)
         self._enter()
         return had
 
     def _leave_partitions(self) -> None:
-        """What is meant for another, and what it no longer has."""
+        """Give up partitions assigned to another member, and those that it no longer owns."""
         seats = self._state.seats()
         goes = {p for p in self._handed if seats[p][:2] != (self._id, self._id)}
         if not goes:
@@ -408,13 +409,13 @@ class Member(api.Member):
         try:
             self._revoke(frozenset(goes))
         finally:
-            goes &= self._handed.keys()  # nothing, if it has left meanwhile
+            goes &= self._handed.keys()  # empty, if it has left the group meanwhile
             self._let_go(frozenset(goes))
             for partition in goes:
                 self._state.release(partition, self._id)
 
     def _take_partitions(self) -> None:
-        """What is meant for it and nobody else has."""
+        """Take the partitions that are assigned to it and have no other owner."""
         if self._closed:
             return
         comes = set()
@@ -430,7 +431,7 @@ class Member(api.Member):
                 self._on_assigned(frozenset(comes))
 
     def _first(self, partition: int) -> int:
-        """Where it goes on. The end of a partition is committed, so that it stays the same."""
+        """The offset where it starts. The end of a partition is committed, so it stays fixed."""
         committed = self._state.committed(partition)
         offset = self._store.start_of(partition) if committed is None else committed
         if committed is None and self._store.starts_at_the_end:
@@ -447,7 +448,7 @@ class Member(api.Member):
             self._paused.discard(partition)
 
     def _revoke(self, partitions: frozenset[int]) -> None:
-        """Tell of partitions that it is about to lose, or has lost; not while it is told so."""
+        """Report partitions that it is about to lose, or has lost, unless a report is under way."""
         if self._on_revoked is None or not partitions or self._revoking:
             return
         self._revoking = True
@@ -478,7 +479,7 @@ class Member(api.Member):
             self._state.leave(self._id, False)
 
     def __del__(self) -> None:
-        # It may come in the middle of anything.
+        # The collector may call this at any point of the program.
         if not getattr(self, "_closed", True) and hasattr(self, "_id"):
             self._closed = True
             if _core.generation() == self._generation:
@@ -516,7 +517,7 @@ class Member(api.Member):
 
 
 def member_name(given: str | None) -> str:
-    """The name that was given, else that of the process. Raises TypeError."""
+    """The given name, or that of the process. Raises TypeError."""
     if given is None:
         return _process_name()
     if not isinstance(given, str):
@@ -525,7 +526,7 @@ def member_name(given: str | None) -> str:
 
 
 def _process_name() -> str:
-    """The process's program, as the kernel knows it."""
+    """The name of the process's program in the kernel."""
     try:
         return Path("/proc/self/comm").read_text().strip()
     except OSError:

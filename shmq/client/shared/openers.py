@@ -1,4 +1,4 @@
-"""How queues and streams are attached to by name, for those whom they are made of."""
+"""Attaching to queues and streams by name, for modules that their classes depend on."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from shmq.namespace.namespace import Namespace
 
 __all__ = ["Opener", "attach", "install"]
 
-#: Attaches to what the namespace has of that name. Raises what there is to say of none.
+#: Attaches to the queue or stream of that name. Raises the matching error if there is none.
 Opener = Callable[[Namespace, str], Any]
 
 _openers: dict[str, Opener] = {}
 
 
 def install(queue: Opener, stream: Opener) -> None:
-    """Set how each is done."""
+    """Set the opener of each kind."""
     _openers.update(queue=queue, stream=stream)
 
 

@@ -1,7 +1,7 @@
-"""What the binding calls of the layers above it: codecs, expressions, objects of the contract.
+"""The functions that the binding calls in the layers above it: codecs, expressions, contracts.
 
-The binding of queues has it once this is imported. What most processes have no use for is loaded
-at its first call.
+Importing this module registers them with the binding of queues. Functions that most processes do
+not need are loaded at their first call.
 """
 
 from __future__ import annotations

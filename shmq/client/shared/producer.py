@@ -1,4 +1,4 @@
-"""Producers: records gathered into a batch of each partition, and appended in one piece."""
+"""Producers: records are collected in a batch for each partition and appended together."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ __all__ = ["Producer", "producer"]
 
 log = logging.getLogger("shmq")
 
-#: What an entry takes beside its value, its key and its headers, in bytes.
+#: The size of an entry without its value, its key and its headers, in bytes.
 _HEAD: Final = _stream.ENTRY_HEAD
 
-#: After these nothing of the batch was appended. After any other error it may have been.
+#: Errors after which nothing of the batch was appended. After any other error it may have been.
 _REFUSALS: Final = (
     Forbidden,
     Full,
@@ -57,7 +57,7 @@ _REFUSALS: Final = (
 
 
 class _Record:
-    """A record as it is to be appended."""
+    """A record in the form in which it is appended."""
 
     __slots__ = ("block", "key", "partition")
 
@@ -68,18 +68,18 @@ class _Record:
 
 
 class _Batch:
-    """Records of one partition. Once an attempt to append them failed, no more are added."""
+    """Records of one partition. After a failed attempt to append it, a batch takes no more."""
 
     __slots__ = ("records", "sequence", "since", "size", "tried", "uncertain")
 
     def __init__(self) -> None:
         self.records: list[_Record] = []
-        #: That of the first record, from the first attempt on.
+        #: The first record's sequence, set by the first attempt.
         self.sequence: int | None = None
         self.since = time.monotonic()
         self.size = 0
         self.tried = False
-        #: Whether it may have been appended, for all that is known.
+        #: Whether it may have been appended.
         self.uncertain = False
 
     def add(self, record: _Record) -> None:
@@ -117,7 +117,7 @@ class Producer(api.Producer):
         self._partitioner = partitioner or _by_key
         self._linger = check_seconds("linger", linger, 0.0)
         self._drops = acks == "none"
-        #: For room: as the stream's overflow says, unless what finds none is dropped.
+        #: Whether to wait for room: as the stream's overflow says, unless such records are dropped.
         self._waits = False if self._drops else None
         self._confirm: Confirm = "disk" if acks == "disk" else "memory"
         self._id = secrets.randbits(63) | 1 if idempotent else None
@@ -126,20 +126,20 @@ class Producer(api.Producer):
         self._compress = None if compression is None else compressor(compression)
         self._max_record_bytes = stream.options.max_record_bytes
         self._max_block_bytes = stream.max_block_bytes
-        #: A batch is appended in one piece, so it is no longer than one may be.
+        #: A batch is appended as one block, so it must not exceed the longest block.
         self._most = min(check_whole("batch_bytes", batch_bytes, 1), self._max_block_bytes)
         self._batches: dict[int, deque[_Batch]] = {}
         self._next: dict[int, int] = {}
-        #: The partitions that take records, and those of then when nothing was left for others.
+        #: The open partitions; and the open ones when no record of a sealed one was left last.
         self._opened = self._settled = stream.open_partitions
         self._sticky = itertools.count(secrets.randbelow(1 << 16))
         self._stuck_to = next(self._sticky)
         self._lock = threading.RLock()
         self._stirred = threading.Condition(self._lock)
         self._clock: threading.Thread | None = None
-        #: How many were sent, and what became of them: the rest is in the batches.
+        #: Counters of records sent, appended and failed; the others are in the batches.
         self._sent = self._appended = self._failed = 0
-        #: Of records that are in the stream, and not known to be on disk.
+        #: The error of records that are in the stream, but not known to be on disk.
         self._unconfirmed: NotConfirmed | None = None
         self._closed = False
 
@@ -151,7 +151,7 @@ class Producer(api.Producer):
     @property
     def pending(self) -> int:
         """See :class:`shmq.api.Producer`."""
-        over = self._appended + self._failed  # before those that are sent meanwhile
+        over = self._appended + self._failed  # before ``_sent``, which may grow meanwhile
         return self._sent - over
 
     @property
@@ -229,9 +229,9 @@ class Producer(api.Producer):
     # ---- taking ----
 
     def _make_room(self, record: _Record) -> None:
-        """What is before the record, and cannot wait with it, is appended; or it raises.
+        """Append the batches that precede the record and cannot take it; raises if that fails.
 
-        It may be for another partition then.
+        Afterwards the record may belong to another partition.
         """
         found = self._batches.get(record.partition)
         if not found or not (found[0].tried or self._overflows(found[-1], record)):
@@ -247,7 +247,7 @@ class Producer(api.Producer):
         return bool(batch.records) and batch.size + len(record.block) > self._most
 
     def _take(self, record: _Record) -> None:
-        """Put it into the last batch of its partition, or behind that."""
+        """Add the record to the last batch of its partition, or to a new one."""
         found = self._batches.setdefault(record.partition, deque())
         if not found or found[-1].tried or self._overflows(found[-1], record):
             found.append(_Batch())
@@ -267,11 +267,11 @@ class Producer(api.Producer):
             log.warning("stream %s: a batch waits: %s", self._stream.name, error)
 
     def _withdraw(self, record: _Record) -> bool:
-        """Whether the record, the last one that was sent, was taken back."""
+        """Take back the record, the last one that was sent; whether that was possible."""
         found = self._batches.get(record.partition)
         batch = found[-1] if found else None
         if batch is None or batch.uncertain or batch.records[-1] is not record:
-            return False  # it is appended, or may be
+            return False  # it was appended, or may have been
         batch.records.pop()
         batch.size -= len(record.block)
         if not batch.records:
@@ -282,9 +282,9 @@ class Producer(api.Producer):
     # ---- appending ----
 
     def _append(self, partition: int) -> None:
-        """Append the partition's batches in their order. What cannot be waits for the next call.
+        """Append the partition's batches in order; those that fail wait for the next call.
 
-        Raises what the stream raises; the records are in their batches then.
+        Raises what the stream raises; the records are still in their batches then.
         """
         found = self._batches.get(partition)
         while found:
@@ -304,7 +304,7 @@ class Producer(api.Producer):
                 self._appended += len(batch.records)
 
     def _failed_with(self, partition: int, batch: _Batch, error: ShmqError) -> None:
-        """Drop the batch, or have it wait and raise."""
+        """Drop the batch, or keep it and raise."""
         if self._drops:
             log.warning("stream %s: records are dropped: %s", self._stream.name, error)
             self._over(partition, batch)
@@ -313,19 +313,19 @@ class Producer(api.Producer):
         batch.tried = True
         batch.uncertain |= not isinstance(error, _REFUSALS)
         if isinstance(error, NotConfirmed) and self._id is None:
-            # It is there, and the stream would not know it again.
+            # The records are in the stream, which could not detect a repetition.
             self._over(partition, batch)
             self._appended += len(batch.records)
             self._unconfirmed = error
         raise error
 
     def _over(self, partition: int, batch: _Batch) -> None:
-        """The batch is not tried again. Its numbers are spent: it may be there after all."""
+        """Finish the batch. Its sequences are used up, since it may have been appended."""
         self._batches[partition].popleft()
         self._next[partition] = (batch.sequence or 0) + len(batch.records)
 
     def _go_over(self) -> None:
-        """The stream has more partitions: what waits for sealed ones goes before what comes."""
+        """Move to the new partitions: batches of sealed ones are appended before later records."""
         self._opened = opened = self._stream.open_partitions
         for partition in sorted(self._batches):
             if partition not in opened:
@@ -333,7 +333,7 @@ class Producer(api.Producer):
         self._settled = opened
 
     def _move(self, sealed: int) -> None:
-        """Append to other partitions what is left for a sealed one, as if it were sent now."""
+        """Append the remaining records of a sealed partition to others, as if sent now."""
         self._opened = self._stream.open_partitions
         left = [record for batch in self._batches[sealed] for record in batch.records]
         places = [self._place_of(record.key) for record in left]  # a partitioner may raise
@@ -353,14 +353,14 @@ class Producer(api.Producer):
         if self._id is not None:
             if batch.sequence is None:
                 batch.sequence = self._next.get(partition, 0)
-            # Those of a batch that was dropped are left out.
+            # The sequences of dropped batches are skipped.
             how |= {"producer": self._id, "sequence": batch.sequence, "gaps": self._drops}
         count = len(batch.records)
         if self._compress is None or not self._append_compressed(block, count, how):
             self._stream.append_block(block, count=count, **how)
 
     def _append_compressed(self, block: bytes, count: int, how: dict[str, Any]) -> bool:
-        """Whether it was appended; not if it gets no smaller, or is too large for one piece."""
+        """Whether it was appended; not if compression does not shrink it, or it is too large."""
         assert self._compress is not None
         if len(block) > LARGEST:
             return False
@@ -385,13 +385,13 @@ class Producer(api.Producer):
             self._tell_unconfirmed()
 
     def _append_all(self) -> dict[int, ShmqError]:
-        """Append every batch; why not, of partitions for which some are left."""
+        """Append every batch; returns the errors of partitions that have records left."""
         failed: dict[int, ShmqError] = {}
         while left := [each for each, found in self._batches.items() if found]:
             left = [partition for partition in sorted(left) if partition not in failed]
             if not left:
                 break
-            for partition in left:  # which may have another one take its records
+            for partition in left:  # moving them may fill batches of other partitions
                 try:
                     self._append(partition)
                 except ShmqError as error:
@@ -399,7 +399,7 @@ class Producer(api.Producer):
         return failed
 
     def _told(self, failed: dict[int, ShmqError]) -> ShmqError:
-        """The first of the errors, which says what is left of all of them."""
+        """The first of the errors, extended by what is left of all of them."""
         left = [each for each, found in self._batches.items() if found]
         error = next(iter(failed.values()))
         name = self._stream.name
@@ -420,7 +420,7 @@ class Producer(api.Producer):
     # ---- time ----
 
     def _keep_time(self) -> None:
-        """Have a thread append what has waited for long enough."""
+        """Start a thread that appends batches that have waited long enough."""
         if self._clock is None:
             self._clock = threading.Thread(target=self._tick, name="shmq linger", daemon=True)
             self._clock.start()
@@ -443,7 +443,7 @@ class Producer(api.Producer):
     def _append_late(self, partition: int) -> None:
         try:
             self._append(partition)
-        except Exception as error:  # noqa: BLE001 - the next call of the application is told
+        except Exception as error:  # noqa: BLE001 - the next call raises it
             log.warning("stream %s: a batch waits: %s", self._stream.name, error)
 
     def close(self) -> None:
@@ -487,7 +487,7 @@ def producer(
     codec: str | None = None,
     compression: api.Compression | None = None,
 ) -> Producer:
-    """``Stream.producer`` of any stream."""
+    """``Stream.producer`` for any stream."""
     return Producer(
         self,
         partitioner=partitioner,

@@ -1,4 +1,4 @@
-"""An iterator over a stream's records that follows it, whatever carries the stream."""
+"""An iterator over a stream's records that follows it, for any transport."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = [
     "where_from",
 ]
 
-#: How long a reader of all partitions waits at most before it looks for new ones, in seconds.
+#: The longest wait of a reader of all partitions before it checks for new ones, in seconds.
 _SLICE: Final = 0.5
 
 
 class Position:
-    """Where a reader is in each of its partitions, and what it has lost.
+    """A reader's position in each of its partitions, and its lost records.
 
-    It reads a partition only once it is at the end of those before it that were sealed.
+    It reads a partition only once it has reached the end of the earlier ones sealed for it.
     """
 
     def __init__(
@@ -58,15 +58,15 @@ class Position:
         self._known = 0
 
     def seek(self, position: Mapping[int, int]) -> None:
-        """Go on elsewhere in these partitions."""
+        """Continue at other offsets of these partitions."""
         self.offsets.update(checked_position(position, self.offsets))
         self._known = 0
         self._damage = None
 
     def take(self) -> list[api.Records]:
-        """What there is now, the partitions in turns.
+        """The records available now; the partitions take turns.
 
-        Raises DamagedFile where a partition cannot be read on, after what the others have.
+        Raises DamagedFile if a partition cannot be read on, once the others' records were returned.
         """
         damage, self._damage = self._damage, None
         if damage is not None:
@@ -91,13 +91,13 @@ class Position:
         return found
 
     def slice(self, left: float | None) -> float | None:
-        """How long to wait now, of so many seconds."""
+        """How long to wait now, if ``left`` seconds are left."""
         if not self._all:
             return left
         return _SLICE if left is None else min(left, _SLICE)
 
     def _take_up(self) -> None:
-        """Take notice of partitions that have come: they are read from their beginning."""
+        """Add partitions that the stream has got; they are read from their beginning."""
         count = self.stream.partitions
         if count == self._known:
             return
@@ -110,11 +110,11 @@ class Position:
         self._known = count
 
     def _without_waiting(self, order: list[int]) -> list[int]:
-        """Those of the partitions that may be read now."""
+        """The partitions that may be read now."""
         ends = {p: self.stream.latest(p) for p in order if p < max(self._behind.values())}
         unread = [p for p, end in ends.items() if self.offsets[p] < end]
         if not unread:
-            self._behind = {}  # nothing comes to what is sealed
+            self._behind = {}  # sealed partitions get no more records
             return order
         return [p for p in order if self._behind.get(p, 0) <= unread[0]]
 
@@ -142,14 +142,14 @@ class Position:
 
 
 def behind_damage(error: DamagedFile, offset: int) -> int:
-    """Where to go on that cannot read on at ``offset``. Raises the error where it does not say."""
+    """The offset after the damage at ``offset``. Raises the error if it does not name it."""
     if error.next_offset is None or error.next_offset <= offset:
         raise error
     return error.next_offset
 
 
 def checked_position(position: Mapping[int, int], known: Collection[int]) -> dict[int, int]:
-    """Where a reader of the ``known`` partitions is to go on. Raises InvalidOption, TypeError."""
+    """The position, if all its partitions are ``known``. Raises InvalidOption, TypeError."""
     if not isinstance(position, Mapping):
         raise TypeError(
             f"position={position!r:.80} must be a map of offsets by partition, not "
@@ -191,8 +191,8 @@ def _first(stream: Any, start: api.Start, partition: int) -> int:
 class Reader(api.Reader):
     """See :class:`shmq.api.Reader`.
 
-    The stream has, beside the contract, ``wait_for_any(position, timeout)``: whether one of
-    these partitions has a record at or behind the offset, in time.
+    Beyond the contract, the stream has ``wait_for_any(position, timeout)``: whether one of these
+    partitions has a record at or after the offset, in time.
     """
 
     def __init__(
@@ -293,8 +293,8 @@ class Reader(api.Reader):
 class AsyncReader(api.AsyncReader):
     """See :class:`shmq.api.AsyncReader`.
 
-    The stream has, beside the contract, ``abeyond_any(position, timeout)``: as
-    ``wait_for_any``, to be awaited.
+    Beyond the contract, the stream has ``abeyond_any(position, timeout)``: an awaitable
+    ``wait_for_any``.
     """
 
     def __init__(
@@ -340,9 +340,9 @@ class AsyncReader(api.AsyncReader):
         return record
 
     async def _poll(self) -> None:
-        """Gives way to other tasks once for each time that it reads."""
+        """Read once, yielding to other tasks at each read."""
         until = None if self._timeout is None else time.monotonic() + self._timeout
-        import asyncio  # noqa: PLC0415 - who awaits has it; others need it not
+        import asyncio  # noqa: PLC0415 - callers that await have it loaded
 
         await asyncio.sleep(0)
         while True:

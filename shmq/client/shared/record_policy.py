@@ -1,6 +1,6 @@
-"""Gives the binding of streams its policy, and its records their contract.
+"""Gives the binding of streams its policy, and registers its records with their contract.
 
-Every module that gives out records imports it.
+Every module that hands out records imports it.
 """
 
 from __future__ import annotations

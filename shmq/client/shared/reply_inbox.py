@@ -1,4 +1,4 @@
-"""The private reply queue of a client, and who waits for what comes there."""
+"""The private reply queue of a client, and the requests that wait for replies."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 __all__ = ["Replies", "ReplyCounts", "ThreadReplies", "Ticket"]
 
-#: The most replies that are read at a time, where more than one is expected.
+#: The most replies read at a time if more than one is expected.
 _AT_ONCE = 64
-#: A queue that was used within this time is still there, in seconds: a server looks after
-#: the connection no less often.
+#: A queue used within this time, in seconds, still exists: a server checks the connection at least
+#: as often.
 _FRESH = 1.0
 
 
 class ReplyCounts:
-    """What a client counts over all its reply queues."""
+    """The counts of a client over all its reply queues."""
 
     def __init__(self) -> None:
-        #: Replies that nobody waited for any more.
+        #: Replies that came after their request had given up.
         self.late = 0
 
 
 class Ticket:
-    """A request whose reply is expected, known by its ``correlation``."""
+    """A request that expects a reply, identified by its ``correlation``."""
 
     __slots__ = ("alarm", "correlation", "message")
 
@@ -39,20 +39,20 @@ class Ticket:
         self.correlation = correlation
         #: The reply, settled; None: it has not come.
         self.message: api.Message | None = None
-        #: What wakes who sleeps until it comes; None: nobody has slept.
+        #: Wakes the sleeping waiter once the reply has come; None: no waiter has slept.
         self.alarm: threading.Event | asyncio.Future[None] | None = None
 
 
 class Replies:
-    """A reply queue, which this client alone reads.
+    """A reply queue, which only this client reads.
 
-    Of those who wait one reads, for all of them: its own reply ends its turn, and it calls
-    the next one. So who waits alone is handed the reply by nobody.
+    One of the waiters reads for all of them: once its own reply has come, it passes the reading on
+    to the next. So a single waiter always reads its own reply.
     """
 
     def __init__(self, queue: api.Queue, counts: ReplyCounts) -> None:
         self.queue = queue
-        #: Whether it is known that the queue is gone.
+        #: Whether the queue is known to be gone.
         self.is_lost = False
         self._counts = counts
         self._numbers = itertools.count(1)
@@ -68,18 +68,18 @@ class Replies:
 
     @property
     def is_stale(self) -> bool:
-        """Whether to look if the queue is there still: it was not used for a while."""
+        """Whether the queue was unused for so long that its existence must be checked."""
         idle = not self._open and time.monotonic() - self._used_at > _FRESH
         return self.is_lost or idle
 
     def expect(self) -> Ticket:
-        """A ticket for a request that is about to be put; `forget` it in any case."""
+        """A ticket for a request that is about to be put; `forget` must follow in any case."""
         ticket = Ticket(f"{next(self._numbers):x}")
         self._open[ticket.correlation] = ticket
         return ticket
 
     def _hand_out(self, message: api.Message) -> Ticket | None:
-        """Give a settled reply to its ticket; None: it is late, and dropped."""
+        """Give a settled reply to its ticket; None: the reply is late, and dropped."""
         self._used_at = time.monotonic()
         ticket = self._open.pop(message.correlation or "", None)
         if ticket is None:
@@ -97,7 +97,7 @@ class ThreadReplies(Replies):
         self._lock = threading.Lock()
 
     def wait(self, ticket: Ticket, until: float | None) -> api.Message | None:
-        """The reply, or None if it has not come until then (monotonic)."""
+        """The reply, or None if it has not come by ``until`` (monotonic)."""
         while ticket.message is None:
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
@@ -113,7 +113,7 @@ class ThreadReplies(Replies):
         return ticket.message
 
     def forget(self, ticket: Ticket) -> None:
-        """Nobody waits for it any more."""
+        """End the wait for the reply."""
         self._open.pop(ticket.correlation, None)
         if ticket.alarm is not None:
             with self._lock:
@@ -145,7 +145,7 @@ class ThreadReplies(Replies):
                 return
 
     def _read(self, ticket: Ticket, until: float | None) -> None:
-        """Read until its reply is there, or the time is over."""
+        """Read until the reply has come, or the time is over."""
         while ticket.message is None:
             left = None if until is None else max(0.0, until - time.monotonic())
             if len(self._open) > 1:
@@ -159,7 +159,8 @@ class ThreadReplies(Replies):
                 messages[0].ack()
             for message in messages:
                 found = self._hand_out(message)
-                # The message is there before the alarm; who sleeps looks after clearing it.
+                # The message is set before the alarm; a waiter checks for it after clearing the
+                # alarm.
                 if found is not None and isinstance(found.alarm, threading.Event):
                     found.alarm.set()
             if not messages:

@@ -16,7 +16,7 @@ class LoopReplies(Replies):
     """Replies that the tasks of one event loop wait for."""
 
     async def wait(self, ticket: Ticket, until: float | None) -> api.Message | None:
-        """The reply, or None if it has not come until then (monotonic)."""
+        """The reply, or None if it has not come by ``until`` (monotonic)."""
         while ticket.message is None:
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
@@ -33,7 +33,7 @@ class LoopReplies(Replies):
         return ticket.message
 
     def forget(self, ticket: Ticket) -> None:
-        """Nobody waits for it any more."""
+        """End the wait for the reply."""
         self._open.pop(ticket.correlation, None)
         self._asleep.pop(ticket, None)
         self._call_next()
@@ -58,7 +58,7 @@ class LoopReplies(Replies):
             ticket.alarm.set_result(None)
 
     async def _read(self, ticket: Ticket, until: float | None) -> None:
-        """Read until its reply is there, or the time is over."""
+        """Read until the reply has come, or the time is over."""
         while ticket.message is None:
             left = None if until is None else max(0.0, until - time.monotonic())
             try:

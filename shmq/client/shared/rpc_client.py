@@ -1,4 +1,4 @@
-"""What a broker does for requests and their replies, whatever carries them."""
+"""The request methods of a broker, for any transport."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["REPLY_OPTIONS", "RpcClient"]
 
 _T = TypeVar("_T")
 
-#: What a reply queue is made with: replies wait for nothing but their reader.
+#: The options of a reply queue: replies wait for nothing but their reader.
 REPLY_OPTIONS: dict[str, Any] = {
     "arena_bytes": 64 << 20,
     "dead_letter": None,
@@ -36,10 +36,10 @@ REPLY_OPTIONS: dict[str, Any] = {
 
 
 class RpcClient(api.Broker):
-    """The part of a broker that asks and serves.
+    """The part of a broker that sends and serves requests.
 
-    It has a reply queue for its threads and one for each event loop, made with their first
-    request. A child of a fork makes its own.
+    It has one reply queue for its threads and one for each event loop, created by their first
+    request. The child of a fork creates its own.
     """
 
     def __init__(self) -> None:
@@ -62,11 +62,11 @@ class RpcClient(api.Broker):
 
     @abc.abstractmethod
     def _make_reply_queue(self) -> api.Queue:
-        """A queue that nobody else has, and that goes when this process does."""
+        """A queue of this client alone, which is removed when this process ends."""
 
     @abc.abstractmethod
     def _remove_reply_queue(self, queue: api.Queue) -> None:
-        """Close it and delete it."""
+        """Close and delete the queue."""
 
     @property
     def late_replies(self) -> int:
@@ -144,7 +144,7 @@ class RpcClient(api.Broker):
     # ---- the queue of requests ----
 
     def _put(self, queue: str | api.Queue, put: Callable[[api.Queue], _T]) -> _T:
-        """Put by the queue's handle, which is opened again where the queue was made anew."""
+        """Put by the queue's handle; if the queue was recreated, the handle is reopened."""
         if not isinstance(queue, str):
             return put(queue)
         known = queue in self._targets
@@ -194,7 +194,7 @@ class RpcClient(api.Broker):
         return found
 
     async def _loop_replies(self) -> LoopReplies:
-        # Who awaits has asyncio; others need it not.
+        # A caller that awaits has asyncio loaded; others do not need it.
         import asyncio  # noqa: PLC0415
 
         from shmq.client.shared.reply_inbox_async import LoopReplies  # noqa: PLC0415
@@ -230,7 +230,7 @@ class RpcClient(api.Broker):
         self._check_open()
 
     def _close_replies(self) -> None:
-        """Remove the reply queues, if they are this process's, and end the asking."""
+        """Remove the reply queues, if they belong to this process, and end its requests."""
         self._ended = True
         if self._asker == os.getpid():
             for replies in (self._threads, *self._loops.values()):
@@ -254,7 +254,7 @@ def _check_queue(queue: object) -> None:
 
 
 def _end_of(timeout: float | None, properties: Mapping[str, Any]) -> float | None:
-    """When the time is over (monotonic), if the request can be made at all."""
+    """The monotonic deadline of the request, after its arguments were checked."""
     for own in ("reply_to", "correlation"):
         if own in properties:
             raise TypeError(f"{own}={properties[own]!r:.40}: a request has its own; put it instead")
@@ -265,7 +265,7 @@ def _end_of(timeout: float | None, properties: Mapping[str, Any]) -> float | Non
 
 
 def _is_there(replies: Replies) -> bool:
-    """Whether the reply queue can be used still: a server removes it with its connection."""
+    """Whether the reply queue still exists: a server removes it with its connection."""
     if replies.is_stale:
         try:
             replies.queue.qsize()

@@ -1,4 +1,4 @@
-"""The serving side of requests: a handler is called, and what it returns is the reply."""
+"""The serving side of requests: calls a handler and replies with its result."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ __all__ = ["FAILED", "TRACE", "Service", "failure_of"]
 
 log = logging.getLogger("shmq")
 
-#: The header that says of what kind the error is that a reply tells; its text is the body.
+#: The header with the kind of the error in a reply; the error's text is the body.
 FAILED: Final = "shmq-error"
-#: The header that has the error's traceback, where the server gives it.
+#: The header with the error's traceback, if the server sends it.
 TRACE: Final = "shmq-traceback"
 
-#: How long one wait lasts before it is looked whether to stop, in seconds.
+#: How long one wait lasts before the next check whether to stop, in seconds.
 _SLICE: Final = 0.1
-#: How long a reply may wait for room, in seconds: its client does not read.
+#: How long to wait for room for a reply, in seconds, if its client does not read.
 _PATIENCE: Final = 1.0
 #: How many reply queues are kept open.
 _DOORS: Final = 64
@@ -79,10 +79,10 @@ class Service:
         self._handles.clear()
 
     def run(self, prefetch: int, stop: threading.Event | None) -> None:
-        """Handle what comes until ``stop`` is set. Raises what a get of the queue raises."""
+        """Handle requests until ``stop`` is set. Raises what a get of the queue raises."""
         wait = None if stop is None else _SLICE
         while stop is None or not stop.is_set():
-            # What was leased ahead goes back, uncounted, when the block is left.
+            # Prefetched messages are returned, uncounted, at the end of the block.
             with self._queue.consume(prefetch, wait) as messages:
                 for message in messages:
                     self._handle(message)
@@ -110,12 +110,12 @@ class Service:
         finally:
             self._keeper.rest()
         self._answer(message, reply, headers)
-        self.handled += 1  # whether or not its lease still stands
+        self.handled += 1  # even if its lease has ended
         rejected = headers is not None and headers[FAILED] == "shmq.Reject"
         _settle(message, message.reject if rejected else message.ack)
 
     def _told(self, error: Exception) -> tuple[str, dict[str, str]]:
-        """What the client is told of an error: never more than its kind, text and traceback."""
+        """The error report for the client: only the error's kind, text and traceback."""
         text = _text_of(error)
         log.info("queue %s: a request failed: %s: %s", self._queue.name, type(error), text)
         headers = {FAILED: _kind(error)}
@@ -124,7 +124,7 @@ class Service:
         return _plain(text[:_LONGEST]), headers
 
     def _answer(self, message: api.Message, reply: Any, headers: Any) -> None:
-        """Put the reply, if one is wanted. The request is settled after it, never before."""
+        """Put the reply, if one is wanted. The request is always settled after its reply."""
         name, known_as = message.reply_to, message.correlation
         if name is None:
             return
@@ -135,18 +135,18 @@ class Service:
                 )
             except (Full, QueueDeleted):
                 raise
-            except Exception as error:  # noqa: BLE001 - it is told to who asked
+            except Exception as error:  # noqa: BLE001 - it is sent to the client
                 text, headers = self._told(error)
                 self._handle_of(name).put(
                     text, None, _PATIENCE, correlation=known_as, headers=headers
                 )
         except (QueueDeleted, NoSuchQueue):
-            self._handles.pop(name, None)  # who asked is gone
+            self._handles.pop(name, None)  # the client is gone
         except (Full, NoSpace, Forbidden, InvalidName, ConnectionLost) as error:
             log.warning("queue %s: a reply is dropped: %s", self._queue.name, error)
 
     def _handle_of(self, name: str) -> api.Queue:
-        """The reply queue of that name; those that were not used for longest are closed."""
+        """The reply queue of that name; closes the least recently used ones."""
         handle = self._handles.get(name)
         if handle is None:
             handle = self._handles[name] = self._broker.queue(name)
@@ -188,17 +188,17 @@ def _text_of(error: Exception) -> str:
 def _trace_of(error: Exception) -> str:
     try:
         return "".join(traceback.format_exception(error))
-    except Exception:  # noqa: BLE001 - as its text
+    except Exception:  # noqa: BLE001 - a traceback is optional
         return "".join(traceback.format_tb(error.__traceback__))
 
 
 def _plain(text: str) -> str:
-    """The text without surrogates, which no message can hold."""
+    """The text without surrogates, which a message cannot hold."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def failure_of(reply: api.Message, queue: str) -> ShmqError | None:
-    """The error that a reply tells; None: it is no error."""
+    """The error in a reply; None: the reply is not an error."""
     headers = reply.headers
     if not headers or FAILED not in headers:
         return None

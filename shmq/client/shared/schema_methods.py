@@ -1,4 +1,4 @@
-"""What a broker does with schemas, whatever carries them."""
+"""The schema methods of a broker, for any transport."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["SchemaMethods"]
 
 
 class SchemaMethods(api.Broker):
-    """The part of a broker that keeps schemas."""
+    """The part of a broker that handles schemas."""
 
     @abc.abstractmethod
     def _set_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> int:
-        """`set_schema` of what is a JSON Schema."""
+        """`set_schema` with a validated JSON Schema."""
 
     @abc.abstractmethod
     def _check_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> None:
-        """`check_schema` of what is a JSON Schema."""
+        """`check_schema` with a validated JSON Schema."""
 
     def set_schema(self, name: str, schema: Any, compatibility: str | None = None) -> int:
         """See :class:`shmq.api.Broker`."""
@@ -62,7 +62,7 @@ class SchemaMethods(api.Broker):
         if schema is not None:
             version = self.set_schema(opened.name, schema, compatibility)
         kind = schema if isinstance(schema, type) else None
-        # Loaded with the first one: it takes what streams and their producers do.
+        # Loaded with the first typed handle: it imports what streams and their producers import.
         with descriptors:
             from shmq.client.shared.typed_queue import typed  # noqa: PLC0415
 

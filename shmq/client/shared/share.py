@@ -1,4 +1,4 @@
-"""A member of a group that shares a stream: each record is lent to one of them."""
+"""A member of a share group: each record of the stream is leased to one member."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from shmq.native.lock_holder import until_locked
 
 __all__ = ["Lender", "Lent", "LentRecord", "Settler", "Share", "share_options"]
 
-#: A receipt, the partition, the offset, and how often it was delivered before.
+#: A receipt, the partition, the offset, and the number of earlier deliveries.
 Lent = tuple[int, int, int, int]
 
 _MOST_BYTES: Final = 1 << 30
 _AT_ONCE: Final = 1024
-#: When a record that was damaged after it was lent is tried again, in ns.
+#: The pause before a record that was damaged after its lease began is tried again, in ns.
 _TRIED_AGAIN: Final = 1_000_000_000
 
 
 def share_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a group that shares is made with. Raises TypeError, InvalidOption, InvalidName."""
+    """The checked options of a share group. Raises TypeError, InvalidOption, InvalidName."""
     options = checked(ShareOptions, given)
     return {
         "session": 0,
@@ -42,66 +42,66 @@ def share_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Settler(Protocol):
-    """Settles what was lent, by receipt; each tells whether the record was still lent."""
+    """Settles leased records by receipt; each method tells whether the lease was still valid."""
 
     def ack(self, receipt: int, /) -> bool:
-        """The record is done."""
+        """Mark the record as done."""
 
     def nack(self, receipt: int, delay: int, /) -> bool:
-        """It comes back in ``delay`` ns, or is spent."""
+        """Return the record after ``delay`` ns, or as a dead letter after its last delivery."""
 
     def reject(self, receipt: int, /) -> bool:
-        """It is spent."""
+        """Make the record a dead letter."""
 
     def extend(self, receipt: int, ns: int, /) -> bool:
-        """It is lent for ``ns`` from now on; 0: for the group's lease."""
+        """Extend the lease to ``ns`` from now; 0: by the group's lease."""
 
     def hand(self, receipt: int, /) -> bool:
-        """The application is handed the record."""
+        """Note that the application gets the record."""
 
     def lost(self, receipt: int, /) -> bool:
-        """The stream no longer has the record."""
+        """Note that the stream no longer has the record."""
 
 
 class Lender(abc.ABC):
-    """What lends records of a stream to one member of a group: the port of a share."""
+    """Leases records of a stream to one member of a group: the port of a share."""
 
     #: The stream, and the group's name.
     stream: api.Stream
     name: str
-    #: How long a record is lent for, in seconds.
+    #: The lease of a record, in seconds.
     lease: float
-    #: Of the process that is the member, see ``_core.generation``.
+    #: The fork generation of the member's process, see ``_core.generation``.
     generation: int
-    #: How many records the group has passed over for this member, as files are damaged.
+    #: How many records in damaged files the group has skipped for this member.
     damaged: int
-    #: Whether what is lent to be handed over needs no `Settler.hand` any more.
+    #: Whether records leased with ``handed`` need no `Settler.hand`.
     hands_over: bool
 
     @property
     @abc.abstractmethod
     def settler(self) -> Settler:
-        """What settles the records that are lent from now on."""
+        """Settles the records that are leased from now on."""
 
     @abc.abstractmethod
     def attend(self) -> None:
-        """Say that the member lives, and look after the group."""
+        """Send a heartbeat, and do the group's maintenance."""
 
     @abc.abstractmethod
     def lend(self, limit: int, *, handed: bool) -> list[Lent]:
-        """Lend up to ``limit`` records; ``handed``: they go to the application at once."""
+        """Lease up to ``limit`` records; ``handed``: they go to the application at once."""
 
     @abc.abstractmethod
     def outlook(self) -> tuple[float, dict[int, int]]:
-        """In how many seconds something that is held is due, and where each partition ends."""
+        """The seconds until a held record is due, and the end of each partition."""
 
     @abc.abstractmethod
     def ack_many(self, receipts: list[int]) -> list[int]:
-        """Acknowledge records; the receipts that were refused."""
+        """Acknowledge records; returns the receipts that were refused."""
 
     @abc.abstractmethod
     def leave(self) -> None:
-        """Be a member no more."""
+        """End the membership."""
 
     @abc.abstractmethod
     def drop(self) -> None:
@@ -132,22 +132,22 @@ class LentRecord(api.SharedRecord):
         record: api.Record,
         lent: Lent,
     ) -> None:
-        self._share = share  # which would end the lease, were it dropped
+        self._share = share  # a reference: if the share were collected, the lease would end
         self._settler = settler
-        self._generation = generation  # of the process that it is lent to
+        self._generation = generation  # of the process that has the lease
         self._what = what
         self._record = record
         self._receipt = lent[0]
         self._deliveries = lent[3] + 1
         self._settled = False
-        self._until = 0.0  # the end of its lease, while it is in hand and its receipt is not
+        self._until = 0.0  # the end of the lease; 0: not handed out, or receipt read
 
     def __del__(self) -> None:
         if self._until:
             self._look_at_dropped()
 
     def _look_at_dropped(self) -> None:
-        """Warn if the lease of what is dropped is still ours, as far as is known here."""
+        """Warn if the dropped record's lease is still valid, by what this process knows."""
         if (
             time.monotonic() < self._until
             and not self._share.closed
@@ -160,7 +160,7 @@ class LentRecord(api.SharedRecord):
             )
 
     def hand_over(self, lease: float) -> Self:
-        """The application gets it now, and is to settle it within ``lease`` seconds."""
+        """Hand the record to the application, which must settle it within ``lease`` seconds."""
         self._until = time.monotonic() + lease
         return self
 
@@ -282,7 +282,7 @@ class Share(api.Share):
 
     @property
     def lease(self) -> float:
-        """How long a record is lent for, in seconds."""
+        """The lease of a record, in seconds."""
         return self._lender.lease
 
     @property
@@ -346,17 +346,17 @@ class Share(api.Share):
             self._wait(left)
 
     def _lend(self, limit: int, handed: bool) -> list[LentRecord]:
-        """Records that are the member's from now on."""
+        """Lease records to this member."""
         self._raise_damage()
         return self._read(self._lender.lend(limit, handed=handed))
 
     def _wait(self, seconds: float) -> None:
-        """Until a record comes, where none was there, or something that is held is due."""
+        """Wait for a new record, or until a held one is due."""
         due, ends = self._lender.outlook()
         seconds = min(seconds, max(due, 0.001))
         stream = self._lender.stream
         if not ends or any(stream.latest(p) > at for p, at in ends.items()):
-            time.sleep(seconds)  # no entry is free: somebody has to settle first
+            time.sleep(seconds)  # no entry is free: a member must settle a record first
             return
         with stream.reader(ends, ends, limit=1, lapped="skip") as reader:
             reader.poll(seconds)
@@ -375,7 +375,7 @@ class Share(api.Share):
         return found
 
     def _read_run(self, run: list[Lent]) -> list[LentRecord]:
-        """Neighbours of one partition; what was overwritten meanwhile is passed over."""
+        """Adjacent records of one partition; skips those that were overwritten meanwhile."""
         settler = self._lender.settler
         found: list[LentRecord] = []
         while run:
@@ -400,9 +400,9 @@ class Share(api.Share):
         return found
 
     def _without_damaged(self, run: list[Lent], error: DamagedFile) -> list[Lent]:
-        """The rest of a run that was damaged after it was lent.
+        """The rest of a run in which records were damaged after they were leased.
 
-        To raise it counts as a delivery: what nobody can read is not tried for ever.
+        Raising the error counts as a delivery, so that an unreadable record is not tried for ever.
         """
         settler = self._lender.settler
         end = behind_damage(error, run[0][2])
@@ -459,7 +459,7 @@ def _check_process(generation: int) -> None:
 
 
 def _runs(lent: list[Lent]) -> list[list[Lent]]:
-    """Those of one partition whose offsets follow each other, together."""
+    """Groups the leases into runs of adjacent offsets of one partition."""
     runs: list[list[Lent]] = []
     for one in sorted(lent, key=lambda one: one[1:3]):
         if runs and runs[-1][-1][1:3] == (one[1], one[2] - 1):

@@ -1,4 +1,4 @@
-"""Subscriptions: a reader of a stream, a pattern of keys, and what came before."""
+"""Subscriptions: a reader of a stream, a key pattern, and the matching history."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from shmq.routing.topic import Topics, check_pattern
 
 __all__ = ["RetentionFloors", "Subscription"]
 
-#: The most records that are asked for at once while the history is looked for.
+#: The most records that one read of the history search fetches.
 _MOST: Final = 4096
 
-#: The most keys that are known to match, or not to.
+#: The most keys whose match result is cached.
 _MOST_KEYS: Final = 65536
 
 _TARGET: Final = ("queue", "")
@@ -29,29 +29,29 @@ Lost = Callable[[int], object]
 
 
 class RetentionFloors(Protocol):
-    """What keeps records from being overwritten that a subscription has not had."""
+    """Keeps records from being overwritten before a subscription has read them."""
 
     def take(self, position: Mapping[int, int]) -> None:
-        """Keep the records of these partitions from these offsets on; what is before goes.
+        """Keep the records of these partitions from these offsets on, and release earlier ones.
 
-        Where records are gone from there on it keeps what is left, and raises OffsetOutOfRange.
+        If records from there on are gone, it keeps the remaining ones, and raises OffsetOutOfRange.
         """
 
     def move(self, position: Mapping[int, int]) -> None:
-        """As `take`, and what is gone is for the reader to tell."""
+        """As `take`, but the reader reports the records that are gone."""
 
     def reader(self, position: dict[int, int], limit: int, on_damage: api.OnDamage) -> api.Reader:
-        """What reads on from there, and passes over what is gone."""
+        """A reader from that position, which skips records that are gone."""
 
     def close(self) -> None:
-        """Let everything go. May be called again."""
+        """Release all records. May be called again."""
 
     def drop(self) -> None:
         """As `close`, without waiting for anything."""
 
 
 class _NoRetentionFloors:
-    """Of a subscription that holds nothing back."""
+    """The floors of a subscription that holds nothing back."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -63,7 +63,7 @@ class _NoRetentionFloors:
         """Nothing is held."""
 
     def reader(self, position: dict[int, int], limit: int, on_damage: api.OnDamage) -> api.Reader:
-        """What reads on from there, and passes over what is gone."""
+        """A reader from that position, which skips records that are gone."""
         found: api.Reader = self._stream.reader(
             position, limit=limit, lapped="skip", on_damage=on_damage
         )
@@ -77,7 +77,7 @@ class _NoRetentionFloors:
 
 
 class _Keys:
-    """Which keys match the pattern."""
+    """Decides which keys match the pattern."""
 
     def __init__(self, pattern: str) -> None:
         self._topics = Topics()
@@ -86,7 +86,7 @@ class _Keys:
         self._known: dict[bytes | None, bool] = {}
 
     def select(self, records: Iterable[api.Record]) -> list[api.Record]:
-        """Those of the records whose keys match; one without a key has no word."""
+        """The records whose keys match; a record without a key has no words."""
         if self._all:
             return list(records)
         return [record for record in records if self._matches(record.key)]
@@ -102,7 +102,7 @@ class _Keys:
 
 
 class Subscription(api.Subscription):
-    """See :class:`shmq.api.Subscription`. ``hold`` makes the floors of one that blocks."""
+    """See :class:`shmq.api.Subscription`. ``hold`` creates the floors of a blocking one."""
 
     def __init__(
         self,
@@ -186,11 +186,11 @@ class Subscription(api.Subscription):
         return self._ready.popleft()
 
     def _fill(self, timeout: float | None) -> None:
-        """Read until something matches, or the time is over; then nothing is ready."""
+        """Read until a record matches, or the time is over; then nothing is ready."""
         until = None if timeout is None else time.monotonic() + timeout
         left = timeout
         while not self._ready:
-            self._check_open()  # before anything is held again
+            self._check_open()  # before it holds anything back again
             self._floors.move(self._reader.position)
             found = self._reader.poll(left)
             self._tell()
@@ -206,7 +206,7 @@ class Subscription(api.Subscription):
             raise ShmqError("this subscription is closed: subscribe anew")
 
     def _tell(self) -> None:
-        """Say what is lost, before what came behind it."""
+        """Report the lost records before the records that follow them."""
         lost = self.lost
         if lost > self._told:
             more, self._told = lost - self._told, lost
@@ -228,10 +228,10 @@ class Subscription(api.Subscription):
 
 
 def _begin(stream: Any, first: Callable[[int], int], floors: RetentionFloors) -> dict[int, int]:
-    """Where to begin, and the floors keep it there."""
+    """Where to begin; the floors keep the records from there on."""
     while True:
         position = {partition: first(partition) for partition in range(stream.partitions)}
-        with contextlib.suppress(OffsetOutOfRange):  # it went meanwhile; now nothing more does
+        with contextlib.suppress(OffsetOutOfRange):  # some were overwritten meanwhile
             floors.take(position)
             return position
 
@@ -240,9 +240,9 @@ def _begin(stream: Any, first: Callable[[int], int], floors: RetentionFloors) ->
 
 
 class _History:
-    """The newest records before a position that match, at most so many.
+    """The newest matching records before a position, up to a limit.
 
-    ``damaged`` counts what is passed over, unless that is to raise DamagedFile.
+    ``damaged`` counts the skipped records, unless damage raises DamagedFile.
     """
 
     def __init__(self, stream: Any, keys: _Keys, most: int, on_damage: api.OnDamage) -> None:
@@ -253,7 +253,7 @@ class _History:
         self.damaged = 0
 
     def newest(self, position: dict[int, int]) -> list[api.Record]:
-        """Those of all partitions, by their time."""
+        """The records of all partitions, by their time."""
         if not self._most:
             return []
         found = [
@@ -265,7 +265,7 @@ class _History:
         return found[-self._most :]
 
     def _newest_of(self, partition: int, end: int) -> list[api.Record]:
-        """Those of one partition, looked for from the end, in steps that grow."""
+        """The records of one partition, searched from the end in growing steps."""
         found: list[api.Record] = []
         step = max(64, self._most)
         while len(found) < self._most and end > (earliest := self._stream.earliest(partition)):
@@ -275,7 +275,7 @@ class _History:
         return found[-self._most :]
 
     def _between(self, partition: int, begin: int, end: int) -> Iterator[api.Record]:
-        """The records between two offsets that are still there."""
+        """The remaining records between two offsets."""
         while begin < end:
             try:
                 records = self._stream.read(partition, begin, min(end - begin, _MOST))

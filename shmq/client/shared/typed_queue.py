@@ -1,4 +1,4 @@
-"""Queues and streams whose bodies are checked by a schema."""
+"""Queues and streams whose bodies are checked against a schema."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["VERSION", "TypedQueue", "TypedStream", "typed"]
 
-#: The header that says by which version of its schema a message was checked.
+#: The header that holds the version of the schema against which a message was checked.
 VERSION = "shmq-schema"
 
 
 class _Bodies:
-    """The bodies that one version of a schema allows, of a queue or a stream."""
+    """The bodies that one schema version of a queue or a stream allows."""
 
     def __init__(self, schema: api.SchemaVersion, kind: type | None) -> None:
         self._name = schema.name
@@ -30,7 +30,7 @@ class _Bodies:
         self._check = checker(schema.name, schema.version, schema.schema)
 
     def plain(self, body: Any) -> Any:
-        """The body as msgpack holds it, checked."""
+        """The body as a msgpack value, checked."""
         if self._kind is not None and isinstance(body, self._kind):
             import msgspec  # noqa: PLC0415 - of the extra "schemas"; it made the schema
 
@@ -39,7 +39,7 @@ class _Bodies:
         return body
 
     def read(self, body: Any) -> Any:
-        """A body that came, checked, as the schema's type."""
+        """A received body, checked, as the schema's type."""
         self._check(body)
         if self._kind is None:
             return body
@@ -53,7 +53,7 @@ class _Bodies:
             ) from error
 
     def headers(self, given: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Those, and the one that says the version."""
+        """The given headers and the one that holds the version."""
         return {**(given or {}), VERSION: self.version}
 
 
@@ -163,7 +163,7 @@ class TypedStream(api.TypedStream):
 
 
 class _TypedProducer(Producer):
-    """A producer that refuses what is not as the schema says."""
+    """A producer that refuses values that do not match the schema."""
 
     def __init__(self, stream: api.Stream, bodies: _Bodies, options: dict[str, Any]) -> None:
         super().__init__(stream, **options)
@@ -185,7 +185,7 @@ class _TypedProducer(Producer):
 def typed(
     opened: api.Queue | api.Stream, schema: api.SchemaVersion, kind: type | None
 ) -> TypedQueue | TypedStream:
-    """The queue or the stream with bodies that the schema allows, read as ``kind``."""
+    """The queue or the stream, checked by the schema, with bodies read as ``kind``."""
     bodies = _Bodies(schema, kind)
     if isinstance(opened, api.Stream):
         return TypedStream(opened, bodies)

@@ -1,8 +1,8 @@
-"""What a committed transaction does, by its process or by whoever finds that it is dead.
+"""Applies a committed transaction, in its own process or in one that finds that process dead.
 
-Each step may be done again: a receipt settles once, a copy is published once, an offset is
-the same offset, and a partition knows the last records of each producer. What went in comes
-before what comes out, as that needs no room, and may make some.
+Each step may be repeated: a receipt settles once, a copy is published once, an offset stays the
+same, and a partition knows the last records of each producer. Inputs come before outputs, because
+they need no room and may free some.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ __all__ = ["TransactionHandles", "happen", "put_out", "take_in"]
 
 log = logging.getLogger("shmq")
 
-#: How long to wait for memory at a time, in seconds.
+#: How long one wait for memory lasts, in seconds.
 _PAUSE = 0.05
 
 _GONE = (NoSuchQueue, QueueDeleted, NoSuchStream, StreamDeleted)
 
 
 class TransactionHandles:
-    """The queues, streams and groups of a transaction; whoever commits has them open."""
+    """The queues, streams and groups of a transaction; the committing process has them open."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
-        #: What is open anyway, by kind and name; of a group, by its stream and name.
+        #: Handles that are already open, by kind and name; for a group, by its stream and name.
         self.open: dict[tuple[str, str | int, str], Any] = {}
 
     @contextlib.contextmanager
     def opened(self, kind: str, name: str, identity: int) -> Iterator[Any]:
-        """The queue or the stream; None if it has gone, or is another one by now.
+        """The queue or the stream; None if it is gone, or was recreated.
 
-        What is found to have gone, or to be damaged, within the block ends the block.
+        If it turns out to be gone or damaged within the block, the block ends.
         """
         with contextlib.ExitStack() as stack:
             found = self._find(kind, name, identity, stack)
@@ -78,13 +78,13 @@ class TransactionHandles:
         return found if found.identity == identity else None
 
     def group_state(self, stream: int, group: str) -> _group.GroupState | None:
-        """The group; None if it has gone."""
+        """The group; None if it is gone."""
         found = self.open.get(("group", stream, group))
         return group_files.look_at(self._namespace, stream, group) if found is None else found
 
 
 def happen(handles: TransactionHandles, transaction: dict[str, Any], *, wait: bool) -> bool:
-    """Do it all; False: there is no room for some of it yet, which comes with ``wait`` alone.
+    """Apply all of it; False if, without ``wait``, there is no room for some of it yet.
 
     What was deleted meanwhile is left out.
     """
@@ -93,7 +93,7 @@ def happen(handles: TransactionHandles, transaction: dict[str, Any], *, wait: bo
 
 
 def take_in(handles: TransactionHandles, transaction: dict[str, Any]) -> None:
-    """What went in is done with."""
+    """Apply the inputs: commit the offsets and acknowledge the messages."""
     for offsets in transaction["offsets"]:
         _commit_offsets(handles, *offsets)
     for acks in transaction["acks"]:
@@ -101,13 +101,13 @@ def take_in(handles: TransactionHandles, transaction: dict[str, Any]) -> None:
 
 
 def put_out(handles: TransactionHandles, transaction: dict[str, Any], *, wait: bool) -> bool:
-    """What comes out is there; as `happen`."""
+    """Apply the outputs: publish the messages and append the records; ``wait`` as in `happen`."""
     process = transaction["process"]
     for puts in transaction["puts"]:
         _publish(handles, process, *puts)
     waiting = set()
     for one in transaction["appends"]:
-        # What comes later must not be before what waits: its numbers would be taken for known.
+        # Later records must not precede waiting ones, whose sequences would count as known then.
         if one[0] in waiting or not _append(handles, process, *one, wait=wait):
             waiting.add(one[0])
     return not waiting
@@ -164,7 +164,7 @@ def _append(
     *,
     wait: bool,
 ) -> bool:
-    """Whether there was room."""
+    """Append a block; whether there was room."""
     with handles.opened("stream", name, identity) as stream:
         while stream is not None:
             how = {"producer": process, "gaps": True, "wait": wait, "confirm": "memory"}
@@ -185,10 +185,10 @@ def _append(
 def _append_later(
     stream: Any, partition: int, sequence: int, block: bytes, how: dict[str, Any]
 ) -> None:
-    """The stream was repartitioned since the commit: append to what came instead.
+    """Append to the newer partitions: the stream was repartitioned since the commit.
 
-    What is in one of these partitions already is known there by its numbers, even if that one
-    was sealed after it; so they are asked in the order in which they came.
+    A record that is already in one of these partitions is known there by its sequence, even if that
+    partition was sealed later; so they are tried in the order in which they were added.
     """
     left = list(enumerate(entries_of(block)))
     while left:
@@ -203,7 +203,7 @@ def _append_to(
     entries: list[tuple[int, Entry]],
     how: dict[str, Any],
 ) -> list[tuple[int, Entry]]:
-    """Those that are not there, as their partitions are sealed."""
+    """Append entries by key; returns those whose partitions are sealed."""
     sealed = []
     for at, of_partition in by_partition(entries, possible).items():
         joined = b"".join(entry for _, (entry, *_) in of_partition)

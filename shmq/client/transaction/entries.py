@@ -1,4 +1,4 @@
-"""The records of a transaction as they go into a stream: entries, and where they belong."""
+"""The records of a transaction as stream entries, and the partitions that they belong to."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from shmq.native import _stream
 
 __all__ = ["Entry", "by_partition", "entries_of", "later_partitions"]
 
-#: The beginning of an entry, and what of it is needed: see stream/entry.h.
+#: The fields used of an entry's header: see stream/entry.h.
 _ENTRY: Final = struct.Struct("<I28xIII4x")
 
-#: Its bytes, the record's size, its key.
+#: The entry's bytes, the record's size, its key.
 Entry = tuple[bytes, int, bytes | None]
 
 
@@ -32,7 +32,7 @@ def entries_of(block: bytes) -> Iterator[Entry]:
 
 
 def later_partitions(stream: Any, partition: int) -> list[range]:
-    """Those that came instead of this one, one repartition after the other."""
+    """The partitions that replaced this one, a range for each repartition."""
     begins = sorted({found.behind for found in stream.offsets() if found.behind > partition})
     return [
         range(begin, end)
@@ -43,7 +43,7 @@ def later_partitions(stream: Any, partition: int) -> list[range]:
 def by_partition(
     entries: Iterable[tuple[int, Entry]], possible: range
 ) -> dict[int, list[tuple[int, Entry]]]:
-    """The numbered entries by the partition of their keys; without a key, the first one."""
+    """The numbered entries by the partition of their keys; without a key, the first partition."""
     found: dict[int, list[tuple[int, Entry]]] = {}
     for number, entry in entries:
         key = entry[2]

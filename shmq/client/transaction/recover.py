@@ -1,7 +1,7 @@
-"""What a process was committing when it died, or fell silent.
+"""Settles the transactions of processes that died, or fell silent, during a commit.
 
-Whoever takes something from a process settles first what that one was committing: committed
-transactions happen, and others never do.
+A process that takes something from another one settles the other's transactions first: committed
+ones are applied, and the others never will be.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ __all__ = ["is_transaction", "look", "settle", "settle_all", "settle_copy", "tak
 
 log = logging.getLogger("shmq")
 
-#: How often a process looks for files of dead ones, in seconds.
+#: How often a process looks for files of dead processes, in seconds.
 _LOOK: Final = 1.0
 
 _looked_at: dict[str, float] = {}
 
 
 def look(namespace: Namespace) -> None:
-    """Settle what dead processes have left, if nobody of this process has just looked."""
+    """Settle what dead processes have left, unless this process has just looked."""
     now = time.monotonic()
     if now < _looked_at.get(namespace.name, 0.0) + _LOOK:
         return
@@ -54,9 +54,9 @@ def settle_all(namespace: Namespace) -> None:
 
 
 def settle(namespace: Namespace, process: int) -> bool:
-    """Whether all that the process has committed has happened by now.
+    """Settle the process's transaction; whether everything it committed has been applied.
 
-    False: it is being settled by another, or has to wait for room.
+    False: another process is settling it, or it has to wait for room.
     """
     if not ledger_path(namespace, process).exists():
         return True
@@ -68,7 +68,7 @@ def settle(namespace: Namespace, process: int) -> bool:
 
 @contextlib.contextmanager
 def taking(namespace: Namespace, process: int) -> Iterator[bool]:
-    """Whether what the process has may be taken from it: meanwhile it commits nothing."""
+    """Whether the process's leases or partitions may be taken; in the block it commits nothing."""
     with _held(namespace, process, make=True) as transaction_log:
         yield transaction_log is not None and _finish(namespace, process, transaction_log)
 
@@ -87,7 +87,7 @@ def _held(namespace: Namespace, process: int, *, make: bool) -> Iterator[Transac
 def _finish(namespace: Namespace, process: int, transaction_log: TransactionLog) -> bool:
     if not transaction_log.is_committed:
         return True
-    # Hardly anybody meets one who died in the middle of a commit: it is loaded then.
+    # Few processes meet one that died in the middle of a commit: it is loaded on demand.
     from shmq.client.transaction.apply import TransactionHandles, happen  # noqa: PLC0415
 
     try:
@@ -101,11 +101,11 @@ def _finish(namespace: Namespace, process: int, transaction_log: TransactionLog)
 
 
 def is_transaction(sequence: int) -> bool:
-    """Whether a copy with that origin is a transaction's."""
+    """Whether a copy with that origin belongs to a transaction."""
     return bool(sequence & TRANSACTION)
 
 
 def settle_copy(namespace: Namespace, target: Any, process: int, sequence: int) -> None:
-    """Decide on an orphaned copy of a transaction: published if that is committed, else void."""
+    """Resolve an orphaned copy of a transaction: publish it if that is committed, else void it."""
     if not namespace.is_alive(process) and settle(namespace, process):
         target.void_copies(process, sequence)

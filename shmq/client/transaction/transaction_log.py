@@ -1,17 +1,17 @@
-"""The file of a process that is committing: ``txn.shmq@NAMESPACE@PROCESS`` in /dev/shm.
+"""The file of a committing process: ``txn.shmq@NAMESPACE@PROCESS`` in /dev/shm.
 
-It is there from before the first step of a commit until after the last, and locked (flock)
-meanwhile. It says in one byte whether the transaction is committed, and before that byte is
-set it holds all that is to be done, so that whoever finds it, its process dead, does it.
+The file exists, locked with flock, from before the first step of a commit until after the last. One
+byte of it says whether the transaction is committed. Before that byte is set, the file holds
+everything that is to be done, so that a process that finds the file of a dead process can do it.
 
-Who is about to take something from a process, a dead one's leases or a silent one's
-partitions, holds that process's file meanwhile, too: made for it if there is none. So a
-process that is committing keeps what it has, until all of the transaction has happened.
+A process that is about to take something from another process (a dead one's leases, a silent one's
+partitions) also holds that process's file meanwhile, and creates it if there is none. So a
+committing process keeps what it has until all of its transaction has been applied.
 
-The file of a transaction that has to do with a journal has a second name,
-``txn.shmq@NAMESPACE@PROCESS@NUMBER``, from before the commit: that is for the persistence
-writer, which notes the transaction on disk before anything of it, and removes the name once
-all of it has happened.
+The file of a transaction that involves a journal has a second name,
+``txn.shmq@NAMESPACE@PROCESS@NUMBER``, from before the commit on. It is for the persistence writer,
+which writes the transaction to disk before any of its parts, and removes the name once all of it
+has been applied.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
     "read_transactions",
 ]
 
-#: magic and version, bytes of the record, their CRC-32; then the state, a byte of its own.
+#: magic and version, bytes of the record, their CRC-32; then the state, one byte.
 _HEAD: Final = struct.Struct("<QQI")
 _MAGIC: Final = 0x4E585453_00000001  # "STXN", version 1
 _STATE_AT: Final = 24
@@ -50,8 +50,8 @@ _RECORD_AT: Final = 64
 _COMMITTED: Final = b"\1"
 _HAPPENED: Final = b"\2"
 
-#: A copy whose origin has this bit in its sequence number is a transaction's, and its origin
-#: is a process, not a queue: no queue has that many messages.
+#: A copy with this bit in its origin's sequence number belongs to a transaction, and its origin is
+#: a process, not a queue: no queue has that many messages.
 TRANSACTION: Final = 1 << 63
 
 _open: set[int] = set()
@@ -62,7 +62,7 @@ def _prefix(namespace: Namespace) -> str:
 
 
 def ledger_path(namespace: Namespace, process: int) -> Path:
-    """Where the process has its file while it commits."""
+    """The path of the process's file while it commits."""
     return SHM / f"{_prefix(namespace)}{process}"
 
 
@@ -74,7 +74,7 @@ def owners(namespace: Namespace) -> list[int]:
 
 
 def noted(namespace: Namespace) -> dict[tuple[int, int], Path]:
-    """The files that are for the writer, by process and number."""
+    """The files for the persistence writer, by process and number."""
     prefix = _prefix(namespace)
     found = {}
     for entry in listed():
@@ -86,7 +86,7 @@ def noted(namespace: Namespace) -> dict[tuple[int, int], Path]:
 
 
 def read_transactions(path: Path) -> tuple[dict[str, Any] | None, bool]:
-    """The transaction if it is committed, and whether all of it has happened.
+    """The transaction if it is committed, and whether all of it has been applied.
 
     Raises FileNotFoundError, SegmentError.
     """
@@ -110,7 +110,7 @@ class TransactionLog:
 
     @property
     def is_committed(self) -> bool:
-        """Whether it has a transaction that is committed, and not known to have happened."""
+        """Whether it has a committed transaction that is not known to have been applied."""
         return os.pread(self._fd, 1, _STATE_AT) == _COMMITTED
 
     def read(self) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class TransactionLog:
         )
 
     def write(self, transaction: dict[str, Any]) -> None:
-        """Note what is to be done. Raises NoSpace; memory is there before it is touched."""
+        """Write what is to be done. Raises NoSpace; memory is reserved before it is touched."""
         record = pack_properties(transaction)
         try:
             os.posix_fallocate(self._fd, 0, _RECORD_AT + len(record))
@@ -141,18 +141,18 @@ class TransactionLog:
             raise as_no_space(error, len(record)) from error
 
     def commit(self) -> None:
-        """The commit point: from here on, all of it happens."""
+        """The commit point: from here on, all of it will be applied."""
         os.pwrite(self._fd, _COMMITTED, _STATE_AT)
         _core.mark()
 
     def finish(self) -> None:
-        """All of it has happened."""
+        """Mark the transaction as applied."""
         os.pwrite(self._fd, _HAPPENED, _STATE_AT)
         _core.mark()
 
     @contextlib.contextmanager
     def noted(self, number: int) -> Iterator[None]:
-        """Have the writer find it, if it is committed within the block."""
+        """Make the file visible to the writer, if the block commits it."""
         second = self._path.with_name(f"{self._path.name}@{number}")
         try:
             os.link(self._path, second)
@@ -166,7 +166,7 @@ class TransactionLog:
                 second.unlink(missing_ok=True)
 
     def forget(self, number: int) -> None:
-        """There is no writer that is to find it."""
+        """Remove the name for the writer, because there is no writer."""
         self._path.with_name(f"{self._path.name}@{number}").unlink(missing_ok=True)
 
 
@@ -181,10 +181,10 @@ def _write(fd: int, what: bytes, where: int) -> None:
 def hold(
     namespace: Namespace, process: int, *, make: bool, until: float | None = None
 ) -> Iterator[TransactionLog | None]:
-    """Hold the file of a process. It is removed at the end, unless it has what is to be done.
+    """Hold the file of a process. It is removed at the end, unless work is left in it.
 
-    None: another thread or process holds it; or it is not there, and ``make`` is false. It is
-    waited for with an end ``until``, as time.monotonic() has it. Raises NoSpace, SegmentError,
+    None: another thread or process holds it; or it does not exist, and ``make`` is false. With
+    ``until``, a time.monotonic() value, the call waits for it. Raises NoSpace, SegmentError,
     LockTimeout.
     """
     path = ledger_path(namespace, process)
@@ -205,7 +205,7 @@ def hold(
 
 
 def _take(path: Path, make: bool, until: float | None) -> int:
-    """The locked file that now bears the name; -1: none."""
+    """The locked file that now has the name; -1: none."""
     how = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if make else 0)
     while True:
         try:
@@ -227,7 +227,7 @@ def _take(path: Path, make: bool, until: float | None) -> int:
         except BaseException:
             os.close(fd)
             raise
-        os.close(fd)  # who held it has removed it
+        os.close(fd)  # its holder has removed it
 
 
 def _try_lock(fd: int) -> bool:
@@ -250,7 +250,7 @@ def _is_current(fd: int, path: Path) -> bool:
 
 
 def _after_fork() -> None:
-    """A child that kept the descriptor would keep the lock of a parent that has died."""
+    """Close the descriptor in a child: it would keep the lock of a dead parent."""
     for fd in _open:
         os.close(fd)
     _open.clear()

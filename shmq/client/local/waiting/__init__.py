@@ -1,1 +1,1 @@
-"""Waiting in this process: threads, bells and event loops."""
+"""Waiting in this process: threads, semaphores and event loops."""

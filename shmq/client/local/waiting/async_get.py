@@ -1,4 +1,4 @@
-"""The awaitable side of a queue."""
+"""The asyncio operations of a queue that wait."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Attempt = Callable[[], api.Message | None]
 
 
 def without_lock(attempt: _Attempt, timeout: float | None) -> api.Message | None:
-    """What the attempt has; None where it could not have a lock, for one who waits anyway."""
+    """The result of the attempt; None if it could not get a lock and the caller can wait."""
     try:
         return attempt()
     except LockTimeout:
@@ -33,7 +33,7 @@ def _look_closely(queue: Any, attempt: _Attempt) -> api.Message | None:
 
 
 async def get(namespace: Namespace, queue: Any, timeout: float | None) -> api.Message:
-    """Wait for a message of a queue that had none. Raises Empty."""
+    """Wait for a message of a queue that was empty. Raises Empty."""
     message = without_lock(functools.partial(_look_closely, queue, queue.try_get), timeout)
     if message is None and timeout != 0:
         message = await wait_for(namespace, queue, _core.EVENT_NOT_EMPTY, queue.try_get, timeout)
@@ -45,7 +45,7 @@ async def get(namespace: Namespace, queue: Any, timeout: float | None) -> api.Me
 async def get_chosen(
     namespace: Namespace, queue: Any, meant: _core.Filter, timeout: float | None
 ) -> api.Message:
-    """Wait for a message that the filter lets through. Raises Empty."""
+    """Wait for a message that matches the filter. Raises Empty."""
 
     def attempt() -> api.Message | None:
         found: list[api.Message] = queue.select(meant, 1)
@@ -84,7 +84,7 @@ async def put(
 
 
 class AsyncConsumer(api.AsyncConsumer):
-    """See :class:`shmq.api.AsyncConsumer`. For one task at a time."""
+    """See :class:`shmq.api.AsyncConsumer`. One task at a time may use it."""
 
     def __init__(
         self,
@@ -111,9 +111,9 @@ class AsyncConsumer(api.AsyncConsumer):
         if self._closed:
             raise StopAsyncIteration
         if self._in_a_row == self._prefetch:
-            import asyncio  # noqa: PLC0415 - who awaits has it; others need it not
+            import asyncio  # noqa: PLC0415 - callers that await have it loaded
 
-            # Before a message is taken: one who is cancelled here has none.
+            # Before a message is taken: a task cancelled here has none.
             self._in_a_row = 0
             await asyncio.sleep(0)
         self._in_a_row += 1
@@ -144,7 +144,7 @@ class AsyncConsumer(api.AsyncConsumer):
         self._consumer.flush()
 
     def close(self) -> None:
-        """Flush, return what was not handed out, and end the iteration."""
+        """Flush, return the messages that were not handed out, and end the iteration."""
         self._closed = True
         self._consumer.close()
 

@@ -1,4 +1,4 @@
-"""The bells of this process: made as they are needed, used again, removed at the end."""
+"""The wakeup semaphores of this process: created on demand, reused, removed at the end."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _known: dict[str, BellPool] = {}
 
 
 class BellPool:
-    """This process's bells in one namespace. One object a process: see `of`.
+    """This process's wakeup semaphores in one namespace, one object for each process: see `of`.
 
-    A bell is named by the process's number and its own; neither is given twice, so who
-    has opened a bell once may keep it. A child of a fork has none of its parent's.
+    A semaphore is named by the process's number and its own; neither is ever reused, so a process
+    that has opened one may keep it. The child of a fork has none of its parent's.
     """
 
     def __init__(self, namespace: Namespace) -> None:
@@ -38,11 +38,11 @@ class BellPool:
 
     @classmethod
     def of(cls, namespace: Namespace) -> BellPool:
-        """The process's bells in that namespace."""
+        """The process's pool in that namespace."""
         return _known.setdefault(namespace.name, cls(namespace))
 
     def take(self) -> _core.Bell:
-        """A bell for the caller alone, until it gives it back. Raises NoSpace."""
+        """A semaphore for the caller alone, until it gives it back. Raises NoSpace."""
         process = self._namespace.process_number()
         self._sweep()
         with self._lock:
@@ -64,33 +64,33 @@ class BellPool:
         return _core.Bell(name, process, number)
 
     def _sweep(self) -> None:
-        """Once, before the first is made: that bells go away, those of dead processes and ours."""
+        """Before the first one: remove those of dead processes, and arrange the removal of ours."""
         if not self._is_swept:
             sweep_bells(self._namespace.name, self._namespace.is_alive)
             at_the_end(self.remove_idle, 1)
             self._is_swept = True
 
     def give_back(self, bell: _core.Bell) -> None:
-        """It is armed nowhere any more."""
-        bell.sleep(0)  # what was rung too late is for nobody
+        """Return a semaphore that is armed nowhere any more."""
+        bell.sleep(0)  # drop a late wakeup
         with self._lock:
             self._idle.append(bell)
 
     def remove_idle(self) -> None:
-        """Remove those that nobody has taken."""
+        """Remove the semaphores that are not in use."""
         with self._lock:
             while self._idle:
                 remove_bell(self._idle.pop().name)
 
 
 def at_the_end(deed: Callable[[], object], priority: int) -> util.Finalize:
-    """Do it when this process ends by itself, in the order of falling priorities.
+    """Run ``deed`` when this process ends normally, in the order of falling priorities.
 
-    What is returned can be cancelled. The children of multiprocessing end without what
-    is registered with atexit. A child of a fork does nothing of its parent's.
+    The returned object can cancel it. atexit would not do: the children of multiprocessing end
+    without it. The child of a fork runs nothing of its parent's.
     """
     with descriptors:
-        from multiprocessing import util  # noqa: PLC0415 - heavy, and for who waits on bells alone
+        from multiprocessing import util  # noqa: PLC0415 - heavy, and rarely needed
 
     return util.Finalize(None, deed, exitpriority=priority)
 

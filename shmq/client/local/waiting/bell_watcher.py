@@ -1,4 +1,4 @@
-"""Sleeping on one bell for many queues."""
+"""Sleeping on one semaphore for many queues."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ _VERY_LONG = 3600.0
 
 
 class Watcher:
-    """Sleeps on a bell, and says in which of the watched queues something may have come.
+    """Sleeps on a semaphore, and tells in which of the watched queues an event may have come.
 
-    It is rung for what comes. Once in a slice it looks at every queue nevertheless, and
-    at who is still alive: what a death has left undone is late by a slice. It is the
-    timer of its queues: what becomes due in one of them is done by it.
+    An event wakes it. In addition, it checks every queue, and which processes are alive, once in
+    each slice: so the work that a dead process left is late by at most a slice. It is also the
+    timer of its queues: when something in one of them becomes due, it does it.
     """
 
     def __init__(self, bell: _core.Bell) -> None:
         self.bell = bell
-        #: When the sleep that is under way ends, on time.monotonic(); awake, inf.
+        #: When the current sleep ends, on time.monotonic(); inf while awake.
         self.until = math.inf
-        #: Whether the last look was at everything.
+        #: Whether the last check was of every queue.
         self.closely = False
         self._pause = 0.0
         self._closely_at = 0.0
 
     def sleep(self, at_most: float, *, idle: bool = False) -> None:
-        """Sleep until something may have come, or is due, or the slice ends.
+        """Sleep until an event may have come, something is due, or the slice ends.
 
-        ``idle``: nothing is watched, so only until the bell is rung.
+        ``idle``: nothing is watched, so it sleeps until it is woken.
         """
         pause = _VERY_LONG if idle else min(self._pause, at_most)
         self.until = time.monotonic() + pause
@@ -41,7 +41,7 @@ class Watcher:
         self.until = math.inf
 
     def look(self, watches: list[_core.Watch]) -> list[_core.Watch]:
-        """Those whose event may have come; what is due in their queues is done."""
+        """The watches whose event may have come; does what is due in their queues."""
         now = time.monotonic()
         self.closely = now >= self._closely_at
         if self.closely:
@@ -53,9 +53,9 @@ class Watcher:
                 watch.catch_up()
                 self._pause = 0.0
             except LockTimeout:
-                continue  # it is due still
+                continue  # it is still due
             except (ShmqError, OSError):
-                stirring.append(watch)  # whoever waits for it is told
+                stirring.append(watch)  # the waiter gets the error
         return stirring
 
 

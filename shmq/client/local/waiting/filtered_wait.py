@@ -1,4 +1,4 @@
-"""Waiting for a message that a filter lets through."""
+"""Waiting for a message that matches a filter."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _T = TypeVar("_T")
 
 
 def wait_filtered(queue: Any, attempt: Callable[[], _T], block: bool, timeout: float | None) -> _T:
-    """What ``attempt()`` returns as soon as that is true; its last result if the time passed.
+    """The first true result of ``attempt()``; its last result if the timeout passed.
 
-    It is made again for each message that comes. Whoever takes whatever there is is woken as
-    ever: what comes rings all who wait here, and none of them in another's place.
+    The attempt is repeated for each message that arrives. Consumers without a filter are woken as
+    usual: an arriving message wakes all filtered waiters, and none of them instead of another
+    consumer.
     """
     until = None if timeout is None else time.monotonic() + timeout
     if block and timeout != 0:

@@ -12,14 +12,14 @@ from shmq.native import _stream
 
 __all__ = ["StreamWaitThread"]
 
-#: How long the thread stays when nobody waits any more, in seconds.
+#: How long the thread stays after the last waiter has left, in seconds.
 _LINGER = 1.0
-#: How long it sleeps at most before it looks again, in seconds.
+#: The longest sleep before it checks again, in seconds.
 _SLICE = 0.05
 
 
 class _Waiter:
-    """A task that waits until one of its partitions has something at or behind its offset."""
+    """A task that waits until one of its partitions has a record at or after its offset."""
 
     def __init__(self, position: Mapping[int, int]) -> None:
         self.position = dict(position)
@@ -27,7 +27,7 @@ class _Waiter:
         self.future: asyncio.Future[None] = self.loop.create_future()
 
     def call(self) -> None:
-        """Have the task look; from any thread."""
+        """Wake the task to check; from any thread."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self.loop.call_soon_threadsafe(self._wake)
 
@@ -39,12 +39,12 @@ class _Waiter:
 class StreamWaitThread:
     """Watches one stream for the tasks of this process that wait for it.
 
-    It has a thread as long as somebody waits; one of a fork's parent is of no use.
+    Its thread runs as long as a task waits. After a fork the child cannot use it.
     """
 
     def __init__(self, logs: list[_stream.Partition], look: Callable[[], None]) -> None:
         self._logs = logs
-        self._look = look  # after dead processes
+        self._look = look  # checks for dead processes
         self._process = os.getpid()
         self._waiters: set[_Waiter] = set()
         self._lock = threading.Lock()
@@ -56,7 +56,7 @@ class StreamWaitThread:
         return self._process == os.getpid()
 
     async def wait_for_any(self, position: Mapping[int, int], timeout: float | None) -> bool:
-        """Whether one of these partitions has a record at or behind the offset, in time."""
+        """Whether one of these partitions has a record at or after the offset, in time."""
         waiting_task = _Waiter(position)
         self.join(waiting_task)
         try:
@@ -68,7 +68,7 @@ class StreamWaitThread:
         return True
 
     def join(self, waiting_task: _Waiter) -> None:
-        """Call it once there is something for it."""
+        """Add a task, to be called once there may be a record for it."""
         with self._lock:
             self._waiters.add(waiting_task)
             if self._thread is None:
@@ -79,7 +79,7 @@ class StreamWaitThread:
         self._logs[0].wake()
 
     def leave(self, waiting_task: _Waiter) -> None:
-        """It waits no more."""
+        """Remove a task that waits no more."""
         with self._lock:
             self._waiters.discard(waiting_task)
 

@@ -22,13 +22,13 @@ log = logging.getLogger("shmq")
 
 _T = TypeVar("_T")
 
-#: How long the thread keeps watch when nobody waits any more, in seconds: waking it costs
-#: more than its looks.
+#: How long the thread keeps watching after the last waiter has left, in seconds: starting it again
+#: costs more than its checks.
 _LINGER = 1.0
-#: How long it waits for the lock of one queue, in seconds: the others' waiters would wait, too.
+#: How long it waits for the lock of one queue, in seconds: the waiters of others are delayed, too.
 _LOCK_WAIT = 0.005
-#: What passes between two attempts of a task that cannot have a lock, in seconds: each may hold
-#: up its loop for as long, while the lock is waited for.
+#: The pause between two attempts of a task that cannot get a lock, in seconds: each attempt may
+#: block its loop for as long as it waits for the lock.
 _LOCK_PAUSE = 0.1
 
 _wait_threads: dict[str, WaitThread] = {}
@@ -38,8 +38,8 @@ _hubs_lock = threading.Lock()
 class WaitThread:
     """Watches the queues of one namespace that tasks of this process wait for.
 
-    Its thread sleeps on one bell, without the interpreter's lock, and wakes event loops.
-    A line is here as long as somebody stands in it.
+    Its thread sleeps on one semaphore, without the GIL, and wakes event loops. It keeps a
+    `TaskQueue` as long as a task waits in it.
     """
 
     def __init__(self, namespace: Namespace) -> None:
@@ -56,7 +56,7 @@ class WaitThread:
         self._end_later = at_the_end(self.end, 2)
 
     def join(self, queue: Any, event: int, waiting_task: WaitingTask) -> TaskQueue | None:
-        """Put the waiter into its line; None if the hub has ended."""
+        """Add the task to its queue of waiters; None if the thread has ended."""
         with self._lock:
             if self._ended:
                 return None
@@ -69,7 +69,7 @@ class WaitThread:
             return task_queue
 
     def leave(self, task_queue: TaskQueue, waiting_task: WaitingTask, *, served: bool) -> None:
-        """Take the waiter out of it."""
+        """Remove the task from its queue of waiters."""
         task_queue.leave(waiting_task, served=served)
         key = (id(task_queue.watch.queue), task_queue.watch.event)
         with self._lock:
@@ -78,17 +78,17 @@ class WaitThread:
                 self._watched = None
 
     def see(self, task_queue: TaskQueue) -> None:
-        """A line was armed: wake the thread if it would sleep too long for it."""
+        """A queue of waiters was armed: wake the thread if it would sleep too long for it."""
         until = self._watcher.until
         if task_queue.watch.due < until or until > time.monotonic() + _core.SLICE:
             self._watcher.bell.ring()
 
     def ring(self) -> None:
-        """Have the thread look."""
+        """Wake the thread to check."""
         self._watcher.bell.ring()
 
     def end(self, *, if_idle: bool = False) -> bool:
-        """End the thread and remove the bell; whether it was done."""
+        """End the thread and remove its semaphore; whether that was done."""
         with self._lock:
             if self._ended or (if_idle and self._task_queues):
                 return False
@@ -139,13 +139,13 @@ async def wait_for(
     attempt: Callable[[], _T | None],
     timeout: float | None,
 ) -> _T | None:
-    """What ``attempt`` returns as soon as that is not None; None if ``timeout`` passed.
+    """The first result of ``attempt`` that is not None; None if ``timeout`` passed.
 
-    The attempt is made in this task, so that a task that is cancelled has taken nothing. Where
-    a lock is not to be had it is made again after a pause, in which the loop's other tasks run;
-    LockTimeout is raised once ``timeout`` has passed.
+    The attempt is made in this task, so a cancelled task has taken nothing. If a lock cannot be
+    had, it is repeated after a pause, in which the loop's other tasks run; LockTimeout is raised
+    once ``timeout`` has passed.
     """
-    import asyncio  # noqa: PLC0415 - who awaits has it; others need it not
+    import asyncio  # noqa: PLC0415 - callers that await have it loaded
 
     loop = asyncio.get_running_loop()
     waiting_task = WaitingTask(loop)
@@ -187,14 +187,14 @@ def _join(
 
 
 def ring(namespace: Namespace) -> None:
-    """A handle of that namespace was closed: whoever waits through it is to be told."""
+    """Wake the thread, because a handle of that namespace was closed: its waiters must be told."""
     wait_thread = _wait_threads.get(namespace.name)
     if wait_thread is not None:
         wait_thread.ring()
 
 
 def rest(namespace: Namespace) -> None:
-    """End the namespace's thread, and remove its bells, unless they are in use."""
+    """End the namespace's thread, and remove its semaphores, unless they are in use."""
     with _hubs_lock:
         wait_thread = _wait_threads.get(namespace.name)
         if wait_thread is not None and wait_thread.end(if_idle=True):

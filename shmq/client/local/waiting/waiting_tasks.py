@@ -1,4 +1,4 @@
-"""A line of tasks that wait for the same event of the same queue."""
+"""The tasks that wait for the same event of the same queue, in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["TaskQueue", "WaitingTask", "wake"]
 
 
 class WaitingTask:
-    """One task's place in a line."""
+    """One waiting task."""
 
     __slots__ = ("called", "expired", "future", "loop")
 
@@ -28,22 +28,22 @@ class WaitingTask:
         self.future: asyncio.Future[None] = loop.create_future()
 
     def expire(self) -> None:
-        """Its time has passed. To be called in its loop."""
+        """End the wait at its timeout. Must be called in the task's loop."""
         self.expired = True
         _resolve([self.future])
 
 
 class TaskQueue:
-    """First come, first served; of any number of event loops.
+    """Waiting tasks of any number of event loops, first come, first served.
 
-    One waiter is called for each ring. As long as there are some who were not called,
-    either the queue is armed, or one who was called has not left yet: whoever leaves
-    after a call calls the next one, if there is anything for it, or arms. The last one
-    disarms, which rings another process for what is left. So a ring is used, or passed
-    on. A waiter keeps its place until it leaves.
+    Each wakeup calls one task. As long as some tasks were not called, either the queue is armed, or
+    a called task has not left yet: a task that leaves after a call calls the next one, if there is
+    something for it, or arms the queue. The last task disarms the queue, which wakes another
+    process for what is left. So every wakeup is used or passed on. A task keeps its place until it
+    leaves.
 
-    Those who wait for messages that arrive, and are meant, are all called for each ring:
-    what one of them leaves may be another's.
+    Tasks that wait for arriving messages with a filter are all called at each wakeup: one of them
+    may match what another leaves.
     """
 
     def __init__(self, queue: Any, event: int, bell: _core.Bell) -> None:
@@ -51,22 +51,22 @@ class TaskQueue:
         self._all = event == _core.EVENT_ARRIVED
         self._waiters: OrderedDict[WaitingTask, None] = OrderedDict()
         self._called = 0
-        # A task that the collector ends leaves in whatever thread that happens.
+        # A task ended by the garbage collector leaves in whatever thread runs the collector.
         self._lock = threading.RLock()
 
     def join(self, waiting_task: WaitingTask) -> None:
-        """Take the last place."""
+        """Append the task."""
         self._waiters[waiting_task] = None
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody waits."""
+        """Whether no task waits."""
         return not self._waiters
 
     def arm(self, waiting_task: WaitingTask) -> None:
-        """What the waiter tries after this and does not get will be rung for.
+        """Arm the queue: an event after the task's next attempt will wake it.
 
-        Raises what an operation on the queue does.
+        Raises what an operation on the queue raises.
         """
         with self._lock:
             self._answered(waiting_task)
@@ -76,7 +76,7 @@ class TaskQueue:
                 self.watch.arm()
 
     def leave(self, waiting_task: WaitingTask, *, served: bool) -> None:
-        """Give the place up, ``served`` or not. May be called again."""
+        """Remove the task, ``served`` or not. May be called again."""
         with self._lock:
             if waiting_task not in self._waiters:
                 return
@@ -90,9 +90,9 @@ class TaskQueue:
             self.leave(lost, served=False)
 
     def call(self, *, closely: bool) -> list[WaitingTask]:
-        """Those to be woken now that the event may have come.
+        """The tasks to be woken now that the event may have come.
 
-        Not ``closely``: nobody, as long as one who was called has not answered.
+        Unless ``closely``, none are woken while a called task has not answered.
         """
         with self._lock:
             if self.watch.has_ended or self._all:
@@ -109,7 +109,7 @@ class TaskQueue:
                 if not _core.scan([self.watch], True)[0]:
                     return []
         except ShmqError:
-            return self._call_some(len(self._waiters))  # each is told by its own attempt
+            return self._call_some(len(self._waiters))  # each gets the error by its own attempt
         return self._call_some(1)
 
     def _call_some(self, count: int) -> list[WaitingTask]:
@@ -130,8 +130,8 @@ class TaskQueue:
 
 
 def wake(waiters: Iterable[WaitingTask]) -> list[WaitingTask]:
-    """Wake those who were called, each in its loop; returns those whose loop is closed."""
-    import asyncio  # noqa: PLC0415 - who awaits has it; others need it not
+    """Wake the called tasks, each in its loop; returns those whose loop is closed."""
+    import asyncio  # noqa: PLC0415 - callers that await have it loaded
 
     lost: list[WaitingTask] = []
     by_loop: dict[asyncio.AbstractEventLoop, list[WaitingTask]] = {}
