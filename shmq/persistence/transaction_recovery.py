@@ -221,7 +221,7 @@ def _appends(works: list[dict[str, Any]], part: Part) -> Iterator[list[Any]]:
 def _partitions_of(
     stored: StoredStream, partition: int, entries: list[tuple[int, Entry]]
 ) -> dict[int, list[tuple[int, Entry]]]:
-    """The entries by target partition; a sealed or lost partition is replaced by the newest ones."""
+    """The entries by target partition; those of a sealed or lost one go to the newest ones."""
     era = stored.eras[-1]
     if partition in era.partitions:
         return {partition: entries} if entries else {}
