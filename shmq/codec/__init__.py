@@ -1,1 +1,1 @@
-"""Bodies, properties and batches as bytes, and back."""
+"""Encoding and decoding of bodies, properties and batches."""

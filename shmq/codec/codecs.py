@@ -1,8 +1,8 @@
-"""Bodies and properties as bytes, and back.
+"""Encodes and decodes bodies and properties.
 
-A body is any buffer, a str, or what msgpack holds; its codec says which. Properties are
-one msgpack map with the keys of the wire contract, so that a message put locally and
-one put over the network look the same to whoever takes it. Nothing is ever unpickled.
+A body is any buffer, a str, or a value that msgpack can hold; its codec says which. Properties
+are one msgpack map with the keys of the wire protocol, so that a message put locally and one
+put over the network look the same to the consumer. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ __all__ = [
     "unpack_properties",
 ]
 
-#: The codecs by their number in a slot. Another one has the number 255 and stands, by
-#: name, in the properties; its bodies are bytes.
+#: The codecs by their number in a slot. Any other codec has the number 255 and its name in
+#: the properties; its bodies are bytes.
 CODECS = _core.CODECS
 OTHER = _core.CODEC_OTHER
 
@@ -56,9 +56,9 @@ def encode_message(
     priorities: int,
     encoded: bool = False,
 ) -> Encoded:
-    """What a put takes, as the core takes it; ``encoded``: the body is bytes of its codec.
+    """Encode the arguments of a put for the core; ``encoded``: the body is already encoded.
 
-    Returns the body as a buffer, the codec's number, the properties packed, the
+    Returns the body as a buffer, the codec's number, the packed properties, the
     priority, and delay and ttl in seconds (0: none). Raises
     :class:`~shmq.InvalidOption` for a property out of range and TypeError for one of the
     wrong type, or a body that cannot be encoded.
@@ -100,7 +100,7 @@ def encode_body(body: Any, codec: str | None) -> tuple[Any, int]:
 
 
 def number_of(codec: str | None) -> int:
-    """A codec's number in a slot; None is that of bytes."""
+    """A codec's number in a slot; None counts as ``bytes``."""
     if codec is None:
         return _BYTES
     return CODECS.index(codec) if codec in CODECS else OTHER
@@ -187,7 +187,7 @@ def _wide_int(value: object, depth: int = 0) -> int | None:
     return next((part for part in found if part is not None), None)
 
 
-#: How a body becomes bytes, by its codec; the others are msgpack.
+#: The encoders by codec; the other codecs are msgpack.
 _ENCODERS: Mapping[str, Callable[[Any], Any]] = {
     "bytes": _to_bytes,
     "text": _to_text,
@@ -197,7 +197,7 @@ _ENCODERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def decode_body(raw: bytes, number: int, codec: str) -> Any:
-    """The body of the bytes. Raises :class:`~shmq.ShmqError` if they are not of the codec."""
+    """Decode the body. Raises :class:`~shmq.ShmqError` if the codec cannot decode it."""
     try:
         if number == _TEXT:
             return raw.decode()
@@ -215,12 +215,12 @@ def decode_body(raw: bytes, number: int, codec: str) -> Any:
 
 
 def pack_properties(properties: Mapping[str, Any]) -> bytes:
-    """One msgpack map."""
+    """The properties as one msgpack map."""
     return _to_msgpack(properties)
 
 
 def unpack_properties(meta: bytes | None) -> dict[str, Any]:
-    """The properties of a message; none for no bytes."""
+    """The properties of a message; empty if there are no bytes."""
     if not meta:
         return {}
     properties = msgpack.unpackb(meta, strict_map_key=False)

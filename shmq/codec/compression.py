@@ -1,4 +1,4 @@
-"""Batches of records made smaller, and back: LZ4 frames and Zstandard."""
+"""Compresses and expands batches of records: LZ4 frames and Zstandard."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["COMPRESSIONS", "LARGEST", "compressor", "expand"]
 
 COMPRESSIONS: Final = ("lz4", "zstd")
 
-#: The largest batch before it is compressed, in bytes: nothing is expanded beyond it.
+#: The largest batch before compression, in bytes: nothing is expanded beyond it.
 LARGEST: Final = 64 << 20
 
 
 def compressor(name: str) -> Callable[[bytes], bytes]:
-    """What makes a batch smaller, for one thread at a time.
+    """A function that compresses a batch, for one thread at a time.
 
-    Raises :class:`~shmq.InvalidOption`, TypeError, and :class:`~shmq.Unsupported` where its
+    Raises :class:`~shmq.InvalidOption`, TypeError, and :class:`~shmq.Unsupported` if its
     library is not installed.
     """
     check_one_of("compression", name, COMPRESSIONS)
@@ -29,10 +29,10 @@ def compressor(name: str) -> Callable[[bytes], bytes]:
 
 
 def expand(name: str, packed: bytes, size: int) -> bytes:
-    """The batch as it was, of ``size`` bytes; it takes no more memory whatever the bytes are.
+    """Expand a batch of ``size`` bytes; takes no more memory than that for any input.
 
-    Raises :class:`~shmq.ShmqError` for bytes that are no such batch, and
-    :class:`~shmq.Unsupported` where the library is not installed.
+    Raises :class:`~shmq.ShmqError` for invalid bytes or another size, and
+    :class:`~shmq.Unsupported` if the library is not installed.
     """
     if not 0 < size <= LARGEST:
         raise ShmqError(f"a batch of {size} bytes cannot be: it has 1 to {LARGEST}")

@@ -1,4 +1,4 @@
-"""What is wrong in shared memory: with a segment, with what the dead left, with the machine.
+"""Diagnosis of shared memory: damaged segments, leftovers of dead processes, the machine.
 
-Only the command uses it; no message passes here.
+Only the command uses it; no message passes through it.
 """

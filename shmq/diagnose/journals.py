@@ -1,4 +1,4 @@
-"""What is wrong with the disk of a queue that is to outlive the machine."""
+"""Problems with the disk of a durable queue."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ __all__ = ["journal_problem", "unwritten", "why_unkept"]
 
 
 def journal_problem(stats: QueueStats) -> str | None:
-    """Why the queue is not being kept on disk now, and what to do about it; None if it is."""
+    """Why the queue is not being written to disk now, and what to do about it; None if it is."""
     so_far = unwritten(stats.journal_lag, stats.journal_waiting)
     return why_unkept(stats.durability, stats.journal_error, stats.journal_writer, so_far)
 
 
 def unwritten(lag: int, waiting: int) -> str:
-    """How many messages wait for the disk, put and settled; empty: none."""
+    """A text with the numbers of put and settled messages that wait for the disk, or ""."""
     counts = {
         "not on disk": lag,
         "settled, and keeping their slots until that is on disk": waiting,
@@ -24,7 +24,7 @@ def unwritten(lag: int, waiting: int) -> str:
 
 
 def why_unkept(durability: str, error: str | None, writer: bool, so_far: str = "") -> str | None:
-    """The same of a queue whose disk fails with ``error``, and whether it has a ``writer``."""
+    """The same for a queue from its disk's ``error`` and whether it has a ``writer``."""
     tail = f" ({so_far})" if so_far else ""
     if durability == "memory":
         return None

@@ -1,9 +1,9 @@
-"""What dead processes have left in a namespace, and how it is removed.
+"""Finds and removes what dead processes have left in a namespace.
 
-Whoever meets such a thing on its way clears it away, so most of it goes by itself; this
-finds what nobody has met. Nothing is taken for stale by its age or by a PID: the kernel is
-asked who is alive (:mod:`shmq.namespace.namespace`), and what makes and removes files is kept out
-by the registry lock meanwhile.
+Operations remove most leftovers when they come across them; this finds the rest. Nothing counts
+as stale by its age or by a PID: the kernel says which processes live
+(:mod:`shmq.namespace.namespace`), and the registry lock excludes the creation and removal of
+files meanwhile.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _ANONYMOUS = re.compile(r"[0-9]+\.[0-9]+")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that should not be there, or not be so."""
+    """A leftover or a problem."""
 
     namespace: str
-    #: ``anonymous`` (a queue of shmq.mp that nobody holds), ``segment`` (half made or half
-    #: deleted), ``semaphore`` (without its queue), ``bell`` (of a dead process),
+    #: ``anonymous`` (a queue of shmq.mp without handles), ``segment`` (half created or half
+    #: deleted), ``semaphore`` (without its queue), ``bell`` (a dead process's wakeup),
     #: ``attachment`` (of a dead process), ``copy`` (of a message whose mover died),
     #: ``transaction`` (of a process that died while it committed),
     #: ``namespace`` (a file without a queue or a process); these are removed. ``queue``
-    #: (unusable), ``disk`` (a queue that is not kept on disk) and ``file`` (not understood)
-    #: never are.
+    #: (unusable), ``disk`` (a queue that is not written to disk) and ``file`` (unknown) never
+    #: are.
     kind: str
     #: The queue's or the file's name.
     name: str
@@ -61,7 +61,7 @@ class Finding:
 
 
 def namespaces() -> tuple[list[str], int]:
-    """The namespaces that this user has files of; and how many files others have."""
+    """The namespaces of which this user has files; and the number of other users' files."""
     found, others = set(), 0
     for entry in os.scandir(SHM):
         parts = _OURS.fullmatch(entry.name)
@@ -76,7 +76,7 @@ def namespaces() -> tuple[list[str], int]:
 
 
 def sweep(namespace: str, fix: bool, seconds: float = 30.0) -> list[Finding]:
-    """What is stale in the namespace, removed if ``fix``; and what cannot be used.
+    """Find leftovers in the namespace, and remove them if ``fix``; also find what is unusable.
 
     ``seconds`` bounds how long the files, and each of the queues, may take.
     """
@@ -96,7 +96,7 @@ def sweep(namespace: str, fix: bool, seconds: float = 30.0) -> list[Finding]:
 def _bounded(
     work: functools.partial[list[dict[str, Any]]], seconds: float, namespace: str, name: str
 ) -> list[Finding]:
-    """What ``work`` finds, in a process of its own: memory may be damaged, a lock stuck."""
+    """What ``work`` finds, in a separate process: memory may be damaged, a lock stuck."""
     try:
         return [Finding(**found) for found in apart(work, seconds)]
     except (ProbeTimeout, Crashed) as error:
@@ -139,7 +139,7 @@ def _transactions(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
 
 
 def _anonymous(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
-    """What killed processes have left of queues of :mod:`shmq.mp`."""
+    """Queues of :mod:`shmq.mp` that killed processes have left."""
     from shmq.mp import store  # noqa: PLC0415 - it loads multiprocessing
 
     for name in store.abandoned(registry):
@@ -155,14 +155,14 @@ def _anonymous(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
 
 
 def _owner_of(entry: str) -> int | None:
-    """The user whose file it is; None if it is gone."""
+    """The user id of the file's owner; None if it is gone."""
     with contextlib.suppress(FileNotFoundError):
         return (SHM / entry).lstat().st_uid
     return None
 
 
 def _unfinished(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
-    """Segments that are not ready although nobody is making or deleting one."""
+    """Segments that are half created or half deleted, although no process works on them."""
     for name in registry.queue_names():
         with contextlib.suppress(ShmqError):
             segment = registry.look_at(name)
@@ -176,7 +176,7 @@ def _unfinished(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
 
 
 def _semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
-    """Semaphores without a queue, bells without a process."""
+    """Semaphores without a queue, wakeup semaphores without a process."""
     stem = f"sem.shmq@{registry.name}@"
     known = _known_semaphores(registry)
     for entry in sorted(name for name in os.listdir(SHM) if name.startswith(stem)):
@@ -203,7 +203,7 @@ def _semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
 
 
 def _known_semaphores(registry: Namespace) -> set[str] | None:
-    """The files of all queues' semaphores; None if a queue cannot say which are its own."""
+    """The files of all queues' semaphores; None if a queue cannot be read."""
     known: set[str] = set()
     for name in registry.queue_names():
         try:
@@ -226,7 +226,7 @@ def _unfinished_id(registry: Namespace, name: str) -> int:
 
 
 def _file(namespace: str, fix: bool, before: bool) -> list[dict[str, Any]]:
-    """The namespace's own file. One that was not there ``before`` is ours to remove."""
+    """The namespace's own file. One that did not exist ``before`` was created by this check."""
     registry = Namespace.of(namespace)
     with contextlib.suppress(ForeignSegment):
         if not before:
@@ -239,7 +239,7 @@ def _file(namespace: str, fix: bool, before: bool) -> list[dict[str, Any]]:
     return []
 
 
-# ---- what is in a queue ----
+# ---- within a queue ----
 
 
 def _queue(namespace: str, name: str, fix: bool) -> list[dict[str, Any]]:
@@ -263,7 +263,7 @@ def _queue(namespace: str, name: str, fix: bool) -> list[dict[str, Any]]:
 
 
 def _disk(namespace: str, queue: LocalQueue) -> Iterator[dict[str, Any]]:
-    # Not its stats: those would give back what dead processes hold, which only --fix may.
+    # Not its stats: those would return the leases of dead processes, which only --fix may.
     numbers = queue.journal_numbers()
     problem = why_unkept(
         numbers["durability"],

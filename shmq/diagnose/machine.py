@@ -1,4 +1,4 @@
-"""What shmq needs of the machine and the process it runs in."""
+"""Checks what shmq needs of the machine and of its process."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from shmq.api.names import SHM
 
 __all__ = ["Condition", "conditions"]
 
-#: The least glibc: pthread_mutex_clocklock and sem_clockwait came with it.
+#: The oldest glibc with pthread_mutex_clocklock and sem_clockwait.
 _GLIBC = (2, 30)
 
-#: A queue's first steps take some tens of KiB; below this not even a few can be made.
+#: A new queue takes some tens of KiB; with less than this not even a few can be created.
 _LEAST_FREE = 1 << 20
 
 
@@ -27,12 +27,12 @@ class Condition:
 
     name: str
     value: str | int
-    #: What is wrong with it and what to do; None if nothing is.
+    #: The problem and what to do; None if there is none.
     problem: str | None = None
 
 
 def conditions() -> list[Condition]:
-    """Versions, the room in /dev/shm, and the limits that a user of queues meets."""
+    """Versions, the space in /dev/shm, and the limits that matter for queues."""
     return [*_versions(), *_room(), *_limits()]
 
 
@@ -81,12 +81,12 @@ def _room() -> Iterator[Condition]:
 
 
 def _type_of_file_system() -> str:
-    """The type of what is mounted on /dev/shm: proc_pid_mounts(5)."""
+    """The type of the file system on /dev/shm: proc_pid_mounts(5)."""
     found = "unknown"
     for line in Path("/proc/self/mounts").read_text().splitlines():
         _, mounted, kind, *_ = line.split(" ")
         if mounted == str(SHM):
-            found = kind  # the last one lies on top
+            found = kind  # the last mount covers the others
     return found
 
 

@@ -1,7 +1,7 @@
-"""Work on memory that may be damaged, in a process of its own.
+"""Runs work on memory that may be damaged in a separate process.
 
-A segment that is truncated under its mapping kills whoever touches it, and a lock whose
-bytes are damaged looks like one that is held for ever. Neither may end a look at the other
+A segment that is truncated under its mapping kills a process that reads it, and a lock whose
+bytes are damaged looks like one that is held forever. Neither may prevent a check of the other
 queues.
 """
 
@@ -24,7 +24,7 @@ __all__ = ["Crashed", "ProbeTimeout", "apart"]
 
 
 class ProbeTimeout(ShmqError):
-    """The work did not end in its time."""
+    """The work did not end in time."""
 
 
 class Crashed(ShmqError):
@@ -32,7 +32,7 @@ class Crashed(ShmqError):
 
 
 def apart(work: Callable[[], Any], seconds: float) -> Any:
-    """Carry out ``work`` in a fork of this process; what it returns must be JSON.
+    """Call ``work`` in a fork of this process; its result must be JSON.
 
     Raises :class:`ProbeTimeout` if it takes longer than ``seconds``, and :class:`Crashed`.
     """
@@ -57,12 +57,12 @@ def apart(work: Callable[[], Any], seconds: float) -> Any:
 
 
 def _carry_out(work: Callable[[], Any], writer: int) -> NoReturn:
-    """The child's side. It ends here, whatever happens."""
-    faulthandler.disable()  # a bus error is an answer, too
+    """Run the work in the child, and exit."""
+    faulthandler.disable()  # a bus error is an expected result
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         said = json.dumps({"done": work()})
-    except BaseException:  # noqa: BLE001 - it is told to the parent
+    except BaseException:  # noqa: BLE001 - the parent gets it
         said = json.dumps({"failed": traceback.format_exc()})
     with contextlib.suppress(OSError), open(writer, "w") as pipe:
         pipe.write(said)
@@ -70,7 +70,7 @@ def _carry_out(work: Callable[[], Any], writer: int) -> NoReturn:
 
 
 def _read(reader: int, until: float) -> bytes | None:
-    """All that the child wrote; None if it did not end in time."""
+    """Everything that the child wrote; None if it did not end in time."""
     said = b""
     while select.select([reader], [], [], max(0.0, until - time.monotonic()))[0]:
         more = os.read(reader, 65536)
@@ -81,7 +81,7 @@ def _read(reader: int, until: float) -> bytes | None:
 
 
 def _reap(child: int) -> int:
-    """The exit code of the child; less the signal that killed it."""
+    """The exit code of the child; negative: the signal that killed it."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 

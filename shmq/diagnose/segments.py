@@ -1,4 +1,4 @@
-"""Whether a queue's segment is as it should be, looked at without changing anything."""
+"""Checks a queue's segment without changing it."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ MISSING = "missing"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentReport:
-    """What was found out about the segment of a queue."""
+    """The result of checking a queue's segment."""
 
     name: str
     #: ``sound``, ``violated`` (an invariant does not hold), ``damaged`` (it cannot be
-    #: attached to), ``incompatible``, ``foreign``, ``unfinished`` (half made or half
+    #: attached to), ``incompatible``, ``foreign``, ``unfinished`` (half created or half
     #: deleted by a dead process), ``stuck``, ``crashed``, ``missing``.
     state: str
-    #: What is wrong, a sentence each.
+    #: The problems, a sentence each.
     problems: list[str]
 
 
 def examine(namespace: str, name: str, seconds: float = 30.0) -> SegmentReport:
     """Check every invariant of a queue's segment; the queue may be in use.
 
-    It stands still while its slots are gone through. ``seconds`` bounds how long that
-    may take, a wait for its lock included.
+    The queue is locked while its slots are checked. ``seconds`` bounds how long that may take,
+    including the wait for the lock.
     """
     try:
         state, problems = apart(functools.partial(_examine, namespace, name), seconds)
@@ -85,7 +85,7 @@ def _examine(namespace: str, name: str) -> tuple[str, list[str]]:
 
 
 def _state_of(error: Exception) -> str:
-    """What is told of a queue that could not be looked through."""
+    """The state of a queue that could not be checked."""
     states: tuple[tuple[type[Exception], str], ...] = (
         (NoSuchQueue, MISSING),
         (QueueDeleted, MISSING),
@@ -97,14 +97,14 @@ def _state_of(error: Exception) -> str:
 
 
 def _once_more(registry: Namespace, name: str) -> _core.Segment | None:
-    """The segment, once nobody is making or deleting it any more."""
+    """The segment, once no process is creating or deleting it any more."""
     with registry.locked():
         segment = registry.look_at(name)
     return None if segment is None or segment.deleted else segment
 
 
 def _of_semaphores(namespace: str, queue_id: int) -> list[str]:
-    """What is wrong with the files of the semaphores; a missing one is found by attaching."""
+    """Problems of the semaphores' files; a missing one is found by attaching."""
     problems = []
     for name in semaphore_names(namespace, queue_id):
         path = SHM / f"sem.{name[1:]}"
@@ -120,7 +120,7 @@ def _of_semaphores(namespace: str, queue_id: int) -> list[str]:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """The file of a queue's segment, as it lies there."""
+    """The file of a queue's segment."""
 
     namespace: str
     queue: str
@@ -131,7 +131,7 @@ class Segment:
     owner: int
     #: As in ``ls``: ``0600``.
     mode: str
-    #: The size of the file, and what it takes of the memory, in bytes.
+    #: The size of the file, and the memory it takes, in bytes.
     size: int
     taken: int
 

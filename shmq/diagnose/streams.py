@@ -1,4 +1,4 @@
-"""What is wrong with the streams of a namespace, in shared memory and on disk."""
+"""Checks the streams of a namespace, in shared memory and on disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["examine_files", "half_made_streams", "stream_findings"]
 
 
 def examine_files(namespace: str) -> list[SegmentReport]:
-    """Each durable stream's files, every record of them; the stream may be written meanwhile."""
+    """Check every record in each durable stream's files; a stream may be written meanwhile."""
     directory = Namespace.of(namespace).data_dir
     if directory is None:
         return []
@@ -40,9 +40,9 @@ def examine_files(namespace: str) -> list[SegmentReport]:
 
 
 def half_made_streams(registry: Namespace, fix: bool) -> Iterator[tuple[str, str]]:
-    """Streams that are not whole although nobody makes or deletes one; removed if ``fix``.
+    """Half created and half deleted streams, each with what is wrong; removed if ``fix``.
 
-    A name and what is wrong with it. Needs the registry lock.
+    Needs the registry lock.
     """
     for name in registry.stream_names():
         with contextlib.suppress(ShmqError):
@@ -54,7 +54,7 @@ def half_made_streams(registry: Namespace, fix: bool) -> Iterator[tuple[str, str
 
 
 def stream_findings(registry: Namespace, name: str, fix: bool) -> list[dict[str, Any]]:
-    """What the dead have left in a stream, removed if ``fix``, and what cannot be used."""
+    """Leftovers of dead processes in a stream, removed if ``fix``, and what is unusable."""
     try:
         control = streams.look_at(registry, name)
         if control is None or control.deleted:

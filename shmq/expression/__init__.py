@@ -1,1 +1,1 @@
-"""Expressions that choose messages and records: ``where=``."""
+"""Expressions that select messages and records: ``where=``."""

@@ -1,7 +1,7 @@
-"""Expressions compiled to the programs that the core runs: see shmq/core/queue/filter.h.
+"""Compiles expressions to programs that the core runs: see shmq/core/queue/filter.h.
 
-The language is that of :mod:`shmq.expression.parse`, and means the same, but for what takes the
-body: a message is asked before it is leased, where it stands.
+The language is that of :mod:`shmq.expression.parse`, with the same meaning, but without the
+body: the core tests a message in its slot, before it is leased.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from shmq.errors import InvalidOption
 from shmq.expression.parse import Comparison, Joined, Node, Not, parse
 from shmq.native import _core
 
-#: The most bytes of an expression, in UTF-8: what a request of the wire holds.
+#: The most bytes of an expression, in UTF-8: the limit of a request of the protocol.
 LONGEST: Final = 0xFFFF
 
 __all__ = ["compile_filter", "program_of"]
@@ -33,10 +33,10 @@ def _compiled(text: str, most: int | None) -> _core.Filter:
 
 
 def compile_filter(text: str, most: int | None = None) -> _core.Filter:
-    """The filter of an expression.
+    """Compile an expression to a filter.
 
-    Raises :class:`~shmq.InvalidOption` for one that cannot be read, has more than ``most``
-    comparisons, or asks for what is in the body, and TypeError for what is no text.
+    Raises :class:`~shmq.InvalidOption` for one that cannot be parsed, has more than ``most``
+    comparisons, or refers to the body, and TypeError if it is no str.
     """
     if not isinstance(text, str):
         raise TypeError(f"where={text!r:.60} must be a str, not {type(text).__name__}")
@@ -47,7 +47,7 @@ def compile_filter(text: str, most: int | None = None) -> _core.Filter:
 
 
 def program_of(node: Node) -> bytes:
-    """The program of an expression that was read."""
+    """The program of a parsed expression."""
     if isinstance(node, Not):
         return program_of(node.part) + _NOT
     if isinstance(node, Joined):

@@ -1,7 +1,7 @@
-"""The shape of a body: what it looks like, apart from what it says.
+"""The shape of a body: its structure, without its values.
 
-Bodies of one shape came from one kind of producer, so that what cannot be handled falls
-into a few kinds. A shape is one line of text, the same for the same kind everywhere:
+Bodies of one shape usually come from one kind of producer, so dead letters fall into a few
+kinds. A shape is one line of text, the same for the same kind everywhere:
 :mod:`shmq.expression.parse` compares it.
 """
 
@@ -27,7 +27,7 @@ LONGEST: Final = 200
 #: The codecs whose bodies have keys and types.
 _STRUCTURED: Final = ("json", "msgpack", "command", "event")
 
-#: What is looked at of a body, so that a large one takes no longer than a small one.
+#: How much of a body is inspected, so that a large one takes no longer than a small one.
 _DEPTH: Final = 4
 _ITEMS: Final = 100
 _KEYS: Final = 40
@@ -41,9 +41,9 @@ _UNITS: Final = ("KiB", "MiB", "GiB")
 def shape_of(codec: str, body: bytes) -> str:
     """The shape of a body, given as its bytes; at most `LONGEST` characters.
 
-    Of JSON and msgpack the keys, sorted, and the types: ``{id: int, item: str}``. Of all
-    others, and of what is not what its codec says, the size and the leading bytes:
-    ``64-255 B 89504e47``. Raises nothing: every body has one.
+    For JSON and msgpack the sorted keys and the types: ``{id: int, item: str}``. For other
+    codecs, and for bodies that their codec cannot decode, the size and the leading bytes:
+    ``64-255 B 89504e47``. Raises nothing: every body has a shape.
     """
     if codec not in _STRUCTURED:
         return _of_bytes(body)
@@ -97,7 +97,7 @@ def _of_value(value: Any, depth: int) -> str:
 
 
 def _of_map(value: dict[Any, Any], depth: int) -> str:
-    """The keys with their types; of a map that is keyed by data, the values' types alone."""
+    """The keys with their types; for a map whose keys are data, only the values' types."""
     if not value:
         return "{}"
     if not depth:

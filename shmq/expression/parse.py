@@ -1,8 +1,8 @@
-"""Which messages: an expression over what is known of each.
+"""Parses expressions that select messages, and evaluates them on dead letters.
 
-``reason = 'rejected' and queue = 'orders' and age < 2h``. It compares, and does nothing
-else: nothing of it is run as Python. The language is in docs/cli.md. Here it is read, and
-asked of dead letters; :mod:`shmq.expression.compiler` has it asked by the core.
+``reason = 'rejected' and queue = 'orders' and age < 2h``. An expression only compares, and
+nothing of it is run as Python. docs/cli.md describes the language.
+:mod:`shmq.expression.compiler` compiles it for the core.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ __all__ = [
 #: The most characters of an expression.
 LONGEST: Final = 1 << 16
 
-#: The most comparisons of an expression that a server takes, a value of a list being one.
+#: The most comparisons of an expression that a server accepts; each value of a list counts.
 MOST_REMOTE: Final = 256
 
-#: A comparison has fewer tokens than this, what joins it to others included.
+#: A comparison has fewer tokens than this, including the word that joins it to the next.
 _TOKENS_OF_ONE: Final = 64
 
-#: How deep parentheses and ``not`` may stand in each other.
+#: How deep parentheses and ``not`` may be nested.
 _DEEPEST: Final = 50
 
 Kind = Literal["text", "number", "seconds", "bytes", "moment", "any"]
@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 class Asked:
-    """What an expression is asked of, each part of it read once, when it is first asked for."""
+    """The message or record that an expression is evaluated on; each part is read lazily, once."""
 
     def __init__(self, what: Any, now: float) -> None:
         self.what = what
@@ -69,12 +69,12 @@ class Asked:
 
     @functools.cached_property
     def shape(self) -> str:
-        """What its body looks like."""
+        """The shape of its body."""
         return shape_of(self.what.codec, self.raw)
 
     @functools.cached_property
     def body(self) -> Any:
-        """Its body; None if it is not what its codec says."""
+        """Its body; None if its codec cannot decode it."""
         try:
             return self.what.body
         except (ShmqError, ValueError, TypeError, RecursionError):
@@ -90,7 +90,7 @@ class Asked:
         return headers
 
     def part(self, path: tuple[str, ...]) -> Any:
-        """What is in the body under the keys, one within the other; None if nothing is."""
+        """The value in the body under the nested keys; None if there is none."""
         value = self.body
         for key in path:
             value = value.get(key) if isinstance(value, dict) else None
@@ -108,7 +108,7 @@ class _Letter(Asked):
 
 
 class Field(NamedTuple):
-    """What is compared; ``path``: of a header its name, of a body its keys."""
+    """A field to compare; ``path``: a header's name, or the keys within a body."""
 
     name: str
     kind: Kind
@@ -116,12 +116,12 @@ class Field(NamedTuple):
     path: tuple[str, ...] = ()
 
 
-#: What can be asked for, by name.
+#: The fields of an expression, by name.
 Fields = Mapping[str, Field]
 
 
 class Comparison(NamedTuple):
-    """A field and a value: None is null, and only ``=``."""
+    """A field and a value; None is null, and only for ``=``."""
 
     field: Field
     relation: Relation
@@ -129,19 +129,19 @@ class Comparison(NamedTuple):
 
 
 class Not(NamedTuple):
-    """What is true where its part is not."""
+    """True if its part is not."""
 
     part: Node
 
 
 class Joined(NamedTuple):
-    """What is true where all of its parts are, or any."""
+    """True if all of its parts are (``and``), or any (``or``)."""
 
     word: Literal["and", "or"]
     parts: tuple[Node, ...]
 
 
-#: An expression that was read.
+#: A parsed expression.
 Node = Comparison | Not | Joined
 
 _FIELDS: Final[dict[str, Field]] = {
@@ -167,7 +167,7 @@ _UNITS: Final[dict[str, dict[str, float]]] = {
     "bytes": {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30},
 }
 
-#: What a value of each kind looks like, for whoever wrote another.
+#: The form of a value of each kind, for error texts.
 _FORMS: Final[dict[Kind, str]] = {
     "text": "a text such as 'orders'",
     "number": "a number such as 3",
@@ -205,7 +205,7 @@ class _Token(NamedTuple):
 
     @property
     def word(self) -> str:
-        """What it means where a word of the language may stand; empty for a text."""
+        """The token as a word of the language, in lower case; empty for a text."""
         return self.text.lower() if self.kind in ("word", "sign") else ""
 
     @property
@@ -214,10 +214,10 @@ class _Token(NamedTuple):
 
 
 class Expression(Generic[T]):
-    """What is to be true of something, so that it is meant.
+    """A condition that selects messages or records.
 
-    Raises :class:`~shmq.InvalidOption` for one that cannot be read, with the place and
-    what could stand there, and for one of more than ``most`` comparisons.
+    Raises :class:`~shmq.InvalidOption` for one that cannot be parsed, with the position and
+    what is expected there, and for one of more than ``most`` comparisons.
     """
 
     _fields: ClassVar[Fields]
@@ -228,7 +228,7 @@ class Expression(Generic[T]):
         self._test = _test_of(parse(text, self._fields, most))
 
     def matches(self, what: T, now: float | None = None) -> bool:
-        """Whether it is meant; ``now`` is in seconds since 1970."""
+        """Whether the expression is true of it; ``now`` is in seconds since 1970."""
         return self._test(self._asked(what, time.time() if now is None else now))
 
     def __repr__(self) -> str:
@@ -236,9 +236,9 @@ class Expression(Generic[T]):
 
 
 class Where(Expression[Message]):
-    """An expression that says of a dead letter whether it is meant.
+    """An expression that selects dead letters.
 
-    It must be a copy, or leased: its body is read. Of a message that is no dead letter
+    The message must be a copy, or leased, since its body is read. If it is no dead letter,
     the reason, the queue, the deliveries and the times are null.
     """
 
@@ -247,11 +247,10 @@ class Where(Expression[Message]):
 
 
 def parse(text: str, fields: Fields = _FIELDS, most: int | None = None) -> Node:
-    """Read an expression over these fields, headers and bodies; over those of a message.
+    """Parse an expression over these fields, headers and bodies; by default a message's fields.
 
-    ``most``: how many comparisons it may have.
-
-    Raises :class:`~shmq.InvalidOption` as :class:`Where` does.
+    ``most``: how many comparisons it may have. Raises :class:`~shmq.InvalidOption` as
+    :class:`Where` does.
     """
     if not isinstance(text, str):
         raise TypeError(f"where={text!r:.80} must be a str, not {type(text).__name__}")
@@ -261,13 +260,13 @@ def parse(text: str, fields: Fields = _FIELDS, most: int | None = None) -> Node:
 
 
 def quoted(text: str) -> str:
-    """A text as it stands in an expression."""
+    """A text as a literal of an expression."""
     doubled = text.replace("'", "''")
     return f"'{doubled}'"
 
 
 class _Parser:
-    """Reads an expression, token by token."""
+    """Parses an expression, token by token."""
 
     def __init__(self, text: str, fields: Fields, most: int | None) -> None:
         self._text = text
@@ -423,7 +422,7 @@ class _Parser:
         return token
 
     def _takes(self, text: str) -> bool:
-        """Go on if this is what comes next, and no text in quotes."""
+        """Consume the next token if it is this word; a quoted text is none."""
         if self._token.word == text:
             self._next += 1
             return True
@@ -532,7 +531,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _like(read: Callable[[Any], Any], pattern: str) -> Test:
-    """``%`` stands for any text, and nothing else for anything but itself."""
+    """``%`` stands for any text; every other character stands for itself."""
     first, *rest = pattern.split("%")
 
     def test(letter: _Letter) -> bool:

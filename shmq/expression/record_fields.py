@@ -1,7 +1,7 @@
-"""Which records of a stream: an expression over what is known of each.
+"""Expressions that select records of a stream.
 
-``key like 'EU-%' and age < 2h``. The language is that of :mod:`shmq.expression.parse`; what can be
-asked for is what a record has.
+``key like 'EU-%' and age < 2h``. The language is that of :mod:`shmq.expression.parse`, with the
+fields of a record.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Entry(Asked):
 
 
 def _key(entry: _Entry) -> Any:
-    """Its key as text; what is no UTF-8 stays bytes, and is like no text."""
+    """Its key as text; a key that is not UTF-8 stays bytes, and matches no text."""
     key = entry.what.key
     try:
         return None if key is None else bytes(key).decode()
@@ -50,7 +50,7 @@ _FIELDS: Final[Fields] = {
 
 
 class RecordWhere(Expression[Record]):
-    """An expression that says of a record of a stream whether it is meant."""
+    """An expression that selects records of a stream."""
 
     _fields = _FIELDS
     _asked = _Entry

@@ -1,1 +1,1 @@
-"""A namespace: its names, its processes, and what is made and removed in it."""
+"""A namespace: its names, its processes, and the creation and removal of its files."""

@@ -1,7 +1,7 @@
-"""Where a namespace's durable queues have their files, and who may write there.
+"""The directory of a namespace's durable queues, and the lock of its writer.
 
-One writer at a time: it holds flock(2) on ``writer.lock``, which the kernel releases at its
-death. The file names the namespace, so that no other one's queues come to lie there.
+There is one writer at a time: it holds flock(2) on ``writer.lock``, which the kernel releases
+when it dies. The file names the namespace, so that no other namespace uses the directory.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ _FIRST: Final = "the writer of namespace "
 
 
 def chosen_directory(namespace: str, given: str | os.PathLike[str] | None = None) -> Path:
-    """Where the files are: ``given``, else NAMESPACE in the directory of all namespaces.
+    """The directory of the files: ``given``, else NAMESPACE in the directory of all namespaces.
 
-    That one is ``SHMQ_DATA_DIR``, or else ``/var/lib/shmq`` for root, and for others ``shmq`` in
-    ``XDG_STATE_HOME``, which is ``~/.local/state`` unless it says otherwise. A ``SHMQ_DATA_DIR``
-    that has the files of this namespace itself is used as it is. A variable that is empty
-    counts as not set. Raises :class:`~shmq.InvalidOption` for an empty path, and for a user
-    without a home.
+    That one is ``SHMQ_DATA_DIR``, or else ``/var/lib/shmq`` for root, and for other users
+    ``shmq`` in ``XDG_STATE_HOME``, by default ``~/.local/state``. A ``SHMQ_DATA_DIR`` that itself
+    has the files of this namespace is used as it is. An empty variable counts as not set. Raises
+    :class:`~shmq.InvalidOption` for an empty path, and for a user without a home.
     """
     if given is not None:
         if not os.fspath(given):
@@ -46,7 +45,7 @@ def chosen_directory(namespace: str, given: str | os.PathLike[str] | None = None
 
 
 def is_named(given: str | os.PathLike[str] | None) -> bool:
-    """Whether `chosen_directory` returns what somebody named, not the usual place."""
+    """Whether `chosen_directory` returns a named directory, not the default."""
     return given is not None or bool(os.environ.get("SHMQ_DATA_DIR"))
 
 
@@ -63,7 +62,7 @@ def _state_home() -> Path:
     if os.geteuid() == 0:
         return _SYSTEM
     named = Path(os.environ.get("XDG_STATE_HOME", ""))
-    if named.is_absolute():  # one that is not is to be ignored, the XDG specification says
+    if named.is_absolute():  # the XDG specification says to ignore a relative path
         return named
     try:
         return Path.home() / ".local" / "state"
@@ -77,8 +76,8 @@ def _state_home() -> Path:
 class DataDirectory:
     """The directory of one namespace's files, through ``disk``. For any thread.
 
-    It is made when there is something to keep, see `ready`; before that `claim` keeps
-    other writers out.
+    It is created when there is something to write, see `ready`; before that `claim` excludes
+    other writers.
     """
 
     def __init__(self, namespace: str, disk: Disk) -> None:
@@ -91,23 +90,23 @@ class DataDirectory:
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """The path of the directory."""
         return self.disk.directory
 
     @property
     def held(self) -> bool:
-        """Whether this object has taken it."""
+        """Whether this object holds the directory's lock."""
         return self._lock >= 0
 
     def exists(self) -> bool:
-        """Whether there is something of that name; `ready` refuses what is no directory."""
+        """Whether the path exists; `ready` refuses one that is no directory."""
         return self.path.exists()
 
     def claim(self, *, make: bool) -> None:
         """Be the only process that writes the namespace's queues, until `close`.
 
-        The directory is taken if it is there; with ``make`` it is made, so that nobody else
-        takes it before there is something to keep. Raises as `ready`.
+        The directory is locked if it exists. With ``make`` it is created, so that no other
+        writer takes it before there is something to write. Raises as `ready`.
         """
         if make or self.exists():
             self.ready()
@@ -116,15 +115,15 @@ class DataDirectory:
             self._claimed = True
 
     def when_taken(self, call: Callable[[], None]) -> None:
-        """Have ``call`` called once this is taken."""
+        """Call ``call`` once the directory is locked."""
         self._taken.append(call)
 
     def ready(self) -> None:
-        """Make it if need be, and be its only writer until `close`. Does it once.
+        """Create the directory if needed, and be its only writer until `close`. Does it once.
 
-        The namespace's file says from now on where it is. Raises
-        :class:`~shmq.ShmqError` if another process writes there, or keeps this namespace's
-        queues elsewhere, if it is another namespace's, or if it cannot be made.
+        The namespace's file has its path from now on. Raises :class:`~shmq.ShmqError` if another
+        process writes there, or writes this namespace's queues elsewhere, if the directory is
+        another namespace's, or if it cannot be created.
         """
         with self._guard:
             if self.held:
@@ -164,7 +163,7 @@ class DataDirectory:
         return lock
 
     def _sign(self, lock: int) -> None:
-        """Say whose it is, and who writes. Raises ShmqError if it is another namespace's."""
+        """Write the namespace and the PID. Raises ShmqError if it is another namespace's."""
         told = os.pread(lock, 512, 0).decode("ascii", "replace").partition("\n")[0]
         other = told.removeprefix(_FIRST)
         if told.startswith(_FIRST) and other != self.namespace:
@@ -177,7 +176,7 @@ class DataDirectory:
         os.pwrite(lock, f"{_FIRST}{self.namespace}\npid {os.getpid()}\n".encode("ascii"), 0)
 
     def close(self) -> None:
-        """Let others write there."""
+        """Release the directory, so that another writer can lock it."""
         with self._guard, contextlib.suppress(OSError):
             if self.held or self._claimed:
                 Namespace.of(self.namespace).keep_no_more()

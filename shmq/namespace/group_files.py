@@ -1,8 +1,8 @@
 """The files of a stream's groups in /dev/shm: ``group.shmq@NAMESPACE@STREAM_ID@GROUP``.
 
-They bear the stream's id, in hexadecimal, and not its name: a new stream of an old name has
-none of the old one's groups, whoever forgot to remove them. One is made under the registry
-lock; its version, stored last, tells a whole one from what a dead maker left.
+Their names have the stream's id, in hexadecimal, and not its name: a new stream of an old name has
+none of the old one's groups, even if those were not removed. A file is created under the registry
+lock; its version, stored last, distinguishes it from one whose creator died.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["group_names", "look_at", "open_or_make", "remove", "remove_all", "sw
 
 log = logging.getLogger("shmq.groups")
 
-#: What follows the namespace in a file's name: the stream's id, and the group.
+#: The part of a file's name behind the namespace: the stream's id, and the group.
 _OWN: Final = re.compile(rf"([0-9a-f]{{16}})@([A-Za-z0-9._:-]{{1,{MAX_NAME}}})", re.ASCII)
 
 
@@ -52,12 +52,12 @@ def open_or_make(
     options: dict[str, Any],
     check: Callable[[], None] = lambda: None,
 ) -> _group.GroupState:
-    """The group of that name, made with these options if there is none.
+    """The group of that name, created with these options if there is none.
 
-    Without ``created_at`` among them, in ns since 1970, it is as old as its file.
-    ``check`` is called before one is made, under the registry lock: it raises if none may be.
-    Raises :class:`~shmq.InvalidOption` if it is of another assignment, or shares and this one
-    does not; other differences do not matter. Raises InvalidName, NoSpace and SegmentError.
+    The option ``created_at``, in ns since 1970, is the present time by default. ``check`` is
+    called before one is created, under the registry lock, and raises if none may be. Raises
+    :class:`~shmq.InvalidOption` if the group has another assignment; other differences do not
+    matter. Raises InvalidName, NoSpace and SegmentError.
     """
     check_name(name, "group")
     group_state = look_at(namespace, stream_id, name)
@@ -77,7 +77,7 @@ def open_or_make(
 
 
 def look_at(namespace: Namespace, stream_id: int, name: str) -> _group.GroupState | None:
-    """The group of that name, or None if there is none, or none that is whole.
+    """The group of that name, or None if there is none, or an unfinished one.
 
     Raises SegmentError.
     """
@@ -108,7 +108,7 @@ def look_at(namespace: Namespace, stream_id: int, name: str) -> _group.GroupStat
 def _make(
     namespace: Namespace, stream_id: int, name: str, options: dict[str, Any]
 ) -> _group.GroupState:
-    """Needs the registry lock. What a dead maker left gives way."""
+    """Create the group, replacing one whose creator died. Needs the registry lock."""
     path = _path(namespace, stream_id, name)
     path.unlink(missing_ok=True)
     namespace.note(path, there=True)
@@ -139,13 +139,13 @@ def _make(
 
 
 def group_names(namespace: Namespace, stream_id: int) -> list[str]:
-    """The names of the stream's groups, sorted; one may be half made or half removed."""
+    """The names of the stream's groups, sorted; some may be half created or half removed."""
     own = f"{stream_id:016x}@"
     return [name.removeprefix(own) for name in namespace.names_of("group.shmq", own)]
 
 
 def remove(namespace: Namespace, stream_id: int, name: str) -> bool:
-    """Delete a group, whatever its state; whether there was one.
+    """Delete a group, whatever its state; return whether there was one.
 
     Its members get :class:`~shmq.StreamDeleted` from then on.
     """
@@ -177,9 +177,9 @@ def remove_all(namespace: Namespace, stream_id: int) -> None:
 
 
 def sweep(namespace: Namespace, stream_ids: Container[int]) -> None:
-    """Delete the groups of all streams but these. Needs the registry lock.
+    """Delete the groups of all streams except these. Needs the registry lock.
 
-    What cannot be removed is logged, and what is not named as a group is left alone.
+    A failed removal is logged, and files without the name of a group are left alone.
     """
     for entry in namespace.names_of("group.shmq"):
         found = _OWN.fullmatch(entry)

@@ -1,25 +1,25 @@
 """The names of a namespace's queues, streams and groups, without listing /dev/shm.
 
-``names.shmq@NAMESPACE``, mode 0600, is there as long as the namespace is used. It is a header
-and a log of what was made and removed:
+``names.shmq@NAMESPACE``, mode 0600, exists as long as the namespace is used. It is a header
+and a log of creations and removals:
 
     0   4   ``SHMN``
     4   4   the version, 1
-    8   8   where the log ends; stored last, after the bytes it promises
-   64       of each change: ``+`` or ``-``, a file's name in /dev/shm, and a newline
+    8   8   the end of the log; stored last, after the bytes before it
+   64       for each change: ``+`` or ``-``, a file's name in /dev/shm, and a newline
 
-Integers are little-endian. Who makes or removes a file holds the registry lock, and notes it:
-``+`` before the file is made, ``-`` after it was removed. So a death in between leaves a name
-without its file, and never the reverse. A log of changes that mostly undid each other is
-written anew aside and renamed over; who reads compares the inode. So another process's change
-costs a reader that change, however many names there are.
+Integers are little-endian. A process that creates or removes a file holds the registry lock, and
+logs ``+`` before it creates the file, or ``-`` after it has removed it. So a process that dies in
+between leaves a name without its file, never the reverse. A log of changes that mostly undid each
+other is replaced by a new file; readers compare the inode. So a reader reads only the changes of
+other processes, however many names there are.
 
-The files are the truth, and the book is derived: files may be removed by hand. A process
-compares the book with the directory when that has changed, and corrects what it found wrong
-the next time that it holds the registry lock. A directory of many files is listed once a
-second at most: until then a name may be one whose file was removed by hand. A book that is
-missing, damaged or of another version is not believed: the directory is listed, and who makes
-something next writes the book anew.
+The files are authoritative, and the book is derived: files may be removed by hand. When the
+directory has changed, a process compares the book with it, and corrects the book the next time
+it holds the registry lock. A directory of many files is listed at most once a second: until then
+a name may have no file if that was removed by hand. A book that is missing, damaged or of
+another version is ignored: the directory is listed, and the next process that creates something
+rewrites the book.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from shmq.native import _core
 
 __all__ = ["KINDS", "NameBook"]
 
-#: What the names of its files begin with: those of queues, of streams, of groups.
+#: The prefixes of file names: those of queues, of streams, of groups.
 KINDS: Final = ("shmq", "stream.shmq", "group.shmq")
 
 _MAGIC: Final = b"SHMN"
@@ -49,23 +49,23 @@ _HEAD: Final = struct.Struct("<4sIQ")
 _END_AT: Final = 8
 _BEGIN: Final = 64
 
-#: A directory of more files than this is listed once in `_PAUSE` seconds at most.
+#: A directory of more files than this is listed at most once in `_PAUSE` seconds.
 _FEW: Final = 1000
 _PAUSE: Final = 1.0
 
-#: From so many changes on, a log that is mostly undone is written anew.
+#: From so many changes on, a log of changes that mostly undid each other is rewritten.
 _LEAST_TO_SHORTEN: Final = 64
-#: So many changes at once are not sorted in one by one.
+#: More changes than this are applied as sets, not one by one.
 _MANY: Final = 64
 
-#: What the clock of the file system may be behind, in ns: within it a change shows no time.
+#: The resolution of file times, in ns: a second change within it does not change the time.
 _TICK: Final = 20_000_000
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._:@-]{1,255}\Z", re.ASCII)
 
 
 class _Damaged(Exception):
-    """The book cannot be believed."""
+    """The book is missing, damaged or of another version."""
 
 
 class NameBook:
@@ -85,17 +85,17 @@ class NameBook:
         self._fd = -1
         self._read_to = _BEGIN
         self._changes = 0
-        #: By stem, what follows it in the files' names; sorted.
+        #: By stem, the rest of the files' names; sorted.
         self._names: dict[str, list[str]] = {stem: [] for stem in self._stems}
-        #: Files of which the book was found wrong.
+        #: Files for which the book was found wrong.
         self._doubts: set[str] = set()
-        #: When the directory was listed, what it was then, and whether it has many files.
+        #: When the directory was listed, its stamp then, and whether it has many files.
         self._listed_at = 0.0
         self._stamp: tuple[int, int] | None = None
         self._wide = False
 
     def release(self) -> None:
-        """Let go of the file; who reads next opens it again."""
+        """Close the file; the next read opens it again."""
         self._forget()
 
     def remove(self) -> None:
@@ -107,9 +107,9 @@ class NameBook:
     # ---- reading ----
 
     def names(self, kind: str, busy: Callable[[], bool], begin: str = "") -> list[str]:
-        """The names of that kind that begin so; sorted.
+        """The names of that kind that begin with ``begin``, sorted.
 
-        ``busy`` tells whether another process may be making or removing something.
+        ``busy`` returns whether another process may be creating or removing something.
         """
         self._look(busy)
         found = self._names_of(kind)
@@ -119,7 +119,7 @@ class NameBook:
         return found[first : bisect.bisect_left(found, begin + "\x7f", first)]
 
     def has_any(self, kinds: Iterable[str], busy: Callable[[], bool]) -> bool:
-        """Whether there is anything of these kinds. A name is not believed without its file."""
+        """Whether there is anything of these kinds. A name counts only if its file exists."""
         self._look(busy)
         for kind in kinds:
             if names := self._names_of(kind):
@@ -134,7 +134,7 @@ class NameBook:
         return self._names[self._stems[KINDS.index(kind)]]
 
     def _look(self, busy: Callable[[], bool]) -> None:
-        """Have the names as they are, listing the directory only if it has changed."""
+        """Update the names; list the directory only if it has changed."""
         try:
             self._catch_up()
         except _Damaged:
@@ -151,7 +151,7 @@ class NameBook:
         return _stamp() != self._stamp
 
     def _catch_up(self) -> None:
-        """Apply what others noted. Raises _Damaged if there is no book to believe."""
+        """Apply the changes of other processes. Raises _Damaged if there is no valid book."""
         if self._fd < 0 or not self._has_name():
             self._forget()
             self._open()
@@ -186,7 +186,7 @@ class NameBook:
         self._fd = fd
 
     def _apply(self, log: bytes) -> None:
-        """Carry out the changes. What is carried out twice is as if it were once."""
+        """Apply the changes. Applying one twice has no further effect."""
         changes = [self._parsed(line) for line in log.removesuffix(b"\n").split(b"\n")]
         if not log.endswith(b"\n"):
             raise _Damaged
@@ -222,8 +222,8 @@ class NameBook:
     def _compare(self, busy: Callable[[], bool]) -> None:
         """List the directory, and note in memory where the book is wrong.
 
-        A name is noted before its file is made: where the file is missing, it is taken for
-        gone only if nobody is making one, and it still is not there then.
+        A name is logged before its file is created. So a missing file counts as gone only if no
+        process is creating one, and it is still missing then.
         """
         before = {stem: set(names) for stem, names in self._names.items()}
         self._read_directory()
@@ -256,9 +256,9 @@ class NameBook:
     # ---- writing ----
 
     def note(self, file: str, there: bool) -> None:
-        """The file is about to be made, or was removed. Needs the registry lock.
+        """Log that the file is about to be created, or was removed. Needs the registry lock.
 
-        Raises OSError if a name cannot be noted; a removal that cannot is found later.
+        Raises OSError if a creation cannot be logged; an unlogged removal is found later.
         """
         split = self._split(file)
         assert split is not None
@@ -276,7 +276,7 @@ class NameBook:
             self._doubts.add(file)
 
     def _ready(self, *, make: bool) -> bool:
-        """Whether there is a book, true as far as is known; one is made if it is to be."""
+        """Correct the book, and create it if ``make``; return whether there is one."""
         try:
             self._catch_up()
         except _Damaged:
@@ -306,14 +306,14 @@ class NameBook:
 
     def _shorten(self) -> None:
         if self._changes > _LEAST_TO_SHORTEN + 2 * sum(map(len, self._names.values())):
-            with contextlib.suppress(OSError):  # the long one is as good
+            with contextlib.suppress(OSError):  # the long one works, too
                 self._replace()
 
     def _replace(self) -> None:
-        """Write the names as a new book, and have it take the old one's place."""
+        """Write the names to a new book, which replaces the old one."""
         log = _log_of((True, stem + name) for stem, names in self._names.items() for name in names)
         aside = self.path.with_name(f"{self.path.name}@new")
-        aside.unlink(missing_ok=True)  # of one who died
+        aside.unlink(missing_ok=True)  # left by a process that died
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = os.open(aside, flags, 0o600)
         try:
@@ -334,7 +334,7 @@ class NameBook:
 
 
 def _stamp() -> tuple[int, int]:
-    """What tells that the directory has changed, but for changes within a tick."""
+    """The directory's stamp, which changes with it, except for changes within a tick."""
     status = os.stat(SHM)
     return status.st_mtime_ns, status.st_size
 
@@ -354,7 +354,7 @@ def _set(names: list[str], name: str, there: bool) -> None:
 
 
 def _log_of(changes: Iterable[tuple[bool, str]]) -> bytes:
-    """The changes as they are written; a file that no shmq makes is left out."""
+    """The changes as log lines, without files whose names are not shmq's."""
     lines = (f"{'+' if there else '-'}{file}\n" for there, file in changes if _NAME.match(file))
     return "".join(lines).encode("ascii")
 

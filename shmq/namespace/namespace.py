@@ -1,20 +1,19 @@
-"""The namespace: which queues there are, and which processes are alive.
+"""The namespace: its queues, and the liveness of its processes.
 
 Everything is in /dev/shm, owned by the user and closed to others:
 
 ``shmq@NAMESPACE``
     the namespace's file: the next process number, from byte 8 on the data directory if
     there is one, at byte 4112 the PID and the time namespace of its processes, and the
-    byte ranges that its users lock. Byte 0 is the registry
-    lock, held while queues are made and removed. Byte N is
-    held by the process of number N for as long as it lives: the kernel releases an
-    fcntl record lock at death, a fork does not inherit it, and it tells the truth
-    across PID namespaces, which a PID does not. Numbers are never used twice, and are
-    more than 2**60 + 1: a byte below is locked by the process that has claimed a queue, byte
-    2**60 by the one that keeps the durable queues on disk, and the next one by the one
-    that is about to start that one, or to take its place.
+    byte ranges that its processes lock. Byte 0 is the registry lock, held while queues are
+    created and removed. Byte N is locked by the process of number N for as long as it lives:
+    the kernel releases an fcntl record lock at death, a fork does not inherit it, and it is
+    right across PID namespaces, which a PID is not. Numbers are never reused, and are more
+    than 2**60 + 1: a byte below 2**60 is locked by the process that has claimed a queue, byte
+    2**60 by the writer of the durable queues, and the next one by a process that starts or
+    replaces that writer.
 ``shmq@NAMESPACE@QUEUE``
-    a queue's segment, of the kind that multiprocessing.shared_memory makes.
+    a queue's segment, of the kind that multiprocessing.shared_memory creates.
 ``sem.shmq@NAMESPACE@ID.not_empty``, ``….not_full``
     its semaphores.
 ``names.shmq@NAMESPACE``
@@ -79,12 +78,12 @@ _REGISTRY_BYTE: Final = 0
 _CLAIMS: Final = (1 << 60) - 1
 _KEEPER_BYTE: Final = 1 << 60
 _STARTER_BYTE: Final = _KEEPER_BYTE + 1
-#: How often it is tried to be the one that starts a writer, in seconds.
+#: How often `starting` tries to lock its byte, in seconds.
 _LOOK: Final = 0.02
-#: Where the namespace's file names the data directory: bytes of the path, their CRC-32.
+#: The data directory in the namespace's file: the length of the path, its CRC-32, the path.
 _DATA_DIR: Final = struct.Struct("<II")
 _DATA_DIR_AT: Final = 8
-#: Where it names the kernel's namespaces of its processes, behind the longest of paths.
+#: The kernel namespaces of its processes, behind the longest possible path.
 _PLACE: Final = struct.Struct("<QQ")
 _PLACE_AT: Final = 4112
 FLOCK: Final = struct.Struct("@hhqqi4x")  # struct flock, 64-bit Linux: fcntl(2)
@@ -95,8 +94,8 @@ _known: dict[str, Namespace] = {}
 class KernelNamespaces(NamedTuple):
     """The kernel's namespaces that all processes of a namespace share, by their inode numbers.
 
-    A robust mutex knows its owner by a thread id of the PID namespace, and the time namespace
-    shifts the clock that every deadline is on. 0: not known.
+    A robust mutex identifies its owner by a thread id of the PID namespace, and the time
+    namespace shifts the clock of every deadline. 0: not known.
     """
 
     pid: int
@@ -104,12 +103,12 @@ class KernelNamespaces(NamedTuple):
 
     @classmethod
     def here(cls) -> KernelNamespaces:
-        """That of this process; not known where /proc is not mounted."""
+        """Those of this process; not known where /proc is not mounted."""
         return cls(*(_inode(f"/proc/self/ns/{kind}") for kind in cls._fields))
 
     @classmethod
     def parsed(cls, raw: bytes) -> KernelNamespaces:
-        """That which a namespace's file names; not known if it names none."""
+        """Those in a namespace's file; not known if it has none."""
         return cls(*_PLACE.unpack(raw.ljust(_PLACE.size, b"\0")))
 
     def __str__(self) -> str:
@@ -118,13 +117,13 @@ class KernelNamespaces(NamedTuple):
 
 
 class AlreadyKept(ShmqError):
-    """Another process keeps the namespace's durable queues."""
+    """Another process writes the namespace's durable queues."""
 
     def __init__(self, told: str, pid: int, directory: Path | None) -> None:
         super().__init__(told)
-        #: That process; 0 for one of another PID namespace.
+        #: The PID of that process; 0 for one of another PID namespace.
         self.pid = pid
-        #: Where it keeps them; None: that cannot be read.
+        #: The directory it writes to; None: that cannot be read.
         self.directory = directory
 
 
@@ -134,21 +133,21 @@ class Namespace:
     def __init__(self, name: str) -> None:
         self.name = name
         self._path = SHM / f"shmq@{name}"
-        #: The file of the namespace's schemas, which is there if there are any.
+        #: The file of the namespace's schemas, which exists if there are any.
         self.schemas_path = SHM / f"schemas.shmq@{name}"
-        #: The file of the namespace's exchanges, which is there if there are any.
+        #: The file of the namespace's exchanges, which exists if there are any.
         self.exchanges_path = SHM / f"exchanges.shmq@{name}"
         self._names = NameBook(name, refuse_foreign)
         self._fd = -1
         self._number = 0
         self._lock = threading.RLock()
-        #: How many sections hold the lock, one within the other.
+        #: How many nested sections hold the lock.
         self._held = 0
         #: How many of them hold the registry lock.
         self._depth = 0
         self._left: deque[Callable[[], None]] = deque()
         self._claims: set[int] = set()
-        #: Whether this process keeps the durable queues.
+        #: Whether this process writes the durable queues.
         self._keeps = False
 
     @classmethod
@@ -159,10 +158,10 @@ class Namespace:
         file releases all the record locks that the process has on it.
         """
         check_name(name, "namespace")
-        # One step, without a lock: a destructor may come here, whatever its thread was doing.
+        # Atomic, without a lock: a destructor may call this while its thread does anything.
         return _known.setdefault(name, cls(name))
 
-    # ---- what keeps this process's threads apart ----
+    # ---- mutual exclusion of this process's threads ----
 
     @contextlib.contextmanager
     def _section(self) -> Iterator[None]:
@@ -178,16 +177,16 @@ class Namespace:
             self._do_left()
 
     def when_free(self, deed: Callable[[], None]) -> None:
-        """Do it now, or once the section ends that a thread is in, this one maybe.
+        """Call ``deed`` now, or after the section that some thread, maybe this one, is in.
 
-        It is for destructors: the collector runs them anywhere, in the middle of a section of
-        their own thread as well. The deed raises nothing.
+        It is for destructors: the garbage collector runs them anywhere, also within a section of
+        their own thread. The deed must not raise.
         """
         self._left.append(deed)
         self._do_left()
 
     def _do_left(self) -> None:
-        """Do what was left. Whoever is in a section looks again behind it."""
+        """Run the deferred calls. A thread in a section does this again after the section."""
         while self._left and self._lock.acquire(blocking=False):
             try:
                 if self._held:
@@ -218,22 +217,22 @@ class Namespace:
         if number == self._number or self._fd < 0:
             return True
         if not 0 < number < 1 << 63:
-            return False  # nobody has such a number
+            return False  # no process has such a number
         return self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, number) != fcntl.F_UNLCK
 
     def claim(self, queue_id: int) -> bool:
-        """Whether this process has the claim to that queue; it takes it if it is free.
+        """Claim that queue if it is free; return whether this process has the claim.
 
         At most one process has it at any moment, and keeps it for as long as it lives.
         """
-        self.process_number()  # the file is open
+        self.process_number()  # opens the file
         if not self._lock_byte(1 + queue_id % _CLAIMS):
             return False
         self._claims.add(queue_id)
         return True
 
     def is_claimed(self, queue_id: int) -> bool:
-        """Whether a process that lives, this one included, has the claim to that queue."""
+        """Whether a live process, this one included, has the claim to that queue."""
         if queue_id in self._claims:
             return True
         self.process_number()
@@ -241,7 +240,7 @@ class Namespace:
         return self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, byte) != fcntl.F_UNLCK
 
     def unclaim(self, queue_id: int) -> None:
-        """Give the claim up, if this process has it."""
+        """Release the claim, if this process has it."""
         with self._section():
             if queue_id in self._claims:
                 self._claims.discard(queue_id)
@@ -268,10 +267,10 @@ class Namespace:
 
     @property
     def data_dir(self) -> Path | None:
-        """Where its durable queues have their files; None if nobody has written any yet.
+        """The directory of its durable queues; None if no writer has been there yet.
 
-        Whoever writes them has said so with `keep_in`; it is so until the last queue and
-        the last process have gone.
+        The writer sets it with `keep_in`; it stays until the last queue and the last process are
+        gone.
         """
         most = _DATA_DIR.size + os.pathconf("/", "PC_PATH_MAX")
         with self._section(), self._file_if_any() as there:
@@ -283,11 +282,11 @@ class Namespace:
         return Path(os.fsdecode(path)) if path and zlib.crc32(path) == checksum else None
 
     def keep_in(self, directory: Path) -> None:
-        """Be the one process that keeps the durable queues, until `keep_no_more` or death.
+        """Become the writer of the durable queues, until `keep_no_more` or death.
 
-        Everybody knows from now on that their files are in ``directory``, which need not be
-        there yet. Raises AlreadyKept, with its process id, if another process
-        keeps them, there or elsewhere: a journal has one writer.
+        Other processes see from now on that their files are in ``directory``, which need not
+        exist yet. Raises AlreadyKept, with its PID, if another process writes them, there or
+        elsewhere: a journal has one writer.
         """
         path = os.fsencode(directory.absolute())
         with self.locked():
@@ -299,11 +298,11 @@ class Namespace:
 
     @property
     def keeper(self) -> int | None:
-        """The PID of the process that keeps the durable queues; None if there is none.
+        """The PID of the writer of the durable queues; None if there is none.
 
         It is 0 for a process of another PID namespace.
         """
-        self.process_number()  # the file is open
+        self.process_number()  # opens the file
         with self._section():
             return os.getpid() if self._keeps else self._locker_of(_KEEPER_BYTE)
 
@@ -315,9 +314,9 @@ class Namespace:
 
     @contextlib.contextmanager
     def starting(self, timeout: float) -> Iterator[None]:
-        """Be the one process that starts a writer, or takes the place of one.
+        """Be the only process that starts or replaces a writer, for the block.
 
-        Threads of this process are not kept apart. Raises :class:`~shmq.LockTimeout`.
+        Does not exclude other threads of this process. Raises :class:`~shmq.LockTimeout`.
         """
         self.process_number()
         end = time.monotonic() + timeout
@@ -338,13 +337,13 @@ class Namespace:
                     self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _STARTER_BYTE)
 
     def refuse_second_keeper(self, directory: Path) -> None:
-        """Raises AlreadyKept if another process keeps the durable queues, there or elsewhere."""
-        self.process_number()  # the file is this process's for as long as it lives
+        """Raises AlreadyKept if another process writes the durable queues, there or elsewhere."""
+        self.process_number()  # opens the file, which stays open while this process lives
         with self.locked():
             other = self.data_dir
             pid = self._locker_of(_KEEPER_BYTE)
             if pid is None:
-                # Within one process a record lock keeps nobody out; the directory's own does.
+                # A record lock does not exclude the same process; the directory's lock does.
                 if other is None or _is_same(other, directory) or not queue_erase.is_written(other):
                     return
                 pid = queue_erase.writer_of(other)
@@ -357,13 +356,13 @@ class Namespace:
         )
 
     def _locker_of(self, start: int, length: int = 1) -> int | None:
-        """The PID of another process that has a lock on these bytes, or 0; None: nobody has."""
+        """The PID of another process that has a lock on these bytes, or 0; None: none has."""
         request = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
         kind, _, _, _, pid = FLOCK.unpack(fcntl.fcntl(self._fd, fcntl.F_GETLK, request))
         return None if kind == fcntl.F_UNLCK else max(0, pid)
 
     def _lock_byte(self, byte: int) -> bool:
-        """Whether this process has the byte's lock now: nobody else had it."""
+        """Lock the byte; return false if another process has it."""
         try:
             self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, byte)
         except OSError as error:
@@ -373,17 +372,17 @@ class Namespace:
         return True
 
     def keep_no_more(self) -> None:
-        """Let another process keep the durable queues."""
+        """Let another process become the writer of the durable queues."""
         with self._section():
             self._keeps = False
             if self._fd >= 0:
                 self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _KEEPER_BYTE)
 
     def drop_stored(self, file: str) -> bool:
-        """Whether that file of definitions, which is to go, is on disk no more.
+        """Remove that file of definitions from the disk; return whether it is gone.
 
-        Its writer removes it, and this process does where there is none. Needs the registry
-        lock, so that none begins.
+        If there is a writer, only the writer removes it. Needs the registry lock, so that no
+        writer starts meanwhile.
         """
         directory = self.data_dir
         if directory is None or not (directory / file).exists():
@@ -404,7 +403,7 @@ class Namespace:
     def locked(self) -> Iterator[None]:
         """Hold the registry lock. May be nested.
 
-        Raises NoSpace, ForeignSegment and, after 100 ms if the process that has it stands still,
+        Raises NoSpace, ForeignSegment and, after 100 ms if the holder makes no progress,
         :class:`~shmq.LockTimeout`.
         """
         with self._section():
@@ -419,7 +418,7 @@ class Namespace:
                     self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _REGISTRY_BYTE)
 
     def _take_registry(self) -> None:
-        """Lock byte 0 of the file that now bears the namespace's name."""
+        """Lock byte 0 of the file that now has the namespace's name."""
         while True:
             if self._fd < 0:
                 self._fd = self._open()
@@ -438,10 +437,10 @@ class Namespace:
             raise
 
     def _take_place(self) -> None:
-        """See that this process may use the namespace; the registry lock is held.
+        """Check that this process may use the namespace; the registry lock is held.
 
-        The first process decides where all are to be. Once none of them lives, the next one
-        does; but queues stay with the clock that their deadlines are on. Raises
+        The first process sets the kernel namespaces for all. Once none of them lives, the next
+        one does; but while there are queues the time namespace of their deadlines stays. Raises
         ForeignSegment, NoSpace.
         """
         here = KernelNamespaces.here()
@@ -474,7 +473,7 @@ class Namespace:
         try:
             fd = os.open(self._path, flags, 0o600)
         except FileNotFoundError:
-            raise  # as it is: an error that is its own cause would keep its frames alive
+            raise  # unchanged: an error that is its own cause would keep its frames alive
         except OSError as error:
             raise as_no_file(error, self._path) from error
         try:
@@ -486,9 +485,9 @@ class Namespace:
 
     @contextlib.contextmanager
     def _file_if_any(self) -> Iterator[bool]:
-        """Have the namespace's file open for the block; False: there is none.
+        """Open the namespace's file for the block; gives False if there is none.
 
-        None is made, and this process does not stay in the namespace for it. Needs the section.
+        Does not create it, and does not register this process. Needs the section.
         """
         opened = self._fd < 0
         if opened:
@@ -504,10 +503,10 @@ class Namespace:
                 self._close()
 
     def retire(self) -> None:
-        """Remove the namespace's file if nothing is left in it and nobody else is here.
+        """Remove the namespace's file if the namespace is empty and no other process uses it.
 
-        A file that is someone else's is left alone, and so is one that cannot be locked, or
-        looked at for want of a descriptor.
+        A file of another user is left alone, and so is one that cannot be locked, or cannot be
+        opened for want of a descriptor.
         """
         with self._section(), contextlib.suppress(ForeignSegment, LockTimeout, OSError):
             if self._path.exists() and self.is_empty():
@@ -521,7 +520,7 @@ class Namespace:
                 self._close()
 
     def forget_names(self) -> bool:
-        """Remove the book of names if nothing is left; whether that is so.
+        """Remove the book of names if the namespace is empty; return whether it is.
 
         Needs the registry lock.
         """
@@ -531,16 +530,16 @@ class Namespace:
         return True
 
     def _noted_transactions(self) -> list[Path]:
-        """Names of transactions' files that no writer came for: see the ledger of these."""
+        """Second names of transactions' files that no writer has handled."""
         prefix = f"txn.shmq@{self.name}@"
         entries = (entry for entry in listed() if entry.startswith(prefix))
         return [SHM / entry for entry in entries if "@" in entry[len(prefix) :]]
 
     def deserted(self) -> bool:
-        """Whether the namespace's file was left there, without a queue, exchange or process.
+        """Whether the namespace's file has no queue, stream, exchange or process.
 
-        One that was touched within the last second may be about to be locked by its
-        maker, and is not taken for deserted. Raises ForeignSegment.
+        A file that was written within the last second does not count: its creator may be about to
+        lock it. Raises ForeignSegment.
         """
         with self._section():
             if not self.is_empty():
@@ -561,7 +560,7 @@ class Namespace:
         self._keeps = False
 
     def after_fork(self) -> None:
-        """The child of a fork has the descriptor, but neither locks nor a number."""
+        """Reset the child of a fork, which has the descriptor, but neither locks nor a number."""
         self._number = 0
         self._lock = threading.RLock()
         self._held = self._depth = 0
@@ -573,10 +572,10 @@ class Namespace:
     # ---- names ----
 
     def note(self, path: Path, there: bool) -> None:
-        """That file is about to be made, or was removed. Needs the registry lock.
+        """Log that the file is about to be created, or was removed. Needs the registry lock.
 
-        A queue, a stream or a group that is not noted is found by no name but its own, until
-        the directory is listed. Raises NoSpace, ForeignSegment.
+        A queue, stream or group that is not logged is missing from lists of names until the
+        directory is listed. Raises NoSpace, ForeignSegment.
         """
         try:
             self._names.note(path.name, there)
@@ -587,9 +586,9 @@ class Namespace:
             raise refusal from error
 
     def names_of(self, kind: str, begin: str = "") -> list[str]:
-        """The names of one kind of `shmq.namespace.name_book.KINDS` that begin so, sorted.
+        """The names of one kind of `shmq.namespace.name_book.KINDS` with that beginning, sorted.
 
-        One may be half made or half removed, or have been removed by hand just now.
+        Some may be half created, half removed, or just removed by hand.
         """
         with self._section():
             return self._names.names(kind, self._is_busy, begin)
@@ -611,11 +610,11 @@ class Namespace:
     # ---- queues ----
 
     def path_of(self, queue: str) -> Path:
-        """Where the queue's segment is."""
+        """The path of the queue's segment."""
         return SHM / f"shmq@{self.name}@{queue}"
 
     def stream_path(self, stream: str) -> Path:
-        """Where the stream's control segment is."""
+        """The path of the stream's control segment."""
         return SHM / f"stream.shmq@{self.name}@{stream}"
 
     def has(self, kind: str, name: str) -> bool:
@@ -623,7 +622,7 @@ class Namespace:
         return (self.stream_path(name) if kind == "stream" else self.path_of(name)).exists()
 
     def queue_names(self, begin: str = "") -> list[str]:
-        """The names of the queues that begin so, sorted; see `names_of`."""
+        """The names of the queues with that beginning, sorted; see `names_of`."""
         return self.names_of("shmq", begin)
 
     def stream_names(self) -> list[str]:
@@ -633,7 +632,7 @@ class Namespace:
     def open_segment(self, queue: str) -> _core.Segment:
         """The queue's segment, mapped. Raises NoSuchQueue, SegmentError.
 
-        What a dead maker or a dead deleter has left is cleared away.
+        Removes what a process that died while creating or deleting the queue has left.
         """
         segment = self.look_at(queue)
         if segment is not None and not segment.deleted:
@@ -663,7 +662,7 @@ class Namespace:
             os.close(fd)
 
     def find(self, hash_key: int) -> str | None:
-        """The name of the queue with that hash key, which it has in all its lives."""
+        """The name of the queue with that hash key, which survives recovery."""
         for name in self.queue_names():
             with contextlib.suppress(SegmentError, NoSuchQueue):
                 if self.open_segment(name).hash_key == hash_key:
@@ -678,14 +677,13 @@ class Namespace:
         hash_key: int | None = None,
         publish: bool = True,
     ) -> _core.Segment:
-        """Make the segment and the semaphores of a new queue. Needs the registry lock.
+        """Create the segment and the semaphores of a new queue. Needs the registry lock.
 
-        One that is made without ``publish`` is nobody's until :meth:`Segment.publish`; that
-        of a queue that is made anew has the ``hash_key`` of its first life.
+        Without ``publish`` no process can attach until :meth:`Segment.publish`. A queue that is
+        recovered keeps its ``hash_key``.
 
-        The segment says "ready" with its last store, so one that a dead maker left is
-        told from a whole one, and its id from the beginning, so its semaphores are
-        found.
+        The segment is marked as published by its last store, which distinguishes it from one
+        whose creator died. It has its id from the start, so its semaphores can be found.
         """
         self._clear(queue)
         queue_id = new_identity()
@@ -721,10 +719,10 @@ class Namespace:
             self._clear(queue)
 
     def erase(self, queue: str, segment: _core.Segment | None) -> None:
-        """Remove the files of a deleted queue, durably; None: of one that cannot be read.
+        """Remove the files of a deleted queue, durably; segment None: it cannot be read.
 
-        Needs the registry lock. The note of it stays for a writer that lives. Raises
-        ShmqError if it cannot be done; the queue must then not be cleared away.
+        Needs the registry lock. The note of the removal stays if there is a writer. Raises
+        ShmqError on failure; then the caller must not remove the segment.
         """
         if segment is not None and segment.options["durability"] == "memory":
             return
@@ -745,7 +743,7 @@ class Namespace:
             ) from error
 
     def look_at(self, queue: str) -> _core.Segment | None:
-        """The mapped segment, or None if it is not finished. Clears nothing away.
+        """The mapped segment, or None if it is not finished. Removes nothing.
 
         Raises NoSuchQueue, SegmentError.
         """
@@ -764,7 +762,7 @@ class Namespace:
         return _core.Segment.attach(fd, queue)
 
     def _clear(self, queue: str) -> None:
-        """Remove what there is of a queue; the segment last, so that it can be resumed."""
+        """Remove the files of a queue; the segment last, so that this can be resumed."""
         path = self.path_of(queue)
         queue_id = self.queue_id_of(queue)
         if queue_id:
@@ -790,7 +788,7 @@ def _no_such_queue(queue: str, namespace: str) -> NoSuchQueue:
 
 
 def _is_same(one: Path, other: Path) -> bool:
-    """Whether both are one directory; one that is not there is no other one."""
+    """Whether both are the same directory; false if one does not exist."""
     try:
         return one.samefile(other)
     except FileNotFoundError:
@@ -798,12 +796,12 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def new_identity() -> int:
-    """A number that nothing else has: 62 random bits and a 1."""
+    """A unique number: 62 random bits and a 1."""
     return int.from_bytes(os.urandom(8)) >> 1 | 1
 
 
 def refuse_foreign(fd: int, path: Path) -> None:
-    """Raises ForeignSegment unless the file is this user's own, and nobody else's."""
+    """Raises ForeignSegment unless the file is this user's, and closed to others."""
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
         raise ForeignSegment(f"{path} is not a regular file: remove it")
@@ -820,14 +818,14 @@ def refuse_foreign(fd: int, path: Path) -> None:
 
 
 def as_foreign(error: OSError, path: Path) -> Exception:
-    """The error as ForeignSegment, if the file is somebody else's; else as `no_descriptor`."""
+    """The error as ForeignSegment, if the file is another user's; else as `no_descriptor`."""
     if error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR, errno.ENXIO}:
         return ForeignSegment(f"{path} is someone else's: {error.strerror}; use another namespace")
     return no_descriptor(error)
 
 
 def as_no_file(error: OSError, path: Path) -> Exception:
-    """Why a file could not be made; one that is empty takes an inode, but no bytes."""
+    """The error of a failed creation; NoSpace means inodes: an empty file takes no bytes."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return NoSpace(
             f"no file can be made in {SHM}: {error.strerror}, its inodes are used up; "

@@ -1,18 +1,18 @@
-"""A stream gets more partitions while it is used.
+"""Adds partitions to a stream while it is in use.
 
-The new ones are made first. Then all that take records are *sealed*, one by one, and last the
-stream says that the new ones take them. So a key's records are in partitions that were
-sealed before, and then in one of the new ones, never in both at a time. An appender that
-meets a seal waits for the registry lock and then finds the new ones, or finishes what a dead
-process began. All of it happens under that lock.
+The new partitions are created first. Then all active ones are *sealed*, one by one, and last the
+new ones become active. So a key's records are first in the sealed partitions, then in one of the
+new ones, never in both at a time. An appender that finds its partition sealed waits for the
+registry lock and then finds the new ones, or completes what a dead process began. All of it
+happens under that lock.
 
-What a death leaves: before the stream says what it is to become, files that the next
-repartition replaces and the stream's deletion removes; after it, work that whoever opens the
-stream, appends to it or repartitions it next does to its end.
+A process that dies before the stream has its intended shape leaves files, which the next
+repartition replaces and the stream's deletion removes. After that, the next process that opens
+the stream, appends to it or repartitions it completes the work.
 
-The files of a durable stream follow: its writer keeps the new partitions once all that is in the
-sealed ones is on disk, and says on the stream's card that there are new ones before it writes
-anything of them. So the files are of the old shape, or of the new one and then whole.
+The files of a durable stream follow: its writer begins to write the new partitions once the
+sealed ones are completely on disk, and records them in the stream's metadata file before their
+first write. So the files have the old shape, or the new one with all older records.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from shmq.native import _core, _stream
 
 __all__ = ["finish", "repartition"]
 
-#: What is done with the new partitions before anything is appended to them.
+#: Called with the new partitions before anything is appended to them.
 Prepare = Callable[[list[_stream.Partition]], object]
 
 _HEADER: Final = 4096
@@ -38,7 +38,7 @@ _HEADER: Final = 4096
 def repartition(
     namespace: Namespace, control: _stream.Control, partitions: int, prepare: Prepare
 ) -> None:
-    """Have records go to so many new partitions. ``partitions`` is checked to be whole.
+    """Send records to so many new partitions. The caller has checked that it is an integer.
 
     Raises InvalidOption, StreamDeleted, NoSpace.
     """
@@ -67,7 +67,7 @@ def _check(name: str, partitions: int, begin: int, count: int) -> None:
 def _make(
     namespace: Namespace, control: _stream.Control, begin: int, partitions: int
 ) -> list[_stream.Partition]:
-    """Partitions from ``begin`` on, in the place of what a dead process left."""
+    """Create the partitions from ``begin`` on, replacing those that a dead process left."""
     made: list[_stream.Partition] = []
     numbers = range(begin, begin + partitions)
     try:
@@ -77,7 +77,7 @@ def _make(
             fd = streams.create_partition_file(namespace, control.name, number)
             made.append(_stream.Partition.create(fd, control, number, behind=begin))
     except BaseException as error:
-        for number in reversed(numbers):  # a death meanwhile leaves no gap
+        for number in reversed(numbers):  # so that a death meanwhile leaves no gap
             with suppress(OSError):
                 streams.partition_path(namespace, control.name, number).unlink()
         if isinstance(error, OSError) and not isinstance(error, NoSpace):
@@ -87,7 +87,7 @@ def _make(
 
 
 def finish(namespace: Namespace, control: _stream.Control) -> None:
-    """Do to its end what somebody has begun. Raises StreamDeleted."""
+    """Complete a repartition that was begun. Raises StreamDeleted."""
     with namespace.locked():
         if control.deleted:
             raise StreamDeleted(f"stream {control.name!r} was deleted")
@@ -101,4 +101,4 @@ def finish(namespace: Namespace, control: _stream.Control) -> None:
             log.seal()
         control.reshape(*shape)
         for log in sealed:
-            log.wake()  # who waits for records looks for new partitions, too
+            log.wake()  # so that waiters for records look for new partitions

@@ -1,14 +1,14 @@
-"""The POSIX semaphores on which waiters sleep: two of each queue, and a process's bells.
+"""The POSIX semaphores on which waiters sleep: two for each queue, and a process's wakeups.
 
-They only wake: who may have what is decided in the segment, so a lost or a superfluous
-post costs at most one slice of a wait. They are named by the queue's id, not by its
-name, so that a new queue of an old name never shares them with waiters of the old one.
+They only wake waiters: the segment decides which waiter gets what, so a lost or superfluous
+sem_post costs at most one slice of a wait. They are named by the queue's id, not its name, so
+that a new queue of an old name never shares them with waiters of the old one.
 
-A bell is for who waits on many queues, or for many at once: an event loop, a
-``shmq.wait``. It bears its process's number in the namespace, so that whoever finds that
-process dead can remove it.
+A wakeup semaphore ("bell" in names) serves a process that waits on many queues at once: an event
+loop, a ``shmq.wait``. Its name has the process's number in the namespace, so that other processes
+can remove it once that process is dead.
 
-posix_ipc makes, finds and removes them. The sleep itself is the core's sem_clockwait:
+posix_ipc creates, finds and removes them. The sleep itself is the core's sem_clockwait:
 posix_ipc's timeouts, like sem_timedwait's, run on the wall clock, and would stretch if
 that were set back.
 """
@@ -47,7 +47,7 @@ def semaphore_names(namespace: str, queue_id: int) -> tuple[str, str]:
 
 
 def make_semaphores(namespace: str, queue_id: int) -> tuple[str, str]:
-    """Make both, for this user alone. Raises OSError(ENOSPC) if there is no space."""
+    """Create both, for this user only. Raises OSError(ENOSPC) if there is no space."""
     names = semaphore_names(namespace, queue_id)
     for name in names:
         _make(name)
@@ -65,21 +65,21 @@ def _make(name: str) -> None:
 
 
 def remove_semaphores(namespace: str, queue_id: int) -> None:
-    """Remove both, as far as they exist."""
+    """Remove both, if they exist."""
     for name in semaphore_names(namespace, queue_id):
         with contextlib.suppress(posix_ipc.ExistentialError):
             posix_ipc.unlink_semaphore(name)
 
 
 def bell_stem(namespace: str) -> str:
-    """What the names of the namespace's bells begin with."""
+    """The prefix of the names of the namespace's wakeup semaphores."""
     return f"/shmq@{namespace}@bell."
 
 
 def make_bell(namespace: str, process: int, number: int) -> str:
-    """Make a bell of that process, for this user alone, and return its name.
+    """Create a wakeup semaphore of that process, for this user only; returns its name.
 
-    The number is one that the process has not used. Raises OSError(ENOSPC).
+    The process must not have used the number before. Raises OSError(ENOSPC).
     """
     name = f"{bell_stem(namespace)}{process:016x}.{number}"
     _make(name)
@@ -87,20 +87,20 @@ def make_bell(namespace: str, process: int, number: int) -> str:
 
 
 def bell_owner(namespace: str, file: str) -> int | None:
-    """The number of the process whose bell that file of /dev/shm is; None if it is no bell."""
+    """The number of the process whose wakeup semaphore the file is; None if it is none."""
     stem = f"sem.{bell_stem(namespace)[1:]}"
     numbers = _BELL.fullmatch(file.removeprefix(stem)) if file.startswith(stem) else None
     return None if numbers is None else int(numbers[1], 16)
 
 
 def remove_bell(name: str) -> None:
-    """Remove it, if it is there and ours."""
+    """Remove the semaphore, if it exists and belongs to this user."""
     with contextlib.suppress(posix_ipc.ExistentialError, posix_ipc.PermissionsError):
         posix_ipc.unlink_semaphore(name)
 
 
 def sweep_bells(namespace: str, is_alive: Callable[[int], bool]) -> None:
-    """Remove the bells that dead processes have left; ``is_alive`` takes their numbers."""
+    """Remove the wakeup semaphores of dead processes; ``is_alive`` takes their numbers."""
     for entry in listed():
         process = bell_owner(namespace, entry)
         if process is not None and not is_alive(process):

@@ -1,13 +1,13 @@
-"""The streams of a namespace: which there are, and how they are made and removed.
+"""The streams of a namespace: opening, creation and removal.
 
 ``stream.shmq@NAMESPACE@STREAM``
-    the control segment: what the stream was made with, its bell, its groups.
+    the control segment: the stream's options, its wakeup, its groups.
 ``log.shmq@NAMESPACE@STREAM@PARTITION``
     a partition's records, one segment each.
 
-The control segment is there first and is published last, and goes last: so what a maker or
-a deleter that died has left is always found, and cleared away. All of it happens under the
-registry lock.
+The control segment is created first, published last and removed last: so what a process that
+died while creating or deleting a stream has left is always found and removed. All of it happens
+under the registry lock.
 """
 
 from __future__ import annotations
@@ -59,20 +59,20 @@ Opened = tuple[_stream.Control, list[_stream.Partition]]
 
 
 def control_path(namespace: Namespace, name: str) -> Path:
-    """Where the stream's control segment is."""
+    """The path of the stream's control segment."""
     return namespace.stream_path(name)
 
 
 def partition_path(namespace: Namespace, name: str, partition: int) -> Path:
-    """Where the partition's segment is."""
+    """The path of the partition's segment."""
     return SHM / f"log.shmq@{namespace.name}@{name}@{partition}"
 
 
 def _partition_paths(namespace: Namespace, name: str) -> list[Path]:
-    """The segments of partitions that there are, whatever their state, the last one first.
+    """The existing segments of partitions, whatever their state, the last one first.
 
-    They are made in order, and removed in the opposite one: behind those that the control
-    segment tells of, further ones follow without a gap.
+    They are created in order, and removed in reverse order: so any behind those that the
+    control segment has follow without a gap.
     """
     paths = (partition_path(namespace, name, number) for number in range(MAX_PARTITIONS))
     known = _count_of(namespace, name)
@@ -82,7 +82,7 @@ def _partition_paths(namespace: Namespace, name: str) -> list[Path]:
 
 
 def _count_of(namespace: Namespace, name: str) -> int:
-    """How many partitions there may be by the control segment: any number if it is damaged."""
+    """The number of partitions in the control segment; the maximum if that is damaged."""
     try:
         control = look_at(namespace, name)
         return 0 if control is None else min(control.shape[1], MAX_PARTITIONS)
@@ -95,7 +95,7 @@ def _count_of(namespace: Namespace, name: str) -> int:
 def open_stream(namespace: Namespace, name: str) -> Opened:
     """The stream's segments, mapped. Raises NoSuchStream, SegmentError.
 
-    What a dead maker or a dead deleter has left is cleared away.
+    Removes what a process that died while creating or deleting the stream has left.
     """
     opened = _open_if_whole(namespace, name)
     if opened is not None:
@@ -110,7 +110,7 @@ def open_stream(namespace: Namespace, name: str) -> Opened:
 
 
 def look_at(namespace: Namespace, name: str) -> _stream.Control | None:
-    """The mapped control segment, or None if it is not finished. Clears nothing away.
+    """The mapped control segment, or None if it is not finished. Removes nothing.
 
     Raises NoSuchStream, SegmentError.
     """
@@ -123,7 +123,7 @@ def look_at(namespace: Namespace, name: str) -> _stream.Control | None:
 
 
 def _open_if_whole(namespace: Namespace, name: str) -> Opened | None:
-    """Raises NoSuchStream, SegmentError; None: it is to be looked at again, locked."""
+    """The mapped segments; None: look again under the lock. Raises NoSuchStream, SegmentError."""
     control = look_at(namespace, name)
     if control is None or control.deleted:
         return None
@@ -184,12 +184,12 @@ def make_stream(
     eras: Sequence[Generation] = (),
     publish: bool = True,
 ) -> Opened:
-    """Make the segments of a new stream. Needs the registry lock.
+    """Create the segments of a new stream. Needs the registry lock.
 
-    A stream that is made anew has the ``identity`` of its first life, its ``eras``, if it was
-    repartitioned, and of each partition in ``firsts`` the offset of its next record and the
-    time of its last, in ns. One that is made without ``publish`` is nobody's until
-    ``Control.publish``. Raises NoSpace, ForeignSegment.
+    A recovered stream keeps its ``identity`` and, if it was repartitioned, its generations
+    ``eras``; ``firsts`` has for each partition the offset of its next record and the time of its
+    last, in ns. Without ``publish`` no process can attach until ``Control.publish``. Raises
+    NoSpace, ForeignSegment.
     """
     _clear(namespace, name)
     namespace.note(control_path(namespace, name), there=True)
@@ -216,7 +216,7 @@ def _make_partitions(
     firsts: Sequence[tuple[int, int]],
     eras: Sequence[Generation],
 ) -> list[_stream.Partition]:
-    """Those of all eras; of these the last one takes records. Raises OSError, ForeignSegment."""
+    """Create the partitions; only the last generation is active. Raises OSError, ForeignSegment."""
     logs = []
     for era in eras:
         for partition in era.partitions:
@@ -233,7 +233,7 @@ def _make_partitions(
 
 
 def create_partition_file(namespace: Namespace, name: str, partition: int) -> int:
-    """An empty file for a partition, open. Raises OSError, ForeignSegment."""
+    """Create and open an empty file for a partition. Raises OSError, ForeignSegment."""
     return _create(partition_path(namespace, name, partition))
 
 
@@ -247,7 +247,7 @@ def _create(path: Path) -> int:
 
 
 def remove_stream(namespace: Namespace, name: str) -> None:
-    """Remove the stream, whatever its state; whoever waits on it is told.
+    """Remove the stream, whatever its state, and wake its waiters.
 
     Raises NoSuchStream, ForeignSegment, and ShmqError if its files cannot be removed.
     """
@@ -271,7 +271,7 @@ def remove_stream(namespace: Namespace, name: str) -> None:
 def _erase(namespace: Namespace, control: _stream.Control | None) -> None:
     """Remove the files of a deleted stream, durably. Needs the registry lock.
 
-    Raises ShmqError if it cannot be done; the stream must then not be cleared away.
+    Raises ShmqError on failure; then the caller must not remove the segments.
     """
     directory = namespace.data_dir
     if control is None or control.options["durability"] == "memory" or directory is None:
@@ -286,7 +286,7 @@ def _erase(namespace: Namespace, control: _stream.Control | None) -> None:
 
 
 def _clear(namespace: Namespace, name: str) -> None:
-    """Remove what there is of a stream; the control segment last."""
+    """Remove the segments of a stream; the control segment last."""
     control = control_path(namespace, name)
     for path in (*_partition_paths(namespace, name), control):
         try:

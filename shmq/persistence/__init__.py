@@ -1,1 +1,1 @@
-"""What is kept of queues on disk, and how it comes back."""
+"""Persistence: the writer of durable queues and streams, and recovery from its files."""

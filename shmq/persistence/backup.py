@@ -1,4 +1,4 @@
-"""A copy of a namespace's durable queues and streams, taken while they are used."""
+"""Backs up a namespace's durable queues and streams while they are in use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PIECE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A queue or stream of the backup, or a file that is of none."""
+    """A queue or stream of the backup, or a file that belongs to neither."""
 
     #: "queue", "stream" or "file", and its name.
     kind: str
@@ -37,15 +37,12 @@ class Saved:
 def backup(
     directory: Path, queues: Sequence[str], streams: Sequence[str], target: Path
 ) -> list[Saved]:
-    """Copy what the queues and streams, written in ``directory``, hold at one moment.
+    """Copy the queues and streams, written in ``directory``, as they are at one moment.
 
-    With the files that are of none: what else the namespace has on disk.
-
-    A fresh snapshot of each queue is made, so that the copy is small; the journals since then
-    complete it, up to one moment for all, and what transactions have begun is completed in the
-    copy. ``target`` must not exist, or be empty; it is
-    there under its name when it is whole, and on disk. Raises
-    :class:`~shmq.ShmqError`.
+    The other files of the namespace are copied, too. A new snapshot of each queue keeps the copy
+    small; the journals since then complete it, up to one moment for all. Transactions that have
+    begun are completed in the copy. ``target`` must not exist, or be an empty directory; it gets
+    its name once it is complete and on disk. Raises :class:`~shmq.ShmqError`.
     """
     target = target.absolute()
     try:

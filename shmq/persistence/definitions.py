@@ -1,11 +1,11 @@
-"""The exchanges and the schemas of a namespace on disk: kept by its writer, and brought back.
+"""The exchanges and schemas of a namespace on disk: its writer keeps them, recovery restores them.
 
-``writer.exchanges`` has the operations that make the exchanges and their bindings, and
-``writer.schemas`` the versions of the schemas of durable queues and streams; each is there as
-long as there are any, and is written whole: see :mod:`shmq.storage.map_file`.
+``writer.exchanges`` has the operations that create the exchanges and their bindings, and
+``writer.schemas`` the versions of the schemas of durable queues and streams. Each exists as
+long as it has contents, and is rewritten as a whole: see :mod:`shmq.storage.map_file`.
 
-What is in memory counts, as long as its file is there, also an empty one; so that of the last
-exchange, or schema, stays until the one on disk is gone.
+The file in memory takes precedence while it exists, even if it is empty. So after the last
+exchange, or schema, is deleted, the file in memory stays until the one on disk is removed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NOTHING: Final = (0, 0, 0)
 
 
 class Definitions:
-    """What a writer does about them. For any thread."""
+    """Writes the exchanges and schemas to disk when they have changed. For any thread."""
 
     def __init__(self, namespace: Namespace, directory: DataDirectory) -> None:
         self._namespace = namespace
@@ -45,19 +45,19 @@ class Definitions:
         self._book = Book.of(namespace)
         self._schemas = Schemas(namespace)
         self._lock = threading.Lock()
-        #: What they were when they were written last.
+        #: The change counter of the exchanges and the stamp of the schemas, as last written.
         self._changes = -1
         self._stamp = _NOTHING
         self._failure: str | None = None
 
     def keep(self) -> None:
-        """Have on disk what is in memory now. Raises OSError and ShmqError."""
+        """Write what is in memory now to disk, durably. Raises OSError and ShmqError."""
         with self._lock:
             self._keep_exchanges()
             self._keep_schemas()
 
     def attend(self) -> None:
-        """The same; what cannot be is logged, once."""
+        """Do the same; an error is logged, once."""
         try:
             self.keep()
         except (OSError, ShmqError) as error:
@@ -96,7 +96,7 @@ class Definitions:
         self._stamp = stamp or _NOTHING
 
     def _is_durable(self, name: str) -> bool:
-        """Whether the queue or the stream of that name comes back after a reboot."""
+        """Whether the queue or the stream of that name survives a reboot."""
         with contextlib.suppress(NoSuchQueue, SegmentError):
             if self._namespace.open_segment(name).options["durability"] != "memory":
                 return True
@@ -106,7 +106,7 @@ class Definitions:
         return False
 
     def _write(self, name: str, told: dict[str, Any]) -> None:
-        """Have the file say this, durably; or remove it, as there is nothing to say."""
+        """Write the map to the file, durably; remove the file if the map is empty."""
         disk = self._directory.disk
         if told:
             self._directory.ready()
@@ -128,11 +128,11 @@ def _header(namespace: str) -> FileHeader:
 
 
 def recover_definitions(namespace: Namespace, disk: Disk) -> None:
-    """Bring back the exchanges and the schemas that are on disk and not in memory.
+    """Restore the exchanges and the schemas that are on disk and not in memory.
 
-    A binding comes back if its queue or stream is there, and so does a schema: these come
-    first. A file that cannot be read is set aside, and that is logged. Needs the registry
-    lock. May be killed at any moment, and called again. Raises OSError, NoSpace, SegmentError.
+    A binding or schema is restored if its queue or stream exists, so those must be recovered
+    first. A file that cannot be read is set aside and logged. Needs the registry lock. May be
+    killed at any moment and called again. Raises OSError, NoSpace, SegmentError.
     """
     if not namespace.exchanges_path.exists():
         with _set_aside_if_damaged(disk, EXCHANGES):
@@ -143,7 +143,7 @@ def recover_definitions(namespace: Namespace, disk: Disk) -> None:
 
 
 def check_definitions(disk: Disk, name: str) -> None:
-    """Raises FileError if the file is not whole, and OSError."""
+    """Raises FileError if the file is damaged, and OSError."""
     read_map(disk, name, DEFINITIONS)
 
 
@@ -188,7 +188,7 @@ def _restore_exchanges(namespace: Namespace, disk: Disk) -> None:
 
 
 def _targets(table: Table) -> set[tuple[str, str]]:
-    """The queues and streams that something is bound to."""
+    """The queues and streams with bindings."""
     bound: list[Operation] = [one for one in table.operations() if one[0] == "bind"]
     return {(one[2], one[3]) for one in bound if one[2] != "exchange"}
 

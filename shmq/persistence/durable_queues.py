@@ -1,4 +1,4 @@
-"""Which queues and streams of a namespace are durable, and where they are kept."""
+"""Lists the durable queues and streams of a namespace, and finds their directory."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["directory_of", "durable_queues", "durable_streams"]
 
 
 def durable_queues(namespace: str, names: Collection[str] = ()) -> list[str]:
-    """The names of the durable queues, or of those among ``names``, which must be.
+    """The names of the durable queues; or ``names`` without repetitions, which must be durable.
 
     Raises :class:`~shmq.NoSuchQueue`, and :class:`~shmq.InvalidOption` for a queue that is
-    kept in memory alone.
+    only in memory.
     """
     registry = Namespace.of(namespace)
     if names:
@@ -64,7 +64,7 @@ def _is_durable(registry: Namespace, name: str) -> bool:
 
 
 def directory_of(namespace: str) -> Path:
-    """Where its durable queues are written. Raises ShmqError if nobody has written any."""
+    """The directory of the namespace's durable queues. Raises ShmqError if it has none."""
     directory = Namespace.of(namespace).data_dir
     if directory is None:
         raise ShmqError(

@@ -1,4 +1,4 @@
-"""A message as it stands in a file, to look at."""
+"""A message that was read from a file."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ _REASONS: Final = ("", "rejected", "max_deliveries", "expired")
 
 
 class StoredMessage:
-    """A message of the file's queue ``queue``, of the ``fields`` that its record has.
+    """A message of the queue ``queue``, from the ``fields`` of its record.
 
-    Its members are those of :class:`shmq.Message` that can be read. Times are in seconds
-    since 1970.
+    It has the readable members of :class:`shmq.Message`. Times are in seconds since 1970.
     """
 
     def __init__(self, queue: str, fields: Mapping[str, Any]) -> None:
         self.sequence: int = fields["seq"]
         self.priority: int = fields["priority"]
-        #: How often it has been delivered.
+        #: How many times it has been delivered.
         self.delivery_count: int = fields["deliveries"]
         self.put_at: float = fields["put_at"] / 1e9
-        #: When it becomes visible, or when its ttl ends; None: now, and never.
+        #: When it becomes visible (None: at once), and when its ttl ends (None: never).
         self.visible_at: float | None = _seconds(fields.get("until"))
         self.expires_at: float | None = _seconds(fields.get("expires"))
         self._queue = queue
@@ -45,7 +44,7 @@ class StoredMessage:
     def properties(self) -> dict[str, Any]:
         """The properties of the message, by their names on the wire.
 
-        Raises :class:`~shmq.FileError` if they are no msgpack.
+        Raises :class:`~shmq.FileError` if they are not valid msgpack.
         """
         try:
             return codecs.unpack_properties(self._meta)
@@ -75,7 +74,7 @@ class StoredMessage:
 
     @property
     def body(self) -> Any:
-        """The body by its codec. Raises :class:`~shmq.ShmqError` if it is not of that."""
+        """The decoded body. Raises :class:`~shmq.ShmqError` if its codec cannot decode it."""
         return codecs.decode_body(self._raw, self._number, self.codec)
 
     @property
@@ -85,7 +84,7 @@ class StoredMessage:
 
     @property
     def dead(self) -> DeadLetter | None:
-        """Why it is a dead letter, in its own queue still or in that for dead letters."""
+        """Why it is a dead letter, whether still in its own queue or in the dead-letter queue."""
         if self._reason:
             return DeadLetter(
                 reason=_REASONS[self._reason],

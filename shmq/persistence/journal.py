@@ -1,15 +1,15 @@
 """The journal of one queue: its segments, and how they are written.
 
-What is on disk for certain is the *position*: a segment and how many of its bytes. A commit
-is written behind it and synced, and only then the position moves on, so that a machine that
-stops leaves at most one commit torn, the last one.
+The *position* says what is certainly on disk: a segment and how many of its bytes. A commit
+is written behind it and synced, and only then the position moves, so that a power cut leaves
+at most one torn commit, the last one.
 
-After a failure nothing is assumed of the file that it happened in: the segment ends where
-the position says, and the next commit goes to a new one, whose header says so too.
+After a failed write or sync the file is not trusted any more: the segment ends at the
+position, and the next commit goes to a new segment, whose header says so too.
 
-A segment is made, and its name synced, before anything goes into it. One that was made but
-never came to be the position holds nothing, and makes room for another of its number; but for
-the first one of a queue, which stays, so that a queue that was begun has a file at any moment.
+A segment is created, and its name synced, before anything is written to it. A segment that was
+created but never became the position holds nothing, and is replaced by another of its number;
+except the first one of a queue, so that a queue once begun has a file at every moment.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from shmq.storage.write_fully import write_pushed, write_whole
 
 __all__ = ["Journal"]
 
-#: Zeros are written ahead of commits of up to this part of them: they are to cost less than
-#: what they save, which is that a sync has a longer file to record.
+#: Zeros are written ahead of commits of up to this fraction of them. They save syncing a longer
+#: file with each commit, and must cost less than that.
 _SMALL: Final = 16
 _PAGE: Final = 4096
 
@@ -45,9 +45,9 @@ class Journal:
         #: The position: the segment that was synced last, and how many bytes of it.
         self.segment = segment
         self.offset = offset
-        #: What the records of the next commit are to be sealed with, once `ready`.
+        #: The salt to seal the records of the next commit with, once `ready`.
         self.salt = 0
-        #: Whether a segment was removed by somebody else: a snapshot is to replace them all.
+        #: Whether another process removed a segment: a snapshot has to replace them all.
         self.is_broken = False
         self._disk = disk
         self._identity = identity
@@ -69,21 +69,21 @@ class Journal:
 
     @property
     def bytes(self) -> int:
-        """How many bytes all segments have."""
+        """The bytes of all segments."""
         return sum(list(self._lengths.values()))  # any thread may ask
 
     @property
     def is_long(self) -> bool:
-        """Whether the segment that is being written has its length."""
+        """Whether the open segment has reached its full length."""
         return self._file >= 0 and self._end >= self._sizes.segment
 
     @property
     def whole(self) -> bool:
-        """Whether there is what the position speaks of, as far as a length can tell."""
+        """Whether the position's segment exists and is long enough."""
         return not self.segment or self._lengths.get(self.segment, -1) >= self.offset
 
     def parts(self, least: int) -> list[tuple[int, int]]:
-        """The segments from number ``least`` on, each with how many bytes are synced."""
+        """The segments from number ``least`` on, each with its synced bytes."""
         return [
             (number, self.offset if number == self.segment else length)
             for number, length in sorted(self._lengths.items())
@@ -91,9 +91,9 @@ class Journal:
         ]
 
     def ready(self, first_batch: int) -> int:
-        """Have a segment open for the commit ``first_batch``; returns its salt.
+        """Open a segment for the commit ``first_batch`` unless one is open; returns its salt.
 
-        Its header, which says where the one before ends, is on disk. Raises OSError.
+        Its header, which says where the previous segment ends, is on disk. Raises OSError.
         """
         if self._file < 0:
             self._begin(first_batch)
@@ -102,7 +102,7 @@ class Journal:
     def append(self, commit: _core.Collected) -> None:
         """Write a commit that is sealed with the salt, sync it, move the position.
 
-        Raises OSError; then it is to be sealed and appended anew, when this is `ready`.
+        Raises OSError; then the caller seals and appends it again, once this is `ready`.
         """
         end = self._end + len(commit.data)
         pieces = [commit.data, self._ahead(end)]
@@ -122,13 +122,13 @@ class Journal:
     def roll(self) -> int:
         """End the segment; returns the number of the one that the next commit goes to."""
         if self._file >= 0 and self.segment == self._number:
-            with contextlib.suppress(OSError):  # what it adds for readers may be missing
+            with contextlib.suppress(OSError):  # the trailer is optional
                 self._conclude()
             self.abandon()
         return self.next_segment
 
     def abandon(self) -> None:
-        """Leave the segment as it is, and its file to the disk."""
+        """Close the segment's file as it is."""
         if self._file >= 0:
             file, self._file = self._file, -1
             with contextlib.suppress(OSError):
@@ -147,7 +147,7 @@ class Journal:
             del self._lengths[each]
 
     def _found(self) -> dict[int, int]:
-        """The lengths of the segments that there are, by number."""
+        """The lengths of the existing segments, by number."""
         files = catalog(self._disk.names()).get(self._identity.name)
         found = {number: self._length_of(number) for number in (files.segments if files else ())}
         if not self.segment:
@@ -157,7 +157,7 @@ class Journal:
         return found
 
     def _has_header(self, number: int) -> bool:
-        """Whether the segment was begun: its header is whole."""
+        """Whether the segment was begun: its header is intact."""
         name = segment_name(self._identity.name, number)
         file = self._disk.open(name)
         try:
@@ -199,14 +199,14 @@ class Journal:
             self.segment, self.offset = number, end
 
     def _check_there(self) -> None:
-        """A file that somebody removed takes all that is written to it, and keeps nothing."""
+        """Raises FileNotFoundError if the file was removed: writes to it succeed, but are lost."""
         if not self._disk.has_name(self._file):
             self.is_broken = True
             name = segment_name(self._identity.name, self._number)
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
 
     def _clear(self, name: str) -> None:
-        """Remove what bears the name of a segment that nothing was ever published of."""
+        """Remove a file with the name of a segment of which nothing was ever published."""
         try:
             self._disk.unlink(name)
         except FileNotFoundError:
@@ -221,7 +221,7 @@ class Journal:
         return self._zeros[: max(0, most // _PAGE * _PAGE - end)]
 
     def _conclude(self) -> None:
-        """Add what a closed file ends with, and cut off what is behind."""
+        """Write the trailer of a closed file, and cut off what is behind it."""
         trailer = self._trailer.pack(self._end, self.salt)
         end = write_whole(self._disk, self._file, [trailer], self._end)
         if self._written > end:

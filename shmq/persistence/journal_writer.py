@@ -1,7 +1,8 @@
-"""A queue with a journal: what changed is collected, written, synced, and published.
+"""The writer of one queue's journal: it collects changes, writes, syncs and publishes them.
 
-While one commit is being synced the next one gathers in the queue, and goes out whole with
-the next write and the next sync. So the disk sets the pace, and how many share a sync.
+Group commit: while one commit is being synced, the changes for the next one gather in the queue,
+and go out together with one write and one sync. So the disk sets the pace, and how many
+operations share a sync.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ __all__ = ["Journaled"]
 
 log = logging.getLogger("shmq")
 
-#: How long a commit waits for more where nobody waits for it, in seconds: what is
-#: acknowledged meanwhile is never written.
+#: How long a commit that no caller waits for waits for more, in seconds: messages that are
+#: acknowledged meanwhile are never written.
 LINGER: Final = 0.005
-#: How often it is looked whether moved messages have arrived, in seconds.
+#: How often the writer checks whether moved messages have arrived, in seconds.
 LOOK: Final = 0.05
 #: After a failure the disk is tried again this often, in seconds.
 RETRY: Final = 0.5
-#: How long a crowd of puts that were confirmed at once is waited for to come back, as a part
-#: of what the last write and sync took.
+#: How long a commit waits for as many puts as the last one confirmed, since their callers may put
+#: again at once; a fraction of the time that the last write and sync took.
 PATIENCE: Final = 0.2
 #: The longest sleep, in seconds.
 LONGEST: Final = 1.0
@@ -44,7 +45,7 @@ SPARSE: Final = 2
 
 
 class Journaled(SnapshotWriter):
-    """One queue with durability "journal". Any thread may call any of it.
+    """Writes one queue with durability "journal". Any thread may call any method.
 
     Nothing runs by itself: `step` writes one commit, and `attend` waits until there is one.
     """
@@ -61,17 +62,17 @@ class Journaled(SnapshotWriter):
         super().__init__(disk, handle, sizes)
         self._transactions = transactions
         self._part: Part = ("queue", self.name, self.identity.hash_key)
-        #: Transactions that had happened before the last collection, and the last put by then.
+        #: Transactions that had been applied before the last collection, and the last put by then.
         self._happened: frozenset[Id] = frozenset()
         self._last = 0
-        #: Those that may be in the segments that the next snapshot makes superfluous.
+        #: Transactions that may be in the segments that the next snapshot replaces.
         self._before: frozenset[Id] = frozenset()
         self.follower = _core.Follower(handle)
         self.journal = Journal(disk, self.identity, *self.follower.position, sizes)
         self._moves = moves
         self._look = look
         self._look_at = 0.0
-        #: Collected and claimed, but not on disk: kept until it is.
+        #: Collected and claimed, but not on disk yet.
         self._unwritten: _core.Collected | None = None
         self._sealed_with = 0
         self._crowd = 0
@@ -84,35 +85,36 @@ class Journaled(SnapshotWriter):
 
     @property
     def pending(self) -> bool:
-        """Whether more was to be written than the last commit took."""
+        """Whether there is more to write than the last commit took."""
         return self._more or self._unwritten is not None
 
     @property
     def due(self) -> bool:
-        """Whether the journal is to be replaced by a snapshot now."""
+        """Whether a snapshot has to replace the journal now."""
         journal, live = self.journal.bytes, self.follower.live_bytes
         return self.journal.is_broken or journal > max(SPARSE * live, 2 * self.sizes.segment)
 
     @property
     def astray(self) -> bool:
-        """Whether what was written of the queue is not in this directory.
+        """Whether the queue's files are not in this directory.
 
-        It was kept elsewhere, or its files were removed. A segment that went because a
-        snapshot covers it is not missed.
+        It was written elsewhere, or its files were removed. A segment that a snapshot replaced
+        is not missing.
         """
         return not self.journal.whole and self.number <= self.journal.segment
 
     def attend(self) -> None:
-        """Sleep until there is something to do, or the disk is to be tried again."""
+        """Sleep until there is something to do, or the disk has to be tried again."""
         if self._more:
             return
         longest = LOOK if self.follower.held else LONGEST
         self.follower.wait(longest, LINGER, self._crowd, self._patience)
 
     def step(self) -> bool:
-        """Write one commit, if there is anything to write; whether one was written.
+        """Write one commit, if there is anything to write; return whether one was written.
 
-        If the disk refuses, it is kept, the queue says so, and the next call tries again.
+        If the disk refuses, the commit is kept, the queue records the error, and the next call
+        tries again.
         """
         with self._lock:
             if self.closed:
@@ -124,14 +126,14 @@ class Journaled(SnapshotWriter):
                 return False
 
     def refuse(self, error: Exception) -> None:
-        """The queue cannot be followed at present, for want of memory or because of damage."""
+        """Record that the queue cannot be followed now, for want of memory or because of damage."""
         with self._lock:
             self._fail(OSError(errno.EIO, str(error) or type(error).__name__))
 
     def settle_arrived(self, target: str) -> bool:
         """See :class:`shmq.persistence.transfers.JournalOfQueue`."""
         with self._lock:
-            self.step()  # so that all that was moved by now is known
+            self.step()  # so that all messages moved by now are known
             while slots := self._arrived(target):
                 self.follower.arrived(slots)
                 self.step()
@@ -140,13 +142,10 @@ class Journaled(SnapshotWriter):
             return self.error is None
 
     def snapshot(self) -> None:
-        """Write a snapshot, and remove the segments that it makes superfluous.
-
-        Raises OSError.
-        """
+        """Write a snapshot, and remove the segments that it replaces. Raises OSError."""
         super().snapshot()
         with self._lock:
-            if not self.closed:  # else the names may be those of the next queue's segments
+            if not self.closed:  # else the names may belong to the next queue of that name
                 self.journal.drop_before(self.number)
 
     def parts(self) -> list[tuple[str, int]]:
@@ -207,7 +206,7 @@ class Journaled(SnapshotWriter):
         self._recover()
         try:
             self.follower.publish(self.journal.segment, self.journal.offset)
-        finally:  # it is on disk, whatever setting its slots free has met
+        finally:  # it is on disk, even if freeing its slots failed
             collected.data.release()
             self._unwritten, self._more = None, collected.more
         self._tell_transactions()
@@ -215,7 +214,7 @@ class Journaled(SnapshotWriter):
             self.journal.roll()
 
     def _tell_transactions(self) -> None:
-        """What they did here is on disk, if nothing was left out that was there before."""
+        """Report transactions done here, if all that was there at the collection is on disk."""
         if not self._more and self.follower.synced >= self._last:
             self._transactions.done(self._part, self._happened)
 
@@ -226,17 +225,17 @@ class Journaled(SnapshotWriter):
         return Snapshot(self.disk, self.identity, number), _core.Scan(self.handle, limit)
 
     def _replace(self, snapshot: Snapshot) -> None:
-        # A copy that was moved here, and settled since, is only in what goes now. So the
-        # message that it was must be settled in its own journal first.
+        # A copy that was moved here, and settled since, is only in the segments to be removed.
+        # So the original must be settled in its own journal first.
         if not self._moves.settle_all(self):
             raise OSError(errno.EAGAIN, "another queue's journal is behind")
         self._let_transactions_go()
         super()._replace(snapshot)
 
     def _let_transactions_go(self) -> None:
-        """Have none need what goes now, and note those of which the snapshot has something.
+        """Note transactions of which the snapshot has a part, and wait for those before it.
 
-        Raises OSError.
+        Raises OSError if one of those still needs the segments that the snapshot replaces.
         """
         self._transactions.note()
         if self._before & self._transactions.open(self._part):
@@ -247,7 +246,7 @@ class Journaled(SnapshotWriter):
             raise OSError(errno.EAGAIN, "a transaction is not on disk as a whole yet")
 
     def _release_arrived(self) -> bool:
-        """Have the next commit settle what was moved, and has arrived; whether there is any."""
+        """Let the next commit settle moved messages that have arrived; whether there are any."""
         now = time.monotonic()
         if not self.follower.held or now < self._look_at:
             return False
@@ -257,7 +256,7 @@ class Journaled(SnapshotWriter):
         return bool(slots)
 
     def _arrived(self, only: str | None = None) -> list[int]:
-        """The slots of messages that were moved, to ``only`` or anywhere, and have arrived."""
+        """The slots of messages moved to ``only``, or to any queue, that have arrived."""
         by_target: dict[str | None, dict[int, int]] = {}
         for slot, seq, reason, meta in self.follower.moved():
             target = target_of(reason, meta, self.handle.options.dead_letter)

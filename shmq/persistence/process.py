@@ -1,4 +1,4 @@
-"""The whole of what a persistence process does: recover, then write until it is to end."""
+"""What a persistence process does: recover, then write until it is stopped."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ __all__ = ["Persistence"]
 
 log = logging.getLogger("shmq")
 
-#: How long a writer whose place this one takes may need for its last snapshots, in seconds.
+#: How long the previous writer may need for its last snapshots, in seconds.
 ENDING: Final = 60.0
-#: How often it is looked whether it has ended, in seconds.
+#: How often it checks whether that writer has ended, in seconds.
 _LOOK: Final = 0.02
 
 
 class Persistence:
     """Recovers the durable queues of a namespace, and writes them until `stop`.
 
-    ``data_dir`` is where; None: see :func:`~shmq.namespace.data_directory.chosen_directory`,
-    which says what is raised. With ``idle`` it ends by itself once no other process has used
-    anything durable for so many seconds, and gives its place to one without.
+    ``data_dir`` is the directory; None: see
+    :func:`~shmq.namespace.data_directory.chosen_directory`, which says what is raised. With
+    ``idle`` it ends by itself once no other process has used anything durable for so many
+    seconds, and gives way to a writer without ``idle``.
     """
 
     def __init__(
@@ -51,14 +52,14 @@ class Persistence:
         self._writer = Writer(namespace, self.directory, idle=idle)
 
     def recover(self) -> None:
-        """Bring back the queues whose segments are gone; what becomes of each is logged.
+        """Recover the queues whose segments are gone; the result for each is logged.
 
-        From here on no other process writes the namespace's queues, or in a directory that
-        was named; nobody sees this one as the writer before all is back. The usual place is
-        made when there is something to keep. Raises :class:`~shmq.ShmqError` if the directory
-        cannot be used, or another process writes there.
+        From here on no other process writes the namespace's queues, or to a directory that was
+        named; no process sees this one as the writer before the recovery is complete. The
+        default directory is created when there is something to write. Raises
+        :class:`~shmq.ShmqError` if the directory cannot be used, or another process writes there.
         """
-        if self._idle is not None:  # the process that starts it keeps the others out
+        if self._idle is not None:  # the process that starts it excludes other writers
             self._begin()
         else:
             with self._registry.starting(ENDING):
@@ -66,7 +67,7 @@ class Persistence:
                 self._begin()
 
     def _relieve(self) -> None:
-        """Have a writer that was started automatically end, so that this one takes its place."""
+        """Ask a writer that was started automatically to end, so that this one replaces it."""
         where = self._registry.data_dir
         if where is not None and self._registry.keeper is not None:
             with contextlib.suppress(ShmqError):
@@ -90,7 +91,7 @@ class Persistence:
             self._listen()
 
     def _is_ending(self) -> bool:
-        """Whether a writer still writes its last snapshots, and keeps the namespace no more."""
+        """Whether a writer that has given up the namespace still writes its last snapshots."""
         where = self._registry.data_dir
         return where is not None and self._registry.keeper is None and queue_erase.is_written(where)
 
@@ -107,11 +108,10 @@ class Persistence:
                 log.info("durable queues are kept in %s", self.directory.path)
 
     def run(self, begun: Callable[[], None] | None = None) -> None:
-        """Write until `stop` is called; the last snapshots are made before it returns.
+        """Write until `stop` is called; the last snapshots are written before it returns.
 
-        ``begun`` is called once the queues that were there before are kept. The process may
-        have as many descriptors open as the system allows it: it needs two or three for each
-        queue.
+        ``begun`` is called once the existing queues are being written. Raises the process's
+        descriptor limit to what the system allows: each queue needs two or three.
         """
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -124,5 +124,5 @@ class Persistence:
             self._registry.retire()
 
     def stop(self) -> None:
-        """Let `run` return when all is written. For any thread, or a signal handler."""
+        """Let `run` return when everything is written. For any thread, or a signal handler."""
         self._writer.stop()

@@ -1,4 +1,4 @@
-"""Making a queue anew from what its files hold."""
+"""Rebuilds a queue in shared memory from its files."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["rebuild"]
 
 
 def rebuild(registry: Namespace, name: str, chain: QueueFiles, *, logged: bool) -> None:
-    """Make the queue ``name`` with what ``chain`` holds. Needs the registry lock.
+    """Create the queue ``name`` with the messages of ``chain``. Needs the registry lock.
 
-    Nobody can attach to it before it is whole; whoever dies here leaves something half made,
-    which the next comer clears away. ``logged``: the files are the queue's own, and its
-    journal goes on behind them; else all of it is new to the writer. Raises NoSpace,
-    InvalidName, FileError for options that no queue can have, and ShmqError.
+    No process can attach to it before it is complete. A process that dies here leaves a half
+    created segment, which the next process removes. ``logged``: the files are the queue's own,
+    and its journal continues behind them; otherwise the writer writes all of it anew. Raises
+    NoSpace, InvalidName, FileError for options that no queue can have, and ShmqError.
     """
     options = _options_of(check_name(name), chain.options)
     segment = registry.make_segment(name, options, hash_key=chain.hash_key, publish=False)
@@ -32,9 +32,9 @@ def rebuild(registry: Namespace, name: str, chain: QueueFiles, *, logged: bool) 
 
 
 def _options_of(name: str, given: dict[str, Any]) -> QueueOptions:
-    """The options that a file names. A checksum says nothing of what they are worth."""
+    """The options in a file, checked: a correct checksum does not make them valid."""
     arena = given.get("arena_bytes", DEFAULT_ARENA)
-    # A queue for dead letters may have a little more: see QueueOptions.for_dead_letters.
+    # A dead-letter queue may have a little more: see QueueOptions.for_dead_letters.
     room = DEAD_LETTER_ROOM if isinstance(arena, int) and arena > MAX_ARENA else 0
     try:
         checked = {**given, "arena_bytes": arena - room}

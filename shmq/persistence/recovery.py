@@ -1,9 +1,9 @@
-"""Bringing back the queues whose segments are gone.
+"""Recovers the queues whose segments are gone.
 
-What each queue holds is decided from the files alone: `plan`. Then those without a segment
-are made anew, under the registry lock, and nobody sees one before it is whole. The files
-stay as they are, and the writer goes on behind them, so that a recovery that is killed
-begins again with what the last one found.
+`plan` decides from the files alone what each queue holds. Then the queues without a segment are
+rebuilt, under the registry lock, and no process sees one before it is complete. The files stay
+as they are, and the writer continues behind them, so a recovery that is killed can start again
+from the same files.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ log = logging.getLogger("shmq")
 
 @dataclass(slots=True)
 class Decision:
-    """What the files of one queue come to."""
+    """What was decided from the files of one queue."""
 
     queue: str
     files: Files
@@ -56,18 +56,18 @@ class Decision:
     lineage: list[str] = field(default_factory=list)
     #: What it holds; None if nothing was ever finished, or the files are damaged.
     chain: QueueFiles | None = None
-    #: What is wrong with them; None if they are whole.
+    #: What is wrong with the files; None if they are intact.
     error: ShmqError | None = None
-    #: What was left out, where intact pieces were asked for.
+    #: What a salvage left out.
     problems: list[str] = field(default_factory=list)
 
 
 def plan(disk: Disk, *, salvage: bool = False) -> dict[str, Decision]:
     """What the queues of the directory hold, by name.
 
-    Changes nothing, and needs no shared memory. A message that was on its way between two
-    queues, and is in the files of both, is where it was going. With ``salvage``, damaged
-    files count as far as they are intact.
+    Changes nothing, and needs no shared memory. A message that was being moved, and is in the
+    files of both queues, counts as moved. With ``salvage``, the intact parts of damaged files
+    count.
     """
     decisions = {
         name: _decide(disk, files, salvage=salvage)
@@ -95,7 +95,7 @@ def _decide(disk: Disk, files: Files, *, salvage: bool) -> Decision:
 
 
 def _map(disk: Disk, name: str) -> mmap.mmap | bytes:
-    """The file's bytes, which are read from the disk as they are looked at."""
+    """The file's bytes, mapped, so that they are read from the disk on access."""
     file = disk.open(name)
     try:
         length = disk.size(file)
@@ -105,10 +105,10 @@ def _map(disk: Disk, name: str) -> mmap.mmap | bytes:
 
 
 def settle_moves(chains: Iterable[QueueFiles]) -> None:
-    """Let each message that two queues have be in the one that it went to.
+    """Leave each message that two queues have only in the one that it was moved to.
 
-    A queue and one that was restored beside it from its backup have the same hash key. Which
-    of them a message came from is not known then, so none loses it.
+    A queue and a copy of it that was restored from a backup have the same hash key. Then it is
+    unknown from which of them a message came, so neither loses it.
     """
     every = list(chains)
     by_key = _unmistakable(every)
@@ -120,7 +120,7 @@ def settle_moves(chains: Iterable[QueueFiles]) -> None:
 
 
 def _unmistakable(chains: Iterable[QueueFiles]) -> dict[int, QueueFiles]:
-    """The chains by their hash keys, but for keys that several have."""
+    """The chains by their hash keys, without keys that several have."""
     by_key: dict[int, list[QueueFiles]] = {}
     for chain in chains:
         by_key.setdefault(chain.hash_key, []).append(chain)
@@ -128,20 +128,18 @@ def _unmistakable(chains: Iterable[QueueFiles]) -> dict[int, QueueFiles]:
 
 
 def recover(directory: DataDirectory) -> dict[str, Decision]:
-    """Make the queues and streams anew whose segments are gone; what becomes of each is logged.
+    """Rebuild the queues and streams whose segments are gone, then the exchanges and schemas.
 
-    Then the exchanges and schemas, if they are gone.
-
-    Returns what was decided of the queues. Needs a directory that is held. Queues that are
-    there stay as they are; the files of another life of their name are set aside. One
-    that cannot be brought back is left on disk as it is. May be killed at any moment, and
-    called again. Raises :class:`~shmq.ShmqError` if the directory cannot be read.
+    The result for each is logged. Returns what was decided for the queues. Needs a directory
+    that is held. Queues in memory stay as they are; files of an earlier queue of their name are
+    set aside. The files of a queue that cannot be recovered stay as they are. May be killed at
+    any moment and called again. Raises :class:`~shmq.ShmqError` if the directory cannot be read.
     """
     disk = directory.disk
     registry = Namespace.of(directory.namespace)
     try:
         with registry.locked():
-            disk.sync_directory()  # whoever changed it may have died before
+            disk.sync_directory()  # the previous writer may have died before its own sync
             queue_erase.finish(disk)
             live = live_keys(registry)
             _sweep(disk)
@@ -163,7 +161,7 @@ def recover(directory: DataDirectory) -> dict[str, Decision]:
 def _recover_queues(
     registry: Namespace, disk: Disk, live: Mapping[str, int | None]
 ) -> dict[str, Decision]:
-    """What was decided of those that are not there."""
+    """Rebuild the queues that are not in memory; returns what was decided for them."""
     if catalog(disk.names()).keys() <= live.keys():
         return {}
     decisions = plan(disk)
@@ -177,7 +175,7 @@ def _recover_queues(
 def _tell_refusals(
     disk: Disk, queues: Mapping[str, Decision], streams: Mapping[str, StoredStream]
 ) -> None:
-    """Have those who ask for what is not back told why."""
+    """Note why a queue or stream was not recovered, for processes that ask for it."""
     missing = {
         name: one.error
         for name, one in queues.items()
@@ -191,9 +189,9 @@ def _tell_refusals(
 
 
 def live_keys(registry: Namespace) -> dict[str, int | None]:
-    """The hash keys of the queues that are there; None for one that cannot be read.
+    """The hash keys of the queues in memory; None for one that cannot be read.
 
-    What is half made or half deleted is cleared away. Needs the registry lock.
+    Half created and half deleted segments are removed. Needs the registry lock.
     """
     found: dict[str, int | None] = {}
     for name in registry.queue_names():
@@ -208,7 +206,7 @@ def live_keys(registry: Namespace) -> dict[str, int | None]:
 
 
 def in_memory(registry: Namespace, live: Mapping[str, int | None]) -> set[tuple[str, int]]:
-    """Names and identities of the queues and streams that are there."""
+    """Names and identities of the queues and streams in memory."""
     found = {(name, key) for name, key in live.items() if key is not None}
     for name in registry.stream_names():
         with contextlib.suppress(ShmqError):
@@ -246,7 +244,7 @@ def _hash_key_if_any(disk: Disk, file: str) -> int | None:
 
 
 def set_aside(disk: Disk, queue: str, files: Mapping[str, int | None]) -> dict[str, str]:
-    """Rename the queue's ``files``, given with their hash keys; to what. Durable."""
+    """Rename the queue's ``files``, given with their hash keys, durably; returns the new names."""
     renamed = aside_names(files, disk.names())
     for file, there in renamed.items():
         disk.rename(file, there)
@@ -263,7 +261,7 @@ def set_aside(disk: Disk, queue: str, files: Mapping[str, int | None]) -> dict[s
 def _leave_what_moved(
     registry: Namespace, live: Mapping[str, int | None], lost: Mapping[str, Decision]
 ) -> None:
-    """What a queue that is there has taken over is not to come back where it was."""
+    """Leave out messages that a queue in memory has taken over from a lost queue."""
     chains = [one.chain for one in lost.values() if one.chain is not None]
     taken = set(live.values())
     sources = {key: one for key, one in _unmistakable(chains).items() if key not in taken}
@@ -305,7 +303,7 @@ def _bring_back(registry: Namespace, disk: Disk, decision: Decision) -> None:
 
 
 def _tell_tail(disk: Disk, name: str, chain: QueueFiles) -> None:
-    """Say what of the last segment does not count: nobody was promised anything of it."""
+    """Log the torn tail of the last segment, of which nothing was ever confirmed."""
     if chain.open_salt is None:
         return
     tail = read_tail(disk, segment_name(name, chain.segment), chain.end, chain.open_salt)
@@ -319,9 +317,9 @@ def _tell_tail(disk: Disk, name: str, chain: QueueFiles) -> None:
 
 
 def sync_files(disk: Disk, names: Iterable[str]) -> None:
-    """Have what was read of these files on disk: whoever wrote them may have died before.
+    """Sync the files that were read: their writer may have died before its own sync.
 
-    What goes on behind them counts on it. Raises ShmqError.
+    The journal that continues behind them relies on it. Raises ShmqError.
     """
     for name in names:
         file = disk.open(name)

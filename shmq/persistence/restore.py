@@ -1,4 +1,4 @@
-"""Making queues and streams from files that nobody writes: a backup, or what was damaged."""
+"""Restores queues and streams from files without a writer: a backup, or damaged files."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ log = logging.getLogger("shmq")
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A queue, and what came of it."""
+    """A queue, and the result of its restore."""
 
     queue: str
     state: str
     messages: int = 0
-    #: What is wrong with its files, in words.
+    #: What is wrong with its files.
     problems: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class RestoredFile:
-    """A file that is of no queue or stream: the next writer that starts reads it."""
+    """A file that belongs to no queue or stream; the next writer that starts reads it."""
 
     file: str
     state: str
@@ -78,9 +78,9 @@ class RestoredFile:
 
 @dataclass(frozen=True, slots=True)
 class SalvagedTransactions:
-    """The damaged file of the transactions, and what came of it."""
+    """The damaged file of the transactions, and the result of its salvage."""
 
-    #: How many that it noted were whole, and are on disk now.
+    #: How many of its transactions were intact, and are on disk now.
     transactions: int
     problems: list[str]
     state: str = SALVAGED
@@ -95,12 +95,12 @@ def restore(
     streams: Sequence[str] = (),
     salvage: bool = False,
 ) -> list[Restored | RestoredStream | RestoredFile | SalvagedTransactions]:
-    """Make the queues and streams that ``source`` has files of, or those alone that are named.
+    """Restore the queues and streams that ``source`` has files of, or only the named ones.
 
-    Without a source it is the namespace's own directory. ``new_name`` is for one queue.
-    What is damaged is made of what is intact if ``salvage``, and else not at all. Raises
-    :class:`~shmq.NoSuchQueue` and :class:`~shmq.NoSuchStream` for one without files there,
-    :class:`~shmq.InvalidName`, and :class:`~shmq.ShmqError`.
+    The default ``source`` is the namespace's own directory. ``new_name`` is for one queue.
+    With ``salvage``, a damaged one is restored from its intact parts; otherwise it is not
+    restored. Raises :class:`~shmq.NoSuchQueue` and :class:`~shmq.NoSuchStream` for one without
+    files there, :class:`~shmq.InvalidName`, and :class:`~shmq.ShmqError`.
     """
     registry = Namespace.of(namespace)
     own = registry.data_dir or chosen_directory(namespace)
@@ -111,7 +111,7 @@ def restore(
         check_name(new_name)
     try:
         with registry.locked():
-            # What names a queue's files to be removed must not find those of the one made now.
+            # Pending removals of a queue's files must not hit those of the one restored now.
             queue_erase.finish(Disk(own))
             done: list[Restored | RestoredStream | RestoredFile | SalvagedTransactions] = []
             if disk.directory == own and not queue_erase.is_written(own):
@@ -132,12 +132,13 @@ def restore(
 def restore_aside(
     namespace: str, file: str, new_name: str | None = None, *, salvage: bool = False
 ) -> Restored | RestoredStream | RestoredFile:
-    """Bring back what is set aside in the namespace's directory and is called ``file`` there.
+    """Restore what is set aside as ``file`` in the namespace's directory.
 
-    A queue may get a ``new_name``; its files stay aside, as a backup does. All else comes back
-    under its own name. What is damaged is made of what is intact if ``salvage``, and else not at
-    all. Raises :class:`~shmq.QueueExists` and :class:`~shmq.StreamExists` where that name is in
-    use, :class:`~shmq.InvalidName`, and :class:`~shmq.ShmqError`.
+    A queue may get a ``new_name``; its files stay aside, like a backup. Anything else is
+    restored under its own name. With ``salvage``, damaged files are restored from their intact
+    parts; otherwise they are not restored. Raises :class:`~shmq.QueueExists` and
+    :class:`~shmq.StreamExists` where that name is in use, :class:`~shmq.InvalidName`, and
+    :class:`~shmq.ShmqError`.
     """
     registry = Namespace.of(namespace)
     own = Disk(registry.data_dir or chosen_directory(namespace))
@@ -202,7 +203,7 @@ def _refuse_another(registry: Namespace, own: Disk, name: str) -> None:
 
 
 def _restore_definitions(registry: Namespace, own: Disk, aside: str, before: str) -> RestoredFile:
-    """Have the file under its own name again, if it can be read: the next writer reads it."""
+    """Give the file its own name again, if it is intact; the next writer reads it."""
     memory = registry.exchanges_path if before == EXCHANGES else registry.schemas_path
     if memory.exists():
         raise ShmqError(
@@ -226,7 +227,7 @@ def _restore_definitions(registry: Namespace, own: Disk, aside: str, before: str
 
 
 def _put_back_others(disk: Disk, own: Disk) -> list[RestoredFile]:
-    """Have the files that are of no queue or stream in ``own``, but for those it has."""
+    """Copy the files that belong to no queue or stream to ``own``, except those it has."""
     done = []
     for name in others(disk):
         if name == TRANSACTIONS:
@@ -243,7 +244,7 @@ def _put_back_others(disk: Disk, own: Disk) -> list[RestoredFile]:
 def _settle_transactions(
     registry: Namespace, disk: Disk, *, salvage: bool
 ) -> list[SalvagedTransactions]:
-    """Have the files hold the transactions that were noted as a whole; the next writer cannot."""
+    """Complete noted transactions in the files now: the next writer could not any more."""
     found = []
     if salvage and (problem := salvage_noted(disk)) is not None:
         found.append(SalvagedTransactions(len(read_noted(disk)), [problem]))
@@ -274,7 +275,7 @@ def _restore_queues(
 def _restore(
     registry: Namespace, disk: Disk, own: Path, decision: Decision, name: str, *, kept: bool
 ) -> Restored:
-    """Make one queue, called ``name``. ``kept``: its files are those that a writer goes on with."""
+    """Restore one queue as ``name``. ``kept``: its files are in the namespace's directory."""
     if registry.path_of(name).exists() and _is_there(registry, name):
         return Restored(name, THERE)
     if decision.error is not None:
@@ -297,14 +298,14 @@ def _restore(
 def _is_there(registry: Namespace, name: str) -> bool:
     try:
         registry.open_segment(name)
-    except NoSuchQueue:  # what was half made is cleared away
+    except NoSuchQueue:  # a half created one was removed
         return False
     return True
 
 
 @contextlib.contextmanager
 def _way_made(own: Disk, name: str) -> Iterator[None]:
-    """What the namespace's directory has of that name is aside, if the block comes to its end."""
+    """Set aside the namespace's files of that name; undo that if the block raises."""
     files = catalog(own.names()).get(name)
     if files is None:
         yield

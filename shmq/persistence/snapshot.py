@@ -1,8 +1,8 @@
-"""A snapshot of one queue: written aside, synced, then put in the place of the last one.
+"""A snapshot of one queue: a temporary file that is written, synced, then replaces the last one.
 
-Nothing is held while it is written: the queue goes on, and messages are taken as they are
-found. So it is no picture of one moment. With the segments from its number on, it is: what
-became of a message since the journal rolled is in them.
+No lock is held while it is written: the queue goes on, and each message is copied as it is found.
+So the snapshot alone shows no single moment. With the segments from its number on it does: they
+have all changes since the journal rolled.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class Snapshot:
 
     def __init__(self, disk: Disk, identity: Identity, number: int) -> None:
         self.number = number
-        #: How long it is, once written.
+        #: Its length, once written.
         self.bytes = 0
         self._disk = disk
         self._identity = identity
 
     def write(self, scan: _core.Scan, chunk: int) -> None:
-        """Copy the queue to the file that is not the snapshot yet, and sync it.
+        """Copy the queue to the temporary file, and sync it.
 
-        ``chunk`` is how much is copied at a time. Raises OSError.
+        ``chunk`` is how many bytes are copied at a time. Raises OSError.
         """
         self.discard()
         file = self._disk.create(unfinished(self._identity.name))
@@ -49,11 +49,11 @@ class Snapshot:
             self._disk.close(file)
 
     def install(self) -> None:
-        """Give it the snapshot's name. That is to be synced before anything is removed."""
+        """Rename it to the snapshot. The caller syncs the directory before it removes anything."""
         self._disk.rename(unfinished(self._identity.name), snapshot_name(self._identity.name))
 
     def discard(self) -> None:
-        """Remove what is not whole."""
+        """Remove the temporary file."""
         with contextlib.suppress(FileNotFoundError):
             self._disk.unlink(unfinished(self._identity.name))
 

@@ -1,4 +1,4 @@
-"""The one thread that writes snapshots, of all queues, one after the other."""
+"""The thread that writes the snapshots of all queues, one after the other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AGAIN: Final = 0.5
 
 
 class Order:
-    """A snapshot that is to be written, and what came of it."""
+    """A snapshot that was ordered, and its result."""
 
     def __init__(self, kept: SnapshotWriter) -> None:
         self.kept = kept
@@ -34,7 +34,7 @@ class SnapshotThread:
 
     def __init__(self) -> None:
         self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
-        # A daemon: a process that is to end at once does not wait for it.
+        # A daemon: a process that ends at once does not wait for it.
         self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
         self._lock = threading.Lock()
         self._ordered: set[SnapshotWriter] = set()
@@ -43,11 +43,11 @@ class SnapshotThread:
         self._ended = False
 
     def start(self) -> None:
-        """Begin to carry out orders."""
+        """Start the thread."""
         self._thread.start()
 
     def expose(self, all_kept: Iterable[SnapshotWriter]) -> None:
-        """Order a snapshot of each of these for which one is due."""
+        """Order a snapshot of each queue for which one is due."""
         now = time.monotonic()
         for kept in all_kept:
             with self._lock:
@@ -58,7 +58,7 @@ class SnapshotThread:
     def take(self, kept: SnapshotWriter, timeout: float | None) -> None:
         """Return once a snapshot, begun after this call, is written.
 
-        Raises ShmqError if it cannot be, or takes longer than ``timeout`` seconds.
+        Raises ShmqError if that fails, or takes longer than ``timeout`` seconds.
         """
         order = self._order(kept)
         if not order.done.wait(timeout):
@@ -72,7 +72,7 @@ class SnapshotThread:
             ) from order.error
 
     def finish(self, last: Iterable[SnapshotWriter]) -> None:
-        """Carry out what was ordered, then write a last snapshot of each of these."""
+        """Write the ordered snapshots, then a last one of each of these, and end the thread."""
         for kept in last:
             if not kept.deleted:
                 self._order(kept)
@@ -105,12 +105,12 @@ class SnapshotThread:
                 self._failed(order.kept, error)
             else:
                 self._worked(order.kept)
-            with self._lock:  # not before: while it is being written it is due still
+            with self._lock:  # only now: while it is being written it is still due
                 self._ordered.discard(order.kept)
             order.done.set()
 
     def _failed(self, kept: SnapshotWriter, error: Exception) -> None:
-        """Say so, once; it is tried again for as long as it is due."""
+        """Log the error, once; the snapshot is tried again while it is due."""
         told = _told(error)
         if self._failures.get(kept) != told:
             log.error("queue %s: no snapshot can be written: %s", kept.name, told)
@@ -127,5 +127,5 @@ class SnapshotThread:
 
 
 def _told(error: Exception) -> str:
-    """What is wrong, without the number that Python puts before it."""
+    """The error's text, without the errno that Python puts before it."""
     return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -1,4 +1,4 @@
-"""A queue that is kept on disk: what all levels of durability share, which is a snapshot."""
+"""The writer of one durable queue's snapshots, which all levels of durability share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger("shmq")
 
 
 class SnapshotWriter:
-    """One queue with durability "snapshot". Any thread may call any of it.
+    """Writes one queue with durability "snapshot". Any thread may call any method.
 
     It owns the handle. Nothing runs by itself: `snapshot` writes one.
     """
@@ -39,32 +39,29 @@ class SnapshotWriter:
         self.interval = handle.options.snapshot_interval
         #: When the last snapshot was begun, on the monotonic clock.
         self.snapshot_at = time.monotonic()
-        #: The first segment that the snapshot needs on top of it; 0: there is no snapshot.
+        #: The first segment to replay on top of the snapshot; 0: there is no snapshot.
         self.number = 0
-        #: Why it could not be written last; None: it could.
+        #: Why the last write failed; None: it succeeded.
         self.error: OSError | None = None
         # One snapshot at a time; taken before `_lock`.
         self._writing = threading.Lock()
-        #: Whether it was detached: nothing is written any more.
+        #: Whether it is detached: nothing is written any more.
         self.closed = False
         self._lock = threading.RLock()
         self._settle_in()
 
     @property
     def deleted(self) -> bool:
-        """Whether the queue is no more."""
+        """Whether the queue was deleted."""
         return self.handle.segment.deleted
 
     @property
     def due(self) -> bool:
-        """Whether a snapshot is to be written now."""
+        """Whether a snapshot has to be written now."""
         return time.monotonic() >= self.snapshot_at + self.interval
 
     def snapshot(self) -> None:
-        """Write a snapshot, and put it in the place of the last.
-
-        Raises OSError, and QueueDeleted.
-        """
+        """Write a snapshot that replaces the last one. Raises OSError and QueueDeleted."""
         with self._writing:
             if self.closed:
                 raise QueueDeleted(f"queue {self.name!r} is no more")
@@ -81,7 +78,7 @@ class SnapshotWriter:
             scan.snapshot_taken(snapshot.bytes)
 
     def close(self) -> None:
-        """Detach. The files of a queue that is no more are removed. Raises OSError."""
+        """Detach, and remove the files of a deleted queue. Raises OSError."""
         with self._writing, self._lock:
             gone, self.closed = self.deleted, True
             self.handle.close()
@@ -89,11 +86,11 @@ class SnapshotWriter:
                 queue_erase.erase(self.disk, self.name, self.identity.hash_key)
 
     def held(self) -> contextlib.AbstractContextManager[object]:
-        """Nothing is published and no snapshot replaced while this is held."""
+        """A lock: while it is held, nothing is published and no snapshot is replaced."""
         return self._lock
 
     def parts(self) -> list[tuple[str, int]]:
-        """The files that hold the queue now, each with how many bytes; while it is `held`."""
+        """The files that hold the queue now, each with its bytes. Needs the lock `held`."""
         if not self.number:
             return []
         file = self.disk.open(snapshot_name(self.name))
@@ -103,7 +100,7 @@ class SnapshotWriter:
             self.disk.close(file)
 
     def _begin(self) -> tuple[Snapshot, _core.Scan]:
-        """A snapshot to be written, and what reads the queue for it."""
+        """A new snapshot, and the scan of the queue for it."""
         return Snapshot(self.disk, self.identity, 1), _core.Scan(self.handle)
 
     def _replace(self, snapshot: Snapshot) -> None:
@@ -113,8 +110,8 @@ class SnapshotWriter:
         self.disk.sync_directory()
 
     def _settle_in(self) -> None:
-        """Set files of another life of the name aside, and what is not whole."""
-        self.disk.sync_directory()  # a writer that died may not have
+        """Set aside files of an earlier queue of that name, and remove an unfinished snapshot."""
+        self.disk.sync_directory()  # the previous writer may have died before its own sync
         files = catalog(self.disk.names()).get(self.name)
         keys = {
             name: queue_erase.hash_key_of(self.disk, name)

@@ -1,7 +1,7 @@
-"""How far the groups of a stream are, for its card, and back.
+"""Saves the offsets of a stream's groups in its metadata file, and restores them.
 
-Only what outlives a machine is told: the options of each group, and of each partition the
-offset up to which it is done. Members and leases are not.
+Only what survives a reboot is saved: the options of each group, and its offset in each
+partition. Members and leases are not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["groups_of", "restore_groups"]
 
 log = logging.getLogger("shmq")
 
-#: What a group is made with that the next one of its name must not have.
+#: Options that the next group of the same name must not inherit.
 _OWN: Final = frozenset({"group_id", "stream_id"})
 
 
@@ -40,17 +40,17 @@ def groups_of(namespace: Namespace, identity: int) -> dict[str, Any]:
 
 
 def _done(group_state: GroupState) -> list[int | None]:
-    """Of each partition the offset before which all is done: committed, or if shared, settled."""
+    """For each partition the committed offset; in a shared group, the lowest unsettled one."""
     if group_state.options["assignment"] == "shared":
         return list(group_state.lows())
     return [seat[2] for seat in group_state.seats()]
 
 
 def restore_groups(namespace: Namespace, stored: StoredStream) -> None:
-    """Make the groups that a card tells of, each where it was; what cannot be is logged.
+    """Recreate the groups of the metadata file with their offsets; a failure is logged.
 
-    What a group has done may not have been on disk yet, nor the partitions that it was in: none
-    is ahead of where the files end, and what is appended there now is nothing that it has done.
+    A group may have consumed records, or whole partitions, that were not on disk yet. So no
+    offset is set beyond the end of the files: the records appended there now are new to it.
     """
     for name, told in stored.groups.items():
         try:

@@ -1,12 +1,11 @@
 """The segments of one partition, and how they are written.
 
-What is on disk for certain is `next`: every offset before it is. A commit is written behind
-it and synced, and only then it moves on, so that a machine that stops leaves at most one
-commit torn, the last one.
+Every offset before `next` is certainly on disk. A commit is written behind it and synced, and
+only then `next` moves, so that a power cut leaves at most one torn commit, the last one.
 
-After a failure nothing is assumed of the file that it happened in: the next commit goes to a
-new one, which begins with `next`, and what the old one has from there on does not count. So
-it is with every writer that begins.
+After a failed write or sync the file is not trusted any more: the next commit goes to a new
+segment, which begins with `next`; what the old one has from there on does not count. Every
+writer that starts begins a new segment in the same way.
 """
 
 from __future__ import annotations
@@ -33,31 +32,31 @@ from shmq.storage.write_fully import write_pushed, write_whole
 
 __all__ = ["Commit", "StreamJournal"]
 
-#: Zeros are written ahead of commits of up to this part of them: they are to cost less than
-#: what they save, which is that a sync has a longer file to record.
+#: Zeros are written ahead of commits of up to this fraction of them. They save syncing a longer
+#: file with each commit, and must cost less than that.
 _SMALL: Final = 16
 _PAGE: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Whole records of a partition, in up to a few pieces, as they lie in its ring."""
+    """Whole records of a partition, in a few pieces at most, as they lie in its ring."""
 
     pieces: Sequence[memoryview]
-    #: The offset of the first record, and the one behind the last.
+    #: The offset of the first record, and the offset behind the last.
     first: int
     next: int
 
     @property
     def bytes(self) -> int:
-        """How many there are."""
+        """The bytes of all pieces."""
         return sum(len(piece) for piece in self.pieces)
 
 
 class StreamJournal:
-    """The segments of a partition, from the offset ``next`` on. For one thread at a time.
+    """Writes the segments of a partition, from the offset ``begin`` on. One thread at a time.
 
-    ``disk`` is the partition's directory, which is there. Raises OSError.
+    ``disk`` is the partition's directory, which exists. Raises OSError.
     """
 
     def __init__(
@@ -77,35 +76,35 @@ class StreamJournal:
         self._written = 0  # how long the file is: zeros ahead of the end, or what is torn
         self._trailer = Trailer()
         self._last_time: int | None = None
-        disk.sync_directory()  # a writer that died may not have
+        disk.sync_directory()  # the previous writer may have died before its own sync
         self._lengths = {base: self._length_of(base) for base in bases(disk.names())}
-        #: Bytes of the records alone, of those of which they were wanted.
+        #: Bytes of only the records, by segment; filled on demand.
         self._kept: dict[int, int] = {}
 
     @property
     def earliest(self) -> int:
-        """The first offset that there is a file of."""
+        """The first offset that a file has."""
         return min(self._lengths, default=self.next)
 
     @property
     def size(self) -> int:
-        """How many bytes all segments have."""
+        """The bytes of all segments."""
         return sum(list(self._lengths.values()))  # any thread may ask
 
     @property
     def lengths(self) -> list[tuple[int, int]]:
-        """The offsets that the segments begin with, each with how many of its bytes count."""
+        """The base offsets of the segments, each with the number of bytes that count."""
         return sorted(self._lengths.items())
 
     @property
     def is_long(self) -> bool:
-        """Whether the segment that is being written has its length."""
+        """Whether the open segment has reached its full length."""
         return self._file >= 0 and self._end >= self._sizes.segment
 
     def append(self, commit: Commit) -> None:
         """Write a commit, which begins with `next`, and sync it; `next` moves on.
 
-        Raises OSError; then it is to be appended again; and DamagedSegment.
+        Raises OSError, after which the caller appends it again, and DamagedSegment.
         """
         assert commit.first == self.next, f"{commit.first} does not follow {self.next}"
         self._ready()
@@ -130,26 +129,26 @@ class StreamJournal:
     def roll(self) -> None:
         """End the segment, and begin the next one. Raises OSError."""
         if self._file >= 0 and self.next > self._base:
-            with contextlib.suppress(OSError):  # what it adds for readers may be missing
+            with contextlib.suppress(OSError):  # the trailer is optional
                 self._conclude()
             self.abandon()
-            with contextlib.suppress(OSError):  # then more is looked through the next time
+            with contextlib.suppress(OSError):  # without it the next start reads more
                 note_producers(self._disk, self._identity, self._partition, self.next)
         self._ready()
 
     def abandon(self) -> None:
-        """Leave the segment as it is, and its file to the disk."""
+        """Close the segment's file as it is."""
         if self._file >= 0:
             file, self._file = self._file, -1
             with contextlib.suppress(OSError):
                 self._disk.close(file)
 
     def retain(self, most_bytes: int | None, before: int | None) -> list[int]:
-        """Remove old segments, durably; returns the offsets that they began with.
+        """Remove old segments, durably; returns their base offsets.
 
-        Those without which there are still ``most_bytes`` of records, and those whose records
-        are all older than ``before``, in ns. The last one stays, as it says which offset is next.
-        One that cannot be read is as old as what follows it. Raises OSError.
+        Removes segments that are not needed for ``most_bytes`` of records, and those whose records
+        are all older than ``before``, in ns. The last segment stays, since it has the next offset.
+        One that cannot be read counts as old as the records behind it. Raises OSError.
         """
         if before is not None and self._last_time is not None and self._last_time < before:
             self.roll()
@@ -163,12 +162,12 @@ class StreamJournal:
         return doomed
 
     def anew(self, begin: int) -> StreamJournal:
-        """This one left, and another from the offset ``begin`` on."""
+        """Abandon this one, and return another from the offset ``begin`` on."""
         self.abandon()
         return StreamJournal(self._disk, self._identity, self._partition, begin, self._sizes)
 
     def begin(self) -> None:
-        """Have a segment open, so that there is a file that says which offset is next."""
+        """Open a segment, so that a file has the next offset."""
         self._ready()
 
     # ---- the segment that is written ----
@@ -183,8 +182,8 @@ class StreamJournal:
         try:
             end = write_whole(self._disk, file, [header.pack()], 0)
             self._disk.sync(file)
-            # In place of one that nothing was ever published of. It may be the only one there
-            # is, that says which offset is next: at no moment there is none.
+            # The rename replaces a segment of which nothing was ever published. That may be the
+            # only one with the next offset, so it must not be removed first.
             self._disk.rename(UNFINISHED_SEGMENT, segment_file(self.next))
             self._disk.sync_directory()
         except OSError:
@@ -197,7 +196,7 @@ class StreamJournal:
         self._trailer = Trailer()
 
     def _write(self, commit: Commit, ahead: memoryview) -> tuple[int, list[FilePosition], int]:
-        """Where it ends in the file, and what `_survey` says of it."""
+        """Write the commit; returns its end in the file, and what `_survey` found."""
         places, last_time = self._survey(commit)
         pieces: list[bytes | memoryview] = [self._batch(commit), *commit.pieces, ahead]
         return write_whole(self._disk, self._file, pieces, self._end), places, last_time
@@ -205,9 +204,9 @@ class StreamJournal:
     def _write_early(
         self, commit: Commit, ahead: memoryview
     ) -> tuple[int, list[FilePosition], int]:
-        """The same, where the disk has time to begin while the commit is looked at.
+        """Do the same, but let the disk begin while the commit is surveyed.
 
-        Its BATCH record, without which a reader of the file takes none of it, comes last.
+        The BATCH record, without which readers ignore the whole commit, is written last.
         """
         begin = self._end + BATCH_BYTES
         written = write_pushed(self._disk, self._file, [*commit.pieces, ahead], begin)
@@ -216,7 +215,7 @@ class StreamJournal:
         return written, places, last_time
 
     def _batch(self, commit: Commit) -> bytes:
-        """The BATCH record that goes before its records."""
+        """The BATCH record in front of the commit's records."""
         crc = 0
         for piece in commit.pieces:
             crc = _core.crc32c(piece, crc)
@@ -226,16 +225,16 @@ class StreamJournal:
         )  # fmt: skip
 
     def _survey(self, commit: Commit) -> tuple[list[FilePosition], int]:
-        """Where its records stand, every so often, in bytes from the first; the last's time.
+        """Positions of some records, in bytes from the first, for the index; the last one's time.
 
-        Raises DamagedSegment if they are not what the commit says: it does not count then.
+        Raises DamagedSegment if the records do not match the commit, which does not count then.
         """
         salts, found, before = (self._salt, self._identity.salt), [], 0
         offset, moment = commit.first, LEAST_TIME
         for piece in commit.pieces:
             due = offset
             how, at, offset, moment, _ = _file.walk(piece, 0, salts, due, stop_offset=0)
-            if offset != due:  # of an offset 0 a walk takes whatever comes first
+            if offset != due:  # with offset 0 a walk accepts any first offset
                 how, offset = "damaged", due
             while how == "stop":
                 found.append(FilePosition(before + at, offset, moment))
@@ -263,12 +262,12 @@ class StreamJournal:
         return self._zeros[: max(0, most // _PAGE * _PAGE - end)]
 
     def _check_there(self) -> None:
-        """A file that somebody removed takes all that is written to it, and keeps nothing."""
+        """Raises FileNotFoundError if the file was removed: writes to it succeed, but are lost."""
         if not self._disk.has_name(self._file):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._base))
 
     def _conclude(self) -> None:
-        """Add what a closed file ends with, and cut off what is behind."""
+        """Write the trailer of a closed file, and cut off what is behind it."""
         end = write_whole(
             self._disk, self._file, [self._trailer.pack(self._end, self._salt)], self._end
         )
@@ -280,10 +279,10 @@ class StreamJournal:
     # ---- the others ----
 
     def _needed(self, most_bytes: int) -> int:
-        """With which segment those begin that have ``most_bytes`` of records together.
+        """The base of the last segments that have ``most_bytes`` of records together.
 
-        Frames of commits, zeros ahead of them, and what a file ends with are no records: of many
-        small commits, or after a kill, they are most of a file.
+        Frames of commits, zeros ahead of them, and trailers are not counted: with many small
+        commits, or after a kill, they are most of a file.
         """
         found, following = 0, self.next
         if self.size < most_bytes:
@@ -299,7 +298,7 @@ class StreamJournal:
         if base not in self._kept:
             try:
                 self._kept[base] = StreamSegment(self._disk, base).entry_bytes(following)
-            except (FileError, FileNotFoundError):  # told where it is read
+            except (FileError, FileNotFoundError):  # reported to its readers
                 self._kept[base] = 0
         return self._kept[base]
 
@@ -313,7 +312,7 @@ class StreamJournal:
         return last is None or last < before
 
     def _is_before(self, following: int, before: int) -> bool:
-        """Whether the first record from there on that can be read is older than that."""
+        """Whether the first readable record from ``following`` on is older than ``before``."""
         for base in sorted(base for base in self._lengths if base >= following):
             with contextlib.suppress(FileError):
                 first = StreamSegment(self._disk, base).first_time()
@@ -322,7 +321,7 @@ class StreamJournal:
         return False
 
     def _remove(self, doomed: list[int]) -> None:
-        """The oldest first, each durably: names reach the disk in any order, a gap is damage."""
+        """Remove them, oldest first. Sync each: unsynced removals may leave a gap, as damage."""
         for base in doomed:
             with contextlib.suppress(FileNotFoundError):
                 self._disk.unlink(segment_file(base))

@@ -1,12 +1,12 @@
-"""A durable stream: what is appended to its partitions is written, synced, and published.
+"""The writers of a durable stream: they write, sync and publish what its partitions append.
 
-While one commit of a partition is being synced the next one gathers in its ring, and goes out
-whole with the next write and the next sync. So the disk sets the pace, and how many share a
-sync. The ring gives up nothing that is not published.
+Group commit: while one commit of a partition is being synced, the records of the next one gather
+in its ring, and go out together with one write and one sync. So the disk sets the pace, and how
+many appends share a sync. The ring overwrites nothing that is not published.
 
-Partitions that come by a repartition are kept once all that is in those before them is on disk,
-and the card tells of them before anything of theirs is written. So no record of a key is on disk
-without those before it, and whatever stops, the files are of one shape.
+Partitions that a repartition added are written once the older ones are completely on disk, and
+are recorded in the stream's metadata file before their first write. So no record of a key is on
+disk without those before it, and after any crash the files have one shape.
 """
 
 from __future__ import annotations
@@ -51,46 +51,46 @@ RETRY: Final = 0.5
 LONGEST: Final = 0.2
 #: How long the last commits of a partition may take at the end, in seconds.
 LAST: Final = 10.0
-#: How often it is looked which segments are old, in seconds.
+#: How often the retention of segments is checked, in seconds.
 RETAIN: Final = 1.0
 
 
 class WrittenPartition(Protocol):
-    """A partition in shared memory, as far as its writer needs it: ``_log.Partition``."""
+    """What the writer needs of a partition in shared memory."""
 
     @property
     def synced(self) -> int:
-        """Every offset before it is on disk, as was published."""
+        """The published offset: every offset before it is on disk."""
 
     @property
     def behind(self) -> int:
-        """The first partition of its era."""
+        """The first partition of its generation."""
 
     @property
     def created_at(self) -> int:
-        """When it was made, in ns since 1970."""
+        """When it was created, in ns since 1970."""
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is appended to it any more, and all that was is on disk."""
+        """Whether it is sealed and completely on disk."""
 
     def collect(
         self, offset: int, most_bytes: int
     ) -> tuple[Sequence[memoryview], int, int, int, int] | None:
-        """Whole entries from ``offset`` on: pieces, first and next offset, time, how many."""
+        """Whole entries from ``offset`` on: pieces, first and next offset, time, count."""
 
     def publish(self, offset: int) -> None:
-        """Every offset before it is on disk; whoever waits for that wakes up."""
+        """Publish that every offset before it is on disk, and wake its waiters."""
 
     def fail(self, code: int) -> None:
-        """The disk refuses with that errno; 0: no longer."""
+        """Publish the errno with which the disk refuses; 0: it works again."""
 
     def await_entries(self, offset: int, timeout: float) -> bool:
-        """Sleep until there is something behind ``offset``; whether there is."""
+        """Sleep until there are entries from ``offset`` on; return whether there are."""
 
 
 class StreamPartitionWriter:
-    """One partition. `step` writes a commit; nothing runs by itself. For one thread."""
+    """Writes one partition. Nothing runs by itself: `step` writes a commit. For one thread."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class StreamPartitionWriter:
         self._gone = gone
         self._transactions = transactions
         self._part: Part = ("stream", identity.name, identity.identity)
-        #: Transactions without which old records may go; None: none is asked for.
+        #: Open transactions that retention waits for; None: it does not wait.
         self._before: frozenset[Id] | None = None
         self._sizes = sizes
         self._where = f"partition {partition} of stream {identity.name}"
@@ -120,34 +120,34 @@ class StreamPartitionWriter:
         self._retain_at = 0.0
         self._failure: str | None = None
         self._lock = threading.RLock()
-        #: The errno with which the disk refused what was last written; 0: it took it.
+        #: The errno of the last write; 0: it succeeded.
         self.error = 0
         self.journal.begin()
         self._ring.fail(0)
 
     @property
     def well(self) -> bool:
-        """Whether the disk took what was last written."""
+        """Whether the last write succeeded."""
         return not self.error
 
     def attend(self) -> None:
-        """Sleep until there is something to write, or to look after."""
+        """Sleep until there is something to write, for `LONGEST` at most."""
         self._ring.await_entries(self.journal.next, LONGEST)
 
     def step(self) -> bool:
-        """Write one commit, if there is anything to write; whether one was written.
+        """Write one commit, if there is anything to write; return whether one was written.
 
-        If the disk refuses, the partition says so, and the next call tries again.
+        If the disk refuses, the partition records the error, and the next call tries again.
         """
         with self._lock:
             return self._step()
 
     def held(self) -> contextlib.AbstractContextManager[object]:
-        """Nothing is written, published or removed while this is held."""
+        """A lock: while it is held, nothing is written, published or removed."""
         return self._lock
 
     def parts(self) -> list[tuple[str, int]]:
-        """The names of its files, each with how many bytes count; while it is `held`."""
+        """Its file names, each with the number of bytes that count. Needs the lock `held`."""
         parts = [(segment_file(base), size) for base, size in self.journal.lengths]
         if PRODUCERS in self._disk.names():
             parts.append((PRODUCERS, self._disk.path(PRODUCERS).stat().st_size))
@@ -191,7 +191,7 @@ class StreamPartitionWriter:
         try:
             return self._ring.collect(self.journal.next, self._sizes.commit)
         except OffsetOutOfRange as error:
-            # Only where files were gone that had been written: what follows is kept at least.
+            # Happens only if files were removed: at least the records that follow are written.
             log.error("%s: records up to %d are on no disk", self._where, error.earliest)
             self._set_aside()
             self.journal = self.journal.anew(error.earliest)
@@ -210,13 +210,13 @@ class StreamPartitionWriter:
         if self._before is None:
             self._before = left
         if self._before & left:
-            return  # recovery would put what goes now anew
+            return  # recovery would append the removed records again
         self._before = None
         before = None if self._seconds is None else time.time_ns() - int(self._seconds * 1e9)
         self.journal.retain(self._bytes, before)
 
     def _begin_again(self, synced: int) -> int:
-        """What was written is not there: the ring's records are written anew, all of them."""
+        """The files are missing: write all records of the ring again, from this offset on."""
         log.warning(
             "%s: what was written of it is not in %s; all that it holds is written there now",
             self._where,
@@ -234,7 +234,7 @@ class StreamPartitionWriter:
         return found[1]
 
     def _set_aside(self) -> None:
-        """Segments that do not lead up to what comes now are no longer read."""
+        """Rename segments that do not lead up to the next record, so that they are not read."""
         for base in bases(self._disk.names()):
             there = free_name(f"{segment_file(base)}.astray", self._disk.names())
             self._disk.rename(segment_file(base), there)
@@ -263,7 +263,7 @@ class StreamPartitionWriter:
 
 
 def _is_astray(disk: Disk, synced: int) -> bool:
-    """Whether the segments do not lead up to what was published."""
+    """Whether the segments do not lead up to the published offset."""
     if not synced:
         return False
     there = [base for base in bases(disk.names()) if base <= synced]
@@ -276,10 +276,10 @@ def _is_astray(disk: Disk, synced: int) -> bool:
 
 
 class StreamPartitionWriters:
-    """One durable stream, with a thread for each partition that is kept, from `start` to `close`.
+    """Writes one durable stream, with a thread for each partition, from `start` to `close`.
 
-    ``disk`` is the data directory, ``handle`` the stream's, which this owns. ``groups`` gives
-    what is to be on the card: whatever is of the groups' making. Raises ShmqError and OSError.
+    ``disk`` is the data directory, ``handle`` the stream's, which this owns. ``groups`` returns
+    the state of the groups for the metadata file. Raises ShmqError and OSError.
     """
 
     def __init__(
@@ -293,7 +293,7 @@ class StreamPartitionWriters:
     ) -> None:
         self.disk = disk
         self._transactions = transactions
-        #: Transactions that had happened when the partitions ended with these offsets.
+        #: Transactions that had been applied when the partitions ended with these offsets.
         self._happened: tuple[frozenset[Id], list[int]] = frozenset(), []
         self.handle = handle
         self.identity = identity
@@ -304,9 +304,9 @@ class StreamPartitionWriters:
         self._started = self._stopped = False
         self._threads: list[threading.Thread] = []
         self._sizes = replace(sizes, segment=identity.options["segment_bytes"])
-        #: When partitions that could not be kept are tried again; 0: none has failed.
+        #: When partitions that could not be added are tried again; 0: none has failed.
         self._grow_at = 0.0
-        #: The errno that the last of so many partitions were told of.
+        #: The errno last published to the unwritten partitions, and the number of partitions.
         self._refused = (0, 0)
         self._told = self._settle_in()
         try:
@@ -318,11 +318,11 @@ class StreamPartitionWriters:
 
     @property
     def deleted(self) -> bool:
-        """Whether the stream is no more."""
+        """Whether the stream was deleted."""
         return bool(self.handle.control.deleted)
 
     def start(self) -> None:
-        """Begin to write, in threads; `grow` asks again for those that cannot be had now."""
+        """Start the threads; `grow` tries again for those that cannot start now."""
         self._started = True
         ready, self.partitions = self.partitions, []
         try:
@@ -331,13 +331,12 @@ class StreamPartitionWriters:
         except OSError:
             for partition in ready[len(self.partitions) :]:
                 partition.close()
-        self.grow()  # which tells what is wrong, if it still is
+        self.grow()  # which logs what is still wrong
 
     def grow(self) -> None:
-        """Keep partitions that came as soon as all before them is on disk.
+        """Begin to write new partitions as soon as the older ones are completely on disk.
 
-        Until then, and where the disk or the machine refuses, whoever waits for them is told
-        what is wrong.
+        If the disk or the machine refuses, the callers that wait for them get the error.
         """
         if self.deleted or time.monotonic() < self._grow_at:
             return
@@ -362,7 +361,7 @@ class StreamPartitionWriters:
         self._refuse(refusal)
 
     def note_groups(self) -> None:
-        """Have the card say how far the groups are, if that has changed. Raises OSError."""
+        """Write the groups' offsets to the metadata file, if they changed. Raises OSError."""
         part: Part = ("groups", self.name, self.identity.identity)
         happened = self._transactions.happened(part)
         card = replace(self._told, groups=self._groups())
@@ -372,7 +371,7 @@ class StreamPartitionWriters:
         self._transactions.done(part, happened)
 
     def tell_transactions(self) -> None:
-        """What they appended is on disk, once all that was appended by then is."""
+        """Report transactions as done once all records appended by then are on disk."""
         part: Part = ("stream", self.name, self.identity.identity)
         logs = self.handle.logs
         happened, ends = self._happened
@@ -385,9 +384,9 @@ class StreamPartitionWriters:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[list[tuple[str, int]]]:
-        """Nothing is published meanwhile; the files, from the data directory, with their bytes.
+        """Publish nothing in the block; gives the files, below the data directory, with bytes.
 
-        The card comes first: what it does not tell of is no part of it.
+        The metadata file comes first: only partitions that it has are included.
         """
         identity = self.identity.identity
         with contextlib.ExitStack() as every:
@@ -400,11 +399,11 @@ class StreamPartitionWriters:
             yield files
 
     def stop(self) -> None:
-        """Have the threads write what is left, and end; `close` waits for that."""
+        """Let the threads write the rest and end; `close` waits for that."""
         self._stopped = True
 
     def close(self) -> None:
-        """Write what is left, and detach; the files of a deleted one go. Raises OSError."""
+        """Write the rest, and detach; remove the files of a deleted stream. Raises OSError."""
         self.stop()
         self._write_out()
         for partition in self.partitions:
@@ -420,10 +419,10 @@ class StreamPartitionWriters:
         finally:
             self.handle.close()
 
-    # ---- the card ----
+    # ---- the metadata file ----
 
     def _settle_in(self) -> StreamCard:
-        """Have its directory; what its card says, which there may not be yet."""
+        """Create the directory; return its metadata, empty if there is none yet."""
         self._own.make()
         self._own.sync_directory()
         try:
@@ -434,7 +433,7 @@ class StreamPartitionWriters:
         return StreamCard({}, []) if card is None else card[1]
 
     def _tell(self, card: StreamCard) -> None:
-        """Have the card say this, durably, unless it does. Raises OSError."""
+        """Write the metadata file, durably, if it changed. Raises OSError."""
         if card != self._told:
             write_card(self._own, self.identity, card)
             self._told = card
@@ -442,7 +441,7 @@ class StreamPartitionWriters:
     # ---- its partitions ----
 
     def _grow(self, logs: Sequence[WrittenPartition]) -> None:
-        """Keep what is to be kept of these by now. Raises ShmqError and OSError."""
+        """Begin to write those partitions that may be written now. Raises ShmqError and OSError."""
         eras = _ripe(logs)
         options = {**self.identity.options, "partitions": eras[-1].count}
         self.identity = replace(self.identity, options=options)
@@ -453,16 +452,16 @@ class StreamPartitionWriters:
             self._take(self._partition(number))
 
     def _take(self, partition: StreamPartitionWriter) -> None:
-        """Have it among those that are kept: once started, none is without a thread.
+        """Add the partition, with a thread if this was started.
 
-        Raises OSError; it is closed then.
+        Raises OSError; the partition is closed then.
         """
         try:
             if self._started:
                 self._run(partition)
         except BaseException:
             partition.close()
-            self._refused = 0, 0  # it was told that all is well
+            self._refused = 0, 0  # the new writer had published 0, so publish the error again
             raise
         self.partitions.append(partition)
 
@@ -480,7 +479,7 @@ class StreamPartitionWriters:
         )
 
     def _refuse(self, refusal: int) -> None:
-        """Tell whoever waits for partitions that are not kept; 0: there is nothing to tell."""
+        """Publish the errno to the partitions that are not written yet; 0: no error."""
         logs = self.handle.logs
         if self._refused != (refusal, len(logs)):
             for came in logs[len(self.partitions) :]:
@@ -490,7 +489,7 @@ class StreamPartitionWriters:
     # ---- the threads ----
 
     def _run(self, partition: StreamPartitionWriter) -> None:
-        """Begin to write the next partition. Raises OSError."""
+        """Start the thread of the next partition. Raises OSError."""
         name = f"{self.name}/{len(self.partitions)}"
         thread = threading.Thread(target=self._follow, args=(partition,), name=name)
         try:
@@ -509,10 +508,10 @@ class StreamPartitionWriters:
                     self._rest()
         end = time.monotonic() + LAST
         while not self.deleted and partition.step() and time.monotonic() < end:
-            continue  # what was there when it was stopped
+            continue  # write what was there when it was stopped
 
     def _write_out(self) -> None:
-        """Return once the threads have ended, those of partitions that can now be kept too."""
+        """Wait for the threads to end, also those of partitions that may only now be written."""
         ended = 0
         while ended < len(self._threads):
             for thread in self._threads[ended:]:
@@ -535,7 +534,7 @@ class StreamPartitionWriters:
 
 
 def _ripe(logs: Sequence[WrittenPartition]) -> list[Generation]:
-    """The eras that may be kept: all that is in the partitions before them is on disk."""
+    """The generations that may be written: all partitions before them are sealed and on disk."""
     eras = eras_among(logs)
     finished = 0
     while finished < len(logs) and logs[finished].finished:

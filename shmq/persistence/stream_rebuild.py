@@ -1,8 +1,8 @@
-"""Bringing back the streams whose shared memory is gone.
+"""Recovers the streams whose shared memory is gone.
 
-Each is made anew, empty, with the partitions that it had, sealed where they were, and with the
-offsets going on where its files end: what is before is read from there. Nobody sees it before its
-groups are where they were.
+Each is created again with empty rings. Its partitions are the same, sealed as they were, and
+their offsets continue where the files end; older records are read from the files. No process
+sees the stream before its groups have their offsets.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ log = logging.getLogger("shmq")
 
 
 def recover_streams(registry: Namespace, disk: Disk) -> dict[str, StoredStream]:
-    """Make the streams anew that are on disk and not in memory; what becomes of each is logged.
+    """Rebuild the streams that are on disk and not in memory; the result for each is logged.
 
-    Returns those. Needs the registry lock, and the directory. May be killed at any moment,
+    Returns those streams. Needs the registry lock, and the directory. May be killed at any moment
     and called again. Raises OSError.
     """
     live = _live(registry)
@@ -50,7 +50,7 @@ def recover_streams(registry: Namespace, disk: Disk) -> dict[str, StoredStream]:
 
 
 def _live(registry: Namespace) -> dict[str, int | None]:
-    """The identities of the streams that there are; None for one that cannot be read."""
+    """The identities of the streams in memory; None for one that cannot be read."""
     found: dict[str, int | None] = {}
     for name in registry.stream_names():
         try:
@@ -95,7 +95,7 @@ def _lost(partition: int, tail: Tail) -> str:
 
 
 def rebuild_stream(registry: Namespace, stored: StoredStream) -> None:
-    """Make the stream in memory as its files are. Needs the registry lock. Raises ShmqError."""
+    """Create the stream in memory from its files. Needs the registry lock. Raises ShmqError."""
     name, options = check_name(stored.name, "stream"), StreamOptions.given(stored.options)
     firsts = [(end.next, end.time or 0) for end in stored.ends]
     control, logs = streams.make_stream(

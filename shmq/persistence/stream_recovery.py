@@ -1,8 +1,8 @@
-"""What the files of a stream come to, and where each of its partitions goes on.
+"""Reads the files of a stream, to find where each of its partitions continues.
 
-Only the end of each partition is read: what is before was synced, and whoever reads it
-compares checksums. A torn tail is left where it is: the writer begins a new segment, and
-nothing behind that one's first offset counts.
+Only the end of each partition is read: everything before was synced, and its readers verify
+checksums. A torn tail is left in place: the writer begins a new segment, and older segments do
+not count from that segment's first offset on.
 """
 
 from __future__ import annotations
@@ -33,46 +33,46 @@ __all__ = ["PartitionEnd", "StoredStream", "end_of_partition", "plan_streams", "
 
 log = logging.getLogger("shmq")
 
-#: Behind every time that a card may have been written.
+#: Later than any time at which a metadata file may have been written.
 _LAST_TIME: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionEnd:
-    """Where a partition goes on."""
+    """Where a partition continues."""
 
-    #: The first offset that there is a file of, and the one that the next record has.
+    #: The first offset in a file, and the offset of the next record.
     earliest: int
     next: int
-    #: The time of the last record, in ns; None: it is not known, or there is none.
+    #: The time of the last record, in ns; None: unknown, or there is none.
     time: int | None
-    #: What its records tell of its producers.
+    #: The last sequences of its producers, from its records.
     producers: Producers = field(default_factory=dict)
-    #: What of its last file does not count; None: all that was written does.
+    #: The part of its last file that does not count; None: all of it counts.
     tail: Tail | None = None
 
 
 @dataclass(slots=True)
 class StoredStream:
-    """What the files of one stream come to."""
+    """What the files of one stream say."""
 
     name: str
     identity: int
-    #: When its card was written, in ns: the newest of several of one name counts.
+    #: When its metadata file was written, in ns: of several streams of one name the newest counts.
     written: int = 0
     options: dict[str, Any] = field(default_factory=dict)
     groups: dict[str, Any] = field(default_factory=dict)
     eras: list[Generation] = field(default_factory=list)
-    #: Of each partition of all eras.
+    #: The ends of all partitions of all generations.
     ends: list[PartitionEnd] = field(default_factory=list)
-    #: What is wrong with them; None: nothing.
+    #: What is wrong with the files; None: nothing.
     error: ShmqError | None = None
 
 
 def plan_streams(disk: Disk, known: Collection[tuple[str, int]] = ()) -> dict[str, StoredStream]:
-    """The streams that the data directory holds, by name, but for those that are ``known``.
+    """The streams in the data directory, by name, except those that are ``known``.
 
-    Of two lives of one name the younger counts, and the other is told. Raises OSError.
+    Of two streams of one name the newer counts, and the other is logged. Raises OSError.
     """
     found: dict[str, StoredStream] = {}
     for name, identity in streams_among(disk.under(STREAMS).names()):
@@ -94,7 +94,7 @@ def plan_streams(disk: Disk, known: Collection[tuple[str, int]] = ()) -> dict[st
 
 
 def stored_stream(disk: Disk, name: str, identity: int) -> StoredStream | None:
-    """What the files of that stream come to; None: it has no card. Raises OSError."""
+    """Read the files of that stream; None: it has no metadata file. Raises OSError."""
     stored = StoredStream(name, identity)
     try:
         card = read_card(disk.under(stream_directory(name, identity)))
@@ -112,15 +112,16 @@ def stored_stream(disk: Disk, name: str, identity: int) -> StoredStream | None:
             stored.ends.append(end_of_partition(below, whose, partition))
     except ShmqError as error:
         stored.error = error
-        stored.written = stored.written or _LAST_TIME  # none hides one that cannot be read
+        stored.written = stored.written or _LAST_TIME  # no other one may hide it
     return stored
 
 
 def end_of_partition(disk: Disk, identity: StreamIdentity, partition: int) -> PartitionEnd:
-    """Where the partition with that directory goes on. Raises FileError and OSError.
+    """Where the partition with that directory continues. Raises FileError and OSError.
 
-    What it counts is synced: whoever wrote it may have died before. A segment that was never
-    begun is removed, as readers would go by its name, unless records are missing before it.
+    The records that count are synced: their writer may have died before its own sync. A segment
+    without an intact header is removed, since readers rely on its name; but if records are
+    missing before it, it is reported as damage.
     """
     there = bases(disk.names())
     if not there or not _is_stillborn(disk, identity, partition, there[-1]):
@@ -138,7 +139,7 @@ def end_of_partition(disk: Disk, identity: StreamIdentity, partition: int) -> Pa
 
 
 def _end_of(disk: Disk, there: list[int], begin: int) -> PartitionEnd:
-    """Where these segments end; without any, ``begin``. Raises FileError and OSError."""
+    """Where these segments end; ``begin`` if there are none. Raises FileError and OSError."""
     if not there:
         return PartitionEnd(begin, begin, None)
     last = StreamSegment(disk, there[-1])
@@ -163,7 +164,7 @@ def _end_of(disk: Disk, there: list[int], begin: int) -> PartitionEnd:
 
 
 def _is_stillborn(disk: Disk, identity: StreamIdentity, partition: int, base: int) -> bool:
-    """Whether the segment was not begun before the machine stopped: its header is not whole.
+    """Whether a power cut came before the segment's header was synced, so it has no records.
 
     Nothing is written behind a header that was not synced.
     """

@@ -1,4 +1,4 @@
-"""Making streams from files that nobody writes: a backup, or those of a damaged stream."""
+"""Restores streams from files without a writer: a backup, or the files of a damaged stream."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ __all__ = [
     "restore_streams",
 ]
 
-#: What becomes of a queue or stream: made, made of what is intact, left as it is, not made.
+#: The result for a queue or stream: restored, restored from intact parts, already there (left as
+#: it is), damaged (not restored).
 RESTORED: Final = "restored"
 SALVAGED: Final = "salvaged"
 THERE: Final = "there"
@@ -42,22 +43,22 @@ _PIECE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class RestoredStream:
-    """A stream, and what came of it."""
+    """A stream, and the result of its restore."""
 
     stream: str
     state: str
     records: int = 0
-    #: What is wrong with its files, in words.
+    #: What is wrong with its files.
     problems: list[str] = field(default_factory=list)
 
 
 def restore_streams(
     registry: Namespace, disk: Disk, own: Path, names: Sequence[str] | None, *, salvage: bool
 ) -> list[RestoredStream]:
-    """Make the streams that ``disk`` has files of, or ``names`` alone of them.
+    """Restore the streams that ``disk`` has files of, or only ``names``.
 
-    ``own`` is the namespace's directory, where they are kept from now on. Needs the registry
-    lock. Raises :class:`~shmq.NoSuchStream`, :class:`~shmq.ShmqError` and OSError.
+    ``own`` is the namespace's directory, which gets their files. Needs the registry lock.
+    Raises :class:`~shmq.NoSuchStream`, :class:`~shmq.ShmqError` and OSError.
     """
     found: dict[str, list[int]] = {}
     for name, identity in streams_among(disk.under(STREAMS).names()):
@@ -75,16 +76,16 @@ def restore_streams(
 def restore_stream_aside(
     registry: Namespace, own: Disk, aside: str, before: str, *, salvage: bool
 ) -> RestoredStream:
-    """Have the stream again whose directory is called ``aside`` now, and was ``before``.
+    """Restore the stream whose directory was renamed from ``before`` to ``aside``.
 
-    Where it cannot be had it stays aside. Needs the registry lock. Raises
+    If that fails, the directory stays aside. Needs the registry lock. Raises
     :class:`~shmq.StreamExists`, :class:`~shmq.ShmqError` and OSError.
     """
     ((name, identity),) = streams_among([Path(before).name])
     _refuse_another(registry, own, name)
     if CARD not in own.under(aside).names():
         return RestoredStream(name, DAMAGED, 0, [f"{own.path(aside)} has no card: it was deleted"])
-    erase_stream(own, name, identity)  # what is left there has no card
+    erase_stream(own, name, identity)  # leftovers without a metadata file
     streams = own.under(STREAMS)
     own.rename(aside, before)
     streams.sync_directory()
@@ -146,7 +147,7 @@ def _records(stored: StoredStream) -> int:
 def _is_there(registry: Namespace, name: str) -> bool:
     try:
         stream_registry.open_stream(registry, name)
-    except NoSuchStream:  # what was half made is cleared away
+    except NoSuchStream:  # a half created one was removed
         return False
     except SegmentError:
         return True
@@ -154,7 +155,7 @@ def _is_there(registry: Namespace, name: str) -> bool:
 
 
 def _take_in(disk: Disk, own: Disk, name: str, identity: int) -> None:
-    """Have a copy of the stream's files in ``own``; others of its name are set aside there."""
+    """Copy the stream's files to ``own``; other files of its name are set aside there."""
     streams = own.under(STREAMS)
     streams.make()
     unfinished = f".{name}.{identity:016x}.new"
@@ -173,7 +174,7 @@ def _set_aside(streams: Disk, directory: str) -> None:
 
 
 def _copy(source: Disk, target: Disk) -> None:
-    """A directory with what is below it, durably; the card comes last."""
+    """Copy a directory recursively and durably; the metadata file comes last."""
     target.make()
     for name in sorted(source.names(), key=lambda name: name == CARD):
         if source.path(name).is_dir():
@@ -184,7 +185,7 @@ def _copy(source: Disk, target: Disk) -> None:
 
 
 def copy_file(source: Disk, target: Disk, name: str) -> None:
-    """A file, synced; its name is not. Raises OSError."""
+    """Copy a file and sync it, but not its directory. Raises OSError."""
     given, made = source.open(name), target.create(name)
     try:
         at = 0

@@ -1,9 +1,9 @@
-"""Making a stream's damaged files usable: what is intact in them is kept, the rest is told.
+"""Salvages a stream's damaged files: intact records are kept, and losses are reported.
 
-The records of a damaged segment that are whole are written into new segments, with their offsets;
-what is missing between them is a gap, which readers are told of. The damaged file is set aside as
-``FILE.damaged``. The original stays under its name until all of that is on disk, so a salvage that
-is cut off begins again. A damaged card is made anew of what the segments' headers say.
+The intact records of a damaged segment are written to new segments, with their offsets; what is
+missing between them is a gap, which readers are told of. The damaged file is kept as
+``FILE.damaged``. The original keeps its name until all of that is on disk, so a salvage that is
+interrupted starts again. A damaged metadata file is rebuilt from the segments' headers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from shmq.storage.write_fully import write_whole
 __all__ = ["Run", "runs_in", "salvage_stream"]
 
 _SCRATCH: Final = ".salvage"
-#: Of an entry: its offset and its time, and the type of its record, with the places of these.
+#: The offset and the time of an entry, and its record type, with their byte positions.
 _PLACE: Final = struct.Struct("<Qq")
 _PLACE_AT: Final = 16
 _TYPE: Final = b"\x0a"
@@ -54,7 +54,7 @@ _MAGIC: Final = b"DMSQ"
 
 @dataclass(slots=True)
 class Run:
-    """Records that follow each other, without a gap."""
+    """Consecutive records, without a gap."""
 
     first: int
     next: int
@@ -62,9 +62,9 @@ class Run:
 
 
 def runs_in(raw: bytes, salt: int, first: int, until: int) -> list[Run]:
-    """The whole records of a file with offsets from ``first`` on and before ``until``, in order.
+    """The intact records of a file with offsets from ``first`` to before ``until``, in order.
 
-    ``salt`` is the stream's. Nothing else of the file has to be as it was written.
+    ``salt`` is the stream's. The rest of the file may be damaged in any way.
     """
     runs: list[Run] = []
     salts, at, time = (0, salt), 0, LEAST_TIME
@@ -82,7 +82,7 @@ def runs_in(raw: bytes, salt: int, first: int, until: int) -> list[Run]:
 def _next_entry(
     raw: bytes, at: int, salts: tuple[int, int], among: tuple[int, int], time: int
 ) -> int:
-    """Where the next whole record of those offsets begins, from byte ``at`` on; -1: nowhere."""
+    """The position of the next intact record of those offsets, from ``at`` on; -1: none."""
     found = raw.find(_TYPE, at + _TYPE_AT)
     while found >= 0:
         at = found - _TYPE_AT
@@ -97,10 +97,10 @@ def _next_entry(
 
 
 def salvage_stream(disk: Disk, name: str, identity: int) -> list[str]:
-    """Have all files of the stream be whole; what is lost, a line each.
+    """Repair all files of the stream; returns one line for each problem, with what is lost.
 
-    ``disk`` is the data directory, where nobody writes the stream. Raises
-    :class:`~shmq.FileError` if nothing can be made of them, and OSError.
+    ``disk`` is the data directory, where no writer writes the stream. Raises
+    :class:`~shmq.FileError` if nothing can be salvaged, and OSError.
     """
     problems = []
     own = disk.under(stream_directory(name, identity))
@@ -129,13 +129,13 @@ def _identity(name: str, identity: int, header: FileHeader, card: StreamCard) ->
 
 
 def _committed(group: dict[str, Any], partition: int) -> int:
-    """What the group has committed of the partition; 0: nothing."""
+    """The group's committed offset of the partition; 0: none."""
     offsets = group.get("committed") or []
     return (offsets[partition] or 0) if partition < len(offsets) else 0
 
 
 def _told_by_segments(own: Disk, name: str, identity: int) -> tuple[FileHeader, StreamCard]:
-    """What the headers of the segments say of a stream without a card. Raises FileError.
+    """The metadata of a stream, from the headers of its segments. Raises FileError.
 
     The first segment of a partition has the options that the stream had when it was written.
     """
@@ -168,9 +168,9 @@ def _headers(disk: Disk, identity: int) -> Iterator[FileHeader]:
 
 
 class _Partition:
-    """The segments of one partition, in the directory ``disk``.
+    """Salvages the segments of one partition, in the directory ``disk``.
 
-    ``least``: no record to come has an offset before it, where that is not known from the files.
+    ``least``: the lowest offset for the next record, if the files do not say it.
     """
 
     def __init__(self, disk: Disk, whose: StreamIdentity, partition: int, least: int) -> None:
@@ -180,14 +180,14 @@ class _Partition:
         self._least = least
 
     def salvage(self) -> list[str]:
-        """Have them be whole; what is lost."""
+        """Repair the segments; returns the problems, with what is lost."""
         every = itertools.pairwise([*bases(self._disk.names()), EVERYTHING])
         told = [self._made_whole(base, limit) for base, limit in every]
         self._admit_gap()
         return [problem for problem in told if problem is not None]
 
     def _made_whole(self, base: int, limit: int) -> str | None:
-        """What was wrong with a segment that goes up to ``limit``, and is lost; None: nothing."""
+        """Repair a segment that goes up to ``limit``; returns the problem and the loss, or None."""
         segment = segment_file(base)
         try:
             found = StreamSegment(self._disk, base).check(limit)
@@ -205,7 +205,7 @@ class _Partition:
         )
 
     def _admit_gap(self) -> None:
-        """Have an empty segment behind a gap say that this is known: else it is damage."""
+        """Mark a gap before an empty last segment as known, so that it is not damage."""
         *_, before, base = [-1, -1, *bases(self._disk.names())]
         if before >= 0 and StreamSegment(self._disk, base).check().offset == base:
             end, _ = StreamSegment(self._disk, before).last(base)
@@ -213,7 +213,7 @@ class _Partition:
                 self._begin(base, end)
 
     def _make_whole(self, base: int, limit: int) -> str:
-        """Replace a damaged segment, which goes up to ``limit``; what is lost of it."""
+        """Replace a damaged segment, which goes up to ``limit``; returns what is lost."""
         runs = self._replace(base, limit)
         there = {run.first for run in runs}
         if limit == EVERYTHING:
@@ -230,7 +230,7 @@ class _Partition:
         return f"the offsets {first} to {behind - 1} of partition {self._partition}"
 
     def _lost(self, base: int, limit: int, runs: list[Run]) -> str:
-        """What is not in the runs of a segment that goes up to ``limit``."""
+        """The offsets missing from the runs of a segment that goes up to ``limit``."""
         ends = [base, *(run.next for run in runs)]
         begins = [*(run.first for run in runs), limit]
         lost = [
@@ -243,7 +243,7 @@ class _Partition:
         return ", ".join(lost) or "no record"
 
     def _replace(self, base: int, limit: int) -> list[Run]:
-        """Put segments with what is whole in the place of this one, which is kept aside."""
+        """Replace this segment with segments of its intact records, and keep it aside."""
         raw = self._read(base)
         runs = runs_in(raw, self._whose.salt, base, limit)
         scratch = self._disk.under(_SCRATCH)
@@ -252,7 +252,7 @@ class _Partition:
         for run in runs:
             self._write(scratch, run)
         self._keep_aside(segment_file(base), raw)
-        # The last one first: until the first is in its place the damaged one has all of them.
+        # The last one first: until the first is in place, the damaged one still has all records.
         for run in reversed(runs):
             self._disk.rename(f"{_SCRATCH}/{segment_file(run.first)}", segment_file(run.first))
             self._disk.sync_directory()
@@ -276,7 +276,7 @@ class _Partition:
             journal.abandon()
 
     def _begin(self, offset: int, previous_end: int = 0) -> None:
-        """Have an empty segment that says which offset is next."""
+        """Create an empty segment, which sets the next offset."""
         header = replace(self._whose.segment(self._partition, offset), previous_end=previous_end)
         with contextlib.suppress(FileNotFoundError):
             self._disk.unlink(UNFINISHED_SEGMENT)

@@ -1,4 +1,4 @@
-"""What is to be said of one file of a stream: a segment of a partition, or the card."""
+"""Verifies one file of a stream: a segment of a partition, or the metadata file."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _KINDS: Final = (bytes([STREAM]), bytes([STREAM_CARD]))
 
 
 def is_of_stream(path: Path, raw: bytes) -> bool:
-    """Whether the file is one of a stream, by its name or by its header."""
+    """Whether the file belongs to a stream, by its name or its header."""
     named = path.name == CARD or _SEGMENT.fullmatch(path.name) is not None
     return named or (raw[:4] == b"DMSQ" and raw[_KIND_AT : _KIND_AT + 1] in _KINDS)
 
 
 def verify_card(path: Path) -> dict[str, Any]:
-    """What the card tells. Raises FileError and OSError."""
+    """What the metadata file says. Raises FileError and OSError."""
     found = read_card(Disk(path.parent))
     if found is None:
         raise FileNotFoundError(2, "there is no such file", str(path))
@@ -37,11 +37,11 @@ def verify_card(path: Path) -> dict[str, Any]:
 
 
 def verify_segment(path: Path) -> dict[str, Any]:
-    """What the segment holds, as far as its partition's next one counts on it.
+    """What the segment holds, up to the first offset of its partition's next segment.
 
-    With the file, the byte and ``lost``, the offsets that cannot be read, each from the first to
-    the one behind the last (None: how far is not known), if it is damaged. Raises
-    :class:`~shmq.IncompatibleFile` and OSError.
+    If it is damaged, also the byte, what is wrong, and ``lost``: the ranges of offsets that cannot
+    be read, each from the first to the one behind the last (None: unknown). Raises
+    :class:`~shmq.IncompatibleFile`, OSError, and DamagedFile if the file's name is no offset.
     """
     if _SEGMENT.fullmatch(path.name) is None:
         raise DamagedFile(str(path), 0, "a segment is called by the offset that it begins with")
@@ -71,7 +71,7 @@ def verify_segment(path: Path) -> dict[str, Any]:
 
 
 def _lost(path: Path, base: int, limit: int) -> list[tuple[int, int | None]]:
-    """The offsets that no whole record has; by the stream's identity, as its directory tells it."""
+    """The ranges of offsets without an intact record; the directory's name has the salt."""
     identities = streams_among([path.parent.parent.name])
     salt = identities[0][1] & 0xFFFFFFFF if identities else 0
     runs = runs_in(path.read_bytes(), salt, base, limit)

@@ -1,4 +1,4 @@
-"""The part of the writer that keeps streams: which there are, and how they come and go."""
+"""The part of the writer that finds the durable streams, and starts and ends their writers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ["StreamWriter"]
 
 log = logging.getLogger("shmq")
 
-#: How often it is looked how far the groups are, in seconds.
+#: How often the groups' offsets are checked, in seconds.
 GROUPS: Final = 0.1
 
 
 class StreamWriter:
-    """Keeps the durable streams of a namespace. For one thread; it has threads of its own."""
+    """Writes the durable streams of a namespace. For one thread; it has threads of its own."""
 
     def __init__(
         self,
@@ -45,24 +45,24 @@ class StreamWriter:
         self._kept: dict[str, StreamPartitionWriters] = {}
         #: Control segments that were looked at and need no writer, by name and inode.
         self._passed: set[tuple[str, int]] = set()
-        #: When those that could not be kept are tried again, on the monotonic clock.
+        #: When streams that could not be written are tried again, on the monotonic clock.
         self._put_off: dict[tuple[str, int], float] = {}
         self._groups_at = 0.0
 
     def names(self) -> list[str]:
-        """The streams that are kept, sorted."""
+        """The streams that are written, sorted."""
         return sorted(self._kept)
 
     def kept(self, name: str) -> StreamPartitionWriters | None:
-        """The stream, if it is kept. For any thread."""
+        """The stream's writers, if it is written. For any thread."""
         return self._kept.get(name)
 
     def put_off(self) -> list[float]:
-        """When streams that could not be kept are to be tried again."""
+        """When streams that could not be written are tried again."""
         return list(self._put_off.values())
 
     def look_around(self) -> None:
-        """Take up streams that came, and leave those that went."""
+        """Begin to write new streams, and leave deleted ones."""
         self.leave_deleted()
         there = {(name, inode) for name in self._namespace.stream_names() if (inode := _inode(
             self._namespace, name))}  # fmt: skip
@@ -74,20 +74,20 @@ class StreamWriter:
                 self._look_at(name, inode)
 
     def leave_deleted(self) -> None:
-        """Let go of streams that are no more, and of their files."""
+        """Detach from deleted streams, and remove their files."""
         for name, kept in list(self._kept.items()):
             if kept.deleted:
                 self._leave(name)
 
     def grow(self) -> None:
-        """Keep the partitions that streams got, too."""
+        """Begin to write partitions that were added to streams."""
         for kept in self._kept.values():
             known = len(kept.handle.logs)
             kept.grow()
             self._sign(kept, known)
 
     def note_groups(self) -> None:
-        """Have each card say how far the groups are."""
+        """Write the groups' offsets to each stream's metadata file."""
         if time.monotonic() < self._groups_at:
             return
         self._groups_at = time.monotonic() + GROUPS
@@ -99,7 +99,7 @@ class StreamWriter:
                 log.error("stream %s: its card cannot be written: %s", kept.name, error)
 
     def end(self) -> None:
-        """Write what is left, and let go of all."""
+        """Write the rest, and detach from all streams."""
         for kept in self._kept.values():
             kept.stop()
         for name in list(self._kept):
@@ -122,7 +122,7 @@ class StreamWriter:
             self._put_off[name, inode] = time.monotonic() + RETRY
 
     def _keep(self, name: str) -> None:
-        if name in self._kept:  # it was deleted and made anew
+        if name in self._kept:  # it was deleted and created again
             self._leave(name)
         stream = attach(self._namespace, name)
         try:
@@ -147,7 +147,7 @@ class StreamWriter:
         log.info("stream %s is kept in %s", name, self._directory.path)
 
     def _sign(self, kept: StreamPartitionWriters, known: int) -> None:
-        """Have all partitions but those that are known say who writes them."""
+        """Note this process as the writer in all partitions from number ``known`` on."""
         for partition in kept.handle.logs[known:]:
             partition.writer = self._namespace.process_number()
 
@@ -160,7 +160,7 @@ class StreamWriter:
 
 
 def _tell(stream: LocalStream, error: ShmqError | OSError) -> None:
-    """Whoever waits for the disk learns why it takes nothing."""
+    """Publish the error to all partitions, for the callers that wait for the disk."""
     for partition in stream.logs:
         partition.fail(getattr(error, "errno", None) or errno.EIO)
 

@@ -1,4 +1,4 @@
-"""What those who write ask of the transactions, and the answer where there are none."""
+"""What writers ask of the transactions, and the answers where there are none."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ __all__ = ["NO_NOTES", "Notes"]
 
 
 class Notes(Protocol):
-    """What is known of transactions: see `shmq.persistence.transactions.Transactions`."""
+    """The transactions as writers see them: `shmq.persistence.transactions.Transactions`."""
 
     def begun(self, part: Part) -> None:
-        """There is a file of that, until it is deleted: without any it was."""
+        """Record that the part has a file. A part without files counts as deleted."""
 
     def note(self) -> None:
-        """Have every transaction that is committed by now on disk. Raises OSError."""
+        """Write every transaction committed by now to disk. Raises OSError."""
 
     def happened(self, part: Part) -> frozenset[Id]:
-        """Transactions of which all has happened, and this part is not known to be on disk."""
+        """Transactions that are applied in memory, with this part not known to be on disk."""
 
     def open(self, part: Part) -> frozenset[Id]:
-        """Transactions that are noted, with this part, and it is not marked."""
+        """Noted transactions with this part, which is not marked as done."""
 
     def done(self, part: Part, which: Collection[Id]) -> None:
-        """That part of these is on disk."""
+        """Record that the part of these transactions is on disk."""
 
     def mark(self) -> None:
-        """Have it on disk which parts are. Raises OSError."""
+        """Mark the parts that are done in the file on disk. Raises OSError."""
 
     def forget(self, part: Part) -> None:
-        """What that was is no more."""
+        """Record that the queue, stream or groups of the part were deleted."""
 
 
 class _NoNotes:
-    """Where there are no transactions."""
+    """The answers where there are no transactions."""
 
     def begun(self, part: Part) -> None:
         """See :class:`Notes`."""

@@ -1,9 +1,10 @@
-"""Doing what is missing of transactions that were noted on disk, before anything comes back.
+"""Completes transactions that were noted on disk, before queues and streams are recovered.
 
-The files say what of a transaction they have: a message that it put is known by its origin, a
-record by its producer's sequence number; what it settled is settled once more. What is missing
-is written where its queue's journal, its partition or its stream's card ends, as the writer would
-have. So what is recovered then has all of it, and to do it again changes nothing.
+The files show which parts of a transaction they have: a message that it put is known by its
+origin, a record by its producer's sequence number; its settlements are repeated. The missing
+parts are appended to the queue's journal or the partition, or written to the stream's metadata
+file, as the writer would have. So what is recovered then has all of it; repeating this changes
+nothing.
 """
 
 from __future__ import annotations
@@ -41,18 +42,18 @@ __all__ = ["complete_transactions", "drop_the_lost"]
 
 log = logging.getLogger("shmq")
 
-#: An entry: its head, and what a producer adds to it: see stream/entry.h.
+#: An entry's head, and the producer's part behind it: see stream/entry.h.
 _ENTRY: Final = struct.Struct("<IIBBBBIQqIIII")
 _PRODUCER: Final = struct.Struct("<QQ")
 _PRODUCED: Final = 1
 
 
 def complete_transactions(disk: Disk, live: Collection[tuple[str, int]]) -> list[Part]:
-    """Have the files of what is not ``live`` hold transactions as a whole; returns the parts.
+    """Complete noted transactions in the files of what is not ``live``; returns those parts.
 
-    ``live``: names and identities of queues and streams that are in memory, whose writer goes
-    on. What cannot be written to because it is damaged is logged, and stays noted. Raises
-    DamagedFile if the file of the transactions is, IncompatibleFile, and OSError.
+    ``live``: names and identities of queues and streams in memory, whose writer continues. A
+    part whose files are damaged is logged, and stays noted. Raises DamagedFile if the file of
+    the transactions is damaged, IncompatibleFile, and OSError.
     """
     noted = read_noted(disk)
     lost = sorted({part for one in noted for part in one.parts if part[1:] not in live})
@@ -79,9 +80,9 @@ def complete_transactions(disk: Disk, live: Collection[tuple[str, int]]) -> list
 
 
 def drop_the_lost(namespace: Namespace, live: Collection[tuple[str, int]]) -> None:
-    """Forget transactions in memory that had to do with what is not there any more.
+    """Forget transactions in memory with a part whose queue or stream is gone.
 
-    They were not noted, so no disk has anything of them; nor has the memory, as a whole.
+    They were not noted, so the disk has no part of them; and memory has not all of them any more.
     """
     for path in in_memory(namespace).values():
         with contextlib.suppress(ShmqError, FileNotFoundError):
@@ -93,7 +94,7 @@ def drop_the_lost(namespace: Namespace, live: Collection[tuple[str, int]]) -> No
 
 
 def _of(works: list[dict[str, Any]], kind: str, part: Part) -> list[list[Any]]:
-    """What each of them does of that kind to that part, in order."""
+    """The steps of that kind that the transactions do to that part, in order."""
     return [one for work in works for one in work[kind] if (one[0], one[1]) == part[1:]]
 
 
@@ -131,7 +132,7 @@ def _puts(works: list[dict[str, Any]], part: Part) -> Iterator[tuple[int, list[l
 
 
 def _sync(disk: Disk, names: list[str]) -> None:
-    """Sync what is counted: its writer may have died before."""
+    """Sync the files that count: their writer may have died before its own sync."""
     disk.sync_directory()
     for name in names:
         file = disk.open(name)
@@ -144,7 +145,7 @@ def _sync(disk: Disk, names: list[str]) -> None:
 def _write_queue(
     disk: Disk, chain: QueueFiles, settled: list[int], puts: list[tuple[Any, ...]], last: int
 ) -> None:
-    """One commit behind the end of the journal."""
+    """Write one commit behind the end of the journal."""
     identity = Identity(chain.name, max(chain.queue_ids), chain.hash_key, chain.options)
     journal = Journal(disk, identity, chain.segment, chain.end, Limits())
     batch = chain.last_batch + 1
@@ -220,7 +221,7 @@ def _appends(works: list[dict[str, Any]], part: Part) -> Iterator[list[Any]]:
 def _partitions_of(
     stored: StoredStream, partition: int, entries: list[tuple[int, Entry]]
 ) -> dict[int, list[tuple[int, Entry]]]:
-    """Where they go: a partition that is sealed, or came to no disk, has others in its place."""
+    """The entries by target partition; those of a sealed or lost one go to the newest ones."""
     era = stored.eras[-1]
     if partition in era.partitions:
         return {partition: entries} if entries else {}
@@ -228,7 +229,7 @@ def _partitions_of(
 
 
 def _known(disk: Disk, stored: StoredStream, partition: int, begin: int, process: int) -> set[int]:
-    """The sequence numbers of the process that are there, in that partition or later ones."""
+    """The process's sequence numbers that are in that partition or later ones."""
     found: set[int] = set()
     for number, end in enumerate(stored.ends):
         if number < partition < len(stored.ends):
@@ -256,7 +257,7 @@ def _sequences_in(data: memoryview, process: int) -> Iterator[int]:
 def _append(
     disk: Disk, stored: StoredStream, partition: int, process: int, entries: list[tuple[int, Entry]]
 ) -> None:
-    """One commit behind the end of the partition."""
+    """Write one commit behind the end of the partition."""
     identity = StreamIdentity(stored.name, stored.identity, stored.identity, stored.options)
     end = stored.ends[partition]
     moment = max(time.time_ns(), end.time or 0)
@@ -282,7 +283,7 @@ def _append(
 def _produced(
     salt: int, entry: bytes, process: int, sequence: int, offset: int, moment: int
 ) -> bytes:
-    """The entry with its place, and the process as its producer."""
+    """The entry with its offset and time, and the process as its producer."""
     _, _, kind, flags, codec, compression, count, _, _, key, headers, value, raw = (
         _ENTRY.unpack_from(entry)
     )

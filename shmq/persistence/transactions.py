@@ -1,15 +1,14 @@
-"""Transactions on their way to disk: noted as a whole before anything of them is written.
+"""Transactions on their way to disk: each is noted as a whole before any part of it is written.
 
 A committed transaction has a file in memory (`shmq.client.transaction.transaction_log`) from
-before it does anything until the writer has seen that all of it has happened. Whoever is about to
-write what he has collected from a queue, a partition or the groups of a stream calls `note` in
-between: whatever he has collected of a transaction, the transaction is on disk first, with all
-that it does. So a power cut leaves all of it or nothing: recovery does what is missing
-(`shmq.persistence.transaction_recovery`).
+before its first step until the writer has seen that all of it was applied. A writer thread calls
+`note` between collecting from a queue, a partition or the groups of a stream and writing that: if
+it has collected any part of a transaction, the whole transaction is on disk first. So a power cut
+leaves all of it or nothing: recovery completes it (`shmq.persistence.transaction_recovery`).
 
-A part of a transaction is done when all that its queue, stream or groups held after the
-transaction had happened is on disk. Then it is marked, and nothing is kept any longer because of
-it: until then a journal keeps the records by which recovery knows that they were put.
+A part of a transaction is done when its queue, stream or groups are on disk as they were after
+the transaction was applied. Then the part is marked. Until then a journal keeps the records by
+which recovery knows that the part was written.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ __all__ = ["Transactions"]
 
 log = logging.getLogger("shmq")
 
-#: How long it is waited for until a queue or stream has its first file, in seconds.
+#: How long `note` waits for the first file of a queue or stream, in seconds.
 _BEGUN: Final = 1.0
 _PAUSE: Final = 0.005
-#: From so many bytes on the file is written anew, with what is left.
+#: From this length on, in bytes, the file is rewritten with only the open transactions.
 _LONG: Final = 1 << 20
-#: How often it is looked whether what a transaction was about is still there, in seconds.
+#: How often to check whether the queues and streams of transactions still exist, in seconds.
 _LOOK: Final = 1.0
 
 
 class Transactions:
-    """Those of a namespace that its writer has noted, or is to note. For any thread."""
+    """The transactions of a namespace that its writer has noted, or has to. For any thread."""
 
     def __init__(self, namespace: Namespace, disk: Disk) -> None:
         self._namespace = namespace
@@ -52,20 +51,20 @@ class Transactions:
         self._file = TransactionFile(disk)
         self._loaded = False
         self._open: dict[Id, StoredTransaction] = {}
-        #: Those of which all has happened, in memory.
+        #: The noted transactions that are completely applied in memory.
         self._happened: set[Id] = set()
         #: Parts that are done, and not marked on disk yet.
         self._done: set[tuple[Id, Part]] = set()
-        #: What is known to have files, or was waited for in vain.
+        #: Parts that have files, are deleted, or were waited for in vain.
         self._begun: set[Part] = set()
         self._look_at = 0.0
 
-    # ---- for those who write ----
+    # ---- for writers ----
 
     def note(self) -> None:
-        """Have every transaction that is committed by now on disk. Raises OSError.
+        """Write every transaction committed by now to disk. Raises OSError.
 
-        To be called between collecting something and writing it.
+        Writers call it between collecting something and writing it.
         """
         until = time.monotonic() + _BEGUN
         while True:
@@ -76,15 +75,15 @@ class Transactions:
                 if all(self._has_begun(part) for one in new for part in one.parts):
                     self._write(new)
                     return
-            time.sleep(_PAUSE)  # the one who writes it has not come to it yet
+            time.sleep(_PAUSE)  # the part's writer has not created its first file yet
 
     def begun(self, part: Part) -> None:
-        """There is a file of that, until it is deleted: without any it was."""
+        """Record that the part has a file. A part without files counts as deleted."""
         with self._lock:
             self._begun.add(part)
 
     def happened(self, part: Part) -> frozenset[Id]:
-        """Transactions of which all has happened, and this part is not known to be on disk."""
+        """Transactions that are applied in memory, with this part not known to be on disk."""
         with self._lock:
             return frozenset(
                 each
@@ -93,23 +92,23 @@ class Transactions:
             )
 
     def open(self, part: Part) -> frozenset[Id]:
-        """Transactions that are noted, with this part, and it is not marked."""
+        """Noted transactions with this part, which is not marked as done."""
         with self._lock:
             self._load()
             return frozenset(each for each, one in self._open.items() if part in one.parts)
 
     def done(self, part: Part, which: Collection[Id]) -> None:
-        """That part of these is on disk."""
+        """Record that the part of these transactions is on disk."""
         if which:
             with self._lock:
                 self._done |= {(each, part) for each in which if each in self._open}
 
     def forget(self, part: Part) -> None:
-        """What that was is no more."""
+        """Record that the queue, stream or groups of the part were deleted."""
         self.done(part, self.open(part))
 
     def mark(self) -> None:
-        """Have it on disk which parts are. Raises OSError."""
+        """Mark the parts that are done in the file on disk. Raises OSError."""
         with self._lock:
             self._load()
             self._look()
@@ -120,7 +119,7 @@ class Transactions:
                 self._write([])
 
     def close(self) -> None:
-        """Mark what is done; without anything left there is no file. Raises OSError."""
+        """Mark the parts that are done; remove the file if no part is left. Raises OSError."""
         with self._lock:
             try:
                 self.mark()
@@ -132,7 +131,7 @@ class Transactions:
     # ---- the files in memory ----
 
     def _look(self) -> list[StoredTransaction]:
-        """Those that were committed since; what has happened is known, and needs no file there."""
+        """The newly committed transactions. Removes the files of noted ones that are applied."""
         self._load()
         new = []
         for of, path in noted(self._namespace).items():
@@ -155,12 +154,12 @@ class Transactions:
         return sorted(new, key=lambda one: one.id)
 
     def _drop_if_dead(self, of: Id, path: Path) -> None:
-        """Nothing was committed: it was about to be, or its process died."""
+        """Remove the file of a transaction that was not committed, if its process has died."""
         if not self._namespace.is_alive(of[0]):
             path.unlink(missing_ok=True)
 
     def _load(self) -> None:
-        """What the last writer has noted. It has happened, unless it has a file in memory."""
+        """Read what the last writer noted. Those without a file in memory have been applied."""
         if self._loaded:
             return
         waiting = noted(self._namespace)
@@ -171,7 +170,7 @@ class Transactions:
         self._loaded = True
 
     def _has_begun(self, part: Part) -> bool:
-        """Whether there is a file of what that is, or it is no more."""
+        """Whether the part has a file, or its queue or stream was deleted."""
         if part not in self._begun and not self._is_there(part):
             self._begun.add(part)
         return part in self._begun

@@ -1,8 +1,7 @@
-"""Messages on their way between queues, of which each has a journal of its own.
+"""Messages that move between queues with separate journals.
 
-The settlement of a message that was moved is held back until its copy is on the disk of the
-queue it went to: whichever journal ends early, one of the two is there. If both are, the
-copy counts.
+The settlement of a moved message is not written until its copy is in the target queue's journal.
+So whichever journal loses its end, one of the two survives. If both do, the copy counts.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ class JournalOfQueue(Protocol):
 
     @property
     def follower(self) -> _core.Follower:
-        """What tells which copies are not on its disk yet."""
+        """Knows which copies are not in its journal yet."""
 
     def settle_arrived(self, target: str) -> bool:
-        """Write the settlement of what has arrived; whether none is left to ``target``."""
+        """Settle what has arrived at ``target``, on disk; return false if the disk refuses."""
 
 
 def target_of(reason: int, meta: bytes, dead_letter: str | None) -> str | None:
-    """Where a message was moved to: a dead letter to its queue, a redriven one back."""
+    """The queue a message was moved to: a dead letter to ``dead_letter``, a redriven one back."""
     if reason:
         return dead_letter
     letter = unpack_properties(meta).get("dead")
@@ -42,7 +41,7 @@ def target_of(reason: int, meta: bytes, dead_letter: str | None) -> str | None:
 
 
 class Transfers:
-    """Which queues of the namespace are followed, and what arrived there. For any thread."""
+    """Knows the journaled queues of the namespace, and what arrived there. For any thread."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
@@ -50,20 +49,20 @@ class Transfers:
         self._followed: dict[str, JournalOfQueue] = {}
 
     def enter(self, queue: JournalOfQueue) -> None:
-        """The queue is followed from now on."""
+        """Add a queue whose journal this process writes."""
         with self._lock:
             self._followed[queue.name] = queue
 
     def leave(self, queue: JournalOfQueue) -> None:
-        """The queue is not followed any more."""
+        """Remove the queue."""
         with self._lock:
             if self._followed.get(queue.name) is queue:
                 del self._followed[queue.name]
 
     def arrived(self, source: int, target: str | None, seqs: list[int]) -> set[int]:
-        """Which of the messages ``seqs`` of the queue with the id ``source`` have arrived.
+        """Which of the messages ``seqs`` of the queue with the hash key ``source`` have arrived.
 
-        All of them, where nothing keeps a journal of the target.
+        All of them, if the target has no journal.
         """
         if target is None:
             return set(seqs)
@@ -74,9 +73,9 @@ class Transfers:
         return set() if self._has_journal(target) else set(seqs)
 
     def settle_all(self, target: JournalOfQueue) -> bool:
-        """Have what arrived at the ``target`` settled where it came from, on disk.
+        """Settle messages that arrived at the ``target`` in their source queues, on disk.
 
-        Whether that was done: it is not where a source's disk refuses.
+        Returns false if a source's disk refuses.
         """
         with self._lock:
             sources = [each for each in self._followed.values() if each is not target]

@@ -1,8 +1,8 @@
-"""The writer: keeps every durable queue and stream of a namespace on disk, as long as it runs.
+"""The writer: keeps every durable queue and stream of a namespace on disk while it runs.
 
-It is one more process that attaches. A thread for each queue with a journal writes its
-commits, one thread for all writes the snapshots, and the thread of `Writer.run` looks for
-queues that came, and for those that went.
+It attaches to queues like any other process. A thread for each queue with a journal writes its
+commits, one thread writes all snapshots, and the thread of `Writer.run` looks for new and deleted
+queues.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ __all__ = ["Writer"]
 
 log = logging.getLogger("shmq")
 
-#: How often it is looked whether a queue was made, in seconds; that is one stat(2).
+#: How often the writer looks for new queues, in seconds; that is one stat(2).
 GLANCE: Final = 0.02
-#: How often every queue is looked at: whether it was deleted, or a snapshot is due.
+#: How often it checks every queue for deletion and a due snapshot, in seconds.
 ROUND: Final = 0.1
-#: How often it is looked whether anybody uses them, in seconds.
+#: How often it checks whether other processes use the queues, in seconds.
 USE: Final = 1.0
-#: The time of a change is exact to this many ns, at least.
+#: The resolution of file times is at least this good, in ns.
 TICK: Final = 100_000_000
-#: How long it may take until a queue that was just made is kept, in seconds.
+#: How long it may take until a new queue is being written, in seconds.
 FOUND: Final = 5.0
 #: How long the last commits of a queue may take at the end, in seconds.
 LAST: Final = 10.0
 
 
 class Writer:
-    """Keeps the durable queues of a namespace in a directory. `run` until `stop`.
+    """Writes the durable queues of a namespace to a directory. `run` until `stop`.
 
-    The directory is made and taken before the first file, see
+    The directory is created and claimed before the first file, see
     :class:`~shmq.namespace.data_directory.DataDirectory`. ``namespace`` is as for
     :func:`shmq.connect`. With ``idle`` it ends by itself once no other process has used a
     durable queue or stream for so many seconds. Raises :class:`~shmq.InvalidName`.
@@ -76,28 +76,28 @@ class Writer:
         self._transactions = Transactions(self._namespace, directory.disk)
         self._streams = StreamWriter(self._namespace, directory, self._sizes, self._transactions)
         self._definitions = Definitions(self._namespace, directory)
-        #: Who waits until what is defined now is on disk.
+        #: Callers that wait until the current exchanges and schemas are on disk.
         self._askers: queue.SimpleQueue[Future[None]] = queue.SimpleQueue()
         self._snapshot_thread = SnapshotThread()
         self._kept: dict[str, SnapshotWriter] = {}
         self._threads: dict[str, threading.Thread] = {}
         #: Segments that were looked at and need no writer, by name and inode.
         self._passed: set[tuple[str, int]] = set()
-        #: When those that could not be kept are tried again, on the monotonic clock.
+        #: When queues that could not be written are tried again, on the monotonic clock.
         self._put_off: dict[tuple[str, int], float] = {}
         self._lock = threading.Lock()
         self._idle = idle
         self._used_at = self._use_at = time.monotonic()
         self._changed_at = 0
         self._stopped = False
-        # Not an Event: to set one within a signal handler may wait for the wait it is to end.
+        # Not an Event: setting one in a signal handler may deadlock with the wait it should end.
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def run(self, begun: Callable[[], None] | None = None) -> None:
-        """Keep the queues until `stop` is called; then write what is left, and return.
+        """Write the queues until `stop` is called; then write the rest, and return.
 
-        ``begun`` is called once the queues that were there before are kept. Raises ShmqError
-        if the directory cannot be used.
+        ``begun`` is called once the existing queues are being written. Raises ShmqError if the
+        directory cannot be used.
         """
         try:
             self._directory.claim(make=False)
@@ -123,7 +123,7 @@ class Writer:
                     if self._idle is not None and self._is_over(self._idle):
                         break
             self._leave_deleted()
-            self._look_around()  # what was made before it was stopped is kept, too
+            self._look_around()  # queues created before the stop are written, too
             self._definitions.attend()
         finally:
             self._stopped = True
@@ -144,7 +144,7 @@ class Writer:
     def _is_over(self, idle: float) -> bool:
         """Whether nothing durable was in use for so long; then another writer may begin.
 
-        Who attaches from then on sees that there is none.
+        A process that attaches afterwards sees that there is no writer.
         """
         now = time.monotonic()
         if now < self._use_at:
@@ -174,22 +174,22 @@ class Writer:
         )
 
     def followed(self) -> list[str]:
-        """The names of the queues that are kept, sorted."""
+        """The names of the queues that are written, sorted."""
         return [kept.name for kept in self._list()]
 
     def snapshot(self, name: str, timeout: float | None = None) -> None:
         """Return once a snapshot of the queue, begun after this call, is on disk.
 
-        For any thread while `run` runs. Raises ShmqError if the queue is not kept, if the
+        For any thread while `run` runs. Raises ShmqError if the queue is not written, if the
         disk refuses, or if it takes longer than ``timeout`` seconds.
         """
         self._snapshot_thread.take(self._named(name), timeout)
 
     def define(self) -> None:
-        """Return once the exchanges and schemas that there are now are on disk.
+        """Return once the current exchanges and schemas are on disk.
 
-        What they lead to is kept then, too. For any thread while `run` runs. Raises ShmqError
-        and OSError.
+        Their queues and streams are being written then, too. For any thread while `run` runs.
+        Raises ShmqError and OSError.
         """
         asker: Future[None] = Future()
         self._askers.put(asker)
@@ -203,7 +203,7 @@ class Writer:
         raise ShmqError("the writer ends")
 
     def _define(self) -> None:
-        """Write them once for all who wait for it."""
+        """Write exchanges and schemas once for all waiting callers."""
         askers = []
         with contextlib.suppress(queue.Empty):
             while True:
@@ -220,11 +220,11 @@ class Writer:
                 asker.set_result(None)
 
     def cut(self, queues: list[str], streams: list[str]) -> list[CutFile]:
-        """The files that hold these at one moment, open; the caller closes them.
+        """The open files of these queues and streams at one moment; the caller closes them.
 
-        And those that are of no queue or stream, with the transactions that are under way. No
-        commit is published anywhere meanwhile, so that a message on its way between two queues
-        is in one. Raises ShmqError for what is not kept, and OSError.
+        The files that belong to no queue or stream are included, with the unfinished
+        transactions. No commit of these is published meanwhile, so a message that moves between
+        two of them is in one. Raises ShmqError for one that is not written, and OSError.
         """
         wanted = sorted({name: self._named(name) for name in queues}.items())
         logs = sorted({name: self._named_stream(name) for name in streams}.items())
@@ -249,7 +249,7 @@ class Writer:
         return files
 
     def _named_stream(self, name: str) -> StreamPartitionWriters:
-        """The stream, once it was found. Raises ShmqError for one that is not kept."""
+        """Wait until the stream is being written. Raises ShmqError if it is not."""
         end = time.monotonic() + FOUND
         while (kept := self._streams.kept(name)) is None:
             if time.monotonic() >= end:
@@ -261,7 +261,7 @@ class Writer:
         return kept
 
     def _named(self, name: str) -> SnapshotWriter:
-        """The queue, once it was found. Raises ShmqError for one that is not kept."""
+        """Wait until the queue is being written. Raises ShmqError if it is not."""
         end = time.monotonic() + FOUND
         while True:
             with self._lock:
@@ -286,7 +286,7 @@ class Writer:
             self._leave(name)
 
     def _look_around(self) -> None:
-        # Read first: what changes while it is looked at is seen the next time.
+        # Read first: changes during this round are seen in the next one.
         changed_at = SHM.stat().st_mtime_ns
         now = time.monotonic()
         again = min([*self._put_off.values(), *self._streams.put_off()], default=math.inf)
@@ -313,18 +313,18 @@ class Writer:
                 continue
             except (ShmqError, OSError) as error:
                 self._refuse(name, inode, error)
-        # The clock of the file system ticks slowly: what comes within a tick changes no time.
+        # File times are coarse: a change within the same tick does not change the time.
         settled = time.time_ns() - changed_at > TICK
         self._changed_at = changed_at if settled else 0
 
     def _refuse(self, name: str, inode: int, error: Exception) -> None:
-        """Say why the queue is not kept, once; it may be otherwise when it is tried again."""
+        """Log why the queue is not written, once, and try again later."""
         if (name, inode) not in self._put_off:
             log.warning("queue %s is not kept on disk: %s", name, error)
         self._put_off[name, inode] = time.monotonic() + RETRY
 
     def _strangers(self) -> Iterator[tuple[str, int]]:
-        """The queues that are not known, each with its segment's inode."""
+        """The queues that were not looked at yet, each with its segment's inode."""
         there = set()
         for name in self._namespace.queue_names():
             with contextlib.suppress(FileNotFoundError):
@@ -340,7 +340,7 @@ class Writer:
             return "memory"
 
     def _attach(self, name: str, durability: str) -> None:
-        if name in self._kept:  # it was deleted and made anew
+        if name in self._kept:  # it was deleted and created again
             self._leave(name)
         handle = attach(self._namespace, name)
         try:
@@ -353,9 +353,9 @@ class Writer:
             raise
 
     def _journaled(self, handle: LocalQueue) -> Journaled:
-        """The queue's journal; after a snapshot, if what it would go on from is not there.
+        """The queue's journal; if its files are missing, a snapshot is written first.
 
-        Nothing more is confirmed before. Raises OSError.
+        Nothing more is confirmed before that. Raises OSError.
         """
         kept = Journaled(
             self._directory.disk,
@@ -388,7 +388,7 @@ class Writer:
         log.info("queue %s is kept in %s", kept.name, self._directory.path)
 
     def _leave(self, name: str) -> None:
-        """The queue is no more: so are its files."""
+        """Detach from a queue that was deleted or replaced, and remove its files."""
         with self._lock:
             kept = self._kept.pop(name)
         self._finish(kept)
@@ -405,7 +405,7 @@ class Writer:
             log.error("queue %s: its files cannot be removed: %s", kept.name, error)
 
     def _mark_transactions(self) -> None:
-        """Have it on disk which of them are, so that nothing is kept for them."""
+        """Mark finished parts of transactions on disk, so that no file is kept for them."""
         if self._directory.held:
             try:
                 self._transactions.mark()
@@ -422,7 +422,7 @@ class Writer:
                 kept.step()
             except QueueDeleted:
                 break
-            except Exception as error:  # noqa: BLE001 - else nobody would write the queue again
+            except Exception as error:  # noqa: BLE001 - else the queue would stay unwritten
                 kept.refuse(error)
             if kept.error is not None:
                 self._rest()
@@ -435,7 +435,7 @@ class Writer:
             time.sleep(GLANCE)
 
     def _write_out(self, kept: Journaled) -> None:
-        """Write what was there when the writer was stopped."""
+        """Write what is left since the writer was stopped."""
         last, end = kept.handle.last_sequence, time.monotonic() + LAST
         while not kept.deleted and kept.step() and time.monotonic() < end:
             if kept.follower.synced >= last and not kept.pending:

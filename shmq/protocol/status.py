@@ -1,4 +1,4 @@
-"""Errors and statuses: with which status a server answers an error, and what a client raises."""
+"""Errors and statuses: which status a server answers for an error, and what a client raises."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _STATUS_OF: Final = {
     if status < Status.BAD_MAGIC
 }
 
-#: What a client raises, its text, and whether that stands whatever the server said.
+#: By status: the error that a client raises, its text, and whether that replaces the server's.
 _TEXT_OF: Final[dict[int, tuple[type[errors.ShmqError], str, bool]]] = {
     status: (ERRORS[status][0], text, fixed) for status, (text, fixed) in TEXTS.items()
 }
 
 
 class Refusal(Exception):
-    """The request is not carried out. Its text, or its ``payload``, is for the client."""
+    """A refused request. Its text, or its ``payload``, is sent to the client."""
 
     def __init__(self, status: Status, text: str, payload: bytes | None = None) -> None:
         super().__init__(text)
@@ -49,7 +49,7 @@ class Refusal(Exception):
 
     @classmethod
     def bad(cls, text: str) -> Refusal:
-        """The request is not of its type's form."""
+        """The refusal of a malformed request."""
         return cls(Status.BAD_REQUEST, text)
 
 
@@ -57,7 +57,7 @@ class Refusal(Exception):
 
 
 def status_of(error: Exception) -> Status:
-    """The error's status; INTERNAL for whatever is no fault of the client's."""
+    """The error's status; INTERNAL for an error that is not the client's fault."""
     for kind in type(error).__mro__:
         if kind in _STATUS_OF:
             return _STATUS_OF[kind]
@@ -65,7 +65,7 @@ def status_of(error: Exception) -> Status:
 
 
 def refusal_of(error: Exception) -> tuple[Status, bytes]:
-    """The status, and the payload: numbers that a program may want, or the text."""
+    """The status, and the payload: numbers for the client's program, or the text."""
     if isinstance(error, Refusal):
         return error.status, error.payload
     status = status_of(error)
@@ -89,14 +89,14 @@ def refusal_of(error: Exception) -> tuple[Status, bytes]:
 
 
 def error_of(answer: _core.Answer, what: str) -> errors.ShmqError:
-    """The error that the status of ``answer`` means; ``what`` is the queue it is about."""
+    """The error for the status of ``answer``; ``what`` is the queue it is about."""
     if answer.status == Status.DAMAGED:
         return _damaged(answer.payload or b"", what)
     return error_of_status(answer.status, what, _text(answer.payload))
 
 
 def error_of_status(status: int, what: str, said: str = "") -> errors.ShmqError:
-    """The error that a status means, with what the server ``said``."""
+    """The error for a status, with the text that the server ``said``."""
     if status not in _TEXT_OF:
         return errors.ServerError(
             f"the server answered with status {status:#06x} about {what}: {said}"
@@ -107,7 +107,7 @@ def error_of_status(status: int, what: str, said: str = "") -> errors.ShmqError:
 
 
 def _damaged(payload: bytes, what: str) -> errors.ShmqError:
-    """What a server says of a file of its own: its path, the byte, and what is wrong there."""
+    """The error for a damaged file of the server: its path, the byte, and what is wrong there."""
     try:
         path, offset, wrong, *places = msgpack.unpackb(payload)
         partition, first, following = (None if at is None else int(at) for at in places)
@@ -119,7 +119,7 @@ def _damaged(payload: bytes, what: str) -> errors.ShmqError:
 
 
 def stream_error_of(answer: _core.Answer, name: str) -> errors.ShmqError:
-    """What a refusal means for who has a handle of the stream."""
+    """The error for a refusal, for a handle of the stream."""
     what = f"stream {name!r}"
     if answer.status == Status.NO_QUEUE:
         return errors.StreamDeleted(f"{what} was deleted")
@@ -146,7 +146,7 @@ def stream_error_of(answer: _core.Answer, name: str) -> errors.ShmqError:
 
 
 def whole(answer: _core.Answer, size: int) -> bytes:
-    """The payload of an answer that has so many bytes at least. Raises ServerError."""
+    """The payload of an answer, at least ``size`` bytes long. Raises ServerError."""
     payload = answer.payload or b""
     if len(payload) < size:
         raise senseless(f"it has {len(payload)} bytes, not {size}")
@@ -154,12 +154,12 @@ def whole(answer: _core.Answer, size: int) -> bytes:
 
 
 def senseless(why: str) -> errors.ServerError:
-    """The error for an answer that is not of its form."""
+    """The error for a malformed answer."""
     return errors.ServerError(f"the server's answer makes no sense: {why}")
 
 
 def _text(payload: bytes | None) -> str:
-    """What the server said, if that is one line of text."""
+    """The server's text, if it is one line of printable text."""
     try:
         text = (payload or b"").decode()
     except UnicodeDecodeError:

@@ -1,1 +1,1 @@
-"""Where a published message goes: patterns, the table of bindings, and its file."""
+"""Routing of published messages: patterns, the table of bindings, and its file."""

@@ -1,21 +1,21 @@
 """The file of a namespace's exchanges, in /dev/shm, and this process's table made from it.
 
-``exchanges.shmq@NAMESPACE``, mode 0600, is there as long as there is an exchange, and then
-until the data directory has none either: what is on disk counts only where it is missing. It is a
-header and the operations that made the table, one behind the other:
+``exchanges.shmq@NAMESPACE``, mode 0600, exists as long as there is an exchange, and then until
+the data directory has none either: the copy on disk counts only if this file is missing. It is
+a header and the operations that make the table, in order:
 
     0   4   ``SHMX``
     4   4   the version, 1
-    8   8   where the operations end; stored last, after the bytes it promises
-   16   8   1: another file takes its place, or none
-   64       of each operation: 4 bytes of length, 4 of CRC-32C, and a msgpack list
+    8   8   the end of the operations; stored last, after the bytes before it
+   16   8   1: the file has been or is about to be replaced or removed
+   64       for each operation: 4 bytes of length, 4 of CRC-32C, and a msgpack list
 
-Integers are little-endian. Who changes it holds the registry lock, writes behind the end,
-and moves the end: a death before that leaves bytes that nobody reads and the next writer
-overwrites. A file of many operations that undid each other is written anew aside, marked,
-and renamed over: whoever finds the mark opens the name again. Both words are mapped, so it
-costs a reader two loads to know that its table is still what it was, and it reads only
-what came behind.
+Integers are little-endian. A process that changes it holds the registry lock, writes behind the
+end, and moves the end: if it dies before that, the bytes are ignored, and the next writer
+overwrites them. A file of many operations that undid each other is replaced: the new file is
+written, the old one is marked, and the new one renamed over it. A reader that finds the mark
+opens the name again. Both words are mapped, so a reader needs two loads to know that its table
+is current, and it reads only new operations.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _VERSION: Final = 1
 _HEAD: Final = struct.Struct("<4sIQQ")
 _BEGIN: Final = 64
 _RECORD: Final = struct.Struct("<II")
-#: Where the mapped words are, in words of 64 bits.
+#: The positions of the mapped words, in words of 64 bits.
 _END, _REPLACED = 1, 2
 
 #: The longest operation, in bytes: 64 headers with values that a frame can carry.
 _LONGEST: Final = 1 << 20
 
-#: From so many operations on, a file that is mostly undone is written anew.
+#: From so many operations on, a file whose operations mostly undid each other is rewritten.
 _LEAST_TO_SHORTEN: Final = 1024
 
-#: Whether a change is to be made to the table; it raises if it must not.
+#: Returns whether the table needs the change; raises if the change is not allowed.
 Check = Callable[[Table], bool]
 
 _books: dict[str, Book] = {}
@@ -68,7 +68,7 @@ class Book:
         self._lock = threading.RLock()
         self._table = Table()
         self._file: _File | None = None
-        #: How often this process has found it changed.
+        #: How many times this process has found it changed.
         self.changes = 0
 
     @classmethod
@@ -85,18 +85,18 @@ class Book:
 
     @contextlib.contextmanager
     def table(self) -> Iterator[Table]:
-        """The table as it is now, to look at. Raises SegmentError."""
+        """The current table, for reading. Raises SegmentError."""
         with self._lock:
             yield self._current()
 
     def look(self) -> int:
-        """`changes`, once the table is as it is now. Raises SegmentError."""
+        """Update the table, and return `changes`. Raises SegmentError."""
         with self._lock:
             self._current()
             return self.changes
 
     def operations(self) -> list[Operation] | None:
-        """What makes the table as it is now; None: there is no file. Raises SegmentError."""
+        """The operations that make the current table; None: no file. Raises SegmentError."""
         with self._lock:
             table = self._current()
             return None if self._file is None else list(table.operations())
@@ -108,7 +108,7 @@ class Book:
         return self._table
 
     def _catch_up(self) -> None:
-        """Read what came since; from the beginning where another file has the name."""
+        """Read new operations; all of them if another file has the name."""
         file = self._file
         if file is None or (file.replaced and not file.has_name(self._path)):
             self._forget_file()
@@ -124,7 +124,7 @@ class Book:
         self.changes += file.read_to != before
 
     def release(self) -> None:
-        """Let go of the file; whoever reads next opens it again."""
+        """Close the file; the next read opens it again."""
         with self._lock:
             self._forget_file()
 
@@ -137,9 +137,9 @@ class Book:
     # ---- changing ----
 
     def change(self, operation: Operation, check: Check) -> bool:
-        """Make the change if ``check(table)`` finds it due; whether it was.
+        """Make the change if ``check(table)`` is true; return whether it was.
 
-        Raises what ``check`` raises, NoSpace and SegmentError, and then nothing has changed.
+        Raises what ``check`` raises, NoSpace and SegmentError; then nothing has changed.
         """
         with self._namespace.locked(), self._lock:
             table = self._current()
@@ -154,19 +154,19 @@ class Book:
             return True
 
     def restore(self, operations: Iterable[Operation]) -> None:
-        """Have a file with these, where there is none. Needs the registry lock. Raises NoSpace."""
+        """Create the file with these, if there is none. Needs the registry lock. Raises NoSpace."""
         with self._lock:
             self._replace(operations)
             self._catch_up()
 
     def forget(self, kind: str, name: str) -> None:
-        """Drop the bindings to a target that is gone, or about to go."""
+        """Remove the bindings to a target that was or will be deleted."""
         with self._namespace.locked():
             if self._path.exists():
                 self.change(["forget", kind, name], lambda table: table.leads_to(kind, name))
 
     def tidy(self) -> None:
-        """Remove a file without exchanges, which a death has left."""
+        """Remove a file without exchanges, which a process that died has left."""
         with contextlib.suppress(ShmqError, OSError):
             if self._path.exists():
                 with self._namespace.locked(), self._lock:
@@ -174,7 +174,7 @@ class Book:
                     self._shorten()
 
     def _shorten(self) -> None:
-        """Remove the file with its last exchange, and write anew what is mostly undone."""
+        """Remove a file without exchanges; rewrite one whose operations mostly undid each other."""
         file, live = self._file, self._table.size
         if file is None:
             return
@@ -190,7 +190,7 @@ class Book:
             self._catch_up()
 
     def _replace(self, operations: Iterable[Operation]) -> None:
-        """Have a file with these operations take the place of the one there is."""
+        """Replace the file with one that has these operations."""
         aside = self._path.with_name(f"{self._path.name}@new")
         _write_aside(aside, b"".join(map(_record, operations)))
         _core.mark()
@@ -201,20 +201,20 @@ class Book:
         _core.mark()
 
     def after_fork(self) -> None:
-        """The child begins anew: another thread may have been changing the table at the fork."""
+        """Reset the child: another thread may have been changing the table at the fork."""
         self._lock = threading.RLock()
         self._forget_file()
 
 
 class _File:
-    """An open file, its words mapped, and how far it was read."""
+    """An open file, with its words mapped, and how far it was read."""
 
     def __init__(self, path: Path, fd: int) -> None:
         self._path = path
         self._fd = fd
         self._map = mmap.mmap(fd, _BEGIN)
         self._words = memoryview(self._map).cast("Q")
-        #: Up to where it was read, and how many operations that were.
+        #: The position up to which it was read, and the number of operations up to there.
         self.read_to = _BEGIN
         self.operations = 0
 
@@ -237,7 +237,7 @@ class _File:
 
     @property
     def end(self) -> int:
-        """Where the operations end."""
+        """The end of the operations."""
         return self._words[_END]
 
     @property
@@ -250,14 +250,14 @@ class _File:
         self._words[_REPLACED] = value
 
     def has_name(self, path: Path) -> bool:
-        """Whether the name still is this file's: one who died may only have marked it."""
+        """Whether it still has its name: a process may have marked it and died."""
         try:
             return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(self._fd))
         except FileNotFoundError:
             return False
 
     def read(self, table: Table) -> None:
-        """Apply what came behind what was read. Raises DamagedSegment."""
+        """Apply the new operations. Raises DamagedSegment."""
         end = self.end
         if not self.read_to <= end <= os.fstat(self._fd).st_size:
             raise _damaged(self._path, 8, f"it says that it ends at byte {end}")
@@ -310,7 +310,7 @@ def _record(operation: Operation) -> bytes:
 def _operation_at(
     path: Path, data: bytes, at: int, base: int, table: Table
 ) -> tuple[Operation, int]:
-    """The operation at ``at``, checked, and where the next one is."""
+    """The operation at ``at``, checked, and the position of the next one."""
     where = base + at
     if len(data) - at < _RECORD.size:
         raise _damaged(path, where, "an operation is cut off")
@@ -333,8 +333,8 @@ def _damaged(path: Path, where: int, what: str) -> DamagedSegment:
 
 
 def _write_aside(path: Path, records: bytes) -> None:
-    """Write a whole file, which nobody opens before it has its name. Raises NoSpace."""
-    path.unlink(missing_ok=True)  # of one who died
+    """Write a new file, which is renamed later. Raises NoSpace."""
+    path.unlink(missing_ok=True)  # left by a process that died
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         fd = os.open(path, flags, 0o600)

@@ -1,7 +1,7 @@
-"""Which of many sets of headers a message has.
+"""Matches the headers of a message against the bindings of a headers exchange.
 
-Each binding is filed under one header that a message must have for it: of ``all`` under one
-of them, of ``any`` under each. A publish looks up the headers of the message alone.
+Bindings are indexed by header: one with ``all`` under one of its headers, one with ``any`` under
+each. A publish looks up only the headers of the message.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Headers:
         self._filed: dict[Header | None, dict[tuple[Wanted, Target], None]] = {}
 
     def add(self, wanted: Wanted, target: Target) -> None:
-        """Lead messages with the headers to the target."""
+        """Add a binding: messages with the headers go to the target."""
         for place in _places(wanted):
             self._filed.setdefault(place, {})[wanted, target] = None
 
@@ -72,7 +72,7 @@ class Headers:
                 self._filed.pop(place, None)
 
     def match(self, headers: Mapping[str, Any]) -> set[Target]:
-        """What a message with the headers leads to."""
+        """The targets of a message with the headers."""
         has = set(_filings(headers))
         return {
             target
@@ -83,7 +83,7 @@ class Headers:
 
 
 def _places(wanted: Wanted) -> tuple[Header | None, ...]:
-    """Where a binding is filed; None: every message has its headers."""
+    """The headers under which a binding is indexed; None: it has none, and matches all."""
     items, match = wanted
     return items if match == "any" else (items[:1] or (None,))
 

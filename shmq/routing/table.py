@@ -1,7 +1,7 @@
-"""The exchanges of a namespace and their bindings, and where a message goes by them.
+"""The exchanges of a namespace with their bindings, and the routing of messages.
 
-A table is changed by operations, which its file is a sequence of: see `shmq.routing.book`.
-An operation from a file is checked as one from a caller is.
+A table is changed by operations, and its file is a sequence of them: see `shmq.routing.book`.
+An operation from a file is checked like one from a caller.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Operation", "Route", "Table", "check_binding", "check_exchange", "op
 _KINDS: Final = ("direct", "topic", "fanout", "headers")
 _TARGETS: Final = ("queue", "stream", "exchange")
 
-#: The most resolved keys that are kept.
+#: The most resolved keys that are cached.
 _MOST_ROUTES: Final = 4096
 
 Operation = list[Any]
@@ -28,7 +28,7 @@ _Key = str | Wanted
 
 
 class Route(NamedTuple):
-    """Where a message goes: the queues and the streams, by name, in order."""
+    """The targets of a message: queues and streams, by name, sorted."""
 
     queues: tuple[str, ...]
     streams: tuple[str, ...] = ()
@@ -85,15 +85,15 @@ class Table:
         self._exchanges: dict[str, _Exchange] = {}
         self._leading_to: dict[Target, set[tuple[str, _Key]]] = {}
         self._routes: dict[tuple[str, str], Route] = {}
-        #: How many exchanges go by headers.
+        #: The number of headers exchanges.
         self._by_headers = 0
-        #: How many operations would make it anew.
+        #: The number of operations that would make this table.
         self.size = 0
 
     # ---- changes ----
 
     def apply(self, operation: Operation) -> None:
-        """Carry out what `operation_of` returned; what is so already changes nothing."""
+        """Apply an operation from `operation_of`; one that is already applied changes nothing."""
         what, *given = operation
         self._routes.clear()
         getattr(self, f"_{what}")(*given)
@@ -142,7 +142,7 @@ class Table:
         self.size -= 1
 
     def operations(self) -> Iterator[Operation]:
-        """What makes this table out of an empty one; the exchanges first."""
+        """The operations that make this table from an empty one; the exchanges first."""
         for exchange in self._exchanges.values():
             yield ["make", exchange.name, exchange.kind, exchange.alternate]
         for exchange in self._exchanges.values():
@@ -150,7 +150,7 @@ class Table:
                 plain, headers = (key, None) if isinstance(key, str) else ("", _packed(key))
                 yield ["bind", exchange.name, kind, target, plain, headers]
 
-    # ---- looking ----
+    # ---- reading ----
 
     def summary(self, name: str) -> api.ExchangeSummary:
         """The exchange in one line. Raises NoSuchExchange."""
@@ -203,10 +203,10 @@ class Table:
                 f"there is no exchange {name!r}: create it first, or see `shmq exchange list`"
             ) from None
 
-    # ---- where to ----
+    # ---- routing ----
 
     def route(self, name: str, key: str, headers: Mapping[str, Any]) -> Route:
-        """Where a message goes that is published to the exchange. Raises NoSuchExchange."""
+        """The route of a message that is published to the exchange. Raises NoSuchExchange."""
         if headers and self._by_headers:
             return self._resolve(name, key, headers)
         known = self._routes.get((name, key))
@@ -218,7 +218,7 @@ class Table:
         return known
 
     def _resolve(self, name: str, key: str, headers: Mapping[str, Any]) -> Route:
-        """Follow the bindings from exchange to exchange, each of which is asked once."""
+        """Follow the bindings from exchange to exchange, visiting each once."""
         found: dict[str, set[str]] = {"queue": set(), "stream": set()}
         seen = {name}
         left = [self._get(name)]
@@ -236,11 +236,11 @@ class Table:
         return Route(tuple(sorted(found["queue"])), tuple(sorted(found["stream"])))
 
 
-# ---- what is given ----
+# ---- checks of arguments ----
 
 
 def check_exchange(name: str, kind: str, alternate: str | None) -> Operation:
-    """The operation that makes it. Raises InvalidName, InvalidOption, TypeError."""
+    """The operation that creates the exchange. Raises InvalidName, InvalidOption, TypeError."""
     check_name(name, "exchange")
     if kind not in _KINDS:
         raise InvalidOption(f"kind={kind!r} must be one of {', '.join(map(repr, _KINDS))}")
@@ -257,7 +257,7 @@ def check_binding(
     headers: Mapping[str, Any] | None,
     match: str,
 ) -> Operation:
-    """A binding as operations have it. Raises InvalidName, InvalidOption, TypeError."""
+    """The binding, as in an operation. Raises InvalidName, InvalidOption, TypeError."""
     if kind not in _TARGETS:
         raise InvalidOption(f"kind={kind!r} must be one of {', '.join(map(repr, _TARGETS))}")
     check_name(target, kind)
@@ -275,7 +275,7 @@ def check_binding(
 
 
 def operation_of(found: Any, table: Table) -> Operation:
-    """An operation from a file. Raises ValueError and what the checks raise if it is none."""
+    """An operation from a file, checked. Raises ValueError and what the checks raise."""
     if not isinstance(found, list) or not found:
         raise ValueError("an operation must be a list")
     what, *given = found

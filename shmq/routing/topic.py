@@ -1,9 +1,9 @@
-"""Patterns of topics, and which of many match a key.
+"""Matches keys against the patterns of a topic exchange.
 
-A key is words separated by dots; one without characters has no word. In a pattern, ``*``
-stands for one word and ``#`` for any number of them, none included. The patterns of an
-exchange are one tree of words, so that a publish costs what its key's words and the
-patterns near them cost, not what all patterns would.
+A key is words separated by dots; an empty key has no words. In a pattern, ``*`` stands for one
+word and ``#`` for any number of them, including none. The patterns of an exchange are one tree
+of words, so the cost of a publish depends on its key's words and similar patterns, not on the
+number of patterns.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["LONGEST_KEY", "Target", "Topics", "check_key", "check_pattern", "wor
 #: The longest key, in bytes of UTF-8.
 LONGEST_KEY: Final = 255
 
-#: What a binding leads to: ``queue`` or ``exchange``, and its name.
+#: The target of a binding: ``queue``, ``stream`` or ``exchange``, and its name.
 Target = tuple[str, str]
 
 _ONE, _ANY = "*", "#"
@@ -41,7 +41,7 @@ def check_key(key: str) -> str:
 
 
 def check_pattern(pattern: str) -> str:
-    """Return ``pattern`` if it is one. Raises what `check_key` raises."""
+    """Return ``pattern`` if it is valid. Raises what `check_key` raises."""
     for word in words_of(check_key(pattern)):
         if len(word) > 1 and (_ONE in word or _ANY in word):
             raise InvalidOption(
@@ -57,16 +57,16 @@ def words_of(key: str) -> list[str]:
 
 
 class _Node:
-    """Where the patterns that begin with the same words have got to."""
+    """A node of the tree: patterns that begin with the same words."""
 
     __slots__ = ("parent", "targets", "word", "words")
 
     def __init__(self, parent: _Node | None = None, word: str = "") -> None:
         self.parent = parent
         self.word = word
-        #: The words that follow, ``*`` and ``#`` among them.
+        #: The next words, including ``*`` and ``#``.
         self.words: dict[str, _Node] = {}
-        #: What the patterns that end here lead to.
+        #: The targets of the patterns that end here.
         self.targets: set[Target] = set()
 
 
@@ -77,7 +77,7 @@ class Topics:
         self._root = _Node()
 
     def add(self, pattern: str, target: Target) -> None:
-        """Lead what the pattern matches to the target."""
+        """Add a binding: messages whose key matches the pattern go to the target."""
         node = self._root
         for word in words_of(pattern):
             found = node.words.get(word)
@@ -87,7 +87,7 @@ class Topics:
         node.targets.add(target)
 
     def remove(self, pattern: str, target: Target) -> None:
-        """Undo `add`; what is no longer needed of the tree goes."""
+        """Undo `add`, and remove nodes that are no longer needed."""
         node: _Node | None = self._root
         for word in words_of(pattern):
             node = node.words.get(word) if node is not None else None
@@ -99,10 +99,10 @@ class Topics:
             node = node.parent
 
     def match(self, key: str) -> set[Target]:
-        """What the key leads to.
+        """The targets of the key.
 
-        All places in the tree that the words so far can have led to are followed at once, each
-        once: the cost is bounded by words times places, however many ``#`` there are.
+        Follows all nodes that the words so far can reach at the same time, each once: the cost is
+        bounded by words times nodes, however many ``#`` there are.
         """
         places = set(_without_a_word(self._root))
         for word in words_of(key):
@@ -119,7 +119,7 @@ class Topics:
 
 
 def _without_a_word(node: _Node | None) -> Iterator[_Node]:
-    """The node, and where each ``#`` behind it leads that stands for no word."""
+    """The node, and the nodes behind it that a ``#`` for no words reaches."""
     while node is not None:
         yield node
         node = node.words.get(_ANY)

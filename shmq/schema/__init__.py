@@ -1,1 +1,1 @@
-"""What the bodies of a queue, or the values of a stream, are to be like: schemas and versions."""
+"""Schemas of the bodies of queues and the values of streams, and their versions."""

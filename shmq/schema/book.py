@@ -1,16 +1,17 @@
-"""The schemas of a namespace: one file in /dev/shm, whole in each of its states.
+"""The schemas of a namespace: one file in /dev/shm, which is replaced as a whole.
 
-``schemas.shmq@NAMESPACE``, mode 0600, is there as long as there is a schema, and then until the
-data directory has none either: what is on disk counts only where it is missing.
+``schemas.shmq@NAMESPACE``, mode 0600, exists as long as there is a schema, and then until the
+data directory has none either: the copy on disk counts only if this file is missing.
 
     0   4   ``SHMJ``
     4   4   the version, 1
-    8   8   the bytes of what follows the header
+    8   8   the length of what follows the header, in bytes
    16   4   CRC-32C of them
    20       a msgpack map: name -> a list of ``[version, schema, compatibility, at]``
 
-Integers are little-endian. Who changes it holds the registry lock, writes a new file aside and
-renames it over: a reader finds the old state or the new one, whoever is killed.
+Integers are little-endian. A process that changes it holds the registry lock, writes a new file
+and renames it over the old one: a reader finds the old state or the new one, even if that process
+is killed.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _MOST: Final = 1024
 _LOOK: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 _Table = dict[str, list["api.SchemaVersion"]]
-#: The same as files have it.
+#: The same table as it is stored in files.
 Rows = dict[str, list[list[Any]]]
 
 
@@ -60,9 +61,9 @@ class Schemas:
         return self._read().get(name, [])
 
     def set(self, name: str, schema: dict[str, Any], rule: str | None) -> int:
-        """Make it the newest version, unless it is that already; its number.
+        """Make it the newest version, unless it already is; returns the version's number.
 
-        ``rule`` None is that of the newest version, or else ``"backward"``. Raises
+        ``rule`` None: that of the newest version, or else ``"backward"``. Raises
         SchemaError, InvalidOption, NoSpace, SegmentError.
         """
         with self._namespace.locked():
@@ -83,7 +84,7 @@ class Schemas:
             return version
 
     def check(self, name: str, schema: dict[str, Any], rule: str | None) -> None:
-        """Raise what `set` would, and change nothing."""
+        """Raise what `set` would raise, and change nothing."""
         known = self.of(name)
         chosen = rule or (known[-1].compatibility if known else "backward")
         self._check(name, schema, chosen, known)
@@ -92,7 +93,7 @@ class Schemas:
     def _check(
         name: str, schema: dict[str, Any], rule: str, known: list[api.SchemaVersion]
     ) -> None:
-        """Messages of every version may still be there, so it is compared with each."""
+        """Compare it with every version, since messages of each may still exist."""
         if len(known) >= _MOST:
             raise InvalidOption(
                 f"{name!r} has {_MOST} versions of its schema, the most it may have"
@@ -113,7 +114,7 @@ class Schemas:
                 )
 
     def tidy(self, exists: Callable[[str], bool]) -> None:
-        """Forget the schemas of what is no more. Needs the registry lock."""
+        """Remove the schemas of deleted queues and streams. Needs the registry lock."""
         if not self._path.exists():
             return
         table = self._read()
@@ -126,7 +127,7 @@ class Schemas:
     # ---- for the disk ----
 
     def stamp(self) -> tuple[int, int, int] | None:
-        """What is another whenever they are others; None: there is no file."""
+        """A stamp that differs whenever the schemas differ; None: there is no file."""
         try:
             found = os.stat(self._path, follow_symlinks=False)
         except FileNotFoundError:
@@ -134,11 +135,11 @@ class Schemas:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def rows(self) -> Rows:
-        """All of them, as files have them. Raises SegmentError."""
+        """All schemas, as they are stored in files. Raises SegmentError."""
         return _rows_of(self._read())
 
     def restore(self, table: _Table) -> None:
-        """Have a file with these, where there is none. Needs the registry lock. Raises NoSpace."""
+        """Create the file with these, if there is none. Needs the registry lock. Raises NoSpace."""
         self._write(table)
 
     # ---- the file ----
@@ -162,7 +163,7 @@ class Schemas:
         if len(raw) > _LONGEST:
             raise InvalidOption(f"the namespace's schemas would have {len(raw)} bytes: too many")
         aside = self._path.with_name(f"{self._path.name}@new")
-        aside.unlink(missing_ok=True)  # of one who died
+        aside.unlink(missing_ok=True)  # left by a process that died
         _write_whole(aside, raw)
         _core.mark()
         aside.replace(self._path)
@@ -170,7 +171,7 @@ class Schemas:
 
 
 def _whole_of(path: Path, fd: int) -> bytes:
-    """Its bytes, of which there are as many as its header says. Raises SegmentError."""
+    """The file's bytes, whose number must match its header. Raises SegmentError."""
     head = os.pread(fd, _HEAD.size, 0)
     size = _check_head(path, head)
     if size > _LONGEST or os.fstat(fd).st_size != len(head) + size:
@@ -225,7 +226,7 @@ def _rows_of(table: _Table) -> Rows:
 
 
 def versions_of(found: Rows) -> _Table:
-    """The schemas that a file has. Raises what it may be wrong in, TypeError for most."""
+    """The schemas in the rows of a file. Raises TypeError, or another error, if they are wrong."""
     return {name: [_version_of(name, *row) for row in rows] for name, rows in found.items()}
 
 

@@ -1,4 +1,4 @@
-"""Schemas as they are given, and bodies that must be as one says."""
+"""Checks of schemas, and of bodies against a schema."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["LONGEST", "as_json_schema", "check_schema", "checker"]
 #: The longest schema, as JSON, in bytes.
 LONGEST: Final = 1 << 18
 
-#: Raises SchemaError for a body that is not as the schema says.
+#: Raises SchemaError for a body that the schema does not allow.
 Check = Callable[[Any], None]
 
 
 def as_json_schema(schema: Any) -> dict[str, Any]:
-    """The JSON Schema that is meant: a map, or that of a msgspec Struct or other type.
+    """The JSON Schema: a map as it is, or the schema of a msgspec Struct or other type.
 
-    Raises :class:`~shmq.InvalidOption` for what is no JSON Schema,
-    :class:`~shmq.SchemaError` for one whose references lead back to themselves, and TypeError.
+    Raises :class:`~shmq.InvalidOption` for an invalid JSON Schema,
+    :class:`~shmq.SchemaError` for one with cyclic references, and TypeError.
     """
     if isinstance(schema, Mapping):
         found = dict(schema)
@@ -50,7 +50,7 @@ def _of_type(kind: type) -> dict[str, Any]:
 
 
 def check_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema itself, if it is a JSON Schema. Raises what `as_json_schema` raises."""
+    """Return the schema if it is a JSON Schema. Raises what `as_json_schema` raises."""
     jsonschema = _jsonschema()
     try:
         packed = json.dumps(schema, allow_nan=False)
@@ -72,7 +72,7 @@ def check_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_references(schema: Any, root: Any) -> None:
-    """Raise ValueError for a reference that leads nowhere, or out of the schema."""
+    """Raise ValueError for a reference without a target within the schema."""
     if isinstance(schema, dict):
         if isinstance(schema.get("$ref"), str):
             look_up(schema["$ref"], root)
@@ -84,9 +84,9 @@ def _check_references(schema: Any, root: Any) -> None:
 
 
 def checker(name: str, version: int, schema: Mapping[str, Any]) -> Check:
-    """What checks bodies by this version of the schema of ``name``."""
+    """A function that checks bodies against this version of the schema of ``name``."""
     jsonschema = _jsonschema()
-    # References lead nowhere but into the schema itself: nothing is fetched.
+    # References only lead into the schema itself: nothing is fetched.
     registry = _no_registry()
     validator = jsonschema.validators.validator_for(schema, _draft())(schema, registry=registry)
     return functools.partial(_check, validator, name, version)
@@ -113,7 +113,7 @@ def _check(validator: Any, name: str, version: int, body: Any) -> None:
 
 
 def _field_of(error: Any) -> tuple[str, str]:
-    """Where it is, and what; a field that is missing, or too much, is that field."""
+    """The field of an error, and what is wrong; also names a missing or a forbidden field."""
     steps = list(error.absolute_path)
     if error.validator == "required":
         missing = [name for name in error.validator_value if name not in error.instance]

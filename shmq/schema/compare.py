@@ -1,8 +1,7 @@
-"""Whether a reader with one JSON Schema can read what was written by another.
+"""Decides whether a reader with one JSON Schema can read what was written with another.
 
-It is decided from the schemas alone. Fields that a schema does not name are taken as not
-written under it. Of a keyword whose meaning is not compared here, the reader must have the
-writer's own value.
+Only the schemas are compared. Fields that a schema does not name count as not written under
+it. A keyword that is not understood here must have the same value in both schemas.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from typing import Any, Final, Literal, NamedTuple
 
 __all__ = ["RULES", "Compatibility", "Problem", "look_up", "problem_between", "unreadable"]
 
-#: What a new version of a schema must be able to do.
+#: The rule that a new version of a schema must satisfy.
 Compatibility = Literal["none", "backward", "forward", "full"]
 RULES: Final[tuple[Compatibility, ...]] = ("none", "backward", "forward", "full")
 
-#: Keywords that say nothing about what is valid.
+#: Keywords that do not affect validity.
 _NOTES: Final = frozenset(
     {
         "$schema", "$id", "$comment", "$defs", "$anchor", "definitions", "title", "description",
@@ -32,7 +31,7 @@ _KNOWN: Final = frozenset(
     }
 )  # fmt: skip
 
-#: What a msgpack or JSON value may be.
+#: The types of msgpack and JSON values.
 _TYPES: Final = frozenset({"null", "boolean", "number", "integer", "string", "array", "object"})
 
 #: How many references are followed for one schema.
@@ -40,9 +39,9 @@ _MOST_REFERENCES: Final = 64
 
 
 class Problem(NamedTuple):
-    """Why one cannot read what the other wrote."""
+    """Why a reader cannot read what the writer wrote."""
 
-    #: Where: ``address.street``, ``items[].price``; empty for the whole.
+    #: The place: ``address.street``, ``items[].price``; empty for the whole.
     field: str
     what: str
 
@@ -53,8 +52,8 @@ class Problem(NamedTuple):
 def problem_between(new: Mapping[str, Any], old: Mapping[str, Any], rule: str) -> Problem | None:
     """The first reason why ``new`` may not follow ``old`` under the rule.
 
-    ``backward``: the new one reads what was written by the old one; ``forward``: the old one
-    reads what the new one writes; ``full``: both.
+    ``backward``: the new schema reads what was written with the old one; ``forward``: the old
+    one reads what is written with the new one; ``full``: both.
     """
     if rule in ("backward", "full"):
         found = unreadable(new, old)
@@ -73,12 +72,12 @@ def unreadable(reader: Mapping[str, Any], writer: Mapping[str, Any]) -> Problem 
 
 
 class _Pair:
-    """Two whole schemas, in which references are looked up."""
+    """Two complete schemas, in which references are looked up."""
 
     def __init__(self, reader: Any, writer: Any) -> None:
         self._reader = reader
         self._writer = writer
-        #: What is being compared, kept alive: it is known by its id.
+        #: The parts being compared, by their ids; the references keep the ids valid.
         self._under_way: dict[tuple[int, int], object] = {}
 
     def problems(self, reader: Any, writer: Any, at: str) -> Iterator[Problem]:
@@ -94,7 +93,7 @@ class _Pair:
             return
         key = (id(reader), id(writer))
         if key in self._under_way:
-            return  # a schema that refers to itself: what is asked is being answered
+            return  # a recursive schema: this comparison is already under way
         self._under_way[key] = reader, writer
         try:
             yield from self._branches(reader, writer, at)
@@ -178,7 +177,7 @@ def _join(at: str, name: str) -> str:
 
 
 def _resolved(schema: Any, root: Any) -> Any:
-    """What a reference within its own schema refers to. Raises ValueError for any other."""
+    """The schema with its reference, if any, followed. Raises ValueError if that fails."""
     for _ in range(_MOST_REFERENCES):
         if not isinstance(schema, Mapping) or "$ref" not in schema:
             return schema
@@ -189,7 +188,7 @@ def _resolved(schema: Any, root: Any) -> Any:
 
 
 def look_up(reference: Any, root: Any) -> Any:
-    """What a reference within the schema ``root`` refers to. Raises ValueError."""
+    """The target of a reference within the schema ``root``. Raises ValueError."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         raise ValueError(f"the reference {reference!r:.80} leads out of the schema")
     found = root
@@ -205,7 +204,7 @@ def look_up(reference: Any, root: Any) -> Any:
 
 
 def _both(one: Any, other: Any, root: Any) -> Any:
-    """About what is valid under both: as narrow as either, where both say something."""
+    """An approximate schema of what is valid under both."""
     one, other = _resolved(one, root), _resolved(other, root)
     if not isinstance(one, Mapping) or not isinstance(other, Mapping):
         return other if one is True else one if other is True else False
@@ -220,7 +219,7 @@ def _both(one: Any, other: Any, root: Any) -> Any:
 
 
 def _spread(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Several types as alternatives, so that each can be one of the reader's."""
+    """Several types as alternatives, so that each can match one of the reader's."""
     kinds = schema.get("type")
     if not isinstance(kinds, list) or len(kinds) < 2 or "anyOf" in schema:
         return schema
@@ -252,7 +251,7 @@ def _listed(types: frozenset[str]) -> str:
 
 
 def _values(reader: Mapping[str, Any], writer: Mapping[str, Any]) -> str | None:
-    """Where the reader, or the writer, lists what is valid."""
+    """The problem, if any, with values that the reader or the writer enumerates."""
     written = _listed_values(writer)
     allowed = _listed_values(reader)
     if written is None:

@@ -1,4 +1,4 @@
-"""Schemas that refer to themselves for one and the same value: no body could ever be checked."""
+"""Finds schemas that refer to themselves for the same value: checking a body would never end."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from shmq.schema.compare import look_up
 
 __all__ = ["check_cycles"]
 
-#: Keywords whose schemas are asked about the value itself: one, a list, and a map of them.
+#: Keywords whose schemas apply to the same value: with one schema, a list, or a map of them.
 _ONE: Final = ("not", "if", "then", "else")
 _LISTS: Final = ("allOf", "anyOf", "oneOf")
 _MAPS: Final = ("dependentSchemas",)
 
 
 def check_cycles(root: Any) -> None:
-    """Raise SchemaError where a schema, asked about a value, comes to ask itself about it."""
+    """Raise SchemaError if a schema applies itself again to the same value."""
     settled: set[int] = set()
     for part, at in _parts(root, ""):
         _follow(part, at, root, [], settled)
 
 
 def _parts(schema: Any, at: str) -> Iterator[tuple[Any, str]]:
-    """Everything in the schema that may be one, and where."""
+    """Every part of the schema that may be a schema, and its place."""
     if isinstance(schema, Mapping):
         yield schema, at
         for name, part in schema.items():
@@ -35,7 +35,7 @@ def _parts(schema: Any, at: str) -> Iterator[tuple[Any, str]]:
 
 
 def _follow(schema: Any, at: str, root: Any, path: list[int], settled: set[int]) -> None:
-    """``path``: the schemas that are asked about the value already, by their ids."""
+    """Follow a schema; ``path``: the ids of the schemas that already apply to the value."""
     if not isinstance(schema, Mapping) or id(schema) in settled:
         return
     if id(schema) in path:
@@ -52,7 +52,7 @@ def _follow(schema: Any, at: str, root: Any, path: list[int], settled: set[int])
 
 
 def _asked(schema: Mapping[str, Any], root: Any) -> Iterator[Any]:
-    """The schemas that it asks about the same value."""
+    """The schemas that it applies to the same value."""
     if isinstance(schema.get("$ref"), str):
         yield look_up(schema["$ref"], root)
     for word in _ONE:

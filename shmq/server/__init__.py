@@ -1,1 +1,1 @@
-"""Optional processes beside the queues. Nothing in the data path goes through them."""
+"""Optional processes beside the queues. No local operation goes through them."""

@@ -1,4 +1,4 @@
-"""A front-end worker's event loop: connections in, the engine between them and the queues."""
+"""A front-end worker's event loop: connects clients to the engine, and the engine to queues."""
 
 from __future__ import annotations
 
@@ -30,20 +30,21 @@ __all__ = ["FrontEnd"]
 
 log = logging.getLogger("shmq.server")
 
-#: Connections taken at a time: those that are there are not to wait for all that come.
+#: Connections accepted in one turn, so that the open ones need not wait for all new ones.
 _AT_ONCE: Final = 64
-#: How long none are taken after there was no descriptor or memory for one, in seconds.
+#: How long accepting pauses after a lack of descriptors or memory, in seconds.
 _BREATH: Final = 0.2
-#: How often is looked for what has stalled and for queues that were deleted, in seconds.
+#: How often the loop looks for stalled connections and for waits that are over, in seconds.
 _ROUND: Final = 1.0
-#: How long a draining server answers a connection that holds nothing, in seconds.
+#: How long a draining server answers a connection without leases, in seconds.
 _LAST_CALL: Final = 1.0
-#: How soon is seen that one holds nothing any more, or that who waited is gone, in seconds.
+#: How often a draining server looks for connections without leases, and how soon the end of
+#: connections ends their waits, in seconds.
 _GLANCE: Final = 0.05
-#: How soon is looked again at a journal whose disk fails, in seconds.
+#: How soon a journal whose disk fails is looked at again, in seconds.
 _BAD_DISK: Final = 0.1
 
-#: A peer that is gone without a word is asked after so many seconds, so often, so many times.
+#: TCP keepalive for peers that vanish: seconds of silence, seconds between probes, probes.
 _KEEPALIVE: Final = (
     (socket.TCP_KEEPIDLE, 60),
     (socket.TCP_KEEPINTVL, 15),
@@ -52,9 +53,9 @@ _KEEPALIVE: Final = (
 
 
 class FrontEnd:
-    """Serves the connections that come to one listening socket. For one event loop.
+    """Serves the connections of one listening socket. For one event loop.
 
-    ``row`` is its own in the ``connection_counts``.
+    ``row`` is this worker's row in the ``connection_counts``.
     """
 
     def __init__(
@@ -99,11 +100,11 @@ class FrontEnd:
 
     @property
     def limits(self) -> Limits:
-        """Those that are in force."""
+        """The limits that are in force."""
         return self._settings.limits
 
     async def run(self) -> None:
-        """Serve until `drain` was called, and the connections have ended or its time has."""
+        """Serve until `drain` is called, and the connections have ended or its time is over."""
         self._loop.add_reader(self._listening.fileno(), self._accept)
         try:
             await self._ended
@@ -121,9 +122,9 @@ class FrontEnd:
             self._broker.close()
 
     def drain(self) -> None:
-        """Take no connection more, begin nothing new, and end.
+        """Accept no more connections, begin nothing new, and end.
 
-        Who waits is answered, and what is held may still be settled, for half the time of
+        Waiting requests are answered. Leased messages may still be settled for half the time of
         the drain.
         """
         if self._draining:
@@ -143,8 +144,8 @@ class FrontEnd:
     def reload(self, settings: Settings) -> None:
         """Go on with these settings.
 
-        A connection whose token is not among them as it was is closed: what it may do has
-        changed, and it may come again.
+        A connection whose token is missing or has changed is closed: its rights are different
+        now, and the client may connect again.
         """
         tls = None if settings.tls is None else settings.tls.context()
         self._settings, self._tls = settings, tls
@@ -165,7 +166,7 @@ class FrontEnd:
                 sock, address = self._listening.accept()
             except BlockingIOError:
                 return
-            except ConnectionError:  # it was gone before it was here
+            except ConnectionError:  # the peer closed before it was accepted
                 continue
             except OSError as error:
                 self._take_breath(error)
@@ -204,7 +205,7 @@ class FrontEnd:
     def _gone(self, connection: Connection) -> None:
         self._connections.discard(connection)
         peer: Peer = connection.session.context
-        peer.connection = None  # each would keep the other
+        peer.connection = None  # ends the reference cycle
         log.debug("%s has gone", peer)
         self._stirred.discard(connection.session)
         self._connection_counts.write(self._row, len(self._connections))
@@ -212,13 +213,13 @@ class FrontEnd:
         self._end_if_empty()
 
     def _leave_soon(self) -> None:
-        """Who is gone waits no longer; many that go together are looked at together."""
+        """End the waits of closed connections soon, once for all that close together."""
         if self._waiting and not self._leaving:
             self._leaving = True
             self._loop.call_later(_GLANCE, self._wait_no_longer)
 
     def _take_breath(self, error: OSError) -> None:
-        """Without descriptors or memory the rest wait where they are."""
+        """Pause accepting for want of descriptors or memory; the kernel queues the others."""
         if error.errno not in {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}:
             raise error
         self._seldom.warning("a connection cannot be taken now: %s", error.strerror)
@@ -229,10 +230,10 @@ class FrontEnd:
         if not self._draining:
             self._loop.add_reader(self._listening.fileno(), self._accept)
 
-    # ---- what the engine asks ----
+    # ---- called by the engine ----
 
     def _stir(self, session: _core.Session) -> None:
-        """Once the engine is done with what it is at."""
+        """Have the session's output sent, once the engine has returned."""
         if not self._stirred:
             self._loop.call_soon(self._stir_all)
         self._stirred.add(session)
@@ -255,7 +256,7 @@ class FrontEnd:
             self._waiting[queue, event] = self._loop.create_task(self._serve(queue, event))
 
     async def _serve(self, queue: LocalQueue, event: int) -> None:
-        """Have those who wait for the queue's messages served, until nobody does."""
+        """Serve the waiting requests of a queue until none is left."""
         try:
             await wait_for(queue.namespace, queue, event, lambda: self._attempt(queue, event), None)
         except ShmqError as error:
@@ -274,12 +275,12 @@ class FrontEnd:
             self._confirming[queue] = self._loop.create_task(self._answer_from_disk(queue))
 
     async def _answer_from_disk(self, queue: LocalQueue) -> None:
-        """Have those answered whose puts the queue's journal has, until nobody waits for it."""
+        """Answer the puts that the queue's journal has on disk, until none is left to answer."""
         try:
             while True:
                 beyond = queue.synced_seq + 1
                 if not self._front.confirmed(queue):
-                    # Whoever is promised something from now on gets a task of their own.
+                    # A put that waits for the disk from now on starts a new task.
                     return
                 if not await durable_wait.synced(queue, beyond, None):
                     await asyncio.sleep(_BAD_DISK)
@@ -292,12 +293,12 @@ class FrontEnd:
     # ---- time ----
 
     def _sooner(self) -> None:
-        """Once the engine is done with what it is at."""
+        """Keep time again, once the engine has returned."""
         self._timer.cancel()
         self._timer = self._loop.call_later(0, self._keep_time)
 
     def _keep_time(self) -> None:
-        """Have the engine do what is due, and look round once in a while."""
+        """Let the engine do what is due, and do the regular checks every `_ROUND`."""
         self._timer.cancel()
         pause = _ROUND
         try:
@@ -315,11 +316,11 @@ class FrontEnd:
         self._cut_off_the_stalled()
 
     def _wait_no_longer(self) -> None:
-        """End the waiting for queues that nobody waits for, so that their numbers say so."""
+        """End the waits for queues without waiting requests, so that their counts are right."""
         self._leaving = False
         for (queue, event), task in list(self._waiting.items()):
             if self._attempt(queue, event):
-                # Whoever waits from now on gets a task of their own.
+                # A request that waits from now on starts a new task.
                 self._waiting.pop((queue, event), None)
                 task.cancel()
 
@@ -337,7 +338,7 @@ class FrontEnd:
     # ---- the end ----
 
     def _part(self) -> None:
-        """End those connections that nothing is open for, and at last the others, too."""
+        """End the connections without open messages, and after half the drain the others, too."""
         now = self._loop.time()
         if now >= self._part_from:
             for connection in list(self._connections):

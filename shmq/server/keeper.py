@@ -1,9 +1,9 @@
-"""The keeper: makes time and death punctual when nobody else looks.
+"""The keeper: does what is due in queues that no other process uses.
 
-Whoever touches a queue does what is due there: leases that ended, delays, ttls, dead
-processes, dead letters on their way. A queue that nobody touches stays as it is until
-somebody does. Where that is too late (a monitor that reads depths, a consumer of the
-dead-letter queue alone), a keeper touches every queue of a namespace regularly.
+Every operation on a queue first does what is due there: it ends expired leases, delays and
+ttls, recovers from dead processes, and moves dead letters. A queue that no process uses stays
+as it is. Where that is too late (a monitor that reads depths, a consumer of only the
+dead-letter queue), a keeper visits every queue of a namespace regularly.
 """
 
 from __future__ import annotations
@@ -26,17 +26,16 @@ log = logging.getLogger("shmq")
 
 #: How often new queues are looked for, in seconds.
 LOOK_AROUND = 1.0
-#: How long a queue is passed over whose lock could not be had, in seconds.
+#: How long a queue whose lock timed out is passed over, in seconds.
 PASSED_OVER = 0.5
 
 
 class Keeper:
     """Tends every queue of a namespace. For one thread; `run` until `stop`.
 
-    The namespace is that of :func:`shmq.connect` without a name. ``interval`` is how long
-    something may be overdue, in seconds, from 0.001 on; ``alive`` is called whenever it has
-    gone on to another queue. A queue whose lock another process holds is passed over for a
-    moment. Raises
+    The default namespace is that of :func:`shmq.connect`. ``interval`` is how long something
+    may be overdue, in seconds, at least 0.001; ``alive`` is called before each queue. A queue
+    whose lock another process holds is passed over for a moment. Raises
     :class:`~shmq.InvalidOption`, :class:`~shmq.InvalidName`, and TypeError for a value of
     the wrong type.
     """
@@ -56,7 +55,7 @@ class Keeper:
         self._held: dict[str, float] = {}
         self._look_around_at = 0.0
         self._stopped = False
-        # Not an Event: to set one within a signal handler may wait for the wait it is to end.
+        # Not an Event: setting one in a signal handler may deadlock with the wait it should end.
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def run(self) -> None:
@@ -75,7 +74,7 @@ class Keeper:
         self._wake.put(None)
 
     def tend(self) -> None:
-        """Do once what is due, in every queue there is."""
+        """Do what is due in every queue, once."""
         self._alive()
         if time.monotonic() >= self._look_around_at:
             self._look_around()
@@ -119,7 +118,7 @@ class Keeper:
                 self._pass_over(name, error)
             except ShmqError as error:
                 log.warning("queue %s is left alone: %s", name, error)
-            except OSError as error:  # it may be otherwise when it looks again
+            except OSError as error:  # the next look around may succeed
                 log.warning("queue %s and those behind it have to wait: %s", name, error.strerror)
                 return
 

@@ -1,4 +1,4 @@
-"""The life of the process in which a server's keeper runs."""
+"""The process in which a server's keeper runs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from shmq.supervision.signals import leave_to_the_supervisor
 
 __all__ = ["main"]
 
-#: How long it waits for the lock of one of many queues, in seconds.
+#: How long it waits for the lock of one queue, in seconds.
 _LOCK_WAIT: Final = 0.01
 
 
 def main(namespace: str, level: int, heartbeat: Heartbeat, supervisor: int) -> None:
-    """Keep the namespace until SIGTERM, or the end of the ``supervisor``."""
+    """Tend the namespace until SIGTERM, or until the ``supervisor`` ends."""
     tether(supervisor, signal.SIGTERM)
     show_stack_on_demand()
     show_on_stderr("shmq", level)

@@ -1,4 +1,4 @@
-"""The sockets a server listens on: one a worker, all on one address and port."""
+"""The sockets a server listens on: one for each worker, all on one address and port."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger("shmq.server")
 #: Connections that wait for a worker to take them; the kernel may take fewer (somaxconn).
 BACKLOG: Final = 4096
 
-#: How long an address may still be in use by what has just ended, in seconds.
+#: How long a process that has just ended may still occupy the address, in seconds.
 PATIENCE: Final = 3.0
 
 
@@ -32,12 +32,12 @@ def refuse(settings: Settings) -> None:
 
 
 def listen(settings: Settings) -> list[socket.socket]:
-    """A socket for each worker, listening.
+    """A listening socket for each worker.
 
-    They are the caller's for as long as the server lives: what the kernel has queued for
-    a worker that dies is served by the next one. Raises :class:`~shmq.InvalidOption` for an
-    address that is none, or that must not be listened on so, and :class:`~shmq.ShmqError`
-    if it cannot be.
+    The caller keeps them for as long as the server lives: connections that the kernel has
+    queued for a dead worker are served by its successor. Raises :class:`~shmq.InvalidOption`
+    for an invalid address, or one that is exposed without tokens and TLS, and
+    :class:`~shmq.ShmqError` if listening fails.
     """
     family, address = _resolved(settings)
     _refuse_exposure(settings, address[0])
@@ -57,7 +57,7 @@ def listen(settings: Settings) -> list[socket.socket]:
 
 
 def url_of(listening: socket.socket, *, tls: bool) -> str:
-    """Where the server is to be found."""
+    """The URL of the server."""
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     return f"{'shmqs' if tls else 'shmq'}://{shown}:{port}"
@@ -81,7 +81,7 @@ def _resolved(settings: Settings) -> tuple[socket.AddressFamily, Any]:
 
 
 def _refuse_exposure(settings: Settings, host: str) -> None:
-    """Beyond this host, nobody listens without a token and TLS unless told to."""
+    """Refuse to listen beyond this host without tokens and TLS, unless ``insecure`` is set."""
     if settings.insecure or ipaddress.ip_address(host.partition("%")[0]).is_loopback:
         return
     wanting = [
@@ -96,11 +96,11 @@ def _refuse_exposure(settings: Settings, host: str) -> None:
 
 
 def _refuse_shared(family: socket.AddressFamily, address: Any) -> None:
-    """Refuse a port that another server has.
+    """Refuse a port that another server listens on.
 
-    A socket that may share its port would share it with another server's, too, and half
-    of the clients would end up there. So one that may not comes first, and goes. A port
-    that the kernel chooses is free in this sense.
+    A socket with SO_REUSEPORT would share the port with that server, and half of the clients
+    would end up there. So a socket without it is bound first, and closed. A port that the
+    kernel chooses needs no such check.
     """
     until = time.monotonic() + PATIENCE
     while True:

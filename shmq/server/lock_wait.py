@@ -1,4 +1,4 @@
-"""How long the calling thread waits for locks: a thread that serves many waits little for one."""
+"""Limits how long a thread waits for locks: a thread that serves many must not wait for one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ __all__ = ["limit_lock_waits"]
 
 
 def limit_lock_waits(seconds: float) -> None:
-    """From now on this thread waits so long for a lock, then LockTimeout is raised; 0: as others.
+    """Raise LockTimeout in this thread after so many seconds of waiting for a lock; 0: default.
 
-    It holds for the locks of queues, of partitions and of groups, whatever the timeout of the
+    This applies to the locks of queues, partitions and groups, whatever the timeout of the
     operation is.
     """
     for module in (_core, _stream, _group):

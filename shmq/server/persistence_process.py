@@ -1,4 +1,4 @@
-"""The process of a server that recovers durable queues, and writes them."""
+"""The process of a server that recovers durable queues and writes their journals."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = ["PersistenceProcess", "main"]
 
 log = logging.getLogger("shmq.server")
 
-#: What the process tells its supervisor: the durable queues are there. Anything else is why it
-#: cannot begin.
+#: What the process tells its supervisor once the durable queues are recovered. Any other message
+#: is why it cannot begin.
 _RECOVERED: Final = ""
 
-#: How often it is looked whether another writer has ended, in seconds.
+#: How often it checks whether another writer has ended, in seconds.
 _LOOK: Final = 0.2
 
-#: The longest pause before one that dies again and again is started anew, in seconds.
+#: The longest pause before a process that keeps dying is started again, in seconds.
 _LONGEST_PAUSE: Final = 2.0
 
 
@@ -46,10 +46,10 @@ def main(
     pipe: Connection,
     supervisor: int,
 ) -> None:
-    """Recover, say so, and write until SIGTERM, or the end of the ``supervisor``.
+    """Recover, report that, and write until SIGTERM, or until the ``supervisor`` ends.
 
-    As long as another process writes the namespace's durable queues, it waits, and says that
-    they are there. One that is to end before it has begun still writes what there is by then.
+    While another process writes the namespace's durable queues, it reports them as recovered
+    and waits. A process that is stopped before it begins still writes what exists by then.
     """
     tether(supervisor, signal.SIGTERM)
     show_stack_on_demand()
@@ -78,9 +78,9 @@ def main(
 def _recovered(
     namespace: str, data_dir: Path | None, pipe: Connection, early: list[bool]
 ) -> Persistence | None:
-    """The writer, once no other process is; None: it is to end before. Raises ShmqError.
+    """The writer, once no other process is the writer; None: stopped before. Raises ShmqError.
 
-    Another directory than the other writer's, where one was given, is refused.
+    A ``data_dir`` that differs from the other writer's directory is refused.
     """
     where = data_dir
     while True:
@@ -99,7 +99,7 @@ def _recovered(
 
 
 def _waited_for(namespace: str, kept: AlreadyKept, early: list[bool]) -> bool:
-    """Wait until that process is not the writer any more; false: this one is to end before."""
+    """Wait until that process is not the writer any more; false: this one was stopped before."""
     who = f"process {kept.pid}" if kept.pid else "a process of another container"
     log.warning(
         "%s writes the durable queues of namespace %r, in %s: this server does not, and takes "
@@ -117,13 +117,13 @@ def _waited_for(namespace: str, kept: AlreadyKept, early: list[bool]) -> bool:
 
 
 def _say(pipe: Connection, what: str) -> None:
-    """Tell the supervisor; one that was killed hears nothing."""
+    """Tell the supervisor, if it is still alive."""
     with contextlib.suppress(OSError):
         pipe.send(what)
 
 
 class PersistenceProcess(PipedChildProcess):
-    """The place of that process, with the pipe from it."""
+    """The persistence process as its supervisor sees it, with the pipe from it."""
 
     def __init__(self, settings: Callable[[], Settings], log: logging.Logger) -> None:
         first = settings()

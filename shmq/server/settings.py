@@ -1,4 +1,4 @@
-"""Everything that can be said about a server, and where it is said."""
+"""The settings of a server, and where they come from."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 
 MAX_WORKERS: Final = 256
 
-#: More front-end processes than this are only made if they are asked for.
+#: The most workers that are started by default.
 _USUAL_WORKERS: Final = 4
 
-#: What a running server takes over from its file when it is told to read it again.
+#: The settings that a running server reloads.
 _RELOADED: Final = ("limits", "log_level", "tls", "tokens")
 
 _T = TypeVar("_T")
@@ -47,26 +47,26 @@ class Settings:
     :class:`~shmq.InvalidName`, and TypeError for a value of the wrong type.
     """
 
-    #: The address to listen on, or a name of one.
+    #: The address to listen on, or a host name.
     bind: str = "127.0.0.1"
-    #: The port; 0: one that is free.
+    #: The port; 0: a free one.
     port: int = DEFAULT_PORT
-    #: Engine-end processes: 1 to 256. By default one for each CPU it may use, up to 4.
+    #: Worker processes: 1 to 256. By default one for each CPU it may use, up to 4.
     workers: int = dataclasses.field(default_factory=_usual_workers)
     #: The namespace whose queues are served.
     namespace: str = dataclasses.field(default_factory=default_namespace)
-    #: The least that is logged: ``debug``, ``info``, ``warning`` or ``error``.
+    #: The lowest level that is logged: ``debug``, ``info``, ``warning`` or ``error``.
     log_level: str = "info"
     #: Whether to listen beyond this host without a token or without TLS.
     insecure: bool = False
     #: Whether durable queues are recovered and written.
     persist: bool = True
-    #: Where; None: ``SHMQ_DATA_DIR``, or the user's usual place.
+    #: The directory of durable queues; None: ``SHMQ_DATA_DIR``, or the user's default.
     data_dir: Path | None = None
     limits: Limits = dataclasses.field(default_factory=Limits)
     #: None: connections are not encrypted.
     tls: Tls | None = None
-    #: Who is let in; none: everybody.
+    #: The tokens that are accepted; none: every client is.
     tokens: tuple[Token, ...] = ()
 
     def __post_init__(self) -> None:
@@ -99,11 +99,11 @@ class Settings:
 
     @property
     def level(self) -> int:
-        """The level as logging has it."""
+        """The log level as a number of :mod:`logging`."""
         return logging.getLevelNamesMapping()[self.log_level.upper()]
 
     def reloaded(self, fresh: Settings) -> tuple[Settings, list[str]]:
-        """These settings with what can change in a running server, and what cannot but has."""
+        """These settings with the reloadable ones of ``fresh``, and the others that differ."""
         changed = {name: getattr(fresh, name) for name in _RELOADED}
         refused = []
         if bool(fresh.tls) != bool(self.tls):
@@ -120,7 +120,7 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Source:
-    """Where the settings come from: a file of TOML, and what the command line says over it."""
+    """Where the settings come from: a TOML file, and the command line, which overrides it."""
 
     path: Path | None = None
     over: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -131,7 +131,7 @@ class Source:
             return _made(Settings, "", dict(self.over))
         try:
             values = _values(_parsed(self.path), self.path.parent)
-            _made(Settings, "", values)  # what is wrong in it is told, whatever goes over it
+            _made(Settings, "", values)  # the file must be valid, whatever overrides it
         except (ShmqError, TypeError) as error:
             raise InvalidOption(f"{self.path}: {error}") from error
         return _made(Settings, "", {**values, **self.over})
@@ -179,7 +179,7 @@ def _limits(table: dict[str, Any]) -> Limits:
 
 
 def _made(kind: type[_T], where: str, values: dict[str, Any]) -> _T:
-    """An object of the values, which must be fields of it; those without a default are due."""
+    """An object of that class with the values; refuses unknown keys and missing ones."""
     fields = dataclasses.fields(kind)  # type: ignore[arg-type]
     known = [field.name for field in fields]
     place = f" in [{where}]" if where else ""
@@ -204,5 +204,5 @@ def _table(where: str, value: Any) -> dict[str, Any]:
 
 
 def _path(value: Any, folder: Path) -> Any:
-    """A path of the file, from the folder it is in; what is none is refused later."""
+    """A path relative to the file's folder; a value that is no string is refused later."""
     return folder / value if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""Starts a server's processes, and sees that they go on, take new settings, or end."""
+"""The supervisor of a server: starts, watches, replaces, reloads and ends its processes."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ __all__ = ["Supervisor"]
 
 log = logging.getLogger("shmq.server")
 
-#: The longest pause before a worker that dies again and again is started anew, in seconds:
-#: meanwhile the connections that the kernel gives to its socket wait.
+#: The longest pause before a worker that keeps dying is started again, in seconds: meanwhile
+#: the connections that the kernel gives to its socket wait.
 _LONGEST_PAUSE: Final = 2.0
-#: How often a worker may die before the server was up even once.
+#: How often processes may die before the server was first up.
 _FALSE_STARTS: Final = 3
 #: How much longer than the drain the processes may take to end, in seconds.
 _GRACE: Final = 4.0
@@ -41,7 +41,7 @@ _OTHER_DESCRIPTORS: Final = 1024
 
 
 class _WorkerProcess(PipedChildProcess):
-    """The place of one worker, with its socket and the pipe to it."""
+    """One worker as its supervisor sees it, with its socket and the pipe to it."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class _WorkerProcess(PipedChildProcess):
         self.reloading = self.reloading and said != worker.RELOADED
 
     def hang_up(self) -> None:
-        """See :class:`PipedChildProcess`: its successor has the settings."""
+        """See :class:`PipedChildProcess`; the successor starts with the new settings."""
         self.reloading = False
         super().hang_up()
 
@@ -106,9 +106,9 @@ class _WorkerProcess(PipedChildProcess):
 
 
 class Supervisor:
-    """Runs a server as its ``source`` says. For the main thread; `run` until `stop`.
+    """Runs a server with the settings of its ``source``. For the main thread; `run` until `stop`.
 
-    Raises :class:`~shmq.InvalidOption` for settings that it cannot be run with.
+    Raises :class:`~shmq.InvalidOption` for invalid settings.
     """
 
     def __init__(self, source: Source) -> None:
@@ -137,8 +137,8 @@ class Supervisor:
 
         A second signal ends the processes at once, and raises KeyboardInterrupt or
         SystemExit, with the code that a shell expects. Raises
-        :class:`~shmq.InvalidOption`, and :class:`~shmq.ShmqError` if the address cannot be
-        listened on, no worker can be started, or some did not end in time.
+        :class:`~shmq.InvalidOption`, and :class:`~shmq.ShmqError` if listening fails, no worker
+        can be started, or some did not end in time.
         """
         try:
             with caught(self._hear):
@@ -156,9 +156,9 @@ class Supervisor:
             raise self._refusal
 
     def _leave_nothing(self) -> None:
-        """Remove the namespace's file and bells if no queue is left there.
+        """Remove the namespace's file and semaphores if it has no queue left.
 
-        Its processes end together: each leaves that to the others.
+        The server's processes end together, so each of them may leave that to another.
         """
         try:
             LocalBroker(self.settings.namespace).close()
@@ -182,20 +182,20 @@ class Supervisor:
     def _open(self) -> None:
         settings = self.settings
         if settings.tls is not None:
-            settings.tls.context()  # what cannot be used is refused now
+            settings.tls.context()  # refuses unusable files before anything starts
         _raise_descriptors(settings)
         refuse(settings)
         if settings.persist:
             self._persistence = PersistenceProcess(lambda: self.settings, log)
             self._posts = [self._persistence]
             self._manager.starting("recovering durable queues")
-        else:  # its workers, which wait for nothing, find what a writer brings back
+        else:  # so that the workers, which never wait, find what a writer recovers
             durability.bring_back_all(Namespace.of(settings.namespace))
         if self._persistence is None or self._persistence.recovered:
             self._open_doors()
 
     def _open_doors(self) -> None:
-        """Take connections: the queues are there."""
+        """Accept connections, now that the queues are recovered."""
         settings = self.settings
         self._sockets = listen(settings)
         self._url = url_of(self._sockets[0], tls=settings.tls is not None)
@@ -213,7 +213,7 @@ class Supervisor:
         self._posts += [*self._fronts, keeper]
 
     def _go_on(self) -> bool:
-        """Do what is due; whether anything is left to wait for."""
+        """Do what is due; return whether to go on."""
         for front in self._fronts:
             front.hear()
         for post in self._posts:
@@ -236,7 +236,7 @@ class Supervisor:
         return not self._draining or any(post.process is not None for post in self._posts)
 
     def _follow(self, persistence: PersistenceProcess) -> None:
-        """Let the front ends follow the recovery, and the last snapshots follow those."""
+        """Start the front ends after the recovery, and end the writer after the front ends."""
         persistence.hear()
         refusal, persistence.refusal = persistence.refusal, None
         if refusal is not None and persistence.begun:
@@ -248,14 +248,14 @@ class Supervisor:
             self._open_doors()
             self._wakeup.give()
         if self._draining and all(post.process is None for post in self._others()):
-            self._drain_until = None  # what is not written by then would be lost
+            self._drain_until = None  # the writer may take its time: unwritten data would be lost
             persistence.drain()
 
     def _others(self) -> list[ChildProcess]:
         return [post for post in self._posts if post is not self._persistence]
 
     def _give_up(self) -> None:
-        """Kill what should have ended by now, but for what still has something to write."""
+        """Kill the processes that did not end in time, except the persistence process."""
         self._drain_until = None
         late = [post for post in self._others() if post.process is not None]
         if late:
@@ -279,7 +279,7 @@ class Supervisor:
             post.start()
 
     def _tell(self) -> None:
-        """Say what has been reached since."""
+        """Report to the log and the service manager that the server is up, or reloaded."""
         writes = self._persistence is None or self._persistence.begun
         if not self._up and writes and self._fronts and all(front.ready for front in self._fronts):
             self._up = True
@@ -328,7 +328,7 @@ class Supervisor:
         self._drain_until = time.monotonic() + self.settings.limits.drain + _GRACE
 
     def _sleep(self) -> None:
-        """Until a process ends or speaks, one is to be started, or a signal comes."""
+        """Sleep until a process ends or sends something, one has to be started, or a signal."""
         now = time.monotonic()
         times = [post.due for post in self._posts if post.due is not None]
         if self._drain_until is not None:
@@ -351,7 +351,7 @@ class Supervisor:
 
 
 def _raise_descriptors(settings: Settings) -> None:
-    """Let each process have as many descriptors as its connections may need."""
+    """Raise the descriptor limit of each process to what its connections may need."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = settings.limits.connections + _OTHER_DESCRIPTORS
     enough = hard if hard != resource.RLIM_INFINITY and hard < wanted else wanted

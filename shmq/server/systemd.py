@@ -1,4 +1,4 @@
-"""Tells the service manager how it goes: sd_notify(3), without a library."""
+"""Reports the state of the service to the service manager: sd_notify(3), without a library."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["Manager"]
 
 
 class Manager:
-    """The service manager that started this process, if one did and wants to hear.
+    """The service manager that started this process, if it asked to be notified.
 
-    It takes ``NOTIFY_SOCKET`` and ``WATCHDOG_USEC`` out of the environment, so that they
-    are not meant for the processes that this one starts.
+    It removes ``NOTIFY_SOCKET`` and ``WATCHDOG_USEC`` from the environment, so that child
+    processes do not inherit them.
     """
 
     def __init__(self) -> None:
@@ -22,31 +22,31 @@ class Manager:
         usec = os.environ.pop("WATCHDOG_USEC", "")
         pid = os.environ.pop("WATCHDOG_PID", "")
         meant = not pid or pid == str(os.getpid())
-        #: How often it wants a sign of life, in seconds, twice as often as it must be; or None.
+        #: How often to send a sign of life, in seconds: half the watchdog's time; or None.
         self.interval = int(usec) / 2e6 if usec.isdigit() and int(usec) and meant else None
 
     def ready(self, status: str) -> None:
-        """The service is up, or has taken its settings over."""
+        """Report that the service is up, or has reloaded its settings."""
         self._tell("READY=1", f"STATUS={status}")
 
     def starting(self, status: str) -> None:
-        """What it does before it is up."""
+        """Report what the service does before it is up."""
         self._tell(f"STATUS={status}")
 
     def reloading(self) -> None:
-        """Settings are being read again."""
+        """Report that the settings are being reloaded."""
         self._tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """The service ends."""
+        """Report that the service ends."""
         self._tell("STOPPING=1", "STATUS=draining")
 
     def alive(self) -> None:
-        """A sign of life."""
+        """Send a sign of life."""
         self._tell("WATCHDOG=1")
 
     def _tell(self, *lines: str) -> None:
-        """One datagram. A manager that does not hear is no reason to fail."""
+        """Send one datagram. A manager that does not receive it is no reason to fail."""
         if not self._address:
             return
         address = self._address

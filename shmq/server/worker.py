@@ -1,4 +1,4 @@
-"""The life of one front-end worker process, from its first line to its exit code."""
+"""The process of one front-end worker."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ __all__ = ["READY", "RELOADED", "main"]
 
 log = logging.getLogger("shmq.server")
 
-#: What a worker tells its supervisor: connections are taken; the new settings are in force.
+#: What a worker tells its supervisor: it accepts connections; the new settings are in force.
 READY: Final = "ready"
 RELOADED: Final = "reloaded"
 
-#: How much longer than the drain a process may take that does not come to its own timers,
-#: in seconds.
+#: How much longer than the drain a process may take whose loop does not reach its timers, in
+#: seconds.
 _GRACE: Final = 2.0
 
 #: How soon a thread that computes lets the event loop go on, in seconds.
@@ -53,19 +53,19 @@ def main(
     pipe: Connection,
     supervisor: int,
 ) -> None:
-    """Serve the ``listening`` socket until SIGTERM, or the end of the ``supervisor``.
+    """Serve the ``listening`` socket until SIGTERM, or until the ``supervisor`` ends.
 
-    The ``pipe`` to the supervisor brings new settings; the ``heartbeat`` shows it that the loop
-    goes on.
+    The ``pipe`` from the supervisor brings new settings; the ``heartbeat`` shows it that the loop
+    runs.
     """
     tether(supervisor, signal.SIGTERM)
     show_stack_on_demand()
     sys.setswitchinterval(_SWITCH)
     limit_lock_waits(_LOCK_WAIT)
-    leave_to_the_supervisor(lambda: os._exit(0))  # nothing is held so far
+    leave_to_the_supervisor(lambda: os._exit(0))  # there is nothing to clean up yet
     show_on_stderr("shmq", settings.level)
     durability.never_wait()
-    if settings.persist:  # the supervisor sees to the writer
+    if settings.persist:  # the supervisor runs the writer
         os.environ["SHMQ_AUTOSTART"] = "0"
         warnings.simplefilter("ignore", DurabilityWarning)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -74,7 +74,7 @@ def main(
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     try:
-        import uvloop  # noqa: PLC0415 - it need not be there
+        import uvloop  # noqa: PLC0415 - optional
     except ImportError:
         return asyncio.new_event_loop
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
@@ -94,7 +94,7 @@ async def _serve(who: str, settings: Settings, *places: Any) -> None:
     def hear() -> None:
         try:
             fresh: Settings = pipe.recv()
-        except (EOFError, OSError):  # the supervisor is gone
+        except (EOFError, OSError):  # the supervisor has ended
             loop.remove_reader(pipe.fileno())
             drain()
             return
@@ -120,7 +120,7 @@ async def _serve(who: str, settings: Settings, *places: Any) -> None:
 
 
 def _hear_no_more(loop: asyncio.AbstractEventLoop) -> None:
-    """Another SIGTERM changes nothing now, and the loop that closes could not take it."""
+    """Ignore further SIGTERMs: the server ends already, and a closing loop cannot take one."""
     with held_back():
         loop.remove_signal_handler(signal.SIGTERM)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -1,1 +1,1 @@
-"""The files of a data directory: their names, their bytes, and how they are read."""
+"""The files of a data directory: their names, their bytes, and their readers."""

@@ -1,10 +1,11 @@
-"""What is set aside in a data directory: nothing reads it, and nothing removes it.
+"""The files that are set aside in a data directory: no process reads or removes them.
 
-A queue's files that were set aside together are one: ``NAME.dmsq.ID`` and ``NAME@*.dmsq.ID``, with
-the same number behind them. Of streams there are ``streams/NAME.ID.aside``, a whole directory, and
-below a stream's own directory ``FILE.damaged`` and ``FILE.astray``, segments that it goes on
-without. The namespace has ``writer.exchanges.aside``, ``writer.schemas.aside`` and
-``writer.txn.damaged.1``. Where a name was taken, ``.2`` and so on stands behind it.
+A queue's files that were set aside together are one item: ``NAME.dmsq.ID`` and
+``NAME@*.dmsq.ID``, with the same number at the end. For streams these are
+``streams/NAME.ID.aside``, a whole directory, and below a stream's own directory ``FILE.damaged``
+and ``FILE.astray``, segments that it no longer uses. For the namespace they are
+``writer.exchanges.aside``, ``writer.schemas.aside`` and ``writer.txn.damaged.1``. If a name was
+taken, ``.2`` and so on is appended.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ _WHY_SEGMENT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FileSetAside:
-    """Something that is set aside."""
+    """An item that is set aside."""
 
-    #: What it is of. ``segment``: a file of a stream that goes on without it.
+    #: What it belongs to. ``segment``: a file that its stream no longer uses.
     kind: AsideKind
-    #: The queue or stream; or the file that it was.
+    #: The queue or stream; or the name of the original file.
     name: str
-    #: What names it, and all its files, from the data directory; a stream's directory is one.
+    #: Its path, and those of all its files, below the data directory; a stream's directory is one.
     file: str
     files: tuple[str, ...]
     bytes: int
@@ -59,33 +60,33 @@ class FileSetAside:
     written: float
     #: Why it was set aside.
     why: str
-    #: What its files were called before, by their names now, but for a segment's.
+    #: The former names of its files, by their present names; empty if nothing can be restored.
     before: Mapping[str, str]
 
     @property
     def restorable(self) -> bool:
-        """Whether anything may be brought back of it."""
+        """Whether anything of it can be restored."""
         return bool(self.before)
 
 
 class RenamedDisk(Disk):
-    """The files of a directory by the names that they had before; they are only read."""
+    """The files of a directory under their former names, only for reading."""
 
     def __init__(self, directory: Path, before: Mapping[str, str]) -> None:
         super().__init__(directory)
         self._now = {old: now for now, old in before.items()}
 
     def names(self) -> list[str]:
-        """The names that they had, sorted."""
+        """The former names, sorted."""
         return sorted(self._now)
 
     def path(self, name: str) -> Path:
-        """Where the file is now."""
+        """The present path of the file."""
         return self.directory / self._now.get(name, name)
 
 
 def files_aside(directory: Path) -> list[FileSetAside]:
-    """What is set aside there, by kind and name; none without the directory. Raises OSError."""
+    """The items set aside there, by kind and name; none without the directory. Raises OSError."""
     disk = Disk(directory)
     found = [*_queues(disk), *_of_namespace(disk), *_streams(disk)]
     return sorted(found, key=lambda one: (one.kind, one.name, one.file))
@@ -143,7 +144,7 @@ def _told(
     why: str,
     before: Mapping[str, str],
 ) -> Iterator[FileSetAside]:
-    """One that is set aside, unless it has been removed by now."""
+    """One item, unless it has been removed by now."""
     with contextlib.suppress(FileNotFoundError):
         states = [path.stat() for file in files for path in _below(disk.path(file))]
         size, written = sum(one.st_size for one in states), max(one.st_mtime for one in states)
@@ -152,7 +153,7 @@ def _told(
 
 
 def _below(path: Path) -> list[Path]:
-    """The file; or the files of a directory, at any depth, and itself if it has none."""
+    """The file; or the files of a directory, at any depth, or the directory if it has none."""
     if not path.is_dir():
         return [path]
     return [one for one in path.rglob("*") if one.is_file()] or [path]

@@ -1,6 +1,6 @@
-"""Reading all files of the durable streams, to tell what of them is damaged.
+"""Reads all files of the durable streams to find damage.
 
-Streams may be written meanwhile: what is not whole at a partition's end is no damage.
+Streams may be written meanwhile: an incomplete commit at a partition's end is no damage.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from shmq.storage.stream_segment import EVERYTHING, StreamSegment
 
 __all__ = ["stored_streams", "stream_problems"]
 
-#: No header of a segment is longer.
+#: The longest header of a segment, in bytes.
 _HEADER: Final = 4096
 
 
@@ -34,15 +34,15 @@ def stored_streams(disk: Disk) -> list[tuple[str, int]]:
 
 
 def stream_problems(disk: Disk, name: str, identity: int) -> list[str]:
-    """What is wrong with the files of a stream, a line each; empty if nothing is."""
+    """The problems of a stream's files, one line each."""
     own = disk.under(stream_directory(name, identity))
-    there = own.names()  # before the card, which knows of a partition before it has a directory
+    there = own.names()  # read first: the card has a partition before its directory is created
     try:
         card = read_card(own)
     except FileError as error:
         return [str(error)]
     if card is None:
-        return []  # it is being made, or removed
+        return []  # it is being created or removed
     count = card[1].eras[-1].end
     return [
         *(
@@ -66,8 +66,8 @@ def _partition(disk: Disk) -> Iterator[str]:
             if found.offset < following != EVERYTHING:
                 yield f"{segment} ends at offset {found.offset}, and the next is {following}"
         except FileNotFoundError:
-            continue  # it was old
+            continue  # retention removed it
         except FileError as error:
             if following == EVERYTHING and segment.stat().st_size <= _HEADER:
-                continue  # it is being begun
+                continue  # it is being created
             yield str(error)

@@ -1,12 +1,12 @@
-"""The only way to the disk: one directory and the files in it.
+"""The only access to the disk: one directory and the files in it.
 
-Whatever else of this package touches a file does it through this object, so that one that
-records, or fails, can take its place. Nothing here decides anything or tries again: a call
-is one system call, and raises OSError where that fails.
+The rest of this package touches files only through this object, so that tests can replace it
+with one that records or fails. It decides nothing and does not retry: a call is one system
+call, and raises OSError if that fails.
 
-What a power cut leaves of it: of a file, any part of what was written since its last
-`sync`, and the zeros or the old bytes in between; of the directory, any part of the names
-made, renamed and unlinked since its last `sync_directory`, each of them whole or not at all.
+What a power cut leaves: of a file, any part of what was written since its last `sync`, with
+zeros or the old bytes in between; of the directory, any subset of the creations, renames and
+removals since its last `sync_directory`, each of them completely or not at all.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Disk:
-    """The files of one directory, by name. For any thread; a file is for one at a time.
+    """The files of one directory, by name. For any thread; a file is for one thread at a time.
 
-    A file that is open is a descriptor, an int. Every call raises OSError.
+    An open file is a descriptor, an int. Every call raises OSError.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
 
     def make(self) -> None:
-        """Make the directory, mode 0700, if there is none; its parents too.
+        """Create the directory, mode 0700, and its parents, if they do not exist.
 
-        Its name is synced even if it is there: its maker may have died before that. Raises
-        NotADirectoryError for a file, and PermissionError for one that is another user's, or
-        that others may enter.
+        Its name is synced even if it exists: its creator may have died before that. Raises
+        NotADirectoryError for a file, and PermissionError for a directory of another user, or
+        one that others may enter.
         """
         path = self.directory.absolute()
         missing = [at for at in (path, *path.parents) if not at.exists()]
@@ -57,11 +57,11 @@ class Disk:
             )
 
     def under(self, name: str) -> Disk:
-        """A directory below this one, which may have to be made yet: see `make`."""
+        """A directory below this one, which need not exist yet: see `make`."""
         return type(self)(self.directory / name)
 
     def exists(self) -> bool:
-        """Whether the directory is there."""
+        """Whether the directory exists."""
         return self.directory.is_dir()
 
     def remove(self) -> None:
@@ -69,18 +69,18 @@ class Disk:
         self.directory.rmdir()
 
     def names(self) -> list[str]:
-        """The names of all files, sorted; none if there is no directory."""
+        """The names of all files, sorted; none if the directory does not exist."""
         try:
             return sorted(os.listdir(self.directory))
         except FileNotFoundError:
             return []
 
     def create(self, name: str) -> int:
-        """A new file of that name, mode 0600, open. Raises FileExistsError."""
+        """Create and open a file of that name, mode 0600. Raises FileExistsError."""
         return os.open(self.path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600)
 
     def open(self, name: str) -> int:
-        """The file of that name, to be read and written. Raises FileNotFoundError."""
+        """Open the file of that name for reading and writing. Raises FileNotFoundError."""
         return os.open(self.path(name), os.O_RDWR | _FLAGS)
 
     def close(self, file: int) -> None:
@@ -96,7 +96,7 @@ class Disk:
         return os.pread(file, count, offset)
 
     def write(self, file: int, pieces: Sequence[bytes | memoryview], offset: int) -> int:
-        """Write the pieces one behind the other; returns how many bytes, maybe not all."""
+        """Write the pieces one after the other; returns how many bytes, maybe not all."""
         return os.pwritev(file, pieces[:_PIECES], offset)
 
     def truncate(self, file: int, length: int) -> None:
@@ -104,27 +104,27 @@ class Disk:
         os.ftruncate(file, length)
 
     def sync(self, file: int) -> None:
-        """What was written to the file survives the machine from here on.
+        """Sync the file: what was written to it survives a power cut from here on.
 
-        After a failure nothing is known of what was written since the last success, and a
-        later success says nothing of it either.
+        After a failure, nothing is known about what was written since the last success, and a
+        later success does not change that.
         """
         os.fdatasync(file)
 
     def has_name(self, file: int) -> bool:
-        """Whether the file is still in a directory: it is not once somebody removed it."""
+        """Whether the file still has a name in a directory, so was not removed."""
         return os.fstat(file).st_nlink > 0
 
     def push(self, file: int, offset: int, length: int) -> None:
-        """Have these bytes written soon, and out of the page cache; waits for nothing.
+        """Ask the kernel to write these bytes soon and drop them from the page cache; no wait.
 
-        Linux begins to write them when it is told that they will not be needed
+        Linux begins to write bytes when it is told that they will not be needed
         (posix_fadvise(2), POSIX_FADV_DONTNEED). It promises nothing.
         """
         os.posix_fadvise(file, offset, length, os.POSIX_FADV_DONTNEED)
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, in place of the file that had it."""
+        """Rename a file, replacing a file that has the new name."""
         self.path(old).rename(self.path(new))
 
     def unlink(self, name: str) -> None:
@@ -132,11 +132,11 @@ class Disk:
         self.path(name).unlink()
 
     def sync_directory(self) -> None:
-        """The names of the files survive the machine as they are now."""
+        """Sync the directory: the files' names survive a power cut as they are now."""
         _sync_directory(self.directory)
 
     def path(self, name: str) -> Path:
-        """Where the file of that name is, for what is only read by mapping it."""
+        """The path of the file of that name, for callers that map it for reading."""
         return self.directory / name
 
 

@@ -1,8 +1,8 @@
-"""The bytes of a ``.dmsq`` file around its records: header, batches, and the end.
+"""The bytes of a ``.dmsq`` file around its records: header, batches and trailer.
 
 ``docs/dmsq.md`` specifies all of it; the records themselves are those of the core
-(``record.h``). A writer packs a :class:`FileHeader`, then batches (:func:`pack_batch` goes
-before the records of each), and closes the file with what :class:`Trailer` gives. A reader
+(``record.h``). A writer packs a :class:`FileHeader`, then batches (:func:`pack_batch` precedes
+the records of each), and closes the file with the bytes of a :class:`Trailer`. A reader
 begins with :func:`read_header`.
 """
 
@@ -43,7 +43,7 @@ __all__ = [
 VERSION: Final = _core.DMSQ_VERSION
 SNAPSHOT: Final = 1
 JOURNAL: Final = 2
-#: A segment of one partition of a stream, and the card of a whole one.
+#: A segment of one partition of a stream, and the metadata file of a stream.
 STREAM: Final = 3
 STREAM_CARD: Final = 4
 #: The exchanges, or the schemas, of a namespace.
@@ -52,13 +52,13 @@ DEFINITIONS: Final = 5
 STREAM_PRODUCERS: Final = 6
 #: Bytes of every BATCH record.
 BATCH_BYTES: Final = _core.BATCH_BYTES
-#: What is enough to read of a file to have its header: names and options are short.
+#: How many bytes of a file certainly include its header: names and options are short.
 HEADER_BYTES: Final = 65536
 #: How far apart the entries of an index are, in bytes of the file.
 INDEXED: Final = 64 << 10
 
 _MAGIC = b"DMSQ"
-#: What a file of each kind is of: a queue, a partition of a stream, a stream, a namespace.
+#: The scope of each kind of file: a queue, a partition of a stream, a stream, a namespace.
 _SCOPES = {SNAPSHOT: 1, JOURNAL: 1, STREAM: 2, STREAM_CARD: 3, DEFINITIONS: 4, STREAM_PRODUCERS: 2}
 _FIXED = struct.Struct("<4sHBBIIQQQQqQII")
 _CRC = struct.Struct("<I")
@@ -71,33 +71,33 @@ def new_salt() -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FileHeader:
-    """What stands at the beginning of a file."""
+    """The header of a file."""
 
     #: ``SNAPSHOT`` or ``JOURNAL`` (a segment of it) of a queue; of a stream, ``STREAM`` (a
     #: segment of a partition), ``STREAM_PRODUCERS`` or ``STREAM_CARD``; of a namespace,
     #: ``DEFINITIONS``.
     kind: int
-    #: The name of the queue, stream or namespace, and its options by name as they are kept.
+    #: The name of the queue, stream or namespace, and its options as they are stored.
     name: str
     options: Mapping[str, Any]
-    #: Of what is of a partition: which one.
+    #: The partition, in a file of one.
     partition: int | None = None
-    #: What the checksums of the records begin with.
+    #: The seed of the records' checksums.
     salt: int
     queue_id: int
     hash_key: int
     #: A segment's number; of a snapshot, the first segment to be replayed on top of it; of a
-    #: stream's segment, the offset that it begins with.
+    #: stream's segment, its first offset.
     number: int
-    #: A segment's: how many bytes of segment ``number - 1`` count.
+    #: In a segment: how many bytes of segment ``number - 1`` count.
     previous_end: int = 0
-    #: When the file was made, in ns since 1970.
+    #: When the file was created, in ns since 1970.
     created: int
     #: The number of the first batch in the file.
     first_batch: int = 0
 
     def pack(self) -> bytes:
-        """The header as bytes, a multiple of 8 of them."""
+        """The header as bytes; their number is a multiple of 8."""
         told: dict[str, Any] = {"name": self.name, "options": dict(self.options)}
         if self.partition is not None:
             told["partition"] = self.partition
@@ -115,12 +115,11 @@ class FileHeader:
 def read_header(
     data: bytes | bytearray | memoryview, path: str, kinds: Collection[int] = (SNAPSHOT, JOURNAL)
 ) -> tuple[FileHeader, int]:
-    """The header that ``data``, the beginning of the file ``path``, has; and its bytes.
+    """The header in ``data``, the beginning of the file ``path``; and its length in bytes.
 
-    ``kinds`` are those of which a file may be.
-
-    Raises :class:`~shmq.errors.IncompatibleFile` for another kind of file or a newer
-    version, and :class:`~shmq.errors.DamagedFile` if it is not whole.
+    ``kinds`` are the accepted kinds of file. Raises :class:`~shmq.errors.IncompatibleFile` if it
+    is no .dmsq file or a newer version, and :class:`~shmq.errors.DamagedFile` if the header is
+    damaged or of another kind.
     """
     data = memoryview(data).cast("B")
     _check_version(data, path)
@@ -177,33 +176,33 @@ def _read_names(raw: bytes, path: str) -> tuple[str, dict[str, Any], int | None]
 
 
 class Trailer:
-    """What a closed file ends with: that it is complete, and where its batches are."""
+    """The end of a closed file: it says that the file is complete, and indexes its batches."""
 
     def __init__(self) -> None:
         self._places: list[tuple[int, int, int]] = []
         self._batch = self._last_seq = self._batches = self._puts = 0
 
     def note(self, offset: int, batch: int, last_seq: int, puts: int = 0) -> None:
-        """Count the batch whose BATCH record is at ``offset``, and that has ``puts`` of PUT."""
+        """Count the batch whose BATCH record is at ``offset``, with ``puts`` PUT records."""
         self.place(offset, batch, last_seq)
         self.count(batch, last_seq, puts)
 
     def place(self, offset: int, batch: int, last_seq: int) -> None:
-        """Have the index say this of ``offset``, unless it has an entry close before it.
+        """Add ``offset`` to the index, unless it has an entry close before it.
 
-        Of a stream's segment the other two are the offset and the time of the entry there.
+        In a stream's segment the other two are the offset and the time of the entry there.
         """
         if not self._places or offset - self._places[-1][0] >= INDEXED:
             self._places.append((offset, batch, last_seq))
 
     def count(self, batch: int, last_seq: int, puts: int) -> None:
-        """Count a batch; of a stream, ``puts`` are its records, ``last_seq`` what follows."""
+        """Count a batch; in a stream, ``puts`` are its records, ``last_seq`` the next offset."""
         self._batch, self._last_seq = batch, max(self._last_seq, last_seq)
         self._batches += 1
         self._puts += puts
 
     def pack(self, end: int, salt: int) -> bytes:
-        """The bytes to write at ``end``, where the last batch ends; the file ends with them."""
+        """The bytes of the trailer, to be written at ``end``, behind the last batch."""
         complete = pack_record(
             "end", salt, batch=self._batch, last_seq=self._last_seq,
             batches=self._batches, puts=self._puts,

@@ -1,4 +1,4 @@
-"""Which files of a queue count: its snapshot, and the segments that go on from it."""
+"""Selects the files of a queue that count: its snapshot, and the segments that follow it."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from shmq.storage.paths import Files, segment_name, snapshot_name
 
 __all__ = ["lineage_of"]
 
-#: Of a header: the magic, the version, its size, the segment's number, the length of the names.
+#: Parts of a header: magic, version, size, the segment's number, the length of the names.
 _SIGNS: Final = struct.Struct("<4sH2xI20xQ24xI")
 _MAGIC: Final = b"DMSQ"
-#: What a header has beside the names, in bytes, before it is rounded up.
+#: The bytes of a header without the names, before rounding up.
 _BESIDE_NAMES: Final = 76
 
 
 def lineage_of(disk: Disk, files: Files) -> list[str]:
-    """The names of the files that a queue is to be read from; none: nothing was finished.
+    """The names of the files to read a queue from; none: nothing was finished.
 
-    Segments that the snapshot covers are left out, which a dead writer was about to remove;
-    and so is the last one if it never got its header, behind which nothing is written
-    before it is on disk. Raises DamagedFile for a file that is not what its name says;
-    whether they are whole is for who reads them.
+    Segments that the snapshot covers are left out: a dead writer was about to remove them. The
+    last segment is left out, too, if its header was never synced, since then it has no records.
+    Raises DamagedFile for a file that is not what its name says; whether the files are intact is
+    for their reader to check.
     """
     names, first, key = [], 0, None
     if files.snapshot:
@@ -51,7 +51,7 @@ def lineage_of(disk: Disk, files: Files) -> list[str]:
             if header is None and _never_begun(disk, name, number):
                 continue
             if header is not None and (_said(header) != own or key not in {None, header.hash_key}):
-                continue  # what a deleted file left where the header was to be
+                continue  # old bytes of a deleted file in place of the header
         if header is not None:
             _check(disk, name, header, own)
             key = header.hash_key
@@ -81,7 +81,7 @@ def _read(disk: Disk, name: str) -> tuple[bytes, int]:
 
 
 def _header_if_any(disk: Disk, name: str) -> FileHeader | None:
-    """Its header; None if it has no whole one: whoever reads it says what is wrong."""
+    """Its header; None if that is damaged, which the reader of the file reports."""
     try:
         return read_header(_read(disk, name)[0], name)[0]
     except FileError:
@@ -89,11 +89,11 @@ def _header_if_any(disk: Disk, name: str) -> FileHeader | None:
 
 
 def _never_begun(disk: Disk, name: str, number: int) -> bool:
-    """Whether the segment has no whole header because it never had one.
+    """Whether the segment has no intact header because the header was never synced.
 
-    A crash leaves of a header some of its sectors, and in place of the others zeros or what
-    was there before; and nothing behind it. What has most signs of a header and more than a
-    header is one that was damaged.
+    A power cut leaves some sectors of a header, with zeros or old bytes in place of the others,
+    and nothing behind it. A file with most signs of a header, and bytes behind it, was damaged
+    later.
     """
     raw, length = _read(disk, name)
     if len(raw) < _SIGNS.size:

@@ -1,4 +1,4 @@
-"""Which queues and streams have files in a data directory, from the names of the files alone."""
+"""Lists the queues and streams with files in a data directory, from the files' names."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["Kind", "erase_stored", "others", "stored_names"]
 
 Kind = Literal["queue", "stream"]
 
-#: What a writer has for itself.
+#: The writer's own files.
 _OWN: Final = frozenset(
     ("writer.lock", "writer.sock", "writer.log", "writer.log.old", "writer.refused")
 )
-#: What files end with that were set aside.
+#: The endings of files that were set aside.
 _ASIDE: Final = re.compile(r"\.(dmsq\.[0-9a-f]{16}|damaged|aside)(\.\d+)?\Z", re.ASCII)
 
 
 def stored_names(directory: Path, kind: Kind) -> set[str]:
-    """The names whose files a writer would bring back; none if there is no directory.
+    """The names that a writer would recover; none if there is no directory.
 
-    What is about to be erased is left out. Raises OSError.
+    Those that are about to be erased are left out. Raises OSError.
     """
     disk = Disk(directory)
     if kind == "stream":
@@ -44,7 +44,7 @@ def stored_names(directory: Path, kind: Kind) -> set[str]:
 
 
 def others(disk: Disk) -> list[str]:
-    """The files that are of no queue or stream, and are not the writer's own, sorted."""
+    """The files that belong to no queue or stream, and are not the writer's own, sorted."""
     of_queues = {file for files in catalog(disk.names()).values() for file in files.names()}
     return [
         name
@@ -60,7 +60,7 @@ def others(disk: Disk) -> list[str]:
 def erase_stored(directory: Path, kind: Kind, name: str) -> None:
     """Remove the files of that name, which is not in memory, durably. Raises OSError.
 
-    Needs the registry lock. Files whose headers are damaged go, too.
+    Needs the registry lock. Files with damaged headers are removed, too.
     """
     disk = Disk(directory)
     if kind == "stream":

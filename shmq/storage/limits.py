@@ -1,4 +1,4 @@
-"""How much is written at a time, and when a file is long enough."""
+"""The sizes of writes and files."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ __all__ = ["Limits"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """In bytes. The defaults are what a writer uses."""
+    """Sizes in bytes. The defaults are what a writer uses."""
 
-    #: A segment that has as much is closed behind its last commit.
+    #: A segment of this length is closed after its last commit.
     segment: int = 64 << 20
-    #: Zeros that are written ahead of small commits, at most; 0: none.
+    #: The most zeros that are written ahead of small commits; 0: none.
     ahead: int = 1 << 20
-    #: What is collected for one commit, but for a message that is longer.
+    #: The most that is collected for one commit, except a longer message.
     commit: int = 8 << 20
-    #: A stream's commit of as many bytes is on its way before all of it is known to be sound.
+    #: A stream's commit from this length on is written before its records are checked.
     early: int = 1 << 20
-    #: What of a snapshot is copied out of the queue at a time.
+    #: How much a snapshot copies out of the queue at a time.
     chunk: int = 1 << 20

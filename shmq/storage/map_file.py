@@ -1,7 +1,7 @@
-"""A file of the data directory that holds one map of msgpack, whole in each of its states.
+"""A file of the data directory that holds one msgpack map, and is replaced as a whole.
 
-A header as every file has, 4 bytes of length, 4 of CRC-32C, and the map. It is written aside,
-synced and renamed, so there is the old file or the new one.
+It has the usual header, 4 bytes of length, 4 of CRC-32C, and the map. It is written under a
+temporary name, synced and renamed, so that either the old file or the new one exists.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _LENGTH: Final = struct.Struct("<II")
 def write_map(
     disk: Disk, name: str, unfinished: str, header: FileHeader, told: Mapping[str, Any]
 ) -> None:
-    """Have the file ``name`` hold this, durably; before that it is called ``unfinished``.
+    """Replace the file ``name`` durably; ``unfinished`` is its temporary name.
 
-    Raises OSError; then it holds what it did, or this.
+    Raises OSError; then the file has its old contents or the new ones.
     """
     packed: bytes = msgpack.packb(told)
     content = _LENGTH.pack(len(packed), _core.crc32c(packed)) + packed
@@ -47,7 +47,7 @@ def write_map(
 
 
 def read_map(disk: Disk, name: str, kind: int) -> tuple[FileHeader, dict[str, Any], int] | None:
-    """The header, the map, and where that begins; None: there is no such file.
+    """The header, the map, and the map's position; None: there is no such file.
 
     Raises :class:`~shmq.FileError` and OSError.
     """

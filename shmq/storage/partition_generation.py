@@ -1,7 +1,7 @@
-"""An era of a stream: the partitions that were made together.
+"""A generation of a stream: the partitions that were created together.
 
-The first era is made with the stream, and each repartition makes one more. The last one takes
-records, those before it are sealed; the keys of an era were in the partitions before it.
+The first generation is created with the stream, and each repartition adds one. Records are
+appended to the last one; the others are sealed, and have the older records of the same keys.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ __all__ = ["Generation", "PartitionOfGeneration", "eras_among", "eras_of"]
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """Partitions from ``begin`` on, so many."""
+    """The ``count`` partitions from ``begin`` on."""
 
     begin: int
     count: int
-    #: When they were made, in ns since 1970; 0: with the stream.
+    #: When they were created, in ns since 1970; 0: with the stream.
     made: int = 0
 
     @property
@@ -34,19 +34,19 @@ class Generation:
 
 
 class PartitionOfGeneration(Protocol):
-    """A partition in shared memory, as far as it tells its era: ``_log.Partition``."""
+    """What a partition in shared memory says about its generation."""
 
     @property
     def behind(self) -> int:
-        """The first partition of its era."""
+        """The first partition of its generation."""
 
     @property
     def created_at(self) -> int:
-        """When it was made, in ns since 1970."""
+        """When it was created, in ns since 1970."""
 
 
 def eras_of(counts: Iterable[tuple[int, int]]) -> list[Generation]:
-    """The eras that have so many partitions each, and were made then."""
+    """The generations with these numbers of partitions and creation times."""
     found: list[Generation] = []
     for count, made in counts:
         found.append(Generation(found[-1].end if found else 0, count, made))
@@ -54,7 +54,7 @@ def eras_of(counts: Iterable[tuple[int, int]]) -> list[Generation]:
 
 
 def eras_among(partitions: Iterable[PartitionOfGeneration]) -> list[Generation]:
-    """The eras of a stream that has these partitions, in their order."""
+    """The generations of a stream with these partitions, in order."""
     counts: dict[int, tuple[int, int]] = {}
     for one in partitions:
         count, made = counts.get(one.behind, (0, one.created_at if one.behind else 0))

@@ -1,11 +1,11 @@
-"""Which file of the directory is what.
+"""The names of the files of queues in the data directory.
 
 For queue ``NAME``: ``NAME.dmsq`` is its snapshot, and ``NAME@0000000000000001.dmsq`` and so
-on are the segments of its journal, whose numbers are never used again; ``.NAME.dmsq.tmp`` is
-a snapshot that is being written. ``@`` is in no queue's name, so none can be taken for
-another's. Files that belong to another life of the name are set aside as ``FILE.ID``, with
-the hash key of their queue in 16 hexadecimal digits, and ``.2`` and so on where that is taken:
-files that were set aside together have the same number.
+on are the segments of its journal, whose numbers are never reused; ``.NAME.dmsq.tmp`` is a
+snapshot that is being written. No queue's name has an ``@``, so the names are unambiguous.
+Files of an earlier queue of that name are set aside as ``FILE.ID``, with the hash key of their
+queue in 16 hexadecimal digits, and ``.2`` and so on if that is taken: files that were set aside
+together have the same number.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _UNFINISHED: Final = re.compile(r"\.(?P<queue>[^@]+)\.dmsq\.tmp", re.ASCII)
 
 @dataclass
 class Files:
-    """What there is of one queue."""
+    """The files of one queue."""
 
     queue: str
     snapshot: bool = False
@@ -59,29 +59,29 @@ class Files:
 
 
 def snapshot_name(queue: str) -> str:
-    """The queue's snapshot."""
+    """The name of the queue's snapshot."""
     return f"{queue}{SUFFIX}"
 
 
 def segment_name(queue: str, number: int) -> str:
-    """The segment of that number of the queue's journal."""
+    """The name of the segment of that number of the queue's journal."""
     return f"{queue}@{number:016d}{SUFFIX}"
 
 
 def unfinished(queue: str) -> str:
-    """What the queue's next snapshot is called before it is whole."""
+    """The temporary name of the queue's next snapshot."""
     return f".{queue}{SUFFIX}.tmp"
 
 
 def free_name(first: str, taken: Collection[str]) -> str:
-    """``first``, or with ``.2`` and so on behind it, such that it is not ``taken``."""
+    """``first``, or ``first`` with ``.2`` and so on appended, whichever is not ``taken``."""
     return next(one for one in _numbered(first) if one not in taken)
 
 
 def aside_names(files: Mapping[str, int | None], taken: Collection[str]) -> dict[str, str]:
-    """What files of one queue, given with their hash keys, are renamed to; none is ``taken``.
+    """New names for a queue's files, given with their hash keys; none is ``taken``.
 
-    A file whose hash key cannot be read counts to the others, if they are all of one life.
+    A file whose hash key cannot be read gets that of the others, if they have only one.
     """
     keys = {key for key in files.values() if key is not None}
     unread = keys.pop() if len(keys) == 1 else 0

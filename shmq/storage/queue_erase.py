@@ -1,8 +1,8 @@
-"""Removing the files of a queue that was deleted, so that they stay removed.
+"""Removes the files of a deleted queue, so that they stay removed.
 
-The names of a directory reach the disk one by one and in any order, and half of a queue's
-files is not an earlier state of it. So a note comes first, and is synced: whoever finds one
-finishes what it says. It names the lives that ended, by their hash keys, so that files of a
+After a power cut any subset of the removals may have reached the disk, and half of a queue's
+files is no earlier state of it. So a note is written and synced first, and a process that finds a
+note completes the removal. The note has the hash keys of the deleted queues, so that files of a
 new queue of that name are left alone.
 """
 
@@ -23,11 +23,11 @@ from shmq.storage.write_fully import write_whole
 
 __all__ = ["LOCK", "erase", "finish", "hash_key_of", "is_left", "is_written", "note", "writer_of"]
 
-#: The name of the file whose lock, flock(2), the directory's writer holds.
+#: The name of the file that the directory's writer holds locked with flock(2).
 LOCK: Final = "writer.lock"
 
 _NOTE: Final = re.compile(r"\.(?P<queue>[^@]+)\.dmsq\.gone", re.ASCII)
-#: Of a file's header: the magic, 20 bytes up to the hash key, and that.
+#: Parts of a file's header: the magic, 20 bytes, and the hash key.
 _HEADER: Final = struct.Struct("<4s20xQ")
 _KEY: Final = struct.Struct("<Q")
 
@@ -48,7 +48,7 @@ def is_written(directory: Path) -> bool:
 
 
 def writer_of(directory: Path) -> int:
-    """The process id that the directory's writer has noted; 0: none is there to be read."""
+    """The process id that the directory's writer has noted; 0: none can be read."""
     try:
         told = (directory / LOCK).read_text("ascii")
     except (OSError, ValueError):
@@ -58,12 +58,12 @@ def writer_of(directory: Path) -> int:
 
 
 def note(queue: str) -> str:
-    """What says that the queue's files are to go."""
+    """The name of the note that the queue's files have to be removed."""
     return f".{queue}{SUFFIX}.gone"
 
 
 def is_left(disk: Disk, files: Files) -> bool:
-    """Whether any of the queue's files is of a life that its note does not name."""
+    """Whether any of the queue's files has a hash key that its note does not have."""
     told = _told(disk, note(files.queue))
     return any(hash_key_of(disk, name) not in {None, *told} for name in files.names())
 
@@ -85,11 +85,11 @@ def hash_key_of(disk: Disk, name: str) -> int | None:
 
 
 def erase(disk: Disk, queue: str, hash_key: int | None = None, *, last: bool = True) -> bool:
-    """Remove the files of the queue, durably; whether there were any.
+    """Remove the files of the queue, durably; return whether there were any.
 
-    Those of the lives with ``hash_key``, or of all. Unless it is the ``last`` word, the
-    note stays for the queue's writer, which may be making another file just now and calls
-    this when it is not. Raises OSError; then the files are there, or the note is.
+    Only the files with ``hash_key``, if given. Unless this is the ``last`` call, the note stays
+    for the queue's writer, which may be creating a file just now, and calls this afterwards.
+    Raises OSError; then the files still exist, or the note does.
     """
     files = catalog(disk.names()).get(queue)
     if files is None and note(queue) not in disk.names():
@@ -117,7 +117,7 @@ def _write_note(disk: Disk, queue: str, keys: Collection[int]) -> None:
 
 
 def finish(disk: Disk) -> list[str]:
-    """Carry out every note that there is; the names of those queues. Raises OSError."""
+    """Complete every noted removal; returns the names of those queues. Raises OSError."""
     notes = [match for match in map(_NOTE.fullmatch, disk.names()) if match is not None]
     told = {match["queue"]: _told(disk, match[0]) for match in notes}
     if told:
@@ -128,7 +128,7 @@ def finish(disk: Disk) -> list[str]:
 
 
 def _told(disk: Disk, name: str) -> set[int]:
-    """What a note says; whoever wrote it may have died before it was synced."""
+    """The keys in a note, which is synced first: its writer may have died before that."""
     file = disk.open(name)
     try:
         disk.sync(file)

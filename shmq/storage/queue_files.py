@@ -1,12 +1,11 @@
-"""What a queue's files hold: a snapshot, and the journal's segments from its number on.
+"""Reads a queue's files: a snapshot, and the journal's segments from its number on.
 
 A :class:`QueueFiles` is read as a whole, without shared memory: the files are checked against
-each other and put together into the messages that are live, in order. Which files belong to
-the chain is for the caller to say.
+each other and replayed into the live messages, in order. The caller selects the files.
 
-How far a file counts: a segment as far as the next one says (``previous_end``), a closed one
-at least as far as its footer says, a snapshot to its end. Only behind that may the last file
-end in a batch that was not written to its end; anything else is damage.
+How far a file counts: a segment up to the ``previous_end`` of the next one, a closed one at
+least up to the end in its footer, a snapshot to its end. Only behind that may the last file
+end in a torn batch; anything else is damage.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ __all__ = [
 
 #: The first and the last sequence number that a message may have.
 ALL_NUMBERS: Final = (0, (1 << 64) - 1)
-#: All times that a file can have, in us since 1970.
+#: The first and the last time that a file can have, in us since 1970.
 ALL_TIMES: Final = (-(1 << 63), (1 << 63) - 1)
 
 _WHAT: Final = {
@@ -50,11 +49,11 @@ _WHAT: Final = {
 
 
 class Skipped(NamedTuple):
-    """What was skipped of a file that was salvaged."""
+    """A part of a file that a salvage skipped."""
 
     path: str
     offset: int
-    #: How many bytes; 0 if the file as a whole is missing, or could not be read.
+    #: How many bytes; 0 if the whole file is missing, or could not be read.
     bytes: int
     what: str
 
@@ -73,14 +72,14 @@ class _File:
 
 
 class QueueFiles:
-    """The state of a queue by its ``files``: paths, each with the file's bytes as a buffer.
+    """The state of a queue from its ``files``: paths, each with the file's bytes as a buffer.
 
     Raises :class:`~shmq.FileError` for files that are not of one queue, and
-    :class:`~shmq.DamagedFile` for damage, with file and offset; with ``salvage``, what is
-    damaged is skipped and listed in ``skipped``. Raises :class:`~shmq.IncompatibleFile` for a
-    newer version in either case. With ``partial``, what was before the first file may be
-    missing. Of messages with other sequence ``numbers``, a first and a last one, nothing is
-    kept. The buffers are held until :meth:`close`.
+    :class:`~shmq.DamagedFile` for damage, with file and offset; with ``salvage``, damaged parts
+    are skipped and listed in ``skipped``. Raises :class:`~shmq.IncompatibleFile` for a newer
+    version in either case. With ``partial``, files before the first one may be missing. Only
+    messages with sequence ``numbers`` from the first to the last are kept. The buffers are held
+    until :meth:`close`.
     """
 
     def __init__(
@@ -95,16 +94,16 @@ class QueueFiles:
         self._partial = partial
         self._replay = _core.Replay(salvage, *numbers)
         self._sorted = False
-        #: The highest number of a message that has gone to another queue.
+        #: The highest number of a message that was moved to another queue.
         self._left = 0
-        #: The numbers of those that were live by these files alone.
+        #: The numbers of moved messages that are live in these files.
         self.gone: list[int] = []
         self.skipped: list[Skipped] = []
         #: Whether the last segment ends in a batch that does not count.
         self.torn = False
         #: The highest segment, and how many of its bytes count; 0 without a segment.
         self.segment = self.end = 0
-        #: What the records of that segment are sealed with; None if it is closed, or none is.
+        #: The salt of that segment's records; None if it is closed, or there is none.
         self.open_salt: int | None = None
         snapshot, segments = self._arrange(files)
         everything = [*([snapshot] if snapshot else []), *segments]
@@ -124,7 +123,7 @@ class QueueFiles:
 
     @classmethod
     def of(cls, paths: Sequence[str | os.PathLike[str]], salvage: bool = False) -> QueueFiles:
-        """The chain of the files at ``paths``, which nobody may shorten while it is open."""
+        """The chain of the files at ``paths``, which must not be truncated while it is open."""
         return cls([(os.fspath(path), map_file(path)) for path in paths], salvage)
 
     def __enter__(self) -> Self:
@@ -139,7 +138,7 @@ class QueueFiles:
         self.close()
 
     def close(self) -> None:
-        """Let go of the files' bytes; nothing can be asked any more."""
+        """Release the files' buffers; the object cannot be used any more."""
         self._replay.close()
 
     @property
@@ -149,12 +148,12 @@ class QueueFiles:
 
     @property
     def bytes(self) -> int:
-        """How many bytes the records of the live messages have."""
+        """The bytes of the live messages' records."""
         return self._replay.bytes
 
     @property
     def last_seq(self) -> int:
-        """The last sequence number that was given."""
+        """The last sequence number that was assigned."""
         return max(self._replay.last_seq, self._left)
 
     @property
@@ -164,66 +163,66 @@ class QueueFiles:
 
     @property
     def totals(self) -> dict[str, int]:
-        """What the queue had counted when that was written last."""
+        """The queue's counters, as last written."""
         return self._replay.totals
 
     def origins(self) -> list[tuple[int, int, int]]:
-        """Of each copy of another queue's message, live or settled.
+        """The origins of messages that were moved here, whether live or settled.
 
-        The other queue's id, the sequence number there, and the one here.
+        Each is the source queue's hash key, the sequence number there, and the one here.
         """
         return self._replay.origins()
 
     def leave(self, seq: int) -> None:
-        """That message has gone to another queue, and its number is not given again.
+        """Drop a message that was moved to another queue; its number is not reused.
 
-        It may be one of which nothing is in these files: its copy was written first.
+        These files may not have it, if its copy was written first.
         """
         if self._replay.discard([seq]):
             self.gone.append(seq)
         self._left = max(self._left, seq)
 
     def discard(self, seqs: Iterable[int]) -> int:
-        """Forget messages, before any are asked for; returns how many of them there were."""
+        """Drop messages, before any is read; returns how many of them there were."""
         return self._replay.discard(seqs)
 
     def spread(self, parts: int) -> tuple[int, int, list[int]]:
-        """How the bytes of the live messages lie over the sequence numbers, in so many parts.
+        """The distribution of the live messages' bytes over sequence numbers, in so many parts.
 
-        Returns the least number of one, how many numbers a part has, and the bytes of each
-        part; none without messages. To be called before any are asked for.
+        Returns the lowest number, how many numbers a part has, and the bytes of each part; no
+        parts without messages. Must be called before any message is read.
         """
         return self._replay.spread(parts)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """The live messages by sequence number: the fields of a "put", times in wall ns."""
+        """The live messages in order: the fields of a "put", times in ns since 1970."""
         self._sort()
         return map(self._replay.message, range(self._replay.messages))
 
     def columns(
         self, start: int = 0, *, max_bytes: int = 4 << 20, put_at: tuple[int, int] = ALL_TIMES
     ) -> tuple[Columns, int | None]:
-        """The live messages from place ``start`` on as columns, by sequence number.
+        """The live messages from position ``start`` on as columns, by sequence number.
 
-        As many as ``max_bytes`` hold, one at least, of those that were put at one of the times
-        ``put_at``, from the first to the last, in us since 1970. Returns where to go on, too;
-        None: that was all. Raises :class:`~shmq.MessageTooLarge` for one that no block holds.
+        As many as fit in ``max_bytes``, at least one, of those put between the two times of
+        ``put_at``, inclusive, in us since 1970. Also returns the next position; None: there are
+        no more. Raises :class:`~shmq.MessageTooLarge` for one that no block can hold.
         """
         self._sort()
         since, until = put_at
         return self._replay.columns(start, max_bytes=max_bytes, min_put_at=since, max_put_at=until)
 
     def dedupe(self) -> list[tuple[int, int, int, int]]:
-        """The dedupe ids: two halves of the hash, sequence number, until in wall ns."""
+        """The dedupe ids: two halves of the hash, sequence number, expiry in ns since 1970."""
         self._sort()
         return self._replay.dedupe()
 
     def restore(self, segment: _core.Segment, logged: bool = True) -> None:
-        """Fill the unpublished ``segment`` with all of it, and publish that.
+        """Fill the unpublished ``segment`` with the queue's state, and publish it.
 
-        ``logged``: the files are those of the queue's own journal, which goes on behind
+        ``logged``: the files are those of the queue's own journal, which continues behind
         them. Raises :class:`~shmq.NoSpace`, and :class:`~shmq.FileError` for messages that do
-        not fit into a queue with the segment's options.
+        not fit in a queue with the segment's options.
         """
         self._sort()
         restoration = _core.Restoration(segment, logged)
@@ -236,7 +235,7 @@ class QueueFiles:
             self._replay.sort(time.time_ns())
             self._sorted = True
 
-    # -- which files there are ---------------------------------------------------------
+    # -- selecting the files -----------------------------------------------------------
 
     def _arrange(self, files: Iterable[tuple[str, Any]]) -> tuple[_File | None, list[_File]]:
         """The snapshot, and the segments that count on top of it, in order."""
@@ -289,7 +288,7 @@ class QueueFiles:
             raise DamagedFile(segment.path, 0, what)
         self.skipped.append(Skipped(segment.path, 0, 0, what))
 
-    # -- what is in them ---------------------------------------------------------------
+    # -- reading the files -------------------------------------------------------------
 
     def _feed_snapshot(self, file: _File) -> None:
         found = self._feed(file, file.closed or len(file.data), False)
@@ -328,7 +327,7 @@ def read_chain(files: Iterable[tuple[str, Any]], salvage: bool = False) -> Queue
 
 
 def map_file(path: str | os.PathLike[str]) -> Any:
-    """The file's bytes, mapped; as long as that is used, nobody may shorten the file."""
+    """The file's bytes, mapped; the file must not be truncated while the mapping is used."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(file).st_size
@@ -338,5 +337,5 @@ def map_file(path: str | os.PathLike[str]) -> Any:
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
-    """The file's bytes, read: for a file that is in use."""
+    """The file's bytes, copied, for a file that may be truncated."""
     return Path(path).read_bytes()

@@ -1,4 +1,4 @@
-"""The queue that a file is of."""
+"""The identity of the queue that a file belongs to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Identity"]
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What the headers of all its files say."""
+    """The queue's identity, as in the headers of all its files."""
 
     name: str
     queue_id: int
@@ -23,13 +23,13 @@ class Identity:
 
     @classmethod
     def of(cls, segment: _core.Segment, name: str) -> Identity:
-        """That of the queue in the segment."""
+        """The identity of the queue in the segment."""
         return cls(name, segment.queue_id, segment.hash_key, segment.options)
 
     def header(
         self, kind: int, number: int, *, previous_end: int = 0, first_batch: int = 0
     ) -> FileHeader:
-        """The header of a file that is made now, with a salt of its own."""
+        """The header of a new file, with its own salt."""
         return FileHeader(
             kind=kind,
             name=self.name,

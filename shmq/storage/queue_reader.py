@@ -1,8 +1,8 @@
-"""A queue's files for one who only reads them, while their writer may go on.
+"""Reads a queue's files while their writer may continue.
 
-A writer adds to the last segment and cuts it off when it is closed, and a new snapshot takes
-the place of the old one and of the segments before it. So a file that is not closed is copied,
-one that is closed is mapped, and what was found to be gone is looked for once more.
+The writer appends to the last segment and truncates it when it closes it, and a new snapshot
+replaces the old one and the segments before it. So an open file is copied, a closed one is
+mapped, and if a file has disappeared, the files are listed again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shmq.storage.queue_files import ALL_NUMBERS, QueueFiles
 
 __all__ = ["Part", "ReadOnly", "open_parts", "open_queue"]
 
-#: How often a queue's files are looked for anew, as a snapshot has replaced them meanwhile.
+#: How many times a queue's files are listed, if snapshots replace them meanwhile.
 _TRIES: Final = 20
 _FOOTER_BYTES: Final = 32
 _MARK_BYTES: Final = 72
@@ -30,27 +30,27 @@ _PIECE: Final = 8 << 20
 
 
 class ReadOnly(Disk):
-    """A directory of which files are only read: they need not be writable."""
+    """A directory whose files are only read, so they need not be writable."""
 
     def open(self, name: str) -> int:
-        """The file of that name, to be read. Raises FileNotFoundError."""
+        """Open the file of that name for reading. Raises FileNotFoundError."""
         return os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file of a chain, and how many of its bytes counted when that was looked at."""
+    """A file of a chain, and how many of its bytes counted when it was read."""
 
     name: str
     size: int
-    #: What it begins with, which tells it from another file that has taken its name.
+    #: Its first bytes, which distinguish it from another file of the same name.
     mark: bytes
 
 
 def open_queue(
     disk: Disk, queue: str, *, salvage: bool = False, numbers: tuple[int, int] = ALL_NUMBERS
 ) -> tuple[QueueFiles, list[Part]]:
-    """What the files of the queue hold now, and which those are: see :class:`QueueFiles`.
+    """Open the files of the queue as they are now, and list them: see :class:`QueueFiles`.
 
     Raises :class:`~shmq.FileError` if there are none, or they are not of one queue,
     :class:`~shmq.DamagedFile` for damage, and OSError.
@@ -65,7 +65,7 @@ def open_queue(
             if tries == _TRIES - 1 or catalog(disk.names()).get(queue) == files:
                 raise
             continue
-        # A snapshot says nothing without the segment that it begins with, unless that is new.
+        # A snapshot alone is not enough if its first segment was created meanwhile.
         if len(parts) > 1 or catalog(disk.names()).get(queue) == files:
             return chain, parts
         chain.close()
@@ -79,7 +79,7 @@ def open_parts(
     disk: Disk, parts: Sequence[Part], *, salvage: bool = False,
     numbers: tuple[int, int] = ALL_NUMBERS,
 ) -> QueueFiles | None:  # fmt: skip
-    """What these files held when they were looked at; None: one of them is no longer there."""
+    """Open these files as they were when they were listed; None: one of them is gone."""
     opened: list[tuple[str, Any]] = []
     for part in parts:
         try:
@@ -112,7 +112,7 @@ def _open(
 
 
 def _read(disk: Disk, name: str) -> tuple[Any, Part]:
-    """The bytes of the file, which stay as they are from here on."""
+    """The bytes of the file, which do not change any more."""
     file = disk.open(name)
     try:
         size = disk.size(file)
@@ -127,7 +127,7 @@ def _read(disk: Disk, name: str) -> tuple[Any, Part]:
 
 
 def _is_closed(disk: Disk, file: int, name: str, begin: bytes, size: int) -> bool:
-    """Whether it ends in a footer: nobody writes to it then, or shortens it."""
+    """Whether it ends in a footer: then it is not written or truncated any more."""
     if size < _FOOTER_BYTES:
         return False
     try:

@@ -1,8 +1,8 @@
-"""What the last recovery of a data directory did not bring back, and why.
+"""The queues and streams that the last recovery of a data directory did not recover, and why.
 
-`writer.refused` tells it to those who ask for such a name: a JSON object, for "queue" and "stream"
-one by name of ``{"text": …, "damage": [FILE, OFFSET, WHAT]}``; null instead of that for files of
-which nothing was ever finished, so that the name is free. Each recovery writes it anew.
+`writer.refused` has this for processes that open such a name. It is a JSON object: for "queue" and
+"stream" an object of names with ``{"text": …, "damage": [FILE, OFFSET, WHAT]}``, or null if nothing
+was ever finished, so that the name is free. Each recovery rewrites it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _UNFINISHED: Final = ".writer.refused.tmp"
 
 
 def write_refusals(disk: Disk, found: Mapping[Kind, Mapping[str, ShmqError | None]]) -> None:
-    """Have the directory say this. Raises OSError."""
+    """Write the file; remove it if nothing was refused. Raises OSError."""
     told = {
         kind: {name: None if error is None else _packed(error) for name, error in names.items()}
         for kind, names in found.items()
@@ -52,7 +52,7 @@ def _packed(error: ShmqError) -> dict[str, Any]:
 
 
 def refusal_of(directory: Path, kind: Kind, name: str) -> FileError | None:
-    """Why that name, which has files there, is not in memory, and what to do; None: it is free."""
+    """Why a name with files there is not in memory, and what to do; None: the name is free."""
     option = "-q" if kind == "queue" else "--stream"
     delete = f"`shmq delete --kind {kind} {name}` gives its files up"
     refused = f"so {kind} {name!r} is not brought back, and no new one takes its place"

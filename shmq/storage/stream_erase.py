@@ -1,7 +1,7 @@
-"""Removing the files of a stream that was deleted, so that they stay removed.
+"""Removes the files of a deleted stream, so that they stay removed.
 
-Its card goes first, and that is synced: a directory without a card is no stream, and whoever
-finds one removes what is left.
+Its metadata file is removed first, and that is synced: a directory without one is no stream, and
+a recovery that finds it removes the rest.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ __all__ = ["erase_stream", "is_carded", "sweep_streams"]
 
 
 def erase_stream(disk: Disk, name: str, identity: int) -> bool:
-    """Remove the stream's files, durably; whether there were any. Raises OSError.
+    """Remove the stream's files, durably; return whether there were any. Raises OSError.
 
-    ``disk`` is the data directory. Where a writer adds files meanwhile, some may stay
-    behind, without a card: it calls this again.
+    ``disk`` is the data directory. If a writer adds files meanwhile, some may stay behind,
+    without a metadata file; the writer then calls this again.
     """
     own = disk.under(stream_directory(name, identity))
     if not own.exists():
@@ -36,9 +36,9 @@ def erase_stream(disk: Disk, name: str, identity: int) -> bool:
 
 
 def sweep_streams(disk: Disk, keep: set[tuple[str, int]]) -> list[str]:
-    """Remove what is left of streams without a card, but of those in ``keep``; their names.
+    """Remove leftovers of streams without a metadata file, except those in ``keep``.
 
-    Raises OSError.
+    Returns their names. Raises OSError.
     """
     swept = []
     for name, identity in streams_among(disk.under(STREAMS).names()):
@@ -49,7 +49,7 @@ def sweep_streams(disk: Disk, keep: set[tuple[str, int]]) -> list[str]:
 
 
 def is_carded(disk: Disk, name: str, identity: int) -> bool:
-    """Whether the stream's directory has a card."""
+    """Whether the stream's directory has a metadata file."""
     return CARD in disk.under(stream_directory(name, identity)).names()
 
 
@@ -68,7 +68,7 @@ def _remove(own: Disk, entry: str) -> None:
 
 
 def _remove_directory(directory: Disk) -> None:
-    """Remove it, unless a writer has added to it: it will do so itself."""
+    """Remove it, unless a writer has added files to it, and so will remove it itself."""
     try:
         directory.remove()
     except FileNotFoundError:

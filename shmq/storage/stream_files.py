@@ -1,7 +1,7 @@
-"""All segments of a partition, as one thing to read from.
+"""Reads all segments of a partition as one log.
 
-A segment counts up to the offset that the next one begins with: what is behind may be what
-a writer left that was killed or whose disk failed.
+A segment counts up to the first offset of the next one: records behind that may be left over
+from a writer that was killed or whose disk failed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _OPEN: Final = 4
 class StreamFiles:
     """The segments in the directory ``disk``. For any thread.
 
-    ``until`` is what its writer has published: nothing from this offset on is looked at.
-    Methods raise OSError, and `block` :class:`~shmq.DamagedFile`, which tells the first offset
-    that cannot be read, and the next one that can if that is in the same file.
+    ``until`` is the offset that the writer has published: nothing from it on is read. Methods
+    raise OSError, and `block` :class:`~shmq.DamagedFile`, which has the first offset that cannot
+    be read, and the next readable one if that is in the same file.
     """
 
     def __init__(self, disk: Disk) -> None:
@@ -38,24 +38,24 @@ class StreamFiles:
         self._open: dict[int, StreamSegment] = {}
 
     def earliest(self) -> int | None:
-        """The first offset that there is a file of; None: there are no files."""
+        """The first offset that a file has; None: there are no files."""
         found = self._look()
         return found[0] if found else None
 
     def block(
         self, offset: int, until: int, most_bytes: int = 1 << 20, most: int = 0
     ) -> Block | None:
-        """Records from the one that has ``offset`` on; None: there are none in the files.
+        """Records from the one with ``offset`` on; None: there are none in the files.
 
-        They are of one segment: ask again from where they end. Those of one that was removed
-        meanwhile are not there.
+        They are from one segment: call again from their end. Those of a segment that was removed
+        meanwhile are gone.
         """
         if offset >= until:
             return None
         for look in (self._known, self._look):
             found = look()
             at = bisect.bisect_right(found, offset) - 1
-            # The last one that is known may have been followed by others.
+            # There may be new segments behind the last known one.
             if at < 0 or (look == self._known and at == len(found) - 1):
                 continue
             try:
@@ -65,9 +65,9 @@ class StreamFiles:
         return None
 
     def next_whole(self, offset: int, until: int) -> int:
-        """The first offset that can be read of the files behind the one that has ``offset``.
+        """The first readable offset in the files behind the one with ``offset``.
 
-        ``until``: there is none before that.
+        Returns ``until`` if there is none before it.
         """
         found = [base for base in self._look() if offset < base < until]
         for base, limit in itertools.pairwise([*found, until]):
@@ -80,9 +80,9 @@ class StreamFiles:
     def at(self, time: int, until: int) -> int | None:
         """The offset of the first entry of this time, in ns, or later; None: all are older.
 
-        Where that may have been among what cannot be read, the first offset of this.
+        If that entry may be in an unreadable segment, the first offset of that segment.
         """
-        # One that nothing is published of may yet be replaced by another of its name.
+        # A segment of which nothing is published may yet be replaced by another of its name.
         found = [base for base in self._look() if base < until]
         near = bisect.bisect_left(found, True, key=lambda base: self._is_later(base, time, until))
         for at in range(max(0, near - 1), len(found)):
@@ -98,16 +98,16 @@ class StreamFiles:
         return None
 
     def first_time(self, until: int) -> int | None:
-        """The time of the first record that can be read, in ns; None: there is none."""
+        """The time of the first readable record, in ns; None: there is none."""
         for base in self._look():
-            with contextlib.suppress(FileNotFoundError, FileError):  # it went meanwhile
+            with contextlib.suppress(FileNotFoundError, FileError):  # removed, or damaged
                 time = self._segment(base).first_time(until) if base < until else None
                 if time is not None:
                     return time
         return None
 
     def last_time(self, until: int) -> int | None:
-        """The time of the last record before ``until`` that can be read; None: there is none."""
+        """The time of the last readable record before ``until``; None: there is none."""
         for base in reversed(self._look()):
             with contextlib.suppress(FileNotFoundError, FileError):
                 time = self._segment(base).last_time(until) if base < until else None
@@ -116,7 +116,7 @@ class StreamFiles:
         return None
 
     def size(self) -> int:
-        """Bytes of all files."""
+        """The bytes of all files."""
         found = 0
         for base in self._look():
             with contextlib.suppress(FileNotFoundError):
@@ -128,9 +128,9 @@ class StreamFiles:
         try:
             first = self._segment(base).first_time(until)
         except FileNotFoundError:
-            return False  # it is gone, because it was old
+            return False  # retention removed it, so it was old
         except FileError:
-            return True  # nobody knows: it is looked into
+            return True  # unknown: the caller reads the segment
         return first is None or first >= time
 
     def _block(
@@ -144,7 +144,7 @@ class StreamFiles:
         return segment.block(offset, limit, most_bytes, most)
 
     def _unreadable(self, base: int, error: FileError) -> DamagedFile:
-        """Nothing of the segment can be read; it is none of an unknown kind, but a stream's."""
+        """The error for a segment of which nothing can be read, always a DamagedFile."""
         path = str(self.disk.path(segment_file(base)))
         if isinstance(error, DamagedFile):
             return DamagedFile(path, error.offset, error.what, first_offset=base)
@@ -156,7 +156,7 @@ class StreamFiles:
         if segment is None:
             segment = StreamSegment(self.disk, base)
         with self._lock:
-            self._open[base] = segment  # the newest is the last
+            self._open[base] = segment  # ordered by last use
             while len(self._open) > _OPEN:
                 del self._open[next(iter(self._open))]
         return segment

@@ -1,4 +1,4 @@
-"""The stream that a file is of."""
+"""The identity of the stream that a file belongs to."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ __all__ = ["StreamIdentity"]
 
 @dataclass(frozen=True, slots=True)
 class StreamIdentity:
-    """What the headers of all its files say."""
+    """The stream's identity, as in the headers of all its files."""
 
     name: str
-    #: That of its present life in shared memory.
+    #: The id in shared memory, new after each recovery.
     stream_id: int
-    #: The same in all its lives: the low half is what its records are sealed with.
+    #: The identity that survives recovery; its low half is the salt of the records.
     identity: int
     options: dict[str, Any] = field(hash=False)
 
     @property
     def salt(self) -> int:
-        """What the stream's records are sealed with."""
+        """The salt of the stream's records."""
         return self.identity & 0xFFFFFFFF
 
     def segment(self, partition: int, base: int) -> FileHeader:
-        """The header of a segment that is made now, with a salt of its own."""
+        """The header of a new segment, with its own salt."""
         return self._header(STREAM, base, partition)
 
     def card(self) -> FileHeader:
-        """That of its card."""
+        """The header of its metadata file."""
         return self._header(STREAM_CARD, 0, None)
 
     def producers(self, partition: int, until: int) -> FileHeader:
-        """That of what is known of a partition's producers before ``until``."""
+        """The header of the file with a partition's producers before ``until``."""
         return self._header(STREAM_PRODUCERS, until, partition)
 
     def _header(self, kind: int, number: int, partition: int | None) -> FileHeader:

@@ -1,6 +1,6 @@
-"""The card of a durable stream: that there is one, what it is, and how far its groups are.
+"""The metadata file (card) of a durable stream: its options, generations and groups' offsets.
 
-Its form is that of :mod:`shmq.storage.map_file`.
+Its format is that of :mod:`shmq.storage.map_file`.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from shmq.storage.stream_paths import CARD, UNFINISHED
 
 __all__ = ["StreamCard", "read_card", "write_card"]
 
-#: The last time that shared memory has room for, in ns since 1970.
+#: The last time that shared memory can hold, in ns since 1970.
 _LAST_TIME: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class StreamCard:
-    """What it says beside its header."""
+    """The contents of the metadata file, without its header."""
 
     groups: dict[str, Any]
-    #: All partitions that there may be files of. One that is not the last one's is sealed, and
-    #: what was appended to it is in its files to the end.
+    #: All partitions that may have files. Those that are not in the last generation are sealed,
+    #: and their files are complete.
     eras: list[Generation]
 
 
 def write_card(disk: Disk, identity: StreamIdentity, card: StreamCard) -> None:
-    """Have the card in the stream's directory say this, durably. Raises OSError."""
+    """Write the metadata file in the stream's directory, durably. Raises OSError."""
     told: dict[str, Any] = {"groups": card.groups}
-    if len(card.eras) > 1:  # else the options say it
+    if len(card.eras) > 1:  # else the options have the number
         told["eras"] = [(era.count, era.made) for era in card.eras]
     write_map(disk, CARD, UNFINISHED, identity.card(), told)
 
 
 def read_card(disk: Disk) -> tuple[FileHeader, StreamCard] | None:
-    """What the card says: its header, and the rest; None: there is none.
+    """Read the metadata file: its header and contents; None: there is none.
 
     Raises :class:`~shmq.FileError` and OSError.
     """

@@ -1,10 +1,10 @@
-"""Where a durable stream has its files.
+"""The names of the files of durable streams.
 
-``streams/NAME.ID`` in the data directory is of one stream: ID is its identity, in 16
-hexadecimal digits, which it has in all its lives and no other stream of that name. In it
-``stream.dmsq`` is its card: without one there is no stream, and what else is there is left
-over. The directory ``P`` has the segments of partition P, each of which is called by the
-offset that it begins with, and what is known of its producers.
+``streams/NAME.ID`` in the data directory belongs to one stream: ID is its identity, in 16
+hexadecimal digits, which survives recovery and which no other stream of that name has. In it
+``stream.dmsq`` is the metadata file (card): without it there is no stream, and the other files are
+leftovers. The directory ``P`` has the segments of partition P, each named by its first offset, and
+the file of its producers.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ __all__ = [
 
 STREAMS: Final = "streams"
 CARD: Final = "stream.dmsq"
-#: What the next card is called before it is whole.
+#: The temporary name of the next metadata file.
 UNFINISHED: Final = ".stream.dmsq.tmp"
-#: What a segment is called before its header is whole.
+#: The name of a segment before its header is synced.
 UNFINISHED_SEGMENT: Final = ".segment.dmsq.tmp"
-#: What is known of a partition's producers, and what that is called before it is whole.
+#: The file of a partition's producers, and its temporary name.
 PRODUCERS: Final = "producers.dmsq"
 UNFINISHED_PRODUCERS: Final = ".producers.dmsq.tmp"
 
@@ -42,22 +42,22 @@ _SEGMENT: Final = re.compile(r"(?P<base>\d{20})\.dmsq", re.ASCII)
 
 
 def stream_directory(name: str, identity: int) -> str:
-    """The stream's directory, from the data directory."""
+    """The stream's directory, below the data directory."""
     return f"{STREAMS}/{name}.{identity:016x}"
 
 
 def partition_directory(name: str, identity: int, partition: int) -> str:
-    """That of one of its partitions."""
+    """The directory of one of its partitions."""
     return f"{stream_directory(name, identity)}/{partition}"
 
 
 def segment_file(base: int) -> str:
-    """What the segment that begins with the offset ``base`` is called."""
+    """The name of the segment with the first offset ``base``."""
     return f"{base:020d}.dmsq"
 
 
 def bases(names: Iterable[str]) -> list[int]:
-    """The offsets that the segments among these names begin with, ascending."""
+    """The first offsets of the segments among these names, ascending."""
     found = (_SEGMENT.fullmatch(name) for name in names)
     return sorted(int(match["base"]) for match in found if match is not None)
 

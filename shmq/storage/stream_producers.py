@@ -1,8 +1,8 @@
-"""What a partition's files tell of its producers, so that what one repeats is not there twice.
+"""The producers of a partition, from its files, for deduplication after a recovery.
 
-Every record bears its producer's number and its sequence number. When a segment ends, what the
-records up to there come to is written to ``producers.dmsq``: so no more than what came since
-has to be looked through, and old segments may go.
+Every record has its producer's number and its sequence number. When a segment ends, the last
+sequences up to there are written to ``producers.dmsq``: so only later records have to be read,
+and old segments may be removed.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from shmq.storage.stream_segment import StreamSegment
 
 __all__ = ["Producers", "note_producers", "producers_before"]
 
-#: By producer: the sequence number and the offset of its last records, and how many follow
-#: each other.
+#: By producer: the sequence number and the offset of the first of its last records, and their
+#: number.
 Producers = dict[int, tuple[int, int, int]]
 
 #: As many as a partition in shared memory remembers: SHMQ_PRODUCERS.
 _MOST: Final = 4096
-#: Where nothing was written yet, so many segments are looked through.
+#: How many segments are read if there is no such file.
 _SEGMENTS: Final = 2
 
 
 def producers_before(disk: Disk, until: int) -> Producers:
-    """The producers of the partition with the directory ``disk``, by its records before ``until``.
+    """The producers of the partition in the directory ``disk``, from records before ``until``.
 
-    What cannot be read is left out, with all before it: a producer is not to be refused for what
-    is missing. Raises OSError.
+    An unreadable segment is left out, with all before it: a producer must not be refused because
+    of missing records. Raises OSError.
     """
     begin, found = _noted(disk, until)
     there = bases(disk.names())
@@ -50,7 +50,7 @@ def producers_before(disk: Disk, until: int) -> Producers:
 
 
 def note_producers(disk: Disk, identity: StreamIdentity, partition: int, until: int) -> None:
-    """Write down which there are before ``until``, where a segment ends. Raises OSError."""
+    """Write the file of the producers before ``until``, where a segment ends. Raises OSError."""
     found = producers_before(disk, until)
     if not found and PRODUCERS not in disk.names():
         return
@@ -60,7 +60,7 @@ def note_producers(disk: Disk, identity: StreamIdentity, partition: int, until: 
 
 
 def _noted(disk: Disk, until: int) -> tuple[int | None, Producers]:
-    """Up to which offset they were written down, and these."""
+    """The offset up to which the file of the producers goes, and those producers."""
     try:
         found = read_map(disk, PRODUCERS, STREAM_PRODUCERS)
         if found is None or found[0].number > until:
@@ -88,7 +88,7 @@ def _checked(told: dict[str, Any], path: str, at: int) -> Producers:
 
 
 def _look_through(disk: Disk, base: int, until: int, found: Producers) -> bool:
-    """Add what a segment has; whether it could be read."""
+    """Add the producers of a segment; return whether it could be read."""
     try:
         return StreamSegment(disk, base).produced(until, found)
     except FileError:

@@ -1,8 +1,8 @@
-"""One segment of a stream's partition, to read from while its writer may go on.
+"""Reads one segment of a stream's partition while its writer may continue.
 
-The file is mapped, and what is read is a piece of the mapping: nothing is copied. Of a file
-that is not closed only that may be looked at which its writer has published, so every
-question says up to which offset.
+The file is mapped, and a read returns a piece of the mapping: nothing is copied. In a file that
+is not closed only what the writer has published may be read, so every call gets the offset
+``until`` which it may read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
     "salts_of",
 ]
 
-#: Behind every offset: all that there is may be looked at.
+#: Behind every offset: the whole file may be read.
 EVERYTHING: Final = (1 << 64) - 1
 _FOOTER_BYTES: Final = 32
 _PIECE: Final = 8 << 20
@@ -52,17 +52,17 @@ class Block:
     """Records as they lie in a file, BATCH records between them."""
 
     data: memoryview
-    #: The offset of the first entry, and the one behind the last.
+    #: The offset of the first entry, and the offset behind the last.
     first: int
     next: int
-    #: Whether the file is closed: of one that grows each look may make another mapping, with a
-    #: descriptor of its own, so what is of such a file should not be kept.
+    #: Whether the file is closed. In a growing file each read may create another mapping, with its
+    #: own descriptor, so blocks of such a file should not be kept.
     closed: bool
 
 
 @dataclass(frozen=True, slots=True)
 class FilePosition:
-    """Where an entry stands: its byte in the file, its offset, its time in ns."""
+    """The position of an entry: its byte in the file, its offset, its time in ns."""
 
     at: int
     offset: int
@@ -70,21 +70,21 @@ class FilePosition:
 
 
 class DamagedRange(NamedTuple):
-    """Bytes of a file that are not as they were written."""
+    """A damaged part of a file."""
 
-    #: Where in the file, and the first offset that is missing for it.
+    #: Its position in the file, and the first offset that cannot be read.
     at: int
     first: int
-    #: The next entry that can be read; None: the rest of the file cannot.
+    #: The next readable entry; None: the rest of the file cannot be read.
     behind: FilePosition | None
 
 
 class Checked(NamedTuple):
-    """What a file holds, as far as its commits are whole."""
+    """The contents of a file, up to its last intact commit."""
 
     #: "end", or "torn" for a commit at the end that was never finished.
     how: str
-    #: Where in the file the last whole commit ends, and the offset behind it.
+    #: The position behind the last intact commit, and the offset behind it.
     end: int
     offset: int
     #: The last record's time, in ns.
@@ -93,17 +93,17 @@ class Checked(NamedTuple):
     commits: int
     last_commit: int
     damage: int
-    #: Whether it ends as a closed file does.
+    #: Whether it has the trailer of a closed file.
     closed: bool
 
 
 def salts_of(header: FileHeader) -> tuple[int, int]:
-    """What the records of the file are sealed with: its own salt, and the stream's."""
+    """The salts of the file's records: its own, and the stream's."""
     return header.salt, header.hash_key & 0xFFFFFFFF
 
 
 def read_stream_header(disk: Disk, base: int) -> tuple[FileHeader, int]:
-    """The header of the segment that begins with ``base``, and its bytes.
+    """The header of the segment that begins with ``base``, and its length in bytes.
 
     Raises :class:`~shmq.FileError` and OSError.
     """
@@ -120,10 +120,9 @@ def read_stream_header(disk: Disk, base: int) -> tuple[FileHeader, int]:
 
 
 class StreamSegment:
-    """The segment of the directory ``disk`` that begins with ``base``. For any thread.
+    """The segment in the directory ``disk`` that begins with ``base``. For any thread.
 
-    Every method raises :class:`~shmq.DamagedFile` for what is not as it was written, and
-    OSError.
+    Every method raises :class:`~shmq.DamagedFile` for damage, and OSError.
     """
 
     def __init__(self, disk: Disk, base: int) -> None:
@@ -137,7 +136,7 @@ class StreamSegment:
         self._map()
         self.closed = False
         self._index_damage: DamagedFile | None = None
-        #: Of a closed file.
+        #: The bytes of all entries, in a closed file.
         self._entry_bytes: int | None = None
         self._places = [FilePosition(self.start, base, LEAST_TIME)]
         #: Where the last read ended, which is where the next one begins.
@@ -146,13 +145,13 @@ class StreamSegment:
 
     @property
     def length(self) -> int:
-        """How many bytes of the file are looked at."""
+        """How many bytes of the file are mapped."""
         return len(self._data)
 
     def block(self, offset: int, until: int, most_bytes: int, most: int) -> Block | None:
-        """The records from the one that has ``offset`` on, and none from ``until`` on.
+        """The records from the one with ``offset`` on, before ``until``.
 
-        As many as ``most_bytes`` and ``most`` offsets allow, but one at least, and none behind
+        As many as ``most_bytes`` and ``most`` offsets allow, but at least one, and none behind
         damage. None: there are none in this file.
         """
         at = self._seek(offset, until)
@@ -170,7 +169,7 @@ class StreamSegment:
     def at(self, time: int, until: int) -> FilePosition | None:
         """The first entry of this time or later, before ``until``; None: there is none.
 
-        Or the damage where that was, with the time of what comes behind it.
+        If damage hides it, the position of the damage, with the time of the entry behind it.
         """
         with self._lock:
             self._grow(until)
@@ -182,7 +181,7 @@ class StreamSegment:
         return found if found is not None and found.offset < until else None
 
     def first(self, until: int = EVERYTHING) -> FilePosition | None:
-        """The first entry that can be read; None: there is none."""
+        """The first readable entry; None: there is none."""
         with self._lock:
             self._grow(until)
         found = self._walk(self._places[0], 0, LEAST_TIME, until)
@@ -190,12 +189,12 @@ class StreamSegment:
         return found if found is not None and found.offset < until else None
 
     def first_time(self, until: int = EVERYTHING) -> int | None:
-        """The time of the first entry that can be read; None: there is none."""
+        """The time of the first readable entry; None: there is none."""
         found = self.first(until)
         return None if found is None else found.time
 
     def last_time(self, until: int = EVERYTHING) -> int | None:
-        """The time of the last entry before ``until`` that can be read; None: there is none."""
+        """The time of the last readable entry before ``until``; None: there is none."""
         with self._lock:
             self._grow(until)
             at: FilePosition | None = self._places[-1]
@@ -220,7 +219,7 @@ class StreamSegment:
         return behind, (time if count or start.time != LEAST_TIME else None)
 
     def entry_bytes(self, until: int) -> int:
-        """Bytes of the entries before ``until``, as far as they are whole."""
+        """The bytes of the intact entries before ``until``."""
         if self._entry_bytes is not None:
             return self._entry_bytes
         with self._lock:
@@ -228,11 +227,11 @@ class StreamSegment:
         return _file.measure(self._data, self.start, self._salts, self.base, until)
 
     def check(self, until: int = EVERYTHING) -> Checked:
-        """What is whole of all commits; a torn tail is told, and not looked at any more.
+        """Verify all commits, up to a torn tail, which is reported and not read.
 
-        With ``until`` nothing counts from that offset on. Raises :class:`~shmq.DamagedFile`.
+        Nothing from the offset ``until`` on counts. Raises :class:`~shmq.DamagedFile`.
         """
-        # Its writer cuts off the zeros behind what it wrote: of a mapping they would be gone.
+        # The writer truncates the zeros behind its records, so a mapping could fault.
         data = self._data if self.closed else self._copy()
         found = Checked(*_file.check(data, self.start, self._salts, self.base))
         if found.how == "damaged" and found.offset < until:
@@ -242,15 +241,15 @@ class StreamSegment:
         return found
 
     def produced(self, until: int, found: dict[int, tuple[int, int, int]]) -> bool:
-        """Have ``found`` say which were the last records before ``until`` of each producer.
+        """Update ``found`` with the last records before ``until`` of each producer.
 
-        Whether all of them could be read.
+        Returns whether all records could be read.
         """
         how = _file.produced(self._data, self.start, self._salts, self.base, until, found)
         return how == "end"
 
     def _seek(self, offset: int, until: int) -> FilePosition | None:
-        """Where the entry that has ``offset`` stands."""
+        """The position of the entry with ``offset``."""
         with self._lock:
             self._grow(until)
             if (read_to := self._read_to).offset == offset:
@@ -260,8 +259,8 @@ class StreamSegment:
         return self._entry(start, offset, until)
 
     def _entry(self, start: FilePosition, offset: int, until: int) -> FilePosition | None:
-        """The entry that has ``offset``; None: it is not before ``until``, or not in this file."""
-        # With the least time of all a walk would stop before what is damaged.
+        """The entry with ``offset``; None: it is not before ``until``, or not in this file."""
+        # With the least time of all a walk would stop before the damage.
         found = self._walk(start, offset, LEAST_TIME + 1, until)
         if isinstance(found, DamagedRange):
             behind = None if found.behind is None else found.behind.offset
@@ -274,9 +273,9 @@ class StreamSegment:
     def _walk(
         self, start: FilePosition, offset: int, time: int, until: int
     ) -> FilePosition | DamagedRange | None:
-        """The first entry that has ``offset``, or begins behind it, and is of ``time`` or later.
+        """The first entry that has ``offset`` or a later one, and is of ``time`` or later.
 
-        Or the damage where it was; other damage before it is passed over.
+        If damage hides it, that damage; other damage before it is skipped.
         """
         while True:
             how, at, found, found_time, _ = _file.walk(
@@ -289,7 +288,7 @@ class StreamSegment:
                 return None
             behind = self._behind(at, found, found_time, until)
             if behind is None:
-                # Where it ends nobody knows that asks for everything.
+                # Without a limit the end of the file is no damage.
                 return (
                     None if how == "end" and until == EVERYTHING else DamagedRange(at, found, None)
                 )
@@ -298,12 +297,12 @@ class StreamSegment:
             start = behind
 
     def _behind(self, at: int, offset: int, time: int, until: int) -> FilePosition | None:
-        """The first entry that can be read behind what is damaged there, and before ``until``."""
+        """The first readable entry behind the damage there, and before ``until``."""
         found = _file.find(self._data, at + 8, self._salts, offset, time, until)
         return None if found is None else FilePosition(*found)
 
     def _grow(self, until: int) -> None:
-        """Find the places of what was written since. Needs the lock."""
+        """Map and index what was written since the last read. Needs the lock."""
         if self.closed or until <= self._mapped_until:
             return
         self._map()
@@ -341,7 +340,7 @@ class StreamSegment:
             self._disk.close(file)
 
     def _read_index(self) -> None:
-        """Of a closed file: the places that it ends with."""
+        """Read the index of a closed file."""
         size = len(self._data)
         if size < self.start + _FOOTER_BYTES:
             return
@@ -367,7 +366,7 @@ class StreamSegment:
         self._places += places
 
     def _no_index(self, at: int, what: str) -> None:
-        """Records are found without it, in a longer time; a check tells of it."""
+        """Note that the index is damaged: reads are slower without it, a check reports it."""
         self._index_damage = DamagedFile(self.path, at, what)
 
     def _refuse(self, how: str, at: int) -> None:

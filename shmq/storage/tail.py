@@ -1,4 +1,4 @@
-"""What stands behind the last whole commit of a file: one that the machine's stop cut off."""
+"""The torn tail of a file: a commit behind the last intact one that a power cut interrupted."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ __all__ = ["Tail", "read_tail"]
 
 
 class Tail(NamedTuple):
-    """What does not count of a file."""
+    """The end of a file that does not count."""
 
     path: str
     #: Where it begins, and how many bytes were written from there on.
     offset: int
     bytes: int
-    #: What the commit's BATCH record says: its number, and the last sequence (of a stream, the
-    #: offset behind its last record); None: that is not whole either.
+    #: From the commit's BATCH record: its number, and the last sequence (in a stream, the offset
+    #: behind its last record); None: that record is torn, too.
     batch: int | None
     last_seq: int | None
 
     def told(self, lost: str) -> str:
-        """In words; ``lost`` says which records those are."""
+        """The tail as a log text; ``lost`` says which records it had."""
         return (
             f"the last commit in {self.path} was never finished: {self.bytes} bytes from byte "
             f"{self.offset} on are cut off, with {lost}"
@@ -31,7 +31,7 @@ class Tail(NamedTuple):
 
 
 def read_tail(disk: Disk, name: str, end: int, salt: int) -> Tail | None:
-    """What was written behind ``end`` of the file; None: nothing was. Raises OSError."""
+    """The bytes written behind ``end`` of the file; None: there are none. Raises OSError."""
     file = disk.open(name)
     try:
         raw = disk.read(file, max(0, disk.size(file) - end), end)

@@ -1,9 +1,9 @@
-"""The file of the transactions that are not on disk as a whole yet: ``writer.txn``.
+"""The file of the transactions that are not completely on disk yet: ``writer.txn``.
 
-It holds what a committed transaction does to queues and streams with a journal, in words that
-outlive the memory, and which parts of that are on disk by now. ``docs/dmsq.md`` specifies it.
-It is added to and synced, or written whole aside, synced and renamed. What a power cut left
-unfinished at its end was promised to nobody.
+It has the steps of each committed transaction for queues and streams with a journal, in terms
+that do not depend on shared memory, and which parts are on disk by now. ``docs/dmsq.md``
+specifies it. It is appended to and synced, or replaced by a new file that is synced and renamed.
+A torn record at its end was never confirmed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
     "salvage_noted",
 ]
 
-#: What it is called in the data directory, and before it is whole.
+#: Its name in the data directory, and its temporary name.
 TRANSACTIONS: Final = "writer.txn"
 _UNFINISHED: Final = "writer.txn.tmp"
 
@@ -44,25 +44,25 @@ _VERSION: Final = 1
 _HEAD: Final = struct.Struct("<4sII")
 _CRC: Final = struct.Struct("<I")
 _BEGIN: Final = 16
-#: Of a record: its bytes, and their CRC-32C after the salt and that number.
+#: A record's head: its length, and the CRC-32C of its bytes, seeded with the salt and the length.
 _RECORD: Final = struct.Struct("<II")
 
 #: The process and the number of a transaction.
 Id = tuple[int, int]
-#: Something that has a disk of its own: "queue", "stream" or "groups", name, identity.
+#: A part that is written by itself: "queue", "stream" or "groups", name, identity.
 Part = tuple[str, str, int]
 
 
 @dataclass
 class StoredTransaction:
-    """A transaction, and which of its parts are not known to be on disk."""
+    """A transaction, and its parts that are not known to be on disk."""
 
     id: Id
     work: dict[str, Any]
     parts: set[Part] = field(default_factory=set)
 
     def packed(self) -> list[Any]:
-        """What of it is left to do, for the file."""
+        """The steps that are left to do, for the file."""
         work = {
             "process": self.id[0],
             "acks": [one for one in self.work["acks"] if ("queue", *one[:2]) in self.parts],
@@ -74,7 +74,7 @@ class StoredTransaction:
 
 
 def parts_of(work: dict[str, Any]) -> set[Part]:
-    """What has to do with it."""
+    """The parts that have steps of the transaction."""
     return {
         *(("queue", one[0], one[1]) for one in (*work["acks"], *work["puts"])),
         *(("stream", one[0], one[1]) for one in work["appends"]),
@@ -83,24 +83,24 @@ def parts_of(work: dict[str, Any]) -> set[Part]:
 
 
 class TransactionFile:
-    """The file, for its writer. For one thread at a time."""
+    """Writes the file. For one thread at a time."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._file = -1
         self._salt = 0
-        #: How long it is.
+        #: The length of the file.
         self.end = 0
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be added to; else it is to be written whole."""
+        """Whether `add` is possible; otherwise the file has to be replaced."""
         return self._file >= 0
 
     def add(
         self, transactions: Iterable[StoredTransaction], done: Iterable[tuple[Id, Part]]
     ) -> None:
-        """Note these on disk. Raises OSError; then it is to be written whole."""
+        """Append these, and sync. Raises OSError; then the file has to be replaced."""
         records: list[Any] = [one.packed() for one in transactions]
         marks = [[*of, *part] for of, part in done]
         if marks:
@@ -115,7 +115,7 @@ class TransactionFile:
         self.end = end
 
     def replace(self, transactions: Collection[StoredTransaction]) -> None:
-        """Have it hold these and nothing else. Raises OSError."""
+        """Replace the file with one that has only these. Raises OSError."""
         self.abandon()
         salt = int.from_bytes(os.urandom(4), "little")
         head = _HEAD.pack(_MAGIC, _VERSION, salt)
@@ -139,14 +139,14 @@ class TransactionFile:
         self._file, self._salt, self.end = file, salt, end
 
     def remove(self) -> None:
-        """Nothing is left to be noted. Raises OSError."""
+        """Remove the file: no transaction is left. Raises OSError."""
         self.abandon()
         with contextlib.suppress(FileNotFoundError):
             self._disk.unlink(TRANSACTIONS)
             self._disk.sync_directory()
 
     def abandon(self) -> None:
-        """Leave the file as it is."""
+        """Close the file as it is."""
         if self._file >= 0:
             file, self._file = self._file, -1
             with contextlib.suppress(OSError):
@@ -164,8 +164,8 @@ def _pack(record: list[Any], salt: int) -> bytes:
 def read_noted(disk: Disk) -> list[StoredTransaction]:
     """The transactions of the file that are not done, in order; none without a file.
 
-    What it counts is synced: its writer may have died before. Raises DamagedFile with what to
-    do, IncompatibleFile, and OSError.
+    The file is synced: its writer may have died before its own sync. Raises DamagedFile with what
+    to do, IncompatibleFile, and OSError.
     """
     noted, damage = _read(disk)
     if damage is not None:
@@ -180,9 +180,9 @@ def read_noted(disk: Disk) -> list[StoredTransaction]:
 
 
 def salvage_noted(disk: Disk) -> str | None:
-    """Have a damaged file hold the transactions in it that are whole; what was wrong, or None.
+    """Replace a damaged file with its intact transactions; returns what was wrong, or None.
 
-    The damaged one is kept beside it. Raises IncompatibleFile and OSError.
+    The damaged file is kept beside it. Raises IncompatibleFile and OSError.
     """
     noted, damage = _read(disk)
     if damage is None:
@@ -218,7 +218,7 @@ def _content(disk: Disk) -> bytes:
 
 
 def _read(disk: Disk) -> tuple[list[StoredTransaction], DamagedFile | None]:
-    """The transactions in the file that are whole, and the first damage."""
+    """The intact transactions in the file, and the first damage."""
     if TRANSACTIONS not in disk.names():
         return [], None
     raw, path = _content(disk), str(disk.path(TRANSACTIONS))
@@ -241,13 +241,13 @@ def _read(disk: Disk) -> tuple[list[StoredTransaction], DamagedFile | None]:
         try:
             _take(noted, msgpack.unpackb(record[0], strict_map_key=False))
         except (ValueError, TypeError, KeyError, IndexError, msgpack.UnpackException) as error:
-            # Also what marks as done a transaction that cannot be read.
+            # This also covers a mark for a transaction that cannot be read.
             damage = damage or DamagedFile(path, at, f"a transaction cannot be read: {error}")
         at = record[1]
 
 
 def _next_record(raw: bytes, begin: int, salt: int) -> int | None:
-    """Where the next whole record begins, from that byte on."""
+    """The position of the next intact record, from that byte on."""
     places = range(begin, len(raw) - _RECORD.size + 1, 8)
     return next((at for at in places if _record_at(raw, at, salt) is not None), None)
 
@@ -279,7 +279,7 @@ def _salt_of(raw: bytes, path: str) -> int:
 
 
 def _record_at(raw: bytes, at: int, salt: int) -> tuple[bytes, int] | None:
-    """The bytes of the record, and where the next one is; None: there is none."""
+    """The bytes of the record, and the position of the next; None: there is no intact record."""
     if at + _RECORD.size > len(raw):
         return None
     size, crc = _RECORD.unpack_from(raw, at)

@@ -1,4 +1,4 @@
-"""Writing to a file until all of it is written."""
+"""Writes to a file, repeating partial writes until everything is written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PUSHED: Final = 1 << 19
 
 
 def write_whole(disk: Disk, file: int, pieces: Sequence[bytes | memoryview], offset: int) -> int:
-    """Write the pieces one behind the other; returns where they end. Raises OSError."""
+    """Write the pieces one after the other; returns where they end. Raises OSError."""
     left = [memoryview(piece).cast("B") for piece in pieces if len(piece)]
     while left:
         written = disk.write(file, left, offset)
@@ -32,17 +32,17 @@ def write_whole(disk: Disk, file: int, pieces: Sequence[bytes | memoryview], off
 
 
 def write_pushed(disk: Disk, file: int, pieces: Sequence[bytes | memoryview], offset: int) -> int:
-    """The same of many bytes that are synced next: the disk begins while the rest is copied."""
+    """Do the same for many bytes that are synced next: the disk begins while the rest is copied."""
     for lot in _lots(pieces):
         begin, offset = offset, write_whole(disk, file, lot, offset)
-        if offset - begin == _PUSHED:  # the rest is little, and the sync comes now
-            with contextlib.suppress(OSError):  # it is a hint: the sync tells what is wrong
+        if offset - begin == _PUSHED:  # not for the small rest: the sync follows at once
+            with contextlib.suppress(OSError):  # only a hint: the sync reports errors
                 disk.push(file, begin, offset - begin)
     return offset
 
 
 def _lots(pieces: Sequence[bytes | memoryview]) -> Iterator[list[memoryview]]:
-    """The pieces in lots of so many bytes, but for the last."""
+    """The pieces in lots of `_PUSHED` bytes; the last may be shorter."""
     lot: list[memoryview] = []
     size = 0
     for piece in pieces:

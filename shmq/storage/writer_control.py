@@ -1,22 +1,22 @@
-"""How other commands ask the running writer: for snapshots, and for a consistent cut.
+"""The control socket of the running writer, for commands that need snapshots or a consistent cut.
 
-A socket in the data directory, which nobody but the user may enter. Requests and answers
-are lines of JSON; the descriptors of a cut's files go with their lines. The connection ends
-behind the last answer, and earlier only if the writer does.
+It is in the data directory, which only the user may enter. Requests and answers are lines of
+JSON; the descriptors of a cut's files go with their lines. The connection ends after the last
+answer, or earlier if the writer ends.
 
 request ``{"do": "snapshot", "queues": [NAME, …]}``: a line ``{"queue": NAME, "error": null}``
 for each, once it is durable, or with what went wrong.
 
 request ``{"do": "cut", "queues": [NAME, …], "streams": [NAME, …]}``: a line
 ``{"kind": KIND, "queue": NAME, "name": FILE, "bytes": N}`` for each file, with its descriptor,
-and a last line ``{"error": null}``. KIND is ``queue``, ``stream`` or, of what is of neither,
-``file``.
+and a last line ``{"error": null}``. KIND is ``queue``, ``stream``, or ``file`` for a file that
+belongs to neither.
 
-request ``{"do": "define", "queues": []}``: a line ``{"error": null}`` once the exchanges and
-schemas that there are now are on disk, or with what went wrong.
+request ``{"do": "define", "queues": []}``: a line ``{"error": null}`` once the current exchanges
+and schemas are on disk, or with what went wrong.
 
-request ``{"do": "end", "queues": []}``: a line ``{"error": null}`` of a writer that was started
-automatically, which ends then, or with why it goes on.
+request ``{"do": "end", "queues": []}``: a line ``{"error": null}`` from a writer that was started
+automatically, which then ends; another writer answers with an error.
 """
 
 from __future__ import annotations
@@ -50,31 +50,31 @@ log = logging.getLogger("shmq")
 
 _NAME: Final = "writer.sock"
 _MOST: Final = 1 << 20
-#: How soon requests are taken again after that failed, in seconds.
+#: How soon requests are accepted again after a failure, in seconds.
 _BREATH: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class CutFile:
-    """A file of a cut: its first ``bytes`` bytes belong to it. The descriptor is the holder's."""
+    """A file of a cut, of which the first ``bytes`` bytes count. The holder closes it."""
 
-    #: Of what it is, and the name of that: a "queue", a "stream", or a "file" of its own.
+    #: What it belongs to, and the name of that: a "queue", a "stream", or a "file" of its own.
     kind: str
     queue: str
-    #: Where it is, from the data directory.
+    #: Its path, below the data directory.
     name: str
     bytes: int
     descriptor: int
 
 
 class Source(Protocol):
-    """The writer, as far as it is asked."""
+    """What the control socket needs of the writer."""
 
     def snapshot(self, name: str, timeout: float | None = None) -> None:
         """Return once a snapshot newer than this call is durable. Raises ShmqError."""
 
     def cut(self, queues: list[str], streams: list[str]) -> list[CutFile]:
-        """The files that hold what these do at one moment, and the others. Raises ShmqError."""
+        """The files of these at one moment, and the other files. Raises ShmqError."""
 
     def define(self) -> None:
         """Return once exchanges and schemas are on disk. Raises ShmqError and OSError."""
@@ -85,7 +85,7 @@ class Source(Protocol):
 
 @contextlib.contextmanager
 def _address(directory: Path) -> Iterator[str]:
-    """The socket's address, however long the directory's path: see unix(7), sun_path."""
+    """A short address of the socket, for a directory path of any length: unix(7), sun_path."""
     opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{opened}/{_NAME}"
@@ -94,13 +94,13 @@ def _address(directory: Path) -> Iterator[str]:
 
 
 class Control:
-    """Answers for the ``source``, in threads of its own, until it is closed."""
+    """Answers requests for the ``source``, in its own threads, until it is closed."""
 
     def __init__(self, directory: Path, source: Source) -> None:
         self._source = source
         self._closed = False
         self._path = directory / _NAME
-        self._path.unlink(missing_ok=True)  # of a writer that died: there is one at a time
+        self._path.unlink(missing_ok=True)  # left by a writer that died: there is only one
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)
         try:
@@ -115,7 +115,7 @@ class Control:
         threading.Thread(target=self._serve, name="control", daemon=True).start()
 
     def close(self) -> None:
-        """Take no more requests."""
+        """Accept no more requests."""
         self._closed = True
         self._path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
@@ -130,7 +130,7 @@ class Control:
                 if self._closed:
                     return
                 log.warning("a request to the writer could not be taken: %s", error)
-                time.sleep(_BREATH)  # it has no descriptors left, and may have some then
+                time.sleep(_BREATH)  # probably for want of descriptors
                 continue
             threading.Thread(target=self._answer, args=(way,), daemon=True).start()
 
@@ -179,7 +179,7 @@ class Control:
 
 
 def _outcome(work: Callable[..., object], *arguments: object) -> str | None:
-    """What went wrong, in words; None if nothing did."""
+    """The text of the error; None if there was none."""
     try:
         work(*arguments)
     except (ShmqError, OSError) as error:
@@ -188,7 +188,7 @@ def _outcome(work: Callable[..., object], *arguments: object) -> str | None:
 
 
 def ask_for_snapshots(directory: Path, queues: list[str]) -> Iterator[tuple[str, str | None]]:
-    """Have the writer of the directory write these; yields each with what went wrong, or None.
+    """Ask the directory's writer for snapshots of these; yields each with its error or None.
 
     Raises ShmqError if there is no writer, or if it ends before it has answered.
     """
@@ -205,7 +205,7 @@ def ask_for_snapshots(directory: Path, queues: list[str]) -> Iterator[tuple[str,
 
 
 def ask_for_cut(directory: Path, queues: list[str], streams: list[str]) -> list[CutFile]:
-    """The files of a consistent cut; the descriptors are the caller's. Raises ShmqError."""
+    """The files of a consistent cut; the caller closes the descriptors. Raises ShmqError."""
     files: list[CutFile] = []
     try:
         with _asked(directory, "cut", queues, streams) as way:
@@ -225,7 +225,7 @@ def ask_for_cut(directory: Path, queues: list[str], streams: list[str]) -> list[
 
 
 def ask_to_end(directory: Path) -> None:
-    """Have the writer of the directory end, if it was started automatically. Raises ShmqError."""
+    """Ask the directory's writer to end, if it was started automatically. Raises ShmqError."""
     with _asked(directory, "end", []) as way:
         for line in _lines(way):
             if (error := json.loads(line)["error"]) is not None:
@@ -233,7 +233,7 @@ def ask_to_end(directory: Path) -> None:
 
 
 def ask_to_define(directory: Path, timeout: float) -> str | None:
-    """Have the writer write exchanges and schemas; what went wrong, in words.
+    """Ask the writer to write exchanges and schemas; returns the error's text, or None.
 
     Raises ShmqError and OSError if it does not answer within ``timeout`` seconds.
     """
@@ -247,8 +247,8 @@ def ask_to_define(directory: Path, timeout: float) -> str | None:
 def _told_with_files(way: socket.socket) -> Iterator[tuple[dict[str, Any], int | None]]:
     """The lines, each with the descriptor that came with it.
 
-    The kernel joins no bytes that come with different descriptors, but what follows without
-    one may come with the bytes before.
+    The kernel does not join bytes with different descriptors, but it may join bytes without a
+    descriptor to the bytes before them.
     """
     rest = b""
     while True:
@@ -291,7 +291,7 @@ def _line(what: dict[str, Any]) -> bytes:
 
 
 def _lines(way: socket.socket) -> Iterator[bytes]:
-    """The lines that come, until the other side ends."""
+    """The lines that arrive, until the other side ends."""
     with way.makefile("rb") as file:
         while line := file.readline(_MOST):
             yield line

@@ -1,1 +1,1 @@
-"""What a supervisor needs to start, watch and end processes, whatever they do."""
+"""Starting, watching and ending processes, for supervisors of any kind."""

@@ -1,4 +1,4 @@
-"""A post that one process mans at a time, and when the next one may."""
+"""A child process that is restarted when it ends, with pauses between failures."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from shmq.supervision.signals import held_back
 
 __all__ = ["ChildProcess", "PipedChildProcess"]
 
-# Spawned, not forked: whatever threads the supervisor's program has, a process begins clean.
+# Spawned, not forked: the supervisor's program may have threads.
 _SPAWN = multiprocessing.get_context("spawn")
 
 #: A process that died sooner than this after its start died at once, in seconds.
 AT_ONCE: Final = 5.0
-#: The pause before the second successor in a row of those, in seconds; doubled each time.
+#: The pause after the second such death in a row, in seconds; doubled each time.
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 30.0
-#: How often is looked for signs of life, in seconds. A supervisor that was stopped itself has
-#: heard nothing meanwhile: a look counts for no more than two.
+#: How often the heartbeat is checked, in seconds. A supervisor that was stopped itself missed
+#: beats: so one check counts for at most twice this time.
 LOOK: Final = 0.5
-#: How long a process may take to its first sign, in seconds: it loads all that it needs.
+#: How long a process may take to its first beat, in seconds: it loads its modules first.
 _BEGINNING: Final = 60.0
-#: How long it has to write its stacks, in seconds.
+#: How long a process has to write its stacks, in seconds.
 _LAST_WORDS: Final = 0.5
 
 
 class ChildProcess:
     """A process that is replaced when it ends.
 
-    It calls ``target`` with what ``arguments()`` returns at each start. ``expected`` are
-    the exit codes of its own that no death has; after one of ``renewed`` the next begins
-    at once. ``who`` is named in the log. A process that is given the `pulse` is killed when
-    that stands still for too long: see `look`.
+    It calls ``target`` with what ``arguments()`` returns at each start. ``expected`` are the
+    exit codes that are no failure; after one of ``renewed`` the next process starts at once.
+    ``who`` is its name in the log. A process whose `heartbeat` stands still for too long is
+    killed: see `look`.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class ChildProcess:
     ) -> None:
         self.who = who
         self.process: SpawnProcess | None = None
-        #: When a process is to be started, on the monotonic clock; None: not any more.
+        #: When to start a process, on the monotonic clock; None: none has to be started.
         self.due: float | None = 0.0
-        #: Where its process gives signs of life.
+        #: The heartbeat of its process.
         self.heartbeat = Heartbeat()
         self._count = self._first = 0
         self._looked_at = self._silent_for = 0.0
@@ -76,17 +76,17 @@ class ChildProcess:
         self._deaths = 0
 
     def start(self) -> bool:
-        """Man the post; whether that could be done, else it is tried again.
+        """Start a process; return false on failure, which is tried again when `due`.
 
-        The process hears no signal before it is ready for it.
+        The process gets no signal before it is ready for it.
         """
-        multiprocessing.resource_tracker.ensure_running()  # starting that lets signals through
+        multiprocessing.resource_tracker.ensure_running()  # its start unblocks signals
         self._started_at = time.monotonic()
         try:
             process = _SPAWN.Process(target=self._target, args=self._arguments(), name=self.who)
             with held_back():
                 process.start()
-        except OSError as error:  # no process, memory or descriptor is left for it
+        except OSError as error:  # out of processes, memory or descriptors
             self._log.error("%s cannot be started: %s", self.who, error)
             self._pause()
             return False
@@ -98,7 +98,7 @@ class ChildProcess:
         return True
 
     def reap(self) -> int | None:
-        """The exit code of the process if it has ended, which leaves the post empty."""
+        """Collect the process if it has ended; returns its exit code, else None."""
         if self.process is None or self.process.exitcode is None:
             return None
         code, pid = self.process.exitcode, self.process.pid
@@ -110,7 +110,7 @@ class ChildProcess:
         return code
 
     def replace(self, code: int) -> None:
-        """Have the ended process replaced: at once, but for those that die again and again."""
+        """Schedule a successor: at once, or after a pause if the processes keep dying."""
         lasted = time.monotonic() - self._started_at
         if code in self._renewed or lasted >= AT_ONCE:
             self._deaths = 0
@@ -131,7 +131,7 @@ class ChildProcess:
                 pause,
             )
 
-    # ---- signs of life ----
+    # ---- heartbeat ----
 
     def _begin_to_listen(self) -> None:
         self._count = self._first = self.heartbeat.count
@@ -141,13 +141,13 @@ class ChildProcess:
 
     @property
     def is_well(self) -> bool:
-        """Whether its process, if there is one, has given signs of life as it should."""
+        """Whether its process, if there is one, has not missed its heartbeat."""
         return self.process is None or self._kill_at is None
 
     def look(self, limit: float) -> None:
-        """Kill the process if it gave no sign of life for ``limit`` seconds; its stack is logged.
+        """Kill the process if its heartbeat stood still for ``limit`` seconds; logs its stack.
 
-        To be called about every `LOOK`.
+        The supervisor calls this about every `LOOK`.
         """
         now = time.monotonic()
         if self.process is None or now - self._looked_at < LOOK / 2:
@@ -185,10 +185,10 @@ class ChildProcess:
     # ---- ending ----
 
     def drain(self) -> None:
-        """Ask the process to end when it is done; it is not replaced. May be called again."""
+        """Ask the process to end when it is done; do not replace it. May be called again."""
         self.due = None
         if self.process is not None and not self._ending:
-            self._ending = True  # a second SIGTERM would be the end of one that leaves
+            self._ending = True  # a second SIGTERM could kill a process that is ending
             self.process.terminate()
 
     def kill(self) -> None:
@@ -202,9 +202,9 @@ class ChildProcess:
 
 
 class PipedChildProcess(ChildProcess):
-    """A post with a pipe to each process that mans it, of which ``target`` gets one end.
+    """A child process with a pipe, of which ``target`` gets one end.
 
-    ``arguments`` is called with that end. A post without a process has no pipe.
+    ``arguments`` is called with that end. Without a process there is no pipe.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class PipedChildProcess(ChildProcess):
         duplex: bool,
         **rules: Any,
     ) -> None:
-        #: This end.
+        #: The supervisor's end.
         self.pipe: Connection | None = None
         self._there: Connection | None = None
 
@@ -238,7 +238,7 @@ class PipedChildProcess(ChildProcess):
         return started
 
     def reap(self) -> int | None:
-        """See :class:`ChildProcess`. What the process said last is heard first."""
+        """See :class:`ChildProcess`. Receives the last messages of the process first."""
         code = super().reap()
         if code is not None:
             self.hear()
@@ -246,7 +246,7 @@ class PipedChildProcess(ChildProcess):
         return code
 
     def hear(self) -> None:
-        """Take what the process has said."""
+        """Receive messages from the process."""
         try:
             while self.pipe is not None and self.pipe.poll():
                 self.heard(self.pipe.recv())
@@ -254,10 +254,10 @@ class PipedChildProcess(ChildProcess):
             self.hang_up()
 
     def heard(self, said: Any) -> None:
-        """It said that; for a subclass."""
+        """Handle a message of the process; for a subclass."""
 
     def hang_up(self) -> None:
-        """Close this end."""
+        """Close the supervisor's end."""
         if self.pipe is not None:
             self.pipe.close()
             self.pipe = None

@@ -1,4 +1,4 @@
-"""Going on in the background: a process of its own session, whose parent can return."""
+"""Detaches a process: it continues in the background, in its own session."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from shmq.errors import ShmqError
 
 __all__ = ["Parent", "detach"]
 
-#: A log that is longer than this is set aside at the next start, in bytes.
+#: A log that is longer than this, in bytes, is rotated at the next start.
 _LONG: Final = 1 << 20
 _MOST: Final = 1 << 16
 
 
 class Parent:
-    """The process that waits until this one has begun."""
+    """The parent process, which waits until this one has started."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
 
     def tell(self, problem: str = "") -> None:
-        """Let it return; with a ``problem``, as an error. Does it once."""
+        """Let the parent end; with a ``problem``, as an error. Does it once."""
         if self._pipe >= 0:
             pipe, self._pipe = self._pipe, -1
             try:
                 os.write(pipe, (problem or "\0").encode()[:_MOST])
             except BrokenPipeError:
-                pass  # it has been ended
+                pass  # the parent has already ended
             finally:
                 os.close(pipe)
 
 
 def detach(log: Path) -> Parent:
-    """Go on in a child, with ``log`` for what it says; the parent ends when that tells it to.
+    """Continue in a forked child, with ``log`` as stderr; the parent ends when the child says so.
 
-    For a process with one thread and without locks. The child has no terminal, a session of its
-    own, and no parent that would have to wait for it. In the parent this raises SystemExit, or
+    For a process with one thread and without locks. The child has its own session and no
+    terminal, and the parent does not wait for its end. In the parent this raises SystemExit, or
     :class:`~shmq.ShmqError` with the problem. Raises OSError.
     """
     file = _opened(log)
@@ -74,7 +74,7 @@ def _opened(log: Path) -> int:
 
 
 def _await(pipe: int, log: Path) -> None:
-    """In the parent: return to the caller, once the child says so."""
+    """In the parent: wait for the child, then raise SystemExit or ShmqError."""
     said = b""
     while more := os.read(pipe, _MOST):
         said += more

@@ -1,4 +1,4 @@
-"""Signs of life: how a process shows its supervisor that it goes on, and its stack if it must."""
+"""The heartbeat of a process for its supervisor, and its stacks on demand."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any, Final
 
 __all__ = ["BEAT", "SHOW_STACK", "Heartbeat", "is_stopped", "show_stack_on_demand"]
 
-#: How often a process gives a sign, in seconds: a few times within the least limit.
+#: How often a process beats, in seconds: several times within the shortest limit.
 BEAT: Final = 0.2
-#: What makes a process write the stacks of its threads to its log.
+#: The signal at which a process writes the stacks of its threads to stderr.
 SHOW_STACK: Final = signal.SIGUSR2
 
 _WORD: Final = 8
@@ -27,7 +27,7 @@ _STDERR: Final = 2
 class Heartbeat:
     """A count in memory that a process shares with its supervisor.
 
-    The process alone writes it. Can be pickled for a process that is being spawned.
+    Only the process writes it. Can be pickled for a process that is being spawned.
     """
 
     def __init__(self, fd: int | None = None) -> None:
@@ -38,15 +38,15 @@ class Heartbeat:
 
     @property
     def count(self) -> int:
-        """Signs given so far."""
+        """The number of beats so far."""
         return self._word[0]
 
     def beat(self) -> None:
-        """Give a sign."""
+        """Count one beat."""
         self._word[0] += 1
 
     def beat_from_a_thread(self) -> None:
-        """Give signs from a thread of its own: for who may wait for a disk for any time."""
+        """Beat from a separate thread, for a process that may wait for a disk indefinitely."""
 
         def beat() -> None:
             while True:
@@ -64,7 +64,7 @@ def _attached(fd: Any) -> Heartbeat:
 
 
 def show_stack_on_demand() -> None:
-    """From now on `SHOW_STACK` has the stacks written to stderr, whatever the threads do."""
+    """Write the stacks to stderr at `SHOW_STACK` from now on, whatever the threads do."""
     with contextlib.suppress(OSError, ValueError, AttributeError):  # there is no stderr
         faulthandler.register(SHOW_STACK, file=_STDERR, all_threads=True)
 

@@ -1,4 +1,4 @@
-"""What supervisors and their processes log, as lines on stderr where nothing else is set up."""
+"""Logging of supervisors and their processes to stderr, if nothing else is configured."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _FORM = "%(asctime)s shmq %(message)s"
 
 
 def show_on_stderr(name: str, level: int = logging.INFO) -> None:
-    """Show what the logger ``name`` is told, a line an event, unless the root logger does.
+    """Show the events of the logger ``name`` on stderr, unless it or the root logger has handlers.
 
-    The ``level`` is for a logger that has none yet.
+    The ``level`` is set if the logger has none yet.
     """
     logger = logging.getLogger(name)
     if logging.getLogger().handlers or logger.handlers:

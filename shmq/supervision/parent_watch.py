@@ -1,4 +1,4 @@
-"""Ties a process to the one that started it."""
+"""Ends a process together with its parent."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def tether(parent: int, number: int = signal.SIGKILL) -> None:
-    """From now on the kernel sends this process a signal when ``parent`` is gone.
+    """Let the kernel send this process a signal when ``parent`` ends.
 
-    prctl(2), PR_SET_PDEATHSIG: it acts on a parent that was killed, and on a child that
-    does not come to run any Python. It means the thread of the parent that started this
-    process, so that must live as long. A parent that was gone before has it sent here.
+    prctl(2), PR_SET_PDEATHSIG: this also works if the parent was killed, and if the child never
+    gets to run Python. It refers to the thread of the parent that started this process, so that
+    thread must live as long. If the parent has already ended, the signal is sent here.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0):

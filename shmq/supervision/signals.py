@@ -1,4 +1,4 @@
-"""The signals that ask for an end, and how they reach a supervisor and its processes."""
+"""Handling of the signals that end a supervisor and its processes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def caught(tell: Callable[[int], None]) -> Iterator[None]:
-    """Call ``tell`` with the number of each signal that comes within this block.
+    """Call ``tell`` with the number of each signal that arrives within this block.
 
-    One that the process was started to ignore stays ignored. Only the main thread can
+    A signal that the process ignored at its start stays ignored. Only the main thread can
     catch signals: in another one this does nothing.
     """
     before: dict[int, Any] = {}
@@ -35,7 +35,7 @@ def caught(tell: Callable[[int], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """Let the signals wait, for this thread and for a process that it starts meanwhile."""
+    """Block the signals, for this thread and for a process that it starts meanwhile."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield
@@ -44,9 +44,9 @@ def held_back() -> Iterator[None]:
 
 
 def leave_to_the_supervisor(drain: Callable[[], None]) -> None:
-    """In a worker: SIGTERM calls ``drain``; of what a whole terminal gets, nothing is heard.
+    """In a worker: SIGTERM calls ``drain``; the terminal's SIGINT and SIGHUP are ignored.
 
-    Signals that were held back since the process was started are delivered now.
+    Signals that were blocked since the process was started are delivered now.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -1,7 +1,7 @@
-"""Starting a persistence writer as a process that belongs to nobody.
+"""Starts a persistence writer as a detached process.
 
-``shmq persist --detach`` does the rest: it leaves the session and the terminal, closes what it
-has inherited, and lets its parent return once the queues are back.
+``shmq persist --detach`` does the rest: it leaves the session and the terminal, closes inherited
+descriptors, and lets its parent return once the queues are recovered.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shmq.storage.disk import Disk
 
 __all__ = ["IDLE", "chosen_idle", "launch"]
 
-#: For how long nothing durable is in use before a writer that was started so ends, in seconds.
+#: How long nothing durable may be in use before a writer that was started so ends, in seconds.
 IDLE: Final = 60.0
 
 _PYTHON: Final = re.compile(r"(python|pypy)[0-9.]*t?(\.exe)?\Z")
@@ -42,17 +42,17 @@ def chosen_idle() -> float:
 
 
 def launch(namespace: str, directory: Path, timeout: float) -> None:
-    """Start a writer, and return once it has brought back what the directory holds.
+    """Start a writer, and return once it has recovered the directory.
 
-    One that is not ready in time goes on by itself. Raises :class:`~shmq.ShmqError` with why
-    there is none, and TimeoutError.
+    A writer that is not ready in time continues anyway. Raises :class:`~shmq.ShmqError` with the
+    writer's error, and TimeoutError.
     """
     command = [
         *_interpreter(), "-m", "shmq", "-n", namespace, "persist", "--data-dir", str(directory),
         "--idle", f"{chosen_idle():g}s", "--detach",
     ]  # fmt: skip
     try:
-        Disk(directory).make()  # what can be refused now takes no process
+        Disk(directory).make()  # fails early, before a process is started
     except OSError as error:
         raise ShmqError(
             f"data_dir={str(directory)!r} cannot be used: {error.strerror or error}"
@@ -80,14 +80,14 @@ def launch(namespace: str, directory: Path, timeout: float) -> None:
 
 
 def _interpreter() -> list[str]:
-    """What runs Python. Raises ShmqError in a program that has it within itself."""
+    """The command of the interpreter. Raises ShmqError in a program that embeds Python."""
     if getattr(sys, "frozen", False) or not _PYTHON.match(Path(sys.executable or "none").name):
         raise ShmqError(f"this program ({sys.executable!r}) is no Python that could run it")
-    return [sys.executable, "-P"]  # nothing is imported from where it happens to run
+    return [sys.executable, "-P"]  # imports nothing from the current directory
 
 
 def _environment() -> dict[str, str]:
-    """This process's, and where this package is, if an interpreter would not find it."""
+    """This process's environment, with the package's path if Python would not find it."""
     known = [*site.getsitepackages(), site.getusersitepackages()]
     if _ROOT in known:
         return dict(os.environ)

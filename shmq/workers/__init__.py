@@ -1,5 +1,5 @@
-"""Processes that take a queue's messages and have a function handle each.
+"""Worker processes that call a function for each message of a queue.
 
-A supervisor starts them, replaces those that die, and ends with them. What makes it safe
-to kill any of them is the queue: whatever a dead one held comes back.
+A supervisor starts them, replaces those that die, and ends with them. Any of them can be killed
+safely: the queue returns the messages that a dead process had leased.
 """

@@ -1,4 +1,4 @@
-"""Handlers declared in code: the decorator, and what runs them."""
+"""The decorator that declares handlers, and the function that runs them."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ __all__ = ["Worker", "run", "worker"]
 
 
 class Worker:
-    """What :func:`worker` makes of a function. Calling it calls the function."""
+    """A handler that was declared with :func:`worker`. Calling it calls the function."""
 
     def __init__(self, handler: Handler, queue: str, namespace: str | None, **how: Any) -> None:
         self.handler = handler
-        #: None: what `connect` takes.
+        #: None: the default of `connect`.
         self.namespace = namespace
         self._plan = Plan(handler=name_of(handler), queue=queue, **how)
         functools.update_wrapper(self, handler)
 
     def __call__(self, message: Message) -> Any:
-        """What the handler returns."""
+        """Call the handler."""
         return self.handler(message)
 
     @property
     def plan(self) -> Plan:
-        """What is to be done. Raises :class:`~shmq.InvalidOption` if no other process can.
+        """The worker's plan.
 
-        A worker must be found by its handler's name.
+        Raises :class:`~shmq.InvalidOption` if the handler cannot be imported by its name.
         """
         found = load(self._plan.handler)
         if found is not self and found is not self.handler:
@@ -76,12 +76,12 @@ def worker(
     exception returns it to the queue after its back-off; :class:`Retry` and
     :class:`Reject` say otherwise. The lease is prolonged while the handler runs.
 
-    ``mode``: ``"parallel"``, ``"keyed"`` (a group's messages in order, the next one free as
-    soon as one is done) or ``"fifo"`` (one message at a time, in the queue's order, over
+    ``mode``: ``"parallel"``, ``"keyed"`` (a group's messages in order, the next one available
+    as soon as one is done) or ``"fifo"`` (one message at a time, in the queue's order, over
     all fifo workers of the queue). ``prefetch``: messages leased at a time, 1 with fifo.
-    ``max_messages``: a process makes room for a new one after so many. ``timeout``: after
-    so many seconds with one message its process is ended, which counts as a delivery.
-    ``idle_timeout``: a process that got no message for so many seconds ends.
+    ``max_messages``: a process is replaced after so many. ``timeout``: after so many seconds
+    with one message its process is ended, which counts as a delivery. ``idle_timeout``: a
+    process that got no message for so many seconds ends.
 
     Raises :class:`~shmq.InvalidName` and :class:`~shmq.InvalidOption`.
     """
@@ -103,16 +103,16 @@ def worker(
 
 
 def run(*workers: Worker, drain_timeout: float | None = None) -> None:
-    """Run the workers until SIGTERM or Ctrl-C, then let them finish the messages at hand.
+    """Run the workers until SIGTERM or Ctrl-C, then let them finish their current messages.
 
-    A script that calls this does so behind ``if __name__ == "__main__"``, because each
-    process imports it anew. ``drain_timeout``, in seconds, bounds how long they may take;
-    a second signal ends them at once. What dies is replaced. It also returns when every
-    process ended after its idle timeout. Raises :class:`~shmq.NoSuchQueue`,
+    A script must call this behind ``if __name__ == "__main__"``, because each process imports
+    it. ``drain_timeout``, in seconds, bounds how long they may take; a second signal ends them
+    at once. A process that dies is replaced. It also returns when every process has ended
+    after its idle timeout. Raises :class:`~shmq.NoSuchQueue`,
     :class:`~shmq.QueueDeleted`, :class:`~shmq.SegmentError`,
     :class:`~shmq.InvalidOption`, and :class:`~shmq.ShmqError` after the drain timeout.
     """
-    # Only those who run workers are to load multiprocessing.
+    # Only programs that run workers should load multiprocessing.
     from shmq.supervision.log_lines import show_on_stderr  # noqa: PLC0415
     from shmq.workers.supervisor import Supervisor  # noqa: PLC0415
 

@@ -14,12 +14,12 @@ from shmq.errors import InvalidOption
 
 __all__ = ["Handler", "load", "name_of"]
 
-#: Takes a message; what it returns is not looked at. May be a coroutine function.
+#: Takes a message; its result is ignored. May be a coroutine function.
 Handler = Callable[[Message], object]
 
 
 def load(name: str) -> Any:
-    """What ``module:name`` names. Raises :class:`~shmq.InvalidOption` if it is no callable."""
+    """Import ``module:name``. Raises :class:`~shmq.InvalidOption` if it is no callable."""
     module_name, _, path = name.partition(":")
     if not (module_name and path):
         raise InvalidOption(
@@ -43,8 +43,8 @@ def load(name: str) -> Any:
 def name_of(handler: Any) -> str:
     """The name under which other processes find the handler.
 
-    Raises :class:`~shmq.InvalidOption` for one that only this process has: a lambda, a
-    function defined in another, or what was typed in at a prompt.
+    Raises :class:`~shmq.InvalidOption` for one that only this process has: a lambda, a nested
+    function, or one typed in at a prompt.
     """
     name = f"{handler.__module__}:{handler.__qualname__}"
     if "<" in name:

@@ -1,4 +1,4 @@
-"""What is to be done: which handler, for which queue, by how many processes, and how."""
+"""The plan of workers: the handler, the queue, the number of processes, and the mode."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MODES", "Mode", "Plan"]
 
-#: ``parallel``: every process takes what comes. ``keyed``: the same, and the next message
-#: of a group is free as soon as the one before is done. ``fifo``: one message at a time, in
+#: ``parallel``: every process takes any message. ``keyed``: the same, and the next message of a
+#: group is available as soon as the one before is done. ``fifo``: one message at a time, in
 #: the queue's order, over all processes of the host.
 Mode = Literal["parallel", "keyed", "fifo"]
 MODES: Final[tuple[str, ...]] = get_args(Mode)
@@ -31,23 +31,23 @@ MAX_MESSAGES: Final = 1 << 62
 class Plan:
     """The work on one queue. Times are in seconds.
 
-    Raises :class:`~shmq.InvalidName` and :class:`~shmq.InvalidOption` when it is made.
+    Raises :class:`~shmq.InvalidName` and :class:`~shmq.InvalidOption` when it is created.
     """
 
     #: ``module:name`` of the function, as every process imports it.
     handler: str
     queue: str
-    #: On this host, unless there is a ``server``.
+    #: The namespace on this host; unused with a ``server``.
     namespace: str = dataclasses.field(default_factory=default_namespace)
-    #: The server whose queue it is.
+    #: The server that has the queue; None: it is on this host.
     server: Target | None = None
     processes: int = 1
     mode: Mode = "parallel"
-    #: How many messages a process leases at a time, the one at hand included.
+    #: How many messages a process leases at a time, the current one included.
     prefetch: int = 1
-    #: After how many messages a process makes room for a new one; None: never.
+    #: After how many messages a process is replaced; None: never.
     max_messages: int | None = None
-    #: How long one message may be worked on before its process is ended; None: for ever.
+    #: How long one message may take before its process is ended; None: without limit.
     timeout: float | None = None
     #: A process that got no message for so long ends and is not replaced; None: it waits.
     idle_timeout: float | None = None

@@ -1,4 +1,4 @@
-"""The life of one worker process, from its first line to its exit code."""
+"""The process of one worker."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ log = logging.getLogger("shmq.workers")
 
 
 def main(who: str, plan: Plan, supervisor: int) -> None:
-    """Work as the ``plan`` says, until the exit code says why not any longer.
+    """Work according to the ``plan``; the exit code says why it ended.
 
-    ``supervisor`` is the process that started this one, and does not outlive it.
+    ``supervisor`` is the process that started this one. This process ends with it.
     """
     tether(supervisor)
-    leave_to_the_supervisor(lambda: os._exit(Ending.DRAINED))  # nothing is held so far
+    leave_to_the_supervisor(lambda: os._exit(Ending.DRAINED))  # there is nothing to clean up yet
     handler = load(plan.handler)
     show_on_stderr("shmq.workers")
     with contextlib.ExitStack() as stack:
@@ -48,7 +48,7 @@ def main(who: str, plan: Plan, supervisor: int) -> None:
 
 
 def _awaiting(handler: Handler, stack: contextlib.ExitStack) -> Handler:
-    """The handler as a plain function: what a coroutine function returns is run to its end."""
+    """The handler as a plain function: runs the coroutine of a coroutine function to its end."""
     loop: list[Any] = []
 
     def call(message: Message) -> None:

@@ -1,4 +1,4 @@
-"""Starts the processes of one or several plans, and sees that they go on or end."""
+"""The supervisor of workers: starts, replaces and ends the processes of one or several plans."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class _WorkerProcess(ChildProcess):
 
 
 class Supervisor:
-    """Keeps processes at work as the ``plans`` say. For one thread; `run` until `stop`.
+    """Runs the processes of the ``plans``. For one thread; `run` until `stop`.
 
-    ``drain_timeout`` is how long the messages at hand may take when it is to end, in
-    seconds; None: as long as they need. Raises :class:`~shmq.InvalidOption`.
+    ``drain_timeout`` is how long the current messages may take when it ends, in seconds; None:
+    as long as they need. Raises :class:`~shmq.InvalidOption`.
     """
 
     def __init__(self, plans: Sequence[Plan], drain_timeout: float | None = None) -> None:
@@ -62,13 +62,13 @@ class Supervisor:
         self._refusal: ShmqError | None = None
 
     def run(self) -> None:
-        """Have the work done until `stop` is called, or one of the usual signals comes.
+        """Run the workers until `stop` is called, or SIGINT, SIGTERM or SIGHUP arrives.
 
-        Then, and when every process ended because it was idle, it returns. A second
-        signal ends the processes at once, and raises KeyboardInterrupt or SystemExit, with
-        the code that a shell expects. Raises :class:`~shmq.NoSuchQueue`,
-        :class:`~shmq.QueueDeleted`, :class:`~shmq.SegmentError`, and
-        :class:`~shmq.ShmqError` if the drain timeout was over first.
+        It also returns when every process has ended because it was idle. A second signal ends
+        the processes at once, and raises KeyboardInterrupt or SystemExit, with the code that a
+        shell expects. Raises :class:`~shmq.NoSuchQueue`, :class:`~shmq.QueueDeleted`,
+        :class:`~shmq.SegmentError`, and :class:`~shmq.ShmqError` if the drain timeout was over
+        first.
         """
         try:
             with caught(self._hear):
@@ -84,18 +84,18 @@ class Supervisor:
             raise self._refusal
 
     def stop(self) -> None:
-        """Let `run` return when the messages at hand are done. For any thread."""
+        """Let `run` return when the current messages are done. For any thread."""
         self._stopped = True
         self._wakeup.give()
 
     def _hear(self, number: int) -> None:
-        """A signal came. The terminal's own end may say so twice."""
+        """Handle a signal. A closed terminal may send SIGHUP twice, so it never forces an end."""
         if self._stopped and number != signal.SIGHUP:
             self._cut = number
         self.stop()
 
     def _go_on(self) -> bool:
-        """Do what is due; whether anything is left to wait for."""
+        """Do what is due; return whether anything is left to wait for."""
         for post in self._posts:
             self._attend(post)
         if self._stopped and not self._draining:
@@ -122,10 +122,10 @@ class Supervisor:
             post.start()
 
     def _give_up_if_gone(self, plan: Plan) -> None:
-        """A queue that was deleted ends the work; one that was made anew does not."""
+        """Stop if the queue was deleted, but not if it was created again."""
         try:
             _look_at_queue(plan)
-        except (ConnectionLost, ShuttingDown):  # nobody knows; its processes go on asking
+        except (ConnectionLost, ShuttingDown):  # unknown; its processes try again
             return
         except ShmqError as error:
             self._refusal = self._refusal or _deleted(plan, error)
@@ -140,7 +140,7 @@ class Supervisor:
             self._drain_until = time.monotonic() + self._drain_timeout
 
     def _sleep(self) -> None:
-        """Until a process ends, one is to be started, a signal comes or the drain is over."""
+        """Sleep until a process ends or has to start, a signal arrives, or the drain is over."""
         times = [post.due for post in self._posts if post.due is not None]
         if self._drain_until is not None:
             times.append(self._drain_until)
@@ -153,7 +153,7 @@ class Supervisor:
 
 
 def _look_at_queue(plan: Plan) -> None:
-    """Raises what an attach raises."""
+    """Attach to the queue once. Raises what an attach raises."""
     with plan.reach() as broker:
         broker.queue(plan.queue)
 

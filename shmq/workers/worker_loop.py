@@ -1,4 +1,4 @@
-"""A worker's time at a queue: it takes messages and has them handled until it is to end."""
+"""The loop of a worker: it takes messages and calls the handler until it ends."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ __all__ = ["Ending", "WorkerLoop"]
 
 log = logging.getLogger("shmq.workers")
 
-#: How long one wait lasts before it is looked whether the shift is to end, in seconds.
+#: How long one wait lasts before the loop checks whether it has to end, in seconds.
 SLICE: Final = 0.1
-#: How often the next one in line asks for the claim of a fifo queue, in seconds.
+#: How often a waiting worker tries to claim a fifo queue, in seconds.
 ASK_AGAIN: Final = 0.05
 
 
 class Ending(enum.IntEnum):
-    """Why a shift ended, as its process's exit code: none that a crash would have."""
+    """Why a loop ended, as its process's exit code, which differs from that of any crash."""
 
-    #: It was asked to.
+    #: It was asked to end.
     DRAINED = 80
     #: No message came for the idle timeout.
     IDLE = 81
-    #: It has handled as many messages as it should.
+    #: It has handled its maximum number of messages.
     RECYCLED = 82
     #: The queue was deleted, or cannot be used.
     NO_QUEUE = 83
-    #: The server could not be reached, or not any more.
+    #: The server could not be reached, or the connection was lost.
     UNREACHED = 84
 
 
 class WorkerLoop:
-    """Work on one queue by one process, according to a plan. ``who`` is named in the log."""
+    """Handles one queue's messages in one process, as a plan says. ``who`` is named in the log."""
 
     def __init__(self, who: str, plan: Plan, queue: Queue, handler: Handler) -> None:
         self._who = who
@@ -58,7 +58,7 @@ class WorkerLoop:
         self._idle_since = 0.0
 
     def drain(self) -> None:
-        """Let `run` end after the message at hand. A signal handler may call it."""
+        """Let `run` end after the current message. A signal handler may call it."""
         self._draining = True
 
     def run(self) -> Ending:
@@ -76,10 +76,10 @@ class WorkerLoop:
         return ending
 
     def _wait_for_turn(self) -> Ending | None:
-        """Of a fifo queue's workers only one is active, and the kernel says which."""
+        """Wait for the claim of a fifo queue, of which only one worker is active."""
         if self._plan.mode != "fifo":
             return None
-        assert isinstance(self._queue, LocalQueue)  # the plan sees to it
+        assert isinstance(self._queue, LocalQueue)  # the plan has checked that
         while not self._queue.claim():
             if self._draining:
                 return Ending.DRAINED
@@ -91,7 +91,7 @@ class WorkerLoop:
     def _work(self) -> Ending:
         self._idle_since = time.monotonic()
         while True:
-            # What was leased ahead goes back, uncounted, when the block is left.
+            # Prefetched messages are returned, uncounted, when the block is left.
             with self._queue.consume(self._plan.prefetch, SLICE) as messages:
                 ending = self._take(messages)
             if ending is not None:
@@ -105,7 +105,7 @@ class WorkerLoop:
                 return self._reason_to_end() or self._idle()
             self._handle(message)
             if self._plan.mode == "keyed":
-                messages.flush()  # the group goes on while another message is worked on
+                messages.flush()  # frees the group before the next message is handled
             self._handled += 1
             self._idle_since = time.monotonic()
             ending = self._reason_to_end()
@@ -137,7 +137,7 @@ class WorkerLoop:
             log.warning("%s: message %d stays as it is: %s", self._who, message.sequence, error)
 
     def _outcome(self, message: Message) -> Reject | Retry | None:
-        """Run the handler; None: it is done with the message."""
+        """Run the handler; None: the message was handled."""
         try:
             self._call(message)
         except Reject as outcome:
@@ -161,9 +161,9 @@ class WorkerLoop:
             message.nack(outcome.delay)
 
     def _call_in_time(self, message: Message) -> None:
-        """End this process, with every thread's stack on stderr, when the timeout is over.
+        """Run the handler; at the timeout end this process, with all threads' stacks on stderr.
 
-        A thread of faulthandler's does it, which no handler can keep from running.
+        A thread of faulthandler does that, which no handler can block.
         """
         assert self._plan.timeout is not None
         faulthandler.dump_traceback_later(self._plan.timeout, exit=True, file=2)
@@ -173,9 +173,9 @@ class WorkerLoop:
             faulthandler.cancel_dump_traceback_later()
 
     def _after_a_pause(self, message: Message, outcome: Reject | Retry) -> Reject | Retry:
-        """Wait as long as a nack would delay the message, but not into a drain.
+        """Wait as long as a nack would delay the message, unless draining.
 
-        So those behind it wait as well; and a nack without a delay keeps its place.
+        So the messages behind it wait as well, and a nack without a delay keeps its place.
         """
         last = message.delivery_count == self._options.max_deliveries
         if isinstance(outcome, Reject) or message.settled or last:

@@ -1,1 +1,1 @@
-"""Requests and answers, a class per payload: one side packs it, the other unpacks it."""
+"""Requests and answers, one class for each payload: one side packs it, the other unpacks it."""

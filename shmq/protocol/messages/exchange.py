@@ -1,4 +1,4 @@
-"""The publish to an exchange, behind its name."""
+"""The payload of a publish to an exchange, behind the exchange's name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Route", "unpack_counts"]
 class Route:
     """A ROUTE of bodies by a ``key``, all with the same properties.
 
-    ``only``: names of queues to how many of the bodies each has already; None: all queues.
+    ``only``: queue names with how many of the bodies each already has; None: all queues.
     """
 
     key: str
@@ -33,7 +33,7 @@ class Route:
 
     @classmethod
     def unpack(cls, rest: bytes) -> Self:
-        """What is behind the name. Raises Refusal."""
+        """Unpack the payload behind the name. Raises Refusal."""
         at, raw = unpack_piece(rest, 0)
         asked = unpack_map(raw)
         at, meta = unpack_piece(rest, at)
@@ -51,7 +51,7 @@ class Route:
 
 
 def unpack_counts(asked: dict[str, Any], key: str) -> dict[str, int]:
-    """A map of names to numbers that a map has. Raises Refusal."""
+    """The map of names to numbers under ``key``. Raises Refusal."""
     found = asked.get(key)
     if not isinstance(found, dict) or not all(
         isinstance(name, str) and type(number) is int and 0 <= number < 1 << 63

@@ -1,4 +1,4 @@
-"""Requests of a member of a group of consumers, behind the stream's name, and their answers."""
+"""Requests of a member of a consumer group, behind the stream's name, and their answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LENT: Final = struct.Struct("!QIQI")
 _TAKEN: Final = struct.Struct("!QI")
 _NUMBER: Final = struct.Struct("!Q")
 
-#: The longest time that a settlement may name, in ns.
+#: The longest time in a settlement, in ns.
 _LONGEST: Final = 10**18
 
 
@@ -51,9 +51,9 @@ class Settlement(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MemberRequest:
-    """What each request of a member begins with, and the ``rest`` behind that.
+    """The beginning of every request of a member, and the ``rest`` behind it.
 
-    ``identity`` is the stream's; ``member`` 0 is none.
+    ``identity`` is the stream's; ``member`` 0: no member.
     """
 
     group: str
@@ -70,7 +70,7 @@ class MemberRequest:
 
     @classmethod
     def unpack(cls, rest: bytes) -> Self:
-        """What is behind the stream's name. Raises Refusal."""
+        """Unpack the payload behind the stream's name. Raises Refusal."""
         if len(rest) < _SIZE.size:
             raise Refusal.bad("behind the stream's name is a group's")
         at = _SIZE.size + _SIZE.unpack_from(rest)[0]
@@ -85,7 +85,7 @@ class MemberRequest:
 
 
 def unpack_places(raw: bytes, partitions: int) -> list[tuple[int, int]]:
-    """The partitions, of so many, with offsets, that a SEATS or a COMMIT names. Raises Refusal."""
+    """The partitions and offsets of a SEATS or a COMMIT, checked. Raises Refusal."""
     if len(raw) % PLACE.size:
         raise Refusal.bad("partitions and offsets have 12 bytes each")
     places: list[tuple[int, int]] = list(PLACE.iter_unpack(raw))
@@ -97,18 +97,18 @@ def unpack_places(raw: bytes, partitions: int) -> list[tuple[int, int]]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Seats:
-    """A SEATS: the member takes partitions, or leaves them; ``places`` are packed."""
+    """A SEATS: the member takes partitions, or releases them; ``places`` are packed."""
 
     takes: bool
     places: bytes
 
     def pack(self) -> bytes:
-        """What is behind the member."""
+        """The payload behind the member."""
         return HEADS[Type.SEATS].pack(self.takes) + self.places
 
     @classmethod
     def unpack(cls, raw: bytes) -> Self:
-        """What is behind the member. Raises Refusal."""
+        """Unpack the payload behind the member. Raises Refusal."""
         if not raw or raw[0] > 1:
             raise Refusal.bad("a SEATS takes (1) or leaves (0) partitions")
         return cls(bool(raw[0]), raw[1:])
@@ -116,17 +116,17 @@ class Seats:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A HEARTBEAT: the change of the group that the member knows of."""
+    """A HEARTBEAT: the last change of the group that the member knows."""
 
     change: int
 
     def pack(self) -> bytes:
-        """What is behind the member."""
+        """The payload behind the member."""
         return HEADS[Type.HEARTBEAT].pack(self.change)
 
     @classmethod
     def unpack(cls, raw: bytes) -> Self:
-        """What is behind the member. Raises Refusal."""
+        """Unpack the payload behind the member. Raises Refusal."""
         if len(raw) != HEADS[Type.HEARTBEAT].size:
             raise Refusal.bad("one number of 64 bits has to follow")
         return cls(*HEADS[Type.HEARTBEAT].unpack(raw))
@@ -134,9 +134,9 @@ class Heartbeat:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupChange:
-    """What answers a HEARTBEAT: the change of the group, and its partitions if it is a new one.
+    """The answer to a HEARTBEAT: the change of the group, and its partitions if that is new.
 
-    Of each partition: the member that has it, the one that it is meant for, and the committed
+    For each partition: the member that has it, the member it is assigned to, and the committed
     offset or None.
     """
 
@@ -153,7 +153,7 @@ class GroupChange:
 
     @classmethod
     def unpack(cls, answer: _core.Answer) -> Self:
-        """What the answer says. Raises ServerError."""
+        """Unpack the answer. Raises ServerError."""
         said = memoryview(whole(answer, _NUMBER.size))
         (change,) = _NUMBER.unpack_from(said)
         if len(said) == _NUMBER.size:
@@ -165,18 +165,18 @@ class GroupChange:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ShareTake:
-    """A SHARE_TAKE: at most so many records, and whether they are handed out at once."""
+    """A SHARE_TAKE: at most ``limit`` records; ``handed``: they count as delivered at once."""
 
     limit: int
     handed: bool
 
     def pack(self) -> bytes:
-        """What is behind the member."""
+        """The payload behind the member."""
         return HEADS[Type.SHARE_TAKE].pack(self.limit, self.handed)
 
     @classmethod
     def unpack(cls, raw: bytes) -> Self:
-        """What is behind the member. Raises Refusal."""
+        """Unpack the payload behind the member. Raises Refusal."""
         if len(raw) != HEADS[Type.SHARE_TAKE].size or raw[-1] > 1:
             raise Refusal.bad("a SHARE_TAKE has a number of 32 bits, and a byte of 0 or 1")
         limit, handed = HEADS[Type.SHARE_TAKE].unpack(raw)
@@ -187,11 +187,11 @@ class ShareTake:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ShareTaken:
-    """What answers a SHARE_TAKE.
+    """The answer to a SHARE_TAKE.
 
-    ``due``: in how many ns something that is held is due. ``ends``: by partition, the next
-    offset to be lent, or None. ``lent``: receipts, partitions, offsets and deliveries so far.
-    ``damaged``: of a member that passes over damage, the records that it passed over.
+    ``due``: how many ns until a leased or delayed record is due. ``ends``: by partition, the next
+    offset to lease, or None. ``lent``: receipts, partitions, offsets and deliveries so far.
+    ``damaged``: for a member that skips damage, how many records it skipped.
     """
 
     due: int
@@ -212,7 +212,7 @@ class ShareTaken:
 
     @classmethod
     def unpack(cls, answer: _core.Answer, *, skips_damage: bool) -> Self:
-        """What the answer says to a member that passes over damage, or does not."""
+        """Unpack the answer; ``skips_damage``: whether the member skips damage."""
         raw = whole(answer, _TAKEN.size)
         due, count = _TAKEN.unpack_from(raw)
         at = _TAKEN.size + 8 * count
@@ -225,19 +225,19 @@ class ShareTaken:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ShareSettle:
-    """A SHARE_SETTLE: what is done with the receipts, and the time of it in ns."""
+    """A SHARE_SETTLE: the action on the receipts, with its time in ns."""
 
     action: int
     ns: int
     receipts: list[int]
 
     def pack(self) -> bytes:
-        """What is behind the member."""
+        """The payload behind the member."""
         return HEADS[Type.SHARE_SETTLE].pack(self.action, self.ns) + pack_numbers(self.receipts)
 
     @classmethod
     def unpack(cls, raw: bytes) -> Self:
-        """What is behind the member. Raises Refusal."""
+        """Unpack the payload behind the member. Raises Refusal."""
         head = HEADS[Type.SHARE_SETTLE]
         if len(raw) < head.size:
             raise Refusal.bad("a SHARE_SETTLE has 9 bytes before its receipts")

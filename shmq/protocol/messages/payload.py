@@ -1,7 +1,6 @@
-"""What payloads are made of: maps, places in partitions, receipts, expressions, times.
+"""The parts of payloads: maps, offsets in partitions, receipts, expressions, times.
 
-What is unpacked from a request raises :class:`shmq.protocol.status.Refusal` if it is not of
-its form.
+Unpacking a malformed part of a request raises :class:`shmq.protocol.status.Refusal`.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def pack_map(value: Any) -> bytes:
 
 
 def unpack_map(raw: bytes) -> dict[str, Any]:
-    """The msgpack map that the bytes are."""
+    """Unpack a msgpack map with str keys."""
     try:
         found = msgpack.unpackb(raw, raw=False, strict_map_key=False)
     except Exception as error:  # its own kinds, ValueError, UnicodeDecodeError, RecursionError
@@ -65,7 +64,7 @@ def unpack_map(raw: bytes) -> dict[str, Any]:
 
 
 def unpack_answer(answer: _core.Answer) -> dict[str, Any]:
-    """The msgpack map of an answer; none is an empty one. Raises ServerError."""
+    """The msgpack map of an answer; empty for an empty payload. Raises ServerError."""
     try:
         found = msgpack.unpackb(answer.payload or b"\x80", strict_map_key=False)
     except (ValueError, msgpack.UnpackException) as error:
@@ -76,13 +75,13 @@ def unpack_answer(answer: _core.Answer) -> dict[str, Any]:
 
 
 def check_empty(rest: bytes) -> None:
-    """Refuse whatever is behind the name."""
+    """Refuse any bytes behind the name."""
     if rest:
         raise Refusal.bad(f"there are {len(rest)} bytes more than its type takes")
 
 
 def pack_name(name: str) -> bytes:
-    """The name that a payload begins with."""
+    """The name at the beginning of a payload, with its length in front."""
     raw = name.encode()
     return len(raw).to_bytes(2, "big") + raw
 
@@ -94,7 +93,7 @@ def pack_piece(data: Any) -> bytes:
 
 
 def unpack_piece(rest: bytes, at: int) -> tuple[int, bytes]:
-    """Where what has its length in front ends, and its bytes."""
+    """Unpack bytes with their length in front; returns their end, and the bytes."""
     if len(rest) - at < _SIZE.size:
         raise Refusal.bad("a length is cut off")
     end = at + _SIZE.size + _SIZE.unpack_from(rest, at)[0]
@@ -128,7 +127,7 @@ def pack_numbers(numbers: Iterable[int]) -> bytes:
 
 
 def unpack_numbers(raw: bytes) -> list[int]:
-    """Receipts, to the end."""
+    """Unpack receipts, to the end of the payload."""
     if len(raw) % 8:
         raise Refusal.bad("receipts have 8 bytes each")
     found = array.array("Q", raw)
@@ -138,7 +137,7 @@ def unpack_numbers(raw: bytes) -> list[int]:
 
 
 def unpack_expression(raw: bytes, check: Callable[[str, int], object]) -> str | None:
-    """An expression that ``check`` can read; None: there is none."""
+    """Unpack an expression, which ``check`` must accept; None: there is none."""
     if not raw:
         return None
     try:
@@ -150,7 +149,7 @@ def unpack_expression(raw: bytes, check: Callable[[str, int], object]) -> str | 
 
 
 def milliseconds(wait: float | None) -> int:
-    """A wait in seconds as a frame has it; None: without limit."""
+    """A wait in seconds as the ms of a frame; None: without limit."""
     return FOREVER if wait is None else min(FOREVER - 1, max(0, round(wait * 1000)))
 
 

@@ -1,4 +1,4 @@
-"""Requests about queues that are no messages', and what answers them."""
+"""Control requests about queues, and their answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Create", "Greeting", "Hello", "List", "Select"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hello:
-    """A HELLO: what the client is, and its token."""
+    """A HELLO: the client's name, and its token."""
 
     client: str
     token: str | None = None
@@ -28,7 +28,7 @@ class Hello:
 
     @classmethod
     def unpack(cls, raw: bytes) -> Self:
-        """The payload. Raises Refusal."""
+        """Unpack the payload. Raises Refusal."""
         asked = unpack_map(raw)
         client, token = asked.get("client"), asked.get("token")
         if not isinstance(client, str):
@@ -40,7 +40,7 @@ class Hello:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Greeting:
-    """What answers a HELLO: the longest request in bytes, and what the server can do, by name."""
+    """The answer to a HELLO: the longest request in bytes, and the server's features, by name."""
 
     server: str
     max_frame: int
@@ -60,9 +60,9 @@ class Greeting:
 
     @classmethod
     def unpack(cls, answer: _core.Answer, place: str) -> Self:
-        """What the answer says; ``place`` stands for a namespace that it does not name.
+        """Unpack the answer; ``place`` is the namespace if the answer names none.
 
-        Raises ServerError, TypeError, ValueError and OverflowError for what makes no sense.
+        Raises ServerError, TypeError, ValueError and OverflowError for a malformed answer.
         """
         said = unpack_answer(answer)
         return cls(
@@ -75,7 +75,7 @@ class Greeting:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Create:
-    """A CREATE; a queue that is its connection's ``own`` goes with it."""
+    """A CREATE; a queue that is its connection's ``own`` is deleted with the connection."""
 
     options: dict[str, Any]
     own: bool = False
@@ -86,7 +86,7 @@ class Create:
 
     @classmethod
     def unpack(cls, rest: bytes) -> Self:
-        """What is behind the name. Raises Refusal."""
+        """Unpack the payload behind the name. Raises Refusal."""
         options = unpack_map(rest) if rest else {}
         own = options.pop("own", False)
         if not isinstance(own, bool):
@@ -96,7 +96,7 @@ class Create:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class List:
-    """A LIST, of the names alone or of the queues with their numbers."""
+    """A LIST, of only the names or of the queues with their counts."""
 
     only_names: bool = False
 
@@ -106,7 +106,7 @@ class List:
 
     @classmethod
     def unpack(cls, raw: bytes) -> Self:
-        """The payload. Raises Refusal."""
+        """Unpack the payload. Raises Refusal."""
         only_names = unpack_map(raw).get("names") if raw else False
         if not isinstance(only_names, bool):
             raise Refusal.bad("a LIST carries nothing, or 'names', true or false")
@@ -115,7 +115,7 @@ class List:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Select:
-    """A PEEK or a REDRIVE: at most so many messages, of those that the expression means."""
+    """A PEEK or a REDRIVE: at most ``limit`` messages that match the expression."""
 
     limit: int
     where: str | None = None
@@ -127,7 +127,7 @@ class Select:
 
     @classmethod
     def unpack(cls, rest: bytes) -> Self:
-        """What is behind the name. Raises Refusal."""
+        """Unpack the payload behind the name. Raises Refusal."""
         head = HEADS[Type.REDRIVE]
         if len(rest) < head.size:
             raise Refusal.bad("there must be a name, and a limit of 32 bits")

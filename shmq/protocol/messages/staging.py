@@ -1,4 +1,4 @@
-"""Requests of a publisher of staged rows, behind the queue's name, and what answers them."""
+"""Requests of a publisher of staged rows, behind the queue's name, and their answers."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from shmq.protocol.status import Refusal
 
 __all__ = ["Publish", "Published", "Stage", "StageRow", "Staged", "StagedState"]
 
-#: How many rows there are.
+#: The number of rows.
 _COUNT: Final = HEADS[Type.STAGE]
 _ACTIONS: Final = ("sealed", "sweep", "discard")
 
-#: A body, and packed properties or none.
+#: A body, and its packed properties or no bytes.
 StageRow = tuple[Any, bytes]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stage:
-    """A STAGE of rows as a part of a batch; ``staging_bytes``: how much may be staged at all."""
+    """A STAGE of rows as a part of a batch; ``staging_bytes`` limits all staged rows."""
 
     publisher: str
     batch: int
@@ -55,7 +55,7 @@ class Stage:
 
     @classmethod
     def unpack(cls, rest: bytes) -> tuple[Self, Rows]:
-        """What is behind the name, and its rows. Raises Refusal."""
+        """Unpack the payload behind the name, with its rows. Raises Refusal."""
         at, raw = unpack_piece(rest, 0)
         found = unpack_map(raw)
         if len(rest) - at < _COUNT.size:
@@ -82,7 +82,7 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Publish:
-    """A PUBLISH of a batch, which its first one seals with these parts in their order."""
+    """A PUBLISH of a batch; the first one seals the batch with these parts, in order."""
 
     publisher: str
     batch: int
@@ -94,7 +94,7 @@ class Publish:
 
     @classmethod
     def unpack(cls, rest: bytes) -> Self:
-        """What is behind the name. Raises Refusal."""
+        """Unpack the payload behind the name. Raises Refusal."""
         found = unpack_map(rest)
         parts = found.get("parts")
         if not isinstance(parts, list) or not all(isinstance(each, str) for each in parts):
@@ -104,7 +104,7 @@ class Publish:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Published:
-    """What answers a PUBLISH: how many rows became messages, and why not all are; None: all."""
+    """The answer to a PUBLISH: how many rows became messages, and why some did not, or None."""
 
     rows: int
     left: str | None
@@ -115,14 +115,14 @@ class Published:
 
     @classmethod
     def unpack(cls, answer: _core.Answer) -> Self:
-        """What the answer says."""
+        """Unpack the answer."""
         said = unpack_answer(answer)
         return cls(int(said["rows"]), said["left"])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Staged:
-    """A STAGED; a sweep leaves the parts whose names begin with ``keep``."""
+    """A STAGED; a sweep keeps the parts whose names begin with ``keep``."""
 
     publisher: str
     action: str
@@ -134,7 +134,7 @@ class Staged:
 
     @classmethod
     def unpack(cls, rest: bytes) -> Self:
-        """What is behind the name. Raises Refusal."""
+        """Unpack the payload behind the name. Raises Refusal."""
         found = unpack_map(rest)
         action = _text(found, "action")
         if action not in _ACTIONS:
@@ -145,7 +145,7 @@ class Staged:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StagedState:
-    """What answers a STAGED: the newest sealed batch, and how many chunks a sweep removed."""
+    """The answer to a STAGED: the newest sealed batch, and how many chunks a sweep removed."""
 
     sealed: int | None
     removed: int
@@ -156,7 +156,7 @@ class StagedState:
 
     @classmethod
     def unpack(cls, answer: _core.Answer) -> Self:
-        """What the answer says."""
+        """Unpack the answer."""
         said = unpack_answer(answer)
         return cls(said["sealed"], int(said["removed"]))
 

@@ -1,4 +1,4 @@
-"""Requests about a stream, behind its name, and what answers them."""
+"""Requests about a stream, behind its name, and their answers."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _PART: Final = struct.Struct("!IQQI")
 _RANGE: Final = struct.Struct("!II")
 
 _FLAGS: Final = Flag.DURABLE | Flag.PRODUCER | Flag.GAPS
-#: By number.
+#: The compressions by their numbers.
 _COMPRESSIONS: Final = (None, "lz4", "zstd")
 _MOST: Final = 0xFFFFFFFF
 _MOST_PLACES: Final = 1 << 16
-#: No offset, and no time in ns, is beyond.
+#: The highest offset, and the latest time in ns.
 _LAST: Final = (1 << 63) - 1
 _LATEST: Final = 8_000_000_000 * 10**9
 
@@ -43,8 +43,8 @@ Places = list[tuple[int, int]]
 class Append:
     """An APPEND of ``count`` records, whose entries are ``block``, to one partition.
 
-    ``raw_bytes``: of a compressed block, its bytes before. With a ``producer`` the records have
-    numbers from ``sequence`` on; with ``gaps`` these may be any higher ones.
+    ``raw_bytes``: the size of a compressed block before compression. With a ``producer`` the
+    records have numbers from ``sequence`` on; with ``gaps`` numbers may be skipped.
     """
 
     identity: int
@@ -73,7 +73,7 @@ class Append:
 
     @classmethod
     def unpack(cls, rest: bytes) -> Self:
-        """What is behind the name. Raises Refusal."""
+        """Unpack the payload behind the name. Raises Refusal."""
         identity, flags, partition, compression, count, raw = _head(Type.APPEND, rest)
         at = HEADS[Type.APPEND].size
         producer = sequence = None
@@ -103,7 +103,7 @@ class Append:
 
 
 class Appended(NamedTuple):
-    """What an APPEND has done; ``first`` is -1 for records that are gone."""
+    """The answer to an APPEND; ``first`` is -1 for duplicates of records that are gone."""
 
     first: int
     records: int
@@ -116,7 +116,7 @@ class Appended(NamedTuple):
 
     @classmethod
     def unpack(cls, answer: _core.Answer) -> Self:
-        """What the answer says. Raises ServerError."""
+        """Unpack the answer. Raises ServerError."""
         first, count, timestamp = _APPENDED.unpack_from(whole(answer, _APPENDED.size))
         duplicate = answer.status == Status.DUPLICATE
         return cls(-1 if first == NO_OFFSET else first, count, timestamp, duplicate)
@@ -144,7 +144,7 @@ class Fetch:
 
     @classmethod
     def unpack(cls, rest: bytes) -> Self:
-        """What is behind the name. Raises Refusal."""
+        """Unpack the payload behind the name. Raises Refusal."""
         identity, most, size, wait, count = _head(Type.FETCH, rest)
         if not (most and size and count):
             raise Refusal.bad("a FETCH is for one record, one byte and one partition at least")
@@ -154,7 +154,7 @@ class Fetch:
 
 
 class FetchedPart(NamedTuple):
-    """What a FETCH has found in one partition; ``entries`` are bytes."""
+    """What a FETCH found in one partition; ``entries`` are bytes."""
 
     partition: int
     next_offset: int
@@ -162,12 +162,12 @@ class FetchedPart(NamedTuple):
     entries: bytes | memoryview
 
     def pack(self) -> bytes:
-        """Its part of the payload of the answer."""
+        """This partition's part of the answer's payload."""
         return _PART.pack(*self[:3], len(self.entries)) + self.entries
 
     @classmethod
     def unpack_all(cls, answer: _core.Answer) -> Iterator[Self]:
-        """What the answer brings, by partition. Raises ServerError for what makes no sense."""
+        """Unpack the answer, by partition. Raises ServerError if it is malformed."""
         data = memoryview(answer.payload or b"")
         at = 0
         while at < len(data):
@@ -183,7 +183,7 @@ class FetchedPart(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hold:
-    """A HOLD; without ``places`` it ends. ``fetch``: what is read then."""
+    """A HOLD; without ``places`` it ends the hold. ``fetch``: a FETCH to carry out with it."""
 
     identity: int
     number: int
@@ -193,12 +193,12 @@ class Hold:
     def pack(self) -> bytes:
         """The payload behind the name."""
         head = HEADS[Type.HOLD].pack(self.identity, self.number, len(self.places))
-        tail = b"" if self.fetch is None else self.fetch.pack()[8:]  # but for the identity
+        tail = b"" if self.fetch is None else self.fetch.pack()[8:]  # without the identity
         return b"".join((head, pack_places(self.places), tail))
 
     @classmethod
     def unpack(cls, rest: bytes) -> Self:
-        """What is behind the name. Raises Refusal."""
+        """Unpack the payload behind the name. Raises Refusal."""
         identity, number, count = _head(Type.HOLD, rest)
         places, behind = _places(rest[HEADS[Type.HOLD].size :], count)
         if behind and not places:
@@ -221,7 +221,7 @@ class OffsetAt:
 
     @classmethod
     def unpack(cls, rest: bytes) -> Self:
-        """What is behind the name. Raises Refusal."""
+        """Unpack the payload behind the name. Raises Refusal."""
         identity, partition, timestamp = _head(Type.OFFSET_AT, rest, last=True)
         return cls(identity, partition, min(timestamp, _LATEST))
 
@@ -239,22 +239,22 @@ class Repartition:
 
     @classmethod
     def unpack(cls, rest: bytes) -> Self:
-        """What is behind the name. Raises Refusal."""
+        """Unpack the payload behind the name. Raises Refusal."""
         return cls(*_head(Type.REPARTITION, rest, last=True))
 
     @staticmethod
     def pack_answer(opened: range) -> bytes:
-        """The payload of the answer: the partitions that take records from then on."""
+        """The payload of the answer: the partitions that are active from then on."""
         return _RANGE.pack(opened.start, opened.stop)
 
     @staticmethod
     def unpack_answer(answer: _core.Answer) -> range:
-        """The partitions that take records, as the answer says. Raises ServerError."""
+        """The active partitions in the answer. Raises ServerError."""
         return range(*_RANGE.unpack_from(whole(answer, _RANGE.size)))
 
 
 def _head(kind: Type, rest: bytes, *, last: bool = False) -> tuple[int, ...]:
-    """The numbers in front; nothing follows the ``last``. Raises Refusal."""
+    """The numbers of the head; with ``last`` nothing may follow them. Raises Refusal."""
     head = HEADS[kind]
     if len(rest) < head.size or (last and len(rest) > head.size):
         more = "" if last else "at least "
@@ -263,7 +263,7 @@ def _head(kind: Type, rest: bytes, *, last: bool = False) -> tuple[int, ...]:
 
 
 def _places(raw: bytes, count: int) -> tuple[Places, bytes]:
-    """So many partitions with their offsets, and what is behind them. Raises Refusal."""
+    """The first ``count`` partitions with offsets, and the rest. Raises Refusal."""
     end = count * PLACE.size
     if len(raw) < end:
         raise Refusal.bad(f"{count} places have 12 bytes each, and there are fewer")

@@ -1,1 +1,1 @@
-"""Who may come in, and what for: tokens and TLS."""
+"""Authentication and authorization: tokens and TLS."""

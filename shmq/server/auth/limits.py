@@ -1,4 +1,4 @@
-"""How much a server gives to one connection, to all of them, and to those of one token."""
+"""Limits of a server: for one connection, for all of them, and for one token."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GIB = 1 << 30
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """How much there may be before clients make no more; None: without limit.
+    """How much may exist before clients can create no more; None: without limit.
 
     Raises :class:`~shmq.InvalidOption` for a value out of range, and TypeError for one of
     the wrong type.
@@ -46,7 +46,7 @@ _NO_QUOTA = Quota()
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Times are in seconds, sizes in bytes.
+    """The limits of a server. Times are in seconds, sizes in bytes.
 
     Raises :class:`~shmq.InvalidOption` for a value out of range, and TypeError for one of
     the wrong type.
@@ -60,21 +60,21 @@ class Limits:
     unsettled_messages: int = 65_536
     #: Bytes of those messages: 4 KiB to 1 TiB. One message may always be delivered.
     unsettled_bytes: int = 256 << 20
-    #: How long a connection may take to be let in: for TLS, and for the token after it.
+    #: How long TLS may take, and the HELLO with the token after it.
     handshake: float = 5.0
-    #: How long a connection may be silent that waits for nothing.
+    #: How long a connection that waits for nothing may be silent.
     idle: float = 300.0
-    #: How long a frame that has begun may take to be whole, and how long a peer may take
+    #: How long a frame may take to arrive once it has begun, and how long a peer may read
     #: nothing of what is sent to it.
     frame: float = 30.0
-    #: How long the connections may go on to settle what they hold when the server ends.
+    #: How long connections may go on settling their leased messages when the server ends.
     drain: float = 5.0
-    #: How long a process of the server may give no sign of life: then it is killed and
-    #: replaced. From 2 s on.
+    #: How long a process of the server may miss its heartbeat before it is killed and
+    #: replaced. At least 2 s.
     silence: float = 5.0
-    #: Of all that is in the namespace.
+    #: The quota of the whole namespace.
     namespace: Quota = _NO_QUOTA
-    #: Of what one token may administer; of groups, of those that it may be a member of.
+    #: The quota of each token: what it may administer, and the groups it may be a member of.
     token: Quota = _NO_QUOTA
 
     def __post_init__(self) -> None:

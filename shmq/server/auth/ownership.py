@@ -1,4 +1,4 @@
-"""Whose the files of a server's configuration are: its own user's or root's, and no other's."""
+"""Checks the owner and the mode of a server's configuration files."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["check_file"]
 
 
 def check_file(status: os.stat_result, path: Path, what: str, *, secrets: str | None) -> None:
-    """Refuse a file that others may write, or read although it has ``secrets``.
+    """Refuse a file of another user, one that others may write, or ``secrets`` they may read.
 
-    ``what`` is the file as one speaks of it, ``secrets`` what others must not read; None:
-    everybody may read it. Raises :class:`~shmq.InvalidOption`, with the mode and what to do.
+    ``what`` names the file in the error, ``secrets`` what others must not read; None: anyone
+    may read it. Raises :class:`~shmq.InvalidOption`, with the mode and what to do.
     """
     user = os.geteuid()
     mode = stat.S_IMODE(status.st_mode)

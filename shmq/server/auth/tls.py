@@ -1,4 +1,4 @@
-"""TLS: whose certificate the server shows, and which clients' it asks for."""
+"""TLS: the server's certificate, and the authorities of the clients' certificates."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["Tls"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """The files, all of them PEM. Raises TypeError for what is no path."""
+    """The files, all of them PEM. Raises TypeError for a value that is no path."""
 
-    #: The server's certificate, and after it those of the authorities in between.
+    #: The server's certificate, followed by the intermediate ones.
     certificate: Path
     #: The key of that certificate, without a passphrase; None: it is in the same file.
     key: Path | None = None
-    #: The authorities whose certificates clients have to show; None: clients show none.
+    #: The authorities that must have signed a client's certificate; None: clients show none.
     client_ca: Path | None = None
 
     def __post_init__(self) -> None:
@@ -40,7 +40,7 @@ class Tls:
         context.options |= ssl.OP_NO_RENEGOTIATION
         try:
             self._check_files()
-            # A passphrase would be asked for at the terminal, where nobody may be.
+            # OpenSSL would ask for a passphrase at the terminal, which a service does not have.
             context.load_cert_chain(self.certificate, self.key, password=_no_passphrase)
         except (OSError, ValueError) as error:
             raise InvalidOption(

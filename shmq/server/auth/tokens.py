@@ -1,9 +1,8 @@
-"""Tokens: what a client shows to be let in, and what it may then do to which names.
+"""Tokens: how a client authenticates, and what it may then do to which names.
 
-A token is 256 random bits as text. The server stores its SHA-256 alone. A slow hash, as
-for passwords, would protect nothing here: nobody guesses 256 random bits, and everybody
-could have the server compute it. So a token that somebody has thought up is not for it,
-and one that is too short to be random is refused.
+A token is 256 random bits as text. The server stores only its SHA-256. A slow hash, as for
+passwords, would protect nothing: 256 random bits cannot be guessed, and any client could make
+the server compute it. So a token must be random, and one that is too short for that is refused.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ __all__ = ["ALL_RIGHTS", "KNOWN", "LEAST_TOKEN", "AccessList", "Token", "hash_of
 
 ALL_RIGHTS: Final = Right.PRODUCE | Right.CONSUME | Right.ADMIN
 
-#: Of a stream beside the engine's rights: the token has a right to a group of it.
+#: A bit beside the engine's rights to a stream: the token has a right to one of its groups.
 KNOWN: Final = 1 << 7
 assert not KNOWN & ALL_RIGHTS
 
-#: The shortest token that is taken, in characters: 128 bits in hexadecimal.
+#: The shortest token that is accepted, in characters: 128 bits in hexadecimal.
 LEAST_TOKEN: Final = 32
 
-#: What every token that is made here begins with, so that a search for secrets finds it.
+#: The prefix of every generated token, so that secret scanners find it.
 _PREFIX: Final = "shmq_"
 _ALGORITHM: Final = "sha256:"
 _HASH: Final = re.compile(rf"{_ALGORITHM}[0-9a-f]{{64}}\Z", re.ASCII)
@@ -40,12 +39,12 @@ _PATTERN: Final = re.compile(rf"{_PART}(/{_PART})?\Z", re.ASCII)
 
 
 def make_token() -> str:
-    """A new token, which nobody can guess."""
+    """A new random token."""
     return _PREFIX + secrets.token_urlsafe(32)
 
 
 def hash_of(token: str) -> str:
-    """What the server stores of the token. Raises :class:`~shmq.InvalidOption`."""
+    """The hash that the server stores. Raises :class:`~shmq.InvalidOption` for a short token."""
     if len(token) < LEAST_TOKEN:
         raise InvalidOption(
             f"a token of {len(token)} characters can be guessed: use {LEAST_TOKEN} or more that "
@@ -62,21 +61,21 @@ def _digest(token: str) -> bytes:
 class Token:
     """What one token allows: patterns of names for each right.
 
-    ``*`` stands for any characters, ``?`` for one, ``[ab]`` for one of those. A pattern is for
-    queues, exchanges, and streams with all their groups of consumers; ``STREAM/GROUP`` is for
-    groups alone. No right includes another. Raises :class:`~shmq.InvalidOption`, and TypeError
+    ``*`` stands for any characters, ``?`` for one, ``[ab]`` for one of those. A pattern covers
+    queues, exchanges, and streams with all their consumer groups; ``STREAM/GROUP`` covers
+    groups only. No right includes another. Raises :class:`~shmq.InvalidOption`, and TypeError
     for a value of the wrong type; neither names a secret.
     """
 
-    #: For the log.
+    #: The token's name in the log.
     name: str
     #: ``sha256:`` and 64 hexadecimal digits, as :func:`hash_of` returns it.
     hash: str = dataclasses.field(repr=False)
-    #: What it may put messages or records into.
+    #: The names it may put messages or append records to.
     produce: Sequence[str] = ()
-    #: What it may take messages from, settle and read; with a group, as a member of that.
+    #: The names it may get from, settle and read; with a group, as a member of that group.
     consume: Sequence[str] = ()
-    #: What it may create, delete, purge and redrive; which groups, delete and reset.
+    #: The names it may create, delete, purge and redrive; the groups it may delete and reset.
     admin: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -112,14 +111,14 @@ class Token:
         return tuple(patterns)
 
     def rights(self, name: str) -> int:
-        """What it may do to the queue or exchange, as the engine's bits."""
+        """The token's rights to the queue or exchange, as the engine's bits."""
         return self._found(lambda pattern: "/" not in pattern and _matches(name, pattern))
 
     def stream_rights(self, stream: str, group: str | None = None) -> int:
-        """What it may do to the stream, or to that group of it.
+        """The token's rights to the stream, or to that group of it.
 
-        Who may consume as a member of a group may read the stream, and who has any right to a
-        group may know of it.
+        A token that may consume as a member of a group may read the stream; one with any right
+        to a group may know that the stream exists.
         """
 
         def fits(pattern: str) -> bool:
@@ -138,7 +137,7 @@ class Token:
         return found
 
     def _found(self, fits: Callable[[str], bool]) -> int:
-        """The rights with a pattern that fits, as the engine's bits."""
+        """The rights with a pattern for which ``fits`` is true, as the engine's bits."""
         found = 0
         for right, patterns in (
             (Right.PRODUCE, self.produce),
@@ -155,18 +154,18 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 class AccessList:
-    """Who is let in. Without tokens, everybody."""
+    """The tokens that a server accepts. Without any, it accepts every client."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = [(bytes.fromhex(token.hash[len(_ALGORITHM) :]), token) for token in tokens]
 
     @property
     def ask(self) -> bool:
-        """Whether a token has to be shown."""
+        """Whether clients must show a token."""
         return bool(self._tokens)
 
     def find(self, shown: str) -> Token | None:
-        """The token that was shown; it takes as long whichever it is, or none."""
+        """The token that was shown, or None. Takes the same time for every token."""
         digest = _digest(shown)
         found = None
         for known, token in self._tokens:

@@ -1,1 +1,1 @@
-"""Connections: what carries a session's bytes."""
+"""Connections: they carry the bytes of sessions."""

@@ -1,4 +1,4 @@
-"""What carries a session's bytes: the life of a connection, but for how they are coded."""
+"""The life of a connection; subclasses add how its bytes are encoded."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["Connection"]
 
 log = logging.getLogger("shmq.server")
 
-#: How long what still comes is discarded after the last byte was sent, in seconds: closed
-#: at once, a socket with unread bytes would reset the connection and that byte be lost.
+#: How long input is discarded after the last byte was sent, in seconds. Closing a socket with
+#: unread input at once would reset the connection, and the peer would lose that byte.
 DISCARDING: Final = 2.0
 
 _CHUNK: Final = 1 << 16
@@ -25,9 +25,9 @@ _CHUNK: Final = 1 << 16
 class Connection(abc.ABC):
     """A connection between its socket and its session.
 
-    It goes through three states: open; ending, when nothing is read any more and what is
-    left to send is sent; and discarding, half-closed, until the peer has closed or its time
-    is over. ``gone`` is called once, when the socket is closed.
+    It goes through three states: open; ending, in which it reads nothing more and sends the
+    remaining output; and discarding, half-closed, until the peer closes or `DISCARDING` is
+    over. ``gone`` is called once, when the socket is closed.
     """
 
     def __init__(
@@ -38,10 +38,10 @@ class Connection(abc.ABC):
         gone: Callable[[Connection], None],
     ) -> None:
         self.session = session
-        #: Called when the session has ended, which is before the socket is closed; maybe twice.
+        #: Called when the session has ended, before the socket is closed; maybe twice.
         self.left: Callable[[Session], None] = lambda _: None
-        #: Since when the peer has taken nothing of what is to be sent, in the loop's time;
-        #: None: nothing is.
+        #: Since when the peer has read nothing of the pending output, in the loop's time;
+        #: None: no output is pending.
         self.stalled_since: float | None = None
         self._loop = loop
         self._socket = sock
@@ -53,35 +53,35 @@ class Connection(abc.ABC):
         self._closed = False
         loop.add_reader(self._fd, self._readable)
 
-    # ---- how the bytes are coded ----
+    # ---- how the bytes are encoded ----
 
     @abc.abstractmethod
     def _readable(self) -> None:
-        """Bytes have come: carry them in, and heed what comes of it."""
+        """Pass the received bytes to the session, and apply the flags that it returns."""
 
     @abc.abstractmethod
     def _writable(self) -> None:
-        """Room has come: carry more out, and heed what comes of it."""
+        """Send more of the session's output, and apply the flags that it returns."""
 
     def _last_words(self) -> bool:
-        """All of the session's output is sent; whether nothing follows it."""
+        """Send what follows the session's output; return whether all of it is sent."""
         return True
 
-    # ---- what its owner asks ----
+    # ---- called by its owner ----
 
     def stir(self) -> None:
-        """The session has something to send, or is to end."""
+        """Handle that the session has output or has to end."""
         if not self._closed and self._discarding is None:
             self._room()
 
     def part(self) -> None:
-        """End the connection once what there is to send is sent."""
+        """End the connection once its pending output is sent."""
         self._parting = True
         if not self._closed and self._discarding is None:
             self._heed(self._flags)
 
     def close(self) -> None:
-        """End it now. What its session had leased goes back at once. May be called again."""
+        """End it now. The leases of its session are returned at once. May be called again."""
         if self._closed:
             return
         self._closed = True
@@ -93,15 +93,15 @@ class Connection(abc.ABC):
         self._socket.close()
         self._gone(self)
 
-    # ---- for the kinds of carriers ----
+    # ---- for subclasses ----
 
     def _fail(self, error: Exception) -> None:
-        """A fault of the server's own ends this connection, and is logged; others go on."""
+        """Log a fault of the server, and end this connection only."""
         log.error("%s is cut off: a fault of this server", self.session.context, exc_info=error)
         self.close()
 
     def _heed(self, flags: int) -> None:
-        """Read or not, write or not, or end, as the session's ``flags`` say."""
+        """Start or stop reading and writing, or end, as the session's ``flags`` say."""
         if self._parting:
             flags |= ENDING
         if flags & GONE:

@@ -1,4 +1,4 @@
-"""How many connections there are, over all workers."""
+"""The number of connections over all workers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _WORD: Final = 8
 
 
 class ConnectionCounts:
-    """A number for each worker, in memory that all of them share.
+    """One number for each worker, in memory that all of them share.
 
-    Each is written by one process. Two that look in the same moment may both find room for
-    the last connection. Can be pickled for a process that is being spawned.
+    Only its own worker writes a number. Two workers that check at the same moment may both find
+    room for the last connection. Can be pickled for a process that is being spawned.
     """
 
     def __init__(self, rows: int, fd: int | None = None) -> None:
@@ -27,11 +27,11 @@ class ConnectionCounts:
         self._words = memoryview(mmap.mmap(self._fd, rows * _WORD)).cast("Q")
 
     def total(self) -> int:
-        """Connections of all workers."""
+        """The connections of all workers."""
         return sum(self._words)
 
     def write(self, row: int, count: int) -> None:
-        """A worker has so many now."""
+        """Set the number of a worker's connections."""
         self._words[row] = count
 
     def __reduce__(self) -> tuple[Any, ...]:

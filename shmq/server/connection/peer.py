@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection."""
+"""The client at the other end of a connection."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ __all__ = ["Peer"]
 
 
 class Peer:
-    """What is known of a client. A session carries it as its context."""
+    """A client's address, name and token. A session carries it as its context."""
 
     __slots__ = ("client", "connection", "peer", "token")
 
     def __init__(self, peer: str) -> None:
-        #: What carries its session; None: it is being made.
+        #: The connection that carries its session; None: it is being made, or is closed.
         self.connection: Connection | None = None
-        #: Its address.
+        #: The client's address.
         self.peer = peer
-        #: What it calls itself.
+        #: The name that the client gave.
         self.client = ""
-        #: What it was let in by; None: it has shown none, or needs none.
+        #: The token it showed; None: it has shown none yet, or needs none.
         self.token: Token | None = None
 
     def rights(self, access_list: AccessList, queue: str) -> int:
-        """What it may do to the queue, as the engine's bits."""
+        """The client's rights to the queue, as the engine's bits."""
         if not access_list.ask:
             return ALL_RIGHTS
         return 0 if self.token is None else self.token.rights(queue)
 
     def stream_rights(self, access_list: AccessList, stream: str, group: str | None) -> int:
-        """What it may do to the stream, or to that group of it: see the token's."""
+        """The client's rights to the stream, or to that group: see `Token.stream_rights`."""
         if not access_list.ask:
             return ALL_RIGHTS
         return 0 if self.token is None else self.token.stream_rights(stream, group)

@@ -1,4 +1,4 @@
-"""A connection whose bytes go as they are."""
+"""A connection without encryption."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["PlainConnection"]
 
 
 class PlainConnection(Connection):
-    """The engine itself reads from the socket and writes to it."""
+    """A connection whose socket the engine itself reads and writes."""
 
     def _readable(self) -> None:
         try:

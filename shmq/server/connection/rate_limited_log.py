@@ -1,4 +1,4 @@
-"""A log that whoever floods the server with mistakes cannot flood."""
+"""A log that a client cannot flood with its mistakes."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any, Final
 
 __all__ = ["RateLimitedLog"]
 
-#: How long one line of a kind keeps back those that follow, in seconds.
+#: How long one line of a kind suppresses further ones, in seconds.
 PAUSE: Final = 1.0
 
 
 class RateLimitedLog:
-    """Logs one line of each kind a second, and how many were left out since."""
+    """Logs at most one line of each kind a second, and how many were left out since."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._kinds: dict[str, tuple[float, int]] = {}
 
     def warning(self, form: str, *values: Any) -> None:
-        """As a logger's; the kind is the form."""
+        """Log a warning as a logger does; the kind is the ``form``."""
         until, left_out = self._kinds.get(form, (0.0, 0))
         now = time.monotonic()
         if now < until:

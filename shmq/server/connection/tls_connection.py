@@ -1,4 +1,4 @@
-"""A connection whose bytes are encrypted."""
+"""A connection that is encrypted with TLS."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _seldom = RateLimitedLog(log)
 
 _CHUNK: Final = 1 << 16
 
-#: How much is encrypted ahead of what the socket takes, in bytes. The session knows of
-#: what is behind that, and bounds it.
+#: How much is encrypted ahead of what the socket accepts, in bytes. The session holds the
+#: output behind that, and bounds it.
 _AHEAD: Final = 1 << 18
 
-#: The session wants to hear no more.
+#: The session accepts no more input.
 _DEAF: Final = PAUSED | ENDING | GONE
 
 
 class TlsConnection(Connection):
     """TLS between the socket and the session, without a transport.
 
-    ``handshake`` is how long its own handshake may take, in seconds.
+    ``handshake`` is how long the TLS handshake may take, in seconds.
     """
 
     def __init__(
@@ -48,9 +48,9 @@ class TlsConnection(Connection):
         self._to_send = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._encrypted, self._to_send, server_side=True)
         self._greeted = False
-        #: The peer says nothing more.
+        #: The peer has ended its side of the connection.
         self._finished = False
-        #: There is more to decrypt than the session wanted to hear.
+        #: There is input left to decrypt that the session did not accept yet.
         self._held_back = False
         self._said_goodbye = False
         self._unsent = memoryview(b"")
@@ -84,7 +84,7 @@ class TlsConnection(Connection):
         self._pump()
 
     def _greet(self) -> bool:
-        """Go on with the handshake; whether it is done."""
+        """Continue the handshake; return whether it is done."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -109,7 +109,7 @@ class TlsConnection(Connection):
         super().close()
 
     def _decrypt(self) -> None:
-        """Feed what has come to the session, as far as it wants to hear."""
+        """Decrypt input and feed it to the session, as far as the session accepts it."""
         while not self._finished:
             self._held_back = bool(self._state & _DEAF)
             if self._held_back:
@@ -120,7 +120,7 @@ class TlsConnection(Connection):
                 return
             except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
                 clear = b""
-            except (ssl.SSLError, OSError):  # what is no TLS: nothing can be answered any more
+            except (ssl.SSLError, OSError):  # not TLS: no answer is possible any more
                 self._flush()  # the alert that tells the peer why
                 self._state = GONE
                 return
@@ -131,7 +131,7 @@ class TlsConnection(Connection):
                 self._state = self.session.finish()
 
     def _pump(self) -> None:
-        """Encrypt and send, until nothing is left or the socket takes no more."""
+        """Encrypt and send, until nothing is left or the socket is full."""
         while not self._state & GONE:
             all_sent = self._send()
             if self._closed:
@@ -141,13 +141,13 @@ class TlsConnection(Connection):
                 break
             self._decrypt()
         if self._state & ENDING and not self._greeted:
-            self._state |= GONE  # there is no way to tell it anything
+            self._state |= GONE  # without TLS the peer cannot be told anything
         left = WANTS_WRITE if self._unsent or self._to_send.pending else 0
         deaf = PAUSED if self._finished else 0
         self._heed(self._state & ~WANTS_WRITE | left | deaf)
 
     def _send(self) -> bool:
-        """Send the session's output; whether all of it is sent."""
+        """Send the session's output; return whether all of it is sent."""
         while self._flush():
             clear = self.session.take(_AHEAD) if self._greeted and not self._said_goodbye else b""
             if not clear:
@@ -158,7 +158,7 @@ class TlsConnection(Connection):
         return False
 
     def _flush(self) -> bool:
-        """Send what is encrypted; whether all of it is sent."""
+        """Send the encrypted bytes; return whether all of them are sent."""
         while True:
             if not self._unsent:
                 self._unsent = memoryview(self._to_send.read(_AHEAD))
@@ -177,7 +177,7 @@ class TlsConnection(Connection):
         if self._greeted and not self._said_goodbye:
             self._said_goodbye = True
             with contextlib.suppress(ssl.SSLError):
-                self._tls.unwrap()  # the peer's own goodbye is not waited for
+                self._tls.unwrap()  # without waiting for the peer's close_notify
         if self._flush():
             return True
         if not self._closed:

@@ -1,1 +1,1 @@
-"""What remote clients ask for beside messages, one module for each subject."""
+"""The handlers of remote requests that the engine does not answer, one module a subject."""

@@ -1,4 +1,4 @@
-"""APPENDs whose answers are to come once they are on disk."""
+"""APPENDs that are answered once their records are on disk."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["DurableAppends"]
 
 log = logging.getLogger("shmq.server")
 
-#: How soon is looked again at a disk that fails, in seconds.
+#: How soon a disk that fails is looked at again, in seconds.
 _BAD_DISK: Final = 0.02
-#: How soon after the append is looked first, in seconds; then half as often each time.
+#: How soon after the append the disk is first looked at, in seconds; doubled each time.
 _FIRST_PAUSE: Final = 0.0005
 
 
 class DurableAppends:
-    """The answers that wait for a disk, a task each."""
+    """The answers that wait for a disk, one task each."""
 
     def __init__(self) -> None:
         self._waiting: dict[asyncio.Task[None], LocalStream] = {}
@@ -36,7 +36,7 @@ class DurableAppends:
         status: Status,
         payload: bytes,
     ) -> None:
-        """Answer once all before that offset of the partition is on disk."""
+        """Answer once everything before that offset of the partition is on disk."""
         ticket = session.durable_reply()
         task = asyncio.get_running_loop().create_task(
             _keep(session, ticket, stream, behind, status, payload)
@@ -45,11 +45,11 @@ class DurableAppends:
         task.add_done_callback(self._over)
 
     def has(self, stream: LocalStream) -> bool:
-        """Whether anybody waits for its disk."""
+        """Whether an answer waits for the stream's disk."""
         return any(stream is each for each in self._waiting.values())
 
     def close(self) -> None:
-        """Nothing is answered any more."""
+        """Stop waiting; nothing more is answered."""
         for task in list(self._waiting):
             task.cancel()
 
@@ -75,7 +75,7 @@ async def _keep(
 
 
 async def _synced(stream: LocalStream, partition: int, offset: int) -> None:
-    """Return once it is on disk, however often that fails before."""
+    """Return once the partition is on disk up to the offset, however often that fails before."""
     log = stream.logs[partition]
     pause = _FIRST_PAUSE
     while offset:

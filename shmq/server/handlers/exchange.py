@@ -1,7 +1,7 @@
-"""What a remote client asks of exchanges, within the rights of its token.
+"""Requests about exchanges, within the rights of the client's token.
 
-Whoever publishes needs the right to produce to the exchange, and none to the queues behind
-it: who binds a queue has that right, and lets them.
+A publisher needs the right to produce to the exchange, and none to the queues behind it: the
+client that binds a queue must have that right, and delegates it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ __all__ = ["ExchangeHandler"]
 
 _CHANGES: Final = frozenset({"create", "delete", "bind", "unbind"})
 
-#: What the session may do to a name, as the engine's bits.
+#: The session's rights to a name, as the engine's bits.
 Rights = Callable[[str], int]
 Asked = dict[str, Any]
 
-#: The properties of a message, by their keys on the wire: the argument, and its unit.
+#: The properties of a message by their keys on the wire: the argument, and its unit in seconds.
 _PROPERTIES: Final[dict[str, tuple[str, float | None]]] = {
     "codec": ("codec", None),
     "pri": ("priority", None),
@@ -51,7 +51,7 @@ class ExchangeHandler:
     def __init__(self, broker: LocalBroker) -> None:
         self._broker = broker
         self._open: dict[str, LocalExchange] = {}
-        #: What is open, and that nothing is closed while it is used: threads ask.
+        #: Guards the open exchanges: several threads use them, and none is closed while in use.
         self._lock = threading.RLock()
         self._actions: dict[str, Callable[[Rights, str, Asked], Asked]] = {
             "create": self._create,
@@ -77,7 +77,7 @@ class ExchangeHandler:
         with contextlib.ExitStack() as stack:
             if told in _CHANGES:
                 stack.enter_context(definitions.on_disk(Namespace.of(self._broker.namespace)))
-            stack.enter_context(self._lock)  # not while the disk is waited for
+            stack.enter_context(self._lock)  # inside, so it is not held while waiting for the disk
             return action(rights, name, asked)
 
     # ---- making and finding ----
@@ -172,7 +172,7 @@ class ExchangeHandler:
         }
 
     def _synced(self, rights: Rights, name: str, asked: Asked) -> Asked:
-        """Which queues have not on disk yet what was published, and what their disk says."""
+        """The queues that do not have the published messages on disk yet, with the disk's error."""
         exchange = self._attached(name)
         _need(rights, name, Right.PRODUCE, "produce to")
         left = {}
@@ -191,7 +191,7 @@ def _need(rights: Rights, name: str, right: int, what: str) -> None:
 
 
 def _hidden(found: Asked, rights: Rights) -> Asked:
-    """What is told of an exchange: not its alternate, to whom may not know of that."""
+    """The exchange without its alternate, if the session has no right to the alternate."""
     if found["alternate"] is not None and not rights(found["alternate"]):
         found["alternate"] = None
     return found
@@ -203,7 +203,7 @@ def _as_list(binding: Binding) -> list[Any]:
 
 
 def _why(outcome: exchange_delivery.Outcome, name: str) -> list[Any]:
-    """Why a queue refused: the status, the text, how many it has, and whether one waits for it."""
+    """Why a queue refused: status, text, how many it took, and whether the publisher waits."""
     error = outcome.refused[name]
     taken, waits = 0, False
     for copy in outcome.copies:
@@ -212,11 +212,11 @@ def _why(outcome: exchange_delivery.Outcome, name: str) -> list[Any]:
     return [status_of(error), str(error), taken, waits]
 
 
-# ---- what is in a request ----
+# ---- the contents of a request ----
 
 
 def _arguments(properties: Asked) -> dict[str, Any]:
-    """Properties as a put takes them; those that are not known do nothing. Raises TypeError."""
+    """The properties as arguments of a put; unknown ones are ignored. Raises TypeError."""
     found = {}
     for key, (argument, unit) in _PROPERTIES.items():
         value = properties.get(key)

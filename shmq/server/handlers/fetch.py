@@ -1,4 +1,4 @@
-"""FETCHes: what there is, at once, or as soon as something comes."""
+"""FETCHes: answered at once, or as soon as a record arrives."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["FetchHandler"]
 
 log = logging.getLogger("shmq.server")
 
-#: What one answer has at most, in bytes, but for its first entry.
+#: The size limit of one answer in bytes; its first entry may exceed it.
 _MOST: Final = 4 << 20
 
 
 class FetchHandler:
-    """The FETCHes that wait, a task each."""
+    """The FETCHes that wait, one task each."""
 
     def __init__(self) -> None:
         self._waiting: dict[asyncio.Task[None], tuple[Session, LocalStream, int]] = {}
 
     def begin(self, session: Session, stream: LocalStream, asked: Fetch) -> bytes | None:
-        """The answer, or None: it comes later. Raises Refusal, InvalidOption, ShmqError."""
+        """The answer; None: it follows later. Raises Refusal, InvalidOption, ShmqError."""
         found = _found(stream, asked)
         if found or asked.wait == 0:
             return found
@@ -42,23 +42,23 @@ class FetchHandler:
         return None
 
     def has(self, stream: LocalStream) -> bool:
-        """Whether anybody waits for it."""
+        """Whether a FETCH waits for the stream."""
         return any(stream is each for _, each, _ in self._waiting.values())
 
     def leave(self, session: Session) -> None:
-        """The connection is gone: its waits end."""
+        """End the waits of a connection that is gone."""
         for task, (whose, _, _) in list(self._waiting.items()):
             if whose is session:
                 task.cancel()
 
     def drain(self) -> None:
-        """All waits end, and are told why."""
+        """End all waits, with SHUTTING_DOWN."""
         for task, (session, _, asked) in list(self._waiting.items()):
             task.cancel()
             session.answer_late(asked, Status.SHUTTING_DOWN, b"")
 
     def close(self) -> None:
-        """All waits end."""
+        """End all waits, without answers."""
         for task in list(self._waiting):
             task.cancel()
 
@@ -70,7 +70,7 @@ class FetchHandler:
             if await stream.abeyond_any(dict(wanted.places), wanted.wait):
                 payload = _found(stream, wanted)
         except ShmqError as error:
-            gone = stream.control.deleted  # and its handle may be closed for that
+            gone = stream.control.deleted  # its handle may have been closed for that
             status, payload = (Status.NO_QUEUE, b"") if gone else refusal_of(error)
         session.answer_late(asked, status, payload)
 
@@ -83,10 +83,10 @@ class FetchHandler:
 
 
 def _found(stream: LocalStream, asked: Fetch) -> bytes:
-    """The partitions of which there is something, or something was left out.
+    """The partitions with entries from the asked offsets on, or with entries filtered out.
 
-    Those behind one that cannot be read on are not looked at. Raises DamagedFile of that, if there
-    is nothing of those before it.
+    The partitions behind a damaged one are not read. Raises its DamagedFile if the partitions
+    before it have nothing.
     """
     parts: list[bytes] = []
     left = min(asked.size, _MOST)
@@ -108,7 +108,7 @@ def _found(stream: LocalStream, asked: Fetch) -> bytes:
 def _entries(
     stream: LocalStream, asked: Fetch, partition: int, offset: int, most: int
 ) -> tuple[bytes, int]:
-    """The entries from the offset on, and the offset behind them and what was left out."""
+    """The entries from the offset on, and the offset behind them and those filtered out."""
     if asked.where is None:
         return stream.read_raw(partition, offset, asked.most, max_bytes=most)
     found: Any = stream.read(partition, offset, asked.most, max_bytes=most, where=asked.where)

@@ -1,4 +1,4 @@
-"""The members that remote clients have in groups of streams, each for as long as its connection."""
+"""The members of remote clients in consumer groups; each lives as long as its connection."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ __all__ = ["Members"]
 
 _NUMBER: Final = struct.Struct("!I")
 
-#: What one SHARE_TAKE lends at most.
+#: The most records that one SHARE_TAKE leases.
 _AT_ONCE: Final = 1024
 
 #: Either right is enough to look at a group.
 _LOOKS: Final = Right.CONSUME | Right.ADMIN
-#: What a STREAM_GROUPS takes, by its action.
+#: The right that a STREAM_GROUPS needs, by its action.
 _RIGHTS: Final = {"look": _LOOKS, "delete": Right.ADMIN}
 
 Key = tuple[int, str, int]
 
 
 class Streams(Protocol):
-    """Where members find their streams."""
+    """How :class:`Members` finds streams."""
 
     def attached(
         self,
@@ -62,14 +62,14 @@ class Streams(Protocol):
         identity: int = 0,
         group: str | None = None,
     ) -> LocalStream:
-        """The stream, for who has one of those rights to it, or to that group of it."""
+        """The stream, if the session has one of those rights to it, or to that group of it."""
 
     def rights(self, session: Session, name: str, group: str | None = None) -> int:
-        """What the session may do to the stream of that name, or to a group of it."""
+        """The session's rights to the stream of that name, or to a group of it."""
 
 
 class Members:
-    """Carries out requests about groups, and leaves them for those whose connection ended."""
+    """Carries out requests about groups, and removes the members of ended connections."""
 
     def __init__(self, streams: Streams, open_queue: Callable[[str], Any], quotas: Quotas) -> None:
         self._streams = streams
@@ -88,12 +88,12 @@ class Members:
         }
 
     def left(self, session: Session) -> None:
-        """The connection is gone: its members leave."""
+        """Let the members of a connection that is gone leave."""
         for member_session in self._open.pop(session, {}).values():
             member_session.leave()
 
     def has(self, stream: LocalStream) -> bool:
-        """Whether anybody is a member of a group of it."""
+        """Whether the stream has a group with a remote member."""
         return any(
             member_session.store.stream is stream
             for member_sessions in self._open.values()
@@ -101,7 +101,7 @@ class Members:
         )
 
     def close(self) -> None:
-        """All members leave."""
+        """Let all members leave."""
         for session in list(self._open):
             self.left(session)
 
@@ -254,7 +254,7 @@ class Members:
     # ---- finding ----
 
     def _found(self, session: Session, name: str, asked: MemberRequest) -> MemberSession:
-        """The member's seat. Raises Refusal, NoSuchStream, MemberFenced."""
+        """The member's session. Raises Refusal, NoSuchStream, MemberFenced."""
         stream = self._attached(session, name, asked, Right.CONSUME)
         key = stream.identity, asked.group, asked.member
         member_session = self._open.get(session, {}).get(key)
@@ -268,7 +268,7 @@ class Members:
         return self._streams.attached(session, name, right, asked.identity, asked.group)
 
     def _group(self, session: Session, name: str, asked: MemberRequest) -> Group:
-        """The group, for who may set it to other offsets."""
+        """The group, if the session may reset its offsets."""
         stream: Any = self._attached(session, name, asked, Right.ADMIN)
         with self._room_for(session, stream, asked.group):
             group: Group = stream.group(asked.group)
@@ -277,7 +277,7 @@ class Members:
     def _room_for(
         self, session: Session, stream: LocalStream, group: str
     ) -> contextlib.AbstractContextManager[None]:
-        """Have a group that the block makes fit the quotas. Raises Refusal, LockTimeout."""
+        """Check the quotas for a group that the block creates. Raises Refusal, LockTimeout."""
 
         def wished() -> QuotaRequest | None:
             there = group_files.look_at(stream.namespace, stream.identity, group)
@@ -290,7 +290,7 @@ class Members:
             raise Refusal(Status.FORBIDDEN, f"the token has no right to that of {name!r}")
 
     def _fenced(self, session: Session, name: str, asked: MemberRequest) -> MemberFenced:
-        """Forget a member that is none any more."""
+        """Forget a member that was fenced, and return its error."""
         self._forget(session, asked, self._found(session, name, asked))
         return _gone(asked)
 
@@ -302,7 +302,7 @@ class Members:
 
 
 class MemberSession:
-    """A member: its place in the group, and what lends to it if the group shares."""
+    """A member: its place in the group, and the lender of its records if the group shares."""
 
     def __init__(
         self, store: LocalGroupStore, member: str | None, lender: LocalLender | None = None
@@ -315,7 +315,7 @@ class MemberSession:
             self.at, self.id = lender.at, lender.id
 
     def attend(self) -> int | None:
-        """Say that it lives, and look after the group: its `change`; None: it is no member."""
+        """Heartbeat, and maintain the group. Returns its `change`; None: no member any more."""
         group_state = self.store.state
         if group_state.beat(self.at, self.id) is None:
             return None
@@ -329,17 +329,17 @@ class MemberSession:
         return group_state.change
 
     def lend(self, limit: int, *, handed: bool) -> list[tuple[int, int, int, int]]:
-        """Records that are the member's from now on."""
+        """Lease records to the member."""
         assert self.lender is not None
         found = self.lender.lent(limit)
         return [each for each in found if not handed or self.store.state.hand(each[0])]
 
     def due(self) -> int:
-        """In how many ns something that is held is due."""
+        """How many ns until a leased or delayed record is due."""
         return max(0, min(self.store.state.due() - _group_state.clock(), 10**18))
 
     def leave(self) -> None:
-        """It is no member any more, and what it has not settled goes back."""
+        """End the membership, and return its unsettled records to the group."""
         if self.lender is not None:
             self.lender.leave()
         elif not self.store.state.deleted:
@@ -356,7 +356,7 @@ def _gone(asked: MemberRequest) -> MemberFenced:
 
 
 def _check_same(stream: LocalStream, group: str, known: object) -> None:
-    """Raises NoSuchGroup if there is no such group any more, or another one of its name."""
+    """Raises NoSuchGroup if the group is gone, or another one has its name."""
     group_state = group_files.look_at(stream.namespace, stream.identity, group)
     if group_state is None or group_state.options["group_id"] != known:
         raise NoSuchGroup(f"the group {group!r} was deleted")

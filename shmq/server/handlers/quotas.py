@@ -1,8 +1,8 @@
-"""How much clients may make: what is there is counted, under the registry lock.
+"""Quotas: what exists is counted under the registry lock before more is created.
 
-Nothing is recorded of who has made what. A token's are the queues and streams that it may
-administer, and the groups that it may be a member of, whoever has made them: so the count is the
-same after a restart, and what was deleted counts no more.
+The server does not record which client created what. A token is charged for the queues and
+streams that it may administer and the groups that it may be a member of, regardless of their
+creator: so the count survives a restart, and what was deleted no longer counts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BLOCK: Final = 512  # bytes of st_blocks
 
 
 class QuotaRequest(NamedTuple):
-    """What a request is about to make: names of a kind of a :class:`Quota`, and bytes."""
+    """What a request is about to create: names of a kind of a :class:`Quota`, and bytes."""
 
     kind: str
     names: Collection[str]
@@ -40,10 +40,10 @@ class QuotaRequest(NamedTuple):
 
 
 class Quotas:
-    """Refuses what would be more than the quotas allow. For any thread."""
+    """Refuses requests that would exceed the quotas. For any thread."""
 
     def __init__(self, broker: LocalBroker, limits: Limits) -> None:
-        #: Those that are in force.
+        #: The limits that are in force.
         self.limits = limits
         self._namespace = Namespace.of(broker.namespace)
 
@@ -51,9 +51,9 @@ class Quotas:
     def room_for(
         self, session: Session, wished: Callable[[], QuotaRequest | None]
     ) -> Iterator[None]:
-        """Have in the block room for what it makes: nobody else makes anything meanwhile.
+        """Reserve quota for what the block creates; no other process creates anything meanwhile.
 
-        ``wished`` says what that will be; None: nothing. Raises Refusal with NO_SPACE, and
+        ``wished`` returns what that will be; None: nothing. Raises Refusal with NO_SPACE, and
         LockTimeout.
         """
         peer: Peer = session.context
@@ -64,7 +64,7 @@ class Quotas:
             return
         with self._namespace.locked():
             wanted = wished()
-            if wanted is not None:  # nobody has made it meanwhile
+            if wanted is not None:  # no other process has created it meanwhile
                 self._check("namespace", namespace, wanted, None)
                 if peer.token is not None:
                     self._check("token", token, wanted, peer.token)
@@ -93,7 +93,7 @@ class Quotas:
                     f"delete some, ask for less, or have the server's limit raised",
                 )
 
-    # ---- what is there ----
+    # ---- counting ----
 
     def _count(self, kind: str, token: Token | None) -> int:
         if kind == "queues":
@@ -131,7 +131,7 @@ class Quotas:
         )
 
     def _queue_bytes(self, name: str) -> int:
-        """What the queue may take; a staging queue may take almost all, and counts what it has."""
+        """The bytes the queue may take; of a staging queue, which may grow large, what it takes."""
         try:
             status = os.stat(self._namespace.path_of(name))
         except FileNotFoundError:
@@ -139,7 +139,7 @@ class Quotas:
         return status.st_size if staging_target(name) is None else status.st_blocks * _BLOCK
 
     def stream_bytes(self, name: str) -> int:
-        """What the stream's partitions may take."""
+        """The bytes that the stream's partitions may take."""
         size = 0
         with contextlib.suppress(FileNotFoundError):
             for partition in itertools.count():

@@ -1,4 +1,4 @@
-"""What answers to remote requests are made of: refusals, maps, and whose fault it is."""
+"""Turns errors of remote requests into refusals, or into NoSpace."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from shmq.protocol.status import Refusal
 
 __all__ = ["scarce", "well_formed"]
 
-#: What the machine, or a limit of the process, can be out of.
+#: Errors for resources that the machine or the process has run out of.
 _SCARCE: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 
 @contextlib.contextmanager
 def well_formed() -> Iterator[None]:
-    """What is of another type, or out of range, is the client's fault."""
+    """Refuse values of a wrong type or out of range as BAD_REQUEST."""
     try:
         yield
     except (TypeError, InvalidName, InvalidOption) as error:
@@ -29,7 +29,7 @@ def well_formed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def scarce(what: str) -> Iterator[None]:
-    """What the machine has no descriptors or memory for is NoSpace, and no fault."""
+    """Raise NoSpace if descriptors or memory run out."""
     try:
         yield
     except ShmqError:

@@ -1,7 +1,7 @@
-"""What a remote client asks for beside messages: to be let in, and to look after queues.
+"""The control requests of remote clients: authentication, and the administration of queues.
 
-The rights are checked here, in the contract's order: form, queue, right, range. What a
-token has no right at all to is as if it were not there.
+Rights are checked here, in the protocol's order: form, queue, right, range. A name to which
+the token has no right at all is answered as if it did not exist.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ log = logging.getLogger("shmq.server")
 
 _COUNT: Final = struct.Struct("!Q")
 
-#: What a PEEK gives at most, in bytes of bodies, but for the last one's.
+#: A PEEK ends with the message at which its bodies reach so many bytes.
 _PEEKED: Final = 1 << 20
 
 _ALLOWED: Final = {
@@ -58,10 +58,10 @@ _ALLOWED: Final = {
     Right.ADMIN: "administer",
 }
 
-#: About how many rows one PUBLISH puts: the others wait for no more than that.
+#: About how many rows one PUBLISH puts, which bounds how long other requests wait for it.
 _PUBLISHED: Final = 10_000
 
-#: What is carried out beside the loop: it may wait for locks or the disk, or look through a
+#: Requests carried out by a side thread: they may wait for locks or the disk, or search a
 #: whole queue.
 _ASIDE: Final = frozenset(
     {
@@ -80,19 +80,19 @@ _ASIDE: Final = frozenset(
     }
 )
 
-#: How soon a lock that could not be had is tried again, in seconds; doubled each time.
+#: How soon a lock that timed out is tried again, in seconds; doubled each time.
 _SOON: Final = 0.005
 _LATEST: Final = 0.05
-#: How long a request waits for one, in seconds, until it is refused.
+#: How long a request waits for such a lock, in seconds, until it is refused.
 _PUT_BACK_FOR: Final = 0.1
 
-#: None: it comes later.
+#: None: the answer follows later.
 Payload = bytes | list[Message] | None
 Answer = tuple[int, Payload]
 
 
 class _LockRetry(NamedTuple):
-    """What a lock could not be had for: not tried again ``until`` then."""
+    """A name whose lock timed out, with its answer: it is not tried again before ``until``."""
 
     until: float
     pause: float
@@ -105,9 +105,9 @@ class _LockRetry(NamedTuple):
 
 
 class Control:
-    """Carries out what is not in the path of messages, and knows the attached queues.
+    """Carries out control requests, and attaches to queues for the engine.
 
-    All that is public is called by the engine, see :class:`shmq.native._core.Engine`.
+    The engine calls the public methods, see :class:`shmq.native._core.Engine`.
     """
 
     def __init__(
@@ -129,12 +129,12 @@ class Control:
         self.confirm = confirm
         self.on_output_pending = on_output_pending
         self.sooner = sooner
-        #: Called with the name of a queue, and its handle or the status that it has instead.
+        #: Called with the name of a queue, its handle or None, and the status.
         self.attached: Callable[[str, LocalQueue | None, int], None]
         self._aside = aside
-        #: By name, of what is answered here.
+        #: The names whose lock timed out.
         self._held: dict[str, _LockRetry] = {}
-        #: Since when the sessions wait whose requests were put back, on the monotonic clock.
+        #: Since when each session with a request that was put back waits, on the monotonic clock.
         self._put_back: dict[Session, float] = {}
         self._broker = broker
         self._exchanging = ExchangeHandler(broker)
@@ -161,11 +161,11 @@ class Control:
         }
 
     def attach(self, name: str) -> None:
-        """Have the queue attached to."""
+        """Attach to the queue in a side thread, then call `attached`."""
         self._aside.do(lambda: self._open(name), lambda done: self._opened(name, done))
 
     def _open(self, name: str) -> LocalQueue:
-        """The queue, attached to. Raises NoSuchQueue, NoSpace, SegmentError, LockTimeout."""
+        """Attach to the queue. Raises NoSuchQueue, NoSpace, SegmentError, LockTimeout."""
         try:
             with scarce(f"queue {name!r}"):
                 return self._broker.queue(name)
@@ -184,7 +184,7 @@ class Control:
         self.attached(name, None, status)
 
     def detach(self, queue: LocalQueue) -> None:
-        """Have it closed."""
+        """Close the queue's handle in a side thread."""
         self._aside.owe(f"queue {queue.name}: leaving it", queue.leave)
 
     def compile(self, where: str) -> Filter:
@@ -192,19 +192,19 @@ class Control:
         return compile_filter(where, MOST_REMOTE)
 
     def rights(self, session: Session, name: str) -> int:
-        """What the session may do to the queue of that name, whether there is one or not."""
+        """The session's rights to the queue of that name, whether it exists or not."""
         peer: Peer = session.context
         return peer.rights(self.access_list, name)
 
     def stream_rights(self, session: Session, name: str, group: str | None = None) -> int:
-        """The same of a stream, or of a group of it."""
+        """The session's rights to a stream, or to a group of it."""
         peer: Peer = session.context
         return peer.stream_rights(self.access_list, name, group)
 
     def answer(self, session: Session, kind: int, name: str, rest: bytes) -> Answer:
-        """Carry a request out: its status, and the payload of the answer.
+        """Carry out a request: the status, and the payload of the answer.
 
-        What may take long is done beside the loop, and holds back its connection alone.
+        A request that may take long runs in a side thread, and delays only its own connection.
         """
         if kind not in _ASIDE:
             return self._answer_here(session, kind, name, rest)
@@ -231,11 +231,11 @@ class Control:
         else:
             self._held.pop(name, None)
         if session.closed:
-            self._left_own(session)  # what was made for it meanwhile
+            self._left_own(session)  # queues that were created for it meanwhile
         session.unpark(asked, kind, status, payload)
 
     def _answer_here(self, session: Session, kind: int, name: str, rest: bytes) -> Answer:
-        """Carry it out now, or again in a moment, as long as a lock that it needs is held."""
+        """Carry it out now; while a lock that it needs is held, try again in a moment."""
         now = time.monotonic()
         held = self._held.get(name)
         if held is None or held.until <= now:
@@ -266,14 +266,14 @@ class Control:
             return status, payload
 
     def _answer_of(self, kind: int) -> Callable[[Session, str, bytes], Payload]:
-        """What answers a request of that type, of which the engine has checked the form."""
+        """The handler of a request type. The engine has checked the request's form."""
         answer = self._answers.get(kind)
         if answer is None:
             raise Refusal(Status.UNSUPPORTED, "this server has no such type")
         return answer
 
     def failed(self, error: BaseException) -> None:
-        """A request was answered with INTERNAL, or a queue could not be used."""
+        """Log why a request was answered with INTERNAL, or a queue could not be used."""
         if isinstance(error, ShmqError):
             log.error("%s", error)
         else:
@@ -315,7 +315,7 @@ class Control:
         return b""
 
     def _wished(self, name: str, wanted: QueueOptions) -> QuotaRequest | None:
-        """The queues that a CREATE makes; None: there is one of that name."""
+        """The queues that a CREATE makes; None: the queue exists."""
         if self._broker.has_queue(name):
             return None
         sizes = {name: _core.segment_bytes(wanted.as_dict())}
@@ -336,12 +336,12 @@ class Control:
         made.close()
 
     def _create_own(self, session: Session, name: str, given: dict[str, Any]) -> None:
-        """Make a queue that goes with the session; its name is a reply queue's."""
+        """Create a queue that ends with the session; its name is a reply queue's."""
         with well_formed(), self._broker.create_own_queue(name, **given) as made:
             self._own.setdefault(session, []).append((name, made.segment.queue_id))
 
     def left(self, session: Session) -> None:
-        """The session has ended: remove the queues that were its own, and end its waits."""
+        """Remove the own queues of a session that has ended, and end its waits."""
         self._put_back.pop(session, None)
         self.streams.left(session)
         self._left_own(session)
@@ -394,7 +394,7 @@ class Control:
         with self._open(name) as queue:
             self._need(session, name, Right.ADMIN)
             if asked.where is not None:
-                self._need(session, name, Right.CONSUME)  # what goes tells what is in it
+                self._need(session, name, Right.CONSUME)  # a filter reveals what messages contain
             moved = queue.redrive_some(
                 None if asked.limit == FOREVER else asked.limit,
                 asked.where,
@@ -477,7 +477,7 @@ class Control:
             raise Refusal(Status.FORBIDDEN, f"the token has no right to {_ALLOWED[right]} {name!r}")
 
     def _may_bury(self, session: Session, name: str, dead_letter: str | None) -> bool:
-        """Whether the queue's dead letters may go there, and a queue be made for them."""
+        """Whether the session may use, and so create, that dead-letter queue."""
         if dead_letter is None or dead_letter == _own_dead_letters(name):
             return True
         return bool(self.rights(session, dead_letter) & Right.ADMIN)
@@ -490,14 +490,14 @@ class Control:
 
 
 def _own_dead_letters(name: str) -> str | None:
-    """NAME.dlq, which belongs to whoever NAME belongs to."""
+    """NAME.dlq, to which the rights to NAME extend; None: NAME can have none."""
     with contextlib.suppress(ShmqError):
         return dead_letter_name(name)
     return None
 
 
 def _some(copies: Iterator[Message]) -> list[Message]:
-    """The first of them, one at least, as many as may wait to be sent."""
+    """The first messages, at least one, until their bodies reach `_PEEKED`."""
     found: list[Message] = []
     size = 0
     for copy in copies:

@@ -1,4 +1,4 @@
-"""What connections hold back of streams, each hold for as long as its connection."""
+"""The retention holds of connections on streams; each ends with its connection."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from shmq.native._core import Session
 
 __all__ = ["RetentionHolds"]
 
-#: How many holds a connection has at most.
+#: The most holds of one connection.
 _MOST: Final = 16
 
-#: A stream's identity, and the number that the client knows the hold by.
+#: A stream's identity, and the client's number of the hold.
 _Key = tuple[int, int]
 
 
 class RetentionHolds:
-    """The holds of all connections, of each by their numbers."""
+    """The holds of all connections."""
 
     def __init__(self) -> None:
         self._held: dict[Session, dict[_Key, RetentionHold]] = {}
@@ -30,11 +30,11 @@ class RetentionHolds:
     def keeping(
         self, session: Session, stream: LocalStream, number: int, position: Mapping[int, int]
     ) -> Iterator[None]:
-        """Take the hold, or move it, for the rest of the request.
+        """Take the hold, or move it; the block is the rest of the request.
 
-        Raises InvalidOption, NoSpace, and OffsetOutOfRange. With the last one it is held
-        nevertheless, from what is left on; with any other error, of the rest as well, nothing
-        is that was not before.
+        Raises InvalidOption, NoSpace, and OffsetOutOfRange. With the last one the hold is taken
+        nevertheless, from the earliest remaining offset on. Any other error, also one of the
+        block, leaves the hold as it was before.
         """
         mine = self._held.setdefault(session, {})
         key = stream.identity, number
@@ -54,21 +54,21 @@ class RetentionHolds:
                 del mine[key]
 
     def end(self, session: Session, stream: LocalStream, number: int) -> None:
-        """Drop it, if there is one."""
+        """Release the hold, if there is one."""
         held = self._held.get(session, {}).pop((stream.identity, number), None)
         if held is not None:
             held.close()
 
     def has(self, stream: LocalStream) -> bool:
-        """Whether anybody holds it back."""
+        """Whether any connection holds the stream."""
         return any(held.stream is stream for mine in self._held.values() for held in mine.values())
 
     def left(self, session: Session) -> None:
-        """The connection is gone: it holds nothing any more."""
+        """Release the holds of a connection that is gone."""
         for held in self._held.pop(session, {}).values():
             held.close()
 
     def close(self) -> None:
-        """Nothing is held any more."""
+        """Release all holds."""
         for session in list(self._held):
             self.left(session)

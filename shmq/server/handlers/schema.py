@@ -1,4 +1,4 @@
-"""What a client asks of the schemas of a queue or a stream."""
+"""Requests about the schemas of a queue or a stream."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RULES: Final = get_args(Compatibility)
 
 
 def changes(asked: dict[str, Any]) -> bool:
-    """Whether a SCHEMA with this map sets one. Raises InvalidOption."""
+    """Whether a SCHEMA request with this map sets a schema. Raises InvalidOption."""
     action = asked.get("action")
     if action not in _ACTIONS:
         raise InvalidOption(f"'action' must be one of {', '.join(_ACTIONS)}, not {action!r:.40}")
@@ -24,9 +24,9 @@ def changes(asked: dict[str, Any]) -> bool:
 
 
 def schema_answer(broker: LocalBroker, name: str, asked: dict[str, Any]) -> dict[str, Any]:
-    """The map of the answer; a schema that is refused is in it, with its field.
+    """The map of the answer. It also says why a schema is refused, and for which field.
 
-    Raises InvalidOption, NoSuchQueue, and what the schemas' file raises.
+    Raises InvalidOption, NoSuchQueue, and the errors of the schema file.
     """
     if asked["action"] == "get":
         return {

@@ -1,4 +1,4 @@
-"""What an event loop has done beside itself: by threads that may wait, and then tell it."""
+"""Side threads of an event loop: they run jobs that may block, and report back to it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["SideThreads"]
 
 T = TypeVar("T")
 
-#: Jobs that are done at a time: each that computes costs the event loop a turn of the interpreter.
-#: One that meets a lock that is held is over in a tenth of a second.
+#: Jobs that run at a time: each that computes makes the event loop wait for the interpreter.
+#: A job that meets a held lock is over in a tenth of a second.
 _THREADS: Final = 2
-#: How soon a chore whose lock could not be had is tried again, in seconds.
+#: How soon a chore whose lock timed out is tried again, in seconds.
 _AGAIN: Final = 0.05
-#: How often at the end.
+#: How many times a chore is tried at the end.
 _LAST_TRIES: Final = 3
 
 
@@ -35,7 +35,7 @@ class SideThreads:
         self._closed = False
 
     def do(self, job: Callable[[], T], tell: Callable[[Future[T]], None]) -> None:
-        """Have the job done, and ``tell`` the loop what became of it."""
+        """Run the job in a thread, then call ``tell`` in the loop with its future."""
 
         def done(future: Future[T]) -> None:
             if not self._loop.is_closed():
@@ -44,18 +44,18 @@ class SideThreads:
         self._pool.submit(job).add_done_callback(done)
 
     def owe(self, what: str, chore: Callable[[], Any]) -> None:
-        """Have the chore done, which raises LockTimeout as long as it cannot be."""
+        """Run the chore in a thread, again and again while it raises LockTimeout."""
         self._made += 1
         self._chores[self._made] = what, chore
         if not self._closed:
             self._try(self._made)
 
     def later(self, seconds: float, what: Callable[[], Any]) -> None:
-        """Call it in the loop."""
+        """Call ``what`` in the loop, after so many seconds."""
         self._loop.call_later(seconds, what)
 
     def close(self) -> None:
-        """End the threads; what is still owed is tried for the last time."""
+        """End the threads, and try the remaining chores for the last time."""
         self._closed = True
         self._pool.shutdown()
         for what, chore in self._chores.values():

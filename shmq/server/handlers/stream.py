@@ -1,4 +1,4 @@
-"""What remote clients ask of streams, but for groups: to make them, append and read."""
+"""Requests about streams, except groups: create, append, read."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ __all__ = ["Streams"]
 
 _OFFSET: Final = struct.Struct("!Q")
 
-#: How many streams stay attached to.
+#: How many streams stay attached.
 _MOST_KEPT: Final = 256
 
 
 class Rights(Protocol):
-    """What a session may do to a stream, or to a group of it, whether there is one or not."""
+    """Returns a session's rights to a stream, or to a group of it, whether it exists or not."""
 
     def __call__(self, session: Session, name: str, group: str | None = None) -> int:
         """The engine's bits, and KNOWN."""
 
 
 class Streams:
-    """Carries out requests about streams, and knows those that are attached to.
+    """Carries out requests about streams, and keeps the attached ones.
 
-    Each method that answers checks in the contract's order: form, flags, stream, right, range.
+    Each method that answers checks in the protocol's order: form, flags, stream, right, range.
     """
 
     def __init__(self, broker: LocalBroker, rights: Rights, quotas: Quotas) -> None:
@@ -71,13 +71,13 @@ class Streams:
         }
 
     def left(self, session: Session) -> None:
-        """The connection is gone."""
+        """End the waits, holds and members of a connection that is gone."""
         self._fetching.leave(session)
         self._holding.left(session)
         self._members.left(session)
 
     def drain(self) -> None:
-        """Nothing new begins: who waits is told so."""
+        """Begin nothing new, and answer the waiting FETCHes."""
         self._fetching.drain()
 
     def close(self) -> None:
@@ -91,7 +91,7 @@ class Streams:
         self._open.clear()
 
     def rights(self, session: Session, name: str, group: str | None = None) -> int:
-        """What the session may do to the stream of that name, or to a group of it."""
+        """The session's rights to the stream of that name, or to a group of it."""
         return self._rights(session, name, group)
 
     # ---- attaching ----
@@ -104,7 +104,7 @@ class Streams:
         identity: int = 0,
         group: str | None = None,
     ) -> LocalStream:
-        """The stream, for who has one of those rights to it, or to that group of it.
+        """The stream, if the session has one of those rights to it, or to that group of it.
 
         Raises Refusal, NoSuchStream.
         """
@@ -126,7 +126,7 @@ class Streams:
         if stream is None:
             with scarce(f"stream {name!r}"):
                 stream = self._broker.stream(name)
-        self._open[name] = stream  # the last used is the last
+        self._open[name] = stream  # ordered by last use
         if len(self._open) > _MOST_KEPT:
             oldest = next(iter(self._open))
             if not self._is_awaited(self._open[oldest]):
@@ -165,7 +165,7 @@ class Streams:
         if not held:
             raise _absent(name)
         if not held & RIGHTS[Type.STREAM_DELETE]:
-            self._kept(name)  # or there is none
+            self._kept(name)  # raises NoSuchStream if there is none
             raise Refusal(Status.FORBIDDEN, f"the token has no right to administer {name!r}")
         self._broker.delete_stream(name)
         return b""
@@ -196,7 +196,7 @@ class Streams:
         except (Refusal, ShmqError) as error:
             if not asked.durable or not session.promised:
                 raise
-            session.keep(session.durable_reply(), *refusal_of(error))  # behind those that wait
+            session.keep(session.durable_reply(), *refusal_of(error))  # after the waiting ones
             return None
 
     def _appended(self, session: Session, name: str, asked: Append) -> bytes | None:
@@ -261,13 +261,13 @@ class Streams:
 
 
 def _disk_error(stream: LocalStream) -> str | None:
-    """Why the disk of its journal fails; None: it does not."""
+    """Why the disk of the stream's journal fails; None: it does not."""
     found = next((error for log in stream.logs if (error := log.disk_error)), 0)
     return os.strerror(found) if found else None
 
 
 def _check_compressed(asked: Append) -> None:
-    """What is appended as it is would be found out by whoever reads it: it is expanded before.
+    """Expand a compressed block to check it, since the stream stores it without looking.
 
     Raises ShmqError.
     """
