@@ -100,7 +100,7 @@ def _refuse_unfit(queue: api.Queue, plan: Plan) -> None:
 
 
 class _Run:
-    """One run, from the first worker to the result.
+    """One run, from its first worker to its result.
 
     It does not touch the queue while the workers run: a stopped worker may hold the lock.
     """
