@@ -30,7 +30,7 @@ class Bounds:
 
     @classmethod
     def of(cls, chosen: Mapping[str, Any]) -> Self:
-        """The bounds in the options, whose ends are exclusive."""
+        """The bounds in the options, where the starts are inclusive and the ends exclusive."""
         last, until = chosen["endingSequence"], chosen["endingTimestamp"]
         return cls(
             first=chosen["startingSequence"] or 0,

@@ -40,8 +40,8 @@ def queues_in(
 ) -> tuple[str, ...]:
     """The queues to read: the named ones, those that match the pattern, or else all with files.
 
-    Raises :class:`~shmq.NoSuchQueue` for a named queue without files, and
-    :class:`~shmq.ShmqError` if no queue has files.
+    Raises :class:`~shmq.NoSuchQueue` for a named queue without files, and if no queue has any.
+    Raises :class:`~shmq.ShmqError` if the directory cannot be read.
     """
     try:
         found = [

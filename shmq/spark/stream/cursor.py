@@ -197,7 +197,7 @@ class Cursor:
         return found
 
     def _use(self, name: str, use: Callable[[shmq.Stream], _T]) -> _T | None:
-        """The result of ``use``; None if the stream is gone, and the next call looks it up again."""
+        """The result of ``use``; None if the stream is gone: the next call looks it up again."""
         try:
             if name not in self._streams:
                 self._streams[name] = self._connected().stream(name)
@@ -223,7 +223,7 @@ _NO_START: Final = {
 
 
 def _shares(waiting: Iterable[_Backlog], most: int | None) -> list[int]:
-    """How many offsets each backlog gets in a batch of ``most``: in proportion, at least one."""
+    """How many offsets each backlog gets in a batch of ``most``: in proportion, one if possible."""
     counts = [len(each) for each in waiting]
     total = sum(counts)
     if most is None or total <= most:

@@ -65,7 +65,7 @@ class Records:
         )
 
     def block(self, start: int, end: int, most: int) -> tuple[bytes, int]:
-        """The records from ``start`` to before ``end`` for ``append_block``, up to ``most`` bytes."""
+        """The records ``start`` to before ``end`` for ``append_block``, up to ``most`` bytes."""
         texts = [_texts(each) for each in (self.values, self.keys, self.headers)]
         assert texts[0] is not None
         codec = self.codec if isinstance(self.codec, int) else self.codec.data
