@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 
-#: Makes a loop, or skips the test if its kind is not installed.
+#: Makes a loop. Raises ImportError if its kind is not installed.
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
 
 
