@@ -1,7 +1,7 @@
-"""``python -m bench.report``: prints the tables of the last runs, or writes them into pages.
+"""``python -m bench.report``: the tables of the last runs again, and into the documents.
 
-``--write`` replaces the text between the marks in docs/performance.md with the whole table, and
-in README.md with the most important rows, for each table with results.
+With ``--write``, what stands between the marks in docs/performance.md is replaced by the
+whole table, and in README.md by what is most asked for: of each table that there is.
 """
 
 from __future__ import annotations
