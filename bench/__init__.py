@@ -1,4 +1,4 @@
-"""How fast shmq is beside its peers: ``python -m bench``, or ``make bench``."""
+"""Measures shmq and its peers: ``python -m bench``, or ``make bench``."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from bench.tcp.server import end_all
 
 
 def main() -> None:
-    """Run what the command line asks for; nothing is left of a run that is ended early."""
+    """Run what the command line asks for; a run that is ended early leaves nothing behind."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parser = _parser()
     given = parser.parse_args()
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _table(given: argparse.Namespace) -> tuple[str, tuple[Callable[[], Row], ...], float]:
-    """Of the table that is asked for: its file, its rows, and the seconds of a turn."""
+    """The file, the rows and the seconds of a turn of the requested table."""
     if given.tcp:
         return TCP_RESULTS, TCP, 0.3
     if given.disk:
@@ -95,14 +95,14 @@ def _table(given: argparse.Namespace) -> tuple[str, tuple[Callable[[], Row], ...
 
 
 def _count(given: str) -> int:
-    """So many rows, at least one."""
+    """A number of rows, at least one."""
     if not given.isdecimal() or int(given) < 1:
         raise argparse.ArgumentTypeError(f"{given!r} is no number of rows: it takes 1 or more")
     return int(given)
 
 
 def _say(what: str) -> None:
-    """Tell a terminal what is under way, on a line that the next one replaces."""
+    """Show the current step on a terminal, on a line that the next step replaces."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{what[:100]}", end="", file=sys.stderr, flush=True)
 

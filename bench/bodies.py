@@ -1,8 +1,8 @@
-"""What is sent, and the check of what arrives.
+"""The bodies that are sent, and the check of those that arrive.
 
-The bodies are made before the clock starts, and what a round of them became is compared
-with them, body by body and byte by byte. A message that is lost, doubled, reordered or
-damaged makes the two lists differ.
+The bodies are made before the clock starts. The received bodies of each round are compared with
+them, byte by byte. A message that is lost, duplicated, reordered or damaged makes the two lists
+differ.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-#: Different bodies in a round. All of them fit into a core's second-level cache.
+#: Different bodies in a round. Together they fit into a core's second-level cache.
 ROUND = 1024
 
 
 class Wrong(Exception):
-    """What arrived is not what was sent."""
+    """The received bodies differ from those that were sent."""
 
 
 def make(size: int, count: int = ROUND) -> list[bytes]:
-    """``count`` different bodies of ``size`` bytes, the same ones in every process."""
+    """``count`` different bodies of ``size`` bytes, the same in every process."""
     source = random.Random(size)
     width = min(size, 4)
     return [
@@ -28,7 +28,7 @@ def make(size: int, count: int = ROUND) -> list[bytes]:
 
 
 def check(received: Sequence[object], sent: Sequence[bytes]) -> None:
-    """Raise :class:`Wrong` and say where, unless both are the same."""
+    """Raise :class:`Wrong` with the place of the difference, unless both are equal."""
     if received == sent:
         return
     if len(received) != len(sent):

@@ -1,4 +1,4 @@
-"""Programs in C that are compiled for a run."""
+"""C programs that are compiled for a run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread")
 
 
 def no_compiler() -> str | None:
-    """Why nothing can be compiled; None: it can."""
+    """Why programs cannot be compiled; None if they can."""
     return None if shutil.which("cc") else "there is no C compiler called cc"
 
 
 @cache
 def compiled(source: Path, *flags: str) -> Path:
-    """The program of that one file, or of a folder's files, compiled once in a run.
+    """The program of a source file, or of a folder's files, compiled once per run.
 
     Raises CalledProcessError if it does not compile.
     """

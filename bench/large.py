@@ -1,9 +1,8 @@
-"""What is compared of bodies that are too large to be read whole while the clock runs.
+"""The comparison of bodies that are too large to be read whole while the clock runs.
 
-To read a body of 1 MiB takes as long as to copy it, so that a comparison of all of it would
-be half of what is measured. In the rounds that are timed, 8 bytes of each page are looked
-at: a page of another message, or of none, is found. The rounds before and after are
-compared whole.
+Reading a body of 1 MiB takes as long as copying it, so comparing all of it would be half of the
+measured time. In the timed rounds, 8 bytes of each page are compared, which detects a wrong or
+missing page. The rounds before and after are compared whole.
 """
 
 from __future__ import annotations
@@ -12,16 +11,16 @@ from typing import Any, ClassVar
 
 from bench.way import Way
 
-#: 64-bit words from one that is looked at to the next: one in each page.
+#: 64-bit words from one compared word to the next: one in each page.
 STEP = 512
-#: The same where eight look at each body: one in 64 KiB.
+#: The same if eight subscribers compare each body: one in 64 KiB.
 FAN_OUT_STEP = 8192
 
 
 class LargeWay(Way):
-    """A way whose bodies are a multiple of a page."""
+    """A way whose bodies are multiples of a page."""
 
-    #: 64-bit words from one that is looked at to the next, while the clock runs.
+    #: 64-bit words from one compared word to the next, while the clock runs.
     step: ClassVar[int] = STEP
 
     def expected(self, bodies: list[bytes]) -> list[bytes]:
@@ -29,7 +28,7 @@ class LargeWay(Way):
         return [self.seen(body) for body in bodies]
 
     def seen(self, body: Any) -> bytes:
-        """The part of a body, any buffer, that is compared."""
+        """The part of a body that is compared; the body is any buffer."""
         import numpy as np
 
         words = np.frombuffer(body, np.uint64)

@@ -1,4 +1,4 @@
-"""The machine that is measured: its cores, and what a reader of the figures wants to know."""
+"""The measured machine: its cores, and its description for readers of the figures."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def cores() -> list[int]:
 
 
 def two_cores() -> tuple[int, int]:
-    """Where the two sides of a measurement run: one core each if there are two."""
+    """The cores of the two sides of a measurement: one each if there are two."""
     mine = cores()
     return mine[0], mine[min(1, len(mine) - 1)]
 
 
-#: A client and its server on the same core, or on one each.
+#: A client and its server on the same core, or on one core each.
 Place = Literal["one core", "two cores"]
 
 
 def cores_of(place: Place) -> tuple[int, int] | None:
-    """Where the two sides run; None: there is but one core."""
+    """The cores of the two sides; None if there is only one core."""
     here, there = two_cores()
     if place == "one core":
         return here, here
@@ -36,12 +36,12 @@ def cores_of(place: Place) -> tuple[int, int] | None:
 
 
 def pin(core: int) -> None:
-    """Run this process on that core only."""
+    """Run this process only on that core."""
     os.sched_setaffinity(0, {core})
 
 
 def describe() -> dict[str, str | int]:
-    """What the figures were measured on."""
+    """The machine and software on which the figures were measured."""
     model = [
         line.partition(":")[2].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()

@@ -9,7 +9,7 @@ PACK = 1024
 
 
 class PackedWay(Way):
-    """A way without a Python object for each message; a round is compared as one buffer."""
+    """A way without a Python object per message; a round is compared as one buffer."""
 
     def packs(self, bodies: list[bytes]) -> list[bytes]:
         """The bodies of a round in buffers of :data:`PACK`."""

@@ -1,4 +1,4 @@
-"""The plots: a picture for each row, a bar for each contestant's median."""
+"""The plots: one for each row, with a bar for each contestant's median."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COLOURS = {"shmq": "#1b6ca8", "peer": "#9a9a9a", "limit": "#d9a441", "harness":
 
 
 def draw(record: Record, folder: Path) -> list[str]:
-    """Write a PNG for each row with figures; the names of the files."""
+    """Write a PNG for each row with figures; returns the names of the files."""
     import matplotlib as mpl
 
     mpl.use("Agg")

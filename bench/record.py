@@ -1,4 +1,4 @@
-"""What a run found, and its file."""
+"""The results of a run, and their file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.row import Figure, Role, Verdict
 
-#: Where runs leave what they found; git ignores it.
+#: The folder of the results; git ignores it.
 RESULTS = Path(__file__).resolve().parent / "results"
 #: The file of each table in it.
 LOCAL_RESULTS, TCP_RESULTS = "results.json", "tcp.json"
@@ -19,7 +19,7 @@ DISK_RESULTS, SPARK_RESULTS = "disk.json", "spark.json"
 
 @dataclasses.dataclass
 class Entry:
-    """A contestant's turns in a row: of each figure, by its key, the value of each turn."""
+    """A contestant's turns in a row: the value of each turn, by figure."""
 
     label: str
     role: Role
@@ -44,7 +44,7 @@ class RowRecord:
     verdicts: list[Verdict]
 
     def entry(self, label: str) -> Entry:
-        """The entry of that label; raises LookupError if it was not measured."""
+        """The entry with that label. Raises LookupError if it was not measured."""
         for entry in self.entries:
             if entry.label == label and entry.missing is None:
                 return entry
@@ -61,20 +61,20 @@ class Record:
     rows: list[RowRecord]
 
     def row(self, key: str) -> RowRecord:
-        """The row of that key; raises LookupError if it was not run."""
+        """The row with that key. Raises LookupError if it was not run."""
         for row in self.rows:
             if row.key == key:
                 return row
         raise LookupError(f"the run has no row {key!r}")
 
     def write(self, path: Path) -> None:
-        """Write all of it as JSON."""
+        """Write the record as JSON."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Record:
-        """What :meth:`write` wrote."""
+        """Read what :meth:`write` wrote."""
         found = json.loads(path.read_text())
         return cls(**{**found, "rows": [_row(row) for row in found["rows"]]})
 

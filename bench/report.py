@@ -33,7 +33,7 @@ SPARK_BEGIN, SPARK_END = "<!-- measured on Spark -->\n", "<!-- end of measured o
 TIMES = "\N{MULTIPLICATION SIGN}"
 _MET = {True: "met", False: "**missed**", None: "not measured"}
 
-#: The rows that the README has, with the way of shmq in each.
+#: The rows in the README, with the way of shmq in each.
 RATIOS = (
     ("one-call", "`put`, `get`, `ack`, one call each", "shmq put, get, ack"),
     ("consume", "`consume(prefetch=64)`", "shmq put, consume(64)"),
@@ -46,10 +46,10 @@ RATIOS = (
     ("stream-append", "`append` to a stream, read by another", "shmq append, read"),
     ("stream-batches", "`append_many` of 64, read by another", "shmq append_many(64), read"),
 )
-#: What the README's ratios are to: its row and its label.
+#: The base of the README's ratios: its row and its label.
 BASE = ("one-call", "multiprocessing.Queue")
 
-#: The rows over TCP that the README has, with the way of shmq in each.
+#: The rows over TCP in the README, with the way of shmq in each.
 RATES = (
     ("tcp-produce", "put, 64 under way", "shmq PRODUCE"),
     ("tcp-batch", "put, 64 in a request", "shmq PRODUCE_BATCH of 64"),
@@ -69,7 +69,7 @@ RATES = (
 
 
 def main() -> None:
-    """Show or write what a run found."""
+    """Print or write the results of a run."""
     parser = argparse.ArgumentParser(prog="python -m bench.report", description=__doc__)
     parser.add_argument("results", nargs="?", type=Path, default=RESULTS, metavar="FOLDER")
     parser.add_argument("--write", action="store_true", help="into the documents")
@@ -89,7 +89,7 @@ def main() -> None:
 
 
 def write(record: Record, name: str, root: Path) -> None:
-    """Put what the results of that name have into the documents below ``root``."""
+    """Write the results of that name into the documents below ``root``."""
     page, readme = root / "docs/performance.md", root / "README.md"
     if name == LOCAL_RESULTS:
         replace(page, document(record))
@@ -168,7 +168,7 @@ def _cell(entry: Entry, key: str) -> str:
 
 
 def ratios(record: Record) -> str:
-    """The README's table as Markdown; only of rows that were run."""
+    """The README's table as Markdown, only with rows that were run."""
     base = record.row(BASE[0]).entry(BASE[1]).median("rate")
     lines = ["", f"| | times {BASE[1]} | beside the fastest peer |", "| --- | --- | --- |"]
     for key, title, label in RATIOS:
@@ -182,7 +182,7 @@ def ratios(record: Record) -> str:
 
 
 def rates(record: Record) -> str:
-    """The README's table of the rows over TCP; only of those that were run."""
+    """The README's table of the rows over TCP, only with rows that were run."""
     lines = ["", "| over TCP | messages/s | beside the fastest peer |", "| --- | --- | --- |"]
     for key, title, label in RATES:
         try:

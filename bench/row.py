@@ -1,8 +1,8 @@
-"""A row of the table: one kind of work, who does it, and the bars to be met.
+"""A row of the table: one kind of work, its contestants, and its bars.
 
-Who takes part is a :class:`Contestant`; one turn of it yields a number for each of the
-row's :class:`Figure`. Turns are short and interleaved, so that what else the machine does
-meets all alike, and what counts is the median of a contestant's turns.
+A turn of a :class:`Contestant` yields a number for each :class:`Figure` of the row. Turns are
+short and interleaved, so that other load on the machine affects all contestants alike. The
+result of a contestant is the median of its turns.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-#: The subject of the table, what it is measured beside, and what C can do at best.
+#: The subject of the table, its peers, the limit in C, and the overhead of the measurement.
 Role = Literal["shmq", "peer", "limit", "harness"]
 
-#: Of each contestant, by its label, the median of each figure, by its key.
+#: The median of each figure, by its key, for each contestant, by its label.
 Medians = Mapping[str, Mapping[str, float]]
 
 
@@ -32,37 +32,37 @@ RATE = Figure("rate", "messages/s")
 
 
 class Contestant(abc.ABC):
-    """Who takes part in a row."""
+    """One participant of a row."""
 
     label: str
     role: Role = "peer"
     note: str = ""
-    #: How many turns it has at most in a run; None: as many as all others.
+    #: The most turns that it has in a run; None: as many as the others.
     turns: int | None = None
 
     def missing(self) -> str | None:
-        """Why it cannot take part here; None: it can."""
+        """Why it cannot take part here; None if it can."""
         return None
 
     def calibrate(self, seconds: float) -> None:
-        """Choose how much is done in a turn, so that one takes about so many seconds."""
+        """Choose the work of a turn so that a turn takes about this many seconds."""
 
     def tiny(self) -> Contestant:
-        """The same with as little as shows that it works."""
+        """The same contestant with just enough work to show that it functions."""
         return self
 
     def sized(self, rows: int) -> Contestant:  # noqa: ARG002
-        """The same with so many rows a turn, where that can be chosen."""
+        """The same contestant with that many rows a turn, if it can be chosen."""
         return self
 
     @abc.abstractmethod
     def turn(self) -> dict[str, float]:
-        """Measure once, verified; a number for each figure of the row."""
+        """Measure and verify once; a number for each figure of the row."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What became of a bar; ``met`` is None where something was not measured."""
+    """The result of a bar; ``met`` is None if a figure was not measured."""
 
     bar: str
     measured: str
@@ -77,7 +77,7 @@ class Bar:
     judge: Callable[[Medians], tuple[str, bool]]
 
     def verdict(self, medians: Medians) -> Verdict:
-        """Whether it is met; raises nothing where figures are missing."""
+        """Whether the bar is met; missing figures raise nothing."""
         try:
             measured, met = self.judge(medians)
         except (KeyError, ValueError):
@@ -94,12 +94,12 @@ class Row:
     contestants: Sequence[Contestant]
     figures: Sequence[Figure] = (RATE,)
     bars: Sequence[Bar] = ()
-    #: What limits shmq in it, for the documents.
+    #: What limits shmq in this row, for the documents.
     limit: str = ""
 
 
 def number(value: float) -> str:
-    """A figure with three digits that count: 3.12 M, 812 k, 4.56."""
+    """A figure with three significant digits: 3.12 M, 812 k, 4.56."""
     for least, letter in ((1e6, " M"), (1e4, " k")):
         if abs(value) >= least:
             scaled = value / (1e6 if letter == " M" else 1e3)
@@ -135,7 +135,7 @@ def at_most(label: str, bar: float, unit: str, key: str) -> Bar:
 
 
 def above(label: str, others: Sequence[str], key: str = "rate") -> Bar:
-    """The contestant's figure is above that of each of the others that took part."""
+    """The contestant's figure is above those of all others that took part."""
 
     def judge(medians: Medians) -> tuple[str, bool]:
         best = max((name for name in others if name in medians), key=lambda n: medians[n][key])
@@ -146,7 +146,7 @@ def above(label: str, others: Sequence[str], key: str = "rate") -> Bar:
 
 
 def times(label: str, other: str, least: float, key: str = "rate") -> Bar:
-    """The contestant's figure is at least so many times another's."""
+    """The contestant's figure is at least ``least`` times another's."""
 
     def judge(medians: Medians) -> tuple[str, bool]:
         ratio = medians[label][key] / medians[other][key]
@@ -156,7 +156,7 @@ def times(label: str, other: str, least: float, key: str = "rate") -> Bar:
 
 
 def times_best(label: str, others: Sequence[str], least: float, key: str = "rate") -> Bar:
-    """The contestant's figure is at least so many times the best of the others that took part."""
+    """The contestant's figure is at least ``least`` times the best of the others."""
 
     def judge(medians: Medians) -> tuple[str, bool]:
         best = max((name for name in others if name in medians), key=lambda n: medians[n][key])
@@ -167,7 +167,7 @@ def times_best(label: str, others: Sequence[str], least: float, key: str = "rate
 
 
 def within(label: str, other: str, most: float, key: str) -> Bar:
-    """The contestant's figure is at most so many times another's."""
+    """The contestant's figure is at most ``most`` times another's."""
 
     def judge(medians: Medians) -> tuple[str, bool]:
         ratio = medians[label][key] / medians[other][key]
@@ -177,7 +177,7 @@ def within(label: str, other: str, most: float, key: str) -> Bar:
 
 
 def flat(labels: Sequence[str], tolerance: float, key: str) -> Bar:
-    """The figure, a cost, rises by no more than ``tolerance`` from the first label's."""
+    """The figure, a cost, rises by at most ``tolerance`` above the first label's."""
 
     def judge(medians: Medians) -> tuple[str, bool]:
         first = medians[labels[0]][key]

@@ -11,15 +11,15 @@ from bench.record import Entry, Record, RowRecord
 from bench.row import Contestant, Row
 from bench.stage import Failed
 
-#: Says what is under way.
+#: Reports the current step.
 Say = Callable[[str], None]
 
 
 def run(rows: Sequence[Row], repetitions: int, seconds: float, say: Say) -> Record:
-    """Measure the rows; each turn takes about ``seconds``; 0: the least it can.
+    """Measure the rows. Each turn takes about ``seconds``; 0: as short as possible.
 
-    The repetitions are outermost: the turns of a contestant are spread over the whole run.
-    Raises :class:`bench.stage.Failed` if anything that arrived is not what was sent.
+    The repetitions are outermost, so the turns of a contestant are spread over the whole run.
+    Raises :class:`bench.stage.Failed` if a received message differs from the one sent.
     """
     taking_part = [
         (row, contestant)
@@ -50,7 +50,7 @@ def run(rows: Sequence[Row], repetitions: int, seconds: float, say: Say) -> Reco
 
 @contextlib.contextmanager
 def _named(row: Row, contestant: Contestant) -> Iterator[None]:
-    """What goes wrong says whose turn it was."""
+    """Add to any error whose turn it was."""
     try:
         yield
     except Failed as error:

@@ -1,4 +1,4 @@
-"""A namespace of a measurement's own, of which nothing is left."""
+"""A measurement's own namespace, which is removed at its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _numbers: Iterator[int] = itertools.count()
 
 
 def unique_name() -> str:
-    """A name for what a measurement makes, of this process and not used before."""
+    """A new name for a measurement's objects, unique to this process."""
     return f"bench-{os.getpid()}-{next(_numbers)}"
 
 
@@ -29,7 +29,7 @@ def scratch() -> Iterator[shmq.Broker]:
 
 
 def delete_all(namespace: str) -> None:
-    """Delete every queue and stream of the namespace; others may delete theirs meanwhile."""
+    """Delete all queues and streams of the namespace; other processes may delete some, too."""
     with shmq.connect(namespace) as broker:
         for summary in broker.list_queues():
             with contextlib.suppress(shmq.NoSuchQueue):

@@ -1,8 +1,8 @@
-"""Processes that act together: each on its core, begun at the same moment, listened to.
+"""Runs processes together, each on its core, and collects their results.
 
-A side is a function ``act(stage, *arguments)`` in a process of its own. What it returns
-is sent back; if it raises, all end and the error is the measurement's. ``stage.meet()``
-returns once every side has come to it, so that a clock starts when all are ready.
+A side is a function ``act(stage, *arguments)`` in its own process. Its return value is sent
+back; if it raises, all sides end and the measurement raises the error. ``stage.meet()`` returns
+once every side has called it, so that the clock starts when all are ready.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 
 from bench.machine import pin
 
-#: How long the sides may take, in seconds: a message that never comes ends here.
+#: How long the sides may take, in seconds; it also ends a wait for a lost message.
 PATIENCE = 60.0
 
-#: The sides are forked from a clean process, in which nothing of a peer has run.
+#: The sides are forked from a clean process, in which no peer has run.
 CONTEXT: Any = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["bench.stage", "shmq"])
 
@@ -30,7 +30,7 @@ class Failed(Exception):
 
 
 class Stage:
-    """What a side has of the others."""
+    """A side's connection to the others."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
@@ -42,7 +42,7 @@ class Stage:
 
 
 class Side:
-    """A function, what it is given, and the core it runs on; None: on any."""
+    """A function, its arguments, and the core that it runs on; None: any core."""
 
     def __init__(self, act: Callable[..., Any], *arguments: Any, core: int | None) -> None:
         self.act = act
@@ -51,10 +51,10 @@ class Side:
 
 
 def together(sides: Sequence[Side], patience: float = PATIENCE) -> list[Any]:
-    """Run the sides at the same time; what each returned, in their order.
+    """Run the sides at the same time; returns their results, in order.
 
-    Raises :class:`Failed` with the side's own trace if one raises, and if they do not all
-    end within ``patience`` seconds. No side outlives this call.
+    Raises :class:`Failed` with the side's own trace if one raises, and if they do not all end
+    within ``patience`` seconds. No side outlives this call.
     """
     pipes: list[Connection] = []
     processes: list[Any] = []
@@ -82,7 +82,7 @@ def together(sides: Sequence[Side], patience: float = PATIENCE) -> list[Any]:
 
 
 def _direct(pipes: list[Connection], patience: float) -> list[Any]:
-    """Let the sides meet until all are done; what each returned."""
+    """Let the sides meet until all are done; returns their results."""
     end = time.monotonic() + patience
     values: dict[Connection, Any] = {}
     waiting: set[Connection] = set()

@@ -1,4 +1,4 @@
-"""One way: a process sends rounds of messages and another receives them."""
+"""One-way rates: one process sends rounds of messages and another receives them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from bench.scratch import unique_name
 from bench.stage import PATIENCE, Side, Stage, together
 from bench.way import Way
 
-#: Rounds before the clock starts, so that memory is touched and threads are begun.
+#: Rounds before the clock starts, which touch the memory and start threads.
 WARM = 2
-#: How often the sides meet in a turn; at the last of them all is received and still open.
+#: How often the sides meet in a turn; at the last meeting all is received and still open.
 MEETINGS = 5
 #: The most rounds of a turn.
 MOST_ROUNDS = 20_000
@@ -22,8 +22,8 @@ def rate(
 ) -> float:
     """Messages per second, from the first put to the last message received and settled.
 
-    Every message is compared with what was sent, within the time that is taken. Raises
-    :class:`bench.stage.Failed` if anything was lost, reordered or damaged.
+    Every message is compared with the one sent, within the measured time. Raises
+    :class:`bench.stage.Failed` if a message was lost, reordered or damaged.
     """
     way = kind(unique_name(), size)
     sender, receiver = two_cores()
@@ -42,7 +42,7 @@ def rate(
 
 
 def send(stage: Stage, way: Way, rounds: int, count: int) -> int:
-    """The sending side; returns when its first message went."""
+    """The sending side; returns the time of its first message."""
     send_round = way.sender(bodies.make(way.size, count))
     stage.meet()
     way.opened()
@@ -61,10 +61,10 @@ def send(stage: Stage, way: Way, rounds: int, count: int) -> int:
 
 
 def receive(stage: Stage, way: Way, rounds: int, count: int) -> int:
-    """The receiving side; returns when its last message was settled.
+    """The receiving side; returns the time at which its last message was settled.
 
-    The rounds before and after those that are timed are compared whole. The one after
-    shows what was doubled at the end.
+    The rounds before and after the timed ones are compared whole. The one after detects
+    duplicates at the end.
     """
     sent = bodies.make(way.size, count)
     whole = way.expected(sent)
@@ -93,7 +93,7 @@ def receive(stage: Stage, way: Way, rounds: int, count: int) -> int:
 
 
 class Stream(Contestant):
-    """A way of passing messages, and its rate with bodies of some size."""
+    """The rate of a way with bodies of some size."""
 
     def __init__(self, kind: type[Way], size: int, count: int = bodies.ROUND) -> None:
         self.kind = kind

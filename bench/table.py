@@ -1,4 +1,4 @@
-"""The table that is printed."""
+"""The printed table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STYLE = {"shmq": "bold", "peer": "", "limit": "dim", "harness": "dim"}
 
 
 def show(record: Record, console: Console) -> None:
-    """Print every row: medians with the least and the most, then the bars."""
+    """Print every row: medians with minimum and maximum, then the bars."""
     what = ", ".join(f"{value}" for value in record.machine.values())
     each = f" of {record.seconds:g} s" if record.seconds else ""
     console.print(f"{what}; {record.repetitions} repetitions{each}, interleaved")

@@ -24,11 +24,10 @@ LEAST, MOST = 50, 20_000
 def round_trips(
     kind: type[Way], trips: int, cores: tuple[int, int], pause: float, patience: float = PATIENCE
 ) -> list[int]:
-    """How long each trip of 64 bytes took, in ns, sorted.
+    """The durations of round trips of 64 bytes, in ns, sorted.
 
-    Before each, the sender sleeps for ``pause`` seconds, if that is not 0, so that the
-    other side sleeps, too. Raises :class:`bench.stage.Failed` if a body comes back as
-    another than was sent.
+    If ``pause`` is not 0, the sender sleeps that many seconds before each trip, so that the
+    other side sleeps, too. Raises :class:`bench.stage.Failed` if a body comes back changed.
     """
     name = unique_name()
     ping, pong = kind(f"{name}-ping", 64), kind(f"{name}-pong", 64)
@@ -116,7 +115,7 @@ class Trip(Contestant):
 
 
 class TripLimit(Limit):
-    """The round trips of the loop in C: with semaphores, or spinning."""
+    """The round trips of the C loop: with semaphores, or spinning."""
 
     def __init__(self, label: str, how: str, cores: tuple[int, int], pause: float = 0.0) -> None:
         self.label = label

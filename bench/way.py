@@ -1,4 +1,4 @@
-"""A way of passing messages from one process to another: what each peer's file fills in."""
+"""A way of passing messages between processes: the interface that each peer implements."""
 
 from __future__ import annotations
 
@@ -10,47 +10,46 @@ from typing import ClassVar
 
 #: Sends every body of a round, in order.
 Send = Callable[[], None]
-#: Receives a round and returns what :meth:`Way.expected` makes of its bodies, in order.
+#: Receives a round and returns the same as :meth:`Way.expected` for its bodies, in order.
 Receive = Callable[[], list[bytes]]
 #: Sends a body; receives one.
 SendOne = Callable[[bytes], object]
 ReceiveOne = Callable[[], bytes]
 
-#: Messages in a batch, wherever there are batches.
+#: Messages in a batch.
 BATCH = 64
 
 
 class Way(abc.ABC):
     """One way of one peer. It is made in one process and used in two others.
 
-    The functions that it returns are what is timed: loops over what is bound beforehand,
-    with nothing in them but the peer's own calls. They are called once a round.
+    The functions that it returns are timed: loops with all names bound beforehand and only the
+    peer's own calls inside. They are called once a round.
     """
 
-    #: What the table calls it.
+    #: Its name in the table.
     label: ClassVar[str]
-    #: The module that it takes; it is left out where that is not installed.
+    #: The module that it needs; without the module it is left out.
     needs: ClassVar[str | None] = None
-    #: What a reader of the table must know of it.
+    #: What a reader of the table must know about it.
     note: ClassVar[str] = ""
 
     def __init__(self, name: str, size: int) -> None:
         self.name = name
         self.size = size
-        #: Whether a round that is received now is to be compared byte by byte. Only where
-        #: that would itself be what is measured, the rounds that are timed are compared by
-        #: a sample: see :mod:`bench.large`.
+        #: Whether the current round is compared byte by byte. Timed rounds are compared by a
+        #: sample only if the comparison would dominate the measurement: see :mod:`bench.large`.
         self.whole = True
 
     @classmethod
     def missing(cls) -> str | None:
-        """Why it cannot be measured here; None: it can."""
+        """Why it cannot be measured here; None if it can."""
         if cls.needs is not None and importlib.util.find_spec(cls.needs) is None:
             return f"{cls.needs} is not installed"
         return None
 
     def create(self) -> None:
-        """Make what is there before either side opens it."""
+        """Make what must exist before either side opens it."""
 
     @abc.abstractmethod
     def sender(self, bodies: list[bytes]) -> Send:
@@ -61,7 +60,7 @@ class Way(abc.ABC):
         """Open the receiving end, in the receiving process; ``count`` messages a round."""
 
     def expected(self, bodies: list[bytes]) -> list[bytes]:
-        """What is received of these bodies."""
+        """The expected result of receiving these bodies."""
         return bodies
 
     def one_sender(self) -> SendOne:
@@ -73,19 +72,19 @@ class Way(abc.ABC):
         raise NotImplementedError(f"{self.label} is not measured in round trips")
 
     def opened(self) -> None:
-        """Called by each side once both ends are open, before anything is sent."""
+        """Each side calls this once both ends are open, before anything is sent."""
 
     def finish(self) -> None:
-        """Called by each side after its last round, outside of what is timed."""
+        """Each side calls this after its last round, outside the timed part."""
 
     def remove(self) -> None:
-        """Remove what :meth:`create` and the sides made, also after a failure."""
+        """Remove everything that :meth:`create` and the sides made, even after a failure."""
 
 
 if len(os.sched_getaffinity(0)) > 1:
 
     def idle() -> None:
-        """What a peer that can only be asked again and again does between two askings."""
+        """Called between two polls of a peer that can only be polled."""
 
 else:
     idle = os.sched_yield

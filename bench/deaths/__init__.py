@@ -1,4 +1,4 @@
-"""A process that dies where it hurts most: inside a queue's lock."""
+"""A process that dies at the worst place: inside a queue's lock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.stage import Failed
 
 
 def die_inside(namespace: str, queue: str) -> None:
-    """Have a process take the queue's lock and be killed with it in hand."""
+    """Let a process take the queue's lock and be killed while holding it."""
     program = compiled(Path(__file__).with_name("die_inside.c"), f"-I{ROOT / 'shmq/core'}")
     ended = subprocess.run(
         [str(program), f"/dev/shm/shmq@{namespace}@{queue}"],

@@ -1,4 +1,4 @@
-/* die_inside SEGMENT: takes the lock of a queue and is killed with it in hand. */
+/* die_inside SEGMENT: takes the lock of a queue and is killed while holding it. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,1 +1,1 @@
-"""What reaches the disk, beside the disk itself and its other users: ``python -m bench --disk``."""
+"""Measures durability, with the disk itself and other brokers: ``python -m bench --disk``."""

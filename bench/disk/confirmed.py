@@ -1,4 +1,4 @@
-"""Producers whose puts return once they are on disk."""
+"""Producers whose puts return once the messages are on disk."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from bench.machine import now
 from bench.row import Contestant, Role
 from bench.stage import Failed, Side, Stage, together
 
-#: The most messages of a turn: they are in the queue at once.
+#: The most messages of a turn: all are in the queue at once.
 MOST = 1 << 18
-#: Bytes of arena beside those of the messages.
+#: Bytes of arena in addition to those of the messages.
 LEAST = 1 << 16
-#: Which producer, and which of its messages.
+#: The numbers of the producer and of its message.
 NUMBERS = struct.Struct("<II")
 FILLER = random.Random(SIZE).randbytes(SIZE - NUMBERS.size)
-#: Messages that a look at what is on disk takes at once.
+#: Messages that the check of the recovered queue takes at once.
 LOOK = 1024
 
-#: When the clock began and ended, and what each put took, in ns.
+#: The start and the end of the clock, and the duration of each put, in ns.
 Times = tuple[int, int, list[int]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What a process does: so many calls in each thread, of so many messages.
+    """The work of a process: the calls of each thread, and the messages of a call.
 
     ``piped``: not one after the other, but in a pipeline as long as a call.
     """
@@ -47,10 +47,10 @@ class Work:
 
 
 class Confirmed(Contestant):
-    """So many producers, each with ``batch`` messages a call, and the writer.
+    """A number of producers, each with ``batch`` messages per call, and the writer.
 
-    At the end of a turn the writer is killed and the queue's memory is removed: what the disk
-    has of it is recovered and must be all that was confirmed.
+    At the end of a turn the writer is killed and the queue's memory is removed. The queue is
+    then recovered from disk and must have all confirmed messages.
     """
 
     role: Role = "shmq"
@@ -118,12 +118,12 @@ class Confirmed(Contestant):
 
 
 def bodies_of(producer: int, count: int) -> list[bytes]:
-    """The messages of a producer, in their order."""
+    """The messages of a producer, in order."""
     return [NUMBERS.pack(producer, number) + FILLER for number in range(count)]
 
 
 def _produce(stage: Stage, side: int, name: str, work: Work) -> Times:
-    """All threads of a process. The first call of each is before the clock starts."""
+    """Run all threads of a process. The first call of each is before the clock starts."""
     with shmq.connect(name) as broker:
         queue = broker.queue(QUEUE)
         if work.threads == 1:
@@ -174,7 +174,7 @@ def _put(meet: Callable[[], object], queue: Any, producer: int, work: Work) -> T
 
 
 def _way(queue: Any, batch: int, pipe: Any) -> Callable[[list[bytes]], object]:
-    """What puts the messages of a call."""
+    """The function that puts the messages of a call."""
     if pipe is not None:
         return lambda part: [pipe.put(body) for body in part]
     if batch > 1:
@@ -188,7 +188,7 @@ def _all(accepted: int, batch: int) -> None:
 
 
 def _look(stage: Stage, name: str, producers: int, each: int) -> None:
-    """Every message of every producer is there once, whole, and in its producer's order."""
+    """Check that each message is there once, whole, and in its producer's order."""
     stage.meet()
     expected = [0] * producers
     with shmq.connect(name) as broker:

@@ -1,4 +1,4 @@
-"""A queue that holds so many messages of one size: to be written to disk, and to be recovered."""
+"""A queue filled with messages of one size, to be written to disk and recovered."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ WIDTH = 8
 
 
 def arena(size: int, count: int) -> int:
-    """Bytes of arena that so many bodies take, and some more."""
+    """Bytes of arena that the bodies take, with some margin."""
     return LEAST + (size + size // 4 + 256) * count
 
 
 def fill(stage: Stage, name: str, size: int, count: int) -> None:
-    """Put them all: each begins with its number."""
+    """Put all messages; each begins with its number."""
     stage.meet()
     filler = _filler(size)
     with shmq.connect(name) as broker:
@@ -48,7 +48,7 @@ def journaled(stage: Stage, name: str) -> None:
 
 
 def recover(stage: Stage, name: str, data: Path) -> int:
-    """How long it takes until the queue is there again, in ns; what Python imports is not in it."""
+    """The time until the queue is recovered, in ns, without Python's imports."""
     from shmq.persistence.process import Persistence
 
     stage.meet()
@@ -58,7 +58,7 @@ def recover(stage: Stage, name: str, data: Path) -> int:
 
 
 def look(stage: Stage, name: str, size: int, count: int) -> None:
-    """All of them are there, whole and in their order, at the front of the queue."""
+    """Check that all messages are there, whole and in order, at the front of the queue."""
     stage.meet()
     filler = _filler(size)
     at = 0

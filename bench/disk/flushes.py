@@ -1,9 +1,8 @@
-"""What the kernel counts of the disk's flushes: without them, nothing that was synced is safe.
+"""The kernel's count of the disk's flushes: without a flush, synced data is not safe.
 
-Block devices with a cache that a power cut empties are flushed by each sync, and the kernel
-counts it (Documentation/block/stat.rst). Syncs that run at the same time may share a flush; one
-that begins when another has ended never does. So whoever confirms one message behind the other
-has at least as many flushes.
+Each sync flushes a block device with a volatile cache, and the kernel counts the flushes
+(Documentation/block/stat.rst). Concurrent syncs may share a flush; consecutive ones never do. So
+a program that confirms messages one after the other causes at least that many flushes.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ FIELD = 15
 
 
 def count() -> int | None:
-    """The flushes of the disk so far; None: nobody counts them here."""
+    """The flushes of the disk so far; None if the kernel does not count them here."""
     stat = _counting()
     return None if stat is None else _read(stat)
 
 
 @contextlib.contextmanager
 def at_least(least: int) -> Iterator[None]:
-    """Raise Failed if the disk was not flushed so often while the block took."""
+    """Raise Failed if the disk was flushed fewer times than that during the block."""
     before = count()
     yield
     after = count()
@@ -42,7 +41,7 @@ def at_least(least: int) -> Iterator[None]:
 
 @cache
 def _counting() -> Path | None:
-    """The device's figures, if a sync is seen in them."""
+    """The device's ``stat`` file, if it counts syncs."""
     with folder.scratch_folder() as where:
         stat = _device(where)
         if stat is None:
@@ -57,7 +56,7 @@ def _counting() -> Path | None:
 
 
 def _device(where: Path) -> Path | None:
-    """The ``stat`` of the whole disk below that folder: those of its parts count no flushes."""
+    """The ``stat`` file of the whole disk below that folder: partitions do not count flushes."""
     number = where.stat().st_dev
     found = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
     if not found.exists():

@@ -1,4 +1,4 @@
-"""Where the measurements write: a folder on a real disk, of which nothing is left."""
+"""The folder of the measurements: on a real disk, and removed at the end."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import psutil
 
 from bench.compiled import BUILT
 
-#: Names another folder to measure in.
+#: The variable that names another folder to measure in.
 VARIABLE = "SHMQ_BENCH_DISK"
-#: File systems without a disk: a sync does nothing there.
+#: File systems without a disk, where a sync does nothing.
 WITHOUT_DISK = {"tmpfs", "ramfs", "devtmpfs"}
-#: Bytes that a whole run has room for, with some to spare.
+#: Bytes that a whole run needs, with some margin.
 ROOM = 8 << 30
 
 
@@ -29,12 +29,12 @@ def file_system(path: Path) -> str:
     ]
     if not mounts:
         return "unknown"
-    # The last one that was mounted there hides those before it.
+    # The last mount at a mount point hides the earlier ones.
     return max(reversed(mounts), key=lambda part: len(part.mountpoint)).fstype
 
 
 def candidates() -> list[Path]:
-    """The folders that are asked, in this order; only the named one if one is named."""
+    """The candidate folders, in order; only the named one if one is named."""
     named = os.environ.get(VARIABLE)
     if named:
         return [Path(named)]
@@ -42,7 +42,7 @@ def candidates() -> list[Path]:
 
 
 def missing() -> str | None:
-    """Why nothing can be measured on a disk here; None: it can."""
+    """Why measuring on a disk is impossible here; None if it is possible."""
     return (
         None
         if _chosen()
@@ -62,7 +62,7 @@ def _chosen() -> Path | None:
 
 
 def make() -> Path:
-    """A new folder on a disk; whoever asked for it removes it."""
+    """A new folder on a disk; the caller removes it."""
     chosen = _chosen()
     if chosen is None:
         raise OSError(missing())
@@ -71,7 +71,7 @@ def make() -> Path:
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A new folder on a disk, for as long as the block takes."""
+    """A new folder on a disk, for the block."""
     folder = make()
     try:
         yield folder
@@ -80,7 +80,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def describe() -> dict[str, str | int]:
-    """What the files of the run are on, for the head of its table."""
+    """The disk and file system of the run, for the head of its table."""
     chosen = _chosen()
     return (
         {"disk": f"{file_system(chosen)}, {psutil.disk_usage(str(chosen)).free >> 30} GiB free"}

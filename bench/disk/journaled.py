@@ -1,4 +1,4 @@
-"""A queue with a journal that confirms in memory, beside the same one without."""
+"""A queue with a journal that confirms in memory, and the same queue without one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bench.disk.writer import Kept, kept
 from bench.peers import shared_queue
 from bench.stage import PATIENCE, Failed
 
-#: The queues of this process, whose sides are others.
+#: The queues of this process; its sides are other processes.
 _made: dict[str, tuple[Kept, contextlib.ExitStack]] = {}
 
 
 class Durable(shared_queue.SharedQueue):
-    """A queue of a namespace that a writer follows."""
+    """A queue in a namespace with a persistence writer."""
 
     durability: ClassVar[Literal["memory", "journal"]] = "journal"
 
@@ -35,7 +35,7 @@ class Durable(shared_queue.SharedQueue):
         return self.queue
 
     def finish(self) -> None:
-        """The journal is whole, and has caught up: nothing waits for it."""
+        """Check that the journal is complete and has caught up."""
         end = time.monotonic() + PATIENCE
         while self.durability == "journal":
             stats = self.queue.stats()
@@ -61,7 +61,7 @@ class Journaled(Durable, shared_queue.OneByOne):
 
 
 class InMemory(Durable, shared_queue.OneByOne):
-    """The same without durability; a writer is there, with nothing to do."""
+    """The same without durability; the writer is idle."""
 
     label = "shmq put, get, ack, memory"
     durability = "memory"

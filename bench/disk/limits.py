@@ -1,4 +1,4 @@
-"""What the disk can do: loops in C of write and fdatasync."""
+"""The limits of the disk: C loops of write and fdatasync."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST = 1 << 20
 
 
 class Raw(Limit):
-    """So many messages with each write and its fdatasync, at the end of a file or over zeros."""
+    """A batch of messages with each write and fdatasync, at the end of a file or over zeros."""
 
     def __init__(
         self, label: str, batch: int, how: Literal["append", "overwrite"], note: str = ""
@@ -45,17 +45,17 @@ class Raw(Limit):
 
 
 class Sequential:
-    """One file written from its begin to its end and synced once, as dd does."""
+    """One file written from beginning to end and synced once, as dd does."""
 
     def __init__(self, total: int) -> None:
         self.total = total
 
     def missing(self) -> str | None:
-        """Why it cannot be measured here; None: it can."""
+        """Why it cannot be measured here; None if it can."""
         return no_compiler() or folder.missing()
 
     def bandwidth(self) -> float:
-        """MB/s."""
+        """The bandwidth in MB/s."""
         with folder.scratch_folder() as where:
             (rate,) = play("sequential", where / "file", self.total)
         return rate / 1e6

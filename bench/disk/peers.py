@@ -1,4 +1,4 @@
-"""Who else answers once it is on disk, with one message at a time or with 64 under way."""
+"""The peers that confirm on disk, with one message at a time or with 64 in flight."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from bench.row import Contestant
 from bench.tcp.load import Load, load
 from bench.tcp.server import Server
 
-#: What the disk's limits are called.
+#: The labels of the disk's limits.
 RAW_ONE = "C, write and fdatasync, one by one"
 RAW_MANY = f"C, write and fdatasync, {BATCH} at a time"
 RAW_ZEROS = "C, the same over zeros that are on disk"
 
 
 class Kept(Load):
-    """A work with a server that keeps what it answers on disk."""
+    """A load on a server that answers once the message is on disk."""
 
     def __init__(
         self,
@@ -43,12 +43,12 @@ class Kept(Load):
 
 
 def over_tcp(what: str, **how: int) -> Contestant:
-    """The same of shmq over TCP: PRODUCE, or PRODUCE_BATCH, with the flag 0x02."""
+    """The same for shmq over TCP: PRODUCE, or PRODUCE_BATCH, with the flag 0x02."""
     work = "batch" if how.get("batch", 1) > 1 else "produce"
     return Kept(f"shmq {what}", Shmq, work, **how)
 
 
-#: The brokers: what they are called, and their work.
+#: The brokers: their labels, servers and loads.
 BROKERS: tuple[tuple[str, type[Server], str], ...] = (
     ("Redis LPUSH, appendfsync=always", Redis, "redis-push"),
     ("beanstalkd put, -f0", Beanstalkd, "beanstalkd-put"),
@@ -57,7 +57,7 @@ BROKERS: tuple[tuple[str, type[Server], str], ...] = (
 
 
 def brokers() -> list[tuple[str, type[Server], str]]:
-    """Those that can: the version of one that is installed may be too old to sync each message."""
+    """The usable brokers: an installed version may be too old to sync each message."""
     return [broker for broker in BROKERS if broker[1] is not Nats or not Nats.is_too_old()]
 
 
@@ -76,7 +76,7 @@ def producers() -> list[Contestant]:
 
 
 def batches() -> list[Contestant]:
-    """One producer with 64 under way, or with transactions of 64."""
+    """One producer with 64 in flight, or with transactions of 64."""
     kept = [
         Kept(f"{label}, {BATCH} under way", server, work, window=BATCH)
         for label, server, work in brokers()
@@ -85,7 +85,7 @@ def batches() -> list[Contestant]:
 
 
 def labels(contestants: list[Contestant]) -> list[str]:
-    """What they are called, for a bar."""
+    """The labels of the contestants, for a bar."""
     return [contestant.label for contestant in contestants]
 
 

@@ -1,4 +1,4 @@
-"""A queue whose memory is gone, from the files of its journal to the first get."""
+"""Recovery of a queue whose memory is lost, from its journal files to the first get."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench.row import RATE, Contestant, Role
 
 
 class Recovered(Contestant):
-    """So many messages of one size; the files are in the page cache, as they were written."""
+    """A number of messages of one size; their files are still in the page cache."""
 
     role: Role = "shmq"
 

@@ -1,4 +1,4 @@
-"""The brokers that answer once it is on disk, each in a folder on a real disk."""
+"""The brokers that confirm on disk, each in a folder on a real disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.tcp.server import HOST, Server
 
 
 class OnDisk(Server):
-    """A server whose folder is on a disk, wherever temporary files otherwise are."""
+    """A server whose folder is on a disk, even if temporary files are not."""
 
     @classmethod
     def missing(cls) -> str | None:
@@ -34,7 +34,7 @@ class Shmq(OnDisk, servers.Shmq):
 
 
 class Redis(OnDisk, servers.Redis):
-    """Redis, which syncs its file before it answers, and does not rewrite it meanwhile."""
+    """Redis, which syncs its file before it answers, with rewrites turned off."""
 
     def command(self) -> list[str]:
         """See :class:`bench.tcp.server.Server`."""
@@ -52,11 +52,11 @@ class Beanstalkd(OnDisk, servers.Beanstalkd):
 
 
 class Nats(OnDisk, servers.Nats):
-    """NATS with JetStream, whose streams are in files that are synced with each message."""
+    """NATS with JetStream, with streams in files that are synced with each message."""
 
     @classmethod
     def is_too_old(cls) -> bool:
-        """Whether it is installed, and cannot sync each message: versions before 2.10."""
+        """Whether the installed version, being before 2.10, cannot sync each message."""
         return super().missing() is None and _refuses()
 
     def command(self) -> list[str]:
@@ -76,7 +76,7 @@ def _config(where: Path) -> str:
 
 @cache
 def _refuses() -> bool:
-    """Whether the server that is installed does not know the setting."""
+    """Whether the installed server does not know the setting."""
     with folder.scratch_folder() as where:
         config = where / "nats.conf"
         config.write_text(_config(where))

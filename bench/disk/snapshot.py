@@ -1,4 +1,4 @@
-"""A snapshot of a large queue, and what a producer of it notices."""
+"""A snapshot of a large queue, and its effect on a producer."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ SHARE = Figure("share", "of the disk's")
 STALL = Figure("p99", "ms of a put", higher_is_better=False)
 WORST = Figure("worst", "ms of a put", higher_is_better=False)
 
-#: Bytes of a body that the queue holds, and of one that is put meanwhile.
+#: Bytes of a body that the queue holds, and of a body that is put during the snapshot.
 HELD, PUT = 16384, 1024
 #: Seconds from one put to the next, and the most of them.
 PAUSE, MOST_PUTS = 0.0005, 40_000
-#: Longer than any run: snapshots are made when they are asked for.
+#: Longer than any run: snapshots are made only on request.
 NEVER = 1e6
 
 
 class Snapshot(Contestant):
-    """One snapshot, asked for while a producer puts at a steady pace, and the disk's own rate.
+    """One snapshot, requested while a producer puts at a steady pace, and the disk's own rate.
 
-    A put counts from when it was due, so that a stall is felt by all that fall into it. Before
-    and afterwards, half as many bytes are written by the loop in C. At last the memory is lost, and
-    what the snapshot has is recovered and looked at.
+    The latency of a put counts from when it was due, so a stall affects all puts due in it.
+    Before and after, the C loop writes half as many bytes. At the end the memory is lost, and
+    the snapshot is recovered and checked.
     """
 
     role: Role = "shmq"
@@ -79,7 +79,7 @@ class Snapshot(Contestant):
         }
 
     def _snapshot(self, made: Kept) -> tuple[float, list[int]]:
-        """Its bytes on disk, in MB/s, and how late the puts were."""
+        """The rate of the snapshot in MB/s, and how late the puts were."""
         made.writer.listens()
         data = made.writer.data
         marker = data.parent / "done"
@@ -93,7 +93,7 @@ class Snapshot(Contestant):
 
 
 def _ask(stage: Stage, data: Path, marker: Path) -> int:
-    """How long the snapshot took, in ns."""
+    """The duration of the snapshot, in ns."""
     from shmq.storage.writer_control import ask_for_snapshots
 
     try:
@@ -108,7 +108,7 @@ def _ask(stage: Stage, data: Path, marker: Path) -> int:
 
 
 def _put(stage: Stage, name: str, marker: Path) -> list[int]:
-    """By how much each put ended after it was due, in ns, until the marker is there."""
+    """Put until the marker exists; returns how long after it was due each put ended, in ns."""
     body = bytes(PUT)
     late: list[int] = []
     with shmq.connect(name) as broker:

@@ -18,7 +18,7 @@ INSERT = "INSERT INTO queue (body) VALUES (?)"
 
 
 class Sqlite(Contestant):
-    """So many rows with each transaction, in a process of its own."""
+    """A number of rows per transaction, in its own process."""
 
     def __init__(self, label: str, batch: int) -> None:
         self.label = label
@@ -69,7 +69,7 @@ def _insert(stage: Stage, path: Path, messages: int, batch: int) -> dict[str, fl
 
 
 def _look(path: Path, messages: int) -> None:
-    """What was inserted is there, whole and in its order."""
+    """Check that all inserted rows are there, whole and in order."""
     sent = bodies.make(SIZE)
     with closing(sqlite3.connect(path)) as base:
         found = [body for (body,) in base.execute("SELECT body FROM queue ORDER BY id")]

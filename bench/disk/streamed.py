@@ -1,4 +1,4 @@
-"""A durable stream: batches that are confirmed on disk, and records that are read back."""
+"""A durable stream: batches confirmed on disk, and records read back."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from bench.stage import Failed, Stage
 
 #: The stream of a measurement, and its one ring.
 STREAM, RING = "s", 64 << 20
-#: Records of a call, and how many threads call: as many gather while as many are synced.
+#: Records of a call, and the number of threads: some gather records while others are synced.
 LOT, THREADS = 2048, 8
-#: Bytes that a read asks for.
+#: Bytes of a read.
 READ = 1 << 20
 
 
 class Appended(Contestant):
-    """Lots of records of one size from a few threads, each lot confirmed; beside the disk.
+    """Batches of records of one size from a few threads, each confirmed; and the disk's rate.
 
-    Before and afterwards, half as many bytes are written by the loop in C. What was confirmed is
-    read back from the files.
+    Before and after, the C loop writes half as many bytes. The confirmed records are read back
+    from the files.
     """
 
     role: Role = "shmq"
@@ -67,7 +67,7 @@ class Appended(Contestant):
 
 
 class Replayed(Contestant):
-    """All records of a stream that are in its files, which are in the page cache."""
+    """All records in the files of a stream; the files are in the page cache."""
 
     role: Role = "shmq"
 
@@ -95,7 +95,7 @@ class Replayed(Contestant):
 
 @contextlib.contextmanager
 def _stream(ring_bytes: int = RING) -> Iterator[Writer]:
-    """A durable stream of one partition and its writer, for as long as the block takes."""
+    """A durable stream of one partition and its writer, for the block."""
     with folder.scratch_folder() as where:
         writer = Writer(unique_name(), where)
         alone(_create, writer.namespace, ring_bytes)
@@ -110,7 +110,7 @@ def _stream(ring_bytes: int = RING) -> Iterator[Writer]:
             alone(_delete, writer.namespace)
 
 
-# ---- in processes of their own ----
+# ---- in separate processes ----
 
 
 def _create(stage: Stage, namespace: str, ring_bytes: int) -> None:
@@ -126,7 +126,7 @@ def _delete(stage: Stage, namespace: str) -> None:
 
 
 def _append(stage: Stage, namespace: str, size: int, lots: int) -> int:
-    """How long that many lots took, in ns, each confirmed."""
+    """The time of that many confirmed batches, in ns."""
     lot = [n.to_bytes(4, "little").ljust(size, b"\xa5") for n in range(LOT)]
     with shmq.connect(namespace) as broker:
         stream = broker.stream(STREAM)
@@ -149,7 +149,7 @@ def _append(stage: Stage, namespace: str, size: int, lots: int) -> int:
 
 
 def _read(stage: Stage, namespace: str, size: int, count: int) -> int:
-    """How long it took to have all values, in ns. Raises Failed if they are not all there."""
+    """The time to read all values, in ns. Raises Failed if any is missing."""
     with shmq.connect(namespace) as broker:
         stream = broker.stream(STREAM)
         stage.meet()

@@ -1,7 +1,7 @@
-"""The persistence writer of a measurement: ``shmq persist``, and what becomes of its queues.
+"""The persistence writer of a measurement: ``shmq persist``, with its queue and files.
 
-Nothing here attaches to the namespace in the measurement's own process: what it removes from
-shared memory, as a reboot would, must be open nowhere.
+The measurement's own process never attaches to the namespace: shared memory that it removes, as
+a reboot would, must not be open anywhere.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Writer:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it; what is to be recovered is recovered by and by."""
+        """Start it; recovery goes on in the background."""
         program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from shmq.cli.main import main"
         command = [sys.executable, "-c", f"{program}; main()", "--namespace", self.namespace]
         where = ["persist", "--data-dir", str(self.data)]
@@ -46,7 +46,7 @@ class Writer:
             )
 
     def listens(self) -> None:
-        """Return once it can be asked for snapshots. Raises Failed if it cannot be."""
+        """Return once it accepts requests for snapshots. Raises Failed if it does not."""
         end = time.monotonic() + PATIENCE
         while not (self.data / "writer.sock").exists():
             self.check()
@@ -96,7 +96,7 @@ class Kept:
         lose(self.name)
 
     def recover(self) -> None:
-        """Start the writer again, and return once the queue is there."""
+        """Start the writer again, and return once the queue is recovered."""
         self.writer.start()
         end = time.monotonic() + PATIENCE
         while alone(_there, self.name) is False:
@@ -106,29 +106,29 @@ class Kept:
             time.sleep(0.05)
 
     def remove(self) -> None:
-        """Leave nothing of it in shared memory."""
+        """Remove all of it from shared memory."""
         self.writer.end()
         lose(self.name)
 
 
 def lose(namespace: str) -> None:
-    """Remove all that is in shared memory of the namespace."""
+    """Remove everything of the namespace from shared memory."""
     own = f"shmq@{namespace}"
     for path in SHM.iterdir():
-        name = path.name[max(0, path.name.find("shmq@")) :]  # behind what it is a file of
+        name = path.name[max(0, path.name.find("shmq@")) :]  # without the prefix of its kind
         if name == own or name.startswith(f"{own}@"):
             path.unlink(missing_ok=True)
 
 
 def alone(act: Any, *given: Any) -> Any:
-    """What the function returns in a process of its own."""
+    """Call the function in its own process, and return its result."""
     (value,) = together([Side(act, *given, core=None)])
     return value
 
 
 @contextlib.contextmanager
 def kept(**options: Any) -> Iterator[Kept]:
-    """A queue with these options and its writer, for as long as the block takes."""
+    """A queue with these options and its writer, for the block."""
     with scratch_folder() as folder:
         made = Kept(folder, {"dead_letter": None, "overflow": "block", **options})
         try:
@@ -141,7 +141,7 @@ def kept(**options: Any) -> Iterator[Kept]:
             made.remove()
 
 
-# ---- in processes of their own ----
+# ---- in separate processes ----
 
 
 def _create(stage: Stage, name: str, options: dict[str, Any]) -> None:

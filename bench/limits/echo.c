@@ -1,6 +1,6 @@
-/* echo: sends back what comes, on a port of the loopback that it prints, to one connection
- * after the other, until it is ended. A read and a write for each message: nothing that
- * answers over TCP does with less. */
+/* echo: sends back what it receives, on a port of the loopback that it prints, to one connection
+ * after the other, until it is ended. It needs one read and one write per message: no server
+ * that answers over TCP needs less. */
 #include "sides.h"
 
 #include <arpa/inet.h>
@@ -34,7 +34,7 @@ static void serve(int connection)
     close(connection);
 }
 
-/* The load generator talks on a second connection beside the one that it measures. */
+/* The load generator uses a second connection besides the one that it measures. */
 static void serve_apart(int listener, int connection)
 {
     pid_t child = fork();

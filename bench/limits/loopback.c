@@ -1,5 +1,5 @@
 /* loopback SENDER_CORE RECEIVER_CORE MESSAGES BYTES: bodies per second that one process writes
- * to a TCP socket of the loopback and the other reads from it. A core below 0 is any. */
+ * to a TCP socket of the loopback and the other reads from it. A core below 0 means any. */
 #include "sides.h"
 
 #include <arpa/inet.h>

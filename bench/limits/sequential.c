@@ -1,4 +1,4 @@
-/* sequential FILE BYTES: writes so many bytes into a new FILE, a MiB at a time, with one
+/* sequential FILE BYTES: writes that many bytes into a new FILE, a MiB at a time, with one
  * fdatasync at the end, as dd does with bs=1M and conv=fdatasync. Prints bytes per second. */
 #include "sides.h"
 

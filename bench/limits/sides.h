@@ -1,7 +1,7 @@
-/* What the loops share: two processes, a core each, memory between them, a clock.
+/* Shared by the loops: two processes on a core each, shared memory, a clock.
  *
- * These are the limits beside which the queue is measured: they pass bytes, and do nothing
- * that a queue does beyond that. Each verifies what arrives and ends with 1 if it is wrong. */
+ * The loops are the limits with which the queue is compared: they only pass bytes, and do
+ * nothing else that a queue does. Each verifies what arrives and ends with 1 if it is wrong. */
 #ifndef BENCH_SIDES_H
 #define BENCH_SIDES_H
 
@@ -32,7 +32,7 @@ static inline void fail(const char *what)
     _exit(1);
 }
 
-/* A core below 0 is any. */
+/* A core below 0 means any core. */
 static inline void pin(int core)
 {
     cpu_set_t set;
@@ -45,7 +45,7 @@ static inline void pin(int core)
         fail("the process cannot be pinned to its core");
 }
 
-/* Waits a moment; on one core, for the other side to run. */
+/* Waits a moment; on one core it lets the other side run. */
 static inline void relax(bool alone)
 {
     if (alone)
@@ -59,7 +59,7 @@ static inline void relax(bool alone)
 #endif
 }
 
-/* Zeroed memory that both sides have, every page of it touched. */
+/* Zeroed memory shared by both sides, with every page touched. */
 static inline void *shared(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -70,7 +70,7 @@ static inline void *shared(size_t bytes)
     return memory;
 }
 
-/* The child acts as the other side and ends with it; the parent acts, then hears of it. */
+/* The child runs `there` and exits; the parent runs `here`, then checks the child's result. */
 static inline void two_sides(void (*here)(void), int here_core, void (*there)(void), int there_core)
 {
     int status;

@@ -1,7 +1,7 @@
 /* sync FILE MESSAGES BATCH SIZE append|overwrite: writes MESSAGES of SIZE bytes into a new FILE,
  * BATCH of them at a time with one write and one fdatasync, at its end or over zeros that are on
  * disk before the clock starts. Prints messages per second, and the median and the 99th
- * percentile of what a write with its sync took, in microseconds. The file is read afterwards. */
+ * percentile of the time of a write with its sync, in microseconds. It then verifies the file. */
 #include "sides.h"
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@ static unsigned char *batch_bytes;
 static uint64_t messages, batch;
 static size_t size;
 
-/* The bodies from that number on, as many as a batch has or as are left; their bytes. */
+/* Makes the bodies from that number on, up to a batch or to the last; returns their bytes. */
 static size_t fill(uint64_t first)
 {
     size_t length = 0;
@@ -45,7 +45,7 @@ static void zeros(int file)
         fail("the file cannot be synced");
 }
 
-/* Every message is in the file, in its place. */
+/* Verifies that every message is in the file, in its place. */
 static void verify(int file)
 {
     unsigned char *found = malloc(batch * size);

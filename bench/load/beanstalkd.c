@@ -82,7 +82,7 @@ static void reserve_ask(struct line *line)
     }
 }
 
-/* RESERVED and a job, which is deleted: its length, or 0 if it is not all there. */
+/* RESERVED and a job, whose deletion is requested: its length, or 0 if it is incomplete. */
 static size_t reserved(struct line *line, const uint8_t *data, size_t head, size_t length)
 {
     struct reserver *own = line->own;

@@ -3,8 +3,8 @@
 
 #include "load.h"
 
-/* Larger ones are looked at in 8 bytes of each page while the clock runs: to read all of
- * a body takes as long as to copy it. */
+/* In larger bodies, 8 bytes of each page are checked while the clock runs: reading a whole
+ * body takes as long as copying it. */
 #define SMALL 65536
 #define PAGE 4096
 

@@ -1,6 +1,6 @@
 /* CONSUME and SUBSCRIBE, each with acknowledgements whose answers are awaited.
  *
- * A message takes up the window from when it is asked for until its ACK is answered. */
+ * A message occupies the window from its request until its ACK is answered. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "queue.h"
 #include "works.h"
 
-/* What a line of consumers knows of its requests under way, in the order they were made. */
+/* A consumer's requests in flight, in the order in which they were made. */
 struct request {
     uint8_t type;
     uint32_t messages; /* CONSUME: asked for, not delivered yet; ACK: receipts */
@@ -71,7 +71,7 @@ static void acknowledge(struct line *line)
     own->unacked = 0;
 }
 
-/* A message came: it was not delivered before, is whole, and is to be acknowledged. */
+/* Check a delivered message: it is new and whole. Then add it to the next ACK. */
 static void delivered(struct line *line, const struct frame *frame)
 {
     struct consumer *own = line->own;
@@ -94,7 +94,7 @@ static void delivered(struct line *line, const struct frame *frame)
         acknowledge(line);
 }
 
-/* The answer to the oldest request under way is all there. */
+/* The answer to the oldest request in flight is complete. */
 static void answered(struct line *line, const struct frame *frame, uint16_t status)
 {
     struct consumer *own = line->own;

@@ -6,9 +6,9 @@
 
 #include "load.h"
 
-/* Connections that are served between two waits. */
+/* The most connections that are served between two waits. */
 #define EVENTS 64
-/* Bytes of a connection's input, beside four bodies. */
+/* Bytes of a connection's input, in addition to four bodies. */
 #define LEAST_INPUT (256u * 1024)
 
 static uint64_t power_of_two(uint64_t least)
@@ -54,7 +54,7 @@ void crew_close(struct crew *crew)
     free(crew->ledger.sequences);
 }
 
-/* Send what there is, and watch for room only while there is more. */
+/* Send the output, and watch for room only while some is left. */
 static void push(int poll, struct line *line)
 {
     unsigned wanted = line_send(line) ? EPOLLIN : EPOLLIN | EPOLLOUT;
@@ -80,7 +80,7 @@ static int watch(struct crew *crew)
     return poll;
 }
 
-/* Wait for answers and take them; ask again where that is wanted. */
+/* Wait for answers and take them; with `asking` append new requests. */
 static void turn(struct crew *crew, int poll, bool asking)
 {
     struct epoll_event events[EVENTS];
@@ -103,7 +103,7 @@ static void turn(struct crew *crew, int poll, bool asking)
     }
 }
 
-/* Whether every request of every line was answered and every byte is sent. */
+/* Whether every request of every line is answered and every byte is sent. */
 static bool quiet(const struct crew *crew)
 {
     for (unsigned n = 0; n < crew->count; n++) {

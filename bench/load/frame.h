@@ -77,7 +77,7 @@ static inline uint8_t *put64(uint8_t *at, uint64_t value)
     return at + 8;
 }
 
-/* The header of a request; where its payload goes. */
+/* Write the header of a request; returns the place of its payload. */
 static inline uint8_t *frame_begin(uint8_t *at, uint8_t type, uint32_t id, size_t length)
 {
     at = put32(at, FRAME_MAGIC);
@@ -97,7 +97,7 @@ static inline uint8_t *frame_name(uint8_t *at, const char *name)
     return at + length;
 }
 
-/* Take one frame: its length, or 0 if it is not all there. Ends the process if it is none. */
+/* Take one frame: its length, or 0 if it is incomplete. An invalid frame ends the process. */
 size_t frame_read(struct frame *, const uint8_t *data, size_t length);
 /* End the process unless the frame is a REPLY of this status. */
 void frame_expect(const struct frame *, uint32_t id, uint16_t status);

@@ -1,11 +1,11 @@
-/* Connections of which nothing is heard for a long time. */
+/* Connections that are idle for a long time. */
 #ifndef BENCH_IDLE_H
 #define BENCH_IDLE_H
 
 #include "load.h"
 
-/* Open the connections, each with a PING that is answered; say so; hold them until the
- * standard input ends, and then see that each is still served. */
+/* Open the connections and check each with a PING; print that they are open; hold them until
+ * the standard input ends, and then check that each is still served. */
 void idle(const struct plan *);
 
 #endif

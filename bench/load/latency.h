@@ -1,4 +1,4 @@
-/* How long requests took: counts in buckets that are a thirty-second of their value wide. */
+/* Latencies of requests: counts in buckets that are a thirty-second of their value wide. */
 #ifndef BENCH_LATENCY_H
 #define BENCH_LATENCY_H
 

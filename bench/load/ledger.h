@@ -1,4 +1,4 @@
-/* Which messages of a round were seen, and which sequence numbers were told: each once. */
+/* Checks that each message of a round and each sequence number is seen once. */
 #ifndef BENCH_LEDGER_H
 #define BENCH_LEDGER_H
 
@@ -15,7 +15,7 @@ struct ledger {
 void ledger_begin(struct ledger *, uint64_t messages);
 void ledger_see(struct ledger *, uint64_t number);
 void ledger_tell(struct ledger *, uint64_t sequence);
-/* The round is over: nothing was told twice. */
+/* At the end of the round: check that no sequence number came twice. */
 void ledger_end(struct ledger *);
 
 #endif

@@ -114,7 +114,7 @@ bool line_send(struct line *line)
 
 /* ---- input ---- */
 
-/* Let what is there begin at the beginning if that makes the room that is needed. */
+/* Move the unread input to the beginning of the buffer if that makes enough room. */
 static void make_room(struct line *line)
 {
     size_t left = line->in_tail - line->in_head;
@@ -173,7 +173,7 @@ uint64_t line_answer(struct line *line)
     return line->answered++;
 }
 
-/* ---- one thing after the other, while the socket blocks ---- */
+/* ---- blocking calls ---- */
 
 void line_write_all(struct line *line, const void *bytes, size_t length)
 {

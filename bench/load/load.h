@@ -1,13 +1,13 @@
 /* A load generator for message brokers: one thread drives every connection.
  *
  * A work is one kind of load in one broker's protocol. It asks (appends requests to a
- * line's output, as many as the window has room for) and hears (takes whole answers from
- * a line's input). A crew is the lines that do one work together. Whoever consumes is
- * measured after a crew that produces has filled the queue, and whoever produces before one
- * that consumes has emptied it: so everything that is sent is seen again, in every run.
+ * line's output, up to the window) and hears (takes complete answers from a line's input). A
+ * crew is the set of lines that do one work together. A consuming crew is measured after a
+ * producing crew has filled the queue; a producing crew is measured before a consuming crew
+ * empties it. So in every run all messages that are sent are received.
  *
- * Every answer is checked, and every body: the first thing that is wrong ends the process
- * with 1 and says so. */
+ * Every answer and every body is checked: the first error ends the process with 1 and a
+ * message. */
 #ifndef BENCH_LOAD_H
 #define BENCH_LOAD_H
 
@@ -21,7 +21,7 @@
 #include "latency.h"
 #include "ledger.h"
 
-/* What the command line asks for. */
+/* The plan from the command line. */
 struct plan {
     const char *host;
     int port;
@@ -38,7 +38,7 @@ struct plan {
 
 struct crew;
 
-/* A connection. Its output is a ring of `room` bytes; positions only rise. */
+/* A connection. Its output is a ring of `room` bytes; positions only increase. */
 struct line {
     struct crew *crew;
     int fd;
@@ -61,22 +61,22 @@ struct work {
     const char *name;
     const char *partner; /* who fills before, or empties after; NULL: nobody */
     bool consumes;       /* what the partner has put; else it puts */
-    /* Ready the broker, once, before any line of the run opens, on a line of its own. */
+    /* Prepare the broker once, on a separate line, before any line of the run opens. */
     void (*ready)(struct line *);
-    /* Leave nothing in the broker. */
+    /* Clean up the broker. */
     void (*leave)(struct line *);
-    /* The line is connected, and blocks: greet, make room for output. */
+    /* The line is connected and blocking: greet the broker, allocate the output. */
     void (*open)(struct line *);
-    /* A round begins, or has ended; what is said then is not a message. */
+    /* A round begins, or has ended; requests made here do not count as messages. */
     void (*begin)(struct line *);
     void (*end)(struct line *);
     /* Append the requests that the window has room for. */
     void (*ask)(struct line *);
-    /* Take one whole answer: its length, or 0 if it is not all there. */
+    /* Take one complete answer: its length, or 0 if it is incomplete. */
     size_t (*hear)(struct line *, const uint8_t *, size_t);
 };
 
-/* The lines that do one work. Numbers of messages rise over the rounds. */
+/* The lines that do one work. The numbers of messages continue over the rounds. */
 struct crew {
     const struct work *work;
     const struct plan *plan;
@@ -93,7 +93,7 @@ struct crew {
 /* crew.c */
 void crew_open(struct crew *, const struct work *, const struct plan *, unsigned count,
                unsigned window, unsigned batch);
-/* Do a round of so many messages; how long it took, in ns. */
+/* Do a round of that many messages; returns its duration in ns. */
 int64_t crew_round(struct crew *, uint64_t messages);
 void crew_close(struct crew *);
 
@@ -105,24 +105,24 @@ void line_connect(struct line *, const struct plan *);
 void line_room(struct line *, size_t bytes);
 void line_close(struct line *);
 void line_say(struct line *, const void *bytes, size_t length);
-/* Send what the socket takes; whether all of it went. */
+/* Send what the socket takes; true if all of it was sent. */
 bool line_send(struct line *);
-/* Read what is there and hear it; false if there was nothing. */
+/* Read the available input and hear it; false if there was none. */
 bool line_receive(struct line *);
-/* Where the next `length` bytes of output go, which do not wrap: rings of equal frames. */
+/* The place of the next `length` bytes of output, which do not wrap: all frames are equal. */
 uint8_t *line_place(struct line *, size_t length);
-/* While the socket blocks: send all of it; read so much; send, and read up to a CR LF. */
+/* On a blocking socket: send all; read that much; send, and read up to a CR LF. */
 void line_write_all(struct line *, const void *bytes, size_t length);
 void line_read_all(struct line *, void *bytes, size_t length);
 size_t line_converse(struct line *, const void *said, size_t length, char *answer, size_t room);
-/* A request is appended: its number. Its answer came: the same number, in order. */
+/* Count an appended request, or an answered one; returns its number, the same in both. */
 uint64_t line_ask(struct line *);
 uint64_t line_answer(struct line *);
 
-/* body.c: a number, then a filler that is the same in all. */
+/* body.c: a number, then a filler that is the same in all bodies. */
 void body_make(uint8_t *body, size_t size, uint64_t number);
 void body_number(uint8_t *body, uint64_t number);
-/* The body came: it is whole, and its number is of this round and was not there before. */
+/* Check a received body: it is whole, and its number is new and belongs to this round. */
 void body_check(struct crew *, const uint8_t *body, size_t size);
 
 #endif

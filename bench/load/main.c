@@ -2,9 +2,9 @@
  *      [-s SIZE] [-n MESSAGES] [-r ROUNDS] [-t PATIENCE] [-f 0|1]
  *
  * Does the work ROUNDS times, with MESSAGES each time, after a round that is not timed, and
- * prints what it took as JSON. An answer that does not come within PATIENCE seconds was lost.
- * With -f 1 a stream of NATS is in files, a queue of shmq has a journal, and what is put there
- * is answered when it is on disk.
+ * prints the times as JSON. An answer that does not come within PATIENCE seconds is lost.
+ * With -f 1 a stream of NATS is in files, a queue of shmq has a journal, and a put is answered
+ * once it is on disk.
  * `load idle` holds CONNECTIONS open until its input ends. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "idle.h"
 #include "works.h"
 
-/* What the partner has under way, on one connection, and the most bytes of its requests. */
+/* The partner's messages in flight, on one connection, and the most bytes of its requests. */
 #define PARTNER_WINDOW 256u
 #define PARTNER_BATCH 64u
 #define PARTNER_BYTES (1u << 20)
@@ -72,7 +72,7 @@ static struct plan planned(int argc, char **argv)
     return plan;
 }
 
-/* The most messages, a power of two, of which a round is a whole number of requests. */
+/* The largest batch, a power of two, that divides a round into whole requests. */
 static unsigned partner_batch(const struct plan *plan)
 {
     unsigned most = PARTNER_BATCH;
@@ -96,7 +96,7 @@ static void show(const struct plan *plan, const struct crew *crew, double second
            latency_at(latency, 1) / 1e3);
 }
 
-/* The rounds: what the work takes of each, in all but the first. */
+/* Run the rounds; returns the time of the work in all but the first. */
 static double rounds(const struct plan *plan, struct crew *crew, struct crew *partner)
 {
     bool consumes = crew->work->consumes;

@@ -9,7 +9,7 @@
 
 #define STREAM "LOAD"
 #define CONSUMER "GROUP"
-/* The longest subject to acknowledge to. */
+/* The longest subject for acknowledgements. */
 #define SUBJECT 200
 
 /* ---- greeting, the stream, the consumer ---- */
@@ -23,7 +23,7 @@ static void greet(struct line *line)
               "\"no_responders\":true,\"lang\":\"c\",\"version\":\"1\",\"protocol\":1}\r\nPING\r\n");
 }
 
-/* Ask JetStream and read its answer, unless it may be an error. */
+/* Send JetStream a request and read its answer; with `must` an error ends the process. */
 static void request(struct line *line, const char *what, const char *json, bool must)
 {
     char said[1024], head[8192], answer[8192] = "";
@@ -64,7 +64,7 @@ static void ready(struct line *line)
             "\"ack_wait\":600000000000,\"max_ack_pending\":65536}}", true);
 }
 
-/* What is no message: the server asks whether we live, or tells of itself. */
+/* Take input other than messages: answer a PING, skip an INFO. */
 static size_t aside(struct line *line, const uint8_t *data, size_t used)
 {
     if (text_begins(data, used, "PING"))
@@ -74,7 +74,7 @@ static size_t aside(struct line *line, const uint8_t *data, size_t used)
     return used;
 }
 
-/* MSG subject 1 [reply] size: the size, its last word; 0 bytes taken if it is not all there. */
+/* MSG subject 1 [reply] size: the size is the last word; takes 0 bytes if it is incomplete. */
 static size_t message(const uint8_t *data, size_t head, size_t length, size_t *size)
 {
     const uint8_t *at = data + head - 2;
@@ -146,7 +146,7 @@ const struct work nats_publish = {
     .hear = publish_hear,
 };
 
-/* ---- pulls and acknowledgements, which are not answered ---- */
+/* ---- pulls, and acknowledgements, which have no answer ---- */
 
 struct fetcher {
     uint64_t mask;
@@ -167,7 +167,7 @@ static void fetch_open(struct line *line)
     line_room(line, (own->mask + 1) * 256 + line->crew->window * SUBJECT);
 }
 
-/* Pulls ask for as many messages as there are, all in all. */
+/* All pulls together request exactly the messages of the round. */
 static void fetch_ask(struct line *line)
 {
     struct crew *crew = line->crew;
@@ -223,7 +223,7 @@ static size_t fetch_hear(struct line *line, const uint8_t *data, size_t length)
     return used;
 }
 
-/* The server takes acknowledgements in order with a PING, whose answer says so. */
+/* The server handles acknowledgements in order, so the answer to a PING confirms them. */
 static void fetch_end(struct line *line)
 {
     line_ask(line);

@@ -1,10 +1,10 @@
-/* There and back: PING, and bare bytes for a server that only sends them back. */
+/* Round trips: PING, and bare bytes for an echo server. */
 #include <string.h>
 
 #include "frame.h"
 #include "works.h"
 
-/* The most that a PING carries. */
+/* The largest payload of a PING. */
 #define MOST 64
 
 static size_t payload_of(const struct line *line)

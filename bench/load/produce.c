@@ -1,12 +1,12 @@
 /* PRODUCE and PRODUCE_BATCH. A connection's output is a ring of frames that are made once:
- * for each request, its id and its bodies' numbers are all that changes. */
+ * each request changes only its id and the numbers of its bodies. */
 #include <string.h>
 
 #include "frame.h"
 #include "queue.h"
 #include "works.h"
 
-/* A sequence number was told for `count` messages, the first of them. */
+/* Record an answer: `sequence` is the first sequence number of `count` messages. */
 static void told(struct line *line, uint64_t sequence, uint64_t count)
 {
     struct crew *crew = line->crew;
@@ -20,7 +20,7 @@ static void told(struct line *line, uint64_t sequence, uint64_t count)
     crew->done += count;
 }
 
-/* The flags of a request: whether it is answered only when it is on disk. */
+/* The flags of a request: whether it is answered only once it is on disk. */
 static uint8_t confirm(const struct plan *plan)
 {
     return plan->files ? 0x02 : 0;

@@ -4,7 +4,7 @@
 
 #include "frame.h"
 
-/* MessagePack, as much as the options of a queue take. */
+/* The part of MessagePack that the options of a queue need. */
 static uint8_t *text(uint8_t *at, const char *value)
 {
     size_t length = strlen(value); /* at most 31 */
@@ -21,8 +21,8 @@ static uint8_t *number(uint8_t *at, const char *key, uint64_t value)
     return put64(at, value);
 }
 
-/* Room for the messages of a round, whatever is taken for each beside its body; with a journal,
- * for those of the round before, too, which wait there until it has their end. */
+/* Room for the messages of a round with their overhead; with a journal, also for those of the
+ * previous round, which stay until the journal has their settlement. */
 static uint8_t *options(uint8_t *at, const struct plan *plan)
 {
     uint64_t body = plan->size + 64, messages = plan->messages * (plan->files ? 2 : 1);

@@ -1,4 +1,4 @@
-/* The queue of a run: made before it, deleted after it. */
+/* The queue of a run, made before the run and deleted after it. */
 #ifndef BENCH_QUEUE_H
 #define BENCH_QUEUE_H
 

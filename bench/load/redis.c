@@ -1,5 +1,5 @@
-/* Redis, a list as a queue: LPUSH; LMOVE to a list of what is in hand, of which each connection
- * has its own; LREM from that, whose oldest is the first that it looks at. */
+/* Redis, a list as a queue: LPUSH; LMOVE to a list of leased messages, one per connection; LREM
+ * from that, beginning with its oldest message. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,7 +96,7 @@ static void move_ask(struct line *line)
     }
 }
 
-/* A body came, as a string of RESP; it is removed from the list of what is in hand. */
+/* A body came, as a RESP string; request its removal from the list of leased messages. */
 static void moved(struct line *line, const uint8_t *value, size_t length)
 {
     struct mover *own = line->own;

@@ -45,7 +45,7 @@ static void add_ask(struct line *line)
     mould_ask(line, line->own);
 }
 
-/* The id of an entry, milliseconds and a number, as one number that rises as it does. */
+/* The id of an entry, milliseconds and a number, as one number in the same order. */
 static uint64_t sequence_of(const uint8_t *id)
 {
     const uint8_t *after;
@@ -143,7 +143,7 @@ static void group_ask(struct line *line)
     }
 }
 
-/* The entries of one XREADGROUP, which are all there; how many there are. */
+/* Take the entries of one complete XREADGROUP answer; returns their number. */
 static unsigned entries(struct line *line, const uint8_t *at, const uint8_t *end)
 {
     struct reader *own = line->own;
@@ -200,7 +200,7 @@ static size_t group_hear(struct line *line, const uint8_t *data, size_t length)
     return used;
 }
 
-/* What was acknowledged stays in a stream until it is trimmed. */
+/* Trim the stream, which keeps acknowledged entries. */
 static void group_end(struct line *line)
 {
     text_say(line, "XTRIM %s MAXLEN 0\r\n", queue_of(line));

@@ -61,7 +61,7 @@ void text_wrong(const uint8_t *data, size_t length)
     fail("an answer came that is not due: %.*s", (int)(length < 200 ? length : 200), data);
 }
 
-/* ---- requests that are alike ---- */
+/* ---- requests of equal form ---- */
 
 void mould_make(struct line *line, struct mould *mould, const char *head, const char *before,
                 unsigned count)

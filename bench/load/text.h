@@ -1,4 +1,4 @@
-/* Protocols of lines that end with CR LF. */
+/* Text protocols whose lines end with CR LF. */
 #ifndef BENCH_TEXT_H
 #define BENCH_TEXT_H
 
@@ -8,17 +8,17 @@
 
 #include "load.h"
 
-/* Bytes up to the end of the first CR LF, with it; 0 if there is none. */
+/* The bytes up to and including the first CR LF; 0 if there is none. */
 size_t text_line(const uint8_t *data, size_t length);
-/* The number at the beginning of it; its digits end before `*after`. */
+/* The number at the beginning of the data; its digits end before `*after`. */
 int64_t text_number(const uint8_t *data, const uint8_t **after);
 bool text_begins(const uint8_t *data, size_t length, const char *what);
-/* Append text as printf would make it. */
+/* Append text, formatted as by printf. */
 void text_say(struct line *, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Say it, wait for a line, and end the process unless the line begins so. */
+/* Send the text, wait for a line, and end the process unless it begins with `expected`. */
 void text_talk(struct line *, const char *expected, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* End the process: this came where something else is due. */
+/* End the process: this input was not expected. */
 _Noreturn void text_wrong(const uint8_t *data, size_t length);
 
 /* A ring of requests that differ only in the numbers of their bodies: `count` bodies, with
@@ -32,7 +32,7 @@ void mould_make(struct line *, struct mould *, const char *head, const char *bef
                 unsigned count);
 void mould_ask(struct line *, const struct mould *);
 
-/* A RESP value: its length with all that is in it, or 0 if it is not all there. */
+/* A RESP value: its length with everything in it, or 0 if it is incomplete. */
 size_t resp_length(const uint8_t *data, size_t length);
 
 #endif

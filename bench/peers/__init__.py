@@ -1,1 +1,1 @@
-"""What shmq is measured beside: one file a peer, one class a way of using it."""
+"""The peers of shmq and shmq itself: one file per peer, one class per way of using it."""

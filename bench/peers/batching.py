@@ -6,5 +6,5 @@ from bench.way import BATCH
 
 
 def batches_of(bodies: list[bytes]) -> list[list[bytes]]:
-    """The bodies in lists of :data:`bench.way.BATCH`, the last one perhaps shorter."""
+    """The bodies in lists of :data:`bench.way.BATCH`; the last one may be shorter."""
     return [bodies[at : at + BATCH] for at in range(0, len(bodies), BATCH)]

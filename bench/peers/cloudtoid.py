@@ -10,7 +10,7 @@ from typing import Any
 from bench.peers.batching import batches_of
 from bench.way import Receive, ReceiveOne, Send, SendOne, Way, idle
 
-#: Room of the ring in bytes.
+#: The size of the ring in bytes.
 ROOM = 2 << 20
 
 
@@ -85,7 +85,7 @@ class OneByOne(Way):
 
 
 class Batches(OneByOne):
-    """try_send_batch and try_receive: there is no batch to receive."""
+    """try_send_batch and try_receive: there is no call that receives a batch."""
 
     label = "cloudtoid-interprocess try_send_batch(64)"
 

@@ -8,12 +8,12 @@ from typing import Any
 from bench.peers.batching import batches_of
 from bench.way import BATCH, Receive, ReceiveOne, Send, SendOne, Way
 
-#: Room of the ring in bytes, about what shmq's default queue has for such messages.
+#: The size of the ring in bytes, about that of shmq's default queue for such messages.
 ROOM = 2 << 20
 
 
 def unchanged(body: Any) -> Any:
-    """In place of pickling, which bytes do not need."""
+    """Return the body unchanged: bytes need no pickling."""
     return body
 
 

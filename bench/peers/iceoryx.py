@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from bench.large import FAN_OUT_STEP, LargeWay
 from bench.way import Receive, Send, Way, idle
 
-#: Samples that a subscriber may have waiting.
+#: How many samples may wait for a subscriber.
 WAITING = 256
 
 
@@ -63,7 +63,7 @@ class _Iceoryx(Way):
             left.unlink(missing_ok=True)
 
     def publisher(self) -> Any:
-        """The sending end, which waits for a slow subscriber."""
+        """The publisher, which waits for a slow subscriber."""
         self.port = (
             self.service()
             .publisher_builder()
@@ -74,15 +74,15 @@ class _Iceoryx(Way):
         return self.port
 
     def subscriber(self) -> Any:
-        """The receiving end."""
+        """The subscriber."""
         self.port = self.service().subscriber_builder().create()
         return self.port
 
     def opened(self) -> None:
         """Connect the ports.
 
-        A subscriber that has not heard of a publisher does so when it asks for a sample;
-        until then the publisher fills its buffer once and drops what comes after.
+        A subscriber discovers a publisher when it asks for a sample. Until then the publisher
+        fills its buffer once and drops everything after that.
         """
         if hasattr(self.port, "update_connections"):
             self.port.update_connections()
@@ -123,12 +123,12 @@ class OneByOne(_Iceoryx):
 
 
 class Loaned(_Iceoryx, LargeWay):
-    """Written in a loan, read in the sample."""
+    """Each body is written in a loan and read in the sample."""
 
     label = "iceoryx2, zero-copy"
     note = "written in place, read in place; the receiver only spins"
 
-    #: What a subscriber does between two askings.
+    #: What a subscriber does between two polls.
     rest = staticmethod(idle)
 
     def waiting(self) -> int:
@@ -164,7 +164,7 @@ class Loaned(_Iceoryx, LargeWay):
 
 
 class FanOut(Loaned):
-    """The same to eight subscribers, who leave the core to each other while nothing is there."""
+    """The same to eight subscribers, which yield the core while no sample is there."""
 
     label = "iceoryx2, zero-copy, 8 subscribers"
     note = "waits for the slowest, so that nothing is lost; who waits asks again, and yields"

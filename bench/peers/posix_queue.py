@@ -1,4 +1,4 @@
-"""POSIX message queues, through posix_ipc: a system call a message on each side."""
+"""POSIX message queues through posix_ipc: one system call per message on each side."""
 
 from __future__ import annotations
 

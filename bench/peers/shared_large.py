@@ -9,7 +9,7 @@ from bench.large import LargeWay
 from bench.peers.shared_queue import SharedQueue
 from bench.way import Receive, Send
 
-#: Bodies that the arena holds: as many as the loop in C has places.
+#: Bodies that the arena holds: as many as the C loop has slots.
 BLOCKS = 4
 
 

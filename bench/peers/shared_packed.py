@@ -1,4 +1,4 @@
-"""shmq in packed batches: one buffer in and one out, no Python object for each message."""
+"""shmq with packed batches: one buffer in and one out, no Python object per message."""
 
 from __future__ import annotations
 

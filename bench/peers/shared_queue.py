@@ -12,14 +12,14 @@ from bench.way import BATCH, Receive, ReceiveOne, Send, SendOne, Way
 
 
 class SharedQueue(Way):
-    """A queue of a namespace of its own."""
+    """A queue in its own namespace."""
 
     def create(self) -> None:
         with shmq.connect(self.name) as broker:
             broker.create_queue("q", dead_letter=None, overflow="block", **self.options())
 
     def options(self) -> dict[str, Any]:
-        """Other options than the defaults."""
+        """The options that differ from the defaults."""
         return {}
 
     def open(self) -> Any:
@@ -31,7 +31,7 @@ class SharedQueue(Way):
 
 
 class Small(SharedQueue):
-    """A queue of 1,024 messages, which the cores' caches hold."""
+    """A queue of 1,024 messages, which fits into the cores' caches."""
 
     def options(self) -> dict[str, Any]:
         return {"capacity": 1024}

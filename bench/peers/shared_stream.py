@@ -1,4 +1,4 @@
-"""shmq's streams: records stay when they are read; the appender waits for its reader here."""
+"""shmq's streams: reading does not remove records; here the producer waits for its reader."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.way import Receive, Send, Way
 
 
 class SharedStream(Way):
-    """One partition, whose appender waits for the reader, so that nothing is lost."""
+    """One partition, whose producer waits for the reader, so that no record is lost."""
 
     note = "records stay for others to read"
 
@@ -81,7 +81,7 @@ class Batches(SharedStream):
 
 
 class FanOut(OneByOne, LargeWay):
-    """append; eight subscribers look at the one copy, in the ring."""
+    """append; eight subscribers read the single copy in the ring."""
 
     label = "shmq append, read(view=True), 8 subscribers"
     note = "waits for the slowest, so that nothing is lost; who waits sleeps"

@@ -7,7 +7,7 @@ from itertools import repeat
 from bench.stage import CONTEXT
 from bench.way import Receive, ReceiveOne, Send, SendOne, Way
 
-#: Messages that the Queue may hold, as many as a queue of shmq by default.
+#: The capacity of the Queue: the default capacity of a queue of shmq.
 CAPACITY = 16_384
 
 
@@ -38,7 +38,7 @@ class Queue(Way):
 
 
 class Pipe(Way):
-    """multiprocessing.Pipe: a write and a read, two system calls each, a message."""
+    """multiprocessing.Pipe: a write and a read per message, two system calls each."""
 
     label = "multiprocessing.Pipe"
     note = "no acknowledgement; one sender, one receiver"

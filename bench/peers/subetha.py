@@ -10,9 +10,9 @@ from bench.packed import PACK, PackedWay
 from bench.peers.batching import batches_of
 from bench.way import BATCH, Receive, ReceiveOne, Send, SendOne, Way, idle
 
-#: Slots of the ring, as many as a queue of shmq has by default.
+#: Slots of the ring: the default capacity of a queue of shmq.
 SLOTS = 16_384
-#: Bytes of a slot, whatever is sent: a shorter body arrives padded.
+#: Bytes of a slot; a shorter body arrives padded.
 SLOT = 64
 
 

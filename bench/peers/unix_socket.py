@@ -10,12 +10,12 @@ from itertools import repeat
 from bench.way import Receive, ReceiveOne, Send, SendOne, Way
 
 _LENGTH = struct.Struct("<I")
-#: Bytes that the receiver of the stream asks for at once.
+#: Bytes that the receiver of the stream reads at once.
 AHEAD = 1 << 16
 
 
 class Stream(Way):
-    """SOCK_STREAM: each send is one system call, the receiver reads ahead."""
+    """SOCK_STREAM: each send is one system call; the receiver reads ahead."""
 
     label = "UNIX socket, stream"
     note = "framed with a length; the receiver reads 64 KiB ahead"

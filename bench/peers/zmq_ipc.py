@@ -10,7 +10,7 @@ from typing import Any
 from bench.peers.batching import batches_of
 from bench.way import Receive, ReceiveOne, Send, SendOne, Way
 
-#: Messages that each side may hold.
+#: How many messages each side may hold.
 MARK = 16_384
 
 

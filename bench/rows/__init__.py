@@ -1,4 +1,4 @@
-"""The rows of shared memory, in the order of their table: one file a kind of work."""
+"""The rows for shared memory, in the order of their table: one file per kind of work."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def rows(
     contestant: str | None = None,
     table: Sequence[Callable[[], Row]] = LOCAL,
 ) -> list[Row]:
-    """All rows of the table, or those with the keys of ``only``.
+    """All rows of the table, or those with the keys in ``only``.
 
-    ``contestant`` leaves those whose label has it in it. Raises LookupError for a key that
-    no row has.
+    ``contestant`` keeps only contestants whose label contains it. Raises LookupError for an
+    unknown key.
     """
     found = [make() for make in table]
     if only:

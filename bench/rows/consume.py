@@ -1,4 +1,4 @@
-"""Through an iterator that leases ahead and gathers acknowledgements."""
+"""Consuming through an iterator with prefetch and gathered acknowledgements."""
 
 from __future__ import annotations
 

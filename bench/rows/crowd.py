@@ -1,4 +1,4 @@
-"""Many processes at one queue: 16 producers and 16 consumers on two cores."""
+"""Many processes on one queue: 16 producers and 16 consumers on two cores."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from bench.scratch import scratch
 from bench.stage import Failed, Side, Stage, together
 
 BODY = struct.Struct("<II56x")
-#: Messages of a producer: the least, and the most of all together.
+#: The fewest messages of a producer, and the most of all producers together.
 LEAST, MOST = 64, 1_000_000
-#: Messages a second that are expected: as many for few processes as for many, so many that
-#: their start, one after the other, does not count.
+#: The expected messages per second, the same for few and many processes. It is high enough
+#: that the processes' staggered start does not matter.
 FULL_SPEED = 2e6
 
 
@@ -56,9 +56,9 @@ class Crowd(Contestant):
 
 
 def verify(taken: list[bytes], producers: int, each: int) -> None:
-    """Raise Failed unless every message was taken once, in its producer's order.
+    """Raise Failed unless every message was consumed once, in its producer's order.
 
-    ``taken`` is what each consumer took: producer and number of each message, in order.
+    ``taken`` has for each consumer the producer and number of each message, in order.
     """
     seen: collections.Counter[tuple[int, int]] = collections.Counter()
     for consumer in taken:

@@ -1,4 +1,4 @@
-"""One appender and eight subscribers of 1 MiB: how often a record lies in memory, and how fast."""
+"""One producer and eight subscribers of 1 MiB: the rate, and the copies of a record in memory."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from bench.way import Way
 
 SUBSCRIBERS = 8
 MEMORY = Figure("memory", "MiB of shared memory", higher_is_better=False)
-#: What the ring has, and what says where in it the records are.
+#: The size of the ring and of its index, in MiB.
 ONE_COPY = (shared_stream.FanOut.room + (1 << 20)) >> 20
 
 
 class FanOut(stream.Stream):
-    """A sender on a core of its own, and the subscribers on the other."""
+    """A sender on one core, and the subscribers on the other."""
 
     def turn(self) -> dict[str, float]:
         """See :class:`bench.row.Contestant`."""
@@ -44,7 +44,7 @@ class FanOut(stream.Stream):
 
 
 def _weigh(stage: Stage, name: str) -> int:
-    """Bytes of the pages of what is named so, once all that is timed was received."""
+    """Bytes of the pages of the files with that name, after the timed messages were received."""
     for _ in range(stream.MEETINGS - 1):
         stage.meet()
     weight = sum(path.stat().st_blocks * 512 for path in Path("/dev/shm").glob(f"*{name}*"))

@@ -1,4 +1,4 @@
-"""What a message costs when there is more: backlog, groups, delayed messages, queues."""
+"""The cost of a message with growing backlog, groups, delayed messages and queues."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ HOUR = 3600.0
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What there is while one process puts, gets and acknowledges.
+    """What the namespace holds while one process puts, gets and acknowledges.
 
-    ``groups`` is how many groups the messages are spread over, 0: they have none.
+    ``groups`` is the number of groups that the messages are spread over; 0: no groups.
     """
 
     backlog: int = 1_000
@@ -42,7 +42,7 @@ class Setting:
 
 
 class Cycle(Contestant):
-    """One process puts, gets and acknowledges, one call each, again and again."""
+    """One process puts, gets and acknowledges, one call each, repeatedly."""
 
     role: Role = "shmq"
 
@@ -73,7 +73,7 @@ class Cycle(Contestant):
 
 
 def _go_on(stage: Stage, name: str, setting: Setting, rounds: int) -> int:
-    """Fill the queue as the setting says, then go on for that many rounds; ns."""
+    """Fill the queue as the setting says, then run that many rounds; the time in ns."""
     stage.meet()
     sent = bodies.make(SIZE)
     with shmq.connect(name) as broker:
@@ -170,7 +170,7 @@ def groups_row() -> Row:
 
 
 def delayed_row() -> Row:
-    """Nothing and 100,000 messages delayed."""
+    """No message and 100,000 messages are delayed."""
     return _row(
         "growth-delayed",
         "The same while others are delayed",

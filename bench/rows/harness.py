@@ -1,4 +1,4 @@
-"""What the measurement's own loops take, which is in every rate of a stream."""
+"""The cost of the measurement's own loops, which is part of every one-way rate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COST = Figure("cost", "ns/message", higher_is_better=False)
 
 
 class Loop(Contestant):
-    """A loop of a stream, with the least that Python can call in place of the peer."""
+    """A loop of a one-way rate, with the cheapest Python call in place of the peer."""
 
     role: Role = "harness"
     rounds = 2
@@ -28,7 +28,7 @@ class Loop(Contestant):
         return {"cost": (now() - begun) / (self.rounds * bodies.ROUND)}
 
     def work(self) -> None:
-        """All rounds."""
+        """Do all rounds."""
         raise NotImplementedError
 
 
@@ -47,7 +47,7 @@ class Sending(Loop):
 
 
 class Receiving(Loop):
-    """A call for each body, kept in a list that is compared at the end of the round."""
+    """A call for each body; the list of bodies is compared at the end of the round."""
 
     label = "receiving: the loop, a call of next, a list, and the comparison of the bodies"
 

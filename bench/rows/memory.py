@@ -1,4 +1,4 @@
-"""What a message takes in shared memory beside its bytes."""
+"""The shared memory that a message takes in addition to its bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOUR = 3600.0
 
 
 class Memory(Contestant):
-    """A queue full of messages: the pages that it has, without the bodies' blocks."""
+    """The pages of a full queue, without the blocks of the bodies."""
 
     role: Role = "shmq"
 

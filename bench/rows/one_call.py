@@ -1,4 +1,4 @@
-"""One message with one call: put, get and ack beside what the peers do in one go."""
+"""One message per call: put, get and ack, compared with the peers' single calls."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from bench.stream import Stream
 
 
 def row() -> Row:
-    """64 B, 1,024 messages a buffer."""
+    """64 B, 1,024 messages per buffer."""
     ours = shared_packed.Packed
     return Row(
         key="packed",

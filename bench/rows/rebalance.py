@@ -1,4 +1,4 @@
-"""How long a group's partitions are not served when a member is killed."""
+"""How long the partitions of a group are not served after a member is killed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from bench.stage import Failed
 
 TIME = Figure("time", "ms", higher_is_better=False)
 PARTITIONS = 8
-#: How often a member is killed in a turn; the longest of them counts.
+#: How often a member is killed in a turn; the longest gap counts.
 KILLS = 10
-#: Polls after which one that does not come to an end is given up.
+#: After this many polls without the result, the measurement gives up.
 MOST_POLLS = 100_000
 
 
 class Rebalance(Contestant):
-    """A member that is killed, and the records that come to its partitions."""
+    """Kills a member while records are appended to its partitions."""
 
     role: Role = "shmq"
 
@@ -43,7 +43,7 @@ class Rebalance(Contestant):
 
 
 def _kill(stream: shmq.Stream, survivor: shmq.Member) -> int:
-    """From the kill until a record of each of the victim's partitions is read, in ns."""
+    """The time from the kill until a record of each of its partitions is read, in ns."""
     victim = os.fork()
     if victim == 0:
         _be_a_member(stream)

@@ -1,4 +1,4 @@
-"""How long the next one waits when the holder of the lock dies."""
+"""How long the next operation waits when the holder of the lock dies."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Recovery(Contestant):
             left -= queue.put_many(sent[:left])
 
     def _look(self, queue: shmq.Queue, first: shmq.Message) -> None:
-        """It was a recovery, all messages are there, and the first ones in their order."""
+        """Check that a recovery happened, all messages exist, and the first ones are in order."""
         stats = queue.stats()
         there = stats.depth + stats.in_flight
         if there != self.slots or stats.recoveries != 1:

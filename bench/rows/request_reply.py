@@ -1,4 +1,4 @@
-"""Requests and their replies, beside the bare semaphores that two sleepers need."""
+"""Requests and replies, compared with the bare semaphores that two sleeping processes need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIMIT = "C sem_post, sem_wait, two cores"
 
 
 class Requests(Contestant):
-    """A client that asks, and a server that sends the body back, on two cores."""
+    """A client that sends requests, and a server that sends the body back, on two cores."""
 
     label = LABEL
     role: Role = "shmq"
@@ -78,7 +78,7 @@ def _serve(stage: Stage, name: str) -> None:
 
 
 def row() -> Row:
-    """One request after the other, as the bare semaphores go one after the other."""
+    """One request after the other, like the bare semaphores."""
     cores = two_cores()
     return Row(
         key="request-reply",

@@ -1,4 +1,4 @@
-"""Round trips, between processes that sleep and between processes that spin."""
+"""Round trips between processes that sleep, and between processes that spin."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench.trip import MEDIAN, TAIL, Trip, TripLimit
 from bench.way import Way
 
 OURS = shared_queue.OneByOne
-#: Seconds before each trip, in which the other side falls asleep.
+#: Seconds before each trip, in which the other side goes to sleep.
 PAUSE = 0.0005
 
 SLEEPERS: tuple[type[Way], ...] = (

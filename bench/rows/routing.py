@@ -1,4 +1,4 @@
-"""Publishing through a topic exchange: with few bindings, and with very many."""
+"""Publishing through a topic exchange, with few and with very many bindings."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from bench.scratch import scratch
 COST = Figure("cost", "us/publish", higher_is_better=False)
 BODY = bytes(64)
 FEW, MANY = 10, 10_000
-#: After so many publishes the queue is emptied, which is not counted.
+#: The queue is drained after this many publishes, outside the measured time.
 _ROUND = 500
 
 
 class Publish(Contestant):
-    """One binding in ``bindings`` leads to the one queue; the keys are one, or always others."""
+    """One of the ``bindings`` routes to the queue; there is one key, or always a new one."""
 
     role: Role = "shmq"
 
@@ -57,12 +57,12 @@ class Publish(Contestant):
         return {"cost": spent / (self.rounds * _ROUND) / 1e3}
 
     def publisher(self, queue: shmq.Queue, exchange: shmq.Exchange) -> Callable[[str], object]:  # noqa: ARG002
-        """What publishes a body with a key."""
+        """The function that publishes a body with a key."""
         return lambda key: exchange.publish(BODY, key)
 
 
 class Loop(Publish):
-    """Every pattern tried, one after the other: what an exchange is to spare one."""
+    """A loop that tries every pattern in turn: the work that an exchange avoids."""
 
     role: Role = "harness"
 

@@ -1,4 +1,4 @@
-"""Streams: appended to, read by one, and read by four at once."""
+"""Streams: appending, one reader, and four readers at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.way import BATCH
 APPENDED = Figure("rate", "records/s appended")
 READ = Figure("read", "records/s read")
 LEAST, MOST = 1 << 10, 1 << 21
-#: Records a second that are expected.
+#: The expected records per second.
 FULL_SPEED = 10e6
 
 
@@ -44,7 +44,7 @@ def batches_row() -> Row:
 
 
 class Readers(Contestant):
-    """An appender on a core of its own, and so many readers on the other."""
+    """A producer on one core, and that many readers on the other."""
 
     role: Role = "shmq"
 
@@ -85,7 +85,7 @@ def _append(stage: Stage, name: str, count: int) -> int:
 
 
 def _read(stage: Stage, name: str, count: int) -> tuple[int, int]:
-    """Records that were read, and the time; what went before it came to them is passed over."""
+    """The number of records read, and the time; skips records that are gone already."""
     stream = shmq.connect(name).stream("s")
     wanted = bodies.make(64, BATCH)
     at = read = 0

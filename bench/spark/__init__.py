@@ -1,1 +1,1 @@
-"""What is measured of queues in Spark: reading, writing, streams, and memory."""
+"""Measures queues in Spark: reading, writing, streams, and memory."""

@@ -1,4 +1,4 @@
-"""Who takes part in a row on Spark."""
+"""A contestant in a row on Spark."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from bench.spark.figures import ROWS, TINY
 
 
 class OnSpark(Contestant):
-    """A work on so many rows."""
+    """A kind of work on a number of rows."""
 
     role: Role = "shmq"
-    #: Whether it has done its work before: Spark's first query of a kind takes seconds longer.
+    #: Whether it has run before: Spark's first query of a kind takes seconds longer.
     warm = False
 
     def __init__(self, rows: int = ROWS) -> None:
@@ -26,14 +26,14 @@ class OnSpark(Contestant):
         return session.missing()
 
     def sized(self, rows: int) -> Self:
-        """The same with so many rows."""
+        """The same contestant with that many rows."""
         other = copy.copy(self)
         other.rows = rows
         return other
 
     @abc.abstractmethod
     def work(self) -> dict[str, float]:
-        """Measure once, verified, with so many rows."""
+        """Measure and verify once, with its number of rows."""
 
     def turn(self) -> dict[str, float]:
         """See :class:`bench.row.Contestant`."""

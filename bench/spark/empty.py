@@ -1,4 +1,4 @@
-"""A Python data source that yields ready Arrow batches: what Spark takes for itself."""
+"""A Python data source that yields ready Arrow batches: it shows Spark's own cost."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PARTS = 2
 
 
 class EmptySource(DataSource):
-    """Rows of the schema that is asked for, ``rows`` of them."""
+    """``rows`` rows of the requested schema."""
 
     @classmethod
     def name(cls) -> str:
-        """How a reader names it."""
+        """The name for ``format(…)``."""
         return "bench-empty"
 
     def reader(self, schema: StructType) -> EmptyReader:
@@ -34,7 +34,7 @@ class EmptySource(DataSource):
 
 
 class EmptyReader(DataSourceReader):
-    """One batch, made once and yielded until there are rows enough."""
+    """One batch, made once and yielded until there are enough rows."""
 
     def __init__(self, schema: StructType, rows: int) -> None:
         self.schema = schema
@@ -55,7 +55,7 @@ class EmptyReader(DataSourceReader):
 
 
 def _batch(schema: StructType, rows: int) -> pa.RecordBatch:
-    """Values of 100 B, and in the other columns what a queue has there."""
+    """Values of 100 B, with the other columns as those of a queue."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_schema
 

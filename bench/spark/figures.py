@@ -1,4 +1,4 @@
-"""What is measured on Spark, and of what size."""
+"""The figures of the rows on Spark, and their sizes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ GROWTH = Figure("growth", "x", higher_is_better=False)
 
 #: Bytes of a value.
 SIZE = 100
-#: Rows of a turn, and of one that only shows that everything works.
+#: Rows of a turn, and of a turn that only shows that everything works.
 ROWS, TINY = 2_000_000, 3_000
-#: The same where a row takes less than a microsecond.
+#: Rows of a turn if a row takes less than a microsecond.
 MORE_ROWS = 6_000_000
 #: Rows while memory is watched.
 MANY = 50_000_000

@@ -1,4 +1,4 @@
-"""The files of a queue made Parquet, and Parquet made Parquet."""
+"""Converting the files of a queue to Parquet, and Parquet to Parquet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.spark.contestant import OnSpark
 from bench.spark.session import begin
 from bench.stage import Failed
 
-#: Longer than any run: a snapshot is made when it is asked for.
+#: Longer than any run: a snapshot is made only on request.
 NEVER = 1e6
 
 
@@ -33,7 +33,7 @@ class Dmsq(OnSpark):
 
 
 class Parquet(OnSpark):
-    """The same rows and columns, which are Parquet already."""
+    """The same rows and columns, read from Parquet."""
 
     label = "Spark's Parquet to Parquet"
     role: Role = "peer"
@@ -50,7 +50,7 @@ class Parquet(OnSpark):
 
 @contextlib.contextmanager
 def snapshot(rows: int) -> Iterator[Path]:
-    """The folder with the files of a queue of so many values."""
+    """The folder with the files of a queue of that many values."""
     from shmq.storage.writer_control import ask_for_snapshots
 
     options = numbered.queue_options(rows)
@@ -64,7 +64,7 @@ def snapshot(rows: int) -> Iterator[Path]:
 
 
 def _copy(kind: str, source: Path, target: Path) -> int:
-    """How long it takes until the rows are Parquet in the target, in ns."""
+    """The time to write the rows to the target as Parquet, in ns."""
     frame = begin().read.format(kind).load(str(source))
     begun = now()
     frame.write.parquet(str(target))

@@ -1,4 +1,4 @@
-"""How long a message takes from its put through a stream to the consumer of another queue."""
+"""The latency of a message from its put, through a stream, to the consumer of another queue."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from bench.spark.stream import streaming
 from bench.spark.write import TARGET
 from bench.stage import PATIENCE, Failed, Side, Stage, together
 
-#: Messages a second.
+#: Messages per second.
 PACE = 10_000
 #: Messages of one put.
 BURST = 50
-#: The first seconds' messages are not counted: Spark compiles its plans meanwhile.
+#: The messages of this many first seconds do not count: Spark compiles its plans then.
 SKIPPED = 5
 #: Bytes of the time at the front of a body.
 STAMP = 8
@@ -74,11 +74,11 @@ class Latency(OnSpark):
         return {MEDIAN.key: share(late, 0.5) / 1e3, TAIL.key: share(late, 0.99) / 1e3}
 
 
-# ---- in processes of their own ----
+# ---- in separate processes ----
 
 
 def _put(stage: Stage, namespace: str, rows: int) -> None:
-    """Messages that begin with the time at which they were due."""
+    """Put messages that begin with the time at which they were due."""
     filler = bytes(SIZE - STAMP)
     with shmq.connect(namespace) as broker:
         queue = broker.queue(QUEUE)
@@ -94,7 +94,7 @@ def _put(stage: Stage, namespace: str, rows: int) -> None:
 
 
 def _get(stage: Stage, namespace: str, rows: int) -> list[int]:
-    """How long each message took, in ns, in the order in which they were put."""
+    """The latency of each message, in ns, in the order of the puts."""
     found: list[tuple[int, int]] = []
     with shmq.connect(namespace) as broker:
         queue = broker.queue(TARGET)

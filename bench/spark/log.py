@@ -21,15 +21,15 @@ SOURCE, TARGET = "source", "target"
 PARTITIONS: Final = 4
 #: Records of one append.
 AT_ONCE: Final = 1000
-#: Bytes of a record beside its value, at most.
+#: The most bytes of a record in addition to its value.
 FRAME: Final = 80
 
 
 class _OfStreams(OnSpark):
-    """What all of them begin with."""
+    """The base of the contestants on streams."""
 
     def make(self, broker: shmq.Broker, name: str) -> shmq.Stream:
-        """A stream with room for all rows in each partition: how they spread is its own."""
+        """A stream with room for all rows in each partition, however they are distributed."""
         room = max(1 << 20, self.rows * (SIZE + FRAME) // PARTITIONS * 3 // 2)
         return broker.create_stream(name, PARTITIONS, ring_bytes=room)
 
@@ -63,7 +63,7 @@ class Read(_OfStreams):
 
 
 class ArchiveStream(_OfStreams):
-    """All that a stream has, made Parquet by a query."""
+    """All records of a stream, written to Parquet by a query."""
 
     label = "readStream of a stream, Parquet"
     note = f"{PARTITIONS} partitions; while a batch runs, its planning and commit included"
@@ -90,7 +90,7 @@ class ArchiveStream(_OfStreams):
 
 
 class Copy(_OfStreams):
-    """A stream is read, and all of it written to another one."""
+    """All records of a stream, read and written to another stream."""
 
     label = "a stream, read and written back"
     note = f"{PARTITIONS} partitions each, as idempotent producers"

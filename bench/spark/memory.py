@@ -1,4 +1,4 @@
-"""What the driver and the executors hold while a stream goes on."""
+"""The memory of the driver and the executors while a stream runs."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from bench.spark.session import begin
 from bench.spark.stream import TRIGGER, archiving, settled
 from bench.stage import CONTEXT, PATIENCE, Failed
 
-#: Seconds between two looks.
+#: Seconds between two samples.
 LOOK = 0.5
-#: Messages that the queue has room for: what is leased, and what comes meanwhile.
+#: The capacity of the queue: the leased messages, and those that come meanwhile.
 ROOM = 4 * TRIGGER
 
 
 class Memory(OnSpark):
-    """One stream from a queue that a producer keeps full to Parquet, once in a run.
+    """One stream to Parquet from a queue that a producer keeps full, once in a run.
 
-    Growth is the most that was held in the last quarter of the time over the most that was
-    held in the second one.
+    Growth is the maximum in the last quarter of the time divided by the maximum in the second
+    quarter.
     """
 
     label = "readStream, Parquet"
@@ -85,7 +85,7 @@ def _note(rows: int) -> str:
 
 
 class Watch:
-    """Looks at the JVM and at Spark's Python processes, again and again. A context."""
+    """Samples the memory of the JVM and of Spark's Python processes. A context manager."""
 
     def __init__(self) -> None:
         self._looks: list[tuple[int, int]] = []
@@ -93,7 +93,7 @@ class Watch:
         self._thread = threading.Thread(target=self._work, daemon=True)
 
     def look(self) -> None:
-        """Look once."""
+        """Take one sample."""
         jvm = python = 0
         for process in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess, OSError):
@@ -104,7 +104,7 @@ class Watch:
         self._looks.append((jvm, python + _own(os.getpid())))
 
     def figures(self) -> dict[str, float]:
-        """The most of each, in MB, and by how much the whole has grown."""
+        """The maximum of each, in MB, and the growth of the total."""
         quarter = max(1, len(self._looks) // 4)
         early = max(map(sum, self._looks[quarter : 2 * quarter] or self._looks))
         late = max(map(sum, self._looks[-quarter:]))
@@ -128,7 +128,7 @@ class Watch:
 
 
 def _own(pid: int) -> int:
-    """Bytes that the process has for itself: neither files nor shared memory."""
+    """The private memory of the process in bytes, without files and shared memory."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss_Anon:"):
             return int(line.split()[1]) * 1024

@@ -1,4 +1,4 @@
-"""Queues of numbered values, and the check that rows are all of them, each once and whole."""
+"""Queues of numbered values, and the check that rows have each of them once and whole."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.stage import PATIENCE, Failed, Side, Stage, together
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: Digits at the front of a value; the rest is alike in all.
+#: Digits at the front of a value; the rest is the same in all values.
 DIGITS = 10
 FILLER = bytes(range(65, 91)) * 4
 #: Messages of one put, and of one get.
@@ -23,12 +23,12 @@ FOLD = 1_000_003
 
 
 def value(number: int) -> bytes:
-    """The value of that number."""
+    """The value with that number."""
     return b"%0*d" % (DIGITS, number) + FILLER[: SIZE - DIGITS]
 
 
 def queue_options(rows: int) -> dict[str, Any]:
-    """Those of a queue that has room for so many of them."""
+    """The options of a queue with room for that many values."""
     return {
         "capacity": rows,
         "arena_bytes": arena(SIZE, rows),
@@ -38,17 +38,17 @@ def queue_options(rows: int) -> dict[str, Any]:
 
 
 def fill(namespace: str, queue: str, rows: int) -> None:
-    """Put so many values, in a process of its own."""
+    """Put that many values, in a separate process."""
     _alone(_fill, namespace, queue, rows)
 
 
 def drain(namespace: str, queue: str, rows: int) -> None:
-    """Get them all; raises Failed unless the queue held each value once."""
+    """Get all values; raises Failed unless the queue held each value once."""
     _alone(_drain, namespace, queue, rows)
 
 
 def check(frame: DataFrame, rows: int) -> None:
-    """Raise Failed unless the column ``value`` has each of so many values once."""
+    """Raise Failed unless the column ``value`` has each of that many values once."""
     from pyspark.sql import functions
 
     filler = functions.lit(FILLER[: SIZE - DIGITS])
@@ -62,7 +62,7 @@ def check(frame: DataFrame, rows: int) -> None:
 
 
 def _digest(numbers: DataFrame) -> tuple[int, ...]:
-    """How many rows there are, how many are whole, and sums over their numbers."""
+    """The number of rows, the number of whole ones, and sums over their numbers."""
     from pyspark.sql import functions
 
     folded = functions.pmod(functions.xxhash64("id"), functions.lit(FOLD))
@@ -86,7 +86,7 @@ def _alone(act: Any, *given: Any) -> Any:
     return found
 
 
-# ---- in processes of their own ----
+# ---- in separate processes ----
 
 
 def _fill(stage: Stage, namespace: str, name: str, rows: int) -> None:
@@ -95,7 +95,7 @@ def _fill(stage: Stage, namespace: str, name: str, rows: int) -> None:
 
 
 def put(namespace: str, name: str, rows: int) -> None:
-    """Put so many values; it waits where there is no room."""
+    """Put that many values; waits while the queue is full."""
     with shmq.connect(namespace) as broker:
         queue = broker.queue(name)
         for first in range(0, rows, AT_ONCE):

@@ -1,4 +1,4 @@
-"""A queue read as a batch, and a source that has nothing to read."""
+"""A queue read as a batch, and a source without anything to read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Peek(OnSpark):
 
 
 class Empty(OnSpark):
-    """The same columns from a Python source that yields one ready Arrow batch again and again."""
+    """The same columns from a Python source that repeats one ready Arrow batch."""
 
     label = "a Python source of ready Arrow batches"
     role: Role = "harness"
@@ -63,7 +63,7 @@ def reading(namespace: str) -> DataFrame:
 
 
 def time_of(frame: DataFrame) -> int:
-    """How long it takes until every column of every row has come to Spark, in ns."""
+    """The time until Spark has every column of every row, in ns."""
     begun = now()
     frame.write.format("noop").mode("overwrite").save()
     return now() - begun

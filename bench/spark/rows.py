@@ -16,7 +16,7 @@ from bench.spark.write import Write, WriteBack
 
 
 def peek_row() -> Row:
-    """Reading without taking."""
+    """Reading without leasing."""
     ours, empty = Peek(), Empty()
     return Row(
         key="spark-peek",
@@ -29,7 +29,7 @@ def peek_row() -> Row:
 
 
 def files_row() -> Row:
-    """At rest."""
+    """Files to Parquet."""
     ours, theirs = Dmsq(), Parquet()
     return Row(
         key="spark-dmsq",
@@ -42,7 +42,7 @@ def files_row() -> Row:
 
 
 def archive_row() -> Row:
-    """Live."""
+    """A live queue to Parquet."""
     ours = Archive()
     return Row(
         key="spark-archive",
@@ -55,7 +55,7 @@ def archive_row() -> Row:
 
 
 def write_row() -> Row:
-    """And back."""
+    """Rows to a queue."""
     back, made = WriteBack(), Write()
     return Row(
         key="spark-write",
@@ -68,7 +68,7 @@ def write_row() -> Row:
 
 
 def stream_row() -> Row:
-    """A stream, as a batch."""
+    """A stream, read as a batch."""
     ours = Read()
     return Row(
         key="spark-stream",
@@ -81,7 +81,7 @@ def stream_row() -> Row:
 
 
 def stream_archive_row() -> Row:
-    """A stream, live."""
+    """A live stream to Parquet."""
     ours = ArchiveStream()
     return Row(
         key="spark-stream-archive",
@@ -94,7 +94,7 @@ def stream_archive_row() -> Row:
 
 
 def stream_copy_row() -> Row:
-    """A stream, and back."""
+    """A stream to another stream."""
     ours = Copy()
     return Row(
         key="spark-stream-write",
@@ -107,7 +107,7 @@ def stream_copy_row() -> Row:
 
 
 def latency_row() -> Row:
-    """How far behind a stream is."""
+    """The latency of a stream."""
     ours = Latency()
     return Row(
         key="spark-latency",
@@ -120,7 +120,7 @@ def latency_row() -> Row:
 
 
 def memory_row() -> Row:
-    """What it holds meanwhile."""
+    """The memory of a running stream."""
     ours = Memory()
     return Row(
         key="spark-memory",

@@ -1,4 +1,4 @@
-"""The Spark session of a run: one for all its contestants, as it takes seconds to begin."""
+"""The Spark session of a run: one for all its contestants, as it takes seconds to start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.disk.writer import SHM
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: The cores of the driver and its executors, as the bars have it.
+#: The cores of the driver and its executors, as the bars assume.
 MASTER = "local[2]"
 #: The JVM is driver and executors in one.
 CONF = {"spark.driver.memory": "1g", "spark.log.level": "ERROR"}
@@ -22,14 +22,14 @@ _begun: list[SparkSession] = []
 
 
 def missing() -> str | None:
-    """Why nothing can be measured on Spark here; None: it can."""
+    """Why measuring on Spark is impossible here; None if it is possible."""
     if importlib.util.find_spec("pyspark") is None:
         return "pyspark is not installed (pip install 'shmq[spark]')"
     return folder.missing()
 
 
 def begin() -> SparkSession:
-    """The session, begun when it is first asked for."""
+    """The session, started at the first use."""
     if not _begun:
         import shmq.spark
 
@@ -41,10 +41,10 @@ def begin() -> SparkSession:
 
 
 def end() -> None:
-    """End it, if it was begun.
+    """End the session if it was started.
 
-    Its Python workers were in the namespaces of the run and may still be, so nobody has removed
-    their files.
+    Its Python workers may still be in the namespaces of the run, so their files are left until
+    now.
     """
     while _begun:
         _begun.pop().stop()

@@ -1,4 +1,4 @@
-"""A queue that is leased, archived as Parquet, and acknowledged."""
+"""A queue leased, archived as Parquet, and acknowledged."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: Messages of a batch of the stream: as many as there are without the option.
+#: Messages of a batch of the stream: the option's default.
 TRIGGER = 500_000
 
 
 class Archive(OnSpark):
-    """All that is in the queue, a batch after the other, from the start of the query to its end."""
+    """All messages of the queue, batch after batch, from the start of the query to its end."""
 
     label = "readStream, Parquet"
     note = f"{TRIGGER:,} a batch, the query's start and every commit included"
@@ -63,7 +63,7 @@ def archiving(namespace: str, folder: Path, *, available_now: bool) -> Streaming
 
 
 def settled(queue: shmq.Queue, rows: int) -> None:
-    """Raise Failed unless so many messages were acknowledged, and nothing is left."""
+    """Raise Failed unless that many messages were acknowledged and none is left."""
     stats = queue.stats()
     if stats.acked != rows or stats.depth or stats.in_flight:
         raise Failed(

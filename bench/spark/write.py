@@ -20,7 +20,7 @@ TARGET = "target"
 
 
 class WriteBack(OnSpark):
-    """A queue is read, and all of it written to another one."""
+    """All messages of a queue, read and written to another queue."""
 
     label = "a queue, read and written back"
 
@@ -38,7 +38,7 @@ class WriteBack(OnSpark):
 
 
 class Write(OnSpark):
-    """Rows that Spark has made itself."""
+    """Rows that Spark itself has made."""
 
     label = "rows of Spark's own, written"
 
@@ -61,7 +61,7 @@ def _made(rows: int) -> DataFrame:
 
 
 def _write(rows: DataFrame, namespace: str) -> int:
-    """How long it takes until all are there to be consumed, in ns."""
+    """The time until all messages are ready to be consumed, in ns."""
     writer = rows.write.format("shmq").option("url", namespace).option("topic", TARGET)
     begun = now()
     writer.mode("append").save()

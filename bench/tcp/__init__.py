@@ -1,1 +1,1 @@
-"""The queues over TCP, beside the brokers that are used that way: ``python -m bench --tcp``."""
+"""Measures queues over TCP, with other brokers as peers: ``python -m bench --tcp``."""

@@ -1,4 +1,4 @@
-"""A client in Python that puts, gets and acknowledges: one process, one message or many."""
+"""A Python client that puts, gets and acknowledges, one message or many at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.stage import Side, Stage, together
 from bench.tcp.server import Server, no_place, placed, running
 from bench.tcp.servers import Shmq
 
-#: Messages of a request or of a pipeline, wherever there are more than one.
+#: Messages of a request or of a pipeline, if there are several.
 BATCH = 64
 #: Bytes of a body.
 SIZE = 64
@@ -23,11 +23,11 @@ MOST_ROUNDS = 1000
 
 
 class Client(abc.ABC):
-    """One way of one broker's client; it is opened in the process that uses it."""
+    """One way of using a broker's client; the process that uses it opens it."""
 
     label: ClassVar[str]
     server: ClassVar[type[Server]]
-    #: The module that it takes.
+    #: The module that it needs.
     needs: ClassVar[str | None] = None
     note: ClassVar[str] = ""
 
@@ -41,22 +41,22 @@ class Client(abc.ABC):
 
     @abc.abstractmethod
     def cycle(self, sent: list[bytes]) -> list[bytes]:
-        """Put all of them, get all of them and acknowledge all of them; what came."""
+        """Put, get and acknowledge all bodies; returns the received ones."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Leave nothing in the broker, and disconnect."""
+        """Clean up the broker, and disconnect."""
 
 
 def batches(sent: list[bytes]) -> list[list[bytes]]:
-    """The bodies in lists of :data:`BATCH`, the last one perhaps shorter."""
+    """The bodies in lists of :data:`BATCH`; the last one may be shorter."""
     return [sent[at : at + BATCH] for at in range(0, len(sent), BATCH)]
 
 
 class Cycle(Contestant):
-    """A client's rate of messages that were put, gotten and acknowledged.
+    """A client's rate of messages put, got and acknowledged.
 
-    ``place``: where the client and the server run; None: wherever the kernel has them.
+    ``place``: where the client and the server run; None: wherever the kernel puts them.
     """
 
     def __init__(self, kind: type[Client], place: Place | None = None) -> None:
@@ -92,7 +92,7 @@ class Cycle(Contestant):
 
 
 def _go_on(stage: Stage, kind: type[Client], port: int, name: str, count: int, rounds: int) -> int:
-    """So many rounds, after one that is not timed; ns."""
+    """Run that many rounds, after one that is not timed; the time in ns."""
     stage.meet()
     sent = bodies.make(SIZE, count)
     client = kind(port, name)

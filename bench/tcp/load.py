@@ -1,4 +1,4 @@
-"""The load generator in C: a contestant is a work that it does with a server."""
+"""Contestants that run the load generator in C: each is a kind of load on a server."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SOURCES = ROOT / "bench/load"
 MEDIAN = Figure("p50", "µs", higher_is_better=False)
 TAIL = Figure("p99", "µs", higher_is_better=False)
 
-#: The most messages, and the most bytes of bodies, of a round: they are in the queue at once.
+#: The most messages and the most bytes of bodies in a round: all are in the queue at once.
 MOST_MESSAGES, MOST_BYTES = 100_000, 64 << 20
 #: The most rounds of a turn.
 MOST_ROUNDS = 1000
 
 
 def load(work: str, port: int, **options: int | str) -> dict[str, Any]:
-    """Do the work once; what it printed. Raises Failed if any answer was wrong.
+    """Run the load once; returns its output. Raises Failed if any answer was wrong.
 
     The options are those of the program, by their letters.
     """
@@ -49,7 +49,7 @@ def load(work: str, port: int, **options: int | str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def idle(port: int, connections: int) -> Iterator[None]:
-    """Hold so many connections, of which each was answered once, and is again at the end."""
+    """Hold that many connections. Each is checked with a PING at the beginning and at the end."""
     command = [str(compiled(SOURCES)), "idle", "-p", str(port), "-c", str(connections)]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -68,9 +68,9 @@ def idle(port: int, connections: int) -> Iterator[None]:
 
 
 class Load(Contestant):
-    """A work, with so many connections and so many messages under way on each.
+    """A load, with a number of connections and of messages in flight on each.
 
-    ``place``: where the load generator and the server run; None: wherever the kernel has
+    ``place``: where the load generator and the server run; None: wherever the kernel puts
     them.
     """
 
@@ -132,6 +132,6 @@ class Load(Contestant):
                 os.sched_setaffinity(0, everywhere)
 
     def measure(self, port: int) -> dict[str, float]:
-        """The figures of the work with the server of that port."""
+        """The figures of the load on the server at that port."""
         found = load(self.work, port, n=self.messages, r=self.rounds, **self.options)
         return {key: float(found[key]) for key in ("rate", "p50", "p99")}

@@ -1,4 +1,4 @@
-"""A server that a measurement starts, talks to and ends."""
+"""A server that a measurement starts, uses and ends."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ import psutil
 from bench.machine import Place, cores_of
 from bench.stage import Failed
 
-#: Seconds until a server must have begun, and until it must have ended.
+#: Seconds within which a server must have started, and must have ended.
 PATIENCE = 30.0
-#: Where all of them listen.
+#: The address on which all servers listen.
 HOST = "127.0.0.1"
 
 S = TypeVar("S", bound="Server")
 
 
 class Server(abc.ABC):
-    """A process that listens on a port of the loopback, with a folder of its own."""
+    """A process that listens on a port of the loopback, with its own folder."""
 
-    #: What has to be in the path.
+    #: The program, which must be in the path.
     program: ClassVar[str]
-    #: Where Debian has it.
+    #: The Debian package that has it.
     package: ClassVar[str] = ""
 
     def __init__(self) -> None:
@@ -42,21 +42,21 @@ class Server(abc.ABC):
 
     @classmethod
     def missing(cls) -> str | None:
-        """Why it cannot be started here; None: it can."""
+        """Why it cannot be started here; None if it can."""
         if shutil.which(cls.program) or Path("/usr/sbin", cls.program).exists():
             return None
         return f"{cls.program} is not installed (apt install {cls.package})"
 
     def make_folder(self) -> Path:
-        """A new folder for what it writes; :meth:`end` removes it."""
+        """A new folder for its files; :meth:`end` removes it."""
         return Path(tempfile.mkdtemp(prefix="bench-"))
 
     @abc.abstractmethod
     def command(self) -> list[str]:
-        """What starts it."""
+        """The command that starts it."""
 
     def start(self) -> None:
-        """Start it, and return once it listens. Raises Failed if it does not."""
+        """Start it, and return once it listens. Raises Failed if it does not listen in time."""
         with (self.folder / "log").open("wb") as log:
             self.process = subprocess.Popen(
                 [*tether(), *self.command()],
@@ -87,11 +87,11 @@ class Server(abc.ABC):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def log(self) -> str:
-        """What it wrote, the end of it."""
+        """The end of its output."""
         return (self.folder / "log").read_text(errors="replace")[-2000:]
 
     def processes(self) -> list[psutil.Process]:
-        """Its process and all that descend from it."""
+        """Its process and all descendants."""
         assert self.process is not None
         try:
             first = psutil.Process(self.process.pid)
@@ -101,7 +101,7 @@ class Server(abc.ABC):
 
     @contextlib.contextmanager
     def on(self, core: int) -> Iterator[None]:
-        """All its threads on that core, for as long as the block takes."""
+        """Run all its threads on that core during the block."""
         everywhere = os.sched_getaffinity(0)
         self._move({core})
         try:
@@ -117,11 +117,11 @@ class Server(abc.ABC):
                         os.sched_setaffinity(thread.id, cores)
 
     def memory(self) -> int:
-        """Bytes that its processes have for themselves: neither files nor shared memory."""
+        """The private memory of its processes in bytes, without files and shared memory."""
         return sum(_anonymous(process.pid) for process in self.processes())
 
     def listens(self) -> bool:
-        """Whether it takes connections by now, with all its processes."""
+        """Whether all its processes accept connections by now."""
         with socket.socket() as probe:
             return probe.connect_ex((HOST, self.port)) == 0
 
@@ -134,12 +134,12 @@ def _anonymous(pid: int) -> int:
 
 
 def tether() -> list[str]:
-    """What has a program end when this process is killed, where util-linux is installed."""
+    """A command prefix that ends a program when this process is killed; needs util-linux."""
     return ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody listens on."""
+    """A free port of the loopback."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
@@ -150,15 +150,15 @@ def free_port() -> int:
 
 
 def no_place(place: Place | None) -> str | None:
-    """Why nothing can be measured there; None: it can."""
+    """Why measuring at that place is impossible; None if it is possible."""
     return "there is one core here" if place and cores_of(place) is None else None
 
 
 @contextlib.contextmanager
 def placed(place: Place | None, server: Server) -> Iterator[int | None]:
-    """The server on its core, for as long as the block takes; the core of its client.
+    """Keep the server on its core during the block; yields the core of its client.
 
-    Without a place they are wherever the kernel has them: None.
+    Without a place the kernel chooses the cores, and it yields None.
     """
     cores = cores_of(place) if place else None
     if cores is None:
@@ -168,13 +168,13 @@ def placed(place: Place | None, server: Server) -> Iterator[int | None]:
         yield cores[0]
 
 
-# ---- those that run as long as the measurement does ----
+# ---- servers that run as long as the measurement ----
 
 _running: dict[type[Server], Server] = {}
 
 
 def running(kind: type[Server]) -> Server:
-    """The server of that kind, started when it is first asked for."""
+    """The server of that kind, started at the first use."""
     if kind not in _running:
         server = _running[kind] = kind()
         server.start()
@@ -190,7 +190,7 @@ def end_all() -> None:
 
 @contextlib.contextmanager
 def fresh(kind: Callable[..., S], *given: str) -> Iterator[S]:
-    """A server that nobody has talked to before, for as long as the block takes."""
+    """A new, unused server for the block."""
     server = kind(*given)
     try:
         server.start()

@@ -1,4 +1,4 @@
-"""The servers: shmq with two front-end workers, its peers, and one that sends bytes back."""
+"""The servers: shmq with two front-end workers, its peers, and an echo server."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from bench.compiled import ROOT, compiled, no_compiler
 from bench.scratch import delete_all, unique_name
 from bench.tcp.server import HOST, Server, tether
 
-#: Connections that each server has room for.
+#: Connections that each server allows.
 CONNECTIONS = 12_000
-#: The largest body, in bytes, and some more.
+#: The limit for a body, in bytes, with some margin.
 LARGEST = 2 << 20
 
 
 class Shmq(Server):
-    """``shmq serve -w 2``, in a namespace of its own."""
+    """``shmq serve -w 2``, in its own namespace."""
 
     program = "shmq"
 
@@ -59,7 +59,7 @@ class Shmq(Server):
 
     @property
     def url(self) -> str:
-        """Where a client finds it."""
+        """The URL for clients."""
         return f"shmq://{HOST}:{self.port}"
 
 
@@ -88,7 +88,7 @@ class Beanstalkd(Server):
 
 
 class Nats(Server):
-    """NATS with JetStream, whose streams are kept in memory."""
+    """NATS with JetStream, with streams in memory."""
 
     program = "nats-server"
     package = "nats-server"
@@ -100,7 +100,7 @@ class Nats(Server):
 
 
 class Echo(Server):
-    """The loop in C that sends back what comes."""
+    """The C loop that sends back what it receives."""
 
     program = "echo"
 
@@ -114,7 +114,7 @@ class Echo(Server):
         return [str(compiled(ROOT / "bench/limits/echo.c"))]
 
     def start(self) -> None:
-        """Start it; it says which port it has."""
+        """Start it and read its port from its output."""
         self.process = subprocess.Popen([*tether(), *self.command()], stdout=subprocess.PIPE)
         assert self.process.stdout is not None
         self.port = int(self.process.stdout.readline())

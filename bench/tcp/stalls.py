@@ -1,4 +1,4 @@
-"""How long a PING takes while other clients search long queues, and a local process holds a lock.
+"""How long a PING takes while clients search long queues and a local process holds a lock.
 
 ``python -m bench.tcp.stalls`` starts a server of one worker, and prints the quantiles.
 """
@@ -22,7 +22,7 @@ from tests.support.stopped import locks_of_queue
 
 __all__ = ["main"]
 
-#: Messages that each search goes through, and the seconds that are measured.
+#: Messages that each search goes through, and the measured seconds.
 _COUNT: Final = 100_000
 _SECONDS: Final = 20.0
 
@@ -34,7 +34,7 @@ def _fill(broker: shmq.Broker, name: str) -> None:
 
 
 def _search(url: str, stop: Event, number: int) -> None:
-    """Asks for what there is not, in turn in each way that looks through a whole queue."""
+    """Search for messages that do not exist, in turn with each call that scans a whole queue."""
     with shmq.connect(url) as broker, broker.queue("long") as queue:
         ways = itertools.cycle(
             (
@@ -52,7 +52,7 @@ def _search(url: str, stop: Event, number: int) -> None:
 
 
 def _use(url: str, stop: Event) -> None:
-    """Puts into the queue that is held."""
+    """Put into the queue whose lock is held."""
     with shmq.connect(url) as broker:
         while not stop.is_set():
             with contextlib.suppress(shmq.LockTimeout), broker.queue("held") as queue:
@@ -80,7 +80,7 @@ def _tell(what: str, trips: list[float]) -> None:
 
 
 def main() -> None:
-    """Measure, and print."""
+    """Measure and print."""
     namespace = f"bench-{secrets.token_hex(4)}"
     with serve(namespace, workers=1, persist=False) as server, shmq.connect(namespace) as broker:
         url = f"shmq://127.0.0.1:{server.port}"

@@ -1,6 +1,6 @@
 """``python -m examples.flights``."""
 
-# Every worker imports this module again when it is spawned: nothing above the guard.
+# Every spawned worker imports this module again, so nothing may be above the guard.
 if __name__ == "__main__":
     from examples.flights.command import main
 

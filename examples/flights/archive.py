@@ -1,4 +1,4 @@
-"""The end of the run: Spark takes the counted flights out of their queue, and adds them up."""
+"""The end of the run: Spark reads the counted flights from their queue and adds them up."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ subscribe = {queue}
 [sink]
 path = "parquet"
 """
-#: What Spark is to have: as much as a small machine can spare.
+#: Spark's configuration: as much memory as a small machine can spare.
 _CONF: Final = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": 2}
 #: How long Spark may take, in seconds.
 _LIMIT: Final = 600.0
-#: What Spark and the plot take beside shmq.
+#: The packages that Spark and the plot need besides shmq.
 _PACKAGES: Final = ("pyspark", "pyarrow", "pandas", "matplotlib")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Archived:
-    """What Spark found."""
+    """The result of Spark."""
 
-    #: Rows in the Parquet, and how many flights are in them.
+    #: Rows in the Parquet files, and how many flights they have.
     rows: int
     flights: int
     #: The sums of each carrier in each hour of the day.
@@ -64,7 +64,7 @@ class Archived:
 
 
 def missing() -> str | None:
-    """What has to be installed before Spark can be asked; None: it can be."""
+    """What must be installed for Spark; None: nothing."""
     absent = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
     if not absent:
         return None
@@ -72,10 +72,10 @@ def missing() -> str | None:
 
 
 def archive(namespace: str) -> Archived:
-    """Move the counted flights into Parquet, and add that up.
+    """Move the counted flights into Parquet files, and add them up.
 
-    Spark runs in a process of its own, which ends with this call. Raises
-    :class:`DemoError` with the last that it said if it fails.
+    Spark runs in its own process, which ends with this call. Raises :class:`DemoError` with its
+    last line of output if it fails.
     """
     with tempfile.TemporaryDirectory(prefix="shmq-demo-", ignore_cleanup_errors=True) as folder:
         ours, theirs = _SPAWN.Pipe(duplex=False)
@@ -104,7 +104,7 @@ def _answer(pipe: Connection) -> tuple[str, Any]:
 
 
 def _end(process: BaseProcess) -> None:
-    """End it, and all that it has started: Java, and Spark's own processes."""
+    """End the process and all that it has started: Java and Spark's own processes."""
     assert process.pid is not None
     with contextlib.suppress(psutil.NoSuchProcess):
         family = psutil.Process(process.pid).children(recursive=True)
@@ -125,14 +125,14 @@ def _log(folder: str) -> str:
     return "it has ended without a word"
 
 
-# ---- the process of its own ----
+# ---- the process of Spark ----
 
 
 def _work(pipe: Connection, namespace: str, folder: str, parent: int) -> None:
     tether(parent, signal.SIGTERM)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that started it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    with Path(folder, "log").open("wb") as log:  # what Java writes is for nobody's screen
+    with Path(folder, "log").open("wb") as log:  # keeps Java's output off the screen
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     try:
@@ -140,11 +140,11 @@ def _work(pipe: Connection, namespace: str, folder: str, parent: int) -> None:
     except ShmqError as error:
         pipe.send(("failed", str(error)))
     pipe.close()
-    signal.pause()  # until whoever asked has seen what there is to end
+    signal.pause()  # until the parent has found the processes to end
 
 
 def _archived(namespace: str, folder: Path) -> Archived:
-    import shmq.spark  # noqa: PLC0415 - an extra, and this process alone has a use for it
+    import shmq.spark  # noqa: PLC0415 - an extra that only this process needs
     from shmq.spark.jobs import config, registry, runner  # noqa: PLC0415
 
     path = folder / "archive.toml"

@@ -1,4 +1,4 @@
-"""The stream of flights, keyed by their carriers, and who appends to it."""
+"""The stream of flights, keyed by carrier, and its producer."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["CARRIERS", "OPTIONS", "append_flights"]
 
 #: One record per flight, in the order of the file within each carrier.
 CARRIERS: Final = "carriers"
-#: Whoever appends waits for the groups: a flight that they have not all read stays.
+#: An append waits for the groups: a flight stays until all groups have read it.
 OPTIONS: Final[dict[str, Any]] = {"partitions": 4, "ring_bytes": 4 << 20, "overflow": "block"}
 #: Flights appended at a time.
 AT_ONCE: Final = 512
 
 
 def append_flights(namespace: str, path: Path, limit: int) -> None:
-    """Append the first ``limit`` flights of the file to the stream, each under its carrier.
+    """Append the first ``limit`` flights of the file to the stream, with the carrier as key.
 
-    So all of a carrier's flights are in one partition, in their order.
+    So all flights of a carrier are in one partition, in order.
     """
     with shmq.connect(namespace) as broker, broker.stream(CARRIERS) as stream:
         flights = read_flights(path, limit=limit)

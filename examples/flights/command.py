@@ -130,7 +130,7 @@ def conclude(
     names: dict[str, str],
     delays: dict[tuple[str, int], Sums],
 ) -> int:
-    """Print the table and what is to be said of it; returns the exit code."""
+    """Print the table and the verdict; returns the exit code."""
     console.print(report.table(outcome.ledger.carriers, names))
     found = report.faults(outcome, expected)
     if outcome.grouped is not None:

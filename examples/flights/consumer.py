@@ -1,4 +1,4 @@
-"""A consumer: leases flights, adds them up, hands the sums over, and only then acks."""
+"""A consumer: leases flights, adds them up, hands over the sums, and only then acknowledges."""
 
 from __future__ import annotations
 
@@ -14,28 +14,27 @@ from examples.flights.tally import Tally
 
 __all__ = ["OVER_TCP", "Batch", "consume", "consume_over_tcp", "is_wanted", "spell"]
 
-#: Messages leased ahead of the one at hand.
+#: Messages leased ahead of the current one.
 PREFETCH: Final = 256
-#: With nothing new for so long, in seconds, what is at hand is settled.
+#: A batch is settled after this long without a new message, in seconds.
 IDLE: Final = 0.005
 #: The header of a result that came over TCP.
 OVER_TCP: Final = "over tcp"
 
 
 class Batch:
-    """Messages at hand and what they add up to.
+    """Unacknowledged messages and their tallies.
 
     Flights delivered for the first time share one tally: no other tally can hold them.
-    One delivered again may have been counted from a batch that its consumer handed over
-    and did not live to acknowledge, so it gets a tally of its own.
+    A redelivered flight may have been counted already, if its consumer died between handing
+    over a batch and acknowledging it. So it gets its own tally.
 
-    With ``apart``, each flight gets one of its own, whenever it is delivered. So it must be
-    where a lease can end while its holder lives and hands over: over TCP, with the
-    connection.
+    With ``apart``, every flight gets its own tally. That is needed over TCP, where a lease ends
+    with the connection while the consumer still lives and hands over.
 
-    So does one of which its delivery count does not tell, as the memory was lost since: those
-    that came back from the disk, which are the messages up to the number ``doubted``, and
-    those that their producer has put again.
+    A flight also gets its own tally if its delivery count is unreliable because the memory was
+    lost: a message recovered from disk, which is one up to the number ``doubted``, or one that
+    its producer has put again.
     """
 
     def __init__(self, *, apart: bool = False, doubted: int = 0) -> None:
@@ -49,7 +48,7 @@ class Batch:
         return len(self._messages)
 
     def add(self, message: shmq.Message) -> None:
-        """Add one flight's message up."""
+        """Add one flight's message."""
         number, carrier, hour, departure, arrival = message.body
         tally = self._first
         again = message.delivery_count > 1
@@ -63,17 +62,17 @@ class Batch:
         return message.sequence <= self._doubted or PUT_AGAIN in message.headers
 
     def settle(self, flights: shmq.Queue, results: shmq.Queue) -> None:
-        """Hand the tallies over, and then acknowledge their messages.
+        """Hand over the tallies, and then acknowledge their messages.
 
-        The order is what makes the job exact: a consumer killed at any point leaves
-        each of its flights handed over, or to be delivered again, or both. Where the
-        results have a journal, they are on disk by then.
+        This order makes the job exact: if a consumer is killed at any point, each of its flights
+        is handed over, or delivered again, or both. If the results have a journal, they are on
+        disk before the acknowledgement.
         """
         self.hand_over(results)
         flights.ack_many(self._messages)
 
     def hand_over(self, results: shmq.Queue) -> None:
-        """Put the tallies as one message: all of them arrive, or none does."""
+        """Put the tallies as one message, so that all of them arrive or none."""
         tallies = [tally for tally in (self._first, *self._alone) if tally.numbers]
         headers = {OVER_TCP: True} if self._apart else None
         results.put([tally.packed() for tally in tallies], timeout=PATIENCE, headers=headers)
@@ -84,8 +83,8 @@ def consume(namespace: str, batch_size: int, remote_first: bool, doubted: int = 
 
     Messages up to the number ``doubted`` may have been delivered before the memory was lost.
 
-    With ``remote_first`` it begins when there is a first result, which is then that of a
-    consumer over TCP. A consumer whose parent is gone has nobody to work for, and returns.
+    With ``remote_first`` it begins after the first result, which is then from a consumer over
+    TCP. It returns if its parent is gone.
     """
     with shmq.connect(namespace) as broker:
         flights, results = broker.queue(FLIGHTS), broker.queue(RESULTS)
@@ -96,7 +95,7 @@ def consume(namespace: str, batch_size: int, remote_first: bool, doubted: int = 
 
 
 def consume_over_tcp(url: str, batch_size: int) -> None:
-    """The same over TCP, on another connection whenever one is lost."""
+    """Consume over TCP; reconnect whenever the connection is lost."""
     while is_wanted():
         with contextlib.suppress(shmq.ConnectionLost), shmq.connect(url) as broker:
             flights, results = broker.queue(FLIGHTS), broker.queue(RESULTS)
@@ -105,7 +104,7 @@ def consume_over_tcp(url: str, batch_size: int) -> None:
 
 
 def is_wanted() -> bool:
-    """Whether who started this process still lives."""
+    """Whether the parent of this process still lives."""
     parent = multiprocessing.parent_process()
     return parent is None or parent.is_alive()
 
@@ -118,10 +117,10 @@ def spell(
     apart: bool = False,
     doubted: int = 0,
 ) -> None:
-    """Work in batches until no message came for :data:`IDLE` seconds.
+    """Work in batches until no message has come for :data:`IDLE` seconds.
 
-    A batch that has to wait is settled as it is: the messages that it waits for may be
-    of aircraft whose last flight it holds.
+    A batch that would have to wait is settled early: the next messages may belong to aircraft
+    whose previous flight the batch holds.
     """
     batch = Batch(apart=apart, doubted=doubted)
     with flights.consume(prefetch=PREFETCH, timeout=IDLE) as messages:

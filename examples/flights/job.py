@@ -1,4 +1,4 @@
-"""The job: processes at work on the queue, and the ledger that takes in their sums."""
+"""The job: runs the processes, and adds their sums to the ledger."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ from examples.flights.tally import Tally
 
 __all__ = ["Job", "Outcome", "run"]
 
-#: How often the screen is brought up to date, in seconds.
+#: How often the screen is updated, in seconds.
 REFRESH: Final = 0.1
-#: The shares of flights counted at which a consumer is killed, at which the memory is lost, at
-#: which a front end is killed that holds flights, and at which one is that holds none.
+#: The shares of counted flights at which a consumer is killed, the memory is lost, a front end
+#: with leased flights is killed, and any front end is killed.
 QUARTER: Final = 1 / 4
 HALF: Final = 1 / 2
 THREE_QUARTERS: Final = 3 / 4
 NEARLY_ALL: Final = 19 / 20
-#: Results taken in at a time.
+#: Results added at a time.
 AT_ONCE: Final = 32
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """How it went."""
+    """The result of a run."""
 
     ledger: Ledger
-    #: The queue of flights when all was done.
+    #: The queue of flights at the end.
     stats: shmq.QueueStats
-    #: From the first process started to the last flight acknowledged.
+    #: From the start of the first process to the last acknowledgement.
     seconds: float
-    #: What was killed.
+    #: The processes that were killed.
     killed: tuple[str, ...] = ()
-    #: Flights counted that a consumer over TCP had read.
+    #: Counted flights that a consumer over TCP had read.
     remote: int = 0
     #: How the memory was lost, if it was.
     loss: Loss | None = None
-    #: What the groups have read of the stream, if there was one.
+    #: The result of the groups, if the plan has them.
     grouped: Grouped | None = None
-    #: What Spark has made of the flights, if it was asked to.
+    #: The result of Spark, if the plan has it.
     archived: Archived | None = None
 
 
 def run(plan: Plan, screen: Screen) -> Outcome:
-    """Do the job, on queues that are made for it and deleted at its end.
+    """Run the job, on new queues that are deleted at its end.
 
-    Raises :class:`DemoError` if a process ends that should not, if nothing moves any more, or
-    if Spark fails, and whatever the broker raises.
+    Raises :class:`DemoError` if a process ends that should not, if there is no more progress, or
+    if Spark fails, and what the broker raises.
     """
     with Machine(plan) as machine:
         outcome = Job(plan, machine, screen).work()
@@ -73,7 +73,7 @@ def run(plan: Plan, screen: Screen) -> Outcome:
 
 
 class Job:
-    """One run, seen from the process that counts."""
+    """One run, as the counting process sees it."""
 
     def __init__(self, plan: Plan, machine: Machine, screen: Screen) -> None:
         self.plan = plan
@@ -88,7 +88,7 @@ class Job:
         self._moved = self._shown = time.monotonic()
 
     def work(self) -> Outcome:
-        """Run until every message is acknowledged and every result taken in."""
+        """Run until every message is acknowledged and every result is added."""
         began = time.monotonic()
         self._machine.start()
         while not self._turn():
@@ -108,10 +108,10 @@ class Job:
         return Outcome(self.ledger, stats, seconds, killed, self._remote, self._loss)
 
     def _turn(self) -> bool:
-        """Take in the results there are, and say whether those were the last.
+        """Add the waiting results; True if they were the last.
 
-        They are if the queue of flights was empty before: what is acknowledged there
-        has been handed over here.
+        They are the last if the queue of flights was empty before: a flight is handed over here
+        before it is acknowledged there.
         """
         drained = not self._workers.producing and self._empty()
         messages = self._queues.results.get_many(AT_ONCE, timeout=0.0 if drained else REFRESH)
@@ -125,7 +125,7 @@ class Job:
         return drained and not messages
 
     def _count(self, tallies: list[Tally]) -> None:
-        """Count what is new, and hand it on, to disk if there is one: before it is acknowledged."""
+        """Count new tallies and pass them on, to disk if there is one, before acknowledging."""
         new = [tally for tally in tallies if self.ledger.add(tally)]
         if self._queues.counted is not None and new:
             results = [result for tally in new for result in tally.results()]
@@ -140,7 +140,7 @@ class Job:
         self._tell_of_kill(victim.name, leases.get(victim.pid or 0, 0))
 
     def _kill_front_end(self, *, whatever_it_holds: bool) -> None:
-        """The one through which most is leased, if anything is."""
+        """Kill the front end with the most leases; without leases, only if that is allowed."""
         server = self._machine.server
         if server is None or server.bereft:
             return
@@ -152,7 +152,7 @@ class Job:
             self._tell_of_kill("a front end of the server", found[pid])
 
     def _lose_memory(self) -> None:
-        """As a reboot does: all but this process, which has the ledger."""
+        """Lose everything as in a reboot, except this process, which has the ledger."""
         held = self._machine.lose()
         self._screen.event(
             f"every process killed and all shared memory removed when {self.ledger.counted:,} "

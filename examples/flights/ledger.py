@@ -1,4 +1,4 @@
-"""Where each flight is counted once, however often it was delivered."""
+"""The ledger, which counts each flight once, however often it was delivered."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ __all__ = ["Ledger"]
 
 
 class Ledger:
-    """The sums per carrier over tallies, each flight in at most one of them.
+    """The sums per carrier over tallies, with each flight counted at most once.
 
-    A tally of new flights is counted, one of flights that were all counted before is
-    left out. One of both kinds cannot be split: it is left out and ``torn`` says that
-    the sums cannot be trusted.
+    A tally of new flights is counted. A tally whose flights were all counted before is left
+    out. A tally with both kinds cannot be split: it is left out, and ``torn`` says that the
+    sums cannot be trusted.
     """
 
     def __init__(self, total: int) -> None:
@@ -22,7 +22,7 @@ class Ledger:
         self.counted = 0
         #: Deliveries of flights that had been delivered before.
         self.again = 0
-        #: Deliveries of flights that had been counted before, and were left out.
+        #: Deliveries that were left out because their flights had been counted before.
         self.repeated = 0
         #: Tallies that could be neither counted nor left out.
         self.torn = 0
@@ -30,7 +30,7 @@ class Ledger:
         self._seen = bytearray(total)
 
     def add(self, tally: Tally) -> bool:
-        """Count the ``tally``, or leave it out; whether it was counted.
+        """Count the ``tally`` or leave it out; True if it was counted.
 
         Raises IndexError for an unknown number.
         """
@@ -53,7 +53,7 @@ class Ledger:
         return self.counted == self.total
 
     def missing(self) -> list[int]:
-        """The numbers of the flights not counted."""
+        """The numbers of the flights that are not counted."""
         return [number for number, seen in enumerate(self._seen) if not seen]
 
     def _count(self, tally: Tally) -> None:

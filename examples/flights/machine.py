@@ -1,4 +1,4 @@
-"""What a reboot ends: the server, the workers, and the memory of the queues."""
+"""Everything that a reboot ends: the server, the workers, and the queues' memory."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from examples.flights.workers import Workers
 
 __all__ = ["Loss", "Machine", "waiting"]
 
-#: Where temporary files are on a disk, by the Filesystem Hierarchy Standard: /tmp may be
-#: memory.
+#: Temporary files on disk, by the Filesystem Hierarchy Standard; /tmp may be in memory.
 _ON_DISK: Final = Path("/var/tmp")
 
 
@@ -29,23 +28,23 @@ _ON_DISK: Final = Path("/var/tmp")
 class Loss:
     """What was lost with the memory, and what came back from the disk."""
 
-    #: Flights in the queue when its memory was lost: not acknowledged.
+    #: Unacknowledged flights in the queue when its memory was lost.
     held: int
-    #: The queue when it was back.
+    #: The queue after the recovery.
     stats: shmq.QueueStats
-    #: From the server's new start until the queues were there, in seconds.
+    #: From the restart of the server until the queues were there, in seconds.
     seconds: float
-    #: Flights that the producers had still to put, or had not known to be on disk.
+    #: Flights that the producers had not put yet, or did not know to be on disk.
     to_put: int
-    #: Those of them that they may have put before.
+    #: Those of them that the producers may have put before.
     put_again: int
 
 
 class Machine:
-    """One run's processes, and the queues between them. A context: all ends with it.
+    """The processes of one run and the queues between them. A context manager that ends them all.
 
-    Where the plan is to lose the memory, there is a directory on disk for as long, with the
-    queues' journals and the producers' places.
+    If the plan loses the memory, it keeps a directory on disk with the queues' journals and the
+    producers' places.
     """
 
     server: Server | None = None
@@ -63,7 +62,7 @@ class Machine:
         self._start_workers()
 
     def lose(self) -> int:
-        """Kill every process and remove all shared memory; how many flights were in the queue."""
+        """Kill all processes, remove all shared memory; returns how many flights the queue held."""
         self.workers.kill()
         if self.server is not None:
             self.server.kill_all()
@@ -73,7 +72,7 @@ class Machine:
         return held
 
     def retire(self) -> None:
-        """End the workers in good order: what is counted stays in its queue, and nobody works.
+        """End the workers cleanly; the counted flights stay in their queue.
 
         Raises :class:`DemoError` if one does not end.
         """
@@ -81,10 +80,10 @@ class Machine:
         self.workers.join()
 
     def recover(self, held: int) -> Loss:
-        """Start the server, which brings the queues back from disk, and the workers.
+        """Start the server, which recovers the queues from disk, and the workers.
 
-        Raises :class:`DemoError` if the server does not come up, and
-        :class:`~shmq.NoSuchQueue` if a queue is not back.
+        Raises :class:`DemoError` if the server does not start, and
+        :class:`~shmq.NoSuchQueue` if a queue was not recovered.
         """
         began = time.monotonic()
         self._serve()
@@ -97,7 +96,7 @@ class Machine:
         return Loss(held, stats, seconds, sum(left), sum(min(size, one) for one in left))
 
     def _left(self) -> list[int]:
-        """How many flights each producer has to put yet."""
+        """How many flights each producer has yet to put."""
         assert self._folder is not None
         left = []
         for share in range(self._plan.producers):
@@ -118,7 +117,7 @@ class Machine:
             self.server.close()
 
     def _sweep(self) -> None:
-        """The last who uses the namespace leaves nothing behind."""
+        """Remove the rest of the namespace, whose last user this is."""
         shmq.connect(self._plan.namespace).close()
 
     def _join(self, kind: object, *_: object) -> None:
@@ -146,5 +145,5 @@ class Machine:
 
 
 def waiting(stats: shmq.QueueStats) -> int:
-    """How many messages the queue holds in whatever state."""
+    """How many messages the queue holds, in any state."""
     return stats.depth + stats.delayed + stats.in_flight + stats.dying

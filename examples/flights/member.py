@@ -1,4 +1,4 @@
-"""A member of a group: reads its partitions, hands over what it read, and then commits."""
+"""A member of a group: reads its partitions, hands over the readings, and then commits."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from examples.flights.queues import PATIENCE
 
 __all__ = ["READINGS", "take_part"]
 
-#: What the members have read, for the process that adds it up.
+#: The queue of the members' readings, for the process that adds them up.
 READINGS: Final = "readings"
 #: Records read at a time.
 LIMIT: Final = 512
-#: How long a member waits for records before it looks who wants them, in seconds.
+#: How long a member waits for records before it checks that it is still needed, in seconds.
 IDLE: Final = 0.1
 
 
 def take_part(namespace: str, group: str) -> None:
     """Read for the ``group`` until the stream or the queue is deleted, which raises.
 
-    Handed over first, committed second: a member killed at any point leaves each of its
-    records handed over, or to be read by another member, or both.
+    It hands over first and commits second. If it is killed at any point, each of its records
+    is handed over, or read again by another member, or both.
     """
     with (
         shmq.connect(namespace) as broker,
@@ -39,4 +39,4 @@ def take_part(namespace: str, group: str) -> None:
             try:
                 member.commit()
             except shmq.MemberFenced:
-                continue  # another reads them again, from where the group is
+                continue  # another member reads them again, from the committed offset

@@ -11,12 +11,12 @@ __all__ = ["files", "lose"]
 
 
 def files(namespace: str) -> list[Path]:
-    """All that the namespace has in shared memory: segments, semaphores, its own file."""
+    """All files of the namespace in shared memory: segments, semaphores, its own file."""
     its = re.compile(rf"(\w+\.)?shmq@{re.escape(namespace)}(@.*)?")
     return sorted(path for path in SHM.iterdir() if its.fullmatch(path.name))
 
 
 def lose(namespace: str) -> None:
-    """Remove them, as a reboot does. Who is attached keeps what nobody else can find."""
+    """Remove these files, as a reboot does. Attached processes keep their unlinked mappings."""
     for path in files(namespace):
         path.unlink(missing_ok=True)

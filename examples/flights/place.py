@@ -1,4 +1,4 @@
-"""How far a producer has come, where it finds it again after the machine was lost."""
+"""A producer's progress, on disk, where it survives the loss of the machine."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final, Self
 
 __all__ = ["Place"]
 
-# Within one sector: after a power cut there is the old number, or the new one.
+# Fits one sector: after a power cut the file has either the old number or the new one.
 _NUMBER: Final = struct.Struct("<Q")
 
 
 class Place:
-    """How many of a producer's flights are known to be in the queue's journal. A context.
+    """How many of a producer's flights are known to be in the queue's journal. A context manager.
 
-    It is on disk before `note` returns. There is one for each producer, numbered by its
-    ``share``, in ``folder``.
+    The number is on disk before `note` returns. Each producer has a file in ``folder``, named
+    by its ``share``.
     """
 
     def __init__(self, folder: Path, share: int) -> None:
@@ -25,22 +25,22 @@ class Place:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._file = os.open(folder / f"producer-{share + 1}.place", flags, 0o600)
         raw = os.pread(self._file, _NUMBER.size, 0)
-        #: Whether another life of the producer has begun here.
+        #: Whether an earlier process of the producer has begun here.
         self.resumed = len(raw) == _NUMBER.size
         self.flights: int = _NUMBER.unpack(raw)[0] if self.resumed else 0
 
     def begin(self) -> None:
-        """Leave a trace that a later life finds; to be called before the first put."""
+        """Make the file, for a later process to find. Call it before the first put."""
         if not self.resumed:
             self.note(0)
             folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                os.fsync(folder)  # the file's name, too
+                os.fsync(folder)  # makes the file's name durable, too
             finally:
                 os.close(folder)
 
     def note(self, flights: int) -> None:
-        """From now on it is ``flights``."""
+        """Store ``flights`` as the new number."""
         os.pwrite(self._file, _NUMBER.pack(flights), 0)
         os.fdatasync(self._file)
         self.flights = flights

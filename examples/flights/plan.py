@@ -1,4 +1,4 @@
-"""What a run of the job is to be."""
+"""The plan of a run."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["Plan"]
 
 #: Flights acknowledged at a time, unless the run is short.
 BATCH: Final = 256
-#: So many times as many a producer puts before it waits for the disk.
+#: How many batches of this size a producer puts before it waits for the disk.
 STRIDE: Final = 16
-#: A short run has at least so many batches, so that its half-way is a point within it.
+#: A short run has at least this many batches, so that it has a half-way point.
 PARTS: Final = 400
 
 
@@ -22,12 +22,12 @@ class Plan:
 
     #: The file of flights.
     path: Path
-    #: How many of its flights, from the first on.
+    #: How many flights of the file, from the first on.
     flights: int
     namespace: str
     producers: int = 2
     consumers: int = 3
-    #: Consumers beside those, which come over TCP.
+    #: Additional consumers over TCP.
     remote: int = 1
     #: Whether one consumer is killed when a quarter of the flights are counted, and a front
     #: end of the server when three quarters are.
@@ -35,9 +35,9 @@ class Plan:
     #: Whether the queues have journals, and all shared memory and every process is lost when
     #: half of the flights are counted.
     lose: bool = True
-    #: Whether all flights go through a stream, too, which two groups read.
+    #: Whether all flights also go through a stream, which two groups read.
     groups: bool = True
-    #: Whether the flights that are counted are archived by Spark, and added up again.
+    #: Whether Spark archives the counted flights and adds them up again.
     archive: bool = False
 
     @property
@@ -51,5 +51,5 @@ class Plan:
         return STRIDE * self.batch
 
     def share(self, of: int) -> int:
-        """How many of the flights are the producer's of that number, from 0."""
+        """How many flights the producer with that number, from 0, puts."""
         return len(range(of, self.flights, self.producers))

@@ -1,4 +1,4 @@
-"""The picture of the delays: carriers by hours of the day."""
+"""The plot of the delays: carriers by hours of the day."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from examples.flights.tally import Sums
 
 __all__ = ["draw"]
 
-#: Beyond so many minutes a mean delay is as dark as it gets.
+#: From this mean delay in minutes on, a cell has the darkest color.
 _DARKEST: Final = 40
 
 
 def draw(delays: Mapping[tuple[str, int], Sums], names: Mapping[str, str], path: Path) -> None:
     """Write a PNG with the mean departure delay of each carrier in each hour.
 
-    Hours without a flight that left stay empty. The carrier with the most flights is on top.
+    Hours without a departed flight stay empty. The carrier with the most flights is on top.
     Raises OSError if the file cannot be written.
     """
     import matplotlib as mpl  # noqa: PLC0415 - heavy, and an extra

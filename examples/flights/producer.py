@@ -23,7 +23,7 @@ PUT_AGAIN: Final = "put again"
 def produce(plan: Plan, share: int, folder: Path | None = None) -> None:
     """Put every flight of the plan whose number is ``share`` modulo its producers.
 
-    With a ``folder`` for its :class:`~examples.flights.place.Place` it goes on where that says.
+    With a ``folder`` it continues from its :class:`~examples.flights.place.Place` there.
     """
     with shmq.connect(plan.namespace) as broker:
         queue = broker.queue(FLIGHTS)
@@ -43,10 +43,10 @@ def put_flights(
     confirm: Confirm | None = None,
     again: bool = False,
 ) -> None:
-    """Put one message per flight: its aircraft is its group, a late one goes first.
+    """Put one message per flight, with its aircraft as group; late flights have priority.
 
-    Flights without a known aircraft are of no group: nothing says they share one. With
-    ``again`` they bear the header :data:`PUT_AGAIN`.
+    A flight without a known aircraft has no group. With ``again`` the messages have the header
+    :data:`PUT_AGAIN`.
     """
     for flight in flights:
         queue.put(
@@ -60,17 +60,17 @@ def put_flights(
 
 
 def put_safely(queue: shmq.Queue, flights: Iterable[Flight], place: Place, size: int) -> None:
-    """Put ``size`` at a time: all of them are on disk, and noted, before the next are put.
+    """Put ``size`` flights at a time: they are on disk and noted before the next ones are put.
 
-    So whoever goes on at the ``place`` may have put the first ``size`` of them before, and
-    none of the others.
+    So a producer that continues from the ``place`` may have put the next ``size`` flights
+    before, but no later ones.
     """
     again = place.resumed
     place.begin()
     rest = iter(flights)
     while batch := list(itertools.islice(rest, size)):
         put_flights(queue, batch[:-1], again=again)
-        # A put is on disk when all that came before it are.
+        # When a put is on disk, so are all puts before it.
         put_flights(queue, batch[-1:], confirm="disk", again=again)
         place.note(place.flights + len(batch))
         again = False

@@ -12,16 +12,16 @@ __all__ = ["COUNTED", "FLIGHTS", "PATIENCE", "RESULTS", "Queues"]
 
 #: One message per flight, from the producers to the consumers.
 FLIGHTS: Final = "flights"
-#: One message per batch of flights added up, from the consumers to the ledger.
+#: One message per batch of tallies, from the consumers to the ledger.
 RESULTS: Final = "results"
-#: One message per flight that is counted, from the ledger to Spark.
+#: One message per counted flight, from the ledger to Spark.
 COUNTED: Final = "counted"
-#: How long a put waits for space before it gives up, in seconds.
+#: How long a put waits for room, in seconds.
 PATIENCE: Final = 60.0
 
-# Nothing may be dropped: a full queue makes its producers wait, and a message comes
-# back as often as it must. A dead consumer's leases return at once, so the timeout is
-# only for one that hangs, and is long enough never to catch one that is merely slow.
+# No message may be dropped: producers wait for a full queue, and redeliveries are unlimited.
+# A dead consumer's leases end at once, so the visibility timeout matters only for a consumer
+# that hangs; it is too long to affect a slow one.
 _KEEP: Final[dict[str, Any]] = {
     "overflow": "block",
     "max_deliveries": None,
@@ -31,17 +31,17 @@ _KEEP: Final[dict[str, Any]] = {
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     # A flight's body and its group are under 30 bytes: twice the 64 that each takes.
     FLIGHTS: {"capacity": 32_768, "arena_bytes": 4 << 20, **_KEEP},
-    # Short, so that the consumers stay close to what is counted.
+    # Small, so that the consumers stay close to the ledger.
     RESULTS: {"capacity": 32, "arena_bytes": 1 << 20, **_KEEP},
-    # It holds all flights by the end; its room is made for them.
+    # It holds all flights at the end; its capacity is set from their number.
     COUNTED: dict(_KEEP),
 }
-#: Bytes of arena that a message of a flight takes in it, at most.
+#: The most bytes of arena that a flight's message takes in it.
 _RESULT_BYTES: Final = 256
 
 
-# Sums are on disk before the flights in them are acknowledged. A flight's producer says
-# itself when it wants to know that it is.
+# Sums are on disk before their flights are acknowledged. The producer of flights asks for
+# confirmation itself.
 _DURABLE: Final[dict[str, dict[str, Any]]] = {
     FLIGHTS: {"durability": "journal"},
     RESULTS: {"durability": "journal", "confirm": "disk"},
@@ -50,38 +50,38 @@ _DURABLE: Final[dict[str, dict[str, Any]]] = {
 
 
 class Queues:
-    """The queues of flights and of results, as the process that counts has them.
+    """The queues of flights and of results, for the counting process.
 
-    A context: they are made at its begin, with journals if they are ``durable``, and deleted
-    at its end. Entering raises :class:`DemoError` if the namespace has a queue that is in the
-    way: one of such a name and, as durable ones may lose the namespace's memory, any other.
+    A context manager that makes the queues, with journals if ``durable``, and deletes them at
+    its end. Entering raises :class:`DemoError` if the namespace has a queue with one of these
+    names or, if ``durable``, any queue, because the run may lose the namespace's memory.
     """
 
     flights: shmq.Queue
     results: shmq.Queue
-    #: None where nothing is to be archived.
+    #: None if nothing is archived.
     counted: shmq.Queue | None = None
 
     def __init__(self, namespace: str, *, durable: bool = False, archived: int = 0) -> None:
-        """With room for so many flights that are to be archived, if any are."""
+        """``archived``: how many flights will be archived; their queue has room for them."""
         self._namespace = namespace
         self._durable = durable
         self._archived = archived
         self._broker = shmq.connect(namespace)
 
     def leave(self) -> None:
-        """Let go of them: this process has no part in the namespace any more."""
+        """Detach from the queues: this process leaves the namespace."""
         self._broker.close()
 
     def find(self) -> None:
-        """Have them again. Raises :class:`~shmq.NoSuchQueue` if they are not there."""
+        """Attach to the queues again. Raises :class:`~shmq.NoSuchQueue` if one is missing."""
         self._broker = shmq.connect(self._namespace)
         self.flights, self.results = map(self._broker.queue, (FLIGHTS, RESULTS))
         if self._archived:
             self.counted = self._broker.queue(COUNTED)
 
     def retire(self) -> None:
-        """Delete the queues of the workers, which ends them; what is counted stays."""
+        """Delete the queues of the workers, which ends the workers; the counted flights stay."""
         for name in (FLIGHTS, RESULTS):
             self._broker.delete_queue(name)
 

@@ -1,4 +1,4 @@
-"""What a group has read, in the order of the stream, each record once."""
+"""A group's readings, in the order of the stream, each record once."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ __all__ = ["Reading"]
 
 
 class Reading:
-    """The sums of a group's readings by a flight's carrier, or its hour.
+    """The sums of a group's readings by a flight's carrier or hour.
 
-    A partition's readings come in the order of their offsets, some of them again: what was
-    read by a member that was killed before it had committed. So whatever lies below the
-    offset that comes next was counted, and what lies beyond it shows a gap.
+    The readings of a partition come in the order of their offsets. Some come again: those of a
+    member that was killed before it committed. So an offset below the next expected one was
+    counted already, and an offset above it reveals a gap.
     """
 
     def __init__(self, key: Callable[[str, int], object]) -> None:
-        """Summed up by what ``key`` makes of a carrier and an hour."""
+        """Sum by the key that ``key`` makes from a carrier and an hour."""
         self.sums: dict[object, Sums] = {}
         #: Flights counted, each once.
         self.counted = 0
-        #: Flights left out, as they had been counted.
+        #: Flights left out because they had been counted.
         self.repeated = 0
-        #: What no group may see, a line each.
+        #: Violations of the order, a line each.
         self.faults: list[str] = []
         self._key = key
         self._next: dict[int, int] = {}
@@ -45,7 +45,7 @@ class Reading:
         self._next[partition] = max(following, first + len(bodies))
 
     def _check_order(self, partition: int, carrier: str, number: int) -> None:
-        """A carrier's flights are in one partition, in the order of the file."""
+        """Check that a carrier's flights are in one partition, in the order of the file."""
         before = self._newest.get(carrier, (partition, -1))
         if before[0] != partition or before[1] >= number:
             self.faults.append(

@@ -1,4 +1,4 @@
-"""The result: the table per carrier, and whether it is what the file says."""
+"""The result: the table per carrier, and its comparison with the file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CAPTION: Final = (
 
 
 def direct_sums(flights: Iterable[Flight]) -> dict[str, Sums]:
-    """The sums per carrier straight from the ``flights``, without any queue."""
+    """The sums per carrier, directly from the ``flights`` without a queue."""
     carriers: defaultdict[str, list[Flight]] = defaultdict(list)
     for flight in flights:
         carriers[flight.carrier].append(flight)
@@ -41,7 +41,7 @@ def direct_sums(flights: Iterable[Flight]) -> dict[str, Sums]:
 
 
 def direct_delays(flights: Iterable[Flight]) -> dict[tuple[str, int], Sums]:
-    """The sums of each carrier in each hour of the day straight from the ``flights``."""
+    """The sums of each carrier in each hour of the day, directly from the ``flights``."""
     cells: defaultdict[tuple[str, int], list[Flight]] = defaultdict(list)
     for flight in flights:
         cells[flight.carrier, flight.hour].append(flight)
@@ -49,7 +49,7 @@ def direct_delays(flights: Iterable[Flight]) -> dict[tuple[str, int], Sums]:
 
 
 def archive_faults(archived: Archived, expected: Mapping[tuple[str, int], Sums]) -> list[str]:
-    """What speaks against "archived, each once", a line each; empty if nothing."""
+    """The violations of "archived, each once", a line each; empty if there are none."""
     found = []
     total = sum(sums.flights for sums in expected.values())
     if not archived.rows == archived.flights == total:
@@ -66,9 +66,9 @@ def archive_faults(archived: Archived, expected: Mapping[tuple[str, int], Sums])
 
 
 def group_faults(grouped: Grouped, expected: Mapping[tuple[str, int], Sums]) -> list[str]:
-    """What speaks against "each group has read each flight once, in order", a line each.
+    """The violations of "each group has read each flight once, in order", a line each.
 
-    The groups' sums are those of the ``expected`` ones that they are made of.
+    Each group's sums must be the totals of the ``expected`` sums by its key.
     """
     found = []
     for group, reading in grouped.readings.items():
@@ -85,7 +85,7 @@ def group_faults(grouped: Grouped, expected: Mapping[tuple[str, int], Sums]) -> 
 
 
 def faults(outcome: Outcome, expected: Mapping[str, Sums]) -> list[str]:
-    """What speaks against "all acknowledged, none lost", a line each; empty if nothing."""
+    """The violations of "all acknowledged, none lost", a line each; empty if there are none."""
     return [
         *_faults_of_ledger(outcome.ledger),
         *_faults_of_queue(outcome),
@@ -135,7 +135,7 @@ def _told(loss: Loss) -> str:
 
 
 def table(carriers: Mapping[str, Sums], names: Mapping[str, str]) -> Table:
-    """The sums per carrier, the one with the most flights first; 80 columns suffice."""
+    """The sums per carrier, the carrier with the most flights first; fits 80 columns."""
     result = Table(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), caption=_CAPTION
     )
@@ -186,13 +186,13 @@ def _faults_of_queue(outcome: Outcome) -> list[str]:
     if stats.dropped or stats.dead_lettered:
         found.append(f"{stats.dropped:,} dropped and {stats.dead_lettered:,} dead-lettered")
     put, acked, to_put, there = stats.put, stats.acked, total, 0
-    if loss is not None:  # from when it was back: its totals may lack what was in memory alone
+    if loss is not None:  # count from the recovery: totals that were only in memory are lost
         put, acked = put - loss.stats.put, acked - loss.stats.acked
         to_put, there = loss.to_put, waiting(loss.stats)
     if put != to_put:
         found.append(f"{put:,} messages were put for {to_put:,} flights")
-    # A process killed between an acknowledgement and its total leaves that one behind,
-    # and is counted as a recovery.
+    # A process killed between an acknowledgement and its total leaves the total one too low,
+    # and counts as a recovery.
     kills = len(outcome.killed)
     if not 0 <= there + to_put - acked <= min(stats.recoveries, kills):
         found.append(f"{acked:,} messages were acknowledged of {there + to_put:,}")

@@ -1,4 +1,4 @@
-"""What is seen while the job runs: a live panel on a terminal, else a line a second."""
+"""The display of a running job: a live panel on a terminal, else a line a second."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLAIN_EVERY: Final = 1.0
 class Progress:
     """The job at one moment."""
 
-    #: Flights counted, of how many.
+    #: Flights counted, and their total.
     counted: int
     total: int
     #: Deliveries of flights that had been delivered before.
@@ -34,7 +34,7 @@ class Progress:
     consumers: int
     #: The queue of flights.
     stats: shmq.QueueStats
-    #: Whether this is the last of the job.
+    #: Whether this is the last progress of the job.
     finished: bool = False
 
 
@@ -43,11 +43,11 @@ class Screen(abc.ABC):
 
     @abc.abstractmethod
     def show(self, progress: Progress) -> None:
-        """Show how far the job is."""
+        """Show the job's progress."""
 
     @abc.abstractmethod
     def event(self, line: str) -> None:
-        """Say what just happened, to stay."""
+        """Print a permanent line about an event."""
 
     def __enter__(self) -> Self:
         return self
@@ -67,7 +67,7 @@ class LiveScreen(Screen):
     """A panel that is redrawn in place, with the events above it."""
 
     def __init__(self, console: Console) -> None:
-        # No thread redraws it: the job does, and so decides when it is disturbed.
+        # The job redraws the panel, not a thread, so the job decides when that happens.
         self._live = Live(console=console, auto_refresh=False)
 
     def show(self, progress: Progress) -> None:
@@ -94,7 +94,7 @@ class PlainScreen(Screen):
         self._next = time.monotonic() + PLAIN_EVERY
 
     def show(self, progress: Progress) -> None:
-        """Print the line if it is time for one, or the last one."""
+        """Print the line if one is due or the job is finished."""
         now = time.monotonic()
         if now >= self._next or progress.finished:
             self._next = now + PLAIN_EVERY

@@ -1,4 +1,4 @@
-"""A server of the job's queues, for the consumers that come over TCP."""
+"""The server of the job's queues, for consumers over TCP."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ __all__ = ["Server"]
 
 _SPAWN: Final = multiprocessing.get_context("spawn")
 
-#: Front ends: when one is killed another is there.
+#: The number of front ends: if one is killed, another serves.
 _FRONT_ENDS: Final = 2
-#: How long one wait for the server lasts before it is looked whether it lives, in seconds.
+#: How often a wait for the server checks that it lives, in seconds.
 _LOOK: Final = 0.1
 
 
 class Server:
-    """A server on a free port of the loopback interface, in processes of its own.
+    """A server on a free port of the loopback interface, in its own processes.
 
-    It tells that it listens as it tells a service manager: sd_notify(3). A context; whoever
-    made it ends it, and it does not outlive that process.
+    It reports that it listens as to a service manager: sd_notify(3). A context manager; the
+    server does not outlive the process that made it.
     """
 
     def __init__(self, namespace: str, data_dir: Path | None = None) -> None:
-        """Raises :class:`DemoError` if it does not come to listen.
+        """Start it. Raises :class:`DemoError` if it does not begin to listen.
 
-        It keeps durable queues in ``data_dir``, and recovers them from there, if that is given.
+        With a ``data_dir`` it keeps durable queues there, and recovers them from there.
         """
         with tempfile.TemporaryDirectory(prefix="shmq-demo-") as folder:
             told = str(Path(folder, "notify"))
@@ -56,11 +56,11 @@ class Server:
                 self._process.start()
                 #: Whether one of its processes was killed.
                 self.bereft = False
-                #: Where it listens.
+                #: The address on which it listens.
                 self.url = self._heard(ear)
 
     def _heard(self, ear: socket.socket) -> str:
-        """The address that the server tells of."""
+        """The address that the server reports."""
         ear.settimeout(_LOOK)
         until = time.monotonic() + PATIENCE
         try:
@@ -76,7 +76,7 @@ class Server:
             raise
 
     def processes(self) -> set[int]:
-        """The pids of its processes."""
+        """The process ids of the server."""
         assert self._process.pid is not None
         with contextlib.suppress(psutil.NoSuchProcess):
             return {one.pid for one in psutil.Process(self._process.pid).children()}
@@ -88,11 +88,11 @@ class Server:
         self.bereft = True
 
     def kill_all(self) -> None:
-        """Send SIGKILL to every one of its processes, before any can end in good order."""
+        """Send SIGKILL to all of its processes, before any can end cleanly."""
         assert self._process.pid is not None
         with contextlib.suppress(psutil.NoSuchProcess):
             itself = psutil.Process(self._process.pid)
-            itself.suspend()  # it replaces nobody
+            itself.suspend()  # so that it does not replace the others
             for one in [*itself.children(recursive=True), itself]:
                 one.kill()
         self._process.join()
@@ -119,9 +119,9 @@ class Server:
 def _serve(namespace: str, data_dir: Path | None, told: str, parent: int) -> None:
     """The body of the server's process."""
     tether(parent, signal.SIGTERM)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that started it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     os.environ["NOTIFY_SOCKET"] = told
-    logging.getLogger("shmq").addHandler(logging.NullHandler())  # what dies is on the screen
+    logging.getLogger("shmq").addHandler(logging.NullHandler())  # the screen shows deaths
     settings = {
         "data_dir": data_dir,
         "persist": data_dir is not None,

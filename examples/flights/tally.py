@@ -1,4 +1,4 @@
-"""What a consumer has added up, and which flights are in it."""
+"""A consumer's sums, with the numbers of their flights."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Final, Self
 
 __all__ = ["RESULT", "Sums", "Tally"]
 
-#: What a flight's result is made of.
+#: The fields of a flight's result.
 RESULT: Final = ("flight", "carrier", "hour", "departure", "arrival")
 
 
 @dataclasses.dataclass(slots=True)
 class Sums:
-    """One carrier's flights and delays. Whole numbers: any order of adding is exact."""
+    """One carrier's flights and delays, as whole numbers: adding in any order is exact."""
 
     flights: int = 0
-    #: Flights at high priority: 15 minutes or more behind their time.
+    #: Flights with high priority: 15 minutes or more late.
     late: int = 0
     departed: int = 0
     departure_minutes: int = 0
@@ -60,15 +60,15 @@ class Sums:
 class Tally:
     """Sums per carrier together with the numbers of the flights that they cover.
 
-    Invariant: the sums are those of exactly these flights, so a tally can be counted
-    whole or left out whole, and never in part.
+    Invariant: the sums cover exactly these flights, so a tally is counted or left out as a
+    whole, never in part.
     """
 
     #: Whether its flights had been delivered before.
     again: bool = False
     numbers: array[int] = dataclasses.field(default_factory=lambda: array("I"))
     carriers: dict[str, Sums] = dataclasses.field(default_factory=dict)
-    #: Of each flight, as the numbers are: its carrier, the hour it was to leave, its delays.
+    #: For each flight, in the order of the numbers: carrier, scheduled hour, delays.
     details: list[list[Any]] = dataclasses.field(default_factory=list)
 
     def count(
@@ -89,18 +89,18 @@ class Tally:
         sums.count(late, departure, arrival)
 
     def packed(self) -> list[Any]:
-        """The tally as plain values that msgpack holds."""
+        """The tally as plain values for msgpack."""
         carriers = {code: dataclasses.astuple(sums) for code, sums in self.carriers.items()}
         return [self.again, self.numbers.tobytes(), carriers, self.details]
 
     def results(self) -> Iterator[dict[str, Any]]:
-        """What is known of each flight, by name."""
+        """The result of each flight, by field name."""
         for number, details in zip(self.numbers, self.details, strict=True):
             yield dict(zip(RESULT, (number, *details), strict=True))
 
     @classmethod
     def unpacked(cls, values: list[Any]) -> Self:
-        """The tally out of what :meth:`packed` made."""
+        """The tally from the values of :meth:`packed`."""
         again, numbers, carriers, details = values
         sums = {code: Sums(*fields) for code, fields in carriers.items()}
         return cls(again, array("I", numbers), sums, details)

@@ -1,4 +1,4 @@
-"""The processes that do the work."""
+"""The worker processes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from examples.flights.queues import PATIENCE
 
 __all__ = ["Workers", "interrupts_ignored", "start"]
 
-# Spawned, not forked: each attaches by name, as a program of its own would.
+# Spawned, not forked: each attaches by name, as a separate program would.
 _SPAWN = multiprocessing.get_context("spawn")
-#: What says that the job is over.
+#: The errors that mean the job is over.
 _OVER = (shmq.QueueDeleted, shmq.NoSuchQueue, shmq.StreamDeleted, shmq.NoSuchStream)
 
 
 class Workers:
-    """Producers and consumers, none of which outlives the context."""
+    """A context manager of producers and consumers; none of them outlives it."""
 
     def __init__(self) -> None:
         self.producers: list[BaseProcess] = []
@@ -38,10 +38,10 @@ class Workers:
     def start(
         self, plan: Plan, url: str | None = None, folder: Path | None = None, doubted: int = 0
     ) -> None:
-        """Start the processes that the ``plan`` wants; ``url`` is that of its server.
+        """Start the processes of the ``plan``; ``url`` is the address of its server.
 
-        Producers note how far they are in the ``folder``, if there is one. Consumers take it
-        that messages up to the number ``doubted`` may have been delivered before.
+        Producers note their progress in the ``folder``, if there is one. Consumers assume that
+        messages up to the number ``doubted`` may have been delivered before.
         """
         with interrupts_ignored():
             for index in range(plan.consumers):
@@ -56,13 +56,13 @@ class Workers:
                 self.producers.append(start(name, produce, plan, share, folder))
 
     def kill_one(self) -> BaseProcess:
-        """Send SIGKILL to a consumer, and return it."""
+        """Send SIGKILL to a consumer and return it."""
         self.victim = self.consumers[0]
         self.victim.kill()
         return self.victim
 
     def kill(self) -> None:
-        """Send SIGKILL to all of them; they can be started again."""
+        """Send SIGKILL to all workers; they can be started again."""
         for process in self.producers + self.consumers:
             process.kill()
         for process in self.producers + self.consumers:
@@ -71,7 +71,7 @@ class Workers:
 
     @property
     def producing(self) -> bool:
-        """Whether a producer is still at work."""
+        """Whether a producer is still running."""
         return any(producer.is_alive() for producer in self.producers)
 
     def check(self) -> None:
@@ -85,7 +85,7 @@ class Workers:
         return sum(consumer.is_alive() for consumer in self.consumers)
 
     def join(self) -> None:
-        """Wait for all of them to end by themselves, and check how they did."""
+        """Wait for all workers to end on their own, and check how they ended."""
         for process in self.producers + self.consumers:
             process.join(PATIENCE)
             if process.exitcode is None:
@@ -100,7 +100,7 @@ class Workers:
 
 
 def start(name: str, work: Callable[..., None], *arguments: Any) -> BaseProcess:
-    """A process that does the ``work``, and whose refusals are one line and exit code 1."""
+    """Start a process that does the ``work``; an error is one line and exit code 1."""
     process = _SPAWN.Process(target=_work, args=(work, *arguments), name=name, daemon=True)
     process.start()
     return process
@@ -110,7 +110,7 @@ def _work(work: Callable[..., None], *arguments: Any) -> None:
     """The body of every worker: an error is one line and exit code 1."""
     try:
         work(*arguments)
-    except _OVER:  # before, or just after it had begun
+    except _OVER:  # before the work, or just after it began
         return  # the job is over
     except (shmq.ShmqError, DemoError) as error:
         print(f"{multiprocessing.current_process().name}: {error}", file=sys.stderr)
@@ -119,7 +119,7 @@ def _work(work: Callable[..., None], *arguments: Any) -> None:
 
 @contextlib.contextmanager
 def interrupts_ignored() -> Iterator[None]:
-    """Ctrl-C reaches every process of the terminal; those started here leave it to us."""
+    """Start processes that ignore Ctrl-C, which the terminal sends to all; this one handles it."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

@@ -1,7 +1,7 @@
 """multiprocessing, with queues in shared memory: ``import shmq.mp as multiprocessing``.
 
-Queue, JoinableQueue and SimpleQueue are shmq's, and so are those of the contexts that
-``get_context`` returns. All else is multiprocessing's own. See
+Queue, JoinableQueue and SimpleQueue are shmq's, here and in the contexts that
+``get_context`` returns. Everything else is multiprocessing's own. See
 docs/how-to/multiprocessing.md.
 
 >>> import shmq.mp as multiprocessing
@@ -101,7 +101,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What else multiprocessing has, its submodules included."""
+    """Any other attribute or submodule of multiprocessing."""
     if not name.startswith("_") and importlib.util.find_spec(f"multiprocessing.{name}"):
         return importlib.import_module(f"multiprocessing.{name}")
     return getattr(multiprocessing, name)

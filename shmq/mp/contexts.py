@@ -1,8 +1,8 @@
-"""multiprocessing's contexts, whose queues are those of shared memory.
+"""multiprocessing's contexts, with queues in shared memory.
 
-A context is multiprocessing's own in all else. The start method is one for both: what
-``set_start_method`` says here holds there. What the standard library builds upon the
-pipe within a SimpleQueue, pools and executors, goes on with multiprocessing's.
+Otherwise a context is multiprocessing's own. Both share one start method: calling
+``set_start_method`` here sets it there, too. Pools and executors of the standard library
+use the pipe inside a SimpleQueue, so they keep multiprocessing's queues.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PIPE_TAKER: Final = "concurrent.futures.process"
 
 
 class _Queues(context.BaseContext):
-    """A context's factories of queues."""
+    """The queue factories of a context."""
 
     def Queue(self, maxsize: int = 0, *, zero_copy: bool = False) -> Any:  # noqa: N802
         """See :class:`shmq.mp.queues.Queue`."""
@@ -45,12 +45,12 @@ class _Queues(context.BaseContext):
         initargs: Iterable[Any] = (),
         maxtasksperchild: int | None = None,
     ) -> pool.Pool:
-        """A pool of processes of this context, upon multiprocessing's own queues."""
+        """A pool of processes of this context, with multiprocessing's own queues."""
         plain = multiprocessing.get_context(self.get_start_method())
         return plain.Pool(processes, initializer, initargs, maxtasksperchild)
 
     def get_context(self, method: str | None = None) -> Any:
-        """This context, or that of another start method. Raises ValueError."""
+        """This context, or the one of another start method. Raises ValueError."""
         return self if method is None else get_context(method)
 
 
@@ -59,11 +59,11 @@ class ForkContext(_Queues, context.ForkContext):
 
 
 class SpawnContext(_Queues, context.SpawnContext):
-    """Processes begin as new interpreters."""
+    """Processes start as new interpreters."""
 
 
 class ForkServerContext(_Queues, context.ForkServerContext):
-    """Processes are forked off a server."""
+    """Processes are forked from a server."""
 
 
 _contexts: Final[dict[str, Any]] = {
@@ -74,5 +74,5 @@ _contexts: Final[dict[str, Any]] = {
 
 
 def get_context(method: str | None = None) -> Any:
-    """The context of a start method; None: of the one in use. Raises ValueError."""
+    """The context of a start method; None: the start method in use. Raises ValueError."""
     return _contexts[multiprocessing.get_context(method).get_start_method()]

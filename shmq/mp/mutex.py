@@ -1,9 +1,9 @@
-"""A lock between processes that its holder's death releases.
+"""A lock between processes. The kernel releases it when its holder dies.
 
-It is an open-file-description lock (fcntl(2), F_OFD_SETLK) on a file that all of them
-can open. Each lock object has a description of its own: two of them exclude each other
-in one process, too. A fork's child closes the description that it inherited, so that it
-does not keep the lock of a parent that dies.
+It is an open-file-description lock (fcntl(2), F_OFD_SETLK) on a file that all processes
+can open. Each lock object has its own file description, so two objects exclude each other
+within one process, too. A forked child closes the description it inherited: otherwise it
+would keep the lock of a parent that dies.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _all: weakref.WeakSet[Mutex] = weakref.WeakSet()
 class Mutex:
     """A context manager that holds the lock on ``path``, which must exist. Not reentrant.
 
-    To enter it raises :class:`~shmq.LockTimeout`: after 100 ms if the process that has the lock
-    stands still.
+    Entering it raises :class:`~shmq.LockTimeout`: after 100 ms if the process that holds the
+    lock is stopped.
     """
 
     def __init__(self, path: Path) -> None:
@@ -80,7 +80,7 @@ class Mutex:
             self._fd = -1
 
     def after_fork(self) -> None:
-        """The child's lock is another one, and no thread of the child holds it."""
+        """Give the child a lock of its own, which no thread of the child holds."""
         self._threads = threading.Lock()
         with contextlib.suppress(OSError):
             self.close()

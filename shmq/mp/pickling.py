@@ -1,8 +1,8 @@
 """Objects as messages, and back.
 
-An object is pickled as multiprocessing pickles it, with its reducers, but by protocol 5.
-What is small is one pickle. What is large is a frame, written into the queue's memory
-piece by piece; large bytes and the buffers of arrays are copied there and nowhere else:
+An object is pickled with multiprocessing's reducers, but with protocol 5. A small object
+becomes one pickle. A large object becomes a frame, written into the queue's memory piece by
+piece; large bytes and array buffers are copied only there:
 
     count, bytes of the pickle, bytes of each of the `count` buffers: u64 each
     the pickle
@@ -23,20 +23,20 @@ from typing import Any, Final, cast
 
 __all__ = ["FRAME", "Frame", "encode", "read_frame"]
 
-#: The codec of a frame's message. That of a small pickle is "bytes".
+#: The codec of a message that holds a frame. A small pickle has the codec "bytes".
 FRAME: Final = "pickle"
-#: A pickle of more bytes becomes a frame; a buffer of fewer stays within the pickle.
+#: A pickle of more bytes becomes a frame; a buffer of fewer bytes stays within the pickle.
 SMALL: Final = 4096
 
 _ALIGN: Final = 64
 _PROTOCOL: Final = 5
 _ATOMS: Final = frozenset({bool, bytes, float, int, str, type(None)})
-#: The tables of reducers that multiprocessing consults; what is registered later is in them.
+#: The tables of reducers that multiprocessing consults, including later registrations.
 _TABLES: Final = (cast(Any, ForkingPickler)._extra_reducers, copyreg.dispatch_table)
 
 
 class Frame:
-    """A pickle and its buffers, in pieces that are still where the object has them."""
+    """A pickle and its buffers, in pieces that are not copied yet."""
 
     def __init__(self, pieces: list[Any], buffers: list[memoryview]) -> None:
         sizes = [sum(map(len, pieces)), *(buffer.nbytes for buffer in buffers)]
@@ -46,7 +46,7 @@ class Frame:
         self.size = ends[-1]
 
     def write(self, view: memoryview) -> None:
-        """Write the frame; the view has ``size`` bytes."""
+        """Write the frame into the view of ``size`` bytes."""
         at = 0
         for piece in self._pieces:
             view[at : at + len(piece)] = piece
@@ -58,13 +58,13 @@ class Frame:
 
 
 class _Sink:
-    """What a pickler writes to."""
+    """The file that a pickler writes to."""
 
     __slots__ = ("write",)
 
 
 class _Reducers:
-    """The reducers that multiprocessing's own pickler has, and one for NumPy's arrays."""
+    """The reducers of multiprocessing's own pickler, and one for NumPy arrays."""
 
     def __getitem__(self, kind: type) -> Any:
         for table in _TABLES:
@@ -79,7 +79,7 @@ _reducers = _Reducers()
 
 
 class _Encoder:
-    """A pickler that is used again: making one takes longer than a small pickle."""
+    """A reusable pickler: making one takes longer than a small pickle."""
 
     def __init__(self) -> None:
         self.busy = False
@@ -93,7 +93,7 @@ class _Encoder:
         self._pickler.dispatch_table = _reducers  # type: ignore[assignment]
 
     def encode(self, obj: object) -> bytes | Frame:
-        """See the function. Keeps nothing of the object."""
+        """See :func:`encode`. Keeps no reference to the object."""
         pieces, buffers = self._pieces, self._buffers
         self.busy = True
         try:
@@ -128,7 +128,7 @@ def encode(obj: object) -> bytes | Frame:
     if type(obj) in _ATOMS and (type(obj) not in {bytes, str} or len(cast(str, obj)) < SMALL):
         return pickle.dumps(obj, _PROTOCOL)
     encoder = _local.encoder
-    if encoder.busy:  # an object that puts while it is pickled
+    if encoder.busy:  # pickling this object puts another one
         encoder = _Encoder()
     return encoder.encode(obj)
 
@@ -136,7 +136,7 @@ def encode(obj: object) -> bytes | Frame:
 def read_frame(view: memoryview, *, in_place: bool) -> Any:
     """The object of a frame. Raises what unpickling raises.
 
-    Its buffers are private writable copies; ``in_place``: read-only views of the frame.
+    Its buffers are private writable copies, or, with ``in_place``, read-only views of the frame.
     """
     count = int(struct.unpack_from("=Q", view)[0])
     sizes = struct.unpack_from(f"={count + 1}Q", view, 8)
@@ -159,8 +159,8 @@ def _aligned(at: int) -> int:
     return -(-at // _ALIGN) * _ALIGN
 
 
-# Protocol 5 hands a read-only array's buffer on as read-only. multiprocessing gives the
-# getter an array of its own, which it may write to.
+# Protocol 5 keeps a read-only array read-only. multiprocessing gives the getter an array of
+# its own, which is writable.
 
 
 def _reduce_array(array: Any) -> Any:
@@ -171,7 +171,7 @@ def _reduce_array(array: Any) -> Any:
 
 
 def _make_private(make: Any, buffer: Any, *shape: Any) -> Any:
-    """An array upon the buffer, writable where that is a copy and not the queue's memory."""
+    """An array over the buffer: writable if the buffer is a copy, not the queue's memory."""
     if isinstance(buffer, bytes):
         return make(bytearray(buffer), *shape)
     return make(buffer.obj if isinstance(buffer.obj, bytearray) else buffer, *shape)

@@ -1,7 +1,7 @@
-"""multiprocessing's queues, upon queues in shared memory.
+"""multiprocessing's queues, built on queues in shared memory.
 
-Each class behaves as the one of its name in multiprocessing.queues: the same methods,
-arguments, errors and order. What differs is told in docs/how-to/multiprocessing.md.
+Each class behaves like the class of the same name in multiprocessing.queues: the same
+methods, arguments, errors and order. docs/how-to/multiprocessing.md lists the differences.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from shmq.mp.store import DRAINING, IDLE, IMMEDIATE, JOINING, SHUT, Store
 
 __all__ = ["Empty", "Full", "JoinableQueue", "Queue", "ShutDown", "SimpleQueue"]
 
-#: The longest that a waiting call takes to see a shutdown, in seconds.
+#: A waiting call sees a shutdown within this many seconds.
 _SLICE: Final = 0.05
 _AT_ONCE: Final = (0.0,)
 _FOR_EVER: Final = itertools.repeat(_SLICE)
-#: After the children were joined: see multiprocessing.util.
+#: Runs after the children are joined: see multiprocessing.util.
 _AT_EXIT: Final = -10
 
 if sys.version_info >= (3, 13):
@@ -39,11 +39,11 @@ if sys.version_info >= (3, 13):
 else:
 
     class ShutDown(Exception):
-        """The queue was shut down: what ``queue.ShutDown`` is from Python 3.13 on."""
+        """The queue was shut down. From Python 3.13 on this is ``queue.ShutDown``."""
 
 
 class _Queue:
-    """What all three share: a hold on an anonymous queue."""
+    """The base of all three classes: a handle of an anonymous queue."""
 
     _store: Store
 
@@ -68,7 +68,7 @@ class _Queue:
     # ---- pickling ----
 
     def __getstate__(self) -> Any:
-        """A process that is being started is given a hold; elsewhere the name must do."""
+        """Give a process that is being started a hold on the queue; otherwise only its name."""
         store = self._store
         starting = context.get_spawning_popen() is not None
         lifeline = reduction.DupFd(store.lifeline()) if starting else None
@@ -103,7 +103,7 @@ class _Queue:
                 full = True
             if full:
                 self._place_when_there_is_room(message, block, waits)
-            if self._words[SHUT] == IMMEDIATE:  # since we looked: it may have come too late
+            if self._words[SHUT] == IMMEDIATE:  # since the check: the discard may have missed it
                 self._store.discard()
                 raise ShutDown
         except (errors.ShmqError, ValueError):
@@ -127,7 +127,7 @@ class _Queue:
     def _reserve_and_fill(self, frame: Any, block: bool, wait: float | None) -> None:
         loan = self._store.queue.loan(frame.size, block=block, timeout=wait, codec=pickling.FRAME)
         with loan as view:
-            if self._words[SHUT]:  # which made the room, maybe
+            if self._words[SHUT]:  # the room may come from its discard
                 raise ShutDown
             frame.write(view)
 
@@ -136,17 +136,17 @@ class _Queue:
         words = self._words
         try:
             for wait in _waits(block, timeout):
-                shut = words[SHUT]  # before the lease: what was put till then is still got
+                shut = words[SHUT]  # before the lease: earlier puts are still delivered
                 if shut == IMMEDIATE:
                     raise ShutDown
                 try:
                     message = self._lease(block and not shut, wait)
                     body = message.body if message.codec == "bytes" else message.view
-                    message.ack()  # before the object is made of it: it is got once
+                    message.ack()  # before unpickling: a message is delivered once
                 except errors.Empty:
                     if shut:
                         raise ShutDown from None
-                except errors.LeaseExpired:  # stopped for longer than a lease: another's now
+                except errors.LeaseExpired:  # stopped for longer than the visibility timeout
                     continue
                 else:
                     return self._load(body)
@@ -168,10 +168,10 @@ class _Queue:
         return self._words[SHUT] != 0
 
     def shutdown(self, immediate: bool = False) -> None:
-        """Make puts raise ShutDown, and gets once the queue is empty, in every process.
+        """Make every process's puts raise ShutDown, and its gets once the queue is empty.
 
-        ``immediate``: the messages are discarded, each counting as a task done. Calls
-        that wait raise within 50 ms. See queue.Queue.shutdown of Python 3.13.
+        ``immediate`` discards the messages, and each counts as a task done. Waiting calls
+        raise within 50 ms. See queue.Queue.shutdown of Python 3.13.
         """
         with self._store.mutex:
             self._words[SHUT] = max(self._words[SHUT], IMMEDIATE if immediate else DRAINING)
@@ -182,13 +182,13 @@ class _Queue:
 
 
 def _end_with_the_process() -> None:
-    """Do not return to a daemon thread whose queue was closed by the end of the process."""
+    """Never return to a daemon thread if the exiting process has closed its queue."""
     while util.is_exiting() and threading.current_thread() is not threading.main_thread():
         time.sleep(1)
 
 
 def _waits(block: bool, timeout: float | None) -> Iterable[float]:
-    """The waits that a call is made of, in seconds: one, or as many as its time has."""
+    """The waits that make up a call, in seconds: one, or slices until its timeout."""
     if not block:
         return _AT_ONCE
     if timeout is None:
@@ -208,10 +208,10 @@ def _waits_until(deadline: float) -> Iterator[float]:
 class Queue(_Queue):
     """See multiprocessing.Queue. Threads and processes may share a handle.
 
-    ``maxsize`` 0 or less means as many messages as can be. ``ctx`` is taken, as
-    multiprocessing.queues.Queue takes it, and means nothing. ``zero_copy``: the arrays
-    that this handle, or a copy of it, gets are read-only views of shared memory, which is
-    given back when they are gone. Raises NoSpace.
+    ``maxsize`` 0 or less means as many messages as fit. ``ctx`` is accepted for the signature
+    of multiprocessing.queues.Queue, and ignored. With ``zero_copy`` the arrays that this
+    handle, or a copy of it, gets are read-only views of shared memory, which is freed when
+    they are gone. Raises NoSpace.
     """
 
     def __init__(
@@ -230,8 +230,8 @@ class Queue(_Queue):
     def put(self, obj: object, block: bool = True, timeout: float | None = None) -> None:
         """Put an object; it is pickled before this returns. Raises Full, NoSpace, ShutDown.
 
-        ValueError if the handle was closed, and MessageTooLarge, which is one, for an
-        object of 4 GiB; what pickling raises is raised here.
+        Also raises ValueError if the handle was closed, its subclass MessageTooLarge for an
+        object of 4 GiB, and what pickling raises.
         """
         if self._closed:
             raise ValueError(f"Queue {self!r} is closed")
@@ -253,14 +253,14 @@ class Queue(_Queue):
         return self.get(False)
 
     def qsize(self) -> int:
-        """How many objects could be got."""
+        """The number of objects ready to get."""
         return self._store.queue.qsize()
 
     def empty(self) -> bool:
-        """Whether no object could be got.
+        """Whether no object is ready to get.
 
-        Raises OSError if this process has put by the handle and closed it, as
-        multiprocessing does.
+        As in multiprocessing, raises OSError if this process has put with the handle and then
+        closed it.
         """
         if self._closed and self._has_put:
             raise OSError("handle is closed")
@@ -271,27 +271,27 @@ class Queue(_Queue):
         return self._store.queue.full()
 
     def close(self) -> None:
-        """Put and get no more by this handle."""
+        """Refuse further puts and gets with this handle."""
         self._closed = True
 
     def join_thread(self) -> None:
-        """Return at once, after ``close``: no thread is needed to send what was put."""
+        """Return at once; call it after ``close``. No thread is needed to send what was put."""
         assert self._closed, f"Queue {self!r} not closed"
 
     def cancel_join_thread(self) -> None:
-        """Do nothing: the end of the process never waits for what was put."""
+        """Do nothing: an exiting process never waits for its puts."""
 
 
 class JoinableQueue(Queue):
-    """A :class:`~shmq.mp.Queue` whose tasks are counted: see multiprocessing.JoinableQueue.
+    """A :class:`~shmq.mp.Queue` that counts its tasks: see multiprocessing.JoinableQueue.
 
-    The count is right whoever puts, gets or dies.
+    The count stays right when a process that puts or gets dies.
     """
 
     def task_done(self) -> None:
-        """Count one of the objects that were put as done, wherever it was got.
+        """Count one of the put objects as done, no matter which process got it.
 
-        Raises ValueError if all of them are done.
+        Raises ValueError if all of them are done already.
         """
         store = self._store
         with store.mutex:
@@ -312,13 +312,13 @@ class JoinableQueue(Queue):
         while True:
             with contextlib.suppress(errors.Empty, errors.LeaseExpired):
                 bell.get(True, _SLICE).ack()
-            if words[SHUT] == IMMEDIATE:  # what a dead getter had comes back too late
+            if words[SHUT] == IMMEDIATE:  # messages of a dead getter come back after the discard
                 store.discard()
             with store.mutex:
                 if words[IDLE] != epoch or not store.unfinished():
                     break
                 words[JOINING] = 1
-        store.ring()  # for whoever else waits
+        store.ring()  # for the other waiters
 
 
 class SimpleQueue(_Queue):
@@ -343,12 +343,12 @@ class SimpleQueue(_Queue):
         return self._receive(True, None)
 
     def empty(self) -> bool:
-        """Whether no object could be got. Raises OSError if the handle was closed."""
+        """Whether no object is ready to get. Raises OSError if the handle was closed."""
         self._check_open()
         return self._store.queue.empty()
 
     def close(self) -> None:
-        """Let go of the queue. May be called again."""
+        """Close the handle. May be called again."""
         self._closed = True
         self._store.close()
 

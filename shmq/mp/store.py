@@ -1,21 +1,21 @@
-"""An anonymous queue: what it consists of, and how long it lives.
+"""An anonymous queue: its files, and how long it lives.
 
 In /dev/shm, mode 0600, in a namespace of its own for each user:
 
 ``mp.shmq@NAMESPACE@NAME``
-    the words that all handles share, and what tells how long the queue lives: whoever
-    has a handle has this file open with a shared flock(2). A fork's child inherits the
+    the words that all handles share. The file also decides how long the queue lives: every
+    process with a handle has it open with a shared flock(2). A forked child inherits the
     lock with the descriptor, a started process is given it, and the kernel releases it
-    with the last of them, whatever they died of. Made first, removed last.
+    with the last descriptor, however the processes died. Made first, removed last.
 ``shmq@NAMESPACE@NAME``
     the queue of the messages.
 ``shmq@NAMESPACE@NAME.done``
-    the bell of those who join, made when first someone waits.
+    the wakeups of processes that wait in ``join``, made at the first wait.
 
-NAME is the number of the process that made it, a dot and a count. The last handle that
-is closed or dropped removes all of it. What killed processes leave goes when the next
-queue is made, or by ``shmq doctor --fix``: if its maker lives no more and the lock can be
-had, nobody uses it.
+NAME is the number of the process that made the queue, a dot and a count. Closing or dropping
+the last handle removes all of its files. Queues left by killed processes are removed when the
+next queue is made, or by ``shmq doctor --fix``: a queue is unused if its maker is dead and its
+lock is free.
 
 The lock order is registry first, queue second. A mutex may be held around both.
 """
@@ -57,19 +57,19 @@ __all__ = [
 ]
 
 #: The words, each of 64 bits. SHUT is 0, DRAINING or IMMEDIATE; DONE counts the calls of
-#: task_done and what a shutdown discarded; JOINING is 1 while someone may wait for the
-#: end of the tasks; IDLE counts how often there was none left.
+#: task_done and the messages that a shutdown discarded; JOINING is 1 while a process may wait
+#: for the tasks to end; IDLE counts how often no task was left.
 SHUT, DONE, JOINING, IDLE = range(4)
 DRAINING, IMMEDIATE = 1, 2
 
 _BYTES: Final = 32
 _BODY_LIMIT: Final = (1 << 32) - 1
 _NAME: Final = re.compile(r"(\d+)\.\d+\Z", re.ASCII)
-#: A message whose getter was interrupted between leasing and acknowledging it comes back
-#: after this, in seconds.
+#: The visibility timeout, in seconds: when a message comes back whose getter was interrupted
+#: between leasing and acknowledging it.
 _LEASE: Final = 10.0
 
-#: After every handle was closed at a process's end: see multiprocessing.util.
+#: Runs after an exiting process has closed every handle: see multiprocessing.util.
 _LAST: Final = -20
 
 _count = itertools.count(1)
@@ -90,7 +90,7 @@ class Store:
         self.namespace = namespace
         self.name = name
         self.queue = queue
-        self._map = mmap.mmap(fd, _BYTES)  # which keeps a descriptor of its own
+        self._map = mmap.mmap(fd, _BYTES)  # duplicates the descriptor
         self.words = memoryview(self._map).cast("Q")
         self.mutex = Mutex(_path(namespace, name))
         self._lifeline = -1
@@ -102,9 +102,9 @@ class Store:
 
     @classmethod
     def create(cls, maxsize: int) -> Store:
-        """A new queue of at most ``maxsize`` messages; 0 or less: as many as can be.
+        """A new queue of at most ``maxsize`` messages; 0 or less: as many as fit.
 
-        Raises NoSpace, and ForeignSegment if someone else's namespace has the name.
+        Raises NoSpace, and ForeignSegment if another user's namespace has the name.
         """
         namespace = Namespace.of(default_namespace())
         with namespace.locked():
@@ -128,7 +128,7 @@ class Store:
 
     @classmethod
     def attach(cls, namespace_name: str, name: str) -> Store:
-        """Another hold on a queue. Raises NoSuchQueue if nobody had one any more."""
+        """Another hold on a queue. Raises NoSuchQueue if no process held it any more."""
         namespace = Namespace.of(namespace_name)
         with namespace.locked():
             try:
@@ -145,7 +145,7 @@ class Store:
                 os.close(fd)
 
     def lifeline(self) -> int:
-        """A descriptor that holds the queue for whoever is given a duplicate of it."""
+        """A descriptor of which every duplicate holds the queue."""
         if self._lifeline < 0:
             fd = os.open(_path(self.namespace, self.name), os.O_RDWR | os.O_CLOEXEC)
             fcntl.flock(fd, fcntl.LOCK_SH)
@@ -155,11 +155,11 @@ class Store:
     # ---- tasks ----
 
     def unfinished(self) -> int:
-        """How many messages were put that are not done. Needs the mutex."""
+        """How many of the put messages are not done. Needs the mutex."""
         return self.queue.last_sequence - self.words[DONE]
 
     def count_done(self, count: int) -> None:
-        """Count tasks as done, and wake those who join if none is left. Needs the mutex."""
+        """Count tasks as done; if none is left, wake the processes in ``join``. Needs the mutex."""
         self.words[DONE] += count
         if count and not self.unfinished():
             self.words[IDLE] += 1
@@ -173,12 +173,12 @@ class Store:
             self.count_done(self.queue.purge())
 
     def ring(self) -> None:
-        """Wake one of those who join, or the next one who does."""
-        with contextlib.suppress(Full):  # who takes the last ring rings again
+        """Wake one process that waits in ``join``, or the next one that will."""
+        with contextlib.suppress(Full):  # a wakeup is pending; its receiver sends another
             self.bell().put(b"", False)
 
     def bell(self) -> LocalQueue:
-        """What is rung when no task is left, and by each who is woken for the next."""
+        """The queue of wakeups: each woken process puts a wakeup for the next."""
         if self._bell is None:
             self._bell = LocalBroker(self.namespace.name).ensure_queue(
                 f"{self.name}.done",
@@ -195,21 +195,21 @@ class Store:
     # ---- the end ----
 
     def close(self) -> None:
-        """Let go; the last to do so removes the queue. May be called again."""
+        """Close the hold; the last one removes the queue. May be called again."""
         if self._end():
             _let_go(self.namespace, self.name)
 
     def drop(self) -> None:
-        """The same, from a destructor.
+        """Close the hold from a destructor, once the namespace is free.
 
-        The collector may run that while another queue is being made, and this was the last one
-        in the namespace: it would end under the other one.
+        The garbage collector may run while another queue is being made. If this queue was the
+        last one in the namespace, closing it at once would end the namespace during that.
         """
         if self._end():
             self.namespace.when_free(functools.partial(_let_go, self.namespace, self.name))
 
     def _end(self) -> bool:
-        """Close what it has open; whether it had."""
+        """Close all descriptors; False if that was done before."""
         if self._closed:
             return False
         self._closed = True
@@ -224,12 +224,12 @@ class Store:
         return True
 
     def __del__(self) -> None:
-        if hasattr(self, "_closed"):  # its constructor came to its end
+        if hasattr(self, "_closed"):  # the constructor has set everything that drop() needs
             self.drop()
 
 
 def _let_go(namespace: Namespace, name: str) -> None:
-    with contextlib.suppress(OSError, ShmqError):  # what stays is left to the next maker
+    with contextlib.suppress(OSError, ShmqError):  # the next create removes what is left
         with namespace.locked():
             if _is_unused(namespace, name):
                 remove(namespace, name)
@@ -237,7 +237,7 @@ def _let_go(namespace: Namespace, name: str) -> None:
 
 
 def _retire_at_exit(namespace: Namespace) -> None:
-    """Remove the namespace's file with the last process, whichever ended the last queue."""
+    """Remove the namespace's file at exit, no matter which process removed the last queue."""
     process = os.getpid(), namespace.name
     if process not in _retiring:
         _retiring.add(process)
@@ -249,7 +249,7 @@ def _path(namespace: Namespace, name: str) -> Path:
 
 
 def _make_words(path: Path) -> int:
-    """Make the file, with memory behind it, and hold it; the open descriptor."""
+    """Make the file, allocate and lock it; returns the open descriptor."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         fd = os.open(path, flags, 0o600)
@@ -284,11 +284,11 @@ def _make_queue(namespace: Namespace, name: str, maxsize: int) -> LocalQueue:
     )
 
 
-# ---- removing: all of it needs the registry lock ----
+# ---- removing: all of these need the registry lock ----
 
 
 def abandoned(namespace: Namespace) -> Iterator[str]:
-    """The names of the queues that nobody holds and whose makers live no more."""
+    """The names of the queues that no process holds and whose makers are dead."""
     prefix = _path(namespace, "").name
     for entry in sorted(os.listdir(SHM)):
         parts = _NAME.match(entry.removeprefix(prefix)) if entry.startswith(prefix) else None
@@ -299,7 +299,7 @@ def abandoned(namespace: Namespace) -> Iterator[str]:
 
 
 def remove(namespace: Namespace, name: str) -> None:
-    """Remove all of a queue, the words last, so that it can be resumed."""
+    """Remove all files of a queue, the words last, so that removal can be resumed."""
     broker = LocalBroker(namespace.name)
     for queue in (f"{name}.done", name):
         with contextlib.suppress(NoSuchQueue):
@@ -308,10 +308,10 @@ def remove(namespace: Namespace, name: str) -> None:
 
 
 def _is_unused(namespace: Namespace, name: str) -> bool:
-    """Whether the queue's words are there, and nobody holds them."""
+    """Whether the queue's words exist and no process holds them."""
     try:
         fd = os.open(_path(namespace, name), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:  # gone, or someone else's
+    except OSError:  # gone, or another user's
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

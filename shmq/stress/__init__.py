@@ -1,1 +1,1 @@
-"""Producers and consumers as real processes on one queue, and whether it kept its promises."""
+"""Runs producer and consumer processes on one queue and checks that it kept its promises."""

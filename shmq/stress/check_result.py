@@ -1,4 +1,4 @@
-"""What the journals say: what was lost, doubled, out of order or came out of nowhere."""
+"""Checks the journals for lost, duplicate, reordered and unexpected messages."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["WRONGS", "CheckResult", "count_once", "judge"]
 
 _NUMBER = (1 << NUMBER_BITS) - 1
 
-#: What is known of a message, in its byte.
+#: The bits of a message's byte: what is known of it.
 _INTENDED, _CONFIRMED, _SEEN, _ACKING, _ACKED = 1, 2, 4, 8, 16
 
-#: What a record adds to that.
+#: The bit that each kind of record sets.
 _MEANS = {INTENT: _INTENDED, PUT: _CONFIRMED, GOT: _SEEN, ACKING: _ACKING, ACKED: _ACKED}
 _MEANS[RETURNED] = 0
 
-#: What must not be, and what it means.
+#: The violations, and what each means.
 WRONGS = {
     "lost": "confirmed by put, and never acknowledged",
     "unexpected": "delivered, although nobody put it",
@@ -42,7 +42,7 @@ WRONGS = {
 
 @dataclasses.dataclass
 class CheckResult:
-    """Messages by what happened to them; the sets must be empty."""
+    """The violations found, as sets of messages that must be empty, and two counts."""
 
     lost: set[int] = dataclasses.field(default_factory=set)
     unexpected: set[int] = dataclasses.field(default_factory=set)
@@ -54,19 +54,19 @@ class CheckResult:
     redelivered: int = 0
 
     def wrong(self) -> dict[str, set[int]]:
-        """What must not be."""
+        """The sets that are not empty, by the kind of violation."""
         return {kind: found for kind in WRONGS if (found := getattr(self, kind))}
 
 
 class _KnownMessages:
-    """A byte of knowledge for each message of each producer."""
+    """One byte for each message of each producer: what is known of it."""
 
     def __init__(self, promised: Mapping[int, int]) -> None:
         known = _INTENDED | _CONFIRMED
         self._of = {producer: bytearray([known]) * put for producer, put in promised.items()}
 
     def of(self, message: int) -> tuple[bytearray, int]:
-        """The bytes of the message's producer, and which of them is the message's."""
+        """The bytes of the message's producer, and the index of the message's byte."""
         number = message & _NUMBER
         marks = self._of.setdefault(message >> NUMBER_BITS, bytearray())
         if number >= len(marks):
@@ -74,7 +74,7 @@ class _KnownMessages:
         return marks, number
 
     def confirmed(self) -> Iterable[tuple[int, int]]:
-        """Each message whose put was confirmed, with all that is known of it."""
+        """Each message whose put was confirmed, with its byte."""
         for producer, marks in self._of.items():
             for number, known in enumerate(marks):
                 if known & _CONFIRMED:
@@ -82,7 +82,7 @@ class _KnownMessages:
 
 
 class _Check:
-    """The case so far: what is known of each message, and who has it."""
+    """A check in progress: what is known of each message, and which worker holds it."""
 
     def __init__(
         self, killed_at: Mapping[int, int], promised: Mapping[int, int], ordered: bool
@@ -95,7 +95,7 @@ class _Check:
         self._newest: dict[int, int] = {}
 
     def hear(self, record: Record) -> None:
-        """Take in one step."""
+        """Record one step."""
         marks, number = self.ledger.of(record.message)
         if record.kind == GOT:
             self._delivered(record, marks[number])
@@ -120,10 +120,10 @@ class _Check:
         self._holder[message] = worker
 
     def close(self) -> CheckResult:
-        """The verdict, once all was heard."""
+        """The result, after the last record."""
         for message, known in self.ledger.confirmed():
             self.verdict.put += 1
-            # Of one whose acknowledgement was under way at a death nobody can know more.
+            # If its consumer died during the acknowledgement, the message may be settled.
             if not known & (_ACKING | _ACKED):
                 self.verdict.lost.add(message)
         return self.verdict
@@ -135,12 +135,12 @@ def judge(
     promised: Mapping[int, int] | None = None,
     ordered: bool = False,
 ) -> CheckResult:
-    """What is wrong where workers were killed, or leases ran out.
+    """Check a run in which workers were killed or leases expired.
 
     ``killed_at``: when each killed worker was last known to live, in monotonic ns.
-    ``promised``: of producers that kept no journal, how many messages they put, the
-    numbers 0 and up. ``ordered``: whether no message of a producer may be delivered once
-    a later one was.
+    ``promised``: for each producer without a journal, how many messages it put, numbered
+    from 0. ``ordered``: whether a message may not be delivered after a later one of its
+    producer.
     """
     hearing = _Check(killed_at, promised or {}, ordered)
     for record in records:
@@ -149,10 +149,10 @@ def judge(
 
 
 def count_once(directory: Path, promised: Mapping[int, int]) -> CheckResult:
-    """What is wrong where nobody was killed: each message came once, in its order.
+    """Check a run without kills: each message must be delivered once and in order.
 
-    The journals need hold nothing but what was delivered. Within a consumer the messages
-    of a producer come in the order in which they were put.
+    The journals need only the deliveries. Each consumer must get a producer's messages in the
+    order in which they were put.
     """
     verdict = CheckResult(put=sum(promised.values()))
     seen = {producer: bytearray(put) for producer, put in promised.items()}

@@ -1,7 +1,7 @@
-"""What a worker did, in a file that a SIGKILL cannot tear: one write(2) a step.
+"""A worker's journal: a file that SIGKILL cannot tear, with one write(2) a step.
 
-A record is 16 bytes and never crosses a page, so that a write that is cut short by a death
-ends between two of them.
+A record has 16 bytes and never crosses a page, so a write that a kill cuts short ends between
+two records.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _RECORD = struct.Struct("<QQ")
 _KIND_SHIFT: Final = 61
 _MESSAGE: Final = (1 << _KIND_SHIFT) - 1
 
-#: A message is called producer << 32 | its number among the messages of that producer.
+#: A message's id is producer << 32 | its number among the messages of that producer.
 NUMBER_BITS: Final = 32
 
-#: A put is about to be made; it was made; a message was delivered; an ack is about to be
-#: made; it was made; a message is about to be given back.
+#: About to put; put; delivered; about to acknowledge; acknowledged; about to give the
+#: message back.
 INTENT, PUT, GOT, ACKING, ACKED, RETURNED = range(6)
 
 
 class Record(NamedTuple):
-    """One step with a message: ``at`` in monotonic ns, the same clock for all processes."""
+    """One step of a message: ``at`` in monotonic ns, the same clock for all processes."""
 
     at: int
     worker: int
@@ -52,7 +52,7 @@ class Record(NamedTuple):
 
 
 class Journal:
-    """The records of one worker. ``kept`` bytes may wait in memory, where no kill is due."""
+    """The records of one worker. Up to ``kept`` bytes are buffered, for runs without kills."""
 
     def __init__(self, directory: Path, worker: int, kept: int = 0) -> None:
         path = directory / f"{worker}.journal"
@@ -61,11 +61,11 @@ class Journal:
         self._waiting = bytearray()
 
     def write(self, kind: int, *messages: int) -> None:
-        """Append a record for each of the messages, all of this moment."""
+        """Append a record for each of the messages, all with the current time."""
         self.write_at(time.monotonic_ns(), kind, messages)
 
     def write_at(self, at: int, kind: int, messages: Iterable[int]) -> None:
-        """Append a record for each of the messages, all of the moment ``at``."""
+        """Append a record for each of the messages, all with the time ``at``."""
         first = kind << _KIND_SHIFT
         waiting = self._waiting
         for message in messages:
@@ -74,23 +74,23 @@ class Journal:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the buffered records."""
         os.write(self._fd, self._waiting)
         self._waiting.clear()
 
     def close(self) -> None:
-        """Write what waits, and close the file."""
+        """Write the buffered records and close the file."""
         self.flush()
         os.close(self._fd)
 
 
 def worker_of(path: Path) -> int:
-    """Whose journal that is."""
+    """The number of the worker that wrote the journal."""
     return int(path.stem)
 
 
 def read(path: Path) -> Iterator[Record]:
-    """The records of one worker, in the order of their times."""
+    """The records of one worker, ordered by time."""
     worker = worker_of(path)
     data = path.read_bytes()
     for first, at in _RECORD.iter_unpack(data[: len(data) // _RECORD.size * _RECORD.size]):
@@ -98,5 +98,5 @@ def read(path: Path) -> Iterator[Record]:
 
 
 def read_all(directory: Path) -> Iterator[Record]:
-    """The records of all workers, in the order of their times."""
+    """The records of all workers, ordered by time."""
     return heapq.merge(*(read(path) for path in sorted(directory.glob("*.journal"))))

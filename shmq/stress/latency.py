@@ -1,4 +1,4 @@
-"""Latencies counted in buckets that are 1/64 of a power of two wide: 1.6 % at worst."""
+"""Latency histograms. A bucket is 1/64 of a power of two wide: an error of 1.6 % at most."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["BUCKETS", "bucket_of", "merged", "percentile", "upper_bound"]
 _BITS = 6
 _SMALL = 1 << _BITS
 
-#: Enough for 2 ** 42 ns, an hour and more; what is longer counts as that.
+#: Enough for 2 ** 42 ns, over an hour; a longer latency counts in the last bucket.
 BUCKETS = (42 - _BITS + 1) << _BITS
 
 
@@ -30,7 +30,7 @@ def upper_bound(bucket: int) -> int:
 
 
 def percentile(counts: Sequence[int], part: float) -> int:
-    """The latency in ns that ``part`` (0 to 1) of what was counted does not exceed; 0 if none."""
+    """The latency in ns that ``part`` (0 to 1) of the counts do not exceed; 0 without any."""
     rank = part * sum(counts)
     seen = 0
     for bucket, count in enumerate(counts):
@@ -41,5 +41,5 @@ def percentile(counts: Sequence[int], part: float) -> int:
 
 
 def merged(all_counts: Iterable[Iterable[int]]) -> list[int]:
-    """The sum of histograms."""
+    """The sum of the histograms."""
     return [sum(column) for column in zip(*all_counts, strict=True)]

@@ -1,4 +1,4 @@
-"""What is to be done to the queue."""
+"""The plan of a stress run: workers, duration, bodies, kills."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import dataclasses
 
 __all__ = ["LEAST_SIZE", "Plan"]
 
-#: The least body: its producer, its number, when it was put, and its checksum, in bytes.
+#: The size of the smallest body, in bytes: producer, number, time of the put, and checksum.
 LEAST_SIZE = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """So many producers and consumers, for so long or so many messages."""
+    """How many producers and consumers work, and for how long or how many messages."""
 
     producers: int = 2
     consumers: int = 2
-    #: How long the producers put, in seconds; None where `messages` ends them.
+    #: How long the producers put, in seconds; None if `messages` is the limit.
     seconds: float | None = 5.0
     #: How many messages are put in all.
     messages: int | None = None
@@ -32,11 +32,11 @@ class Plan:
 
     @property
     def careful(self) -> bool:
-        """Whether each step is put down when it is made, so that it outlives a kill."""
+        """Whether each step is written at once, so that it survives a kill."""
         return self.kill or self.grouped
 
     def share(self, producer: int) -> int | None:
-        """How many messages the producer, 1 being the first, is to put; None: no limit."""
+        """How many messages the producer puts, the first producer being 1; None: no limit."""
         if self.messages is None:
             return None
         whole, rest = divmod(self.messages, self.producers)

@@ -1,4 +1,4 @@
-"""What a run came to."""
+"""The result of a stress run, and its samples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shmq.stress.latency import percentile
 
 __all__ = ["PARTS", "Result", "Sample", "latencies"]
 
-#: The percentiles that are told, by their names.
+#: The reported percentiles, by name.
 PARTS = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999}
 
 
@@ -17,13 +17,13 @@ PARTS = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999}
 class Sample:
     """A moment of a run; the rates and latencies are those since the sample before."""
 
-    #: Since the beginning.
+    #: Since the start of the run.
     seconds: float
     put: int
     got: int
     put_per_second: float
     got_per_second: float
-    #: Messages put, and not counted as acknowledged.
+    #: Messages put and not yet counted as acknowledged.
     backlog: int
     #: Consumers killed so far.
     killed: int
@@ -33,7 +33,7 @@ class Sample:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """A whole run. Rates count from the start of the workers to the last put, or ack."""
+    """A whole run. Rates are from the start of the workers to the last put or ack."""
 
     queue: str
     producers: int
@@ -44,7 +44,7 @@ class Result:
     promise: str
     seconds: float
     put: int
-    #: Messages acknowledged; one less for each kill between an acknowledgement and its count.
+    #: Messages acknowledged; one too few for each kill between an acknowledgement and its count.
     got: int
     put_per_second: float
     got_per_second: float
@@ -52,11 +52,11 @@ class Result:
     latency: dict[str, float]
     redelivered: int
     killed: int
-    #: What is wrong, a sentence each; empty if all promises were kept.
+    #: One sentence for each broken promise; empty if all were kept.
     problems: list[str]
 
 
 def latencies(counts: Sequence[int], longest: int) -> dict[str, float]:
-    """The percentiles of a histogram in µs, and ``longest``, in ns, as their maximum."""
+    """The percentiles of a histogram in µs, with ``longest``, given in ns, as the maximum."""
     told = {name: min(percentile(counts, part), longest) / 1000 for name, part in PARTS.items()}
     return {**told, "max": longest / 1000}

@@ -1,4 +1,4 @@
-"""Starts the workers, kills some if that is wanted, and verifies what came of it."""
+"""Starts the workers, kills some if the plan says so, and verifies the result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from shmq.stress.workers import Job, failure_of, on_row, produce
 
 __all__ = ["PATIENCE", "run"]
 
-#: How long nothing may move before the run counts as hanging, in seconds.
+#: After this many seconds without progress the run counts as hanging.
 PATIENCE = 30.0
 
 _LOOK = 0.01
@@ -44,10 +44,10 @@ def run(
 ) -> Result:
     """Carry out the plan on the queue ``name``, or on a fresh one that is deleted at the end.
 
-    ``reach()`` makes the broker, and every worker calls it for one of its own. ``watch`` is
-    given a sample every second and at the end. Once ``stopped()`` says so, raises
-    KeyboardInterrupt. Raises InvalidOption for a queue on which nothing can be verified,
-    and what attaching to it raises.
+    ``reach()`` makes a broker; every worker calls it for its own. ``watch`` is called with a
+    sample every second and at the end. Raises KeyboardInterrupt once ``stopped()`` is true,
+    InvalidOption for a queue whose options or messages prevent verification, and what
+    attaching to the queue raises.
     """
     with reach() as broker, contextlib.ExitStack() as stack:
         if name is None:
@@ -63,7 +63,7 @@ def run(
 
 @contextlib.contextmanager
 def _fresh_queue(broker: api.Broker, plan: Plan) -> Iterator[api.Queue]:
-    """A queue of its own for the run, that loses nothing and ends no lease."""
+    """A new queue for the run, which loses no message and lets no lease expire."""
     arena = max(16 << 20, min(64 << 20, (plan.size + 128) << 14), 16 * plan.size)
     name = f"stress-{os.getpid()}-{secrets.token_hex(3)}"
     with broker.create_queue(
@@ -100,10 +100,9 @@ def _refuse_unfit(queue: api.Queue, plan: Plan) -> None:
 
 
 class _Run:
-    """One run, from the first worker to the verdict.
+    """One run, from its first worker to its result.
 
-    While the workers are at it, the queue itself is not asked for anything: one that is
-    stopped may hold its lock.
+    It does not touch the queue while the workers run: a stopped worker may hold the lock.
     """
 
     def __init__(self, job: Job, queue: api.Queue, watch: Callable[[Sample], None]) -> None:
@@ -155,7 +154,7 @@ class _Run:
         self._rows[self._crew.hire(on_row(row))] = row
 
     def _goes_on(self) -> bool:
-        """See what the workers do; False once all have ended. Raises Unwell."""
+        """Check on the workers; False once all have ended. Raises WorkerEnded."""
         now = time.monotonic()
         self._crew.see()
         if self._plan.seconds is not None and now - self._began >= self._plan.seconds:
@@ -268,16 +267,16 @@ class _Run:
             records = read_all(self._job.directory)
             verdict = judge(records, self._crew.killed_at, promised, self._plan.grouped)
         if self._queue.stats().expired > self._expired:
-            # After the end of its lease a message may come again, and later than others.
+            # After its lease expires, a message may be redelivered, and after later ones.
             for allowed in (verdict.twice, verdict.held_twice, verdict.out_of_order):
                 allowed.clear()
         return verdict
 
     def _left_behind(self) -> list[str]:
-        """What is wrong with the emptied queue."""
+        """Problems of the drained queue, such as messages that it still counts."""
         stats, here = self._queue.stats(), isinstance(self._queue, LocalQueue)
         nothing = ["depth", "delayed", "in_flight", "dying", "arena_used"]
-        nothing += ["waiting_get"] if here else []  # a server may wait for clients to come
+        nothing += ["waiting_get"] if here else []  # a server may wait on behalf of clients
         left = {what: number for what in nothing if (number := getattr(stats, what))}
         told = [f"the emptied queue still has {what} {number}" for what, number in left.items()]
         if not isinstance(self._queue, LocalQueue):  # its segment is on another host

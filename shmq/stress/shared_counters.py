@@ -1,6 +1,6 @@
-"""Numbers that the workers write and their starter reads, in memory shared by fork.
+"""Counters that the workers write and their parent reads, in memory shared by fork.
 
-Each row has one writer at a time. What a killed worker has written stays.
+Each row has one writer at a time. The counts of a killed worker stay.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ROW = 2 + BUCKETS
 
 
 class SharedCounters:
-    """``rows`` rows of a count, the longest latency in ns, and a histogram of latencies."""
+    """``rows`` rows, each a count, the longest latency in ns, and a histogram of latencies."""
 
     def __init__(self, rows: int) -> None:
         self._memory = mmap.mmap(-1, (_HEAD + rows * _ROW) * _WORD)
@@ -26,20 +26,20 @@ class SharedCounters:
 
     @property
     def stopped(self) -> bool:
-        """Whether the producers are to end."""
+        """Whether the producers should end."""
         return bool(self._words[0])
 
     def stop(self) -> None:
-        """Let the producers end."""
+        """Tell the producers to end."""
         self._words[0] = 1
 
     @property
     def draining(self) -> bool:
-        """Whether the consumers are to end once nothing is left."""
+        """Whether the consumers should end once the queue is empty."""
         return bool(self._words[1])
 
     def drain(self) -> None:
-        """Let the consumers end once nothing is left."""
+        """Tell the consumers to end once the queue is empty."""
         self._words[1] = 1
 
     def count_of(self, row: int) -> int:
@@ -60,6 +60,6 @@ class SharedCounters:
         self._words[at] = max(self._words[at], ns)
 
     def histogram_of(self, row: int) -> memoryview[int]:
-        """The counts of a row's latencies, by bucket; to be written, too."""
+        """The counts of a row's latencies by bucket; the view is writable."""
         start = _HEAD + row * _ROW + 2
         return self._words[start : start + BUCKETS]

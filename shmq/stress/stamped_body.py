@@ -1,4 +1,4 @@
-"""The body of a message that can be verified: who put it, which one it is, when, and a CRC."""
+"""A verifiable message body: producer, number, time of the put, and a CRC."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from shmq.stress.plan import LEAST_SIZE
 
 __all__ = ["Bodies", "TornBody", "opened"]
 
-#: Producer, number, monotonic ns, and the CRC-32 of all else.
+#: Producer, number, monotonic ns, and the CRC-32 of the rest.
 _HEAD = struct.Struct("<IIQ")
 _CRC = struct.Struct("<I")
 _CRC_AT = _HEAD.size
 
-#: So many fillings take turns, so that a body mixed out of two is found.
+#: Bodies rotate through this many fillings, so that a mix of two bodies is detected.
 _FILLINGS = 16
 
 
 class TornBody(ValueError):
-    """A body is not what was put."""
+    """A body differs from what was put."""
 
 
 class Bodies:
@@ -34,14 +34,14 @@ class Bodies:
         self._fillings = [chance.randbytes(size - LEAST_SIZE) for _ in range(_FILLINGS)]
 
     def make(self, number: int) -> bytes:
-        """The body of the message of that number, put now."""
+        """The body of the message with that number, stamped with the current time."""
         head = _HEAD.pack(self._producer, number, time.monotonic_ns())
         filling = self._fillings[number % _FILLINGS]
         return head + _CRC.pack(zlib.crc32(filling, zlib.crc32(head))) + filling
 
 
 def opened(body: bytes, size: int) -> tuple[int, int]:
-    """What the message is called in the journals, and when it was put, in monotonic ns.
+    """The message's id in the journals, and when it was put, in monotonic ns.
 
     Raises :class:`TornBody`.
     """

@@ -1,4 +1,4 @@
-"""Workers in processes of their own, any of which may be killed."""
+"""Workers in their own processes, any of which may be killed."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _FORK = multiprocessing.get_context("fork")
 
 
 class WorkerEnded(RuntimeError):
-    """A worker ended by itself."""
+    """A worker ended on its own."""
 
 
 class Crew:
-    """The workers that live now, and when those were killed that do not.
+    """The live workers, and the times at which the others were killed.
 
-    A worker carries out ``work(*arguments, number)``, its number being 1 for the first.
+    A worker calls ``work(*arguments, number)``; the first worker has the number 1.
     """
 
     def __init__(self, *arguments: Any) -> None:
         self._arguments = arguments
         #: When each killed worker was last known to live, in monotonic ns.
         self.killed_at: dict[int, int] = {}
-        #: How many were ever started; the number of the newest.
+        #: How many workers were started; also the number of the newest.
         self.hired = 0
         self._alive: dict[int, tuple[multiprocessing.process.BaseProcess, Callable[..., None]]] = {}
 
     def hire(self, work: Callable[..., None]) -> int:
-        """Start one worker more; its number."""
+        """Start another worker and return its number."""
         self.hired += 1
         process = _FORK.Process(target=work, args=(*self._arguments, self.hired), daemon=True)
         process.start()
@@ -42,21 +42,21 @@ class Crew:
 
     @property
     def alive(self) -> list[int]:
-        """Those who were neither killed nor seen to end."""
+        """The workers that were neither killed nor seen to end."""
         return list(self._alive)
 
     def pid(self, worker: int) -> int:
-        """The process id of one that lives."""
+        """The process id of a live worker."""
         process, _ = self._alive[worker]
         assert process.pid is not None
         return process.pid
 
     def at(self, work: Callable[..., None]) -> list[int]:
-        """Those of the living who do that."""
+        """The live workers that do that work."""
         return [worker for worker, (_, does) in self._alive.items() if does is work]
 
     def see(self) -> None:
-        """Forget those who have ended as they should. Raises :class:`WorkerEnded`."""
+        """Forget the workers that ended normally. Raises :class:`WorkerEnded` for others."""
         for worker, (process, _) in list(self._alive.items()):
             if process.exitcode == 0:
                 del self._alive[worker]
@@ -65,7 +65,7 @@ class Crew:
                 raise WorkerEnded(f"worker {worker} ended by itself with {process.exitcode}")
 
     def kill(self, worker: int) -> Callable[..., None]:
-        """Kill one; returns what it did. Raises :class:`WorkerEnded` if it had ended by itself."""
+        """Kill a worker; returns its work. Raises :class:`WorkerEnded` if it had already ended."""
         process, work = self._alive.pop(worker)
         if process.exitcode is not None:
             raise WorkerEnded(f"worker {worker} ended by itself with {process.exitcode}")
@@ -78,7 +78,7 @@ class Crew:
         return work
 
     def dismiss(self) -> None:
-        """Kill whoever is left, however they are."""
+        """Kill all remaining workers, whatever their state."""
         for process, _ in self._alive.values():
             process.kill()
             process.join()
@@ -87,5 +87,5 @@ class Crew:
 
     @property
     def killed(self) -> int:
-        """How many have been killed."""
+        """How many workers were killed."""
         return len(self.killed_at)

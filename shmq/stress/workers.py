@@ -1,4 +1,4 @@
-"""What a producer and a consumer do, each in a process of its own."""
+"""The work of a producer and of a consumer, each in its own process."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from shmq.stress.stamped_body import Bodies, opened
 
 __all__ = ["Job", "failure_of", "on_row", "produce"]
 
-#: How long one wait lasts before a worker looks around, in seconds.
+#: How long a worker waits before it checks whether to stop, in seconds.
 _SLICE = 0.1
 
-#: Bytes of a journal that wait in memory where nobody is killed.
+#: Bytes of a journal that are buffered in runs without kills.
 _KEPT = 1 << 16
 
 
 class Job(NamedTuple):
-    """Where the work is, and what it is."""
+    """The queue to work on, the plan, and where counters and journals are."""
 
     reach: Callable[[], api.Broker]
     queue: str
@@ -45,14 +45,14 @@ class Job(NamedTuple):
 
 
 def failure_of(job: Job, worker: int) -> str | None:
-    """Why the worker failed, in one line; None if it did not say."""
+    """Why the worker failed, in one line; None if it left no reason."""
     with contextlib.suppress(FileNotFoundError):
         return (job.directory / f"{worker}.failure").read_text().strip().splitlines()[-1]
     return None
 
 
 def produce(job: Job, worker: int) -> None:
-    """Put messages until the board says stop, or this producer's share is put."""
+    """Put messages until the counters say stop or this producer's share is put."""
     with _at_work(job, worker) as queue:
         bodies = Bodies(worker, job.plan.size)
         group = f"producer {worker}" if job.plan.grouped else None
@@ -68,7 +68,7 @@ def produce(job: Job, worker: int) -> None:
 
 
 def _put(queue: api.Queue, bodies: list[bytes], group: str | None) -> int:
-    """How many of the bodies went in, from the front."""
+    """Put the bodies, and return how many of them, from the first on, were put."""
     if len(bodies) > 1:
         return queue.put_many(bodies, True, _SLICE, group=group)
     try:
@@ -79,7 +79,7 @@ def _put(queue: api.Queue, bodies: list[bytes], group: str | None) -> int:
 
 
 def consume(job: Job, worker: int, row: int) -> None:
-    """Take, verify and acknowledge messages until the board says drain and none is left."""
+    """Get, verify and acknowledge messages until the counters say drain and none is left."""
     with _at_work(job, worker) as queue:
         taker = _Taker(job, worker, row)
         while not job.abandoned:
@@ -106,7 +106,7 @@ def _nothing_left(queue: api.Queue) -> bool:
 
 
 class _Taker:
-    """Verifies what comes, and keeps a consumer's books."""
+    """Verifies a consumer's messages and records them in its journal and counters."""
 
     def __init__(self, job: Job, worker: int, row: int) -> None:
         self._size = job.plan.size
@@ -117,7 +117,7 @@ class _Taker:
         self._journal = Journal(job.directory, worker, 0 if self._careful else _KEPT)
 
     def take(self, queue: api.Queue, messages: Sequence[api.Message]) -> None:
-        """Verify messages that have just come, and acknowledge them."""
+        """Verify and acknowledge messages that were just delivered."""
         now = time.monotonic_ns()
         numbers, longest = [], 0
         for message in messages:
@@ -136,12 +136,12 @@ class _Taker:
         self._counters.add(self._row, len(settled))
 
     def close(self) -> None:
-        """Write what the journal kept."""
+        """Write the buffered records of the journal."""
         self._journal.close()
 
 
 def _settle(queue: api.Queue, messages: Sequence[api.Message], numbers: list[int]) -> list[int]:
-    """Acknowledge the messages; the numbers of those whose lease had not run out."""
+    """Acknowledge the messages; returns the numbers of those whose lease had not expired."""
     if len(messages) > 1:
         late = set(queue.ack_many(messages))
         if not late:
@@ -157,20 +157,20 @@ def _settle(queue: api.Queue, messages: Sequence[api.Message], numbers: list[int
 
 @contextlib.contextmanager
 def _at_work(job: Job, worker: int) -> Iterator[api.Queue]:
-    """The queue to work on. Ctrl-C is for the starter; a failure is left in a file."""
+    """The queue to work on. The parent handles Ctrl-C; a failure is written to a file."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     try:
         with job.reach() as broker, broker.queue(job.queue) as queue:
             yield queue
-    except BaseException:  # noqa: BLE001 - it is told to the starter
+    except BaseException:  # noqa: BLE001 - the parent reports it
         (job.directory / f"{worker}.failure").write_text(traceback.format_exc())
         os._exit(1)
 
 
 def on_row(row: int) -> Callable[..., None]:
-    """A consumer that keeps its books on that row of the board."""
+    """A consumer that counts in that row of the counters."""
 
     def work(job: Job, worker: int) -> None:
         consume(job, worker, row)

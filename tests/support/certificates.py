@@ -1,4 +1,4 @@
-"""Certificates for the tests: an authority, and those it has signed."""
+"""Certificates for the tests: an authority, and certificates that it has signed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 __all__ = ["WHY_NOT", "Certificates"]
 
-#: Why none can be made here; None if they can.
+#: Why certificates cannot be made here; None if they can.
 WHY_NOT = None if shutil.which("openssl") else "there is no command openssl"
 
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
 class Certificates:
-    """An authority of its own in ``folder``; each is a pair of files, NAME.crt and NAME.key."""
+    """A certificate authority in ``folder``; a certificate is a pair NAME.crt and NAME.key."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

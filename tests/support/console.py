@@ -1,13 +1,13 @@
-"""What a page of the documents does beside its Python: files, commands, what it prints.
+"""Runs the non-Python parts of a documentation page: files, commands, expected output.
 
-A ``console`` block is run by one shell a page, in the page's own folder. A line that begins
-with ``$ `` is a command; what follows up to the next one is what it must print to standard
-output. There ``…`` stands for any text, and alone on its line for any lines. A command must
-succeed. The namespace of ``SHMQ_NAMESPACE`` reads ``default-1000``, as it does for a reader.
+One shell per page, in the page's own folder, runs the ``console`` blocks. A line that begins
+with ``$ `` is a command; the lines up to the next command are its expected standard output. In
+them ``…`` stands for any text, and alone on a line for any lines. A command must succeed. The
+namespace of ``SHMQ_NAMESPACE`` is shown as ``default-1000``, as a reader would see it.
 
 A block whose first line is ``# NAME.py``, or in C ``// NAME.c``, is saved under that name
-instead of being run. Elsewhere ``print(…)  # -> TEXT`` must print that text. Where a page's
-examples speak of port 9999, a server is there (on another port, which is put in its place).
+instead of being run. In other blocks ``print(…)  # -> TEXT`` must print that text. If a page's
+examples use port 9999, a server runs on another port, which replaces it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def save(name: str, text: str) -> None:
 
 
 def shows(expected: str, *values: object) -> None:
-    """Print the values; AssertionError if that is not what the page says."""
+    """Print the values; raise AssertionError if the output differs from the page."""
     printed = " ".join(map(str, values))
     print(printed)
     assert matches(f"{printed}\n", expected), f"{printed!r} is not {expected!r}"
 
 
 def type_in(block: str) -> None:
-    """Run the commands of a ``console`` block; AssertionError if they print something else."""
+    """Run the commands of a ``console`` block; raise AssertionError if the output differs."""
     for command, expected in _commands(block):
         printed, code = _run(command)
         assert code == 0, f"$ {command}\n{printed}{_STDERR.read_text()}exit code {code}"
@@ -46,7 +46,7 @@ def type_in(block: str) -> None:
 
 
 def matches(printed: str, expected: str) -> bool:
-    """Whether a command printed what the page says, but for the width of its columns."""
+    """Whether a command printed what the page says, apart from the width of columns."""
     lines = (
         r"(?:.*\n)*" if line == "…" else re.escape(line).replace("…", ".*") + r"\n"
         for line in map(_narrow, expected.splitlines())
@@ -60,7 +60,7 @@ def _narrow(line: str) -> str:
 
 
 def _commands(block: str) -> list[tuple[str, str]]:
-    """Each command with what the page says that it prints."""
+    """Each command with its output on the page."""
     parts = re.split(r"^\$ (.*(?:\n> .*)*)\n", block, flags=re.MULTILINE)
     assert not parts[0], f"a console block begins with a command: {parts[0]!r}"
     typed = (part.replace("\n> ", "\n") for part in parts[1::2])
@@ -68,7 +68,7 @@ def _commands(block: str) -> list[tuple[str, str]]:
 
 
 def _run(command: str) -> tuple[str, int]:
-    """What the command wrote to standard output, and its exit code."""
+    """The command's standard output, and its exit code."""
     shell = _open()
     assert shell.stdin is not None and shell.stdout is not None
     shell.stdin.write(f"{command}\necho; echo '{_MARK}'$?\n")
@@ -88,7 +88,7 @@ def _open() -> subprocess.Popen[str]:
     global _shell  # noqa: PLW0603 - one shell a page, and this runs once a page
     if _shell is None:
         pipe = subprocess.PIPE
-        with _STDERR.open("w") as errors:  # a shell tells there of a job that was killed
+        with _STDERR.open("w") as errors:  # a shell reports killed jobs there
             _shell = subprocess.Popen(
                 ["bash", "--norc"], stdin=pipe, stdout=pipe, stderr=errors, text=True
             )
@@ -97,5 +97,5 @@ def _open() -> subprocess.Popen[str]:
 
 
 def _close(shell: subprocess.Popen[str]) -> None:
-    """End the shell and what it left in the background."""
+    """End the shell and its background jobs."""
     shell.communicate("kill -9 $(jobs -p) 2>/dev/null; wait 2>/dev/null\n")

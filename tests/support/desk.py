@@ -1,4 +1,4 @@
-"""What the tests of this directory share: queues that are written step by step."""
+"""Shared by tests of persistence: durable queues that are written step by step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SMALL = Limits(segment=16 << 10, ahead=4 << 10, commit=8 << 10, chunk=4 << 10)
 
 
 class Desk:
-    """A namespace and a directory; its queues are written when the test says so."""
+    """A namespace and a directory; the test decides when its queues are written."""
 
     def __init__(self, broker: shmq.Broker, namespace: str, path: Path) -> None:
         self.broker = broker
@@ -39,20 +39,20 @@ class Desk:
         return self.broker.create_queue(name, **options)
 
     def keep(self, name: str = "q", sizes: Limits = SMALL) -> Journaled:
-        """Follow the queue; look at moves in every step."""
+        """Follow the queue with a journal, checking for moves in every step."""
         handle = attach(self.namespace, name)
         kept = Journaled(self.disk, handle, sizes, self.moves, look=0.0)
         self._kept.append(kept)
         return kept
 
     def keep_snapshots(self, name: str = "q", sizes: Limits = SMALL) -> SnapshotWriter:
-        """The same of a queue with snapshots alone."""
+        """Follow a queue that has only snapshots."""
         kept = SnapshotWriter(self.disk, attach(self.namespace, name), sizes)
         self._kept.append(kept)
         return kept
 
     def lose(self, kept: Journaled) -> None:
-        """The writer is killed: what it had in memory is gone, and nothing is tidied up."""
+        """Kill the writer: what it had in memory is lost, and nothing is cleaned up."""
         self._kept.remove(kept)
         self.moves.leave(kept)
         kept.journal.abandon()
@@ -73,7 +73,7 @@ def desk(broker: shmq.Broker, namespace: str, tmp_path: Path) -> Iterator[Desk]:
 
 
 def run_out(kept: Journaled) -> None:
-    """Write until there is nothing left."""
+    """Write until nothing is left to write."""
     while kept.step():
         continue
     assert kept.error is None
@@ -81,7 +81,7 @@ def run_out(kept: Journaled) -> None:
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts children of the test."""
+    """Start child processes of the test."""
     starter = Start()
     yield starter
     starter.close()

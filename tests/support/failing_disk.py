@@ -11,10 +11,9 @@ from shmq.storage.disk import Disk
 
 
 class FailingDisk(Disk):
-    """Counts the calls that change something, and refuses those in ``failing``.
+    """Counts the calls that change something, and fails those in ``failing``.
 
-    A write that is refused has written half of its bytes by then; a sync that is refused
-    has maybe synced nothing.
+    A failed write has written half of its bytes; a failed sync may have synced nothing.
     """
 
     def __init__(self, directory: Path, failing: range = range(0), code: int = errno.EIO) -> None:

@@ -1,4 +1,4 @@
-"""What the tests of the demonstration share: files of flights made up here."""
+"""Shared by the tests of the demonstration: files of invented flights."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Row = tuple[str, str, str, str]
 
 @pytest.fixture
 def flights_file(tmp_path: Path) -> Callable[[list[Row]], Path]:
-    """Makes a zipped table of flights, as the package has it, out of rows.
+    """Make a zipped table of flights, in the package's format, from rows.
 
-    The flight in row N was to leave in hour N modulo 24.
+    The flight in row N is scheduled for hour N modulo 24.
     """
 
     def make(rows: list[Row]) -> Path:

@@ -1,8 +1,8 @@
 """A process that serves any number of namespaces over TCP, for tests that need many servers.
 
-It runs the server's own front end, one for each namespace, in one event loop. The tests tell
-it in lines on its standard input: ``serve NAMESPACE``, answered with the port, and ``end
-NAMESPACE``, answered with an empty line once its connections are gone and its queues deleted.
+It runs the server's own front end, one for each namespace, in one event loop. The tests send
+commands to its standard input: ``serve NAMESPACE``, answered with the port, and ``end
+NAMESPACE``, answered with an empty line once its connections are closed and its queues deleted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Fronts:
 
     @contextlib.contextmanager
     def serve(self, namespace: str) -> Iterator[str]:
-        """Serve a namespace for the length of the block: its URL."""
+        """Serve a namespace during the block; yields its URL."""
         port = self._ask(f"serve {namespace}")
         try:
             yield f"shmq://127.0.0.1:{port}"
@@ -63,12 +63,12 @@ class Fronts:
             self._process.stdout.close()
 
 
-#: The one of this run; its end is in tests/conftest.py.
+#: The process of this run; tests/conftest.py ends it.
 FRONTS = Fronts()
 
 
 class _Served:
-    """The other side: one namespace."""
+    """The process's side: one namespace."""
 
     def __init__(self, namespace: str, census: ConnectionCounts) -> None:
         self._namespace = namespace

@@ -1,4 +1,4 @@
-"""Where things lie in a segment: the compiler is asked, so that no test knows a number."""
+"""The layout of a segment, as the compiler reports it, so that no test contains a number."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ int main(void)
 
 @functools.cache
 def value_of(expression: str) -> int:
-    """What the compiler makes of a C expression over the layout of segments."""
+    """The compiler's value of a C expression over the layout of segments."""
     with tempfile.TemporaryDirectory() as folder:
         source, program = Path(folder) / "ask.c", Path(folder) / "ask"
         source.write_text(_PROGRAM.format(expression=expression))
@@ -37,6 +37,6 @@ def value_of(expression: str) -> int:
 
 
 def place_of(member: str, struct: str = "shmq_header") -> slice:
-    """The bytes of a member, and of a member's member, in its struct; the header begins at 0."""
+    """The bytes of a member, or of a nested member, in its struct; the header begins at 0."""
     start = value_of(f"offsetof(struct {struct}, {member})")
     return slice(start, start + value_of(f"sizeof(((struct {struct} *)0)->{member})"))

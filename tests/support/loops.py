@@ -1,4 +1,4 @@
-"""The event loops that the asynchronous side is tested on."""
+"""The event loops on which the asyncio API is tested."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 
-#: Makes a loop, or says that there is none of its kind.
+#: Makes a loop. Raises ImportError if its kind is not installed.
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
 
 
@@ -40,6 +40,6 @@ class Loop:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Return once it holds; the test's watchdog ends a wait in vain."""
-    while not condition():  # noqa: ASYNC110 - what it waits for happens in shared memory
+    """Return once the condition holds; the test's watchdog ends an endless wait."""
+    while not condition():  # noqa: ASYNC110 - it waits for a change in shared memory
         await asyncio.sleep(0.002)

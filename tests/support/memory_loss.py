@@ -1,4 +1,4 @@
-"""A machine that stops: the memory of a namespace is lost, and comes back from its files."""
+"""Simulates a reboot: the memory of a namespace is lost, and recovered from its files."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["bring_back", "lose_memory"]
 
 
 def lose_memory(namespace: str) -> None:
-    """As a reboot does."""
+    """Remove the namespace's shared memory, as a reboot does."""
     for path in SHM.iterdir():
         if f"shmq@{namespace}@" in path.name and not path.name.startswith("sem."):
             path.unlink()
 
 
 def bring_back(namespace: str, folder: Path) -> None:
-    """As the start of a writer does."""
+    """Recover the namespace from the files, as the start of a writer does."""
     directory = DataDirectory(namespace, Disk(folder))
     directory.ready()
     try:

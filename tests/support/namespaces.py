@@ -1,4 +1,4 @@
-"""Namespaces of the tests' own, of which nothing is left."""
+"""Namespaces for the tests, which are removed at their end."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ SHM = Path("/dev/shm")
 
 @contextlib.contextmanager
 def own_namespace(*, debris: bool = False, inhabited: bool = False) -> Iterator[str]:
-    """A namespace that nobody else has, of which nothing is left at the end.
+    """A new namespace, of which nothing may be left at the end.
 
-    Its own file may be, if it is ``inhabited``: by processes that live on, and have no queue.
+    Its own file may be left if it is ``inhabited``: processes without a queue live on in it.
     """
     name = f"test-{secrets.token_hex(6)}"
     yield name
@@ -33,7 +33,7 @@ def own_namespace(*, debris: bool = False, inhabited: bool = False) -> Iterator[
 def _left_after_deletion(namespace: str) -> list[str]:
     with shmq.connect(namespace) as broker:
         for summary in broker.list_queues():
-            with contextlib.suppress(shmq.NoSuchQueue):  # what is staged goes with its target
+            with contextlib.suppress(shmq.NoSuchQueue):  # staging queues go with their target
                 broker.delete_queue(summary.name)
         for exchange in broker.list_exchanges():
             broker.delete_exchange(exchange.name)

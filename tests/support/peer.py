@@ -1,4 +1,4 @@
-"""A client of a few lines, so that what the server does is seen as a socket sees it."""
+"""A minimal client that shows the server's behaviour as seen on a socket."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def name_of(queue: str) -> bytes:
 
 
 class Peer:
-    """One connection. What does not come within the tests' patience is a failure."""
+    """One connection. An answer that does not come within the tests' patience is a failure."""
 
     def __init__(self, server: Server, tls: ssl.SSLContext | None = None) -> None:
         plain = socket.create_connection(server.address, PATIENCE)
@@ -111,7 +111,7 @@ class Peer:
         return [row["name"] for row in msgpack.unpackb(self.ok(Type.LIST))]
 
     def ended(self) -> bool:
-        """Whether the server ends the connection, whatever comes before that."""
+        """Whether the server ends the connection, no matter what it sends before."""
         try:
             while self.socket.recv(1 << 16):
                 continue

@@ -1,7 +1,7 @@
-"""A persistence writer of a test's own, in a process of its own, whose disk fails when told to.
+"""A persistence writer for one test, in its own process, whose disk fails on command.
 
-The tests tell it in lines on its standard input: ``fail ERRNO [WHERE]`` and ``mend``, each answered
-with an empty line, and the end of its input, with which it writes what is left and ends.
+The tests send lines to its standard input: ``fail ERRNO [WHERE]`` and ``mend``, each answered
+with an empty line. At the end of its input it writes the rest and ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Persister", "persisting"]
 
 
 class Persister:
-    """The tests' side. It keeps the namespace's queues in a directory, over several lives."""
+    """The tests' side. It keeps the namespace's queues in a directory, across restarts."""
 
     def __init__(self, namespace: str, folder: Path) -> None:
         self.namespace = namespace
@@ -36,7 +36,7 @@ class Persister:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start the process."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.persisting", self.namespace, str(self.folder)],
             stdin=subprocess.PIPE,
@@ -47,11 +47,11 @@ class Persister:
         self._ask("mend")
 
     def fail(self, code: int, where: str = "") -> None:
-        """From now on the disk refuses with that errno, in directories with ``where`` in them."""
+        """Make the disk fail with that errno, in directories whose path contains ``where``."""
         self._ask(f"fail {code} {where}")
 
     def mend(self) -> None:
-        """The disk works again."""
+        """Make the disk work again."""
         self._ask("mend")
 
     def _ask(self, line: str) -> None:
@@ -64,23 +64,23 @@ class Persister:
         assert process.stdout.readline() == "\n", "the writer has ended"
 
     def freeze(self) -> None:
-        """It does nothing until it is thawed; its files and locks stay as they are."""
+        """Stop the process until :meth:`thaw`; its files and locks stay as they are."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Let the process continue."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         assert self._process is not None
         self._process.kill()
         self._forget()
 
     def stop(self) -> None:
-        """Let it write what is left, and end."""
+        """Let it write the rest, and end."""
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.close()
@@ -95,18 +95,18 @@ class Persister:
         return process.wait(PATIENCE)
 
     def follows(self, queue: shmq.Queue) -> None:
-        """Return once it follows the queue."""
+        """Return once the writer follows the queue."""
         eventually(lambda: queue.stats().journal_writer, "the writer follows the queue")
 
     def close(self) -> None:
-        """End it in whatever way."""
+        """End the process by any means."""
         if self._process is not None:
             self.kill()
 
 
 @contextlib.contextmanager
 def persisting(namespace: str) -> Iterator[Persister]:
-    """A writer of the namespace's durable queues, started, for the length of the block."""
+    """A running writer of the namespace's durable queues, for the block."""
     with tempfile.TemporaryDirectory(prefix="shmq-disk-") as folder:
         persister = Persister(namespace, Path(folder))
         try:
@@ -117,7 +117,7 @@ def persisting(namespace: str) -> Iterator[Persister]:
 
 
 class _Disk(Disk):
-    """Refuses all that writes while ``code`` is not 0; those under it do, too."""
+    """Fails all writing calls while ``code`` is not 0, and so do disks made from it."""
 
     code: ClassVar[int] = 0
     where: ClassVar[str] = ""

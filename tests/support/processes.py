@@ -1,4 +1,4 @@
-"""Real processes for the tests: children that carry out a function, and whole scripts."""
+"""Real processes for the tests: children that run a function, and whole scripts."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from shmq.client.local.queue import LocalQueue
 ROOT = Path(__file__).resolve().parents[2]
 SHM = Path("/dev/shm")
 
-#: How long a test waits for what must come, in seconds; only a failure takes so long.
+#: How long a test waits for an expected event, in seconds; only a failure takes this long.
 PATIENCE = 60.0
 #: A visibility timeout that does not pass within a test, in seconds.
 HOUR = 3600.0
-#: A body that is written and read in place, in bytes: not copied by put and get.
+#: The size in bytes of a body that is written and read in place, without a copy.
 LARGE = 20_000
 
 
 def eventually(condition: Callable[[], bool], what: str) -> None:
-    """Return once ``condition()`` holds; fail with ``what`` if it does not in time."""
+    """Return once ``condition()`` holds; fail with ``what`` if that takes too long."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"never happened: {what}"
@@ -39,7 +39,7 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
 
 
 def asleep(queue: Queue, getters: int = 0, putters: int = 0) -> None:
-    """Return once so many processes sleep until a message comes, or space."""
+    """Return once that many processes sleep while waiting for a message, or for room."""
 
     def are() -> bool:
         stats = queue.stats()
@@ -49,13 +49,13 @@ def asleep(queue: Queue, getters: int = 0, putters: int = 0) -> None:
 
 
 def attached(queue: Queue) -> list[int]:
-    """The process ids of the handles that are attached, the dead ones cleared away."""
+    """The process ids of the attached handles, after clearing away dead ones."""
     queue.qsize()
     return sorted(attachment.pid for attachment in queue.attachments())
 
 
 def drain(queue: Queue) -> list[Any]:
-    """Take and acknowledge what can be had now; the bodies in the order they came."""
+    """Get and acknowledge all visible messages; their bodies in delivery order."""
     bodies = []
     while messages := queue.get_many(1, block=False):
         bodies.append(messages[0].body)
@@ -70,7 +70,7 @@ def is_sound(queue: Queue) -> None:
 
 
 def is_empty(queue: Queue) -> None:
-    """Fail unless the queue is sound and holds nothing: no message, no space, no sleeper."""
+    """Fail unless the queue is sound and empty: no message, no used arena, no sleeper."""
     stats = queue.stats()
     is_sound(queue)
     held = (stats.depth, stats.delayed, stats.in_flight, stats.dying, stats.arena_used)
@@ -87,16 +87,16 @@ def files_of(namespace: str) -> list[str]:
 
 
 class Failed:
-    """What a child sends when its work raised."""
+    """Sent by a child whose work raised."""
 
     def __init__(self, trace: str) -> None:
         self.trace = trace
 
 
 class Child:
-    """A process that carries out ``work(pipe, *arguments)``, the test at the pipe's other end.
+    """A process that runs ``work(pipe, *arguments)``; the test has the pipe's other end.
 
-    What the work returns is sent when it ends.
+    The result of the work is sent at its end.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Child:
         there.close()
 
     def hear(self) -> Any:
-        """The next thing that the child sends; its failure is the test's failure."""
+        """The next object that the child sends; its failure is the test's failure."""
         wait([self._pipe, self._process.sentinel], PATIENCE)
         assert self._pipe.poll(), f"the child said nothing (exit: {self._process.exitcode})"
         said = self._pipe.recv()
@@ -118,22 +118,22 @@ class Child:
         return said
 
     def has_spoken(self) -> bool:
-        """Whether there is something to hear, or the child has ended."""
+        """Whether the child has sent something, or has ended."""
         return bool(wait([self._pipe, self._process.sentinel], 0))
 
     def tell(self, thing: Any = None) -> None:
-        """Send the child something, if only that it may go on."""
+        """Send the child an object, if only to let it continue."""
         self._pipe.send(thing)
 
     def ends(self) -> Any:
-        """What the child's work returned, once the child has ended by itself."""
+        """The result of the child's work, once the child has ended on its own."""
         said = self.hear()
         assert self.reap() == 0
         self.kill()
         return said
 
     def reap(self) -> int:
-        """Wait for the child's end; its exit code, or less the signal that killed it."""
+        """Wait for the child's end; its exit code, or the negative number of its signal."""
         eventually(lambda: self._process.exitcode is not None, "the child ends")
         return int(self._process.exitcode)
 
@@ -142,7 +142,7 @@ class Child:
         os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Kill the child, if it still is there, and wait for its end."""
+        """Kill the child if it still runs, and wait for its end."""
         if self._process is None:
             return
         if self._process.exitcode is None:
@@ -154,7 +154,7 @@ class Child:
 
 
 class Start:
-    """Starts children, which end with the test at the latest."""
+    """Starts children, which end at the latest with the test."""
 
     def __init__(self) -> None:
         self._children = contextlib.ExitStack()
@@ -165,7 +165,7 @@ class Start:
         return child
 
     def close(self) -> None:
-        """Kill those that have not ended."""
+        """Kill the children that have not ended."""
         self._children.close()
 
 
@@ -178,7 +178,7 @@ def _carry_out(work: Callable[..., Any], pipe: Connection, arguments: Sequence[A
 
 
 def hold(pipe: Connection, namespace: str, count: int = 1) -> None:
-    """Lease that many messages of queue ``q``, and keep them until killed."""
+    """Lease that many messages of queue ``q``, and hold them until killed."""
     queue = shmq.connect(namespace).queue("q")
     held = [queue.get_nowait() for _ in range(count)]
     pipe.send([message.sequence for message in held])
@@ -189,7 +189,7 @@ def hold(pipe: Connection, namespace: str, count: int = 1) -> None:
 
 
 def environment(**more: object) -> dict[str, str]:
-    """The environment of a script: it finds this shmq, whatever else is on the path."""
+    """The environment of a script, in which it imports this shmq before any other."""
     path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     added = {name: str(value) for name, value in more.items()}
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path), **added}
@@ -198,10 +198,10 @@ def environment(**more: object) -> dict[str, str]:
 def run_script(
     code: str, *arguments: object, before: Sequence[str] = (), options: Sequence[str] = ()
 ) -> str:
-    """Run Python source in an interpreter of its own; what it printed.
+    """Run Python source in a separate interpreter; returns its output.
 
-    It must end with exit code 0 and without a word on stderr. ``before`` is a command
-    that runs the interpreter, given as its arguments; ``options`` are the interpreter's.
+    It must end with exit code 0 and without output on stderr. ``before`` is a command that runs
+    the interpreter, given as its arguments; ``options`` are the interpreter's.
     """
     done = subprocess.run(
         [*before, sys.executable, *options, "-c", code, *map(str, arguments)],
@@ -218,7 +218,7 @@ def run_script(
 
 @functools.cache
 def why_not(*command: str) -> str:
-    """Why a command cannot be run here, in one line; empty if it can."""
+    """Why a command cannot run here, in one line; empty if it can."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except OSError as error:

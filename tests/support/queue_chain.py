@@ -1,4 +1,4 @@
-"""What a queue's files say, read the plain way: record by record, into a dict."""
+"""A simple reader of a queue's files: record by record, into a dict."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def chain(disk: Disk, queue: str) -> dict[int, dict[str, Any]]:
 
 
 def replay(data: bytes, end: int, live: dict[int, dict[str, Any]]) -> str:
-    """Apply the file's records up to byte ``end``; the kind of the last one."""
+    """Apply the file's records up to byte ``end``; returns the kind of the last one."""
     last = ""
     for kind, fields in _records(data, end):
         last = kind
@@ -50,7 +50,7 @@ def replay(data: bytes, end: int, live: dict[int, dict[str, Any]]) -> str:
 
 
 def record_types(data: bytes) -> list[str]:
-    """The kinds of all records of a file, in their order."""
+    """The kinds of all records of a file, in order."""
     return [kind for kind, _ in _records(data, len(data))]
 
 

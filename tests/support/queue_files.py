@@ -1,4 +1,4 @@
-"""Files made by hand: records in batches, behind a header."""
+"""Handmade files: records in batches after a header."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WALL = 1_700_000_000_000_000_000
 
 
 class Building:
-    """A file that is being made: a segment, or a snapshot."""
+    """A file in the making: a segment or a snapshot."""
 
     def __init__(self, kind: int = JOURNAL, number: int = 1, **fields: Any) -> None:
         given = {
@@ -29,7 +29,7 @@ class Building:
         self.header = FileHeader(kind=kind, number=number, **given)
         self.data = bytearray(self.header.pack())
         self.start = len(self.data)
-        #: Where each batch begins, and the last one ends.
+        #: Where each batch begins, and where the last one ends.
         self.ends = [self.start]
         self._trailer = Trailer()
         self._last = 0
@@ -40,7 +40,7 @@ class Building:
         return cls(SNAPSHOT, number, **fields)
 
     def batch(self, *records: tuple[str, dict[str, Any]]) -> Self:
-        """Add a batch of records: types with their fields."""
+        """Add a batch of records, given as types with their fields."""
         self._batch += 1
         salt = self.header.salt
         body = b"".join(pack_record(kind, salt, **fields) for kind, fields in records)

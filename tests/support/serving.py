@@ -1,4 +1,4 @@
-"""A server for the tests: ``shmq serve`` as its operator starts it, and what it says."""
+"""A server for the tests: ``shmq serve`` as an operator starts it, and its log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DRAIN = 1.0
 
 
 class Server:
-    """A supervisor with its processes. Its settings are in ``config``, its log in ``log``.
+    """A supervisor and its processes, with settings in ``config`` and a log in ``log``.
 
     The command that starts it begins with ``before``.
     """
@@ -47,7 +47,7 @@ class Server:
         self.configure(**settings)
 
     def configure(self, **settings: Any) -> None:
-        """Write the file; `reload` makes a running server read it.
+        """Write the configuration; `reload` makes a running server read it.
 
         ``tokens`` maps each token to its rights: ``{"produce": ["jobs*"], …}``.
         """
@@ -75,7 +75,7 @@ class Server:
             )
 
     def ready(self) -> None:
-        """Return once it takes connections."""
+        """Return once it accepts connections."""
         self.hears("listening on")
 
     @property
@@ -90,7 +90,7 @@ class Server:
         return re.findall(pattern, self.log)
 
     def hears(self, pattern: str, times: int = 1) -> None:
-        """Return once the log has said that so many times."""
+        """Return once the log has matched the pattern that many times."""
 
         def done() -> bool:
             if len(self.said(pattern)) >= times:
@@ -114,40 +114,40 @@ class Server:
         return "127.0.0.1", self.port
 
     def workers(self) -> list[int]:
-        """The process ids of the front-end workers that run, in the order of their numbers."""
+        """The process ids of the running front-end workers, ordered by worker number."""
         started = re.findall(r"front end (\d+) started, pid (\d+)", self.log)
         latest = {int(number): int(pid) for number, pid in started}
         return [latest[number] for number in sorted(latest)]
 
     def children(self) -> list[int]:
-        """The process ids of all that it has started."""
+        """The process ids of all its children."""
         return [int(pid) for pid in self.said(r"started, pid (\d+)")]
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
     def reload(self, **settings: Any) -> None:
-        """Have it read new settings, and return once it has."""
+        """Let it read new settings, and return once it has."""
         before = len(self.said("the settings (are reloaded|stay)"))
         self.configure(**settings)
         self.signal(signal.SIGHUP)
         self.hears("the settings (are reloaded|stay)", before + 1)
 
     def restart(self, **settings: Any) -> None:
-        """End it, and start it with other settings."""
+        """End it, and start it again with other settings."""
         assert self.stops() == 0, self.log
         self.configure(**settings)
         self.start()
         self.ready()
 
     def ends(self) -> int:
-        """Wait for its end; its exit code. None of its processes is left."""
+        """Wait for its end and that of its processes; returns its exit code."""
         code = int(self.process.wait(PATIENCE))
         self.leaves_nobody()
         return code
 
     def stops(self) -> int:
-        """Ask it to end, and wait for that."""
+        """Ask it to end, and wait for its end."""
         self.signal(signal.SIGTERM)
         return self.ends()
 
@@ -155,7 +155,7 @@ class Server:
         eventually(lambda: not any(map(runs, self.children())), "its processes end")
 
     def close(self) -> None:
-        """End it in whatever way; what it started does not outlive it."""
+        """End it and all of its processes by any means."""
         if not hasattr(self, "process"):
             return
         if self.process.poll() is None:
@@ -169,7 +169,7 @@ class Server:
 
 
 def runs(pid: int) -> bool:
-    """Whether that process runs; one that only waits to be reaped does not."""
+    """Whether that process runs; a zombie does not."""
     try:
         return str(psutil.Process(pid).status()) != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -185,12 +185,12 @@ def serve(
     before: Sequence[str] = (),
     **settings: Any,
 ) -> Iterator[Server]:
-    """A server of the namespace's queues on a free port of this host, ended with the block.
+    """A server of the namespace's queues on a free port of this host, for the block.
 
-    ``tokens`` maps each token to its rights (``{"produce": ["*"], "consume": ["*"]}``), and
-    the ``settings`` are those of the configuration: ``limits={"idle": 1}``,
-    ``tls={"certificate": path}``. The command begins with ``before``. It ends as an operator
-    ends it, so that it fails if it does not end by itself.
+    ``tokens`` maps each token to its rights (``{"produce": ["*"], "consume": ["*"]}``).
+    ``settings`` are those of the configuration: ``limits={"idle": 1}``,
+    ``tls={"certificate": path}``. The command begins with ``before``. The block ends the server
+    as an operator does, and fails if the server does not end on its own.
     """
     with tempfile.TemporaryDirectory(prefix="shmq-serve-") as folder:
         table = {"workers": workers, "tokens": tokens, **settings}
@@ -206,7 +206,7 @@ def serve(
 
 
 def _toml(table: Mapping[str, Any], within: str = "") -> str:
-    """The values first, then the tables, then the lists of tables."""
+    """The table as TOML: values first, then tables, then lists of tables."""
     plain, tables = "", ""
     for key, value in table.items():
         if isinstance(value, Mapping):
@@ -219,5 +219,5 @@ def _toml(table: Mapping[str, Any], within: str = "") -> str:
 
 
 def _value(value: Any) -> str:
-    """JSON's strings, numbers, booleans and lists are TOML, too."""
+    """The value as JSON, whose strings, numbers, booleans and lists are also TOML."""
     return json.dumps(os.fspath(value) if isinstance(value, os.PathLike) else value)

@@ -1,4 +1,4 @@
-"""What the tests of the command share: running it, and waiting for a condition."""
+"""Shared by the tests of the command: running it, and waiting for a condition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: How long a test waits for what must come, in seconds; only a failure takes so long.
+#: How long a test waits for an expected event, in seconds; only a failure takes this long.
 PATIENCE = 60.0
 
 
@@ -51,7 +51,7 @@ class Ran:
 
 
 class Shell:
-    """Runs the command in processes of their own, in one namespace."""
+    """Runs the command in separate processes, in one namespace."""
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
@@ -84,7 +84,7 @@ class Shell:
         return {**kept, "PYTHONPATH": str(ROOT), "SHMQ_NAMESPACE": self.namespace, "TERM": "xterm"}
 
     def start(self, *arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
-        """Start the command; it is killed at the end of the test if it still runs."""
+        """Start the command; the end of the test kills it if it still runs."""
         started = subprocess.Popen(
             self.command(*arguments),
             env=self.environment(),
@@ -113,13 +113,13 @@ class Shell:
 
 
 def ended(process: subprocess.Popen[bytes]) -> Ran:
-    """Wait for the end of what was started, and read the rest of its output."""
+    """Wait for the end of a started command, and read the rest of its output."""
     out, err = process.communicate(timeout=PATIENCE)
     return Ran(process.returncode, out or b"", err or b"")
 
 
 def eventually(condition: Callable[[], bool], what: str) -> None:
-    """Return once ``condition()`` holds; fail with ``what`` if it does not in time."""
+    """Return once ``condition()`` holds; fail with ``what`` if that takes too long."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"never happened: {what}"
@@ -138,7 +138,7 @@ def terminal() -> Iterator[tuple[int, int]]:
 
 
 def read_until(descriptor: int, wanted: bytes) -> bytes:
-    """Read the terminal until ``wanted`` appeared on it."""
+    """Read the terminal until ``wanted`` appears on it."""
     seen = b""
     while wanted not in seen:
         ready, _, _ = select.select([descriptor], [], [], PATIENCE)

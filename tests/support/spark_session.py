@@ -1,4 +1,4 @@
-"""One session of Spark for the whole run: it takes ten seconds to start."""
+"""One Spark session for the whole run, because it takes ten seconds to start."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pytest_pycollect_makemodule(
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session that the tests share: two threads, a second try for each task, 1 GiB."""
+    """The shared session: two threads, a second try for each task, 1 GiB."""
     from shmq import spark as shmq_spark
 
     folder = tmp_path_factory.mktemp("spark")
@@ -57,12 +57,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def namespace() -> Iterator[str]:
-    """A namespace of the test's own, in which Spark's Python workers are until they end."""
+    """A namespace for the test; Spark's Python workers stay in it until they end."""
     with own_namespace(inhabited=True) as name:
         yield name
 
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> str:
-    """Where a test's stream keeps what it has done."""
+    """The checkpoint folder of a test's stream."""
     return str(tmp_path / "checkpoint")

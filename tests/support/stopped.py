@@ -1,4 +1,4 @@
-"""Processes that are stopped inside a critical section, and locks whose words are damaged."""
+"""Processes stopped inside a critical section, and locks with damaged words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 ROOT = Path(__file__).resolve().parents[2]
 SHM = Path("/dev/shm")
 
-#: The bytes of glibc's mutex on x86-64, and on aarch64 of its beginning, which is alike.
+#: The size of glibc's mutex on x86-64; on aarch64 its beginning has the same layout.
 MUTEX_BYTES = 40
 
 _HOLD = """
@@ -47,7 +47,7 @@ class Lock:
 
     @contextlib.contextmanager
     def memory(self) -> Iterator[memoryview]:
-        """Its bytes, to be read and damaged."""
+        """The bytes of the mutex, for reading and damaging."""
         with self.path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as whole:
             view = memoryview(whole)[self.offset : self.offset + MUTEX_BYTES]
             try:
@@ -56,24 +56,24 @@ class Lock:
                 view.release()
 
     def write(self, at: int, word: int) -> None:
-        """Overwrite the 32-bit word at byte ``at`` of it."""
+        """Overwrite the 32-bit word at byte ``at``."""
         with self.memory() as bytes_:
             bytes_[at : at + 4] = (word & 0xFFFFFFFF).to_bytes(4, sys.byteorder)
 
     def read(self, at: int) -> int:
-        """The 32-bit word at byte ``at`` of it."""
+        """The 32-bit word at byte ``at``."""
         with self.memory() as bytes_:
             return int.from_bytes(bytes_[at : at + 4], sys.byteorder)
 
     @contextlib.contextmanager
     def held_by_stopped(self) -> Iterator[subprocess.Popen[bytes]]:
-        """A process that holds it and is stopped; it is killed at the end."""
+        """A stopped process that holds the lock; it is killed at the end."""
         with stopped_inside(_HOLD, self.path, self.offset) as process:
             yield process
 
 
 def locks_of_queue(namespace: str, queue: str) -> dict[str, Lock]:
-    """Its two locks, by their sides."""
+    """The two locks of a queue, by side."""
     path = SHM / f"shmq@{namespace}@{queue}"
     return {
         "gets": Lock(path, place_of("lock").start),
@@ -82,7 +82,7 @@ def locks_of_queue(namespace: str, queue: str) -> dict[str, Lock]:
 
 
 def lock_of_partition(namespace: str, stream: str, partition: int = 0) -> Lock:
-    """The lock of its appenders."""
+    """The lock for appends to a partition."""
     return Lock(
         SHM / f"log.shmq@{namespace}@{stream}@{partition}",
         place_of("lock", "shmq_log_header").start,
@@ -98,7 +98,7 @@ def locks_of_group(namespace: str, group: str) -> list[Lock]:
 
 @contextlib.contextmanager
 def stopped_inside(code: str, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that runs Python source until that stops it; it is killed at the end."""
+    """A process that runs Python source until the source stops it; it is killed at the end."""
     process = subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],
         cwd=ROOT,

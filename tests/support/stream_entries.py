@@ -1,4 +1,4 @@
-"""Records of a stream made by hand, as they stand in a partition's ring."""
+"""Handmade records of a stream, in the format of a partition's ring."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shmq.storage.stream_identity import StreamIdentity
 from shmq.storage.stream_segment import Block
 
 IDENTITY = StreamIdentity("s", 7, 0x1122334455667788, {"partitions": 1})
-#: When record n was appended: so many ns after the one before.
+#: The time from one record's append to the next, in ns.
 TICK = 1000
 _HEAD = struct.Struct("<BBBBIQqIIII")
 
@@ -25,7 +25,7 @@ def entry(
     compression: int = 0,
     raw: int = 0,
 ) -> bytes:
-    """One that has ``count`` offsets."""
+    """An entry with ``count`` offsets."""
     head = _HEAD.pack(
         10, 0, 0, compression, count, offset, offset * TICK if time is None else time, 0, 0,
         len(value), raw,
@@ -37,12 +37,12 @@ def entry(
 
 
 def value_of(offset: int, size: int = 100) -> bytes:
-    """What the record of that offset holds."""
+    """The value of the record at that offset."""
     return (b"%d." % offset * size)[:size]
 
 
 def commit(first: int, count: int, size: int = 100, *, cut: int | None = None) -> Commit:
-    """Records ``first`` and so on, in two pieces if it is ``cut`` before that many."""
+    """``count`` records from ``first`` on; with ``cut`` in two pieces, the first of that many."""
     made = [entry(offset, value_of(offset, size)) for offset in range(first, first + count)]
     parts = [made] if cut is None else [made[:cut], made[cut:]]
     pieces = [memoryview(b"".join(part)) for part in parts]
@@ -50,7 +50,7 @@ def commit(first: int, count: int, size: int = 100, *, cut: int | None = None) -
 
 
 def read(block: Block, salts: tuple[int, int]) -> Iterator[tuple[int, bytes]]:
-    """The offsets and values in a block, each one's checksum compared."""
+    """The offsets and values in a block, with checksums verified."""
     at = 0
     while True:
         how, at, _, _, _ = _file.walk(block.data, at, salts, stop_offset=0)
@@ -62,7 +62,7 @@ def read(block: Block, salts: tuple[int, int]) -> Iterator[tuple[int, bytes]]:
 
 
 def read_values(data: memoryview) -> Iterator[tuple[int, bytes]]:
-    """The same without looking at checksums."""
+    """The offsets and values in a block, without verifying checksums."""
     at = 0
     while at < len(data):
         if data[at + 8] == 10:

@@ -1,12 +1,12 @@
 """Ends a test run that hangs, and shows where.
 
-A process of its own watches: a thread would be stopped by a core that holds the
-interpreter's lock, and would make every fork of a test a fork of a threaded process.
-When a test takes longer than its limit, it sends SIGABRT to the run and to all its
-descendants, on which faulthandler writes every thread's stack, and kills what is left.
+The watchdog is a separate process. A thread would hang with C code that holds the
+interpreter's lock, and would make every fork in a test a fork of a threaded process. If a test
+takes longer than its limit, the watchdog sends SIGABRT to the run and to all its descendants,
+so that faulthandler writes the stacks of all threads. Then it kills the remaining processes.
 
-The run tells it in lines on its standard input: ``SECONDS WHAT`` when something starts
-and an empty line when it ended. The end of the input ends the watchdog.
+The run sends lines to its standard input: ``SECONDS WHAT`` when something starts, and an empty
+line when it ends. The end of the input ends the watchdog.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from pathlib import Path
 
 import psutil
 
-#: How long the stacks may take to be written, in seconds.
+#: How long writing the stacks may take, in seconds.
 GRACE = 5.0
 
 
 class Watchdog:
-    """The run's side: starts the process and tells it what is under way."""
+    """The run's side: starts the watchdog and tells it what is running."""
 
     def __init__(self) -> None:
         self._owner = os.getpid()
@@ -36,8 +36,8 @@ class Watchdog:
         )
         assert starter.stdin is not None
         self._lines = starter.stdin
-        # The starter forks the watchdog and ends, so that the run has no child that a
-        # test did not make.
+        # The starter forks the watchdog and ends, so that all children of the run are made
+        # by tests.
         starter.wait()
 
     def watch(self, what: str, seconds: float) -> None:
@@ -45,7 +45,7 @@ class Watchdog:
         self._tell(f"{seconds} {what}\n")
 
     def rest(self) -> None:
-        """Nothing is under way."""
+        """Tell the watchdog that nothing is running."""
         self._tell("\n")
 
     def close(self) -> None:
@@ -53,7 +53,7 @@ class Watchdog:
         self._lines.close()
 
     def _tell(self, line: str) -> None:
-        if os.getpid() != self._owner:  # a test's forked child has no say
+        if os.getpid() != self._owner:  # a test's forked child must not talk to the watchdog
             return
         with contextlib.suppress(BrokenPipeError):
             self._lines.write(line.encode())

@@ -1,4 +1,4 @@
-"""The rows on disk, in the order of their table: one file a kind of work."""
+"""The rows on disk, in the order of their table: one file per kind of work."""
 
 from __future__ import annotations
 

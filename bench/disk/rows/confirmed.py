@@ -1,6 +1,6 @@
-"""Messages that are answered once they are on disk: one at a time, by many, and 64 a call.
+"""Messages confirmed on disk: one at a time, from many producers, and 64 per call.
 
-The disk's limit has its turn behind what is compared with it: a disk has good and bad moments.
+The disk's limit is measured right after what is compared with it: a disk's speed varies.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ FIGURES = (RATE, MEDIAN, TAIL)
 
 
 def row() -> Row:
-    """One producer, which waits for each."""
+    """One producer, which waits for each message."""
     ours = Confirmed("shmq put, confirm=disk")
     remote = peers.over_tcp("PRODUCE, flag 0x02")
     return Row(
@@ -28,7 +28,7 @@ def row() -> Row:
 
 
 def producers_row() -> Row:
-    """64 producers that each wait for each. The bar of many together is at the next row."""
+    """64 producers, each waiting for each message. The bar for many at once is in the next row."""
     processes = Confirmed(f"shmq put, confirm=disk, {BATCH} processes", producers=BATCH)
     threads = Confirmed(f"shmq put, confirm=disk, {BATCH} threads", threads=BATCH)
     remote = peers.over_tcp(f"PRODUCE, flag 0x02, {BATCH} connections", connections=BATCH)

@@ -1,4 +1,4 @@
-"""A journal that confirms in memory, beside the same queue without one."""
+"""A journal that confirms in memory, compared with the same queue without one."""
 
 from __future__ import annotations
 

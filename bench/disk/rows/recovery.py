@@ -1,4 +1,4 @@
-"""How fast a queue comes back from its journal."""
+"""How fast a queue is recovered from its journal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LARGE = Recovered("shmq, 512 messages of 1 MiB", 1 << 20, 512)
 
 
 def row() -> Row:
-    """Small messages and large ones, the memory gone."""
+    """Small messages and large ones, after the memory is lost."""
     return Row(
         key="disk-recovery",
         title="Recovery from the journal, the queue's memory gone",

@@ -1,4 +1,4 @@
-"""A snapshot of 1 GiB while a producer puts, beside the disk's sequential bandwidth."""
+"""A snapshot of 1 GiB while a producer puts, compared with the disk's sequential bandwidth."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from bench.row import RATE, Row, at_least
 
 
 def row() -> Row:
-    """1 KiB, each call confirmed by the disk."""
+    """1 KiB, each call confirmed on disk."""
     ours = Appended("shmq append_many, confirm=disk", 1024, 128)
     return Row(
         key="disk-stream",

@@ -1,1 +1,1 @@
-"""The brokers' usual clients in Python, a file each."""
+"""The usual Python clients of the brokers, one file each."""

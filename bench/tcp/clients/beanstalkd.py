@@ -1,4 +1,4 @@
-"""greenstalk: put, reserve, delete. It has no pipeline, nor has beanstalkd a batch."""
+"""greenstalk: put, reserve, delete. It has no pipeline, and beanstalkd has no batches."""
 
 from __future__ import annotations
 

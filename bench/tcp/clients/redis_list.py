@@ -1,4 +1,4 @@
-"""redis-py, a list as a queue: LPUSH; LMOVE to a list of what is in hand; LREM from that."""
+"""redis-py, a list as a queue: LPUSH; LMOVE to a list of leased messages; LREM from that."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Pipelined(OneByOne):
 
 
 class Batched(Pipelined):
-    """One LPUSH of 64 bodies; there is no move of more than one."""
+    """One LPUSH of 64 bodies; LMOVE moves only one."""
 
     label = f"redis-py, LPUSH of {BATCH}, LMOVE and LREM in pipelines"
 

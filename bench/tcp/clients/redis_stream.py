@@ -46,7 +46,7 @@ class OneByOne(Client):
 
 
 class Batches(OneByOne):
-    """A pipeline of 64 XADD, one XREADGROUP, one XACK: the most that they have."""
+    """A pipeline of 64 XADD, one XREADGROUP, one XACK: the largest batches that Redis offers."""
 
     label = f"redis-py, XADD in pipelines, XREADGROUP and XACK of {BATCH}"
 

@@ -10,7 +10,7 @@ from bench.tcp.cycle import BATCH, Client, batches
 from bench.tcp.server import HOST
 from bench.tcp.servers import Shmq
 
-#: Messages under way.
+#: Messages in flight.
 WINDOW = 256
 
 
@@ -43,7 +43,7 @@ class OneByOne(Client):
 
 
 class Pipelined(OneByOne):
-    """Puts that are under way together; a consumer that leases ahead and gathers acks."""
+    """Many puts in flight; a consumer with prefetch that gathers acknowledgements."""
 
     label = f"shmq pipeline put, consume(prefetch={WINDOW})"
 

@@ -1,4 +1,4 @@
-"""The rows over TCP, in the order of their table: one file a kind of work."""
+"""The rows over TCP, in the order of their table: one file per kind of work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients in Python: put, get and acknowledge."""
+"""Python clients: put, get and acknowledge."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.tcp.load import Load
 from bench.tcp.rows.ping_pong import FRAME
 from bench.tcp.servers import Echo
 
-#: How many times the best peer's rate the client is to have.
+#: The bar: this many times the best peer's rate.
 TIMES = 4.0
 
 
@@ -34,7 +34,7 @@ def _row(
 
 
 class ThreeTrips(Load):
-    """What a client in C could do at most whose three requests are answered one by one."""
+    """The limit of a C client whose three requests are answered one by one."""
 
     def __init__(self, place: Place) -> None:
         label = "C, three times a read and a write"
@@ -65,17 +65,17 @@ def _one_row(key: str, place: Place) -> Row:
 
 
 def one_core_row() -> Row:
-    """One call each, answered before the next, where nobody is woken on another core."""
+    """One call each, answered before the next, without a wake on another core."""
     return _one_row("tcp-client-one", "one core")
 
 
 def two_cores_row() -> Row:
-    """The same where each has a core that sleeps while it waits."""
+    """One call each, with a core for each side that sleeps while it waits."""
     return _one_row("tcp-client-one-apart", "two cores")
 
 
 def pipelined_row() -> Row:
-    """Many requests under way."""
+    """Many requests in flight."""
     return _row(
         "tcp-client-pipelined",
         "A client in Python, 64 B, a call for each message, many under way",

@@ -1,4 +1,4 @@
-"""Messages out: leased and acknowledged, with many under way."""
+"""Messages out: leased and acknowledged, with many in flight."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from bench.row import RATE, Bar, Row, at_least
 from bench.tcp.load import MEDIAN, TAIL, Load
 from bench.tcp.servers import Beanstalkd, Nats, Redis, Shmq
 
-#: Messages under way: the credit of a subscription.
+#: Messages in flight: the credit of a subscription.
 WINDOW = 256
-#: What a second is to bring at least, on one connection.
+#: The bar: messages per second on one connection.
 LEAST = 500e3
 
 GATHERED = "shmq SUBSCRIBE, an ACK for what came together"

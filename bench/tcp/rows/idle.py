@@ -1,4 +1,4 @@
-"""10,000 connections that say nothing: their memory, and what they cost those that do."""
+"""10,000 idle connections: their memory, and their cost for active connections."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ CONNECTIONS = 10_000
 LOOKS = 3
 
 MEMORY = Figure("memory", "KiB a connection", higher_is_better=False)
-#: A rate beside them, of the same rate without them.
+#: A rate with the idle connections, as a share of the rate without them.
 PUT = Figure("put", "share of the rate")
 GOT = Figure("got", "share of the rate")
 
 
 class Crowd(Contestant):
-    """A server of its own that is measured without, with and again without them."""
+    """A separate server, measured without, with and again without idle connections."""
 
     role: Role = "shmq"
 
@@ -61,14 +61,14 @@ class Crowd(Contestant):
         return {MEMORY.key: each, PUT.key: put, GOT.key: got}
 
     def _rates(self, port: int) -> list[float]:
-        """Of each work the best of a few, as what else the machine does can only slow it."""
+        """The best of a few rates of each work: other load on the machine only slows them."""
         return [
             max(load.measure(port)["rate"] for _ in range(LOOKS)) for load in (self.put, self.got)
         ]
 
 
 def row() -> Row:
-    """The memory of the server's processes; the kernel's own is not in it."""
+    """The memory of the server's processes, without the kernel's own."""
     contestant = Crowd()
     return Row(
         key="tcp-idle",

@@ -17,7 +17,7 @@ RATIO = Figure("ratio", "x alone", higher_is_better=False)
 
 
 class Beside(Contestant):
-    """Puts without a server, with one that a client has asked for the queue, and without."""
+    """Puts without a server, with a server that has the queue open, and again without one."""
 
     role: Role = "shmq"
     label = "shmq put, a server idle"
@@ -53,7 +53,7 @@ class Beside(Contestant):
 
 
 def _put(stage: Stage, name: str, rounds: int) -> float:
-    """Nanoseconds of a put, the median of so many rounds; what was put is got and compared."""
+    """The median time of a put over the rounds, in ns; every body is got and compared."""
     stage.meet()
     sent = bodies.make(64)
     taken = []
@@ -72,7 +72,7 @@ def _put(stage: Stage, name: str, rounds: int) -> float:
 
 
 def row() -> Row:
-    """One process puts; the server has the queue open and nobody asks for anything."""
+    """One process puts; the server has the queue open and gets no requests."""
     return Row(
         key="tcp-local",
         title="A local process puts, 64 B, while the server idles",

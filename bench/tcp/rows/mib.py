@@ -1,4 +1,4 @@
-"""Bodies of 1 MiB: how fast beside a bare socket, and what they cost in memory."""
+"""Bodies of 1 MiB: their rate, compared with a bare socket, and their cost in memory."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from bench.tcp.server import Server, fresh
 from bench.tcp.servers import Shmq
 
 SIZE = 1 << 20
-#: Bodies under way.
+#: Bodies in flight.
 WINDOW = 8
 
 REST = Figure("rest", "MiB", higher_is_better=False)
 PEAK = Figure("peak", "MiB", higher_is_better=False)
-#: How much more memory than at rest the server's processes may have, in MiB.
+#: How much more memory than at rest the server's processes may use, in MiB.
 MOST = 32
-#: Seconds between two looks at the memory.
+#: Seconds between two samples of the memory.
 STEP = 0.005
 
 
 def row() -> Row:
-    """Put, and got and acknowledged."""
+    """Putting, and getting with acknowledgement."""
     put = Load("shmq PRODUCE", Shmq, "produce", window=WINDOW, size=SIZE)
     got = Load("shmq SUBSCRIBE, an ACK each", Shmq, "subscribe", window=WINDOW, size=SIZE)
     limit = RateLimit("C, a socket of the loopback", "loopback", SIZE, -1, -1)
@@ -38,7 +38,7 @@ def row() -> Row:
 
 
 class Watched(Contestant):
-    """The memory of a server's processes, at rest and at most, while bodies pass."""
+    """The memory of a server's processes at rest, and its maximum under load."""
 
     label = "shmq, 1 MiB in and out"
     role: Role = "shmq"
@@ -79,7 +79,7 @@ class Watched(Contestant):
 
 
 class _Watch:
-    """The most that the server's processes have while the block runs."""
+    """The maximum memory of the server's processes during the block."""
 
     def __init__(self, server: Server) -> None:
         self.peak = server.memory()
@@ -113,7 +113,7 @@ def _grown(label: str) -> Bar:
 
 
 def memory_row() -> Row:
-    """What the server's processes have for themselves."""
+    """The private memory of the server's processes."""
     return Row(
         key="tcp-mib-memory",
         title="Memory of the server's own while bodies of 1 MiB pass",

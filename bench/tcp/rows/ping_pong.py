@@ -1,4 +1,4 @@
-"""One request after the other, each when the one before was answered."""
+"""One request after the other, each after the answer to the previous one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from bench.row import RATE, Row, times
 from bench.tcp.load import MEDIAN, TAIL, Load
 from bench.tcp.servers import Beanstalkd, Echo, Nats, Redis, Shmq
 
-#: Bytes of a PING with 64, which the echo has to send back.
+#: Bytes of a PING with 64 bytes of payload, which the echo sends back.
 FRAME = 80
 
 
@@ -43,17 +43,17 @@ def _row(key: str, place: Place) -> Row:
 
 
 def one_core_row() -> Row:
-    """Where nobody has to be woken on another core."""
+    """On one core, without a wake on another core."""
     return _row("tcp-ping-pong", "one core")
 
 
 def two_cores_row() -> Row:
-    """Where each has a core that sleeps while it waits."""
+    """With a core for each side that sleeps while it waits."""
     return _row("tcp-ping-pong-apart", "two cores")
 
 
 def eight_row() -> Row:
-    """Eight connections, wherever the kernel has them."""
+    """Eight connections, wherever the kernel puts them."""
     return Row(
         key="tcp-ping-pong-eight",
         title="One request at a time on each of eight connections, 64 B",

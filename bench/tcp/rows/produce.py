@@ -1,4 +1,4 @@
-"""Messages in: one by one with 64 under way, and 64 to a request."""
+"""Messages in: one by one with 64 in flight, and 64 per request."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bench.row import RATE, Row, at_least
 from bench.tcp.load import MEDIAN, TAIL, Load
 from bench.tcp.servers import Beanstalkd, Nats, Redis, Shmq
 
-#: Messages under way where 64 are a request: 16 requests.
+#: Messages in flight with 64 per request: 16 requests.
 WINDOW = 1024
 
 
@@ -43,7 +43,7 @@ def eight_row() -> Row:
 
 
 def batch_row() -> Row:
-    """64 messages a request."""
+    """64 messages per request."""
     ours = Load("shmq PRODUCE_BATCH of 64", Shmq, "batch", window=WINDOW, batch=64)
     theirs = Load("Redis LPUSH of 64", Redis, "redis-push", window=WINDOW, batch=64)
     return Row(

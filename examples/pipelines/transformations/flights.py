@@ -1,4 +1,4 @@
-"""The jobs of ``shmq pipeline`` as datasets: each says what it is made of, Spark the rest.
+"""The jobs of ``shmq pipeline`` as declarative datasets: each names its inputs, Spark runs it.
 
 ``flights`` is a queue of JSON such as ``{"carrier": "AA", "delay": 17}``.
 """
@@ -11,20 +11,20 @@ spark = SparkSession.active()
 
 
 def queue(name: str) -> dict[str, str]:
-    """The options of ``format("shmq")`` for a queue of the place that the pipeline is for."""
+    """The options of ``format("shmq")`` for a queue at the pipeline's address."""
     return {"url": spark.conf.get("spark.flights.url"), "subscribe": name, "includeHeaders": "true"}
 
 
 @dp.table(partition_cols=["date"])
 def archive() -> DataFrame:
-    """Every message of the queue, once: it is acknowledged when it is in here."""
+    """Every message of the queue, once: it is acknowledged after it is stored here."""
     rows = spark.readStream.format("shmq").options(**queue("flights")).load()
     return rows.withColumn("date", f.to_date("timestamp"))
 
 
 @dp.table
 def decoded() -> DataFrame:
-    """The flights as columns; what is no such JSON has none of them."""
+    """The flights as columns; these are null for a body that is not such JSON."""
     fields = f.from_json(f.col("value").cast("string"), "carrier string, delay double")
     rows = spark.readStream.table("archive")
     return rows.select("topic", "offset", "timestamp", "value", fields.alias("flight"))
@@ -32,7 +32,7 @@ def decoded() -> DataFrame:
 
 @dp.materialized_view
 def statistics() -> DataFrame:
-    """Counts, sizes and delays of each carrier and minute."""
+    """Counts, sizes and delays per carrier and minute."""
     rows = spark.read.table("decoded").where("flight.carrier is not null")
     return rows.groupBy(f.window("timestamp", "1 minute"), "flight.carrier").agg(
         f.count("*").alias("flights"),
@@ -51,10 +51,10 @@ def hot() -> DataFrame:
 
 @dp.materialized_view
 def dead_letters() -> DataFrame:
-    """The dead letters by kind; they stay where they are.
+    """The dead letters by kind; they stay in their queue.
 
-    Their shapes take Python functions over batches, which no dataset may be declared with:
-    those are in ``shmq pipeline triage``.
+    Grouping by shape needs Python functions over batches, which a dataset cannot use; for that
+    see ``shmq pipeline triage``.
     """
     letters = spark.read.format("shmq").options(**queue("flights.dlq")).load()
     return letters.groupBy("dead_reason", "dead_queue", "codec").agg(

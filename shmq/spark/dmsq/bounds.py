@@ -1,4 +1,4 @@
-"""Which rows of files are wanted: from options, and from the filters of a query."""
+"""The bounds of a read of files, from options and from the filters of a query."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LAST: Final = (1 << 63) - 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bounds:
-    """Sequence numbers, times of the put in us since 1970, and queues; all ends belong to it."""
+    """Sequence numbers, times of the put in us since 1970, and queues; all ends are inclusive."""
 
     first: int = 0
     last: int = _LAST
@@ -30,7 +30,7 @@ class Bounds:
 
     @classmethod
     def of(cls, chosen: Mapping[str, Any]) -> Self:
-        """What the options say; the ends that these name do not belong to it."""
+        """The bounds in the options, where the starts are inclusive and the ends exclusive."""
         last, until = chosen["endingSequence"], chosen["endingTimestamp"]
         return cls(
             first=chosen["startingSequence"] or 0,
@@ -41,15 +41,15 @@ class Bounds:
 
     @property
     def empty(self) -> bool:
-        """Whether no row can be within."""
+        """Whether no row can be within the bounds."""
         return self.first > self.last or self.since > self.until or self.queues == frozenset()
 
     def has(self, queue: str) -> bool:
-        """Whether rows of that queue can be within."""
+        """Whether rows of that queue can be within the bounds."""
         return not self.empty and (self.queues is None or queue in self.queues)
 
     def within(self, other: Bounds) -> Bounds:
-        """What is within both."""
+        """The intersection of both bounds."""
         queues = self.queues if other.queues is None else other.queues
         if self.queues is not None and other.queues is not None:
             queues = self.queues & other.queues
@@ -62,7 +62,7 @@ class Bounds:
         )
 
     def narrowed(self, wanted: ds.Filter) -> Bounds | None:
-        """What of it passes the filter; None: bounds cannot say that, so Spark has to."""
+        """The bounds narrowed by the filter; None if bounds cannot express it: Spark filters."""
         attribute: tuple[str, ...] = getattr(wanted, "attribute", ())
         if len(attribute) != 1 or attribute[0] not in _READ:
             return None
@@ -84,7 +84,7 @@ def _number(value: Any) -> int | None:
 
 
 def _micros(value: Any) -> int | None:
-    """A moment in us since 1970; None for a time that does not say where."""
+    """A moment in us since 1970; None for a time without a zone."""
     if not isinstance(value, dt.datetime) or value.tzinfo is None:
         return None
     return (value - _EPOCH) // _MICROSECOND
@@ -104,7 +104,7 @@ _BOUNDS: Final[Mapping[str, Callable[..., Bounds]]] = MappingProxyType(
         "topic": lambda names: Bounds(queues=names),
     }
 )
-#: By whether it is of names, and the kind of filter: what of the values is within.
+#: By whether the column has names, and by the kind of filter: the bounds that it sets.
 _FILTERS: Final[Mapping[tuple[bool, type], Callable[[list[Any]], tuple[Any, ...]]]] = (
     MappingProxyType(
         {

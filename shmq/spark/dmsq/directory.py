@@ -20,7 +20,7 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 def directory_of(path: str | None) -> ReadOnly:
     """The directory at ``path``, which may be a ``file:`` URL.
 
-    Raises :class:`~shmq.InvalidOption` where there is none that can be read.
+    Raises :class:`~shmq.InvalidOption` if there is no readable directory.
     """
     if path is None:
         raise InvalidOption(
@@ -38,10 +38,10 @@ def directory_of(path: str | None) -> ReadOnly:
 def queues_in(
     disk: ReadOnly, names: tuple[str, ...] | None, pattern: re.Pattern[str] | None
 ) -> tuple[str, ...]:
-    """The queues that have files there and are meant: those named, or that fit; else all.
+    """The queues to read: the named ones, those that match the pattern, or else all with files.
 
-    Raises :class:`~shmq.NoSuchQueue` for one that is named and has none, and
-    :class:`~shmq.ShmqError` if there are none at all.
+    Raises :class:`~shmq.NoSuchQueue` for a named queue without files, and if no queue has any.
+    Raises :class:`~shmq.ShmqError` if the directory cannot be read.
     """
     try:
         found = [

@@ -1,4 +1,4 @@
-"""A part of a queue's files that one task reads."""
+"""The part of a queue's files that one task reads."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from shmq.storage.queue_reader import Part
 
 __all__ = ["Slice", "cut", "shares"]
 
-#: A slice is not made smaller than this, in bytes of its records, nor need it be larger: each
-#: walks over all of the queue's files, and holds an index of what is its own.
+#: The smallest and a sufficient size of a slice, in bytes of its records. A task walks over all
+#: files of the queue, whatever its slice, and holds an index of its slice.
 LEAST: Final = 16 << 20
 MOST: Final = 256 << 20
 
@@ -24,21 +24,21 @@ class Slice(InputPartition):
     """The messages of a queue with the sequence numbers ``first`` to ``last``."""
 
     queue: str
-    #: The identity of the queue that was looked at.
+    #: The queue's identity when the read was planned.
     hash_key: int
     #: Its files.
     parts: tuple[Part, ...]
     first: int
     last: int
-    #: Messages that are in the files, and have gone to another queue.
+    #: Messages that are still in the files but were moved to another queue.
     gone: tuple[int, ...] = ()
 
 
 def shares(sizes: Sequence[int], least: int | None) -> list[int]:
-    """Into how many slices queues of so many bytes are cut: ``least`` or more of them in all.
+    """How many slices each queue, given its size in bytes, is cut into: ``least`` or more in all.
 
-    Without a least they are as many as this machine has cores, or a multiple, unless they get
-    too small.
+    Without ``least`` there are as many slices as this machine has cores, or a multiple, unless
+    they would be too small.
     """
     total = sum(sizes)
     cores = len(os.sched_getaffinity(0))
@@ -52,9 +52,9 @@ def shares(sizes: Sequence[int], least: int | None) -> list[int]:
 def cut(first: int, last: int, spread: tuple[int, int, list[int]], count: int) -> list[
     tuple[int, int]
 ]:  # fmt: skip
-    """The numbers ``first`` to ``last`` in up to ``count`` ranges of about as many bytes.
+    """The numbers ``first`` to ``last`` in up to ``count`` ranges of about equal size in bytes.
 
-    ``spread`` is how the bytes lie over the numbers:
+    ``spread`` is the distribution of the bytes over the numbers:
     :meth:`~shmq.storage.queue_files.QueueFiles.spread`.
     """
     least, width, sums = spread

@@ -1,4 +1,4 @@
-"""The files that a read of ``format("dmsq")`` is about, and what they hold."""
+"""The files that ``format("dmsq")`` reads, and their messages."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ __all__ = ["DROPMALFORMED", "FAILFAST", "Files", "OpenedFiles"]
 
 log = logging.getLogger("shmq")
 
-#: What becomes of damage: an error, or it is passed over and counted.
+#: How damage is handled: it is an error, or it is skipped and counted.
 FAILFAST: Final = "FAILFAST"
 DROPMALFORMED: Final = "DROPMALFORMED"
 
-#: Into how many ranges of numbers a queue is divided, to see where its bytes are.
+#: How many ranges of sequence numbers a queue is divided into, to see where its bytes are.
 _RANGES: Final = 4096
 
 
 class OpenedFiles:
-    """What there was in the files of some queues when they were looked at; to be closed."""
+    """The opened files of some queues, as of one moment. Must be closed."""
 
     def __init__(self) -> None:
         self.chains: dict[str, tuple[QueueFiles, list[Part]]] = {}
-        #: What was passed over, of which queue.
+        #: The skipped places, each with its queue.
         self.skipped: list[tuple[str, Skipped]] = []
 
     def __enter__(self) -> Self:
@@ -49,7 +49,7 @@ class OpenedFiles:
 
 
 class Files:
-    """The directory that the options name, and the queues in it that they mean.
+    """The directory that the options name, and the queues in it that they select.
 
     Raises :class:`~shmq.InvalidOption` and :class:`~shmq.NoSuchQueue`.
     """
@@ -62,8 +62,8 @@ class Files:
     def look(self) -> OpenedFiles:
         """Read the files of the queues, every byte.
 
-        A message that was on its way between two of them is where it was going. Raises
-        :class:`~shmq.FileError`: of damage, with file and offset, unless that is passed over.
+        A message that was being moved between two of them counts in the target queue. Raises
+        :class:`~shmq.FileError`; for damage, with file and offset, unless damage is skipped.
         """
         looked = OpenedFiles()
         try:
@@ -78,7 +78,7 @@ class Files:
         return looked
 
     def slices(self, bounds: Bounds, least: int | None) -> list[Slice]:
-        """What of the files is within the bounds, cut for ``least`` tasks or more."""
+        """The messages within the bounds, cut into slices for ``least`` tasks or more."""
         with self.look() as looked:
             wanted = [queue for queue in looked.chains if bounds.has(queue)]
             chains = [looked.chains[queue] for queue in wanted]
@@ -90,10 +90,10 @@ class Files:
             ]
 
     def open(self, part: Slice) -> QueueFiles:
-        """The messages of the slice, in the files as they were looked at.
+        """The messages of the slice, from the files as they were planned.
 
-        If the queue's writer has replaced them meanwhile, it is in those that there are now.
-        Raises :class:`~shmq.FileError`.
+        If the queue's writer has replaced them since, the current files are read. Raises
+        :class:`~shmq.FileError`.
         """
         numbers = (part.first, part.last)
         try:
@@ -126,7 +126,7 @@ class Files:
         looked.skipped += [(queue, skipped) for skipped in chain.skipped]
 
     def _passed_over(self, error: FileError) -> Skipped:
-        """What is skipped where nothing of a queue can be read. Raises unless that may be."""
+        """The skipped place if nothing of a queue can be read. Raises unless damage is skipped."""
         if isinstance(error, DamagedFile):
             if not self.salvage:
                 advice = "the option mode=DROPMALFORMED passes over what is damaged"

@@ -12,17 +12,17 @@ from shmq.spark.shared.options import BATCH, Option
 
 __all__ = ["OPTIONS", "REFUSED", "SKIPPED", "STATES", "check"]
 
-#: What a message in a file may be doing: a lease does not survive.
+#: The states of a message in a file: a lease does not survive.
 STATES: Final = ("ready", "delayed", "dying")
 
-#: The columns of what was passed over.
+#: The columns of the skipped places.
 SKIPPED: Final = "topic string, file string, offset bigint, bytes bigint, what string"
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def moment(given: str) -> int:
-    """A time in us since 1970: of ms since then, as Kafka's connector has it, or ISO 8601."""
+    """A time in us since 1970, given in ms since 1970, as in Kafka's connector, or ISO 8601."""
     allowed = "ms since 1970, or a time such as 2026-01-31T12:00:00Z (UTC, unless it says where)"
     try:
         if given.strip().isdecimal():
@@ -35,7 +35,7 @@ def moment(given: str) -> int:
 
 
 def mode(given: str) -> str:
-    """One of the modes of Spark's own readers that make sense for files of messages."""
+    """One of those modes of Spark's own readers that make sense for files of messages."""
     return str(options.one_of("FAILFAST", "DROPMALFORMED")(given.upper()))
 
 
@@ -60,7 +60,7 @@ OPTIONS: Final = (
     Option("maxBytesPerBatch", options.size(1 << 10, 1 << 30), 4 << 20, _BATCH),
 )
 
-#: Options of other formats that are asked for here, by their names in lower case.
+#: Options of other formats that users may try here, by lower-case name, with the reason.
 REFUSED: Final = MappingProxyType(
     {
         "paths": "it reads one directory: union several reads",
@@ -75,5 +75,5 @@ REFUSED: Final = MappingProxyType(
 
 
 def check(given: Mapping[str, str], use: str) -> None:
-    """Raise InvalidOption for options that it cannot have."""
+    """Raise InvalidOption for options that the format does not have."""
     options.parse(OPTIONS, given, use, form="dmsq", refused=REFUSED)

@@ -30,12 +30,12 @@ class DmsqReader(DataSourceReader):
         self._max_bytes: int = chosen["maxBytesPerBatch"]
         self._states = _numbers(chosen["states"])
         self._bounds = Bounds.of(chosen)
-        # Spark refuses a reader with filters in a session that does not push them, unless
-        # this leads to the method that all readers have.
+        # In a session that does not push filters, Spark refuses a reader that overrides
+        # pushFilters; _Push makes the attribute look like the method of the base class.
         self.pushFilters: Any = _Push(self)
 
     def push(self, filters: Iterable[Filter]) -> Iterator[Filter]:
-        """Read only what passes these; returns those that Spark has to look at itself."""
+        """Read only rows that pass these filters; returns the filters that Spark must apply."""
         for wanted in filters:
             narrowed = self._bounds.narrowed(wanted)
             if narrowed is None:
@@ -48,13 +48,13 @@ class DmsqReader(DataSourceReader):
         return list(self._files.slices(self._bounds, self._least))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a slice, in Arrow's batches."""
+        """The rows of a slice, in Arrow batches."""
         from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - heavy
 
         from shmq.spark.shared.message_arrow import Batches  # noqa: PLC0415 - heavy
 
         if not isinstance(partition, Slice):
-            return  # there is none: nothing is within the bounds
+            return  # no slice: nothing is within the bounds
         batches = Batches(to_arrow_schema(self._schema, timezone="UTC"), partition.queue)
         times = (self._bounds.since, self._bounds.until)
         with self._files.open(partition) as chain:
@@ -66,26 +66,26 @@ class DmsqReader(DataSourceReader):
 
 
 class SkippedReader(DataSourceReader):
-    """Reads what is passed over of the files, instead of what is in them."""
+    """Reads the skipped places of the files, instead of their messages."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """A row for each place."""
+        """A row for each skipped place."""
         del partition
         with self._files.look() as looked:
             yield from [(queue, *skipped) for queue, skipped in looked.skipped]
 
 
 def _numbers(states: Sequence[str]) -> frozenset[int] | None:
-    """The states by number; None: all that there are."""
+    """The states as numbers; None: all states."""
     found = frozenset(STATES.index(state) for state in states)
     return None if len(found) == len(kind.STATES) else found
 
 
 class _Push:
-    """A reader's way to push filters; where the session does not push any, it is not called."""
+    """A reader's ``pushFilters``; a session that does not push filters never calls it."""
 
     def __init__(self, reader: DmsqReader) -> None:
         self._reader = reader

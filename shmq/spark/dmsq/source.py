@@ -1,4 +1,4 @@
-"""``format("dmsq")``: the files of durable queues, a namespace's data directory or a backup."""
+"""``format("dmsq")``: the files of durable queues, in a data directory or a backup."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["DmsqSource"]
 
 
 class DmsqSource(DataSource):
-    """The format ``dmsq``. Spark makes one for each DataFrame, at the driver."""
+    """The format ``dmsq``. Spark makes one per DataFrame, at the driver."""
 
     @classmethod
     def name(cls) -> str:
-        """What ``format(…)`` is given."""
+        """The name for ``format(…)``."""
         return "dmsq"
 
     def schema(self) -> str:
@@ -32,7 +32,7 @@ class DmsqSource(DataSource):
         return columns.ddl(columns.chosen(chosen["columns"], chosen["includeHeaders"]))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """What ``spark.read`` reads with. Raises :class:`~shmq.ShmqError`, at the driver."""
+        """The reader for ``spark.read``. Raises :class:`~shmq.ShmqError`, at the driver."""
         from shmq.spark.dmsq.files import Files  # noqa: PLC0415 - Spark looks at each format
         from shmq.spark.dmsq.reader import DmsqReader, SkippedReader  # noqa: PLC0415
 

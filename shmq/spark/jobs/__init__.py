@@ -1,1 +1,1 @@
-"""The jobs of ``shmq pipeline``: pipelines that run as they are, from a file of TOML."""
+"""The jobs of ``shmq pipeline``: ready-made pipelines, configured by a TOML file."""

@@ -1,8 +1,8 @@
-"""``aggregate``: counts, rates, sizes and waits of each window of time, and what is hot.
+"""``aggregate``: counts, rates, sizes and waits per window of time, and the hot keys.
 
 A window is closed once the watermark, which is the newest message's time less ``late``, has
-passed its end. A message that comes after that is late: it is counted as such in a row of its
-own, and nothing is dropped in silence.
+passed its end. A later message is late: a separate row counts it, so no message is dropped
+silently.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JOB", "build", "finish", "hot"]
 
-#: What messages may be grouped by, and the column that has it; ``header.NAME`` beside them.
+#: The properties that messages may be grouped by, with their columns; also ``header.NAME``.
 _PLAIN: Final = {
     "queue": "topic",
     "stream": "topic",
@@ -37,7 +37,7 @@ _PLAIN: Final = {
 }
 _HEADER: Final = re.compile(r"header\.(.+)")
 
-#: Where the results may go.
+#: The tables that say where the results go.
 _ENDS: Final = ("parquet", "results", "hot")
 
 
@@ -93,7 +93,7 @@ _AGGREGATE: Final = Table(
 
 
 def check(config: Config) -> None:
-    """The results go somewhere, and ``until`` is of files."""
+    """Check that the results go somewhere, and that ``until`` is used only with files."""
     if not any(name in config for name in _ENDS):
         raise config.wrong(f"it needs one of the tables {', '.join(f'[{end}]' for end in _ENDS)}")
     if config["aggregate"]["until"] is not None and config["source"]["format"] == "shmq":
@@ -104,7 +104,7 @@ def check(config: Config) -> None:
 
 
 def build(session: SparkSession, config: Config) -> DataStreamWriter:
-    """The query from the source to all its ends."""
+    """The query from the source to all its sinks."""
     settings = config["aggregate"]
     windows = Windows(
         session,
@@ -139,7 +139,7 @@ def _ends(session: SparkSession, config: Config) -> dict[str, sinks.Sink]:
 
 
 def _read(session: SparkSession, config: Config) -> DataFrame:
-    """The messages as :class:`Windows` wants them."""
+    """The messages with the columns that :class:`Windows` needs."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - heavy, and an extra
 
     source, settings = config["source"], config["aggregate"]
@@ -147,7 +147,7 @@ def _read(session: SparkSession, config: Config) -> DataFrame:
     if source["format"] == "shmq":
         wanted = {"columns": ",".join(_needed(settings["by"]))}
         found = stream.options(**wanted, **source["options"]).load()
-        # The batch's own time, which is the same when it is run again.
+        # The time of the batch, which stays the same when it runs again.
         done = f.current_timestamp()
     else:
         files = session.read.options(**source["options"]).parquet(source["path"])
@@ -178,12 +178,12 @@ def _key(name: str) -> Column:
 
 
 def _column(name: str) -> str:
-    """What a key's column is called: ``header.a-b`` is ``header_a_b``."""
+    """The name of a key's column: ``header.a-b`` becomes ``header_a_b``."""
     return re.sub(r"\W", "_", name)
 
 
 def _told(closed: DataFrame, late: DataFrame, settings: Mapping[str, Any]) -> DataFrame:
-    """The rows of both kinds: windows that were closed, and who came too late for one."""
+    """The rows of both kinds: closed windows, and counts of late messages."""
     from pyspark.sql import functions as f  # noqa: PLC0415
 
     nothing = f.lit(0).cast("bigint")
@@ -198,7 +198,7 @@ def _told(closed: DataFrame, late: DataFrame, settings: Mapping[str, Any]) -> Da
 
 
 def hot(closed: DataFrame, factor: float) -> DataFrame:
-    """Who had more than ``factor`` times the mean rate of all in the window."""
+    """The closed windows with more than ``factor`` times the mean rate of all keys."""
     from pyspark.sql import Window  # noqa: PLC0415
     from pyspark.sql import functions as f  # noqa: PLC0415
 
@@ -214,14 +214,14 @@ def _dated(told: DataFrame) -> DataFrame:
 
 
 def _messages(told: DataFrame) -> DataFrame:
-    """A message of JSON for each row."""
+    """One JSON message for each row."""
     from pyspark.sql import functions as f  # noqa: PLC0415
 
     return told.select(f.to_json(f.struct("*")).alias("value"), f.lit("json").alias("codec"))
 
 
 def finish(session: SparkSession, config: Config) -> None:
-    """Merge what is left to be merged."""
+    """Merge the remaining small files."""
     for end in _ends(session, config).values():
         end.rest()
 

@@ -1,4 +1,4 @@
-"""``archive``: queues to Parquet, in a folder for each queue and date, each message once."""
+"""``archive``: writes queues to Parquet, in a folder per queue and date, each message once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JOB", "PARTITIONS", "build", "dated"]
 
-#: By what the rows are put into folders: the queue, and the day when they were put, in UTC.
+#: The columns that make the folders: the queue, and the day of the put, in UTC.
 PARTITIONS: Final = ("topic", "date")
 
 _DAY: Final = 86_400_000_000
@@ -30,7 +30,7 @@ def build(session: SparkSession, config: Config) -> DataStreamWriter:
 
 
 def dated(rows: DataFrame) -> DataFrame:
-    """The rows with the ``date``, in UTC, when they were put."""
+    """The rows with the ``date`` of their put, in UTC."""
     from pyspark.sql import functions  # noqa: PLC0415
 
     days = functions.floor(functions.unix_micros("timestamp") / _DAY).cast("int")
@@ -38,7 +38,7 @@ def dated(rows: DataFrame) -> DataFrame:
 
 
 def finish(session: SparkSession, config: Config) -> None:
-    """Merge what is left to be merged."""
+    """Merge the remaining small files."""
     Files(session, config["sink"], PARTITIONS).rest()
 
 

@@ -1,4 +1,4 @@
-"""Batches that are handed on with their name: the query's id, and their number."""
+"""Passes on batches together with their name: the query's id and the batch's number."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Put", "SingleBatch", "each_batch"]
 
-#: Where a checkpoint keeps the name of rows that are read once.
+#: The file of a checkpoint that has the name of rows that are read once.
 _NAME: Final = "once.json"
 
-#: Puts the rows of a batch where they belong, given the query's id and the batch's number.
-#: It is called again with the same ones after a crash, and must then add nothing more.
+#: Writes the rows of a batch, given the query's id and the batch's number. After a crash it is
+#: called again with the same arguments, and must not add anything twice.
 Put = Callable[["DataFrame", str, int], None]
 
 
 def each_batch(rows: DataFrame, put: Put) -> DataStreamWriter:
-    """The writer of a query whose batches ``put`` is given."""
+    """The writer of a query that passes its batches to ``put``."""
 
     def handle(batch: DataFrame, number: int) -> None:
         context = batch.sparkSession.sparkContext
@@ -36,13 +36,13 @@ def each_batch(rows: DataFrame, put: Put) -> DataStreamWriter:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SingleBatch:
-    """Rows that come to an end, which are one batch: the first, of a name of its own."""
+    """Finite rows, written as one batch with number 0 and a name of its own."""
 
     rows: DataFrame
     put: Put
 
     def run(self, session: SparkSession, checkpoint: str) -> Progress:
-        """Put them. Under the same checkpoint that is the same batch again, and adds nothing."""
+        """Write the rows. With the same checkpoint it is the same batch again, and adds nothing."""
         from pyspark.sql import Observation, functions  # noqa: PLC0415 - heavy, and an extra
 
         folder = Folder(session, checkpoint)

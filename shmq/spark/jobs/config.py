@@ -1,6 +1,6 @@
-"""A job's configuration: tables that say what a file may have, and one error for what it may not.
+"""A job's configuration: tables define what its file may have, and the file is checked by them.
 
-What is wrong is one :class:`~shmq.InvalidOption` that names the file, the table, the key and
+A wrong file raises one :class:`~shmq.InvalidOption` that names the file, the table, the key and
 the value, and what to write instead.
 """
 
@@ -22,56 +22,56 @@ __all__ = ["NOWHERE", "Config", "Key", "Rest", "Table", "read"]
 #: No place.
 NOWHERE: Final[Mapping[str, str]] = MappingProxyType({})
 
-#: Checks what stands in a table beside its keys: given that, the values of the keys, and the
-#: place that is meant where the file names none, it returns what the job gets as the table's
-#: ``options``. Raises InvalidOption.
+#: Checks the entries of a table other than its keys. It gets these entries, the values of the
+#: keys, and the default place, and returns the table's ``options`` for the job. Raises
+#: InvalidOption.
 Rest = Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, str]], Mapping[str, str]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A key of a table; where it has no default, what the file begins with has an example."""
+    """A key of a table; without a default it has an example for the template."""
 
     name: str
-    #: What it is for, in a line: the comment above it in the file to begin with.
+    #: Its purpose in one line: the comment above it in the template.
     about: str
-    #: What makes the job's value of the file's.
+    #: Converts the file's value to the job's.
     check: Check
-    #: The job's value where the file has none.
+    #: The job's value if the file has none.
     default: Any = None
     #: Whether the file must have it.
     required: bool = False
-    #: What the file to begin with says: as TOML has it.
+    #: The value in the template, as in TOML.
     example: Any = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table of the file; the one without a name is the file's top."""
+    """A table of the file; the table without a name is the top of the file."""
 
     name: str
     about: str
     keys: tuple[Key, ...] = ()
-    #: Whether its absence means that it is not wanted, so that the job gets None for it.
+    #: Whether the file may lack it; the job then gets None for it.
     optional: bool = False
-    #: Whether the file to begin with has it all the same.
+    #: Whether the template has it even if it is optional.
     begun: bool = False
-    #: Takes what is not among the keys; None: there must be nothing else.
+    #: Takes the entries that are not keys; None: there must be none.
     rest: Rest | None = None
-    #: Lines for the file to begin with, of what ``rest`` takes.
+    #: Example lines for the template, of entries that ``rest`` takes.
     examples: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Config:
-    """What a file says of a job, checked."""
+    """The checked configuration of a job."""
 
     #: The file.
     path: Path
     _tables: Mapping[str, Mapping[str, Any] | None]
 
     def __getitem__(self, table: str) -> Mapping[str, Any]:
-        """The values of a table, every key among them, and of the top for ``""``.
+        """The values of a table, with every key; ``""`` is the top of the file.
 
         Raises LookupError for an optional table that the file does not have.
         """
@@ -81,19 +81,19 @@ class Config:
         return values
 
     def __contains__(self, table: str) -> bool:
-        """Whether there is something in that table: it is in the file, or not optional."""
+        """Whether the job has that table: it is in the file, or not optional."""
         return self._tables.get(table) is not None
 
     def wrong(self, problem: str) -> InvalidOption:
-        """The error that the file is wrong in that way."""
+        """The error for that problem of the file."""
         return InvalidOption(f"{self.path}: {problem}")
 
 
 def read(path: Path, tables: Sequence[Table], place: Mapping[str, str] = NOWHERE) -> Config:
-    """What the file says. Raises :class:`~shmq.InvalidOption` for the first thing wrong in it.
+    """Read and check the file. Raises :class:`~shmq.InvalidOption` for the first problem in it.
 
-    The ``place`` has the options of ``format("shmq")`` that say where queues are, for those
-    tables that say nothing of it.
+    ``place`` has the options of ``format("shmq")`` that say where queues are. It applies to
+    tables that do not say it themselves.
     """
     try:
         found = _parsed(path)

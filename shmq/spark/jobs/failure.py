@@ -1,4 +1,4 @@
-"""What failed within Spark, in one line: the error at its root, not the traces around it."""
+"""Describes a failure within Spark in one line: the root cause, without the stack traces."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from shmq.errors import ShmqError
 
 __all__ = ["failure_of"]
 
-#: The last line of a Python traceback, wherever it stands in what Java tells.
+#: The last line of a Python traceback, anywhere in Java's text.
 _PYTHON: Final = re.compile(r"^((?:\w+\.)*[A-Z]\w+): (.+)$", re.MULTILINE)
 _TRACEBACK: Final = "Traceback (most recent call last):"
 
-#: An exception of Java's and what caused it, a line each, as Java prints them. What is
-#: indented was suppressed: it is of no cause.
+#: A Java exception and its causes, one line each, as Java prints them. Indented lines are
+#: suppressed exceptions, not causes.
 _JAVA: Final = re.compile(r"^(?:Caused by)?: ((?:\w+\.)+[\w$]+)(?:: (.*))?$", re.MULTILINE)
-#: What Py4J says of an exception of Java's: by a number, which tells nothing.
+#: Py4J's line about a Java exception: it has only a number.
 _CALLED: Final = re.compile(r"An error occurred while calling \S+\.$", re.MULTILINE)
-#: What Spark puts before a message and behind it.
+#: What Spark adds before and after a message.
 _FRAME: Final = re.compile(
     r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: | +SQLSTATE: \w+ *$"
 )
 
 _LOG: Final = 'log = "error" in [spark] shows all that Spark says'
-#: What to do about a failure, by what its root says; the first that fits.
+#: The advice for a failure, by the text of its root cause; the first match counts.
 _ADVICE: Final = tuple(
     (re.compile(pattern), advice)
     for pattern, advice in (
@@ -58,10 +58,10 @@ _ADVICE: Final = tuple(
 
 
 def failure_of(error: Exception) -> Exception:
-    """The error itself if it is one of shmq's, else one that says what was at its root.
+    """The error itself if it is one of shmq's, else an error that states its root cause.
 
-    What failed in Java is told by the first exception, which says what was being done, by the
-    last one that caused it, and by what to do about that.
+    A failure in Java becomes one line: the first exception, which says what was being done,
+    the root cause, and advice on it.
     """
     if isinstance(error, ShmqError):
         return error
@@ -76,7 +76,7 @@ def failure_of(error: Exception) -> Exception:
 
 
 def _of_java(text: str) -> str:
-    """What failed, why, and what to do, in a line; empty if the text is."""
+    """What failed, why, and what to do, in one line; empty for an empty text."""
     chain = [(found[1], _plain(found[2] or "")) for found in _JAVA.finditer(text)]
     if not chain:
         lines = (_plain(line) for line in text.splitlines())
@@ -90,7 +90,7 @@ def _of_java(text: str) -> str:
 
 
 def _advised(told: str, root: str, otherwise: str) -> str:
-    """What failed, and what to do about a root that is known."""
+    """What failed, with advice if the root cause is a known one."""
     advice = next((advice for pattern, advice in _ADVICE if pattern.search(root)), otherwise)
     return f"{told}; {advice}" if told and advice else told
 
@@ -100,7 +100,7 @@ def _plain(line: str) -> str:
 
 
 def _made(name: str, told: str) -> ShmqError:
-    """An error of shmq's as what it was, so that its exit code is; another one by its name."""
+    """One of shmq's errors as its own class, for its exit code; another error with its name."""
     kind = getattr(errors, name, None) if name in errors.__all__ else None
     if kind is None:
         return ShmqError(f"{name}: {told}")

@@ -1,10 +1,10 @@
-"""Which files of a folder count: the log that Spark's own streams keep of theirs.
+"""The log of the valid files of a folder, in the format of Spark's own streams.
 
-``_spark_metadata`` has a file a version: ``7`` says which files came with version 7, and
-``9.compact``, each tenth, says all that there are. A version appears whole or not at all,
-so what it adds and what it takes away come and go at once, and Spark reads the files of the
-newest version and no others. As a line of its own, which Spark takes for a folder and skips,
-each version says which batch of which query is in it.
+``_spark_metadata`` has one file per version: ``7`` lists the files added by version 7, and
+every tenth one, such as ``9.compact``, lists all files. A version appears whole or not at all,
+so its additions and removals take effect at once, and Spark reads only the files of the newest
+version. Each version also names the batch and query that it has, in a line that Spark takes for
+a folder and skips.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from shmq.spark.jobs.filesystem import File, Folder
 __all__ = ["FileSinkLog"]
 
 _LOG: Final = "_spark_metadata"
-#: Where the names of batches would be if they were files.
+#: The folder in the entries that name batches; it does not exist.
 _BATCHES: Final = "_batches"
 #: The first line of each version.
 _FORMAT: Final = "v1"
-#: Each so many versions one says all. Spark expects this many unless it is told otherwise,
-#: and finds another number only by two of them.
+#: Every so many versions, one lists all files. It is Spark's default; Spark can infer another
+#: interval only from two full versions.
 _FULL_EACH: Final = 10
-#: The full versions that are kept: readers may still be at the last but one.
+#: How many full versions are kept: readers may still use the last but one.
 _FULL_KEPT: Final = 3
 
 
 class FileSinkLog:
-    """The files that count, and the newest batch of each query that is in them.
+    """The valid files, and the newest batch of each query in them.
 
-    One process writes it; another one that does is noticed, and refused.
+    Only one process may write the log; a second writer is detected and refused.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -52,14 +52,14 @@ class FileSinkLog:
         remove: Iterable[str] = (),
         batch: tuple[str, int] | None = None,
     ) -> None:
-        """Make a version with these files more and those fewer, of that query's batch.
+        """Make a version that adds and removes these files, for that batch of the query.
 
         Raises :class:`~shmq.ShmqError` if another process made that version.
         """
         gone = set(remove)
         if gone:
             while not self._is_full(self._next):
-                self._write([])  # only a full version can take away
+                self._write([])  # only a full version can remove files
         files = {name: file for name, file in self.files.items() if name not in gone}
         files.update(add)
         batches = self.batches | (dict([batch]) if batch else {})
@@ -137,7 +137,7 @@ class FileSinkLog:
                 self._folder.remove(f"{_LOG}/{version}")
 
     def _versions(self) -> dict[int, str]:
-        """The names of the versions there are, by number."""
+        """The file names of the existing versions, by number."""
         names = self._folder.names(_LOG)
         found = {name.removesuffix(".compact"): name for name in names}
         return {
@@ -152,7 +152,7 @@ class FileSinkLog:
 
 
 def _line(uri: str, size: int, file: File | None) -> str:
-    """A line as Spark's ``SinkFileStatus`` has it."""
+    """A line in the form of Spark's ``SinkFileStatus``."""
     return json.dumps(
         {
             "path": uri,

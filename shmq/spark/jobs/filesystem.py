@@ -1,4 +1,4 @@
-"""A folder wherever Spark can have one: this host's, HDFS, an object store."""
+"""A folder on any file system that Spark can use: this host, HDFS, an object store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["File", "Folder"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class File:
-    """A file: the name by which Spark knows it, and what Spark wants to know without asking."""
+    """A file: its name in Spark, and the attributes that Spark's log keeps."""
 
     uri: str
     size: int
@@ -25,7 +25,7 @@ class File:
 
     @classmethod
     def of(cls, status: Any) -> Self:
-        """What Hadoop says of a file."""
+        """The file of a Hadoop file status."""
         return cls(
             status.getPath().toUri().toString(),
             int(status.getLen()),
@@ -36,7 +36,7 @@ class File:
 
 
 class Folder:
-    """A folder and what is in it, by names relative to it. Raises what Hadoop raises."""
+    """A folder and its contents, by names relative to it. Raises what Hadoop raises."""
 
     def __init__(self, session: SparkSession, path: str) -> None:
         jvm: Any = session._jvm
@@ -49,18 +49,18 @@ class Folder:
         self.uri: str = self._root.toUri().toString().rstrip("/")
 
     def path(self, name: str) -> str:
-        """The name by which Spark reads and writes there."""
+        """The path by which Spark reads and writes that name."""
         return str(self._path(name).toString())
 
     def names(self, within: str) -> list[str]:
-        """What is in that folder within; nothing if it does not exist."""
+        """The names in a folder below; none if it does not exist."""
         path = self._path(within)
         if not self._system.exists(path):
             return []
         return [status.getPath().getName() for status in self._system.listStatus(path)]
 
     def files(self, within: str) -> dict[str, File]:
-        """All files below that folder by their names relative to it, hidden ones left out."""
+        """All files below that folder, by names relative to it, without hidden ones."""
         top = self._path(within)
         prefix = self._system.makeQualified(top).toUri().getPath().rstrip("/") + "/"
         found = {}
@@ -81,7 +81,7 @@ class Folder:
             stream.close()
 
     def create(self, name: str, text: str) -> bool:
-        """Make a file that is there with all its text or not at all; False if there is one."""
+        """Make a file atomically, with all its text or not at all; False if it exists already."""
         checkpointing = self._jvm.org.apache.spark.sql.execution.streaming.checkpointing
         path = self._path(name)
         manager = checkpointing.CheckpointFileManager.create(path.getParent(), self._conf)
@@ -99,7 +99,7 @@ class Folder:
         return True
 
     def move(self, name: str, to: str) -> File:
-        """Give a file another name, which must be free, and return it as it is there."""
+        """Rename a file to a name that must be free, and return the renamed file."""
         target = self._path(to)
         self._system.mkdirs(target.getParent())
         if not self._system.rename(self._path(name), target):
@@ -107,15 +107,15 @@ class Folder:
         return File.of(self._system.getFileStatus(target))
 
     def remove(self, name: str) -> None:
-        """Remove a file or a folder with all in it; nothing if it does not exist."""
+        """Remove a file, or a folder with its contents; do nothing if it does not exist."""
         self._system.delete(self._path(name), True)
 
     def write_json(self, name: str, value: Any) -> bool:
-        """As :meth:`create`, of what JSON holds."""
+        """As :meth:`create`, with a value as JSON."""
         return self.create(name, json.dumps(value))
 
     def read_json(self, name: str) -> Any:
-        """What :meth:`write_json` wrote."""
+        """The value that :meth:`write_json` wrote."""
         return json.loads(self.read(name))
 
     def _path(self, name: str) -> Any:

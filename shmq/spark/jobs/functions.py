@@ -1,4 +1,4 @@
-"""A user's function by its name: ``module:function``, which takes a DataFrame."""
+"""A user's function on a DataFrame, by its name ``module:function``."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 __all__ = ["apply", "load", "unchanged"]
 
-#: The packages of Spark, which call a function that does not run at once.
+#: The packages of Spark, which call functions that run later.
 _OF_SPARK: Final = frozenset({"pyspark", "py4j"})
 
 Function = Callable[["DataFrame"], "DataFrame"]
 
 
 def load(name: str) -> Function:
-    """What ``module:function`` names. Raises :class:`~shmq.InvalidOption` if it cannot be had."""
+    """Import the function ``module:function``. Raises :class:`~shmq.InvalidOption`."""
     module_name, _, path = name.partition(":")
     try:
         module: Any = importlib.import_module(module_name)
@@ -51,10 +51,10 @@ def load(name: str) -> Function:
 
 
 def apply(name: str, rows: DataFrame) -> DataFrame:
-    """What the function makes of the rows.
+    """The function's result for the rows.
 
-    Raises :class:`~shmq.InvalidOption` if that is no DataFrame, and :class:`~shmq.ShmqError`
-    with its place for whatever it raises.
+    Raises :class:`~shmq.InvalidOption` if it is not a DataFrame, and :class:`~shmq.ShmqError`
+    with the place of the failure if the function raises.
     """
     from pyspark.sql import DataFrame  # noqa: PLC0415 - heavy, and an extra
 
@@ -76,12 +76,12 @@ def apply(name: str, rows: DataFrame) -> DataFrame:
 
 
 def unchanged(rows: DataFrame) -> DataFrame:
-    """The rows as they are: what the file to begin with names."""
+    """The rows unchanged: the function that the template names."""
     return rows
 
 
 def _last_of_ours(error: BaseException) -> traceback.FrameSummary:
-    """Where it failed: the innermost place that is none of Spark's own."""
+    """Where it failed: the innermost frame outside Spark."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [each for each in frames if not _OF_SPARK.intersection(Path(each.filename).parts)]
     return (ours or frames)[-1]

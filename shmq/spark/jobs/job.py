@@ -1,7 +1,7 @@
-"""What a job is: a name, the tables of its file, and what it does with a session.
+"""The definition of a job: a name, the tables of its file, and its work in a session.
 
-A stream builds the writer of one streaming query, which the runner gives its checkpoint and
-its trigger, starts, watches and stops. A batch does its work in one call, and ends.
+A stream builds the writer of one streaming query. The runner sets the query's checkpoint and
+trigger, and starts, watches and stops it. A batch does its work in one call and ends.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ __all__ = ["Batch", "Job", "Stream"]
 
 
 def _nothing_to_check(_: Config) -> None:
-    """The tables say all."""
+    """The check of a job whose tables check everything."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What both kinds of job have."""
+    """The base of both kinds of job."""
 
     name: str
-    #: What it does, in a line.
+    #: What it does, in one line.
     about: str
-    #: The tables of its file, in the order in which they stand in the one to begin with.
+    #: The tables of its file, in the order of the template.
     tables: tuple[Table, ...]
-    #: Checks what no table can say, such as keys that exclude each other; without a session.
+    #: Checks what no table can express, such as keys that exclude each other; without a session.
     #: Raises :meth:`Config.wrong <shmq.spark.jobs.config.Config.wrong>`.
     check: Callable[[Config], None] = _nothing_to_check
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Stream(Job):
-    """A job that goes on until it is stopped, batch after batch, each exactly once.
+    """A job that runs until it is stopped, batch after batch, each exactly once.
 
-    Its tables have those of :data:`shmq.spark.jobs.tables.STREAM` among them.
+    Its tables include those of :data:`shmq.spark.jobs.tables.STREAM`.
     """
 
     #: The writer of the query, without checkpoint, trigger and name, which the runner sets; or
-    #: rows that are no stream, and are done once.
+    #: finite rows, which are written once.
     build: Callable[[SparkSession, Config], DataStreamWriter | SingleBatch]
-    #: Called once the query has ended by itself, and did not fail.
+    #: Called after the query has ended on its own without failing.
     finish: Callable[[SparkSession, Config], None] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Batch(Job):
-    """A job that ends by itself.
+    """A job that ends on its own.
 
-    ``run`` reports its progress now and then, and returns when ``stopping()`` is true at a
-    point where it can go on when it is started again.
+    ``run`` reports its progress now and then. When ``stopping()`` is true, it returns at a
+    point from which a later start can continue.
     """
 
     run: Callable[[SparkSession, Config, Callable[[Progress], None], Callable[[], bool]], None]

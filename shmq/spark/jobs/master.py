@@ -1,4 +1,4 @@
-"""The master of a job: whether it can be one, and whether it is there."""
+"""The master of a job: whether its URL is valid, and whether it can be reached."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _FORM: Final = re.compile(
     r"spark://[^\s:/,]+:\d+(,[^\s:/,]+:\d+)*|yarn|k8s://\S+"
 )
 
-#: How long a master may take to answer, in seconds. Spark itself gives up after a minute, and
-#: then does not say why.
+#: How long a master may take to answer, in seconds. Spark itself gives up after a minute
+#: without saying why.
 _PATIENCE: Final = 10.0
 
 
 def form(value: Any, _: Path) -> str:
-    """A master as Spark knows them. Raises :class:`ValueError` with what it must be."""
+    """A master URL that Spark knows. Raises a :class:`ValueError` that says what is allowed."""
     if not isinstance(value, str) or not _FORM.fullmatch(value):
         raise ValueError('"local[N]", "local[*]", "spark://HOST:PORT", "yarn" or "k8s://…"')
     return value
 
 
 def reach(master: str | None) -> None:
-    """Make sure that one of the masters of ``spark://`` takes a connection.
+    """Check that one of the masters in a ``spark://`` URL accepts a connection.
 
-    Raises :class:`~shmq.ConnectionLost` with the reason of the last if none does.
+    Raises :class:`~shmq.ConnectionLost` with the last master's reason if none does.
     """
     if master is None or not master.startswith("spark://"):
         return

@@ -1,13 +1,13 @@
-"""Parquet files that a stream adds to, each batch once, and that are merged while they are read.
+"""Parquet files to which a stream adds each batch once, and that are merged while being read.
 
-A batch is written aside, by Spark and its own protocol for tasks that fail. Then its files are
-moved to where they belong, and one version of the :mod:`~shmq.spark.jobs.file_sink_log` makes them
-count, and says which batch they are: a batch that comes again is there already. So are small
-files merged: the large one is made aside, and one version puts it in their place. They are
-removed only later, for readers that still have them in hand.
+Spark writes a batch to a temporary folder, with its own protocol for failed tasks. Then the
+files are moved to their places, and one version of the :mod:`~shmq.spark.jobs.file_sink_log`
+makes them valid and names their batch, so that a repeated batch is recognized. Small files are
+merged in the same way: the large file is made in the temporary folder, and one version puts it
+in their place. The small files are removed later, because readers may still use them.
 
-Before files are moved, or replaced, a list of them is written. What it names is removed unless
-the manifest has it: after a crash, and once those readers have had their time.
+Before files are moved or replaced, a list of them is written. The listed files that are not in
+the log are removed: after a crash, and once the readers' time is over.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ if TYPE_CHECKING:
 
 __all__ = ["Compaction", "ParquetStore"]
 
-#: Where files are made, with the lists of those that are being moved.
+#: The temporary folder for new files, with the lists of the files that are being moved.
 _ASIDE: Final = "_writing"
 _LIST: Final = ".list"
-#: Where the lists of replaced files are, by the milliseconds since 1970 when they were.
+#: The folder of the lists of replaced files, named by the time in milliseconds since 1970.
 _REPLACED: Final = "_replaced"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """When small files become a large one.
+    """When small files are merged into a large one.
 
-    Files are merged with others of their own order of size, so that a byte is written as often
-    as there are orders, however many batches there were.
+    Files are merged with others of the same order of size. So each byte is written once per
+    order, however many batches there are.
     """
 
-    #: About how large, in bytes; a file of half that is no small one. 0: never.
+    #: The target size in bytes; a file of half that size is not small. 0: never merge.
     size: int = 128 << 20
-    #: How many small ones of an order there may be in a folder, and the ratio of two orders: 2
-    #: or more.
+    #: How many small files of one order a folder may have, and the ratio of two orders: 2 or
+    #: more.
     files: int = 16
-    #: How long replaced files are left to readers, in seconds.
+    #: How long replaced files are kept for readers, in seconds.
     keep: float = 3600.0
 
 
 class ParquetStore:
-    """A folder of Parquet files in folders of columns' values. One process writes there."""
+    """A folder of Parquet files, partitioned by columns. Only one process may write to it."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class ParquetStore:
         self._recover()
 
     def add(self, rows: DataFrame, query: str, batch: int) -> None:
-        """Add the rows, unless the batch of that query, or a later one, is there already."""
+        """Add the rows, unless that batch of the query, or a later one, was added already."""
         if self._file_sink_log.batches.get(query, -1) >= batch:
             return
         name = f"{query}-{batch}"
@@ -85,7 +85,7 @@ class ParquetStore:
         self._publish(name, moves, (), (query, batch))
 
     def merge(self) -> bool:
-        """Merge small files of one folder, where there are most of them; False if none has many."""
+        """Merge files of the folder with most small files; False if no folder has too many."""
         chosen = self._chosen()
         if not chosen:
             return False
@@ -103,7 +103,7 @@ class ParquetStore:
         return True
 
     def sweep(self) -> None:
-        """Remove the files that were replaced long enough ago."""
+        """Remove replaced files whose time for readers is over."""
         oldest = (time.time() - self._merging.keep) * 1000
         for name in self._folder.names(_REPLACED):
             if name.endswith(_LIST) and int(name.partition("-")[0]) <= oldest:
@@ -114,7 +114,7 @@ class ParquetStore:
         return f"{self._compression}.parquet"
 
     def _made(self, rows: DataFrame, name: str, columns: tuple[str, ...]) -> dict[str, File]:
-        """The files that Spark makes of the rows, aside, by their names there."""
+        """Write the rows to the temporary folder; the files by their names there."""
         aside = f"{_ASIDE}/{name}"
         writer = rows.write.mode("overwrite").option("compression", self._compression)
         if columns:
@@ -129,7 +129,7 @@ class ParquetStore:
         replaced: Iterable[str],
         batch: tuple[str, int] | None,
     ) -> None:
-        """Move what was made aside to its places, and let it count."""
+        """Move the new files to their places, and add them to the log."""
         listed = f"{_ASIDE}/{name}{_LIST}"
         if moves:
             self._write_list(listed, moves.values())
@@ -142,7 +142,7 @@ class ParquetStore:
         self._folder.remove(listed)
 
     def _chosen(self) -> list[str]:
-        """The files to be merged: of one folder, and not more than make a large one."""
+        """The files to merge: of one folder, and no more than make up a large file."""
         merging = self._merging
         alike: dict[tuple[str, int], list[str]] = collections.defaultdict(list)
         for name, file in self._file_sink_log.files.items():
@@ -156,7 +156,7 @@ class ParquetStore:
         return list(_up_to(sized, self._file_sink_log.files, merging.size))
 
     def _recover(self) -> None:
-        """Undo what a crash left half done."""
+        """Undo what a crash left unfinished."""
         names = self._folder.names(_ASIDE)
         for name in names:
             if name.endswith(_LIST):
@@ -169,7 +169,7 @@ class ParquetStore:
         self._folder.write_json(name, list(files))
 
     def _remove_listed(self, name: str) -> None:
-        """Remove the files that a list names and the manifest has not, and then the list."""
+        """Remove the files of a list that are not in the log, and then the list."""
         for file in self._folder.read_json(name):
             if file not in self._file_sink_log.files:
                 self._folder.remove(file)
@@ -186,5 +186,5 @@ def _up_to(names: Iterable[str], files: dict[str, Any], size: int) -> Iterator[s
 
 
 def _parent(name: str) -> str:
-    """The folder of the name with its slash; nothing for the top."""
+    """The folder of the name, with a trailing slash; empty for the top."""
     return name[: name.rfind("/") + 1]

@@ -1,4 +1,4 @@
-"""How far a job is."""
+"""The progress of a job."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ __all__ = ["Progress"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What a job has done since it was started, and is doing."""
+    """What a job has done since its start."""
 
-    #: The newest batch that is done; None for a job without batches.
+    #: The newest finished batch; None for a job without batches.
     batch: int | None = None
     #: Rows since the start.
     rows: int = 0
-    #: Rows a second, in the newest batch.
+    #: Rows per second in the newest batch.
     rate: float = 0.0
-    #: Rows that are still to be read; None if it is not known.
+    #: Rows still to be read; None if unknown.
     backlog: int | None = None
     #: How long the newest batch took, in seconds.
     seconds: float = 0.0
-    #: What else the job counts, by its name.
+    #: The job's other counts, by name.
     counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def after(self, told: Mapping[str, Any]) -> Self:
-        """The progress with a batch more, as Spark tells of it in its JSON."""
+        """The progress after another batch, given Spark's progress JSON."""
         seconds = told["durationMs"].get("triggerExecution", 0) / 1000
         rows = sum(source["numInputRows"] for source in told["sources"])
         counts = dict(self.counts)
@@ -47,7 +47,7 @@ class Progress:
 
 
 def _backlog(told: Mapping[str, Any]) -> int | None:
-    """The rows that the sources say they still have."""
+    """The rows that the sources report as unread."""
     known = [
         int(metrics["backlog"])
         for source in told["sources"]
@@ -57,7 +57,7 @@ def _backlog(told: Mapping[str, Any]) -> int | None:
 
 
 def _map(value: Any) -> Mapping[str, Any]:
-    """The value, which may be JSON's text of it; empty for what is no map."""
+    """The value as a map, parsed if it is JSON text; empty if it is not a map."""
     try:
         found = json.loads(value) if isinstance(value, str) else value
     except ValueError:

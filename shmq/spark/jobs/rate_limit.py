@@ -1,4 +1,4 @@
-"""At which rate rows go out."""
+"""Limits the rate at which rows are written."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final
 
 __all__ = ["RateLimit"]
 
-#: How long it waits until it asks again whether to stop, in seconds.
+#: How often a wait checks whether to stop, in seconds.
 _GLANCE: Final = 0.1
 
 
 class RateLimit:
-    """No more than ``rate`` rows a second; None: as fast as can be.
+    """Allows at most ``rate`` rows per second; None: no limit.
 
-    What was too slow is not made up for.
+    Time lost to slow batches is not made up for.
     """
 
     def __init__(self, rate: float | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -24,7 +24,7 @@ class RateLimit:
         self._due = clock()
 
     def wait(self, rows: int, stopping: Callable[[], bool]) -> bool:
-        """Return True when so many rows may go, and False as soon as ``stopping()``."""
+        """Return True when this many rows may go, or False as soon as ``stopping()`` is true."""
         while not stopping():
             now = self._clock()
             if self._rate is None or now >= self._due:

@@ -1,4 +1,4 @@
-"""The jobs there are, by name; each is imported when it is asked for, with PySpark."""
+"""The jobs by name. A job is imported, together with PySpark, when it is first used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shmq.spark.jobs.job import Job
 
 __all__ = ["ABOUT", "load"]
 
-#: What each job does, in a line. Its module has it as ``JOB``.
+#: What each job does, in one line. Its module defines it as ``JOB``.
 ABOUT: Final = MappingProxyType(
     {
         "replay": "Put messages from Parquet or .dmsq files in a queue.",
@@ -25,7 +25,7 @@ ABOUT: Final = MappingProxyType(
 
 
 def load(name: str) -> Job:
-    """The job of that name. Raises :class:`~shmq.Unsupported` where there is no PySpark."""
+    """The job of that name. Raises :class:`~shmq.Unsupported` without PySpark."""
     if importlib.util.find_spec("pyspark") is None:
         raise Unsupported("a pipeline runs on Spark: pip install 'shmq[spark]'")
     job = importlib.import_module(f"shmq.spark.jobs.{name}").JOB

@@ -1,4 +1,4 @@
-"""``replay``: Parquet or ``.dmsq`` files to a queue, by time and filter, at a chosen rate."""
+"""``replay``: puts messages of Parquet or ``.dmsq`` files into a queue, filtered and paced."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 __all__ = ["JOB"]
 
-#: Rows of a batch where no rate is chosen.
+#: Rows of a batch if no rate is set.
 _UNHURRIED: Final = 100_000
 
-#: The columns that a sink has a use for; what else files have stays behind.
+#: The columns that a sink uses; others in the files are dropped.
 _KEPT: Final = (
     "value", "key", "group", "headers", "priority", "delay", "ttl", "dedupe_id", "codec",
     "correlation_id", "reply_to", "topic", "queue",
 )  # fmt: skip
 
-#: By what the messages are put in order, as far as the files have it.
+#: The columns that order the messages, as far as the files have them.
 _ORDER: Final = ("timestamp", "topic", "offset")
 
 _TOP: Final = Table(
@@ -109,7 +109,7 @@ def run(
     report: Callable[[Progress], None],
     stopping: Callable[[], bool],
 ) -> None:
-    """Put what is selected into the queue, batch after batch, each once."""
+    """Put the selected rows into the queue, batch after batch, each once."""
     top, sink = config[""], config["sink"]["options"]
     folder = Folder(session, top["checkpoint"])
     rate: float | None = top["rate"]
@@ -145,7 +145,7 @@ def _after(progress: Progress, number: int, rows: int, seconds: float) -> Progre
 
 
 def _asked(config: Config) -> dict[str, Any]:
-    """What makes it this replay and no other one; without what is secret."""
+    """The configuration that identifies this replay, without secrets."""
     source, select, sink = config["source"], config["select"], config["sink"]["options"]
     return {
         "format": source["format"],
@@ -164,7 +164,7 @@ def _text(moment: dt.datetime | None) -> str | None:
 
 
 def _selected(session: SparkSession, config: Config) -> DataFrame:
-    """The rows that are wanted, in order. Raises InvalidOption for what cannot be selected."""
+    """The selected rows, in order. Raises InvalidOption for an impossible selection."""
     from pyspark.errors import AnalysisException  # noqa: PLC0415 - heavy
     from pyspark.sql import functions  # noqa: PLC0415
 
@@ -194,7 +194,7 @@ def _selected(session: SparkSession, config: Config) -> DataFrame:
 
 
 def _forget(session: SparkSession, selection: Selection, sink: Mapping[str, str]) -> None:
-    """Remove what the queues keep to tell which batches they have."""
+    """Remove the records by which the queues know the batches that they have."""
     chosen = options.parse(kind.OPTIONS, sink, WRITE, form="shmq", refused=kind.REFUSED)
     topic = chosen["topic"] or chosen["queue"]
     names = [topic] if topic else selection.topics(session)

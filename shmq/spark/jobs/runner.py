@@ -1,4 +1,4 @@
-"""Runs a job: starts it, tells how far it is, stops it where nothing is left half done."""
+"""Runs a job: starts it, reports its progress, and stops it between batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run", "started"]
 
-#: How long a stream is left alone before it is asked how far it is, in seconds.
+#: How often a stream is asked for its progress, in seconds.
 _GLANCE: Final = 0.2
 
 Report = Callable[[Progress], None]
@@ -34,9 +34,9 @@ Stopping = Callable[[], bool]
 
 
 def started(job: Job, config: Config) -> SparkSession:
-    """The session that a job's file asks for.
+    """The session that a job's file configures.
 
-    Raises :class:`~shmq.ShmqError` in one line for whatever kept it from starting.
+    Raises a one-line :class:`~shmq.ShmqError` if it does not start.
     """
     settings = config["spark"]
     reach(settings["master"])
@@ -51,11 +51,11 @@ def started(job: Job, config: Config) -> SparkSession:
 def run(
     job: Job, config: Config, session: SparkSession, report: Report, stopping: Stopping
 ) -> Progress:
-    """Run the job to its end, or until ``stopping()``, and return how far it came.
+    """Run the job to its end or until ``stopping()`` is true, and return its progress.
 
-    A stream is stopped once the batch at hand is done; when it is started again it goes on
-    behind it. After a crash the batch that was at hand is done anew, and counts once. Raises
-    :class:`~shmq.ShmqError` in one line for whatever failed, at the driver or an executor.
+    A stream stops after its current batch; its next start continues after that batch. After a
+    crash the interrupted batch is repeated, and counts once. Raises a one-line
+    :class:`~shmq.ShmqError` for a failure at the driver or an executor.
     """
     told = [Progress()]
 
@@ -92,7 +92,7 @@ def _stream(
                 stop_after_batch(query)
         watch.look()
     finally:
-        if query.isActive:  # something else failed, or a second signal came
+        if query.isActive:  # after another failure or a second signal
             query.stop()
     _settle(session, config)
     if job.finish is not None and not stopping():
@@ -100,7 +100,7 @@ def _stream(
 
 
 def _settle(session: SparkSession, config: Config) -> None:
-    """Acknowledge the last batch, of which a source is only told when the next one begins."""
+    """Acknowledge the last batch: Spark tells a source of it only when the next one begins."""
     if "source" not in config or config["source"].get("format", "shmq") != "shmq":
         return
     from shmq.spark.commit_on_stop import settle  # noqa: PLC0415 - with Spark alone
@@ -109,8 +109,8 @@ def _settle(session: SparkSession, config: Config) -> None:
     done = [int(name) for name in checkpoint.names("commits") if name.isdigit()]
     if not done:
         return
-    # A line for the version, one of Spark's own, and one for each source. Which is whose is not
-    # said, so where a function reads another one the next start acknowledges the batch.
+    # A line for the version, one of Spark's own, and one for each source. The lines do not name
+    # their sources, so if the function reads another one, the next start acknowledges the batch.
     offsets = checkpoint.read(f"offsets/{max(done)}").splitlines()[2:]
     if len(offsets) == 1:
         settle(config["source"]["options"], offsets[0])
@@ -127,7 +127,7 @@ def _started(writer: DataStreamWriter, job: Job, config: Config) -> StreamingQue
 
 
 class _Watch:
-    """Tells of each batch that was done since it looked last."""
+    """Reports each batch that was finished since the last look."""
 
     def __init__(self, query: StreamingQuery, tell: Report) -> None:
         self._query = query

@@ -1,9 +1,9 @@
-"""The rows of a replay, chosen once and kept, so that it goes on with the same ones.
+"""The rows of a replay. They are selected once and kept, so that a restart uses the same rows.
 
-In the folder of the checkpoint: ``asked.json``, what the replay is of, and its name;
-``rows/``, the rows in order, in files of one batch each; ``portions.json``, these files and
-how many rows each has: once that is there the rows are chosen; ``done/``, the last batch that
-is known to be in the queue; and ``finished`` when all of them are.
+The folder of the checkpoint has ``asked.json``, the replay's configuration and name; ``rows/``,
+the rows in order, in one file per batch; ``portions.json``, these files and their numbers of
+rows, whose existence means that the selection is complete; ``done/``, the last batch known to be
+in the queue; and ``finished`` once all batches are.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ _PORTIONS: Final = "portions.json"
 _DONE: Final = "done"
 _FINISHED: Final = "finished"
 
-#: A file that Spark writes: of which task, and which of its files.
+#: The name of a file that Spark writes, with the numbers of its task and of the file.
 _FILE: Final = re.compile(r"part-(\d+)-.*?c(\d+)\.[^/]*")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Portion:
-    """The rows of one batch: the file in the checkpoint, and how many they are."""
+    """The rows of one batch: their file in the checkpoint, and their number."""
 
     file: str
     rows: int
 
 
 class Selection:
-    """What a replay puts into a queue, and how far it is."""
+    """The rows that a replay puts into a queue, and its progress."""
 
     def __init__(self, folder: Folder, publisher: str) -> None:
         self._folder = folder
-        #: Under which name its batches are published.
+        #: The publisher's name for its batches.
         self.publisher = publisher
         #: How many batches are known to be in the queue.
         self.done = max([int(name) + 1 for name in folder.names(_DONE)], default=0)
 
     @classmethod
     def of(cls, folder: Folder, asked: Mapping[str, Any]) -> Self:
-        """That of the checkpoint, or a new one there.
+        """The selection of the checkpoint, or a new one there.
 
-        Raises :class:`~shmq.InvalidOption` for a checkpoint of something else.
+        Raises :class:`~shmq.InvalidOption` for a checkpoint of another configuration.
         """
         folder.write_json(_ASKED, {"publisher": f"replay/{secrets.token_hex(8)}", "of": asked})
         kept = folder.read_json(_ASKED)
@@ -69,13 +69,13 @@ class Selection:
         return cls(folder, kept["publisher"])
 
     def portions(self, choose: Callable[[], DataFrame], size: int) -> list[Portion]:
-        """Its batches in order, of up to ``size`` rows; chosen now if they are not yet."""
+        """The batches in order, of up to ``size`` rows; calls ``choose`` if none are chosen yet."""
         if _PORTIONS not in self._folder.names(""):
             self._folder.write_json(_PORTIONS, self._choose(choose(), size))
         return [Portion(*each) for each in self._folder.read_json(_PORTIONS)]
 
     def rows_of(self, portion: Portion) -> str:
-        """The file of a portion, by the name by which Spark reads it."""
+        """The path by which Spark reads a portion's file."""
         return self._folder.path(f"{_ROWS}/{portion.file}")
 
     def topics(self, session: SparkSession) -> list[str]:
@@ -84,14 +84,14 @@ class Selection:
         return sorted(row[0] for row in kept.select("topic").distinct().collect())
 
     def note(self, number: int) -> None:
-        """That batch, and all before it, are in the queue."""
+        """Record that this batch, and all before it, are in the queue."""
         self._folder.create(f"{_DONE}/{number:012d}", "")
         if number:
             self._folder.remove(f"{_DONE}/{number - 1:012d}")
         self.done = number + 1
 
     def finish(self, forget: Callable[[], None]) -> None:
-        """All batches are in the queue: ``forget()`` them there, and the rows here."""
+        """Once all batches are in the queue: call ``forget()`` and remove the rows here."""
         names = self._folder.names("")
         if _FINISHED not in names:
             self._folder.create(_FINISHED, "")
@@ -108,7 +108,7 @@ class Selection:
 
 
 def _place(portion: tuple[str, int]) -> tuple[int, int]:
-    """Where the file stands in the order of the rows."""
+    """The file's place in the order of the rows."""
     found = _FILE.fullmatch(portion[0])
     assert found is not None, f"Spark has another name for its files: {portion[0]}"
     return int(found[1]), int(found[2])

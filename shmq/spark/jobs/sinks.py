@@ -1,4 +1,4 @@
-"""Where a job's rows go, batch by batch: a batch that comes again adds nothing."""
+"""The sinks of a job: they take its rows batch by batch; a repeated batch adds nothing."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 __all__ = ["FILES", "Files", "Queue", "Sink", "of"]
 
-#: How many folders' files a task has open; the rows need no sorting by folder for that many.
+#: In how many folders a task has files open; up to that number Spark need not sort the rows.
 _OPEN_FOLDERS: Final = "64"
 
-#: What can be said of files.
+#: The keys for files.
 FILES: Final = (
     Key(
         name="compression",
@@ -52,10 +52,10 @@ class Sink(Protocol):
     """Takes batches."""
 
     def add(self, rows: DataFrame, query: str, batch: int) -> None:
-        """Add the rows, unless that batch of that query, or a later one, is there already."""
+        """Add the rows, unless that batch of the query, or a later one, was added already."""
 
     def rest(self) -> None:
-        """Do what is left to be done once no batch comes any more."""
+        """Finish up after the last batch."""
 
 
 class Files:
@@ -71,21 +71,21 @@ class Files:
         self._opened: ParquetStore | None = None
 
     def add(self, rows: DataFrame, query: str, batch: int) -> None:
-        """As :class:`Sink` says; and merge small files of a folder."""
+        """Add the rows as in :class:`Sink`, and merge small files of a folder."""
         store = self._store()
         store.add(rows, query, batch)
         store.merge()
         store.sweep()
 
     def rest(self) -> None:
-        """Merge what there is to be merged."""
+        """Merge the remaining small files."""
         store = self._store()
         while store.merge():
             pass
         store.sweep()
 
     def _store(self) -> ParquetStore:
-        """Opened with the first batch: what a crash left is undone by who goes on."""
+        """The store, opened with the first batch; opening undoes what a crash left unfinished."""
         if self._opened is None:
             table = self._table
             self._opened = ParquetStore(
@@ -108,12 +108,12 @@ class Queue:
         self._name = name
 
     def add(self, rows: DataFrame, query: str, batch: int) -> None:
-        """As :class:`Sink` says."""
+        """Add the rows as in :class:`Sink`."""
         writer = rows.write.format("shmq").mode("append").options(**self._options)
         writer.option("publisher", f"{query}/{self._name}").option("batch", batch).save()
 
     def rest(self) -> None:
-        """There is nothing."""
+        """Do nothing."""
 
 
 def of(session: SparkSession, table: Mapping[str, Any], name: str) -> Sink:

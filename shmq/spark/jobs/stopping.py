@@ -1,4 +1,4 @@
-"""A stream's end where nothing is left half done: once the batch at hand is committed."""
+"""Stops a stream cleanly: after its current batch is committed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
 
 __all__ = ["stop_after_batch"]
 
-#: How often the query is looked at, in seconds.
+#: How often the query's state is checked, in seconds.
 _GLANCE: Final = 0.05
 
 
 def stop_after_batch(query: StreamingQuery) -> None:
-    """Let the query finish the batch at hand and begin no other, and wait until it has ended.
+    """Let the query finish its current batch and begin no other, and wait until it has ended.
 
-    ``query.stop()`` alone would interrupt it: the batch is planned then and not committed,
-    its messages go back to their queue, and others may take them.
+    ``query.stop()`` alone would interrupt the batch: it would be planned but not committed, its
+    messages would return to their queue, and other consumers could get them.
     """
     thread = _Thread(query)
     thread.end_behind_batch()
@@ -28,14 +28,15 @@ def stop_after_batch(query: StreamingQuery) -> None:
 
 
 class _Thread:
-    """The thread that a query's batches run in.
+    """The thread that runs a query's batches.
 
-    It ends by itself where it finds that its query is over, and looks at that between batches.
-    Within one it looks, too, behind the plan, and then interrupts itself. So it must be told
-    when it is in no batch, and as it is not asked before it begins one, be kept from that
-    meanwhile: it takes the query's progress lock three times a round, which is fair. At the
-    first it has planned nothing yet, behind the second its batch is committed, and for the
-    third it is in no batch any more. What it says of its state is true while it waits for it.
+    The thread ends on its own when it finds its query terminated, which it checks between
+    batches. It also checks within a batch, after planning, and then interrupts itself. So the
+    query must be set to terminated while the thread is in no batch, and the thread must be kept
+    from beginning one meanwhile. The query's progress lock does that: it is fair, and the
+    thread takes it three times a round. At the first time nothing is planned yet, after the
+    second the batch is committed, and at the third the thread is in no batch any more. The
+    state that Spark reports is reliable while the thread waits for the lock.
     """
 
     def __init__(self, query: StreamingQuery) -> None:
@@ -54,7 +55,7 @@ class _Thread:
 
     @property
     def is_between_batches(self) -> bool:
-        """Whether it sleeps until the next batch is due; in the order that makes this true."""
+        """Whether it sleeps until the next batch is due. The order of the checks matters."""
         return str(self._thread.getState()) == "TIMED_WAITING" and not self._is_in_batch
 
     @property
@@ -62,8 +63,8 @@ class _Thread:
         return bool(self._query.status["isTriggerActive"])
 
     def end_behind_batch(self) -> None:
-        """Tell it that the query is over when it is in no batch, and begins none."""
-        before: Any = None  # what the query's state was when it was told so in its sleep
+        """Set the query to terminated while the thread is in no batch and begins none."""
+        before: Any = None  # the query's state before it was set to terminated during a sleep
         self._lock.lock()
         try:
             while self.is_alive:
@@ -71,12 +72,12 @@ class _Thread:
                     if not self._is_in_batch:
                         self._state.set(self._over)
                         return
-                    if before is not None:  # it was about to wake, and goes through with this one
+                    if before is not None:  # it was about to wake: let it run this batch
                         self._state.set(before)
                         before = None
                     self._let_pass()
                 elif self.is_between_batches:
-                    if before is not None:  # it was asleep after it was told: it wakes to end
+                    if before is not None:  # still asleep after the change: it wakes and ends
                         return
                     before = self._state.getAndSet(self._over)
                 else:

@@ -1,4 +1,4 @@
-"""The tables that several jobs have: where rows come from, where they go, and how it runs."""
+"""The tables that several jobs share: where rows come from, where they go, how the job runs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from shmq.spark.jobs.config import Key, Rest, Table
 
 __all__ = ["AVAILABLE_NOW", "BATCH_TOP", "FORMATS", "SPARK", "STREAM_TOP", "queue", "rows"]
 
-#: The trigger of a stream that ends when it has read what was there at its start.
+#: The trigger of a stream that ends when it has read everything that existed at its start.
 AVAILABLE_NOW: Final = "available-now"
 
-#: The formats that a table may name, with the module that knows their options; Spark's own
-#: are left to Spark.
+#: The formats that a table may name, with the module that checks their options; Spark checks
+#: those of its own formats.
 FORMATS: Final = MappingProxyType(
     {
         "shmq": "shmq.spark.format_dispatch",
@@ -52,7 +52,7 @@ def _option(key: str, value: Any) -> str:
 
 
 def _options_for(use: str) -> Rest:
-    """Checks the options of a format as the format itself does, before Spark is started."""
+    """A check of a format's options, the same as the format's own, before Spark is started."""
 
     def check(
         given: Mapping[str, Any], keys: Mapping[str, Any], place: Mapping[str, str]
@@ -84,9 +84,10 @@ def queue(
     begun: bool = False,
     example: str = "",
 ) -> Table:
-    """A table of queues: the options of ``format("shmq")``, for that ``use`` of it.
+    """A table of queues: the options of ``format("shmq")`` for that ``use``.
 
-    The use is one of :data:`shmq.spark.shared.options.USES`. The job gets them as ``options``.
+    The use is one of :data:`shmq.spark.shared.options.USES`. The job gets the options as
+    ``options``.
     """
     return Table(
         name=name,
@@ -108,9 +109,9 @@ def rows(
     optional: bool = False,
     example: str = "",
 ) -> Table:
-    """A table of rows in one of those formats, with the options of it.
+    """A table of rows in one of the formats, with the format's options.
 
-    The job gets ``format``, ``path`` (None for queues), ``options`` and those ``keys`` more.
+    The job gets ``format``, ``path`` (None for queues), ``options`` and the additional ``keys``.
     """
     return Table(
         name=name,
@@ -157,7 +158,7 @@ SPARK: Final = Table(
     rest=_options,
 )
 
-#: The top of the file of a stream.
+#: The top of a stream's file.
 STREAM_TOP: Final = Table(
     name="",
     about="",
@@ -180,5 +181,5 @@ STREAM_TOP: Final = Table(
     ),
 )
 
-#: The top of the file of a job that ends by itself.
+#: The top of the file of a job that ends on its own.
 BATCH_TOP: Final = Table(name="", about="")

@@ -1,4 +1,4 @@
-"""The file to begin with: every key of a job, what it is for, and what it is without."""
+"""The template of a job's file: every key, its purpose, and its default."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["template"]
 
 
 def template(job: Job) -> str:
-    """A file of TOML for the job: what it must have is there, the rest is commented out."""
+    """A TOML file for the job: required keys are set, the others are commented out."""
     parts = [f"# shmq pipeline {job.name}: {job.about}\n"]
     tables = sorted(job.tables, key=lambda table: bool(table.name))
     parts += ("\n".join(_lines(table)) for table in tables)
@@ -45,5 +45,5 @@ def _of_key(key: Key, off: str) -> Iterator[str]:
 
 
 def _toml(value: Any) -> str:
-    """The value as TOML has it: of plain values and lists of them, JSON's form is TOML's."""
+    """The value in TOML. For plain values and lists of them, JSON's form is also TOML's."""
     return json.dumps(value)

@@ -1,4 +1,4 @@
-"""``transform``: a function of the user's between a source and a sink."""
+"""``transform``: a user's function between a source and a sink."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _PARTITIONS: Final = Key(
 
 
 def check(config: Config) -> None:
-    """The function can be had, and bad bodies have a place if they need one, and only then."""
+    """Check that the function loads, and that bad bodies have a sink if and only if needed."""
     functions.load(config["transform"]["function"])
     routed = "decode" in config and config["decode"]["bad"] == "route"
     if routed and "bad" not in config:
@@ -119,7 +119,7 @@ def _writer(config: Config, made: DataFrame, put: Put) -> DataStreamWriter:
 
 
 def _routed(session: SparkSession, config: Config, found: DataFrame) -> tuple[DataFrame, Put]:
-    """Both kinds of rows as one stream, which may have but one end, and what parts them."""
+    """Good and bad rows as one stream, as a query has only one sink, and the put that splits it."""
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
     from shmq.spark.shared import body_columns  # noqa: PLC0415
@@ -151,7 +151,7 @@ def _routed(session: SparkSession, config: Config, found: DataFrame) -> tuple[Da
 
 
 def finish(session: SparkSession, config: Config) -> None:
-    """Merge what is left to be merged."""
+    """Merge the remaining small files."""
     for name in ("sink", "bad"):
         if name in config:
             sinks.of(session, config[name], name).rest()

@@ -1,4 +1,4 @@
-"""``triage``: dead letters by kind, with the expression that sends each kind back."""
+"""``triage``: groups dead letters by kind, each with an expression that selects it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["JOB", "kinds"]
 
-#: What a kind is made of.
+#: The columns that define a kind.
 _KIND: Final = ("reason", "queue", "codec", "shape")
 
-#: What is read of a letter; the headers are shown where the source has them.
+#: The columns that are read of a dead letter; headers are shown if the source has them.
 _NEEDED: Final = (
     "value",
     "offset",
@@ -113,10 +113,10 @@ _TRIAGE: Final = Table(
 
 
 def kinds(letters: DataFrame, samples: int, *, headers: bool = False) -> DataFrame:
-    """The kinds of the letters, the largest first: how many, since when, and some of them.
+    """The kinds of the letters, the largest first: counts, times and samples.
 
-    The letters have the columns of ``format("shmq")``, among them the ``headers`` if these are
-    to be shown; those that are not dead are left out.
+    The letters have the columns of ``format("shmq")``, with ``headers`` if they are to be shown.
+    Messages that are not dead letters are left out.
     """
     from pyspark.sql import functions as f  # noqa: PLC0415 - heavy, and an extra
 
@@ -138,13 +138,13 @@ def kinds(letters: DataFrame, samples: int, *, headers: bool = False) -> DataFra
 
 
 class _Reader:
-    """Reads the shapes of letters, and keeps the first bodies of each kind."""
+    """Reads the shapes of letters, and keeps the first few bodies of each kind as samples."""
 
     def __init__(self, samples: int) -> None:
         self._samples = samples
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """A row without its body for each letter."""
+        """A row for each letter, without its body."""
         shown: collections.Counter[tuple[str, ...]] = collections.Counter()
         for batch in batches:
             made = [self._row(row, shown) for row in batch.to_pylist()]
@@ -182,7 +182,7 @@ def _sample(row: Mapping[str, Any], codec: str, body: bytes) -> dict[str, Any]:
 
 
 def _text_of(codec: str, body: bytes) -> str:
-    """The beginning of a body, to read: a value as JSON, text as it is, else escaped bytes."""
+    """The readable beginning of a body: a value as JSON, text as it is, else escaped bytes."""
     try:
         value = decode_body(body, number_of(codec), codec)
     except (ShmqError, ValueError, TypeError, RecursionError):
@@ -208,7 +208,7 @@ def run(
     tell: Callable[[Progress], None],
     _: Callable[[], bool],
 ) -> None:
-    """Group what is there now, and write it where the file says."""
+    """Group the current dead letters, and write the report where the file says."""
     settings, source = config["triage"], config["source"]
     reader = session.read.format(source["format"]).options(**source["options"])
     letters = reader.load() if source["path"] is None else reader.load(source["path"])
@@ -255,7 +255,7 @@ def _reported(number: int, row: Row, at: dt.datetime) -> dict[str, Any]:
 
 
 def _where(kind: Mapping[str, Any]) -> str:
-    """The expression for the letters of a kind, up to the last of them that was there."""
+    """The expression for the letters of a kind, up to the last one in the report."""
     parts = [f"{name} = {quoted(kind[name])}" for name in _KIND]
     return " and ".join([*parts, f"at <= {quoted(_iso(kind['last']))}"])
 
@@ -265,7 +265,7 @@ def _iso(moment: dt.datetime) -> str:
 
 
 def _write_json(path: Path, report: list[dict[str, Any]], at: dt.datetime) -> None:
-    """Write the file for its owner alone, whole or not at all: it has bodies in it."""
+    """Write the file atomically, readable only by its owner: it contains bodies."""
     told = {"triaged_at": _iso(at), "rows": report}
     text = json.dumps(told, indent=1, default=_iso, ensure_ascii=False)
     aside = path.with_name(f"{path.name}.part")

@@ -18,7 +18,7 @@ _UNBOUNDED: Final = 100_000
 
 
 def show(report: Sequence[Mapping[str, Any]], *, more: bool) -> None:
-    """Print a row for each kind, the largest first; ``more``: there are smaller ones yet."""
+    """Print a row for each kind, the largest first; ``more``: smaller ones are left out."""
     terminal = sys.stdout.isatty()
     console = Console(
         file=sys.stdout, width=None if terminal else _UNBOUNDED, emoji=False, highlight=False
@@ -45,7 +45,7 @@ def _cell(row: Mapping[str, Any], name: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """What a terminal would obey is escaped."""
+    """The text with a terminal's control characters escaped."""
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )

@@ -1,7 +1,7 @@
-"""How a value of TOML becomes a value of a job: each check says what would be allowed.
+"""Checks that turn a TOML value into a job's value.
 
-A check takes what the file has and returns what the job gets. It raises ValueError with
-what is allowed, which the configuration completes with the key and the value.
+A check takes the file's value and returns the job's. It raises a ValueError that says what is
+allowed; the configuration adds the key and the value.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
     "whole",
 ]
 
-#: What makes the job's value of the file's; ``folder`` is where the file is.
+#: Converts the file's value to the job's, given the folder of the file.
 Check = Callable[[Any, Path], Any]
 
 _SECONDS: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*(ms|s|m|h|d)", re.ASCII)
@@ -41,7 +41,7 @@ _FUNCTION: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\
 
 
 def text(value: Any, _: Path) -> str:
-    """Text that is not empty."""
+    """Non-empty text."""
     if isinstance(value, str) and value.strip():
         return value
     raise ValueError("text, in quotes")
@@ -55,7 +55,7 @@ def flag(value: Any, _: Path) -> bool:
 
 
 def names(value: Any, folder: Path) -> tuple[str, ...]:
-    """One name, or a list of them, none twice."""
+    """One name, or a list of names without duplicates."""
     found = value if isinstance(value, list) else [value]
     try:
         kept = tuple(text(each, folder) for each in found)
@@ -102,7 +102,7 @@ def size(least: int, most: int) -> Check:
 
 
 def _within(least: float, most: float, read: Callable[[Any], float | None], allowed: str) -> Check:
-    """What ``read`` makes of the value, if that is anything, and within the bounds."""
+    """A check that ``read`` accepts the value and its result is within the bounds."""
 
     def check(value: Any, _: Path) -> float:
         found = read(value)
@@ -125,7 +125,7 @@ def one_of(*allowed: str) -> Check:
 
 
 def path(value: Any, folder: Path) -> str:
-    """A path, from the folder of the file on, or a place with a scheme, as ``s3a://…``."""
+    """A path, relative to the folder of the file, or a URL such as ``s3a://…``."""
     if not isinstance(value, str) or not value.strip():
         raise ValueError('a path, as "archive", "/srv/archive" or "hdfs://host/archive"')
     return value if _SCHEME.match(value) else str(folder / value)
@@ -139,7 +139,7 @@ def function(value: Any, _: Path) -> str:
 
 
 def moment(value: Any, _: Path) -> dt.datetime:
-    """A point in time, with its zone; without one it is in UTC. A date is its beginning."""
+    """A point in time, in UTC if it has no zone. A date means its beginning."""
     found = value
     if isinstance(value, str):
         try:
@@ -154,7 +154,7 @@ def moment(value: Any, _: Path) -> dt.datetime:
 
 
 def option(value: Any, _: Path) -> str:
-    """What Spark takes as an option: text, a number, true or false, or a list of text."""
+    """A value for a Spark option: text, a number, true or false, or a list of text."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
@@ -165,7 +165,7 @@ def option(value: Any, _: Path) -> str:
 
 
 def flattened(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables within tables as one, with dots: what TOML makes of ``a.b = 1``."""
+    """Nested tables as one table with dotted keys, as TOML nests ``a.b = 1``."""
     flat: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Windows of time that stay open from batch to batch, until the watermark has passed them."""
+"""Windows of time that stay open across batches until the watermark has passed them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Windows"]
 
-#: Where the open windows are, in the checkpoint: a folder and a file for each batch.
+#: The part of the checkpoint with the open windows: a folder and a file for each batch.
 _OPEN: Final = "open"
 
-#: Waits are counted in classes, each so much longer than the one before: what a percentile
-#: says is at most that much too long. The first class is all up to a millisecond.
+#: Waits are counted in classes, each longer than the previous one by this ratio, which is also
+#: the largest error of a percentile. The first class is all waits up to a millisecond.
 _RATIO: Final = 1.1
 
 _SUMS: Final = ("messages", "bytes", "latency_sum")
@@ -27,9 +27,9 @@ _MOSTS: Final = ("bytes_max", "latency_max")
 class Windows:
     """Counts messages by window and keys, batch by batch, each message once.
 
-    The rows that it is given have the columns of ``keys``, and ``at`` (timestamp), ``bytes``
-    (bigint) and ``latency`` (double, in seconds, or null). What batch N leaves open is kept in
-    the checkpoint until N + 2 is done, so that N + 1 may be run again.
+    The rows have the columns of ``keys``, and ``at`` (timestamp), ``bytes`` (bigint) and
+    ``latency`` (double, in seconds, or null). The windows that batch N leaves open stay in the
+    checkpoint until N + 2 is done, so that N + 1 can be repeated.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class Windows:
         self._late = round(late * 1_000_000)
 
     def add(self, rows: DataFrame, batch: int) -> tuple[DataFrame, DataFrame]:
-        """Count the rows of a batch, and return the windows that it closes, and who was late.
+        """Count the rows of a batch, and return the windows that it closes and the late counts.
 
-        Both have a row for each window and its keys: the first with all that there is to be
-        said of it, the second with the count ``late`` of those that came after it was closed.
-        A batch that is added again gives the same. Raises :class:`~shmq.DamagedFile` if what
-        the batch before it left open is gone.
+        Both have a row for each window and its keys: the first with all results, the second
+        with ``late``, the number of messages that came after the window was closed. Adding a
+        batch again gives the same rows. Raises :class:`~shmq.DamagedFile` if the open windows
+        of the previous batch are missing.
         """
         from pyspark.sql import functions as f  # noqa: PLC0415 - heavy, and an extra
 
@@ -130,10 +130,10 @@ class Windows:
             )
         )
 
-    # ---- what is kept ----
+    # ---- the checkpoint ----
 
     def _read(self, batch: int) -> dict[str, Any] | None:
-        """What is known of the batch before; None: there is none."""
+        """The record of that batch; None if there is none."""
         if batch < 0:
             return None
         name = f"{batch}.json"

@@ -1,4 +1,4 @@
-"""A batch read of queues: a peek, which takes nothing."""
+"""A batch read of queues: a peek, which leases nothing."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["QueueReader", "SlotRange", "parts_of"]
 
-#: About how many messages a part has at most, where there are many, and at least.
+#: About how many messages a part has at most, and at least.
 _MOST: Final = 250_000
 _LEAST: Final = 1_000
 
 
 @dataclasses.dataclass(frozen=True)
 class SlotRange(InputPartition):
-    """A part of a queue: the messages in its slots from ``start`` to ``end``."""
+    """Part of a queue: the messages in its slots from ``start`` to ``end``."""
 
     topic: str
     start: int
@@ -37,7 +37,7 @@ class SlotRange(InputPartition):
 
 
 class QueueReader(DataSourceReader):
-    """Reads what is in the queues when the query runs."""
+    """Reads the messages that are in the queues when the query runs."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class QueueReader(DataSourceReader):
         self._states = states if len(states) < len(columns.STATES) else None
 
     def partitions(self) -> list[InputPartition]:
-        """Parts of all the queues. Raises ShmqError, at the driver."""
+        """The parts of all queues. Raises ShmqError, at the driver."""
         parts: list[InputPartition] = []
         with self._address.connect() as broker:
             names = self._subscription.find(broker)
@@ -68,7 +68,7 @@ class QueueReader(DataSourceReader):
         return parts or [SlotRange("", 0, 0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a part, as Arrow's batches."""
+        """The rows of a part, as Arrow batches."""
         assert isinstance(partition, SlotRange)
         if not partition.end:
             return
@@ -86,10 +86,10 @@ class QueueReader(DataSourceReader):
 
 
 def parts_of(count: int, least: int) -> list[tuple[int, int]]:
-    """Ranges of about the same size that make up ``count``, ``least`` at least if there are.
+    """Divide ``count`` into ranges of about equal size, at least ``least`` of them if it is set.
 
-    Else there is one for each core of this machine, unless they would be very small, or there
-    are so many that they would be very large.
+    Otherwise there is one range for each core of this machine, fewer if they would be very
+    small, and more if they would be very large.
     """
     wanted = least or max(
         math.ceil(count / _MOST), min(os.cpu_count() or 1, math.ceil(count / _LEAST))

@@ -1,4 +1,4 @@
-"""A queue behind ``format("shmq")``: its options, and which class does what."""
+"""A queue behind ``format("shmq")``: its options, and its readers and writers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _NO_OFFSETS: Final = (
     "a queue has no offsets to begin or end at, it hands out what is in it: leave it out"
 )
 
-#: Options of other formats that are asked for here, by their names in lower case.
+#: Options of other formats that users may try here, by lower-case name, with the reason.
 REFUSED: Final = MappingProxyType(
     {
         **dict.fromkeys(
@@ -79,7 +79,7 @@ REFUSED: Final = MappingProxyType(
 
 
 class QueueKind:
-    """What one format's options say of queues."""
+    """The queue readers and writers for one set of options."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
@@ -87,30 +87,30 @@ class QueueKind:
     def schema(self) -> str:
         """The columns of the rows, as DDL.
 
-        Spark asks before it tells what for, so an option of any use will do here. Raises
+        Spark asks for it before it names the use, so options of any use are allowed here. Raises
         :class:`~shmq.InvalidOption`.
         """
         chosen = self._parse(options.use_of(OPTIONS, self._given))
         return columns.ddl(columns.chosen(chosen["columns"], chosen["includeHeaders"]))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A peek at the queues. Raises :class:`~shmq.ShmqError`, at the driver."""
+        """A reader that peeks at the queues. Raises :class:`~shmq.ShmqError`, at the driver."""
         chosen = self._parse(BATCH)
         return QueueReader(Address.of(chosen), Subscription.of(chosen), schema, chosen)
 
     def stream_reader(self, schema: StructType) -> DataSourceStreamReader:
-        """Leases of the queues. Raises :class:`~shmq.ShmqError`, at the driver."""
+        """A reader that leases from the queues. Raises :class:`~shmq.ShmqError`, at the driver."""
         chosen = self._parse(STREAM)
         return QueueSourceStreamingReader(
             Address.of(chosen), Subscription.of(chosen), schema, chosen
         )
 
     def writer(self, schema: StructType, *, overwrite: bool) -> DataSourceWriter:
-        """Puts into queues, all of them or none."""
+        """A writer that puts all rows into queues, or none."""
         return sink_writer.writer(self._parse(WRITE), schema, overwrite=overwrite)
 
     def stream_writer(self, schema: StructType, *, overwrite: bool) -> DataSourceStreamWriter:
-        """Puts into queues, once for each micro-batch."""
+        """A writer that puts each micro-batch into queues once."""
         return sink_writer.stream_writer(self._parse(WRITE), schema, overwrite=overwrite)
 
     def _parse(self, use: str) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""What the driver's side of a stream holds leased.
+"""The leases that the driver's side of a stream holds.
 
-One process beside the driver asks for every batch of a stream, and lives as long as the query.
-Its leases are its own: when it is killed they are over at once, and whoever starts the query
-again asks for the same messages by their sequence numbers.
+One process beside the driver plans every batch of a stream and lives as long as the query. It
+owns the leases: they end at once when it is killed, and the next start of the query leases
+the same messages again by their sequence numbers.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["LeasedMessages", "Leases"]
 
 _log = logging.getLogger("shmq.spark")
 
-#: How often a pattern is looked up anew, in seconds.
+#: How often the queues of a pattern are looked up again, in seconds.
 _LOOK: Final = 1.0
 
-#: The pauses before messages that are not to be had are asked for again, in seconds: what a
-#: killed process held over TCP is there once its server has seen the connection end.
+#: The pauses before unavailable messages are requested again, in seconds: messages that a
+#: killed process held over TCP return once the server has seen the connection end.
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.4)
 
-#: The most bytes of sequence numbers that are asked for at once: a server's frame has an end.
+#: The most bytes of sequence numbers in one request: the server limits the size of a frame.
 _AT_ONCE: Final = 8 << 16
 
 #: How many sequence numbers an error names.
@@ -43,7 +43,7 @@ _NAMED: Final = 10
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LeasedMessages:
-    """Messages of one queue that are leased: for which batch, their receipts and places.
+    """Leased messages of one queue: their batch, receipts and slots.
 
     ``receipts`` are bytes of u64 and ``slots`` of u32, in the order of the sequence numbers.
     """
@@ -55,7 +55,7 @@ class LeasedMessages:
 
 
 class Leases:
-    """The leases of one stream, of one batch at a time; its methods are for one thread."""
+    """The leases of one stream, one batch at a time. One thread calls its methods."""
 
     def __init__(
         self, address: Address, subscription: Subscription, seconds: float, *, strict: bool
@@ -69,12 +69,12 @@ class Leases:
         self._names: tuple[str, ...] = ()
         self._looked = 0.0
         self._held: dict[str, LeasedMessages] = {}
-        self._lock = threading.Lock()  # of _held, which the other thread prolongs
+        self._lock = threading.Lock()  # guards _held, whose leases another thread extends
         self._prolonging: threading.Thread | None = None
         self._closed = threading.Event()
 
     def depths(self) -> dict[str, int]:
-        """How many messages of each queue are visible."""
+        """The number of visible messages in each queue."""
         depths = {}
         for name in self.names():
             with self._gone_is_fine(name):
@@ -82,7 +82,7 @@ class Leases:
         return depths
 
     def names(self) -> tuple[str, ...]:
-        """The queues that there are. Raises NoSuchQueue for a named one that is not."""
+        """The subscribed queues that exist. Raises NoSuchQueue for a named one that does not."""
         now = time.monotonic()
         fresh = now - self._looked < _LOOK
         if not fresh or not self._names:
@@ -91,7 +91,7 @@ class Leases:
         return self._names
 
     def take(self, name: str, batch: int, rows: int, size: int | None) -> LeasedMessages | None:
-        """Lease up to ``rows`` messages, of ``size`` bytes in all or one message more."""
+        """Lease up to ``rows`` messages, ending with the one that exceeds ``size`` bytes in all."""
         with self._gone_is_fine(name):
             queue = self._queue(name)
             run = queue.bulk().lease_run(rows, max_bytes=size, seconds=self._seconds)
@@ -104,10 +104,10 @@ class Leases:
         return None
 
     def again(self, name: str, taken: QueueOffset, batch: int) -> LeasedMessages | None:
-        """Lease the very messages that were taken before. Raises ShmqError if some are gone.
+        """Lease again exactly the messages of a batch. Raises ShmqError if some are gone.
 
-        They are not to be had if another consumer got them in the meantime. Where data may be
-        lost, what is left is leased, and what is gone is logged.
+        A message is gone if another consumer has got it since. With failOnDataLoss=false the
+        rest is leased, and the missing messages are logged.
         """
         held, why = self._lease_taken(name, taken, batch)
         count = len(held.taken) if held else 0
@@ -128,9 +128,9 @@ class Leases:
         return held
 
     def settle(self, offset: Offset) -> int:
-        """Acknowledge the batch, which Spark has committed, and let go of what it held.
+        """Acknowledge a batch that Spark has committed, and stop extending its leases.
 
-        Returns how many messages that were; what was acknowledged before is not among them.
+        Returns the number of messages acknowledged now, not counting earlier ones.
         """
         count = 0
         for name, taken in offset.queues.items():
@@ -146,27 +146,27 @@ class Leases:
         return count
 
     def held(self, offset: Offset) -> Mapping[str, LeasedMessages] | None:
-        """What is held, if it is just what the offset says."""
+        """The held messages if they are exactly those of the offset, else None."""
         with self._lock:
             held = dict(self._held)
         alike = {name: each.taken for name, each in held.items()} == dict(offset.queues)
         return held if alike else None
 
     def give_back(self) -> None:
-        """Return all that is held to the queues."""
+        """Return all held messages to their queues."""
         for name, held in list(self._held.items()):
             self._release(name, held.batch)
             with self._gone_is_fine(name):
                 self._queue(name).bulk().return_run(held.receipts)
 
     def close(self) -> None:
-        """Detach: what is held goes back at once."""
+        """Detach: the held messages return to their queues at once."""
         self._closed.set()
         if self._broker is not None:
             self._broker.close()
 
     def _settle_again(self, queue: shmq.Queue, taken: QueueOffset, batch: int) -> int:
-        """Acknowledge what a process before this one took, or what a lost connection had."""
+        """Acknowledge messages that an earlier process or a lost connection had leased."""
         if queue.identity != taken.identity:
             return 0
         held, _ = self._lease_taken(queue.name, taken, batch)
@@ -175,7 +175,7 @@ class Leases:
     def _lease_taken(
         self, name: str, taken: QueueOffset, batch: int
     ) -> tuple[LeasedMessages | None, str]:
-        """What of it can be leased now, and why the rest cannot."""
+        """The messages of the batch that can be leased now, and why the rest cannot."""
         try:
             queue = self._queue(name)
             if queue.identity != taken.identity:
@@ -219,13 +219,13 @@ class Leases:
             self._prolonging.start()
 
     def _release(self, name: str, batch: int) -> LeasedMessages | None:
-        """What is held of the queue for that batch is not prolonged any more."""
+        """Stop extending the queue's leases for that batch, and return them."""
         with self._lock:
             held = self._held.get(name)
             return self._held.pop(name) if held and held.batch == batch else None
 
     def _prolong(self) -> None:
-        """Let no lease end while the process lives."""
+        """Extend the leases as long as the process lives."""
         while not self._closed.wait(self._seconds / 3):
             with self._lock:
                 for name, held in self._held.items():
@@ -255,7 +255,7 @@ class Leases:
 
     @contextlib.contextmanager
     def _gone_is_fine(self, name: str) -> Iterator[None]:
-        """A queue that is deleted meanwhile: the next look finds what is there then."""
+        """Ignore that the queue is deleted: the next lookup finds the current queues."""
         try:
             yield
         except (NoSuchQueue, QueueDeleted):
@@ -263,13 +263,13 @@ class Leases:
 
 
 def _without(wanted: bytes, found: bytes) -> bytes:
-    """The numbers that are wanted and not found, in their order."""
+    """The wanted numbers that were not found, in their order."""
     numbers = np.frombuffer(wanted, "<u8")
     return numbers[~np.isin(numbers, np.frombuffer(found, "<u8"))].tobytes()
 
 
 def _places(wanted: bytes, found: bytes) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """Where each wanted number stands among those found, in the order in which it is wanted."""
+    """The index in ``found`` of each wanted number that is there, in the wanted order."""
     numbers, there = np.frombuffer(wanted, "<u8"), np.frombuffer(found, "<u8")
     order = np.argsort(there)
     numbers = numbers[np.isin(numbers, there)]
@@ -277,7 +277,7 @@ def _places(wanted: bytes, found: bytes) -> np.ndarray[tuple[int], np.dtype[np.i
 
 
 def _missing(taken: QueueOffset, held: LeasedMessages | None) -> str:
-    """The sequence numbers that are gone, for people."""
+    """The missing sequence numbers, as text for an error."""
     lost = taken.sequences if held is None else _without(taken.sequences, held.taken.sequences)
     numbers = np.frombuffer(lost, "<u8")
     more = ", …" if len(numbers) > _NAMED else ""

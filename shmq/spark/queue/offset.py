@@ -1,14 +1,14 @@
-"""What a micro-batch took, as the offset that Spark keeps of it in the checkpoint.
+"""The messages of a micro-batch, as the offset that Spark keeps in the checkpoint.
 
-An offset names its batch by a number, and for each queue of which something was taken the
-queue's identity and the sequence numbers, in the order in which they were served. So the very
-same messages can be asked for again, and no others, whoever has died since. As JSON::
+An offset has the number of its batch and, for each queue with messages in it, the queue's
+identity and the sequence numbers, in delivery order. So exactly the same messages can be
+leased again after any process has died. As JSON::
 
     {"version": 1, "batch": 7, "queues": {"orders": {"id": "00c0ffee…", "count": 3, "taken": "…"}}}
 
-``taken`` is base64 of zlib's of the differences between the numbers, the first being the first
-number itself, as little-endian integers of the least width that holds them all, which is the
-byte in front of them.
+``taken`` is the zlib-compressed differences between the numbers, in base64. The first
+difference is the first number itself. The differences are little-endian integers of the
+smallest width that holds them all; a byte in front of them has the width.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["NOTHING", "Offset", "QueueOffset"]
 
 VERSION: Final = 1
 
-#: The most messages that one queue can hold, so that an offset can have.
+#: The most messages that a queue, and so an offset, can hold.
 MOST: Final = 1 << 24
 
 
@@ -44,12 +44,12 @@ class QueueOffset:
         return len(self.sequences) // 8
 
     def as_json(self) -> dict[str, Any]:
-        """What the checkpoint keeps."""
+        """The JSON that the checkpoint keeps."""
         return {"id": f"{self.identity:016x}", "count": len(self), "taken": _pack(self.sequences)}
 
     @classmethod
     def of_json(cls, given: Any) -> Self:
-        """Raises ValueError and its like for what :meth:`as_json` cannot have made."""
+        """The inverse of :meth:`as_json`. Raises ValueError and its like for other JSON."""
         count = given["count"]
         if type(count) is not int or not 0 < count <= MOST:
             raise ValueError(f"a count of {count!r}")
@@ -58,7 +58,7 @@ class QueueOffset:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Offset:
-    """The end of a micro-batch: its number, counted from 1, and what was taken by queue."""
+    """The end of a micro-batch: its number, counted from 1, and its messages by queue."""
 
     batch: int
     queues: Mapping[str, QueueOffset]
@@ -67,13 +67,13 @@ class Offset:
         return sum(map(len, self.queues.values()))
 
     def as_json(self) -> dict[str, Any]:
-        """What Spark is given, always with the same keys in the same order."""
+        """The JSON for Spark, always with the same keys in the same order."""
         queues = {name: self.queues[name].as_json() for name in sorted(self.queues)}
         return {"version": VERSION, "batch": self.batch, "queues": queues}
 
     @classmethod
     def of_json(cls, given: Mapping[str, Any]) -> Self:
-        """What Spark gives back. Raises ShmqError for what is no offset of this source."""
+        """The offset in Spark's JSON. Raises ShmqError for JSON that is not of this source."""
         try:
             if given["version"] != VERSION or type(given["batch"]) is not int:
                 raise ValueError(f"version {given['version']!r}, batch {given['batch']!r}")

@@ -1,4 +1,4 @@
-"""What the tasks have staged becomes messages, all of it, or is taken back."""
+"""Publishes all rows that the tasks have staged, or discards them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["discard", "publish"]
 
 log = logging.getLogger("shmq")
 
-#: How long each of several queues that are full is waited for at a time, in seconds.
+#: How long to wait for each of several full queues in turn, in seconds.
 _TURN: Final = 0.1
 
 
 @dataclasses.dataclass(slots=True)
 class _QueueBatch:
-    """What one queue gets of a batch."""
+    """One queue's share of a batch."""
 
     queue: str
     publisher: shmq.StagedPublisher
@@ -34,7 +34,7 @@ class _QueueBatch:
     parts: list[str]
 
     def publish(self, timeout: float | None) -> bool:
-        """Whether all of it is published now, and written where a journal is to have it.
+        """Publish it; True if all of it is published and, if required, on disk.
 
         Raises :class:`~shmq.NotConfirmed` if there is no timeout and the disk fails.
         """
@@ -50,11 +50,11 @@ class _QueueBatch:
 
 
 def publish(sink: Sink, messages: Iterable[Staged | None], *, forget: bool) -> None:
-    """Publish what the tasks have staged, in the order of their partitions.
+    """Publish the staged rows of all tasks, in the order of their partitions.
 
-    Waits while a queue is full; one that is holds up no other. ``forget``: there is no next
-    batch of the publisher. Raises :class:`~shmq.Full` if there was no room in time; then the
-    batch is as it is, and publishing it again goes on.
+    Waits while a queue is full; a full queue does not delay the others. ``forget``: the
+    publisher has no further batch. Raises :class:`~shmq.Full` if there was no room in time; the
+    batch then stays as it is, and publishing it again continues.
     """
     with sink.address.connect() as broker:
         shares = _shares(broker, messages)
@@ -94,10 +94,10 @@ def _publish_all(shares: Sequence[_QueueBatch], timeout: float | None) -> None:
 
 
 def discard(sink: Sink, publisher: str, messages: Iterable[Staged | None]) -> None:
-    """Remove all that a publisher has staged which nobody else goes by. Never fails.
+    """Remove everything that a publisher has staged, for a name used only once. Never fails.
 
-    Where the rows name their queues, those that no task has told of are found by what is
-    staged beside them.
+    If the rows name their queues, the staging queues show which queues to clean up, including
+    those that no task has reported.
     """
     names = {name for message in messages if message is not None for name in message.queues}
     try:
@@ -112,7 +112,7 @@ def discard(sink: Sink, publisher: str, messages: Iterable[Staged | None]) -> No
 
 
 def _targets(there: Iterable[str], publisher: str) -> set[str]:
-    """The queues for which the publisher has staged something."""
+    """The queues for which the publisher has staged rows."""
     targets = ((name, staging_target(name)) for name in there)
     return {
         target for name, target in targets if target and name == staging_name(target, publisher)

@@ -1,12 +1,12 @@
-"""A stream of queues: leased, and acknowledged once Spark has committed the batch.
+"""A streaming read of queues: leases messages, acknowledges them once Spark has committed.
 
     latestOffset(start) ─► lease ─► end ─► Spark logs it ─► partitions(start, end) ─► tasks read
                                                                          │
     latestOffset(end) ◄─ Spark has committed the batch ◄─ the sink ◄─────┘
-      acknowledges what is in `end`, and leases what is next
+      acknowledges the messages of `end`, and leases the next ones
 
-An offset says which messages its batch has. So a batch that Spark has logged and not committed
-is read again from the very same messages, in this process or in one after it.
+An offset names the messages of its batch. So a batch that Spark has logged but not committed is
+read again from the same messages, in this process or in a later one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Json = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class QueueInputPartition(InputPartition):
-    """A part of a batch: messages of one queue, by their places and sequence numbers."""
+    """Part of a batch: messages of one queue, by their slots and sequence numbers."""
 
     topic: str
     identity: int
@@ -56,9 +56,9 @@ class QueueInputPartition(InputPartition):
 
 
 class QueueSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Leases at the driver, and reads on the executors what is leased.
+    """Leases messages at the driver and reads them on the executors.
 
-    Spark makes several, and asks the same one for all the offsets of a query.
+    Spark makes several readers, but asks the same one for all offsets of a query.
     """
 
     def __init__(
@@ -84,33 +84,33 @@ class QueueSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailabl
 
     @functools.cached_property
     def _leases(self) -> Leases:
-        """Made where it is asked for: the reader that goes to the executors has none."""
+        """Made at the first use: a reader that goes to the executors has none."""
         return Leases(self._address, self._subscription, self._seconds, strict=self._strict)
 
     def initialOffset(self) -> Json:  # noqa: N802
-        """Before the first batch, whenever that is asked."""
-        self._leases.names()  # which are missing is said before anything is written
+        """The offset before the first batch, at any time."""
+        self._leases.names()  # raises for missing queues before Spark writes anything
         return NOTHING.as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What the options say; Spark may ask for everything instead."""
+        """The limit from the options; Spark may ask for everything instead."""
         return ReadMaxRows(self._rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """From now on no more is leased of a queue than is visible in it now."""
+        """From now on lease no more of a queue than the messages visible in it now."""
         self._left = self._leases.depths()
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
-        """How many messages wait, in all and in each queue, for the progress of the query."""
+        """The number of waiting messages, in all and per queue, for the query's progress."""
         depths = self._leases.depths()
         return {"backlog": sum(depths.values()), "queues": depths}
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
-        """Acknowledge what is before ``start``, and lease the next batch, if there is one."""
+        """Acknowledge the messages before ``start``, and lease the next batch if there is one."""
         begin = Offset.of_json(start)
         self._settle(begin)
         if self._pending is not None and self._pending.batch == begin.batch + 1:
-            return self._pending.as_json()  # leased before, and not planned
+            return self._pending.as_json()  # leased before, but not planned yet
         queues = self._lease(begin.batch + 1, limit)
         if not queues:
             return start
@@ -118,7 +118,7 @@ class QueueSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailabl
         return self._pending.as_json()
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        """The parts of the batch; what is not leased any more is leased again."""
+        """The parts of the batch; messages that are no longer leased are leased again."""
         begin, batch = Offset.of_json(start), Offset.of_json(end)
         if batch == begin or not len(batch):
             return []
@@ -136,16 +136,16 @@ class QueueSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailabl
         return [part for name, each in held.items() for part in _parts(name, each, least)]
 
     def commit(self, end: Json) -> None:
-        """Acknowledge what is before ``end``: Spark has it."""
+        """Acknowledge the messages before ``end``: Spark has committed them."""
         self._settle(Offset.of_json(end))
 
     def stop(self) -> None:
-        """Let go of everything."""
+        """Return all leases and detach."""
         if "_leases" in vars(self):
             self._leases.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a part, as Arrow's batches."""
+        """The rows of a part, as Arrow batches."""
         assert isinstance(partition, QueueInputPartition)
         from shmq.spark.shared.message_arrow import Batches  # noqa: PLC0415 - the driver has no use for Arrow
 
@@ -161,7 +161,7 @@ class QueueSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailabl
                 self._pending = None
 
     def _lease(self, batch: int, limit: ReadLimit) -> dict[str, LeasedMessages]:
-        """Lease what the limit allows, of several queues by how much there is in each."""
+        """Lease what the limit allows, from several queues in proportion to their depths."""
         limited = isinstance(limit, ReadMaxRows)
         rows, size = MOST, None
         if isinstance(limit, ReadMaxRows):
@@ -187,7 +187,7 @@ class QueueSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailabl
 
     def _replay(self, begin: Offset, batch: Offset) -> dict[str, LeasedMessages]:
         """Lease the batch again: another process leased it, and Spark never committed it."""
-        self._settled = max(self._settled, begin.batch)  # that was done before this was leased
+        self._settled = max(self._settled, begin.batch)  # settled before this batch was leased
         queues = {}
         for name, taken in batch.queues.items():
             held = self._leases.again(name, taken, batch.batch)
@@ -201,7 +201,7 @@ class QueueSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailabl
             self._left[name] = max(0, self._left.get(name, 0) - count)
 
     def _runs(self, part: QueueInputPartition) -> Iterator[shmq.Columns]:
-        """The messages of a part. Raises ShmqError for what is gone, unless it may be."""
+        """The messages of a part. Raises ShmqError if some are gone, unless loss is allowed."""
         try:
             with self._address.connect() as broker, broker.queue(part.topic) as queue:
                 if queue.identity != part.identity:
@@ -216,7 +216,7 @@ class QueueSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailabl
             _log.warning("the rest of a batch is lost: %s", error)
 
     def _read(self, bulk: shmq.BulkQueue, slots: bytes, sequences: bytes) -> Iterator[shmq.Columns]:
-        """These messages, in their order. Raises LeaseExpired, unless some may be gone."""
+        """These messages, in order. Raises LeaseExpired if one is gone, unless loss is allowed."""
         start, end = 0, len(sequences) // 8
         while start < end:
             try:
@@ -232,7 +232,7 @@ class QueueSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailabl
     def _read_left(
         self, bulk: shmq.BulkQueue, slots: bytes, sequences: bytes, why: LeaseExpired
     ) -> Iterator[shmq.Columns]:
-        """What is left of messages of which some are gone: they are looked for half by half."""
+        """The remaining messages when some are gone, found by bisection."""
         middle = len(sequences) // 16
         if not middle:
             _log.warning("a message of a batch is lost: %s", why)

@@ -1,4 +1,4 @@
-"""What a write is to do: where, in which columns, and how."""
+"""The definition of a write: target, columns and options."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ if TYPE_CHECKING:
 
 __all__ = ["STAGING_BYTES", "Sink"]
 
-#: What the parts of a batch may take in memory until they are published, in bytes.
+#: The most memory for the parts of a batch until they are published, in bytes.
 STAGING_BYTES = 256 << 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sink:
-    """A write as its options and columns have it; it goes to every task.
+    """A write as its options and columns define it; every task gets a copy.
 
-    Spark makes one at the driver for each write, and for each micro-batch.
+    It is made at the driver for each write, and for each micro-batch.
     """
 
     address: Address
-    #: The queue of every row; None: the column says it.
+    #: The queue of every row; None: a column names it.
     topic: str | None
     columns: SinkColumns
     staged: bool
     staging_bytes: int
-    #: How long publishing, or a put, waits for room, in seconds; None: without limit.
+    #: How long publishing or a put waits for room, in seconds; None: without limit.
     timeout: float | None
-    #: What the parts that its tasks stage begin with: nobody else's do.
+    #: The unique prefix of the names of the parts that its tasks stage.
     run: str
-    #: Who publishes, and which batch, as the options say.
+    #: The publisher and the batch that the options name.
     publisher: str | None
     batch: int | None
 
     @classmethod
     def of(cls, chosen: Mapping[str, Any], schema: StructType) -> Self:
-        """What the options and the columns say.
+        """The write that the options and columns define.
 
-        Raises :class:`~shmq.InvalidOption`, and :class:`~shmq.InvalidName` for what can name
-        no queue.
+        Raises :class:`~shmq.InvalidOption`, and :class:`~shmq.InvalidName` for an invalid
+        queue name.
         """
         topic = _topic(chosen)
         if not chosen["staged"]:
@@ -70,7 +70,7 @@ class Sink:
         )
 
     def check(self) -> None:
-        """See at the driver whether it can be done, as far as that can be known there.
+        """Check, as far as possible at the driver, that the write can succeed.
 
         Raises :class:`~shmq.NoSuchQueue`, and what :func:`shmq.connect` raises.
         """

@@ -1,4 +1,4 @@
-"""A queue as a sink: the options, and what writes."""
+"""A queue as a sink: its options and its writers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["OPTIONS", "QueueSinkStreamingWriter", "QueueWriter", "stream_writer"
 
 _WRITE: Final = frozenset({WRITE})
 
-#: The options of a sink, beside those of every use in :mod:`shmq.spark.shared.address`.
+#: The options of a sink, in addition to those in :mod:`shmq.spark.shared.address`.
 OPTIONS: Final = (
     Option("topic", options.text, None, _WRITE),
     Option("queue", options.text, None, _WRITE),
@@ -43,9 +43,9 @@ Messages = Sequence[WriterCommitMessage | None]
 
 
 def writer(chosen: Mapping[str, Any], schema: StructType, *, overwrite: bool) -> QueueWriter:
-    """What ``df.write`` writes with; ``chosen`` has every option of a write by its name.
+    """The writer for ``df.write``; ``chosen`` has every option of a write by name.
 
-    Raises :class:`~shmq.ShmqError` for what can be known to fail before any task runs.
+    Raises :class:`~shmq.ShmqError` if the write is known to fail before any task runs.
     """
     if overwrite:
         raise InvalidOption(
@@ -58,7 +58,7 @@ def writer(chosen: Mapping[str, Any], schema: StructType, *, overwrite: bool) ->
 def stream_writer(
     chosen: Mapping[str, Any], schema: StructType, *, overwrite: bool
 ) -> QueueSinkStreamingWriter:
-    """What ``df.writeStream`` writes with. Raises as :func:`writer` does."""
+    """The writer for ``df.writeStream``. Raises as :func:`writer` does."""
     if overwrite:
         raise InvalidOption(
             "outputMode('complete') gives the whole result anew with each batch, and a queue keeps "
@@ -79,11 +79,11 @@ def _checked(chosen: Mapping[str, Any], schema: StructType) -> Sink:
 
 
 class QueueWriter(DataSourceArrowWriter):
-    """Puts the rows of a DataFrame into queues: all of them, or none."""
+    """Puts all rows of a DataFrame into queues, or none."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        #: Whether nobody will ever publish under this name again.
+        #: Whether the publisher's name is used for this write only.
         self._once = sink.publisher is None
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -98,14 +98,14 @@ class QueueWriter(DataSourceArrowWriter):
             publishing.publish(self._sink, cast(Sequence[Staged], messages), forget=self._once)
 
     def abort(self, messages: Messages) -> None:
-        """Remove what was staged, unless another write of the same publisher goes by it."""
+        """Remove the staged rows, unless another write of the same publisher may use them."""
         if self._sink.staged and self._once:
             staged = cast(Sequence[Staged | None], messages)
             publishing.discard(self._sink, self._sink.run, staged)
 
 
 class QueueSinkStreamingWriter(DataSourceStreamArrowWriter):
-    """Puts the rows of each micro-batch into queues, once, however often Spark runs it."""
+    """Puts the rows of each micro-batch into queues once, however often Spark runs it."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink

@@ -1,4 +1,4 @@
-"""Which queues are read: named, or by a pattern."""
+"""The queues that a query reads: by name or by pattern."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["Subscription"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Subscription:
-    """The queues that are meant."""
+    """The queues that a query subscribes to."""
 
     names: tuple[str, ...] | None
     pattern: re.Pattern[str] | None
 
     @classmethod
     def of(cls, chosen: Mapping[str, Any]) -> Self:
-        """What the options say. Raises InvalidOption, and InvalidName for what names no queue."""
+        """The subscription in the options. Raises InvalidOption, InvalidName."""
         names, pattern = chosen["subscribe"], chosen["subscribePattern"]
         if (names is None) == (pattern is None):
             both = "not both" if names is not None else "and neither is there"
@@ -36,10 +36,10 @@ class Subscription:
         return cls(names, pattern)
 
     def find(self, broker: shmq.Broker, *, strict: bool = True) -> tuple[str, ...]:
-        """The names of the queues that there are now, in a fixed order.
+        """The names of the queues that exist now, in a fixed order.
 
-        Raises NoSuchQueue for one that is named and not there, if ``strict``; a pattern may
-        fit none.
+        If ``strict``, raises NoSuchQueue for a named queue that does not exist; a pattern may
+        match none.
         """
         there = set(broker.queue_names())
         if self.pattern is not None:

@@ -1,4 +1,4 @@
-"""One task's rows on their way into queues: staged, or put straight."""
+"""Stages one task's rows for their queues."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Staged", "stage"]
 
 @dataclasses.dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """What a task tells the driver: which part of which batch it has staged, and where."""
+    """A task's message to the driver: which part of which batch it has staged, and where."""
 
     batch_id: BatchId
     queues: tuple[str, ...]
@@ -31,13 +31,13 @@ class Staged(WriterCommitMessage):
 
 
 class _Part:
-    """The part of a task in each queue that it has rows for."""
+    """A task's part in each queue for which it has rows."""
 
     def __init__(self, sink: Sink, batch_id: BatchId, broker: shmq.Broker) -> None:
         self._sink = sink
         self._batch_id = batch_id
         self._broker = broker
-        #: None: the queue has this batch already, and needs nothing of it.
+        #: None: the queue already has this batch.
         self._publishers: dict[str, shmq.StagedPublisher | None] = {}
         self._rows = 0
 
@@ -71,19 +71,19 @@ class _Part:
             sealed = publisher.sealed()
             done = sealed is not None and sealed >= self._batch_id.batch
             self._publishers[name] = None if done else publisher
-            if not done:  # what an earlier run has left would take its room
+            if not done:  # parts left by an earlier run would take up room
                 publisher.sweep(keep=self._sink.run)
         return self._publishers[name]
 
     def message(self) -> Staged:
-        """What the driver is told."""
+        """The message to the driver."""
         return Staged(self._batch_id, tuple(self._publishers), self._rows)
 
 
 def stage(sink: Sink, batch_id: BatchId, batches: Iterable[pa.RecordBatch]) -> Staged:
-    """Stage a task's rows; those of a batch that a queue has already are read and dropped.
+    """Stage a task's rows; rows of a batch that a queue already has are read and dropped.
 
-    What a task leaves that fails goes when its batch is committed. Raises what
+    Committing the batch removes the parts of failed tasks. Raises what
     ``StagedPublisher.stage`` and :func:`shmq.spark.shared.sink_rows.by_queue` raise.
     """
     with sink.address.connect() as broker:

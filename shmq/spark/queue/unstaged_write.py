@@ -1,4 +1,4 @@
-"""One task's rows put straight into their queues, at least once."""
+"""Puts one task's rows directly into their queues, at least once."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 
 __all__ = ["UnstagedWrite", "put"]
 
-#: The codecs of which a put makes bytes itself: of what is bytes already it would not do.
+#: The codecs that a put would apply, although these bodies are encoded already.
 _MADE: Final = frozenset(CODECS) - {"bytes", "text"}
 
-#: What only one message has.
+#: The properties that are unique to a message.
 _ITS_OWN: Final = frozenset({"dedupe_id", "correlation", "reply_to"})
 
 
 @dataclasses.dataclass(frozen=True)
 class UnstagedWrite(WriterCommitMessage):
-    """What a task tells the driver: how many rows it has put."""
+    """A task's message to the driver: how many rows it has put."""
 
     rows: int
 
 
 def put(sink: Sink, batches: Iterable[pa.RecordBatch]) -> UnstagedWrite:
-    """Put a task's rows; a full queue is waited for, as long as the sink allows.
+    """Put a task's rows; waits for a full queue as long as the sink allows.
 
-    Rows that were put stay when the task fails, and come again when it is tried again. Raises
+    If the task fails, its rows that were put stay, and a retry puts them again. Raises
     :class:`~shmq.Full`, and what ``Queue.put`` raises.
     """
     rows = 0
@@ -77,7 +77,7 @@ def _put_rows(queue: shmq.Queue, rows: Rows, timeout: float | None) -> None:
 def _put_alike(
     queue: shmq.Queue, bodies: Sequence[bytes], properties: Properties, timeout: float | None
 ) -> None:
-    """Put bodies with the same properties, as many at a time as there is room for."""
+    """Put bodies with the same properties, as many at a time as fit."""
     given = [_as_put(body, properties) for body in bodies]
     taken = queue.put_many(given, True, timeout, **properties)
     if taken < len(given):
@@ -90,7 +90,7 @@ def _put_alike(
 def _put_encoded(
     queue: shmq.Queue, body: bytes, properties: Properties, timeout: float | None
 ) -> None:
-    """Put a body that is bytes of its codec: in place, where none is encoded."""
+    """Put an encoded body through a loan, which does not encode it again."""
     with queue.loan(len(body), block=True, timeout=timeout, **properties) as view:
         view[:] = body
 

@@ -1,1 +1,1 @@
-"""What the formats have in common: addresses, options, columns."""
+"""Code that the formats share: addresses, options, columns."""

@@ -1,4 +1,4 @@
-"""Where a format finds its queues: options in, a broker out, on the driver and on executors."""
+"""Where a format finds its queues: makes a broker from options, on driver and executors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["OPTIONS", "Address"]
 
 _ALL: Final = frozenset({BATCH, STREAM, WRITE})
 
-#: The options that say where, of every use.
+#: The options of every use that say where the queues are.
 OPTIONS: Final = (
     Option("url", options.text, None, _ALL),
     Option("token", options.text, None, _ALL),
@@ -31,16 +31,16 @@ OPTIONS: Final = (
 )
 
 
-#: What the files of TLS are called in :func:`shmq.connect`, and the options that name them.
+#: The names of the TLS files in :func:`shmq.connect`, and the options that set them.
 _FILES: Final = MappingProxyType({"ca": "tlsCa", "certificate": "tlsCertificate", "key": "tlsKey"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Address:
-    """A namespace of this host, or a server and how to speak to it.
+    """A namespace of this host, or a server and how to connect to it.
 
-    It is made at the driver, whose environment fills what no option says, and goes to the
-    executors with the token in it: over Spark's own channels, as every task does.
+    The driver makes it; the driver's environment supplies what no option sets. It goes to the
+    executors with the token in it, over Spark's own channels, as every task does.
     """
 
     url: str
@@ -51,7 +51,7 @@ class Address:
 
     @classmethod
     def of(cls, chosen: Mapping[str, Any]) -> Self:
-        """What the options say, and else the environment. Raises InvalidOption."""
+        """The address from the options, else from the environment. Raises InvalidOption."""
         url = chosen["url"] or os.environ.get("SHMQ_URL") or chosen_namespace(None)
         files = tuple(
             (key, str(chosen[option]))
@@ -69,11 +69,11 @@ class Address:
 
     @property
     def remote(self) -> bool:
-        """Whether it is a server, and no namespace of this host."""
+        """Whether it is a server, not a namespace of this host."""
         return is_url(self.url)
 
     def connect(self) -> shmq.Broker:
-        """A broker, to be closed by the caller. Raises what :func:`shmq.connect` raises."""
+        """A broker, which the caller closes. Raises what :func:`shmq.connect` raises."""
         return shmq.connect(
             self.url,
             token=self.token,

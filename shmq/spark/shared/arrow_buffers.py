@@ -1,4 +1,4 @@
-"""Arrow's arrays out of buffers, without a copy."""
+"""Arrow arrays over buffers, without a copy."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pyarrow as pa
 
 __all__ = ["constant", "plain", "words"]
 
-#: How many numbers a word can have: those of a byte.
+#: How many numbers a word can have: the values of a byte.
 _NUMBERS: Final = 256
 
 
 def plain(buffer: Any, count: int, kind: pa.DataType) -> pa.Array:
-    """Numbers of which none is null, where they lie."""
+    """An array over the buffer's numbers, none of them null."""
     return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(buffer)])
 
 
@@ -29,7 +29,7 @@ def constant(text: bytes, count: int, kind: pa.DataType) -> pa.Array:
 def words(
     numbers: np.ndarray[Any, Any], names: Mapping[int, str | None], kind: pa.DataType
 ) -> pa.Array:
-    """The word for each number below 256; null for one that has none."""
+    """The word for each number below 256; null for a number without a word."""
     count = len(numbers)
     if count and (numbers == numbers[0]).all():
         word = names.get(int(numbers[0]))

@@ -1,4 +1,4 @@
-"""Which batch it is that a task writes, and whose."""
+"""The batch that a task writes, and its publisher."""
 
 from __future__ import annotations
 
@@ -11,40 +11,41 @@ from shmq.errors import InvalidOption
 
 __all__ = ["BatchId"]
 
-#: What Spark tells the tasks of a micro-batch, those of foreachBatch included.
+#: The property by which Spark gives the query's id to the tasks of a micro-batch, including
+#: those of foreachBatch.
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
 
 
 class Sink(Protocol):
-    """What a batch is named after: of a sink of queues or of streams."""
+    """The part of a sink, of queues or of streams, that names its batches."""
 
     @property
     def run(self) -> str:
-        """The publisher's name where no option has one."""
+        """The publisher's name if no option sets one."""
 
     @property
     def publisher(self) -> str | None:
-        """Who publishes, as the options say."""
+        """The publisher that the options name."""
 
     @property
     def batch(self) -> int | None:
-        """Which batch of the publisher, as the options say."""
+        """The publisher's batch that the options name."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BatchId:
-    """A batch of a publisher, which is published once, and this task's part of it."""
+    """A batch of a publisher, published once, and this task's part of it."""
 
     publisher: str
     batch: int
     part: str
-    #: Where the part stands among those of its batch.
+    #: The part's place among the parts of its batch.
     partition: int
 
     @classmethod
     def of_stream(cls, sink: Sink) -> Self:
-        """That of a stream's task: the query publishes, under the number of its micro-batch."""
+        """The batch of a streaming task: the publisher is the query, the batch its micro-batch."""
         context = _context()
         query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
         assert query is not None, "a stream's tasks know their query"
@@ -53,11 +54,12 @@ class BatchId:
 
     @classmethod
     def of_batch(cls, sink: Sink) -> Self:
-        """That of a task of ``df.write``.
+        """The batch of a task of ``df.write``.
 
-        The options may name the publisher and the batch; within foreachBatch the publisher
-        alone: the query and the micro-batch are known. Else each write is its own publisher.
-        Raises :class:`~shmq.InvalidOption` for a publisher without a batch elsewhere.
+        The options may name the publisher and the batch. Within foreachBatch they may name the
+        publisher alone, as the query and the micro-batch are known. Otherwise each write is its
+        own publisher. Raises :class:`~shmq.InvalidOption` for a publisher without a batch
+        outside foreachBatch.
         """
         context = _context()
         part = _part(sink, context)
@@ -81,6 +83,6 @@ def _context() -> TaskContext:
 
 
 def _part(sink: Sink, context: TaskContext) -> tuple[str, int]:
-    """The part's name, which no other attempt has, and its place."""
+    """The part's name, unique to this attempt, and its place."""
     partition = context.partitionId()
     return f"{sink.run}.{partition}.{context.taskAttemptId()}", partition

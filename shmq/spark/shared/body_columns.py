@@ -1,7 +1,7 @@
-"""Bodies as columns: of JSON and msgpack, by a schema, in Arrow batches.
+"""Decodes JSON and msgpack bodies into columns by a schema, in Arrow batches.
 
-A body that is none, or does not go with the schema, has null in those columns and the reason
-in :data:`PROBLEM`.
+For a body that cannot be decoded or does not match the schema, these columns are null and
+:data:`PROBLEM` has the reason.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 __all__ = ["PROBLEM", "Decoder", "bad", "good", "in_headers", "schema_of", "tagged", "without_bad"]
 
-#: The column with what is wrong with a body; null: nothing.
+#: The column that says what is wrong with a body; null: nothing.
 PROBLEM: Final = "decode_problem"
 
-#: The codecs whose bodies are msgpack.
+#: The codecs with msgpack bodies.
 _PACKED: Final = frozenset({"msgpack", "command", "event"})
 
 
 def schema_of(ddl: str) -> types.StructType:
-    """The schema of the text, as ``"id BIGINT NOT NULL, name STRING"``.
+    """The schema of a DDL text such as ``"id BIGINT NOT NULL, name STRING"``.
 
-    Raises :class:`~shmq.InvalidOption` if it is none, or has a type that bodies do not have.
+    Raises :class:`~shmq.InvalidOption` for an invalid text or a type that bodies do not have.
     """
     try:
         found = types.StructType.fromDDL(ddl)
@@ -51,10 +51,10 @@ def schema_of(ddl: str) -> types.StructType:
 
 
 def tagged(rows: DataFrame, table: Mapping[str, Any]) -> DataFrame:
-    """The rows with the fields of their ``value``, and :data:`PROBLEM`, as a table says.
+    """The rows with the fields of their ``value`` and :data:`PROBLEM`, as a job's table says.
 
-    Its ``bad = "fail"`` ends the job at the first body that is none, with an error that names
-    the message. Raises :class:`~shmq.InvalidOption` where a column is missing, or there twice.
+    ``bad = "fail"`` in the table ends the job at the first bad body, with an error that names
+    the message. Raises :class:`~shmq.InvalidOption` for a missing or duplicate column.
     """
     schema, codec = schema_of(table["schema"]), table["codec"]
     if table["into"] is not None:
@@ -77,7 +77,7 @@ def tagged(rows: DataFrame, table: Mapping[str, Any]) -> DataFrame:
 
 
 def good(rows: DataFrame, table: Mapping[str, Any]) -> DataFrame:
-    """The rows whose bodies are as the table says, with the fields; the others are counted."""
+    """The rows with good bodies, with their fields; dropped rows are counted."""
     found = tagged(rows, table)
     if table["bad"] == "drop":
         dropped = functions.count(PROBLEM).alias("bad bodies dropped")
@@ -86,17 +86,17 @@ def good(rows: DataFrame, table: Mapping[str, Any]) -> DataFrame:
 
 
 def without_bad(found: DataFrame) -> DataFrame:
-    """Of what was :func:`tagged`, the rows with the fields."""
+    """The :func:`tagged` rows that have their fields."""
     return found.where(functions.col(PROBLEM).isNull()).drop(PROBLEM)
 
 
 def bad(rows: DataFrame, found: DataFrame) -> DataFrame:
-    """Of the ``rows`` that were :func:`tagged`, those without, with :data:`PROBLEM`."""
+    """The ``rows`` that were :func:`tagged` as bad, with :data:`PROBLEM` but without fields."""
     return found.where(functions.col(PROBLEM).isNotNull()).select(*rows.columns, PROBLEM)
 
 
 def in_headers(rows: DataFrame) -> DataFrame:
-    """What :func:`bad` gives, for a queue: :data:`PROBLEM` is the last header."""
+    """The rows of :func:`bad` for a queue, with :data:`PROBLEM` as the last header."""
     problem = functions.col(PROBLEM).cast("binary")
     header = functions.struct(functions.lit(PROBLEM).alias("key"), problem.alias("value"))
     headers = functions.array(header)
@@ -107,12 +107,12 @@ def in_headers(rows: DataFrame) -> DataFrame:
 
 
 def _loose(field: types.StructField) -> types.StructField:
-    """The field as it is where the body is none: it may be null."""
+    """The field as nullable: it is null for a bad body."""
     return types.StructField(field.name, field.dataType, True, field.metadata)
 
 
 class Decoder:
-    """What ``mapInArrow`` calls, on executors."""
+    """Decodes batches; ``mapInArrow`` calls it on executors."""
 
     def __init__(self, schema: types.StructType, codec: str, *, nested: bool, fail: bool) -> None:
         self._schema = schema
@@ -121,7 +121,7 @@ class Decoder:
         self._fail = fail
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches with the columns more."""
+        """The batches with the added columns."""
         convert = self._converter()
         kinds = to_arrow_schema(self._schema, timezone="UTC")
         for batch in batches:
@@ -153,7 +153,7 @@ class Decoder:
 
 
 def _parsed(value: bytes | None, codec: str) -> Any:
-    """The map in the body. Raises ValueError for another body."""
+    """The map in the body. Raises ValueError if the body is not a map."""
     if value is None:
         raise ValueError("there is no body")
     found = _decode(bytes(value), codec)

@@ -1,4 +1,4 @@
-"""The columns of a queue's rows, by Kafka's names where they mean the same."""
+"""The columns of a queue's rows, with Kafka's names where the meaning is the same."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 __all__ = ["COLUMNS", "NAMES", "STATES", "Column", "check", "chosen", "ddl"]
 
-#: What a message may be doing, as the column ``state`` says it.
+#: The states of a message, as in the column ``state``.
 STATES: Final = ("ready", "delayed", "leased", "dying")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Column:
-    """A column's name and Spark's type of it, as DDL."""
+    """A column's name and its Spark type, as DDL."""
 
     name: str
     kind: str
 
 
-#: Every column there is, in the order in which they come.
+#: All columns, in their order.
 COLUMNS: Final = (
     Column("key", "binary"),
     Column("value", "binary"),
@@ -56,7 +56,7 @@ _KINDS: Final = {column.name: column.kind for column in COLUMNS}
 
 
 def chosen(names: Sequence[str] | None, include_headers: bool) -> tuple[str, ...]:
-    """The columns that are wanted: those named, else all, the headers only on request."""
+    """The named columns, else all of them, the headers only on request."""
     if names is not None:
         return tuple(names)
     return tuple(name for name in NAMES if include_headers or name != "headers")
@@ -68,7 +68,7 @@ def ddl(names: Iterable[str]) -> str:
 
 
 def check(schema: StructType) -> None:
-    """Raise InvalidOption unless every column of a schema is one there is, by name and type."""
+    """Raise InvalidOption unless every column of a schema exists with that name and type."""
     for field in schema.fields:
         kind = _KINDS.get(field.name)
         if kind is None:

@@ -1,8 +1,8 @@
-"""Values of JSON and msgpack as values of Spark's types, or the reason why they are none.
+"""Converts values of JSON and msgpack to Spark's types, or says why they do not fit.
 
-What would change the value is refused: a number for text, a fraction for a whole number, one
-that has too many bits. Times are text as ISO 8601 has them, in UTC where they have no zone,
-seconds since 1970, or msgpack's own timestamps.
+A conversion that would change the value is refused: a number for text, a fraction for a whole
+number, a number with too many bits. A time is ISO 8601 text (in UTC if it has no zone),
+seconds since 1970, or a msgpack timestamp.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shmq.errors import InvalidOption
 
 __all__ = ["Convert", "converter"]
 
-#: What makes a value of the type's. Raises ValueError with what it is and what it should be.
+#: Converts a value to the type. Raises ValueError that says what it is and what it should be.
 Convert = Callable[[Any], Any]
 
 _BITS: Final[dict[type[types.DataType], int]] = {
@@ -35,7 +35,7 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def converter(kind: types.DataType, nullable: bool = True) -> Convert:
-    """What converts to that type, None too if it is ``nullable``.
+    """The converter to that type; if ``nullable`` it accepts None, too.
 
     Raises :class:`~shmq.InvalidOption` for a type that bodies do not have.
     """

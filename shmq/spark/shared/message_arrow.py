@@ -1,4 +1,4 @@
-"""A run of messages as Arrow's batches, without a copy where the columns allow it."""
+"""A run of messages as Arrow batches, without copies where the columns allow it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Batches", "header_value"]
 
 _MOMENT: Final = pa.timestamp("us", tz="UTC")
 
-#: How many properties are kept to be used again, where they are alike.
+#: How many distinct unpacked properties are cached.
 _ALIKE: Final = 4096
 
 Properties = Mapping[str, Any]
@@ -41,11 +41,11 @@ class Batches:
 
     @classmethod
     def for_spark(cls, schema: StructType, topic: str) -> Self:
-        """Batches that Spark takes as they are: just as it would have the schema itself."""
+        """Batches with exactly the Arrow schema that Spark derives from its own schema."""
         return cls(to_arrow_schema(schema, timezone="UTC"), topic)
 
     def batch(self, run: Columns, states: frozenset[int] | None = None) -> pa.RecordBatch:
-        """The run; of it those in these ``states`` if there are any given, by number."""
+        """The run as a batch; with ``states``, given as numbers, only messages in these states."""
         made = _Making(run, self._topic)
         arrays = [made.column(field.name, field.type) for field in self._schema]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -56,7 +56,7 @@ class Batches:
 
 
 class _Making:
-    """One batch: what its columns share."""
+    """One batch in the making: the data that its columns share."""
 
     def __init__(self, run: Columns, topic: bytes) -> None:
         self._run = run
@@ -65,19 +65,19 @@ class _Making:
         self._properties: list[Properties] | None = None
 
     def column(self, name: str, kind: pa.DataType) -> pa.Array:
-        """The column of that name; its type is as it stands in the schema."""
+        """The column of that name, with the type that the schema has."""
         return _MAKERS[name](self, kind)
 
     def numbers(self, column: memoryview, kind: Any) -> np.ndarray[Any, Any]:
-        """A column of numbers as NumPy sees it, without a copy."""
+        """A column of numbers as a NumPy array, without a copy."""
         return np.frombuffer(column, dtype=kind, count=self._count)
 
     def plain(self, column: memoryview, kind: pa.DataType) -> pa.Array:
-        """Numbers of which none is null, where they lie."""
+        """A column of numbers, none of them null, without a copy."""
         return arrow_buffers.plain(column, self._count, kind)
 
     def moments(self, column: memoryview, kind: pa.DataType) -> pa.Array:
-        """Times, of which 0 is null, where they lie."""
+        """A column of times, where 0 is null, without a copy."""
         there = self.numbers(column, np.int64) != 0
         if there.all():
             return self.plain(column, kind)
@@ -85,7 +85,7 @@ class _Making:
         return pa.Array.from_buffers(kind, self._count, [bits, pa.py_buffer(column)])
 
     def values(self, kind: pa.DataType) -> pa.Array:
-        """The bodies, where they lie."""
+        """The bodies, without a copy."""
         run = self._run
         parts = [None, pa.py_buffer(run.body_offsets), pa.py_buffer(run.bodies)]
         return pa.Array.from_buffers(kind, self._count, parts)
@@ -99,11 +99,11 @@ class _Making:
     def words(
         self, column: memoryview, names: Mapping[int, str | None], kind: pa.DataType
     ) -> pa.Array:
-        """The word for each number; null for one that has none."""
+        """The word for each number; null for a number without a word."""
         return arrow_buffers.words(self.numbers(column, np.uint8), names, kind)
 
     def codecs(self, kind: pa.DataType) -> pa.Array:
-        """The codec of each; one without a number says its name among the properties."""
+        """The codec of each message; a codec without a number is named in the properties."""
         if not (self.numbers(self._run.codec, np.uint8) == OTHER).any():
             return self.words(self._run.codec, _CODECS, kind)
         numbers = self.numbers(self._run.codec, np.uint8)
@@ -111,13 +111,13 @@ class _Making:
         return pa.array([_CODECS.get(n) or each.get("codec") for n, each in named], kind)
 
     def of_properties(self, value: Callable[[Properties], Any], kind: pa.DataType) -> pa.Array:
-        """What the properties of each say; null where they say nothing."""
+        """A value from each message's properties; null if it has none."""
         if not len(self._run.metas):
             return pa.nulls(self._count, kind)
         return pa.array(map(value, self.properties()), kind, size=self._count)
 
     def properties(self) -> list[Properties]:
-        """The properties of each message, those that are alike unpacked once."""
+        """The properties of each message; equal ones are unpacked once."""
         if self._properties is None:
             known: dict[bytes, Properties] = {b"": {}}
             metas = bytes(self._run.metas)
@@ -135,20 +135,20 @@ class _Making:
         return self._properties
 
     def dead_reasons(self, kind: pa.DataType) -> pa.Array:
-        """Why each is dead: as its letter says, or as it stands that is about to become one."""
+        """Why each message is dead, from its dead letter or, if it is dying, its own state."""
         letters = self.of_properties(lambda each: _letter(each).get("reason"), kind)
         if not self.numbers(self._run.reason, np.uint8).any():
             return letters
         return letters.fill_null(self.words(self._run.reason, _REASONS, kind))
 
     def dead_moments(self, kind: pa.DataType) -> pa.Array:
-        """When each died, as its letter says, or as it stands that is about to become one."""
+        """When each message died, from its dead letter or, if it is dying, its own state."""
         letters = self.of_properties(_died_at, pa.int64()).cast(kind)
         return letters.fill_null(self.moments(self._run.dead_at, kind))
 
 
 def header_value(value: Any) -> bytes | None:
-    """A header's value as bytes: those of a text in UTF-8, and all that is neither as JSON."""
+    """A header's value as bytes: text in UTF-8, bytes as they are, anything else as JSON."""
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -158,7 +158,7 @@ def header_value(value: Any) -> bytes | None:
 
 
 def _keyed(value: Any) -> Any:
-    """The same with maps whose keys are such as JSON has."""
+    """The value, with the keys of its maps made valid for JSON."""
     if isinstance(value, list):
         return [_keyed(each) for each in value]
     if not isinstance(value, dict):
@@ -201,7 +201,7 @@ _CODECS: Final[Mapping[int, str | None]] = MappingProxyType(dict(enumerate(CODEC
 
 _Maker = Callable[[_Making, pa.DataType], pa.Array]
 
-#: What makes each column of :data:`shmq.spark.shared.columns.COLUMNS`.
+#: The function that makes each column of :data:`shmq.spark.shared.columns.COLUMNS`.
 _MAKERS: Final[Mapping[str, _Maker]] = MappingProxyType(
     {
         "key": lambda m, kind: m.of_properties(_key, kind),

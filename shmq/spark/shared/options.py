@@ -1,6 +1,6 @@
-"""The options of a format: one table says what there is, and what is refused says why.
+"""The options of a format: a table lists them, and a refused option has its reason.
 
-Spark hands over every option as text, and folds the case of its name.
+Spark passes every option as text and folds the case of its name.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ BATCH: Final = "batch"
 STREAM: Final = "stream"
 WRITE: Final = "write"
 
-#: What a use is called in an error.
+#: The name of each use in an error.
 USES: Final = MappingProxyType(
     {BATCH: "spark.read", STREAM: "spark.readStream", WRITE: "write and writeStream"}
 )
 
-#: Options of Spark's own, which reach a source beside those that are meant for it.
+#: Spark's own options, which it also passes to a source.
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "pathglobfilter"})
 
 _SIZE: Final = re.compile(r"(\d+)\s*(k|m|g|kib|mib|gib|kb|mb|gb|b)?", re.IGNORECASE)
@@ -38,9 +38,9 @@ Reading = Callable[[str], Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Option:
-    """One option: its name, how its text is read, its default, and what it is for.
+    """One option: its name, how its text is read, its default, and the uses that have it.
 
-    ``read`` raises ValueError with what would be allowed.
+    ``read`` raises a ValueError that says what is allowed.
     """
 
     name: str
@@ -57,12 +57,11 @@ def parse(
     form: str,
     refused: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The value of every option of that ``use`` by its name, the ``given`` ones read.
+    """The value of every option of that ``use`` by name: the ``given`` ones, else defaults.
 
-    ``form`` is the format's name, and ``refused`` has the reason for what is well known
-    elsewhere and is no option here, by its name in lower case. Raises
-    :class:`~shmq.InvalidOption` for an option that is unknown or of another use, and for a
-    value that is not allowed.
+    ``form`` is the format's name. ``refused`` has, by lower-case name, the reason why an option
+    known from other formats does not exist here. Raises :class:`~shmq.InvalidOption` for an
+    option that is unknown or of another use, and for a value that is not allowed.
     """
     known = {option.name.lower(): option for option in table}
     chosen = {option.name: option.default for option in table if use in option.uses}
@@ -84,7 +83,7 @@ def parse(
 
 
 def use_of(table: Sequence[Option], given: Mapping[str, str]) -> str:
-    """The use whose options these can be: a stream's, if one of them is for streams alone."""
+    """A use that these options fit: a stream, if one of the options is for streams only."""
     alone = {option.name.lower() for option in table if option.uses == frozenset({STREAM})}
     return STREAM if any(key.lower() in alone for key in given) else BATCH
 
@@ -99,7 +98,7 @@ def _unknown(key: str, known: Mapping[str, Option], form: str, refused: Mapping[
 
 
 def text(given: str) -> str:
-    """Any text that is not empty."""
+    """Any non-empty text."""
     if not given.strip():
         raise ValueError("some text")
     return given.strip()
@@ -114,7 +113,7 @@ def truth(given: str) -> bool:
 
 
 def names(given: str) -> tuple[str, ...]:
-    """Names with commas between them; at least one, and none twice."""
+    """Names separated by commas: at least one, and no duplicates."""
     found = tuple(part.strip() for part in given.split(","))
     if not all(found) or len(set(found)) < len(found):
         raise ValueError("one or more names with commas between them, none of them twice")
@@ -122,7 +121,7 @@ def names(given: str) -> tuple[str, ...]:
 
 
 def pattern(given: str) -> re.Pattern[str]:
-    """A regular expression, of Python's."""
+    """A regular expression in Python's syntax."""
     try:
         return re.compile(text(given))
     except re.error as error:
@@ -183,7 +182,7 @@ def one_of(*allowed: str) -> Reading:
 
 
 def several_of(*allowed: str) -> Reading:
-    """Some of these words, with commas between them, each once, in any order."""
+    """Some of these words, separated by commas, each once, in any order."""
 
     def read(given: str) -> tuple[str, ...]:
         try:
@@ -197,5 +196,5 @@ def several_of(*allowed: str) -> Reading:
     return read
 
 
-#: Says whether names are those of queues or of streams.
+#: Whether names are of queues or of streams.
 KIND: Final = Option("kind", one_of("queue", "stream"), None, frozenset({BATCH, STREAM, WRITE}))

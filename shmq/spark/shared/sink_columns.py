@@ -1,4 +1,4 @@
-"""What the columns of a DataFrame say of the messages that its rows become."""
+"""Maps the columns of a DataFrame to the messages that a sink makes of its rows."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["COLUMNS", "IGNORED", "OF_STREAMS", "SinkColumn", "SinkColumns"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SinkColumn:
-    """A column that a sink reads: its name, what it is in a put, and the types it may have."""
+    """A column that a sink reads: its name, its argument of a put, and its allowed types."""
 
     name: str
-    #: The argument of ``Queue.put`` that it becomes; ``body`` and ``queue`` for what is none.
+    #: The argument of ``Queue.put`` that it becomes; ``body`` and ``queue`` are not arguments.
     argument: str
     fits: Callable[[DataType], bool]
     #: The types in words, for errors and docs.
@@ -105,17 +105,17 @@ OF_STREAMS: Final = (
 
 _READ: Final = frozenset(name.lower() for name in columns.NAMES)
 
-#: What a source gives and a queue has no use for, so that what was read can be written.
+#: Columns of a source that the sink ignores, so that rows that were read can be written.
 IGNORED: Final = _READ - frozenset(column.name for column in COLUMNS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SinkColumns:
-    """Where in a row each thing of a message stands."""
+    """The place in a row of each part of a message."""
 
     #: The place of the column ``value``.
     body: int
-    #: The place of the column that names the queue; None: the option does.
+    #: The place of the column that names the queue; None: the option names it.
     queue: int | None
     #: The places of the other columns, each with the argument of a put that it becomes.
     arguments: tuple[tuple[str, int], ...]
@@ -128,10 +128,10 @@ class SinkColumns:
         table: Sequence[SinkColumn] = COLUMNS,
         thing: str = "queue",
     ) -> Self:
-        """Those of the schema; ``topic``: the queue, or stream, that the options name, if any.
+        """The columns of the schema; ``topic``: the queue or stream that the options name, if any.
 
         Raises :class:`~shmq.InvalidOption` for a column that is missing, unknown, or of a
-        type that it cannot have, and for two that mean the same.
+        type that it cannot have, and for two columns with the same meaning.
         """
         known = {column.name: column for column in table}
         found: dict[str, tuple[str, int]] = {}

@@ -1,4 +1,4 @@
-"""Arrow's batches as the messages that they are to become."""
+"""Turns Arrow batches into messages."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ __all__ = [
 #: The arguments of ``Queue.put`` for one body, by name.
 Properties = dict[str, Any]
 
-#: How text is said to be text, where no column says the codec.
+#: The codec of text if no column names the codec.
 _TEXT: Final = "text"
 
-#: The types that text has, each with the one of the same bytes.
+#: The types of text, each with the binary type of the same bytes.
 _TEXTS: Final = MappingProxyType({pa.string(): pa.binary(), pa.large_string(): pa.large_binary()})
 
 
@@ -40,20 +40,20 @@ _TEXTS: Final = MappingProxyType({pa.string(): pa.binary(), pa.large_string(): p
 class Rows:
     """Messages for one queue: their bodies, and the properties of each.
 
-    The bodies are bytes as their codecs have them, whatever type the column had.
+    The bodies are encoded bytes, whatever type the column had.
     """
 
     bodies: pa.Array
-    #: What all bodies are; None: bytes, or what the properties of each say.
+    #: The codec of all bodies; None: bytes, or the codec in each body's properties.
     codec: str | None
-    #: The arguments of ``Queue.put`` for each body; None: none for any but the codec.
+    #: The arguments of ``Queue.put`` for each body; None: no body has any but the codec.
     properties: list[Properties] | None
 
     def __len__(self) -> int:
         return len(self.bodies)
 
     def prepared_puts(self) -> shmq.Rows | list[tuple[bytes, Properties]]:
-        """As ``StagedPublisher.stage`` takes them: where they lie, if bodies are all there is."""
+        """The messages for ``StagedPublisher.stage``, uncopied if they have only bodies."""
         if self.properties is not None:
             return list(zip(self.bodies.to_pylist(), self.properties, strict=True))
         if self.bodies.type != pa.binary():
@@ -68,10 +68,10 @@ class Rows:
 def by_queue(
     batch: pa.RecordBatch, columns: SinkColumns, topic: str | None
 ) -> Iterator[tuple[str, Rows]]:
-    """The rows of a batch by the queue that they are for, in their order.
+    """The rows of a batch by their target queue, in their order.
 
-    Raises :class:`~shmq.InvalidOption` for a row without a value or a queue, and for one whose
-    key is no text.
+    Raises :class:`~shmq.InvalidOption` for a row without a value or a queue, and for a key
+    that is not text.
     """
     for name, part in parts_by_topic(batch, columns, topic):
         yield name, _rows(part, columns)
@@ -80,7 +80,7 @@ def by_queue(
 def parts_by_topic(
     batch: pa.RecordBatch, columns: SinkColumns, topic: str | None
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows by the queue, or stream, that they are for. Raises :class:`~shmq.InvalidOption`."""
+    """The rows by their target queue or stream. Raises :class:`~shmq.InvalidOption`."""
     if columns.queue is None:
         assert topic is not None
         yield topic, batch
@@ -97,7 +97,7 @@ def parts_by_topic(
 
 
 def bodies_of(batch: pa.RecordBatch, columns: SinkColumns) -> pa.Array:
-    """The column ``value``. Raises :class:`~shmq.InvalidOption` if it is null in some row."""
+    """The column ``value``. Raises :class:`~shmq.InvalidOption` if it is null in any row."""
     bodies = batch.column(columns.body)
     if bodies.null_count:
         raise InvalidOption(
@@ -134,7 +134,7 @@ def _properties(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[
 
 
 def _values(name: str, column: pa.Array) -> Sequence[Any]:
-    """The values of one argument of a put; None where there is none."""
+    """The values of one argument of a put; None for a row without a value."""
     read = _READERS.get(name)
     return _listed(column) if read is None else read(column)
 
@@ -171,7 +171,7 @@ def headers_of(column: pa.Array) -> Sequence[Mapping[str, Any] | None]:
 
 
 def _as_headers(pairs: Sequence[tuple[Any, Any]]) -> Mapping[str, Any]:
-    """The headers of one message: values in UTF-8 are text, as they were when they were put."""
+    """The headers of one message; a value in valid UTF-8 becomes text, as it was when put."""
     headers = {key: _as_text(value) for key, value in pairs}
     if len(headers) < len(pairs) or None in headers:
         names = ", ".join(repr(key) for key, _ in pairs)
@@ -191,7 +191,7 @@ def _as_text(value: Any) -> Any:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether it is text, and no bytes."""
+    """Whether the type is text, not bytes."""
     return kind in _TEXTS
 
 

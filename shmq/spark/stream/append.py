@@ -1,10 +1,10 @@
-"""One task's rows on their way into streams: each once, however often the task runs.
+"""Appends one task's rows to streams, each once, however often the task runs.
 
-Each task of each batch appends as a producer of its own, under numbers that begin with the
-batch's: what a stream has of them already it does not take again. What a task has for one
-partition is appended in one piece, if it fits into one; so it is there as a whole or not at
-all, and in which order the rows came does not matter. Of more than a piece the rows must come
-in the same order when the task runs again.
+Each task of each batch appends as a producer of its own, with producer sequence numbers that
+begin with the batch's number, so a stream drops rows that it already has. A task's rows for one
+partition are appended in one piece if they fit. Such a piece is appended whole or not at all,
+and the order of its rows does not matter. If there are several pieces, the rows must come in
+the same order when the task runs again.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Written", "append"]
 
-#: The most that a piece has, in bytes, and the part of a ring that it may take.
+#: The largest piece, in bytes, and the part of a ring that it may fill.
 _MOST: Final = 8 << 20
 _PART: Final = 4
 
-#: The numbers that each batch has for the rows of one task.
+#: How many sequence numbers each batch has for the rows of one task.
 _ROWS: Final = 1 << 32
 
 
 @dataclasses.dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task tells the driver: how many rows it had, and how many were there before."""
+    """A task's message to the driver: how many rows it had, and how many existed already."""
 
     rows: int
     before: int
 
 
 def append(sink: StreamSink, batch_id: BatchId, batches: Iterable[pa.RecordBatch]) -> Written:
-    """Append a task's rows, those that are not in their streams from an earlier run.
+    """Append a task's rows, except those that an earlier run has appended.
 
-    Raises :class:`~shmq.Full` where there was no room in time, and what
+    Raises :class:`~shmq.Full` if there was no room in time, and what
     ``Stream.append_block`` raises.
     """
     with sink.address.connect() as broker:
@@ -66,7 +66,7 @@ def append(sink: StreamSink, batch_id: BatchId, batches: Iterable[pa.RecordBatch
 
 
 class _Target:
-    """A stream that a task has rows for."""
+    """A stream for which a task has rows."""
 
     def __init__(self, stream: shmq.Stream, sink: StreamSink, batch_id: BatchId) -> None:
         self._stream = stream
@@ -82,7 +82,7 @@ class _Target:
         self.before = 0
 
     def add(self, records: Records) -> None:
-        """Append what makes a full piece, and keep the rest for later."""
+        """Append full pieces, and keep the rest for later."""
         partitions = self._spread.of(records)
         if len(records) and (partitions != partitions[0]).any():
             order = np.argsort(partitions, kind="stable")
@@ -94,7 +94,7 @@ class _Target:
         self.rows += len(records)
 
     def finish(self) -> None:
-        """Append what is left, and wait for the disk, if that is asked for."""
+        """Append the rest, and wait for the disk if the sink asks for it."""
         for partition, piece in enumerate(self._pieces):
             if piece.rows:
                 self._append(partition, self._confirm)
@@ -138,16 +138,16 @@ class _Target:
 
 @dataclasses.dataclass(slots=True)
 class _Piece:
-    """What is to be appended to one partition at once."""
+    """Rows to append to one partition at once."""
 
     blocks: list[bytes] = dataclasses.field(default_factory=list)
     size: int = 0
     rows: int = 0
-    #: How many rows of the task the partition has before these.
+    #: How many rows of the task went to the partition before these.
     before: int = 0
 
 
 def _producer(batch_id: BatchId) -> int:
-    """The producer's number: another one for each task of each publisher."""
+    """The producer's number, different for each task of each publisher."""
     name = f"{batch_id.publisher}/{batch_id.partition}".encode()
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1

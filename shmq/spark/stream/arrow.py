@@ -1,4 +1,4 @@
-"""Records of a partition as Arrow's batches, in the columns of a schema and in their order."""
+"""Records of a partition as Arrow batches, with the columns of a schema, in its order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Batches"]
 
-#: How many maps of headers are kept to be used again, where they are alike.
+#: How many distinct unpacked header maps are cached.
 _ALIKE: Final = 4096
 
 Pairs = list[dict[str, Any]] | None
@@ -38,11 +38,11 @@ class Batches:
 
     @classmethod
     def for_spark(cls, schema: StructType, topic: str, partition: int) -> Self:
-        """Batches that Spark takes as they are: just as it would have the schema itself."""
+        """Batches with exactly the Arrow schema that Spark derives from its own schema."""
         return cls(to_arrow_schema(schema, timezone="UTC"), topic, partition)
 
     def of_block(self, block: bytes, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The records of a block of entries, from the offset ``start`` up to ``end``."""
+        """The records of a block of entries, from the offset ``start`` to before ``end``."""
         columns = _arrow.columns_of(block, start, end)
         assert columns is not None, "what was read is expanded"
         made = _Making(columns, self._topic, self._partition)
@@ -52,7 +52,7 @@ class Batches:
 
 
 class _Making:
-    """One batch: what its columns share."""
+    """One batch in the making: the data that its columns share."""
 
     def __init__(self, columns: _arrow.RecordColumns, topic: bytes, partition: int) -> None:
         self.columns = columns
@@ -76,7 +76,7 @@ class _Making:
         return arrow_buffers.plain(bytes(4 * self.count), self.count, kind)
 
     def headers(self, kind: pa.DataType) -> pa.Array:
-        """Those of each record, maps that are alike unpacked once."""
+        """The headers of each record; equal maps are unpacked once."""
         if not self.columns.headers:
             return pa.nulls(self.count, kind)
         ends = np.frombuffer(self.columns.header_ends, np.int32).tolist()
@@ -95,7 +95,7 @@ class _Making:
         """The headers of the record in that row. Raises ShmqError if they are damaged."""
         try:
             headers = unpack_properties(packed)
-        except Exception as error:  # msgpack's own kinds, and keys that no map can have
+        except Exception as error:  # msgpack's own errors, and unhashable keys
             offset = np.frombuffer(self.columns.offsets, np.int64)[at]
             raise ShmqError(
                 f"the headers of the record at offset {offset} of partition {self.partition} of "
@@ -114,7 +114,7 @@ _CODECS: Final[Mapping[int, str | None]] = MappingProxyType(dict(enumerate(CODEC
 
 _Maker = Callable[[_Making, pa.DataType], pa.Array]
 
-#: What makes each column of :data:`shmq.spark.stream.kind.COLUMNS`.
+#: The function that makes each column of a stream's rows.
 _MAKERS: Final[Mapping[str, _Maker]] = MappingProxyType(
     {
         "key": _Making.keys,

@@ -1,4 +1,4 @@
-"""A batch read of streams: the offsets from one bound to another, as they are at its start."""
+"""A batch read of streams: the offsets between two bounds, as resolved at its start."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = logging.getLogger("shmq.spark")
 
 
 class StreamBatchReader(DataSourceReader):
-    """Reads what the streams hold between the bounds when the query is planned."""
+    """Reads the records that the streams hold between the bounds when the query is planned."""
 
     def __init__(
         self, address: Address, topics: Topics, schema: StructType, chosen: Mapping[str, Any]
@@ -63,7 +63,7 @@ class StreamBatchReader(DataSourceReader):
         return parts or [Range("", 0, 0, 0, 0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a range, as Arrow's batches."""
+        """The rows of a range, as Arrow batches."""
         assert isinstance(partition, Range)
         if len(partition):
             yield from offset_range.read(

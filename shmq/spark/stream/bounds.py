@@ -1,7 +1,7 @@
-"""Where a read of a stream begins and ends, as options say it, by Kafka's names.
+"""Where a read of a stream begins and ends, by options with Kafka's names.
 
-An end is said in one of four ways: a word for all partitions, an offset for each, a time for
-all, or a time for each. In JSON -2 is the earliest offset, and -1 the latest.
+A bound is given in one of four ways: a word for all partitions, an offset for each partition,
+a time for all, or a time for each. In JSON -2 is the earliest offset, and -1 the latest.
 """
 
 from __future__ import annotations
@@ -63,38 +63,39 @@ def _whole(number: Any, least: int) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartitionBounds:
-    """What a partition holds: its first offset, and the next to come."""
+    """The bounds of a partition: its first offset, and the next one to be written."""
 
     earliest: int
     latest: int
 
 
-#: The first offset of a partition at or after a time in s since 1970; None: there is none.
+#: The first offset of a partition at or after a time in s since 1970; None: no such record.
 AtTime = Callable[[float], int | None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-    """One end of a read, and the options that say it."""
+    """One end of a read, and the options that set it."""
 
     option: str
-    #: For all partitions: `EARLIEST` or `LATEST`; None: it is said otherwise.
+    #: For all partitions: `EARLIEST` or `LATEST`; None: the bound is given in another way.
     word: int | None = None
     each: Numbers | None = None
     time: int | None = None
     times: Numbers | None = None
-    #: Whether no record at that time or later is an error; else it is the latest offset.
+    #: Whether it is an error that no record has that time or a later one; if not, the bound is
+    #: the latest offset.
     strict: bool = True
 
     @classmethod
     def starting(cls, chosen: Mapping[str, Any], default: int) -> Self:
-        """Where a read begins, without any option at ``default``."""
+        """Where a read begins; at ``default`` without any option."""
         strict = chosen["startingOffsetsByTimestampStrategy"] == "error"
         return cls._of(chosen, "starting", default, strict=strict)
 
     @classmethod
     def ending(cls, chosen: Mapping[str, Any]) -> Self:
-        """Where a batch ends. Raises InvalidOption for an end that is no end."""
+        """Where a batch ends. Raises InvalidOption for an invalid end."""
         bound = cls._of(chosen, "ending", LATEST, strict=False)
         given = [number for each in (bound.each or {}).values() for number in each.values()]
         if bound.word == EARLIEST or EARLIEST in given:
@@ -106,7 +107,7 @@ class Bound:
 
     @classmethod
     def _of(cls, chosen: Mapping[str, Any], which: str, default: int, *, strict: bool) -> Self:
-        """Of several options the time for all goes first, then the times, then the offsets."""
+        """The bound. The time for all takes precedence, then the times, then the offsets."""
         names = (f"{which}Timestamp", f"{which}OffsetsByTimestamp", f"{which}Offsets")
         time, times, given = (chosen[name] for name in names)
         if time is not None:
@@ -118,7 +119,7 @@ class Bound:
         return cls(names[2], each=given)
 
     def of(self, name: str, partition: int, extent: PartitionBounds, at_time: AtTime) -> int:
-        """The offset for a partition of a stream. Raises InvalidOption where none is said."""
+        """The offset for a partition of a stream. Raises InvalidOption if none is given."""
         time = self.time
         if self.times is not None:
             time = self._named(self.times, name, partition)
@@ -132,7 +133,7 @@ class Bound:
         return extent.latest if number == LATEST else number
 
     def check(self, there: Mapping[str, tuple[int, ...]]) -> None:
-        """Raise InvalidOption for what is said of streams and partitions that are not read."""
+        """Raise InvalidOption for a bound of a stream or partition that is not read."""
         for name, each in (self.each or self.times or {}).items():
             strange = sorted(set(each) - set(there.get(name, ())))
             if strange:

@@ -1,7 +1,7 @@
-"""How far the driver's side of a stream goes, batch by batch.
+"""Decides at the driver how far each batch of a query goes.
 
-One process beside the driver asks for every batch of a query, and lives as long as the query.
-All that it knows of the past is in the offsets that it is given, so another one can go on.
+One process beside the driver plans every batch of a query and lives as long as the query. Its
+whole history is in the offsets that Spark gives it, so another process can continue.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Cursor"]
 
 _log = logging.getLogger("shmq.spark")
 
-#: How often it is looked which streams there are, in seconds.
+#: How often the existing streams are looked up, in seconds.
 _LOOK: Final = 1.0
 
 _T = TypeVar("_T")
@@ -38,12 +38,12 @@ Place = tuple[str, int]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Backlog:
-    """What of a partition is not read yet."""
+    """The unread offsets of a partition."""
 
     place: Place
     start: int
     end: int
-    #: Whether the offset before does not say where it starts.
+    #: Whether the start is not in the previous offset, so that the new one must have it.
     begins: bool
 
     def __len__(self) -> int:
@@ -51,7 +51,7 @@ class _Backlog:
 
 
 class Cursor:
-    """Decides how far each batch goes; its methods are for one thread."""
+    """Decides how far each batch goes. One thread calls its methods."""
 
     def __init__(self, address: Address, topics: Topics, chosen: Mapping[str, Any]) -> None:
         self._address = address
@@ -59,7 +59,7 @@ class Cursor:
         self._strict = chosen["failOnDataLoss"]
         self._starting = Bound.starting(chosen, LATEST)
         self._group = Group(chosen["group"]) if chosen["group"] else None
-        #: Whether the group, and no option, says where the query begins.
+        #: Whether the group, not an option, sets where the query begins.
         self._by_group = self._group is not None and self._starting == Bound.starting(
             {**chosen, **_NO_START}, LATEST
         )
@@ -72,7 +72,7 @@ class Cursor:
         self._done = NOWHERE
 
     def look(self) -> dict[str, StreamSnapshot]:
-        """What the streams hold now. Raises NoSuchStream for a named one that is not there."""
+        """What the streams hold now. Raises NoSuchStream for a named stream that is missing."""
         now = time.monotonic()
         if not self._names or now - self._looked >= _LOOK:
             self._names = self._topics.find(self._connected(), strict=self._strict)
@@ -82,7 +82,7 @@ class Cursor:
         return {name: seen for name, seen in found.items() if seen is not None}
 
     def stay(self) -> None:
-        """From now on go no further than the streams are now."""
+        """From now on read no further than the current ends of the streams."""
         self._stay = {
             (name, partition): extent.latest
             for name, seen in self.look().items()
@@ -92,8 +92,8 @@ class Cursor:
     def next(self, begin: StreamOffset, most: int | None) -> tuple[StreamOffset, int]:
         """The end of the batch that starts at ``begin``, and how many offsets it has.
 
-        They are ``most`` at most, of each partition in proportion to what it has. Raises
-        OffsetOutOfRange and StreamDeleted where something is lost, if that is an error.
+        It has at most ``most`` offsets, from each partition in proportion to its backlog. Raises
+        OffsetOutOfRange and StreamDeleted if records are lost and that is an error.
         """
         seen = self.look()
         if begin == NOWHERE:
@@ -112,11 +112,11 @@ class Cursor:
         return StreamOffset(streams), sum(taken)
 
     def reached(self, batch: StreamOffset) -> None:
-        """A batch was begun that ends there."""
+        """Note the end of the batch that was just begun."""
         self._reached = batch
 
     def done(self, offset: StreamOffset) -> None:
-        """Spark has committed all before it: tell the group, if there is one."""
+        """Commit an offset that Spark has committed to the group, if there is one."""
         if self._group is None or offset in (NOWHERE, self._done):
             return
         for name, progress in offset.streams.items():
@@ -124,7 +124,7 @@ class Cursor:
         self._done = offset
 
     def report(self) -> dict[str, Any]:
-        """How many records wait behind the newest batch, and where each partition ends."""
+        """The number of records after the newest batch, and where each partition ends."""
         ends = {
             name: {str(partition): extent.latest for partition, extent in seen.extents.items()}
             for name, seen in self.look().items()
@@ -166,7 +166,7 @@ class Cursor:
             yield _Backlog((name, partition), found, max(found, end), begins or found != start)
 
     def _start(self, name: str, seen: StreamSnapshot, partition: int, begin: StreamOffset) -> int:
-        """Where a partition begins that was not read before: one that is new, at its front."""
+        """Where to begin a partition not read before; a later one begins at its first record."""
         extent = seen.extents[partition]
         if begin != NOWHERE:
             return extent.earliest
@@ -175,13 +175,13 @@ class Cursor:
         return start
 
     def _committed(self, seen: StreamSnapshot) -> Mapping[int, int]:
-        """Where the group says that the query begins."""
+        """The offsets committed by the group, if the query begins there."""
         if self._group is None or not self._by_group:
             return {}
         return self._group.committed(seen.stream)
 
     def _there(self, name: str, partition: int, start: int, extent: PartitionBounds) -> int:
-        """Where it goes on: at ``start``, unless that is gone, or never was."""
+        """Where to continue: at ``start``, or nearby if that is gone or never existed."""
         if extent.earliest <= start <= extent.latest:
             return start
         found = extent.earliest if start < extent.earliest else extent.latest
@@ -197,7 +197,7 @@ class Cursor:
         return found
 
     def _use(self, name: str, use: Callable[[shmq.Stream], _T]) -> _T | None:
-        """What is made of a stream; None if it is gone, and looked for anew the next time."""
+        """The result of ``use``; None if the stream is gone: the next call looks it up again."""
         try:
             if name not in self._streams:
                 self._streams[name] = self._connected().stream(name)
@@ -214,7 +214,7 @@ class Cursor:
         return self._broker
 
 
-#: No option says where the query begins.
+#: The options for the start of a query, none of them set.
 _NO_START: Final = {
     "startingOffsets": None,
     "startingTimestamp": None,
@@ -223,7 +223,7 @@ _NO_START: Final = {
 
 
 def _shares(waiting: Iterable[_Backlog], most: int | None) -> list[int]:
-    """How many offsets of each are in a batch of ``most``: by what there is, at least one."""
+    """How many offsets each backlog gets in a batch of ``most``: in proportion, one if possible."""
     counts = [len(each) for each in waiting]
     total = sum(counts)
     if most is None or total <= most:

@@ -1,4 +1,4 @@
-"""A stream behind ``format("shmq")``: its options, and which class does what."""
+"""A stream behind ``format("shmq")``: its options, and its readers and writers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _READ: Final = frozenset({BATCH, STREAM})
 _BATCH: Final = frozenset({BATCH})
 _STREAM: Final = frozenset({STREAM})
 
-#: The columns of a stream's rows, those that come without being asked for first.
+#: The columns of a stream's rows that are there by default.
 _KAFKAS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 COLUMNS: Final = (*_KAFKAS, "headers", "codec")
 
@@ -64,7 +64,8 @@ _TAKES_NOTHING: Final = (
     "it is of queues, and a stream takes nothing from anybody: leave it out, or name a queue"
 )
 
-#: Options of other formats, and of queues, that are asked for here, by names in lower case.
+#: Options of other formats and of queues that users may try here, by lower-case name, with the
+#: reason.
 REFUSED: Final = MappingProxyType(
     {
         **dict.fromkeys(("states", "leasetimeout", "maxbytespertrigger"), _TAKES_NOTHING),
@@ -85,7 +86,7 @@ REFUSED: Final = MappingProxyType(
 
 
 class StreamKind:
-    """What one format's options say of streams."""
+    """The stream readers and writers for one set of options."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
@@ -93,7 +94,7 @@ class StreamKind:
     def schema(self) -> str:
         """The columns of the rows, as DDL.
 
-        Spark asks before it tells what for, so an option of any use will do here. Raises
+        Spark asks for it before it names the use, so options of any use are allowed here. Raises
         :class:`~shmq.InvalidOption`.
         """
         chosen = self._parse(options.use_of(OPTIONS, self._given))
@@ -103,21 +104,21 @@ class StreamKind:
         return columns.ddl(names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A range of offsets. Raises :class:`~shmq.ShmqError`, at the driver."""
+        """A reader of a range of offsets. Raises :class:`~shmq.ShmqError`, at the driver."""
         chosen = self._parse(BATCH)
         return StreamBatchReader(Address.of(chosen), Topics.of(chosen), schema, chosen)
 
     def stream_reader(self, schema: StructType) -> DataSourceStreamReader:
-        """Range after range. Raises :class:`~shmq.ShmqError`, at the driver."""
+        """A reader of range after range. Raises :class:`~shmq.ShmqError`, at the driver."""
         chosen = self._parse(STREAM)
         return StreamSourceStreamingReader(Address.of(chosen), Topics.of(chosen), schema, chosen)
 
     def writer(self, schema: StructType, *, overwrite: bool) -> DataSourceWriter:
-        """Appends to streams."""
+        """A writer that appends to streams."""
         return stream_writer.writer(self._parse(WRITE), schema, overwrite=overwrite)
 
     def stream_writer(self, schema: StructType, *, overwrite: bool) -> DataSourceStreamWriter:
-        """Appends to streams, once for each micro-batch."""
+        """A writer that appends each micro-batch to streams once."""
         return stream_writer.stream_writer(self._parse(WRITE), schema, overwrite=overwrite)
 
     def _parse(self, use: str) -> dict[str, Any]:

@@ -1,9 +1,8 @@
-"""How far a query has read streams, as the offset that Spark keeps of it in the checkpoint.
+"""How far a query has read its streams, as the offset that Spark keeps in the checkpoint.
 
-For each stream it has the stream's identity, and for each partition the next offset to read.
-Where a partition was read for the first time it also says where that began, and so it does
-where something was lost in between: so a batch that is replayed has the same rows, whatever
-``latest`` has become since. As JSON::
+For each stream it has the stream's identity and the next offset of each partition. If the batch
+reads a partition for the first time, or after lost records, it also has the offset at which the
+batch began. So a replayed batch has the same rows, whatever ``latest`` is by then. As JSON::
 
     {"version": 1, "streams": {"orders": {"id": "00c0ffee…", "next": {"0": 7}, "began": {"0": 3}}}}
 """
@@ -26,20 +25,20 @@ _NONE: Final[Mapping[int, int]] = MappingProxyType({})
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Progress:
-    """Of one stream: its identity, the next offset of each partition, and where it began."""
+    """Progress in one stream: its identity, each partition's next offset, and where it began."""
 
     identity: int
     next: Mapping[int, int]
     began: Mapping[int, int] = dataclasses.field(default_factory=lambda: _NONE)
 
     def as_json(self) -> dict[str, Any]:
-        """What the checkpoint keeps."""
+        """The JSON that the checkpoint keeps."""
         numbers = {"id": f"{self.identity:016x}", "next": _as_json(self.next)}
         return {**numbers, "began": _as_json(self.began)} if self.began else numbers
 
     @classmethod
     def of_json(cls, given: Any) -> Self:
-        """Raises ValueError and its like for what :meth:`as_json` cannot have made."""
+        """The inverse of :meth:`as_json`. Raises ValueError and its like for other JSON."""
         began = _of_json(given.get("began", {}))
         following = _of_json(given["next"])
         if not set(began) <= set(following):
@@ -54,13 +53,13 @@ class StreamOffset:
     streams: Mapping[str, Progress]
 
     def as_json(self) -> dict[str, Any]:
-        """What Spark is given, always with the same keys in the same order."""
+        """The JSON for Spark, always with the same keys in the same order."""
         streams = {name: self.streams[name].as_json() for name in sorted(self.streams)}
         return {"version": VERSION, "streams": streams}
 
     @classmethod
     def of_json(cls, given: Mapping[str, Any]) -> Self:
-        """What Spark gives back. Raises ShmqError for what is no offset of this source."""
+        """The offset in Spark's JSON. Raises ShmqError for JSON that is not of this source."""
         try:
             if given["version"] != VERSION:
                 raise ValueError(f"version {given['version']!r}")
@@ -74,9 +73,9 @@ class StreamOffset:
         return cls(MappingProxyType(streams))
 
     def since(self, start: StreamOffset) -> Iterator[tuple[str, int, int, int, int]]:
-        """What the batch from ``start`` to this has: stream, identity, partition, from, to.
+        """The ranges of the batch from ``start``: stream, identity, partition, from, to.
 
-        Only partitions with something in it. Raises ShmqError where it goes backwards.
+        Empty ranges are left out. Raises ShmqError for a range that goes backwards.
         """
         for name, here in sorted(self.streams.items()):
             before = start.streams.get(name)

@@ -1,4 +1,4 @@
-"""A range of offsets of one partition, which one task reads: in order, each record once."""
+"""A range of offsets of one partition. One task reads it, in order, each record once."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = ["Range", "cut", "read"]
 
 _log = logging.getLogger("shmq.spark")
 
-#: What an error says of how to go on without what is lost.
+#: The advice in an error about lost records.
 HOW: Final = "with failOnDataLoss=false it goes on without them"
 
 
 @dataclasses.dataclass(frozen=True)
 class Range(InputPartition):
-    """The records from ``start`` up to ``end``, which is not among them."""
+    """The records from ``start`` to before ``end``."""
 
     topic: str
-    #: The identity of the stream that was looked at.
+    #: The stream's identity when the read was planned.
     identity: int
     partition: int
     start: int
@@ -42,10 +42,9 @@ class Range(InputPartition):
 
 
 def cut(ranges: Iterable[Range], least: int | None) -> list[Range]:
-    """The ranges in ``least`` or more parts, the longer ones in more; else as they are.
+    """The ranges cut into ``least`` or more parts, longer ones into more; without it, uncut.
 
-    Those that are cut are read by several tasks at once, so what is done with their records has
-    no order between the parts.
+    Several tasks read the parts of a range at once, so there is no order between the parts.
     """
     given = [each for each in ranges if len(each)]
     if least is None or least <= len(given):
@@ -64,10 +63,10 @@ def _parts(whole: Range, count: int) -> Iterator[Range]:
 def read(
     address: Address, wanted: Range, schema: StructType, size: int, *, strict: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a range in Arrow's batches of about ``size`` bytes.
+    """The rows of a range in Arrow batches of about ``size`` bytes.
 
-    Raises :class:`~shmq.ShmqError` for records that are gone, if ``strict``; else it leaves
-    them out and logs how many they were.
+    Raises :class:`~shmq.ShmqError` for lost records if ``strict``; otherwise it leaves them out
+    and logs how many they were.
     """
     from shmq.spark.stream.arrow import Batches  # noqa: PLC0415 - the driver has no use for Arrow
 
@@ -91,7 +90,7 @@ def read(
 
 
 def check_identity(stream: shmq.Stream, wanted: Range) -> None:
-    """Raises StreamDeleted unless the stream is the one that was planned for."""
+    """Raise StreamDeleted unless the stream is the one that was planned."""
     if stream.identity != wanted.identity:
         raise StreamDeleted(
             f"the stream {wanted.topic!r} was deleted and made anew while records of it were to be "
@@ -100,9 +99,9 @@ def check_identity(stream: shmq.Stream, wanted: Range) -> None:
 
 
 def _behind(wanted: Range, at: int, error: OffsetOutOfRange, *, strict: bool) -> int:
-    """Where it goes on behind what is gone. Raises OffsetOutOfRange if ``strict``."""
+    """Where to continue after lost records. Raises OffsetOutOfRange if ``strict``."""
     following = min(max(error.earliest, at), wanted.end)
-    if error.earliest <= at:  # it is not there yet, so it never was what was planned
+    if error.earliest <= at:  # not written yet, so the range was never a planned one
         following = wanted.end
     told = lost(wanted.topic, wanted.partition, at, following)
     if strict:
@@ -117,7 +116,7 @@ def _behind(wanted: Range, at: int, error: OffsetOutOfRange, *, strict: bool) ->
 
 
 def lost(topic: str, partition: int, start: int, end: int) -> str:
-    """What is told of records that are gone."""
+    """The text about lost records."""
     return (
         f"{end - start:,} records that were to be read of the stream {topic!r}, partition "
         f"{partition}, offsets {start} to {end - 1}, are gone"

@@ -1,12 +1,12 @@
-"""A stream of streams: a batch is a range of offsets of each partition.
+"""A streaming read of streams: a batch is a range of offsets of each partition.
 
     latestOffset(start) ─► how far ─► end ─► Spark logs it ─► partitions(start, end) ─► tasks read
                                                                          │
     latestOffset(end) ◄─ Spark has committed the batch ◄─ the sink ◄─────┘
-      tells the group, if there is one, that all before `end` is done
+      commits `end` to the group, if there is one
 
-Nothing is taken away from a stream, so a batch that Spark has logged and not committed is read
-again from its two offsets, in this process or in one after it.
+Reading removes nothing from a stream. So a batch that Spark has logged but not committed is read
+again from its two offsets, in this process or in a later one.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ Json = dict[str, Any]
 
 
 class StreamSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Says at the driver how far each batch goes, and reads that on the executors.
+    """Decides at the driver how far each batch goes, and reads it on the executors.
 
-    Spark makes several, and asks the same one for all the offsets of a query.
+    Spark makes several readers, but asks the same one for all offsets of a query.
     """
 
     def __init__(
@@ -65,30 +65,30 @@ class StreamSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailab
 
     @functools.cached_property
     def _cursor(self) -> Cursor:
-        """Made where it is asked for: the reader that goes to the executors has none."""
+        """Made at the first use: a reader that goes to the executors has none."""
         return Cursor(self._address, self._topics, self._chosen)
 
     def initialOffset(self) -> Json:  # noqa: N802
-        """Before the first batch, whenever that is asked: the first end says where it began."""
-        self._cursor.look()  # which are missing is said before anything is written
+        """The offset before the first batch. The first end says where that batch began."""
+        self._cursor.look()  # raises for missing streams before Spark writes anything
         return NOWHERE.as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What the options say; Spark may ask for everything instead."""
+        """The limit from the options; Spark may ask for everything instead."""
         most = self._chosen["maxOffsetsPerTrigger"]
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """From now on nothing is read that is not there now."""
+        """From now on read only records that exist now."""
         self._all_now = True
         self._cursor.stay()
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
-        """How many records wait, and where each partition ends, for the progress of the query."""
+        """The number of unread records, and where each partition ends, for the query's progress."""
         return self._cursor.report()
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
-        """How far the next batch goes; ``start``, if there is none yet."""
+        """The end of the next batch; ``start`` if there is none yet."""
         begin = StreamOffset.of_json(start)
         self._cursor.done(begin)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
@@ -101,30 +101,30 @@ class StreamSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailab
         return end.as_json()
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        """The ranges of the batch, as the offsets have them."""
+        """The ranges of the batch between the offsets."""
         begin, batch = StreamOffset.of_json(start), StreamOffset.of_json(end)
         self._cursor.reached(batch)
         ranges = [Range(*each) for each in batch.since(begin)]
         return cut(ranges, self._chosen["minPartitions"])
 
     def commit(self, end: Json) -> None:
-        """Tell the group that Spark has what is before ``end``."""
+        """Commit ``end``, which Spark has committed, to the group."""
         self._cursor.done(StreamOffset.of_json(end))
 
     def stop(self) -> None:
-        """Let go of everything."""
+        """Detach."""
         if "_cursor" in vars(self):
             self._cursor.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a range, as Arrow's batches."""
+        """The rows of a range, as Arrow batches."""
         assert isinstance(partition, Range)
         yield from offset_range.read(
             self._address, partition, self._schema, self._size, strict=self._strict
         )
 
     def _enough(self, count: int) -> bool:
-        """Whether that is enough for a batch, or the last one is too long ago."""
+        """Whether ``count`` is enough for a batch, or the last batch is too long ago."""
         least = self._chosen["minOffsetsPerTrigger"]
         if least is None or self._all_now or count >= least:
             return True

@@ -1,4 +1,4 @@
-"""Arrow's batches as the records that they are to become, by stream and partition."""
+"""Turns Arrow batches into records, by stream and partition."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Partitioner", "Records", "by_stream"]
 
-#: So many rows without a key go to the same partition, one behind the other.
+#: This many consecutive rows without a key go to the same partition.
 STICKY: Final = 4096
 
-#: What a record's value may be.
+#: The codecs that a record's value may have.
 _CODECS: Final = ("bytes", "text", "msgpack", "json", "command", "event")
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -33,23 +33,23 @@ Codecs = np.ndarray[Any, np.dtype[np.uint8]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Records:
-    """Records for one stream: each column as binaries."""
+    """Records for one stream, each column as binary values."""
 
     values: pa.Array
-    #: None: none has one.
+    #: None: no record has a key.
     keys: pa.Array | None
-    #: A msgpack map of each, or no bytes; None: none has any.
+    #: For each record a msgpack map, or no bytes; None: no record has headers.
     headers: pa.Array | None
-    #: The partition that a row asks for, null where it asks for none; None: none does.
+    #: The partition that each row asks for, or null; None: no row asks for one.
     partitions: pa.Array | None
-    #: The codec's number, or that of each record.
+    #: The number of the codec of all records, or of each record.
     codec: int | Codecs
 
     def __len__(self) -> int:
         return len(self.values)
 
     def taken(self, order: Numbers) -> Records:
-        """The records at these places, in that order."""
+        """The records at these places, in this order."""
         places = pa.array(order)
 
         def take(column: pa.Array | None) -> pa.Array | None:
@@ -65,7 +65,7 @@ class Records:
         )
 
     def block(self, start: int, end: int, most: int) -> tuple[bytes, int]:
-        """Those from ``start`` up to ``end`` for ``append_block``, up to ``most`` bytes."""
+        """The records ``start`` to before ``end`` for ``append_block``, up to ``most`` bytes."""
         texts = [_texts(each) for each in (self.values, self.keys, self.headers)]
         assert texts[0] is not None
         codec = self.codec if isinstance(self.codec, int) else self.codec.data
@@ -73,9 +73,9 @@ class Records:
 
 
 class Partitioner:
-    """Which partition each record of a task goes to: a function of the rows and their order.
+    """Chooses the partition of each record of a task, from the rows and their order alone.
 
-    Those before ``begin`` take no records any more.
+    Partitions before ``begin`` take no more records.
     """
 
     def __init__(self, partitions: int, task: int, begin: int = 0) -> None:
@@ -86,9 +86,9 @@ class Partitioner:
         self._rows = 0
 
     def of(self, records: Records) -> Numbers:
-        """The partition of each: the one it asks for, else its key's, else the one in turn.
+        """The partition of each record: the requested one, else its key's, else the one in turn.
 
-        Raises :class:`~shmq.InvalidOption` for a partition that there is not.
+        Raises :class:`~shmq.InvalidOption` for a partition that does not exist.
         """
         found = self._in_turn(len(records))
         if records.keys is not None:
@@ -103,7 +103,7 @@ class Partitioner:
         return self._begin + (rows // STICKY + self._task) % self._open
 
     def _by_key(self, keys: pa.Array) -> Numbers:
-        """As ``Stream.append`` does it: by the CRC-32 of the key."""
+        """The partition by the CRC-32 of the key, as in ``Stream.append``."""
         alike = keys.dictionary_encode()
         known = alike.dictionary.to_pylist()
         numbers = [self._begin + zlib.crc32(key) % self._open for key in known]
@@ -125,7 +125,7 @@ class Partitioner:
 def by_stream(
     batch: pa.RecordBatch, columns: SinkColumns, topic: str | None
 ) -> Iterator[tuple[str, Records]]:
-    """The rows of a batch by the stream that they are for, in their order.
+    """The rows of a batch by their target stream, in their order.
 
     Raises :class:`~shmq.InvalidOption` for a row without a value or a stream.
     """
@@ -150,7 +150,7 @@ def _records(batch: pa.RecordBatch, columns: SinkColumns) -> Records:
 
 
 def _codecs(column: pa.Array, default: int) -> int | Codecs:
-    """The number of each codec; ``default`` where it is null. Raises InvalidOption."""
+    """The number of each codec; ``default`` for null. Raises InvalidOption."""
     alike = column.dictionary_encode()
     names: list[str] = alike.dictionary.to_pylist()
     strange = [name for name in names if name not in _CODECS]
@@ -164,7 +164,7 @@ def _codecs(column: pa.Array, default: int) -> int | Codecs:
 
 
 def _whole(records: Records) -> Records:
-    """The records with each column from the beginning of its buffers."""
+    """The records with columns that begin at the start of their buffers."""
     if any(each is not None and each.offset for each in (records.values, records.keys)):
         return records.taken(np.arange(len(records)))
     return records

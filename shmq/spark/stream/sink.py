@@ -1,4 +1,4 @@
-"""What a write to streams is to do: where, in which columns, and how."""
+"""The definition of a write to streams: target, columns and options."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ __all__ = ["StreamSink"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StreamSink:
-    """A write as its options and columns have it; it goes to every task.
+    """A write as its options and columns define it; every task gets a copy.
 
-    Spark makes one at the driver for each write, and for each micro-batch.
+    It is made at the driver for each write, and for each micro-batch.
     """
 
     address: Address
-    #: The stream of every row; None: the column says it.
+    #: The stream of every row; None: a column names it.
     topic: str | None
     columns: SinkColumns
-    #: How long an append waits for room, or for the disk, in seconds; None: without limit.
+    #: How long an append waits for room or for the disk, in seconds; None: without limit.
     timeout: float | None
-    #: Which confirmation is waited for; None: the one that the stream was made with.
+    #: Which confirmation to wait for; None: the stream's own default.
     confirm: Confirm | None
-    #: The publisher's name where no option has one: nobody else has it.
+    #: A unique name for the publisher if no option sets one.
     run: str
-    #: Who publishes, and which batch, as the options say.
+    #: The publisher and the batch that the options name.
     publisher: str | None
     batch: int | None
 
     @classmethod
     def of(cls, chosen: Mapping[str, Any], schema: StructType) -> Self:
-        """What the options and the columns say.
+        """The write that the options and columns define.
 
-        Raises :class:`~shmq.InvalidOption`, and :class:`~shmq.InvalidName` for what can name
-        no stream.
+        Raises :class:`~shmq.InvalidOption`, and :class:`~shmq.InvalidName` for an invalid
+        stream name.
         """
         topic = chosen["topic"] and check_name(chosen["topic"])
         if chosen["batch"] is not None and chosen["publisher"] is None:
@@ -67,7 +67,7 @@ class StreamSink:
         )
 
     def check(self) -> None:
-        """See at the driver whether it can be done, as far as that can be known there.
+        """Check, as far as possible at the driver, that the write can succeed.
 
         Raises :class:`~shmq.NoSuchStream`, and what :func:`shmq.connect` raises.
         """

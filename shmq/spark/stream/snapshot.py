@@ -1,4 +1,4 @@
-"""What the streams of a subscription hold, and where a read of them begins and ends."""
+"""The extents of the streams of a subscription, and where a read of them begins and ends."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["StreamSnapshot", "check_within", "look", "see"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StreamSnapshot:
-    """A stream as it was looked at: its identity, and what each partition holds that is meant."""
+    """A stream at one moment: its identity, and the extents of the selected partitions."""
 
     stream: shmq.Stream
     identity: int
     extents: Mapping[int, PartitionBounds]
 
     def at(self, bound: Bound, partition: int) -> int:
-        """The offset that an option says. Raises InvalidOption."""
+        """The offset of a bound in a partition. Raises InvalidOption."""
         name = self.stream.name
 
         def at_time(seconds: float) -> int:
@@ -32,12 +32,12 @@ class StreamSnapshot:
 
 
 def look(broker: shmq.Broker, topics: Topics) -> dict[str, StreamSnapshot]:
-    """Every stream that is meant, by name. Raises NoSuchStream, InvalidOption."""
+    """Every selected stream, by name. Raises NoSuchStream, InvalidOption."""
     return {name: see(broker.stream(name), topics) for name in topics.find(broker)}
 
 
 def see(stream: shmq.Stream, topics: Topics) -> StreamSnapshot:
-    """The stream, as far as it is meant. Raises InvalidOption for a partition it has not."""
+    """The selected part of a stream. Raises InvalidOption for a partition that does not exist."""
     wanted = set(topics.partitions(stream.name, stream.partitions))
     extents = {
         each.partition: PartitionBounds(each.earliest, each.latest)
@@ -48,7 +48,7 @@ def see(stream: shmq.Stream, topics: Topics) -> StreamSnapshot:
 
 
 def check_within(bound: Bound, name: str, partition: int, at: int, extent: PartitionBounds) -> None:
-    """Raises InvalidOption for an offset that an option names, and the partition has not yet."""
+    """Raise InvalidOption for an offset in an option that is past the end of the partition."""
     if at > extent.latest:
         raise InvalidOption(
             f"the option {bound.option} is {at} for partition {partition} of the stream {name!r}, "

@@ -1,4 +1,4 @@
-"""Which streams are read, and which of their partitions."""
+"""The streams and partitions that a query reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Assigned = Mapping[str, tuple[int, ...]]
 
 
 def assigned(given: str) -> Assigned:
-    """Partitions by stream, of JSON as ``{"orders": [0, 1]}``. Raises ValueError."""
+    """Partitions by stream, from JSON such as ``{"orders": [0, 1]}``. Raises ValueError."""
     allowed = 'the partitions of streams as JSON, as {"orders": [0, 1]}'
     try:
         found = json.loads(given)
@@ -40,7 +40,7 @@ def _partition(given: Any) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Topics:
-    """The streams that are meant: named, by a pattern, or by their partitions."""
+    """The streams to read: by name, by pattern, or by their partitions."""
 
     names: tuple[str, ...] | None
     pattern: re.Pattern[str] | None
@@ -48,7 +48,7 @@ class Topics:
 
     @classmethod
     def of(cls, chosen: Mapping[str, Any]) -> Self:
-        """What the options say. Raises InvalidOption, and InvalidName for what names no stream."""
+        """The streams that the options select. Raises InvalidOption, InvalidName."""
         given = [chosen[name] for name in ("subscribe", "subscribePattern", "assign")]
         if sum(each is not None for each in given) != 1:
             several = "only one of them" if any(given) else "and none of them is there"
@@ -62,10 +62,10 @@ class Topics:
         return cls(*given)
 
     def find(self, broker: shmq.Broker, *, strict: bool = True) -> tuple[str, ...]:
-        """The names of the streams that there are now, in a fixed order.
+        """The names of the streams that exist now, in a fixed order.
 
-        Raises NoSuchStream for one that is named and not there, if ``strict``; a pattern may
-        fit none.
+        If ``strict``, raises NoSuchStream for a named stream that does not exist; a pattern may
+        match none.
         """
         there = {summary.name for summary in broker.list_streams()}
         if self.pattern is not None:
@@ -80,9 +80,9 @@ class Topics:
         return tuple(name for name in wanted if name in there)
 
     def partitions(self, name: str, count: int) -> tuple[int, ...]:
-        """Those of a stream that are meant, of the ``count`` that it has.
+        """The selected partitions of a stream, of the ``count`` that it has.
 
-        Raises InvalidOption for one that is assigned and not there.
+        Raises InvalidOption for an assigned partition that does not exist.
         """
         if self.assigned is None:
             return tuple(range(count))

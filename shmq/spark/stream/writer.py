@@ -1,4 +1,4 @@
-"""A stream as a sink: the options, and what writes."""
+"""A stream as a sink: its options and its writers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 _WRITE: Final = frozenset({WRITE})
 
-#: The options of a sink, beside those of every use in :mod:`shmq.spark.shared.address`.
+#: The options of a sink, in addition to those in :mod:`shmq.spark.shared.address`.
 OPTIONS: Final = (
     Option("topic", options.text, None, _WRITE),
     Option("publishTimeout", options.seconds(0, 1e9), None, _WRITE),
@@ -44,9 +44,9 @@ Messages = Sequence[WriterCommitMessage | None]
 
 
 def writer(chosen: Mapping[str, Any], schema: StructType, *, overwrite: bool) -> StreamWriter:
-    """What ``df.write`` writes with; ``chosen`` has every option of a write by its name.
+    """The writer for ``df.write``; ``chosen`` has every option of a write by name.
 
-    Raises :class:`~shmq.ShmqError` for what can be known to fail before any task runs.
+    Raises :class:`~shmq.ShmqError` if the write is known to fail before any task runs.
     """
     if overwrite:
         raise InvalidOption(
@@ -59,7 +59,7 @@ def writer(chosen: Mapping[str, Any], schema: StructType, *, overwrite: bool) ->
 def stream_writer(
     chosen: Mapping[str, Any], schema: StructType, *, overwrite: bool
 ) -> StreamSinkStreamingWriter:
-    """What ``df.writeStream`` writes with. Raises as :func:`writer` does."""
+    """The writer for ``df.writeStream``. Raises as :func:`writer` does."""
     if overwrite:
         raise InvalidOption(
             "outputMode('complete') gives the whole result anew with each batch, and a stream "
@@ -81,7 +81,7 @@ def _checked(chosen: Mapping[str, Any], schema: StructType) -> StreamSink:
 
 
 class StreamWriter(DataSourceArrowWriter):
-    """Appends the rows of a DataFrame to streams: those of a task once, however often it runs."""
+    """Appends the rows of a DataFrame to streams, once even if Spark retries a task."""
 
     def __init__(self, sink: StreamSink) -> None:
         self._sink = sink
@@ -93,11 +93,11 @@ class StreamWriter(DataSourceArrowWriter):
         return append(self._sink, BatchId.of_batch(self._sink), iterator)
 
     def commit(self, messages: Messages) -> None:
-        """There is nothing left to be done."""
+        """Do nothing: the tasks have appended everything."""
 
 
 class StreamSinkStreamingWriter(DataSourceStreamArrowWriter):
-    """Appends the rows of each micro-batch to streams, once, however often Spark runs it."""
+    """Appends the rows of each micro-batch to streams once, however often Spark runs it."""
 
     def __init__(self, sink: StreamSink) -> None:
         self._sink = sink
@@ -109,4 +109,4 @@ class StreamSinkStreamingWriter(DataSourceStreamArrowWriter):
         return append(self._sink, BatchId.of_stream(self._sink), iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
-        """There is nothing left to be done."""
+        """Do nothing: the tasks have appended everything."""

@@ -1,9 +1,9 @@
-"""A session of every operation of the wire protocol, and the answers as they can be compared.
+"""A session with every operation of the wire protocol, and its answers in comparable form.
 
     python -m tests.prove.compat.session HOST:PORT >session.json
 
-What differs between two runs with one server is left out: receipts, identities and times. Of a map
-the keys are kept, and the values that are no times; of a refusal whether it has a text.
+It leaves out what differs between two runs with the same server: receipts, identities and times. Of
+a map it keeps the keys and the values that are not times; of an error, whether it has a text.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tests.system.wire.frames import OPERATIONS, Frame, T
 #: Keys of maps whose values differ from run to run.
 _VOLATILE = {"at", "age", "created", "identity", "namespace", "pid", "server", "version", "message"}
 
-#: Operations that are asked one by one, or whose answers are no single ones.
+#: Operations that are requested separately, or that do not have a single answer.
 _BY_HAND = {T.HELLO, T.HOLD, T.HANDED, T.SUBSCRIBE}
 
 QUEUE, STREAM, EXCHANGE = "q", "s", "e"
 
 
 def run(address: Address) -> list[list[Any]]:
-    """Each answer of the session: what was asked, type, status and payload."""
+    """Each answer of the session: the request, type, status and payload."""
     with Wire(address) as wire:
         return [[name, *_shown(name, answer)] for name, answer in _session(wire)]
 
@@ -48,7 +48,7 @@ def _session(wire: Wire) -> Iterator[tuple[str, Frame]]:
 
 
 def _asked(wire: Wire, kind: T) -> list[Frame]:
-    """The answers to the well-formed request of that type, of a queue with one message."""
+    """The answers to the well-formed request of that type, on a queue with one message."""
     wire.ask(T.CREATE, frames.create(QUEUE, dead_letter=None, max_deliveries=None))
     wire.ask(T.PURGE, frames.name(QUEUE))
     wire.put(QUEUE, b"there")
@@ -126,7 +126,7 @@ def _shown(name: str, answer: Frame) -> list[Any]:
     elif name == "read":
         shown = [_plain([*part[:3], *part.entries]) for part in parts(answer.payload)]
     elif name == "append":
-        shown = answer.payload[:12].hex()  # the first offset and how many; then a time
+        shown = answer.payload[:12].hex()  # the first offset and the count; a time follows
     elif name in {"any COLUMNS", "any LEASE_RUN"}:  # numbers, then times or receipts
         shown = [len(answer.payload), answer.payload[:8].hex(), answer.payload[-4:].hex()]
     elif answer.status:
@@ -137,7 +137,7 @@ def _shown(name: str, answer: Frame) -> list[Any]:
 
 
 def _of_reply(payload: bytes) -> Any:
-    """The payload of an answer: a map or a list by its plain values, other bytes as they are."""
+    """The payload of an answer: the plain values of a map or list, other bytes as they are."""
     try:
         value = msgpack.unpackb(payload, strict_map_key=False)
     except (ValueError, msgpack.UnpackException):

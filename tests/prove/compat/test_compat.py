@@ -1,7 +1,7 @@
-"""What an earlier build wrote is read by this one, and a client of it gets the same answers.
+"""This build reads the files of an earlier build and gives its clients the same answers.
 
-``files.tar.gz`` is a data directory and ``session.json`` the answers to `session.run`, both of the
-build before the tree was ordered.
+``files.tar.gz`` is a data directory and ``session.json`` has the answers to `session.run`, both of
+an earlier build.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from tests.support.serving import serve
 
 HERE = Path(__file__).parent
 
-#: The messages of the journalled queue, in the order in which they are served.
+#: The messages of the queue with a journal, in delivery order.
 MESSAGES = [b"2", b"6", {"a": [1, 2]}, b"by a transaction", b"1", b"9", b"0", b"4", b"8"]
 
 
 @pytest.fixture
 def restarted(namespace: str, tmp_path: Path) -> Iterator[shmq.Broker]:
-    """A broker of the files, on a host that has just started, with a writer."""
+    """A broker on the files, after a restart of the host, with a writer."""
     with tarfile.open(HERE / "files.tar.gz") as files:
         files.extractall(tmp_path, filter="data")
     directory = tmp_path / "compat"
     for folder in [directory, *(path for path in directory.rglob("*") if path.is_dir())]:
-        folder.chmod(0o700)  # which is left out where an archive is taken out
+        folder.chmod(0o700)  # the extraction of the archive does not set it
     with serve(namespace, data_dir=str(directory)), shmq.connect(namespace) as broker:
         yield broker
 
@@ -55,5 +55,5 @@ def test_a_session_of_every_operation_is_answered_as_before(namespace: str) -> N
     with serve(namespace, workers=1, persist=False) as server:
         answers = session.run(server.address)
 
-    # Through JSON, as what was recorded went.
+    # Converted through JSON, like the recorded answers.
     assert json.loads(json.dumps(answers)) == json.loads((HERE / "session.json").read_text())
