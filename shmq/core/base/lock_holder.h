@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 enum shmq_holding {
-    SHMQ_HOLDS_NOT, /* it is dead, or has not mapped the segment: it is not inside */
+    SHMQ_HOLDS_NOT, /* it is dead, or has not mapped the segment: it is not inside       */
     SHMQ_HOLDS,     /* it lives and has mapped it                                         */
     SHMQ_HOLDS_MAYBE, /* it lives, and its mappings cannot be read                         */
 };

@@ -23,10 +23,10 @@ enum shmq_msgpack_kind {
 
 struct shmq_msgpack {
     enum shmq_msgpack_kind kind;
-    int64_t number;             /* of an int, limited to INT64_MAX; of a bool: 0 or 1 */
+    int64_t number;             /* of an int, limited to INT64_MAX; of a bool: 0 or 1    */
     double real;                /* of a float                                           */
     const unsigned char *bytes; /* of a str, bin or ext                                 */
-    uint32_t count;             /* its bytes, or the entries of an array or a map */
+    uint32_t count;             /* its bytes, or the entries of an array or a map       */
 };
 
 /* Reads one value; of an array or a map only its head. */

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/crash_points.h"
 
-#define SHMQ_LOCK_BYTES 48    /* fits a pthread_mutex_t on every machine */
+#define SHMQ_LOCK_BYTES 48    /* fits a pthread_mutex_t on every machine              */
 
 /* A robust, process-shared mutex. */
 union shmq_mutex {

@@ -5,20 +5,20 @@
 enum shmq_status {
     SHMQ_OK = 0,
     SHMQ_FULL,         /* no slot, or no room in the arena                             */
-    SHMQ_EMPTY,        /* no message is available now */
+    SHMQ_EMPTY,        /* no message is available now                                  */
     SHMQ_TOO_LARGE,    /* can never fit                                                */
     SHMQ_STALE,        /* the receipt, or the slot, is no longer the caller's          */
     SHMQ_DUPLICATE,    /* the dedupe id was taken before                               */
     SHMQ_NO_SPACE,     /* /dev/shm is full                                             */
-    SHMQ_DELETED,      /* the queue was deleted */
-    SHMQ_BUSY,         /* the lock was not free within the given time */
+    SHMQ_DELETED,      /* the queue was deleted                                        */
+    SHMQ_BUSY,         /* the lock was not free within the given time                  */
     SHMQ_DAMAGED,      /* the segment contradicts itself                               */
-    SHMQ_TRUNCATED,    /* the segment is smaller than its header says */
+    SHMQ_TRUNCATED,    /* the segment is smaller than its header says                  */
     SHMQ_INCOMPATIBLE, /* another layout version                                       */
-    SHMQ_NOT_READY,    /* its creator has not finished */
-    SHMQ_CROWDED,      /* no entry is free */
+    SHMQ_NOT_READY,    /* its creator has not finished                                 */
+    SHMQ_CROWDED,      /* no entry is free                                             */
     SHMQ_INTERRUPTED,  /* a signal came during a sleep                                 */
-    SHMQ_TIMED_OUT,    /* a sleep reached its timeout */
+    SHMQ_TIMED_OUT,    /* a sleep reached its timeout                                  */
 };
 
 #endif

@@ -17,7 +17,7 @@
 
 #define SHMQ_COLUMNS_HEAD 32u
 #define SHMQ_COLUMNS_ROW 67u      /* bytes of a row without body, properties and padding   */
-#define SHMQ_COLUMNS_PADDING 112u /* the most of a block; includes the last two offsets */
+#define SHMQ_COLUMNS_PADDING 112u /* the most of a block; includes the last two offsets    */
 
 /* The state of a message, in the column `state`. */
 enum shmq_doing {
@@ -51,14 +51,14 @@ enum shmq_column {
 struct shmq_columns_layout {
     uint32_t count;
     uint64_t offset[SHMQ_COLUMNS];
-    uint64_t bytes[SHMQ_COLUMNS]; /* without padding */
+    uint64_t bytes[SHMQ_COLUMNS]; /* without padding                                     */
     uint64_t size;                /* of the block                                        */
 };
 
 /* A block that is being filled. */
 struct shmq_columns {
     unsigned char *base;
-    struct shmq_columns_layout room; /* the room, in rows and bytes */
+    struct shmq_columns_layout room; /* the room, in rows and bytes                      */
     uint32_t count;          /* so far                                                   */
     uint64_t body_bytes, meta_bytes;
 };

@@ -35,7 +35,7 @@ enum shmq_filter_field {
     SHMQ_FIELD_QUEUE = 2,
     SHMQ_FIELD_DELIVERIES = 3,
     SHMQ_FIELD_AT = 4,          /* s since 1970                                          */
-    SHMQ_FIELD_AGE = 5,         /* seconds since the put */
+    SHMQ_FIELD_AGE = 5,         /* seconds since the put                                 */
     SHMQ_FIELD_GROUP = 6,
     SHMQ_FIELD_CORRELATION = 7,
     SHMQ_FIELD_CODEC = 8,
@@ -52,7 +52,7 @@ enum shmq_filter_relation {
     SHMQ_IS_AT_MOST = 3,
     SHMQ_IS_MORE = 4,
     SHMQ_IS_AT_LEAST = 5,
-    SHMQ_IS_LIKE = 6, /* TEXT: `%` matches any text */
+    SHMQ_IS_LIKE = 6, /* TEXT: `%` matches any text                                       */
     SHMQ_RELATIONS
 };
 

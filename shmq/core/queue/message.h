@@ -14,9 +14,9 @@
 struct shmq_put {
     const void *body;
     const void *meta;
-    const void *tail;        /* the body's end, if it is stored apart from the rest */
+    const void *tail;        /* the body's end, if it is stored apart from the rest     */
     uint32_t tail_bytes;
-    uint64_t body_bytes;     /* with the tail */
+    uint64_t body_bytes;     /* with the tail                                           */
     uint32_t meta_bytes;
     uint8_t priority;
     uint8_t codec;
@@ -26,7 +26,7 @@ struct shmq_put {
     const uint64_t *dedupe;  /* 128 bits, or NULL                                   */
     uint64_t origin_queue;   /* staged messages: see queue/layout.h                       */
     uint64_t origin_seq;
-    uint32_t row;            /* of a chunk's row: its number there + 1; 0: not a row */
+    uint32_t row;            /* of a chunk's row: its number there + 1; 0: not a row    */
 };
 
 /* The result of a lease, or of a look at a slot. */
@@ -40,7 +40,7 @@ struct shmq_view {
     uint32_t at;
     uint32_t body_bytes;
     uint32_t meta_bytes;
-    uint32_t deliveries;     /* including this one */
+    uint32_t deliveries;     /* including this one                                  */
     uint8_t priority;
     uint8_t codec;
     uint8_t reason;

@@ -8,7 +8,7 @@
 struct shmq_put;
 
 struct shmq_text {
-    const unsigned char *at; /* NULL: absent */
+    const unsigned char *at; /* NULL: absent        */
     uint32_t bytes;
 };
 
@@ -54,11 +54,11 @@ const char *shmq_codec_name(uint8_t number);
  * This is decided once: if the lease is lost before the bytes are written, they may be another
  * message's by then, and what is written must still have this size. */
 struct shmq_worded {
-    const unsigned char *rest; /* copied unchanged */
+    const unsigned char *rest; /* copied unchanged                                      */
     uint32_t rest_bytes;
-    uint32_t entries;          /* if a codec is added: entries of the map, with it */
+    uint32_t entries;          /* if a codec is added: entries of the map, with it      */
     uint8_t codec;             /* 0: none is added                                      */
-    uint32_t size;             /* of everything; 0: there are no properties */
+    uint32_t size;             /* of everything; 0: there are no properties             */
 };
 
 struct shmq_worded shmq_properties_worded(const unsigned char *meta, uint32_t bytes, uint8_t codec);

@@ -30,24 +30,24 @@ struct shmq_queue {
     char *base;
     int fd;               /* to back the segment with memory                           */
     uint32_t attachment;  /* ours, or SHMQ_NIL                                         */
-    uint32_t capacity;    /* a private copy of the option: bounds every index */
-    bool whole;           /* both locks are held, not only the get-side lock */
-    bool damaged;         /* this operation met an index out of bounds */
-    bool look_for_dead;   /* it is time to check which processes are alive */
-    uint32_t freed;       /* slots or blocks freed in this operation */
-    bool arrived;         /* a message entered the order in this operation */
-    uint64_t refused_bytes; /* with NO_SPACE: the bytes that were not available */
+    uint32_t capacity;    /* a private copy of the option: bounds every index          */
+    bool whole;           /* both locks are held, not only the get-side lock           */
+    bool damaged;         /* this operation met an index out of bounds                 */
+    bool look_for_dead;   /* it is time to check which processes are alive             */
+    uint32_t freed;       /* slots or blocks freed in this operation                   */
+    bool arrived;         /* a message entered the order in this operation             */
+    uint64_t refused_bytes; /* with NO_SPACE: the bytes that were not available          */
     uint64_t random;      /* state of the jitter                                       */
-    const char *wakeup_prefix; /* prefix of the names of the namespace's wakeups */
+    const char *wakeup_prefix; /* prefix of the names of the namespace's wakeups       */
     _Atomic uint64_t to_wake; /* parties to wake once the lock is released             */
-    uint8_t middle;       /* the priority whose puts go through the inbox */
-    uint32_t leases;      /* granted through this handle, for periodic work */
-    bool exact;           /* leases are so short that they need the exact time */
+    uint8_t middle;       /* the priority whose puts go through the inbox              */
+    uint32_t leases;      /* granted through this handle, for periodic work              */
+    bool exact;           /* leases are so short that they need the exact time         */
     bool journaled;       /* the queue has a journal                                   */
     int64_t patience;     /* ns to spin for the disk, as that has paid                 */
-    bool hinted;          /* hints were added since the lock was taken */
+    bool hinted;          /* hints were added since the lock was taken                    */
     struct shmq_seal seal; /* of its receipts                                          */
-    struct shmq_slot nowhere; /* where a bad index leads */
+    struct shmq_slot nowhere; /* where a bad index leads                               */
     struct shmq_group no_group;
 };
 

@@ -14,9 +14,9 @@
 /* A reader of a chunk. */
 struct shmq_row_chunk {
     const unsigned char *at, *end;
-    uint32_t rows, row;  /* how many there are, and the index of the next */
-    uint64_t target;     /* the hash key of the target queue */
-    uint64_t hash[2];    /* the dedupe id of the last row that was read */
+    uint32_t rows, row;  /* how many there are, and the index of the next                 */
+    uint64_t target;     /* the hash key of the target queue                              */
+    uint64_t hash[2];    /* the dedupe id of the last row that was read                   */
 };
 
 /* Writes the beginning of a chunk; returns the place behind it. */

@@ -15,25 +15,25 @@
 /* A search. Private memory. */
 struct shmq_choice {
     struct shmq_filter filter;
-    int64_t wall;        /* ns since 1970 at the beginning */
-    uint64_t recoveries; /* of the queue at that time: a rebuild moves everything */
-    bool more;           /* after SHMQ_EMPTY: the search is not over, call again */
+    int64_t wall;        /* ns since 1970 at the beginning                                */
+    uint64_t recoveries; /* of the queue at that time: a rebuild moves everything         */
+    bool more;           /* after SHMQ_EMPTY: the search is not over, call again          */
 
     /* -- the order's list of each priority: where to continue -- */
-    int32_t priority;    /* -1: all were searched */
-    uint32_t at;         /* the next slot, if it still holds; SHMQ_NIL: the head */
+    int32_t priority;    /* -1: all were searched                                         */
+    uint32_t at;         /* the next slot, if it still holds; SHMQ_NIL: the head            */
     uint64_t seq;        /*   this message there                                          */
-    uint64_t seen;       /* the messages of this priority looked at so far */
+    uint64_t seen;       /* the messages of this priority looked at so far                */
 
     /* -- the order's heap: its best match -- */
-    bool heap_seen;      /* all of it was searched */
-    uint32_t heap_at;    /* where to continue in a large heap */
+    bool heap_seen;      /* all of it was searched                                        */
+    uint32_t heap_at;    /* where to continue in a large heap                             */
     uint32_t best;       /* SHMQ_NIL: none so far                                         */
     uint64_t best_key;
 
-    uint32_t cost;       /* of one run of the filter */
-    uint32_t looks;      /* looks left while the lock is held */
-    uint64_t looked;     /* all looks so far */
+    uint32_t cost;       /* of one run of the filter                                      */
+    uint32_t looks;      /* looks left while the lock is held                             */
+    uint64_t looked;     /* all looks so far                                              */
 };
 
 /* Begins a search. The filter must have been checked. */

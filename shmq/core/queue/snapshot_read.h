@@ -18,10 +18,10 @@ struct shmq_pick {
 
 struct shmq_snapshot_read {
     struct shmq_pick *picks;
-    uint32_t most;           /* the most picks */
+    uint32_t most;           /* the most picks                                           */
     uint32_t count;
     uint64_t max_bytes;      /* of the block: what does not fit is left, except the first */
-    uint64_t largest;        /* the most bytes of the first, up to INT32_MAX */
+    uint64_t largest;        /* the most bytes of the first, up to INT32_MAX             */
     uint64_t body_bytes, meta_bytes;
 };
 

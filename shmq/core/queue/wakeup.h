@@ -19,11 +19,11 @@
 /* A waiting thread's side of one event of one queue. */
 struct shmq_watch {
     enum shmq_event event;
-    bool filtered;  /* of SHMQ_NOT_EMPTY: it takes only matching messages */
+    bool filtered;  /* of SHMQ_NOT_EMPTY: it takes only matching messages                   */
     uint32_t n;     /* the number of its wakeup                                              */
     uint32_t party; /* of its entry; SHMQ_NIL: it has none                             */
-    int64_t seen;   /* next_tick, if it had passed at the last look under the lock */
-    int64_t due;    /* when something is due, according to that look */
+    int64_t seen;   /* next_tick, if it had passed at the last look under the lock     */
+    int64_t due;    /* when something is due, according to that look                   */
 };
 
 static inline uint64_t shmq_armed(const struct shmq_header *h, enum shmq_event event)
