@@ -1,8 +1,9 @@
 /* Robust mutexes between processes: a thread that takes one over from a dead holder is told so.
+ *
  * When a thread dies, the kernel marks its mutexes, using a list that the thread maintains. If
- * shared memory is damaged, the holder's death may never be marked. So a thread that waits in
- * vain examines the thread that the mutex names, and takes the mutex over if that thread is not
- * inside (shmq_robust_mutex_judge). */
+ * shared memory is damaged, the holder's death may never be marked. So a thread that waits in vain
+ * examines the thread that the mutex names, and takes the mutex over if that thread is not inside
+ * (shmq_robust_mutex_judge). */
 #ifndef SHMQ_BASE_ROBUST_MUTEX_H
 #define SHMQ_BASE_ROBUST_MUTEX_H
 

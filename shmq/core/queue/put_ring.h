@@ -1,15 +1,22 @@
-/* The rings between puts and gets, through which neither waits for the other's lock.  Most puts
- * need nothing that a get changes: they take a free slot, write it, and commit it as READY. So
- * they have a lock of their own, and two rings join the two sides:    inbox     puts ──► gets
- * committed messages that are in no index yet   returned  gets ──► puts   freed slots, with
- * their blocks  The rings are derived, like every index: the slots say what is a message and
- * what is free. A process that holds both locks holds the whole queue (queue/lock.h), and
- * empties the inbox first, so that everything else works as if there were only one lock.  The
- * order is kept: the inbox holds only messages of the middle priority, in the order of their
- * sequence numbers, and every message in an index was put before every message in the inbox. So
- * a get looks into the inbox only when the order has no message of that priority.  Free slots
- * circulate in a ring rather than a stack: when a slot comes back to the puts, its cache line
- * has moved from the other core's cache to the shared one, and there is time to prefetch it. */
+/* The rings between puts and gets, through which neither waits for the other's lock.
+ *
+ * Most puts need nothing that a get changes: they take a free slot, write it, and commit it as
+ * READY. So they have a lock of their own, and two rings join the two sides:
+ *
+ *   inbox     puts ──► gets   committed messages that are in no index yet
+ *   returned  gets ──► puts   freed slots, with their blocks
+ *
+ * The rings are derived, like every index: the slots say what is a message and what is free. A
+ * process that holds both locks holds the whole queue (queue/lock.h), and empties the inbox first,
+ * so that everything else works as if there were only one lock.
+ *
+ * The order is kept: the inbox holds only messages of the middle priority, in the order of their
+ * sequence numbers, and every message in an index was put before every message in the inbox. So a
+ * get looks into the inbox only when the order has no message of that priority.
+ *
+ * Free slots circulate in a ring rather than a stack: when a slot comes back to the puts, its cache
+ * line has moved from the other core's cache to the shared one, and there is time to prefetch it.
+ * */
 #ifndef SHMQ_QUEUE_PUT_RING_H
 #define SHMQ_QUEUE_PUT_RING_H
 

@@ -1,16 +1,19 @@
-/* Wakeups: how an event loop, or a thread that waits for many queues, learns of an event.  A
- * wakeup is a named semaphore of a process on which one of its threads sleeps, for any number of
- * queues. In each of these queues the wakeup has an entry, a party, which the thread arms: it
- * sets a bit in `armed`, under the lock, after it found nothing to take. A process that makes
- * something available clears one bit for each thing that no sleeper gets. Once it has released
- * the lock, it posts the wakeups of those parties, unless they are posted already.  The bit is
- * the truth for the waiting thread: as long as it is set, no event has occurred. A waker that
- * dies between clearing and posting leaves it cleared, and the waiting thread sees that at the
- * end of a slice (shmq_is_woken). A party that finds no free entry is only late.  A thread that
- * waits with a filter has an entry of its own, with SHMQ_FILTERED: the messages in the queue may
- * not match, and another consumer takes those that do not. All filtered parties are woken for
- * each message that enters the order of service, and never in the place of a party that would
- * have taken any message. */
+/* Wakeups: how an event loop, or a thread that waits for many queues, learns of an event.
+ *
+ * A wakeup is a named semaphore of a process on which one of its threads sleeps, for any number of
+ * queues. In each of these queues the wakeup has an entry, a party, which the thread arms: it sets
+ * a bit in `armed`, under the lock, after it found nothing to take. A process that makes something
+ * available clears one bit for each thing that no sleeper gets. Once it has released the lock, it
+ * posts the wakeups of those parties, unless they are posted already.
+ *
+ * The bit is the truth for the waiting thread: as long as it is set, no event has occurred. A waker
+ * that dies between clearing and posting leaves it cleared, and the waiting thread sees that at the
+ * end of a slice (shmq_is_woken). A party that finds no free entry is only late.
+ *
+ * A thread that waits with a filter has an entry of its own, with SHMQ_FILTERED: the messages in
+ * the queue may not match, and another consumer takes those that do not. All filtered parties are
+ * woken for each message that enters the order of service, and never in the place of a party that
+ * would have taken any message. */
 #ifndef SHMQ_QUEUE_WAKEUP_H
 #define SHMQ_QUEUE_WAKEUP_H
 
