@@ -219,7 +219,7 @@ bool shmq_replay_discard(struct shmq_replay *r, uint64_t seq)
 
 /* ---- a file ---- */
 
-/* Where one is in a file. */
+/* The position in a file. */
 struct walk {
     struct shmq_replay *r;
     const unsigned char *bytes;
@@ -236,7 +236,7 @@ static enum shmq_read read_at(const struct walk *w, uint64_t at, bool verify,
     return shmq_record_read(w->bytes + at, w->size - at, w->salt, verify, record, next);
 }
 
-/* A record that stands in no batch, or in none but at its head. */
+/* A record that is never in a batch, or only at its head. */
 static bool frames(const struct shmq_record *record)
 {
     return record->type == SHMQ_R_BATCH || record->type >= SHMQ_R_END;
