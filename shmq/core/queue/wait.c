@@ -92,8 +92,8 @@ int shmq_sleep(sem_t *semaphore, int64_t ns)
     return errno == EINTR ? SHMQ_INTERRUPTED : SHMQ_TIMED_OUT;
 }
 
-/* A spin on a full queue goes on until there is room for some messages: putting into each free place
- * at once would take the cache lines from the process that makes the room. */
+/* A spin on a full queue goes on until there is room for some messages: using each free place at
+ * once would take the cache lines from the process that makes the room. */
 #define A_FEW 16u
 
 int64_t shmq_spin(struct shmq_queue *q, enum shmq_event event, int64_t ns)
