@@ -1,4 +1,4 @@
-"""The core: what happens in shared memory, in C11, and its binding to Python.
+"""The C11 core, which works in shared memory, and its binding to Python.
 
-Nothing here knows of names, files, policies or other processes but through the segment.
+It knows names, files, policies and other processes only through the segment.
 """

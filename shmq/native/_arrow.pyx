@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: annotation_typing=False, embedsignature=False, freethreading_compatible=False
-"""Records of a stream as columns, as Arrow has them, and back: see shmq/core/stream/columns.h."""
+"""Conversion between records of a stream and Arrow's columns: see shmq/core/stream/columns.h."""
 
 #| _Texts = tuple[Buffer | None, Buffer, Buffer | None]
 
@@ -14,33 +14,33 @@ from core.stream cimport *
 
 @cython.final
 cdef class RecordColumns:
-    """Records as columns: buffers as Arrow has them, which numpy takes as well.
+    """Records as columns: buffers in Arrow's format, which numpy reads as well.
 
-    Numbers are one for each record, but for the ends, which have one more: value i goes from
+    Arrays of numbers have one element for each record, arrays of ends one more: value i goes from
     ``value_ends[i]`` to ``value_ends[i + 1]`` of ``values``, and so do keys and headers.
     """
 
     cdef readonly uint32_t count
-    #: Offsets, signed 64-bit, and times in microseconds since 1970, likewise.
+    #: Offsets, and times in microseconds since 1970; both signed 64-bit.
     cdef readonly bytes offsets, timestamps
     #: The number of each codec, unsigned 8-bit.
     cdef readonly bytes codecs
     #: Signed 32-bit.
     cdef readonly bytes value_ends, key_ends, header_ends
     cdef readonly bytes values, keys
-    #: A msgpack map of each record, or no bytes.
+    #: For each record a msgpack map, or no bytes.
     cdef readonly bytes headers
-    #: A bit for each record, the lowest first: whether it has a key; None: none has.
+    #: A bit for each record, the lowest first: whether it has a key; None if no record has one.
     #| has_key: bytes | None
     cdef readonly bytes has_key
 
 
 def columns_of(const unsigned char[::1] block not None, uint64_t start,
                uint64_t end) -> RecordColumns | None:
-    """The records of a block of entries, of offsets from ``start`` up to ``end``, as columns.
+    """The records of a block of entries, with offsets from ``start`` up to ``end``, as columns.
 
-    None where some of them are compressed: these have to be expanded before. Raises ValueError
-    for bytes that are no entries, or whose texts are more than 2 GiB.
+    None if some of them are compressed: these must be expanded first. Raises ValueError if the
+    bytes are not entries, or the texts exceed 2 GiB.
     """
     cdef shmq_log_block b = shmq_log_block(NULL, block.shape[0], start, end)
     cdef shmq_log_sums sums
@@ -96,11 +96,11 @@ cdef bytes _room(uint64_t size):
 
 def pack_columns(values: _Texts, keys: _Texts | None, headers: _Texts | None, codec: int | Buffer,
                  uint32_t start, uint32_t end, *, uint64_t max_bytes=1 << 20) -> tuple[bytes, int]:
-    """Rows from ``start`` up to ``end`` as a block for ``append_block``, and where that ended.
+    """Pack rows from ``start`` up to ``end`` as a block for ``append_block``; also where it ended.
 
-    Headers are a msgpack map each, or no bytes; the codec is the number of all, or a byte for
-    each. The block has ``max_bytes`` at most (1 MiB), or one row. Raises ValueError for ends
-    that contradict their bytes.
+    Headers are a msgpack map for each row, or no bytes; ``codecs`` is one number for all rows, or a
+    byte for each. The block has at most ``max_bytes`` (1 MiB), or one row. Raises ValueError for
+    ends that contradict their bytes.
     """
     cdef shmq_log_rows rows
     cdef uint32_t last = end

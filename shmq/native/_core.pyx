@@ -2,12 +2,12 @@
 # cython: annotation_typing=False, embedsignature=False, freethreading_compatible=False
 """Queues, the server's sessions and the client's connections: the binding of the C core.
 
-A critical section is plain C between `_lock` and `_unlock`: no Python object is made
-and the GIL is kept, so no other thread of the process can come between, no exception
-can leave it, and no signal handler runs in it.
+A critical section is plain C between `_lock` and `_unlock`. It makes no Python object and keeps
+the GIL, so no other thread of the process can interrupt it, no exception can leave it, and no
+signal handler runs in it.
 
-Classes whose end touches shared memory are `no_gc_clear`: the collector must not take
-the handle from them, or the mapping from the handle, before they have ended.
+Classes whose deallocation touches shared memory are `no_gc_clear`: the collector must not clear
+their reference to the handle, or the handle's to the mapping, before they are deallocated.
 """
 
 #| _Row = tuple[int, int, bytes, bytes, int, int, int, int, float, bool]

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: annotation_typing=False
-"""Walks through the records of a stream's segment files, as they lie.
+"""Walks through the records of a stream's segment files, in their stored form.
 
-``salts`` are the two that a file's records are sealed with: the file's own, of what frames
-its commits, and the stream's, of the entries. Times are in ns since 1970.
+``salts`` are the two salts of a file's checksums: the file's own, for the records that frame its
+commits, and the stream's, for the entries. Times are in ns since 1970.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -14,7 +14,7 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, UINT32_MAX, UINT64_MAX, int64_t, 
 from core.base cimport cbool
 from core.file cimport *
 
-#: How a walk or a check ended: a place in it is what they return first.
+#: How a walk or a check ended; it returns an index into this tuple first.
 HOW = ("end", "stop", "torn", "damaged")
 
 
@@ -22,14 +22,14 @@ def walk(data, uint64_t at, tuple salts: tuple[int, int], uint64_t offset=0,
          int64_t time=INT64_MIN, uint64_t stop_offset=UINT64_MAX, int64_t stop_time=INT64_MIN,
          uint64_t most_bytes=0, uint64_t most=0,
          bint verify=True) -> tuple[str, int, int, int, int]:
-    """Pass whole records of the buffer ``data`` from the one ``at`` on.
+    """Pass over the whole records of the buffer ``data`` from the one at ``at`` on.
 
-    The first entry must have ``offset`` (0: any) and no time before ``time``. It stops at the
-    entry that has ``stop_offset`` or begins behind it, if its time is not before
-    ``stop_time``, and before the one that would make it more than ``most_bytes`` or ``most``
-    offsets, once one was passed (0: no limit). Returns how it ended; where; the offset and
-    the time of the entry it stopped at, or the next offset and the last time at the end; and
-    how many offsets were passed.
+    The first entry must have ``offset`` (0: any), and a time not before ``time``. The walk stops
+    at an entry whose offset is at or beyond ``stop_offset``, if its time is not before
+    ``stop_time``. Once an entry was passed, it also stops before the one that would exceed
+    ``most_bytes`` or ``most`` offsets (0: no limit). Returns how it ended; where; the offset and
+    time of the entry it stopped at, or the next offset and the last time at the end; and the
+    number of offsets passed.
     """
     cdef Py_buffer view
     cdef int how
@@ -48,10 +48,10 @@ def walk(data, uint64_t at, tuple salts: tuple[int, int], uint64_t offset=0,
 
 def find(data, uint64_t at, tuple salts: tuple[int, int], uint64_t offset, int64_t time,
          uint64_t stop_offset) -> tuple[int, int, int] | None:
-    """The first whole entry from the byte ``at`` on, wherever it begins: where, offset, time.
+    """The first whole entry from the byte ``at`` on, at any position: where, offset, time.
 
-    It is one that may come behind damage: it has ``offset`` or a later one before
-    ``stop_offset``, and no time before ``time``. None: there is none.
+    It must be an entry that can follow damage: it has ``offset`` or a later one before
+    ``stop_offset``, and no time before ``time``. None if there is none.
     """
     cdef Py_buffer view
     cdef bint found
@@ -68,9 +68,9 @@ def find(data, uint64_t at, tuple salts: tuple[int, int], uint64_t offset, int64
 
 def measure(data, uint64_t at, tuple salts: tuple[int, int], uint64_t offset,
             uint64_t stop_offset) -> int:
-    """The bytes of the entries from ``offset`` on, which is ``at``, up to ``stop_offset``.
+    """The bytes of the entries from ``offset``, which is at ``at``, up to ``stop_offset``.
 
-    Checksums are not compared; where something else stands there, of those before it.
+    Checksums are not compared; entries count up to the first that is malformed.
     """
     cdef Py_buffer view
     cdef shmq_stream_segment w
@@ -90,9 +90,9 @@ def check(data, uint64_t start, tuple salts: tuple[int, int], uint64_t offset,
           int64_t time=INT64_MIN) -> tuple[str, int, int, int, int, int, int, int, bool]:
     """Read all commits of a file from ``start`` on, the first of which has ``offset``.
 
-    Returns how it ended; where what is whole ends; the next offset, the last time; how many
-    offsets and commits there are, the last commit's number; where the damage is; and whether
-    the file is closed. It ends with "end", "torn" or "damaged".
+    Returns how it ended ("end", "torn" or "damaged"); the end of the whole part; the next offset
+    and the last time; the number of offsets and of commits, and the last commit's number; where
+    the damage is; and whether the file is closed.
     """
     cdef Py_buffer view
     cdef int how
@@ -110,10 +110,10 @@ def check(data, uint64_t start, tuple salts: tuple[int, int], uint64_t offset,
 
 def produced(data, uint64_t at, tuple salts: tuple[int, int], uint64_t offset, uint64_t until,
              dict found: dict[int, tuple[int, int, int]]) -> str:
-    """Have ``found`` say of each producer which were its last records before ``until``.
+    """Collect in ``found`` the last records of each producer before ``until``.
 
-    That is the sequence number and the offset of the first of them, and how many follow each
-    other. The first entry has ``offset``. Returns how it ended: "end" or "damaged".
+    For each: the sequence number and the offset of the first of them, and how many are
+    consecutive. The first entry has ``offset``. Returns how it ended: "end" or "damaged".
     """
     cdef Py_buffer view
     cdef int how = 1
@@ -135,7 +135,7 @@ def produced(data, uint64_t at, tuple salts: tuple[int, int], uint64_t offset, u
 
 
 cdef tuple _joined(tuple known, shmq_stream_segment_run run):
-    """The run, with the one before it if it goes on with that."""
+    """The run, merged with the one before it if it continues that."""
     if known is not None:
         sequence, offset, count = known
         if sequence + count == run.sequence and offset + count == run.offset \
@@ -145,7 +145,7 @@ cdef tuple _joined(tuple known, shmq_stream_segment_run run):
 
 
 def entries(data) -> bytes:
-    """The entries alone of what a walk has passed: all other records are left out."""
+    """The entries of the records that a walk has passed, without the records of other types."""
     cdef Py_buffer view
     cdef bytes made
     cdef unsigned char *to

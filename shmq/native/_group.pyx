@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: annotation_typing=False, embedsignature=False, freethreading_compatible=False
-"""A group of consumers of one stream, in shared memory: see core/stream/group_state.h.
+"""A consumer group of one stream, in shared memory: see core/stream/group_state.h.
 
-Members have ids, which are never used twice; what they are lent has receipts. Times are in
-ns, monotonic but for ``created_at``, ``joined_at`` and ``committed_at``. A method of a group
-that was deleted raises StreamDeleted, one of a damaged group DamagedSegment.
+Member ids are never reused. A leased record has a receipt. Times are in ns, monotonic except for
+``created_at``, ``joined_at`` and ``committed_at``. The methods raise StreamDeleted if the group
+was deleted, DamagedSegment if it is damaged.
 """
 
 #| _Lent = tuple[int, int, int, int]
@@ -22,7 +22,7 @@ from shmq import errors as _errors
 from shmq.native import lock_holder as _holders
 
 cdef enum:
-    MOST_LENT = 1024       # records that one call lends
+    MOST_LENT = 1024       # records that one call leases
 
 MOST_PARTITIONS = <int>SHMQ_MAX_GROUP_PARTITIONS
 MOST_MEMBERS = <int>SHMQ_MAX_MEMBERS
@@ -53,18 +53,18 @@ cdef shmq_group_state_options _packed(dict options):
 
 
 def set_patience(double seconds):
-    """How long this thread waits for a lock at most, in seconds; 0: as others do."""
+    """Limit how long this thread waits for a lock, in seconds; 0 restores the default."""
     shmq_limit_patience(<int64_t>(seconds * 1e9))
 
 
 def size_of(dict options) -> int:
-    """The bytes of a group's file with these options; 0 if they are out of range."""
+    """The size of a group's file with these options; 0 if they are out of range."""
     cdef shmq_group_state_options packed = _packed(options)
     return shmq_group_state_bytes(&packed)
 
 
 def make(memory: mmap | bytearray, dict options):
-    """Make an empty group of zeroed ``memory`` that is as large as `size_of` says."""
+    """Make an empty group in zeroed ``memory`` of the size that `size_of` returns."""
     cdef shmq_group_state_options packed = _packed(options)
     cdef Py_buffer view
     PyObject_GetBuffer(memory, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
@@ -81,7 +81,7 @@ cdef object _lent(shmq_lent *lent):
 
 
 cdef class GroupState:
-    """A group, in the memory that it keeps mapped."""
+    """A group, in memory that it keeps mapped."""
 
     cdef shmq_group_state group_state
     cdef Py_buffer view
@@ -117,7 +117,7 @@ cdef class GroupState:
                 f"close some")
         return _errors.DamagedSegment(f"{self.what} contradicts itself: delete it")
 
-    # Raises LockTimeout: what is done under it is to be done at once.
+    # Raises LockTimeout. The operations under the lock have no timeout of their own.
     cdef int _lock(self) except -1:
         cdef int status = shmq_group_state_lock(&self.group_state, 0)
         cdef int64_t waited = 0, slice_
@@ -137,11 +137,11 @@ cdef class GroupState:
     cdef void _unlock(self) noexcept:
         shmq_group_state_unlock(&self.group_state)
 
-    # ---- what there is ----
+    # ---- inspection ----
 
     @property
     def options(self) -> dict[str, Any]:
-        """What it was made with."""
+        """The options that the group was made with."""
         cdef shmq_group_state_options *o = &self.group_state.h.options
         return {
             "group_id": o.group_id, "stream_id": o.stream_id, "created_at": o.created_at,
@@ -152,7 +152,7 @@ cdef class GroupState:
 
     @property
     def deleted(self) -> bool:
-        """Whether it is gone."""
+        """Whether the group was deleted."""
         return self.group_state.h.state == SHMQ_GONE
 
     @property
@@ -162,21 +162,21 @@ cdef class GroupState:
 
     @property
     def epoch(self) -> int:
-        """Another number after each change of members or partitions."""
+        """A number that changes whenever members or partitions change."""
         return self.group_state.h.epoch
 
     @property
     def change(self) -> int:
-        """Another number after each change of the epoch, the plan, or who has a partition."""
+        """A number that changes whenever the epoch, the plan or a partition's owner changes."""
         return self.group_state.h.change
 
     @property
     def planned(self) -> bool:
-        """Whether the plan is of this epoch."""
+        """Whether the plan was made in this epoch."""
         return self.group_state.h.planned == self.group_state.h.epoch
 
     def numbers(self) -> dict[str, int]:
-        """Its counters, and ``held``: the records that are lent, or wait to be again."""
+        """Its counters, and ``held``: the records that are leased or wait for redelivery."""
         cdef shmq_group_state_header *h = self.group_state.h
         return dict(zip(_NUMBERS, (h.rebalances, h.evicted, h.recoveries, h.acked, h.dropped,
                                    h.dead_lettered, h.skipped, h.live)))
@@ -200,8 +200,8 @@ cdef class GroupState:
     def seats(self) -> list[tuple[int, int, int | None, int, int | None, int]]:
         """A row for each partition.
 
-        Its owner, the member it is meant for (0: nobody), the committed offset, when that was
-        committed, the next offset to be lent, and how often it had a new owner.
+        Its owner, the member it is assigned to (0: none), the committed offset, when that was
+        committed, the next offset to be leased, and how often it got a new owner.
         """
         cdef list found = []
         cdef uint32_t p
@@ -215,7 +215,7 @@ cdef class GroupState:
         return found
 
     def committed(self, uint32_t partition) -> int | None:
-        """The partition's committed offset, if there is one."""
+        """The partition's committed offset, or None."""
         cdef uint64_t offset
         if partition >= SHMQ_MAX_GROUP_PARTITIONS:
             return None
@@ -225,7 +225,7 @@ cdef class GroupState:
     # ---- membership ----
 
     def widen(self, uint32_t partitions):
-        """Note how many partitions the stream has. Raises InvalidOption if it is too many."""
+        """Set how many partitions the stream has. Raises InvalidOption if they are too many."""
         self._lock()
         cdef int status = shmq_group_state_widen(&self.group_state, partitions)
         self._unlock()
@@ -235,7 +235,7 @@ cdef class GroupState:
                 f"that a group can read")
 
     def join(self, uint64_t process, bytes name) -> tuple[int, int]:
-        """Become a member: its place and its id. Raises Full."""
+        """Add a member; returns its place and its id. Raises Full."""
         cdef uint32_t at = 0
         cdef uint64_t id = 0
         self._lock()
@@ -246,14 +246,14 @@ cdef class GroupState:
         return at, id
 
     def leave(self, uint64_t id, bint evicted) -> bool:
-        """Take out a member; whether it was one."""
+        """Remove a member; whether it was one."""
         self._lock()
         cdef int status = shmq_group_state_leave(&self.group_state, id, evicted, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
     def beat(self, uint32_t at, uint64_t id) -> int | None:
-        """Say that the member lives: `change`; None if it is no member any more."""
+        """Record a heartbeat of the member: returns `change`, or None if it is not a member."""
         cdef int status = shmq_group_state_beat(&self.group_state, at, id, shmq_now())
         if status == SHMQ_OK:
             return self.group_state.h.change
@@ -262,11 +262,11 @@ cdef class GroupState:
         return None
 
     def watch(self, int64_t ns) -> bool:
-        """Whether the caller is to look now who is alive: one of all, once in ``ns``."""
+        """Whether the caller must check now which members live: one caller in every ``ns``."""
         return shmq_group_state_watch(&self.group_state, ns, shmq_now())
 
     def silent(self) -> int:
-        """A member whose session is over; 0: none."""
+        """A member whose session has expired; 0 if there is none."""
         self._lock()
         cdef uint64_t id = shmq_group_state_silent(&self.group_state, shmq_now())
         self._unlock()
@@ -275,7 +275,7 @@ cdef class GroupState:
     # ---- partitions ----
 
     def survey(self) -> tuple[int, list[int], list[int]]:
-        """The epoch, the members' ids, rising, and each partition's owner (0: nobody)."""
+        """The epoch, the members' ids in ascending order, and each partition's owner (0: none)."""
         cdef list members = [], owners = []
         cdef uint64_t epoch, id
         cdef uint32_t at
@@ -292,7 +292,7 @@ cdef class GroupState:
         return epoch, members, owners
 
     def plan(self, uint64_t epoch, list whom: list[int]) -> bool:
-        """Set for whom each partition is meant, found at that epoch; whether it still is it."""
+        """Assign partitions to members, as computed in that epoch; whether it is still current."""
         cdef uint64_t meant[SHMQ_MAX_GROUP_PARTITIONS]
         cdef uint32_t n = len(whom), p
         cdef int status
@@ -304,23 +304,23 @@ cdef class GroupState:
         return status == SHMQ_OK
 
     def claim(self, uint32_t partition, uint64_t id) -> bool:
-        """Take a partition that is meant for the member; whether it has it now."""
+        """Take a partition that is assigned to the member; whether the member has it now."""
         self._lock()
         cdef int status = shmq_group_partition_claim(&self.group_state, partition, id)
         self._unlock()
         return status == SHMQ_OK
 
     def release(self, uint32_t partition, uint64_t id) -> bool:
-        """Leave a partition; whether the member had it."""
+        """Give up a partition; whether the member had it."""
         self._lock()
         cdef int status = shmq_group_partition_release(&self.group_state, partition, id)
         self._unlock()
         return status == SHMQ_OK
 
     def commit(self, uint32_t partition, uint64_t id, uint64_t offset) -> bool:
-        """Everything before ``offset`` is done; False if the partition is not the member's.
+        """Commit all records before ``offset``; False if the partition is not the member's.
 
-        With 0 for an id: if it is nobody's.
+        With the id 0: if the partition has no owner.
         """
         self._lock()
         cdef int status = shmq_group_partition_commit(&self.group_state, partition, id, offset, shmq_wall())
@@ -330,14 +330,14 @@ cdef class GroupState:
     # ---- sharing ----
 
     def begin(self, uint32_t partition, uint64_t offset):
-        """The partition's first record to be lent, unless it has one."""
+        """Set the first record of the partition to lease, unless it is set already."""
         self._lock()
         shmq_shared_group_begin(&self.group_state, partition, offset)
         self._unlock()
 
     def lend(self, uint64_t id, uint32_t partition, uint64_t earliest, uint64_t latest,
              uint32_t limit) -> list[_Lent]:
-        """Lend records that nobody has had; none where as many are held as may be."""
+        """Lease new records; returns none once the group holds as many as it may."""
         cdef uint32_t count = 0, at
         cdef shmq_lent lent[MOST_LENT]
         self._lock()
@@ -348,7 +348,7 @@ cdef class GroupState:
         return [_lent(&lent[at]) for at in range(count)]
 
     def again(self, uint64_t id, uint32_t limit) -> list[_Lent]:
-        """Lend records that came back."""
+        """Lease records again that were returned."""
         cdef uint32_t count, at
         cdef shmq_lent lent[MOST_LENT]
         self._lock()
@@ -357,7 +357,7 @@ cdef class GroupState:
         return [_lent(&lent[at]) for at in range(count)]
 
     def lows(self) -> list[int | None]:
-        """Of each partition the first offset that is not settled; None: none was lent yet."""
+        """For each partition its first unsettled offset; None if no record was leased yet."""
         cdef uint64_t lows[SHMQ_MAX_GROUP_PARTITIONS]
         cdef uint32_t partitions, p
         self._lock()
@@ -367,42 +367,42 @@ cdef class GroupState:
         return [None if lows[p] == SHMQ_NO_OFFSET else lows[p] for p in range(partitions)]
 
     def hand(self, uint64_t receipt) -> bool:
-        """The application is handed the record; whether it is still lent."""
+        """Count the delivery of a record to the application; whether it is still leased."""
         self._lock()
         cdef int status = shmq_shared_group_hand(&self.group_state, receipt, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
     def ack(self, uint64_t receipt) -> bool:
-        """The record is done; whether it was still lent."""
+        """Settle the record as done; whether it was still leased."""
         self._lock()
         cdef int status = shmq_shared_group_ack(&self.group_state, receipt, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
     def nack(self, uint64_t receipt, int64_t delay) -> bool:
-        """It comes back in ``delay`` ns, or is spent."""
+        """Return the record in ``delay`` ns, or give it up after its last delivery."""
         self._lock()
         cdef int status = shmq_shared_group_nack(&self.group_state, receipt, delay, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
     def reject(self, uint64_t receipt) -> bool:
-        """It is spent: for the dead letters, or dropped."""
+        """Give the record up: it goes to the dead letters, or is dropped."""
         self._lock()
         cdef int status = shmq_shared_group_reject(&self.group_state, receipt, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
     def extend(self, uint64_t receipt, int64_t ns) -> bool:
-        """It is lent for ``ns`` from now on; 0: for the group's lease."""
+        """Extend the lease to ``ns`` from now; 0: to the group's lease."""
         self._lock()
         cdef int status = shmq_shared_group_extend(&self.group_state, receipt, ns, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
     def bury(self, uint64_t id) -> _Lent | None:
-        """A spent record, to be moved to the dead letters."""
+        """Take a record that was given up, to move it to the dead letters."""
         cdef shmq_lent lent
         self._lock()
         cdef int status = shmq_shared_group_bury(&self.group_state, id, shmq_now(), &lent)
@@ -410,35 +410,35 @@ cdef class GroupState:
         return None if status else _lent(&lent)
 
     def buried(self, uint64_t receipt, bint there=True) -> bool:
-        """It is there, or else dropped: there is no queue for it."""
+        """The record is in the dead-letter queue; or, not ``there``, dropped: there is no queue."""
         self._lock()
         cdef int status = shmq_shared_group_buried(&self.group_state, receipt, there)
         self._unlock()
         return status == SHMQ_OK
 
     def lost(self, uint64_t receipt) -> bool:
-        """The stream no longer has the record."""
+        """Settle a record that the stream no longer has."""
         self._lock()
         cdef int status = shmq_shared_group_lost(&self.group_state, receipt)
         self._unlock()
         return status == SHMQ_OK
 
     def due(self) -> int:
-        """When something that is held is due; may be early."""
+        """When the next held record is due; may be early."""
         return shmq_shared_group_due(&self.group_state)
 
     def close(self):
-        """The group is deleted: for everybody from now on."""
+        """Mark the group as deleted for all processes."""
         self._lock()
         shmq_group_state_close(&self.group_state)
         self._unlock()
 
 
-# ---- what only tests use ----
+# ---- functions for tests only ----
 
 
 def set_clock(ns: int | None):
-    """Fix the monotonic clock of this process's groups; None: the real one."""
+    """Fix the monotonic clock of this process's groups; None restores the real one."""
     global shmq_clock_set
     shmq_clock_set = 0 if ns is None else ns
 

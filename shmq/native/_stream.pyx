@@ -2,7 +2,7 @@
 # cython: annotation_typing=False, embedsignature=False, freethreading_compatible=False
 """Streams in shared memory, their partitions and their records.
 
-An append holds the partition's lock in plain C: no Python object is made in between, and no
+An append holds the partition's lock only in plain C, where no Python object is made and no
 signal handler runs. Readers take no lock.
 """
 

@@ -1,4 +1,4 @@
-# Blocks: entries as they lie, one behind the other, and the records in them.
+# Blocks: consecutive entries in their stored form, and the records in them.
 
 cdef object _malformed(str what):
     return _errors.ShmqError(f"the block of records is damaged: {what}")
@@ -12,16 +12,16 @@ cdef class Records:
 
     cdef readonly uint32_t partition
     cdef readonly int64_t next_offset
-    cdef object owner             # bytes, a view of a file, or the partition whose ring it is
-    cdef Partition log            # what a view is of; None: of nothing that changes
+    cdef object owner             # bytes, a view of a file, or the partition that owns the ring
+    cdef Partition log            # for a view of the ring; None: the memory does not change
     cdef uint64_t begin           # position in its ring
-    cdef int64_t pin              # its hold; -1: none
-    cdef pid_t pinner             # whose hold that is: a fork's child drops none of its parent's
+    cdef int64_t pin              # the hold that pins the ring; -1: none
+    cdef pid_t pinner             # the process that pinned: a forked child keeps its parent's pins
     cdef const unsigned char *at[2]
     cdef uint64_t bytes_of[2]
-    cdef uint64_t others          # of those bytes: records of other types, between the entries
+    cdef uint64_t others          # the share of records of other types between the entries
     cdef uint64_t count
-    cdef const unsigned char **index  # where each entry is; NULL: nobody has asked yet
+    cdef const unsigned char **index  # where each entry is; NULL until it is needed
 
     def __cinit__(self):
         self.pin = -1
@@ -43,7 +43,7 @@ cdef class Records:
 
     @property
     def data(self) -> bytes:
-        """The entries as they lie, as bytes: see entry.h."""
+        """The stored form of the entries, as bytes: see entry.h."""
         if self.others:
             return self._entries_alone()
         if isinstance(self.owner, bytes) and not self.bytes_of[1]:
@@ -56,7 +56,7 @@ cdef class Records:
         return made
 
     cdef bytes _entries_alone(self):
-        """Of one piece: what is between its records of other types, one behind the other."""
+        """The entries of a single piece without the records of other types between them."""
         cdef uint64_t left = self.bytes_of[0] - self.others, size
         cdef bytes made = PyBytes_FromStringAndSize(NULL, left)
         cdef char *to = PyBytes_AS_STRING(made)
@@ -66,7 +66,7 @@ cdef class Records:
         while at < end:
             at = self._entry(at, end, &e)
             size = _size_of(&e)
-            if size > left:  # a file that somebody else has changed
+            if size > left:  # another process has changed the file
                 raise self._overtaken()
             memcpy(to, at - size, size)
             to += size
@@ -76,7 +76,7 @@ cdef class Records:
         return made
 
     def sealed(self, uint32_t salt) -> bytes:
-        """`data` with the checksums of that stream, which what was expanded has not."""
+        """`data` with the stream's checksums, which expanded entries lack."""
         cdef bytes found = self.data
         cdef bytes made = PyBytes_FromStringAndSize(PyBytes_AS_STRING(found), len(found))
         cdef unsigned char *at = <unsigned char *>PyBytes_AS_STRING(made)
@@ -113,7 +113,7 @@ cdef class Records:
             raise self._overtaken()
         return made
 
-    # The first entry from `at` on, and what is behind it.
+    # Parses the first entry from `at` on; returns the place behind it.
     cdef const unsigned char *_entry(self, const unsigned char *at, const unsigned char *end,
                                      shmq_entry *e) except NULL:
         cdef uint64_t size = 0
@@ -207,7 +207,7 @@ cdef class Records:
         self.release()
 
     def select(self, keep: Sequence[bool]) -> Records:
-        """Those of which ``keep`` (a sequence of bools, one for each) says so, copied."""
+        """A copy of the records whose element in ``keep``, a sequence of bools, is true."""
         cdef list parts = []
         cdef uint64_t i
         cdef shmq_entry e
@@ -229,9 +229,9 @@ cdef class Records:
 
 @cython.final
 cdef class RecordIterator:
-    """Walks over records once."""
+    """Iterates over Records once."""
 
-    # Walks over Records once.
+    # Iterates over Records once.
 
     cdef Records records
     cdef const unsigned char *at
@@ -269,18 +269,18 @@ cdef Records _records_in(bytes block, uint32_t partition, uint64_t count, int64_
     return made
 
 
-# ---- from outside ----
+# ---- functions for other modules ----
 
 def records_of(raw, uint32_t partition, int64_t offset, uint64_t limit=0xFFFFFFFF, *,
                end: int | None = None, salt: int | None = None, bint verify=True,
                next_offset: int | None = None, bint in_place=False) -> Records:
-    """The records of a block from ``offset`` on, at most ``limit``, and before ``end``.
+    """The records of a block from ``offset`` on and before ``end``, at most ``limit`` of them.
 
-    The block is entries as they lie; records of other types are passed over, and what was
-    compressed together is expanded. ``salt`` None: that of no stream, so the checksums are
-    not compared. ``next_offset``, if it is known better; it counts unless there are ``limit``.
-    ``in_place``: nobody changes the block any more, so it is read where it lies, and held as
-    long as the records are. Raises ShmqError for what is no such block.
+    The block is entries in their stored form. Records of other types are skipped, and compressed
+    batches are expanded. With ``salt`` None the checksums are not compared. ``next_offset`` is the
+    offset behind the block, if the caller knows it; it counts unless ``limit`` is reached. With
+    ``in_place`` the block never changes any more: it is read in place and held as long as the
+    records are. Raises ShmqError if the bytes are not such a block.
     """
     cdef Records made
     cdef object block = raw
@@ -297,15 +297,15 @@ def records_of(raw, uint32_t partition, int64_t offset, uint64_t limit=0xFFFFFFF
 
 cdef Records _read_block(object block, uint32_t partition, int64_t offset, uint64_t limit,
                          uint64_t last, uint32_t salt, bint verify):
-    """Of ``block``, which is bytes or a contiguous memoryview, and which they then lie in.
+    """Read ``block``, bytes or a contiguous memoryview, which the records then refer to.
 
-    Where something was compressed they lie in bytes of their own.
+    If it has compressed batches, the records refer to new bytes.
     """
     cdef uint64_t length = 0, size = 0, count = 0, taken = 0
     cdef const unsigned char *at = _begin_of(block, &length)
     cdef const unsigned char *end = at + length
-    cdef const unsigned char *begin = at  # of the first entry that is wanted
-    cdef const unsigned char *stop = at   # behind the last one
+    cdef const unsigned char *begin = at  # the first wanted entry
+    cdef const unsigned char *stop = at   # behind the last wanted entry
     cdef int64_t next_offset = offset
     cdef shmq_entry e
     cdef int what
@@ -352,7 +352,7 @@ cdef const unsigned char *_begin_of(object block, uint64_t *length):
 
 cdef Records _read_packed(object block, uint32_t partition, int64_t offset, uint64_t limit,
                           uint64_t last, uint32_t salt, bint verify):
-    """As _read_block, of a block that holds compressed entries as well: they are made plain."""
+    """Do what _read_block does, for a block with compressed batches, which are expanded."""
     cdef uint64_t length = 0, size = 0, count = 0
     cdef const unsigned char *at = _begin_of(block, &length)
     cdef const unsigned char *end = at + length
@@ -383,7 +383,7 @@ cdef Records _read_packed(object block, uint32_t partition, int64_t offset, uint
 
 
 cdef bytes _expand(const shmq_entry *e):
-    """The entries that were compressed together, their offsets counted from 0."""
+    """The entries of a compressed batch; their offsets count from 0."""
     packed = PyBytes_FromStringAndSize(<const char *>e.value, e.value_bytes)
     try:
         plain = _expand_batch(COMPRESSIONS[e.compression], packed, e.raw)
@@ -398,7 +398,7 @@ cdef bytes _expand(const shmq_entry *e):
 
 cdef tuple _take(bytes plain, const shmq_entry *outer, int64_t offset, uint64_t limit,
                  uint64_t last):
-    """The wanted ones of expanded entries with their true offsets: bytes, count, next."""
+    """The wanted expanded entries with their true offsets: bytes, count, next."""
     cdef bytes made = PyBytes_FromStringAndSize(PyBytes_AS_STRING(plain), len(plain))
     cdef unsigned char *at = <unsigned char *>PyBytes_AS_STRING(made)
     cdef unsigned char *end = at + PyBytes_GET_SIZE(made)
@@ -435,7 +435,7 @@ cdef tuple _take(bytes plain, const shmq_entry *outer, int64_t offset, uint64_t 
 def pack_records(values: Iterable[Any], keys: Sequence[_Key] | None = None,
                  headers: Sequence[Mapping[str, Any] | None] | None = None,
                  codec: str | None = None, timestamp: float | None = None) -> bytes:
-    """Records as a block that ``append_block`` takes: as ``append_many`` has them."""
+    """Pack records as a block for ``append_block``; the arguments are those of ``append_many``."""
     cdef Items items = Items.__new__(Items)
     items.fill(values, keys, headers, codec)
     return items.packed(_wall_ns(timestamp))
@@ -443,7 +443,7 @@ def pack_records(values: Iterable[Any], keys: Sequence[_Key] | None = None,
 
 def pack_record(value, key: _Key = None, headers: Mapping[str, Any] | None = None,
                 codec: str | None = None) -> tuple[bytes, int]:
-    """One record as such a block, and the bytes of its value, its key and its headers."""
+    """Pack one record as such a block; also returns the bytes of its value, key and headers."""
     cdef Items items = Items.__new__(Items)
     items.fill((value,), None if key is None else (key,), None if headers is None else (headers,),
                codec)
@@ -452,9 +452,9 @@ def pack_record(value, key: _Key = None, headers: Mapping[str, Any] | None = Non
 
 
 def count_records(bytes block not None) -> int:
-    """How many records a block has that ``append_block`` takes as it is: at least 1.
+    """The number of records in a block for ``append_block``: at least 1.
 
-    Raises InvalidOption for what is no such block.
+    Raises InvalidOption if the bytes are not such a block.
     """
     cdef Items items = Items.__new__(Items)
     items.fill_block(block, 0)
@@ -465,13 +465,13 @@ def count_records(bytes block not None) -> int:
 
 @cython.no_gc
 cdef class Items:
-    """Records on their way in, ready for the core."""
+    """Records to be appended, ready for the core."""
 
     cdef shmq_log_item *at
     cdef uint32_t count
-    cdef uint64_t bytes_    # of all the entries, at most
-    cdef uint64_t largest   # of one record
-    cdef list keep        # what `at` points into
+    cdef uint64_t bytes_    # of all the entries, an upper limit
+    cdef uint64_t largest   # of the largest record
+    cdef list keep        # owners of the memory that `at` points into
     cdef list buffers
 
     def __cinit__(self):
@@ -493,7 +493,7 @@ cdef class Items:
         return 0
 
     cdef int measure(self) except -1:
-        """Sum up what they take: before anything asks for ``bytes_`` or ``largest``."""
+        """Sum up their sizes; must come before any use of ``bytes_`` or ``largest``."""
         cdef uint64_t i, size
         self.bytes_ = self.largest = 0
         for i in range(self.count):
@@ -505,7 +505,7 @@ cdef class Items:
 
     cdef int fill(self, values, keys, headers, codec) except -1:
         check_many(values)
-        cdef tuple all_values = tuple(values)  # ours, as the caller's may change meanwhile
+        cdef tuple all_values = tuple(values)  # a copy: the caller's may change meanwhile
         cdef uint64_t i, count = len(all_values)
         cdef object value
         check_each("keys", keys, count)
@@ -559,7 +559,7 @@ cdef class Items:
         return 0
 
     cdef int fill_block(self, bytes block, uint32_t partition) except -1:
-        """The records of a block that came from outside; its offsets are nothing."""
+        """Take the records of a block from outside; the offsets in it are ignored."""
         cdef const unsigned char *at = <const unsigned char *>PyBytes_AS_STRING(block)
         cdef const unsigned char *end = at + PyBytes_GET_SIZE(block)
         cdef uint64_t size = 0, i = 0
@@ -579,7 +579,7 @@ cdef class Items:
             self.at[i].value_bytes = e.value_bytes
             self.at[i].key_bytes = e.key_bytes
             self.at[i].headers_bytes = e.headers_bytes
-            self.at[i].flags = e.flags & SHMQ_E_KEYED  # it is seen anew
+            self.at[i].flags = e.flags & SHMQ_E_KEYED  # the append sets the others anew
             self.at[i].codec = e.codec
             self.at[i].count = 1
             i += 1
@@ -632,14 +632,14 @@ cdef class Items:
 
 
 def check_many(values: object):
-    """Raise TypeError for what is one value, and not many."""
+    """Raise TypeError if ``values`` is a single value."""
     if isinstance(values, (str, bytes, bytearray, memoryview, dict)):
         raise TypeError(
             f"values={values!r:.60} is one value, not many: put it in a list, or use append")
 
 
 def check_each(str what, given: object, uint64_t count):
-    """Raise TypeError, InvalidOption for what is not one entry for each of so many records."""
+    """Raise TypeError or InvalidOption unless ``given`` has one entry for each of the records."""
     if given is None:
         return
     if isinstance(given, (str, bytes, bytearray, memoryview)) or not isinstance(given, _Sequence):

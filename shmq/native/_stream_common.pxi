@@ -1,23 +1,23 @@
-# Constants, the policy, and the errors that several files raise.
+# Constants, the policy, and errors that several files raise.
 
 cdef enum:
     WAIT_SLICE = 50000000        # ns
-    WRITER_SLICE = 250000000     # ns: how soon a wait for the disk misses the writer
+    WRITER_SLICE = 250000000     # ns: how soon a wait for the disk notices that the writer is gone
     NOGIL_BYTES = 1 << 16        # copies from this size on let other threads run
     MOST_SPIN = 100000           # ns
     LEAST_SPIN = 2000
-    ROOM_SPINS = 40              # tries of an append that finds no room, before it sleeps
+    ROOM_SPINS = 40              # tries of an append to a full ring before it sleeps
     ROOM_SPIN = 1000             # ns between them
-    STICKY_BYTES = 1 << 16       # what records without a key bring to one partition in a row
-    OVERTAKEN = 1000             # reads that may be overtaken before it is told
+    STICKY_BYTES = 1 << 16       # bytes of records without a key before the partition changes
+    OVERTAKEN = 1000             # reads in a row that may be overtaken before an error is raised
 
 cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
-cdef uint64_t SMALL = 0xFFFFFFEF       # bytes that a part of a record may have, at most
+cdef uint64_t SMALL = 0xFFFFFFEF       # the most bytes of one part of a record
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
-cdef int64_t AT_ONCE = 0               # the end of what waits for nothing but a lock
+cdef int64_t AT_ONCE = 0               # the deadline of an operation that waits only for a lock
 cdef tuple _CODECS = tuple([shmq_codec_name(<uint8_t>number).decode()
                             for number in range(<int>SHMQ_CODECS)])
-#: What an entry takes beside its value, its key and its headers, in bytes; its flag of a key.
+#: The size in bytes of an entry without its value, key and headers; the flag for "has a key".
 ENTRY_HEAD = <int>SHMQ_ENTRY_HEAD
 ENTRY_KEYED = <int>SHMQ_E_KEYED
 COMPRESSIONS = (None, "lz4", "zstd")
@@ -36,12 +36,12 @@ cdef object _expand_batch = None
 
 
 def set_patience(double seconds):
-    """How long this thread waits for a lock at most, in seconds; 0: as others do."""
+    """Limit how long this thread waits for a lock, in seconds; 0 restores the default."""
     shmq_limit_patience(<int64_t>(seconds * 1e9))
 
 
 def set_policy(policy: _core.Policy):
-    """Set what the streams and records of this module call of the layers above: a `Policy`."""
+    """Set the callbacks that the streams and records of this module use: a `Policy`."""
     global _encode, _decode, _pack, _unpack, _expand_batch
     _encode, _decode = policy.encode_body, policy.decode_body
     _pack, _unpack = policy.pack_properties, policy.unpack_properties
@@ -53,7 +53,7 @@ cdef inline int64_t _monotonic():
 
 
 cdef int64_t _until(timeout) except? -1:
-    """The end of a wait of ``timeout`` seconds (None: never), in monotonic ns."""
+    """The deadline of a wait of ``timeout`` seconds in monotonic ns; None means no limit."""
     if timeout is None:
         return FOREVER
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
@@ -65,7 +65,7 @@ cdef int64_t _until(timeout) except? -1:
 
 
 def check_timeout(timeout: float | None):
-    """Raises TypeError, InvalidOption for what is no timeout; None is one."""
+    """Raise TypeError or InvalidOption if it is not a timeout; None is one."""
     _until(timeout)
 
 
@@ -78,7 +78,7 @@ cdef uint64_t _natural(str what, value) except? 0xFFFFFFFFFFFFFFFF:
 
 
 cdef int64_t _wall_ns(timestamp) except? -1:
-    """An append's timestamp in ns since 1970; None: 0, which is now."""
+    """An append's timestamp in ns since 1970; 0, which means now, for None."""
     if timestamp is None:
         return 0
     if isinstance(timestamp, bool) or not isinstance(timestamp, (int, float)):
@@ -89,18 +89,18 @@ cdef int64_t _wall_ns(timestamp) except? -1:
         raise _errors.InvalidOption(
             f"timestamp={timestamp} is out of range: more than 0 and less than {END_OF_TIME} "
             f"seconds since 1970")
-    # The nearest, so that it is read back as it was given: see _seconds.
+    # Rounded to the nearest, so that it is read back as it was given: see _seconds.
     whole = int(timestamp)
     return max(1, whole * _BILLION + round((timestamp - whole) * 1e9))
 
 
 cdef object _seconds(int64_t ns):
-    """ns as seconds, rounded once, as Python divides ints: `_wall_ns` finds the same ns."""
+    """ns as seconds, rounded once, like Python's int division: `_wall_ns` restores the same ns."""
     return (<object>ns) / _BILLION
 
 
 def least_ns(timestamp: float) -> int:
-    """The first ns since 1970 that are told as so many seconds, or more, for `Partition.at`."""
+    """The first ns since 1970 that read as ``timestamp`` seconds or more, for `Partition.at`."""
     if isinstance(timestamp, bool) or not isinstance(timestamp, (int, float)):
         raise TypeError(
             f"timestamp={timestamp!r} must be in seconds since 1970, "
@@ -119,7 +119,7 @@ def _seconds_of(ns):
 
 
 cdef int64_t _checked_ns(int64_t ns) except? -1:
-    """The same of one that is in ns already; 0 is now."""
+    """Check a timestamp that is in ns already; 0 is now."""
     if not 0 <= ns < END_NS:
         _wall_ns(ns / 1e9)
     return ns

@@ -3,24 +3,24 @@
 @cython.final
 @cython.no_gc_clear
 cdef class Partition(Segment):
-    """The mapped segment of one partition, and what can be done with it."""
+    """The mapped segment of one partition, and its operations."""
 
     cdef shmq_log c
     cdef readonly Control control
     cdef readonly uint32_t number
-    cdef int64_t hint_offset        # where a read ended, and its position
+    cdef int64_t hint_offset        # where the last read ended, and its position
     cdef uint64_t hint_position
-    cdef int64_t patience           # ns to look for a record before sleeping, as that has paid
+    cdef int64_t patience           # ns to spin for a record before sleeping, as that has paid
 
     @staticmethod
     def create(int fd, Control control, uint32_t number, uint64_t first=0, int64_t last_seen=0,
                uint32_t behind=0, int64_t created_at=0) -> Partition:
-        """Make an empty partition in the empty file ``fd``, which it then owns.
+        """Make an empty partition in the empty file ``fd`` and take ownership of ``fd``.
 
-        Its first record will have the offset ``first``, and none is found by a time before
+        ``first`` is the offset of its first record. A search by time finds no record before
         ``last_seen``, in ns. Its keys were in the partitions before ``behind`` until
-        ``created_at``, in ns since 1970; 0: until now. Raises NoSpace; the file must then be
-        removed.
+        ``created_at``, in ns since 1970; 0: until now. Raises NoSpace; the caller must then remove
+        the file.
         """
         cdef Partition self = Partition.__new__(Partition)
         cdef shmq_log_options o = (<shmq_stream *>control.base).options
@@ -49,7 +49,7 @@ cdef class Partition(Segment):
 
     @staticmethod
     def attach(int fd, Control control, uint32_t number) -> Partition:
-        """Map the partition's segment ``fd``, which it then owns, after looking at it.
+        """Map the partition's segment ``fd`` and take ownership of ``fd``, after checking it.
 
         Raises IncompatibleSegment, DamagedSegment.
         """
@@ -120,7 +120,7 @@ cdef class Partition(Segment):
 
     # ---- the lock ----
 
-    # Until the operation's end, see shmq/core/base/lock_holder.h. Raises LockTimeout.
+    # Waits until the operation's deadline, see shmq/core/base/lock_holder.h. Raises LockTimeout.
     cdef int _lock(self, int64_t until) except -1:
         cdef int status = shmq_log_lock(&self.c, 0)
         cdef int64_t waited = 0, slice_
@@ -142,7 +142,7 @@ cdef class Partition(Segment):
 
     cdef int _append(self, shmq_log_piece *piece, uint64_t bytes_, int64_t until,
                      shmq_log_appended *out) except -1:
-        """SHMQ_OK, FULL or SEALED; raises all else."""
+        """Append; returns SHMQ_OK, FULL or SEALED, and raises other errors."""
         cdef int status
         self._lock(until)
         if bytes_ >= NOGIL_BYTES:
@@ -172,7 +172,7 @@ cdef class Partition(Segment):
 
     cdef int _append_waiting(self, shmq_log_piece *piece, uint64_t bytes_, int64_t until,
                              handle, shmq_log_appended *out) except -1:
-        """The same where there was no room: waits until the end of the wait. Raises Full."""
+        """Append to a full ring: wait for room until the deadline. Raises Full."""
         cdef uint32_t room
         cdef int64_t now
         cdef int tries, status
@@ -198,7 +198,7 @@ cdef class Partition(Segment):
     # ---- reading ----
 
     cdef Records _read(self, int64_t offset, uint64_t limit, uint64_t most, uint64_t last):
-        """A copy of what is there. Raises OffsetOutOfRange, StreamDeleted, DamagedSegment."""
+        """Read a copy of the records. Raises OffsetOutOfRange, StreamDeleted, DamagedSegment."""
         cdef shmq_log_extent x
         cdef bytes block
         cdef char *to
@@ -221,7 +221,7 @@ cdef class Partition(Segment):
         raise self._out_of_range(offset)
 
     cdef inline uint64_t _hint(self, int64_t offset):
-        """The position of that offset, if a read ended there."""
+        """The position of that offset, if the last read ended there."""
         return self.hint_position if offset == self.hint_offset else NOWHERE
 
     cdef int _find(self, int64_t offset, uint64_t limit, uint64_t most, uint64_t last,
@@ -237,7 +237,7 @@ cdef class Partition(Segment):
 
     cdef Records _read_in_place(self, int64_t offset, uint64_t limit, uint64_t most,
                                 uint64_t last, int64_t pin):
-        """Views of what is there; of a block with compressed records, a copy."""
+        """Read views of the records; a copy if the block has compressed batches."""
         cdef shmq_log_extent x
         cdef Records made = Records.__new__(Records)
         self._find(offset, limit, most, last, &x)
@@ -255,11 +255,11 @@ cdef class Partition(Segment):
         shmq_log_pieces(&self.c, &x, made.at, made.bytes_of)
         if not x.entries:
             made.bytes_of[0] = 0
-        if pin >= 0 and x.entries:  # else it stays the caller's
+        if pin >= 0 and x.entries:  # otherwise the caller keeps it
             made.pin, made.pinner = pin, getpid()
         return made
 
-    # For readers, which wait for no lock: where it is held, the next reader does it.
+    # For readers, which never wait for the lock: if it is held, a later reader does this.
     cdef int _expire_what_is_stale(self) except -1:
         cdef int status
         if not self.c.retention or not shmq_log_is_stale(&self.c):
@@ -273,14 +273,14 @@ cdef class Partition(Segment):
         return 0
 
     def expire(self):
-        """Let records go that are older than the stream keeps them."""
+        """Remove records that are older than the stream's retention."""
         self._lock(AT_ONCE)
         shmq_log_expire(&self.c)
         shmq_log_unlock(&self.c)
 
     def raw(self, int64_t offset, uint64_t limit=1000, uint64_t max_bytes=1 << 20,
             end: int | None = None) -> tuple[bytes, int]:
-        """The entries from ``offset`` on as they lie, whole, and the offset behind them."""
+        """The stored form of the entries from ``offset`` on, whole, and the offset behind them."""
         cdef shmq_log_extent x
         cdef bytes block
         for _ in range(OVERTAKEN):
@@ -292,10 +292,10 @@ cdef class Partition(Segment):
                 return block, x.next
         raise self._out_of_range(offset)
 
-    # ---- looking ----
+    # ---- inspection ----
 
     def bounds(self) -> tuple[int, int, int, int, int]:
-        """earliest, latest, when both were seen in ns (0: it is empty), the bytes between."""
+        """earliest, latest, when both were appended in ns (0: it is empty), the bytes between."""
         cdef c_bounds b
         cdef int status
         self._expire_what_is_stale()
@@ -306,7 +306,7 @@ cdef class Partition(Segment):
         return b.earliest, b.latest, b.earliest_at, b.latest_at, b.committed - b.oldest
 
     def at(self, int64_t timestamp_ns) -> int:
-        """The offset of the first record seen from then on; the next one's if there is none."""
+        """The offset of the first record appended from then on; the next offset if none was."""
         cdef uint64_t offset
         cdef int status
         self.control._check()
@@ -316,7 +316,7 @@ cdef class Partition(Segment):
         return offset
 
     def produced(self, uint64_t producer) -> int | None:
-        """The last sequence number of that producer that it has; None if it knows none."""
+        """The last sequence number appended by that producer; None if the producer is unknown."""
         cdef shmq_produced *known
         self._lock(AT_ONCE)
         known = shmq_log_producer(&self.c, producer)
@@ -325,10 +325,10 @@ cdef class Partition(Segment):
         return found
 
     def restore_producers(self, known: Iterable[tuple[int, int, int, int]]):
-        """Know these producers: each with the sequence number and the offset of its last records.
+        """Restore these producers, each with the sequence number and offset of its last records.
 
-        They are given as four numbers, the last one how many follow each other. For a partition
-        that nobody else has yet. Raises NoSpace.
+        A producer is four numbers, the last one the count of consecutive records. Only for a
+        partition that no other process uses yet. Raises NoSpace.
         """
         for producer, sequence, offset, count in known:
             if shmq_log_back_producers(&self.c) != SHMQ_OK:
@@ -337,12 +337,12 @@ cdef class Partition(Segment):
 
     @property
     def sealed(self) -> bool:
-        """Whether nothing is appended to it any more."""
+        """Whether the partition refuses further appends."""
         return bool(self.c.h.sealed)
 
     @property
     def behind(self) -> int:
-        """Its keys were in the partitions before this one, until it was made."""
+        """Its keys were in the partitions before this number until it was made."""
         return self.c.h.behind
 
     @property
@@ -351,13 +351,13 @@ cdef class Partition(Segment):
         return self.c.h.options.created_at
 
     def seal(self):
-        """Let nothing be appended any more."""
+        """Refuse further appends."""
         self._lock(AT_ONCE)
         shmq_log_seal(&self.c)
         shmq_log_unlock(&self.c)
 
     def reserve(self, uint64_t size):
-        """See that the next append of ``size`` bytes finds memory. Raises NoSpace."""
+        """Allocate the memory for the next append of ``size`` bytes. Raises NoSpace."""
         self._lock(AT_ONCE)
         status = shmq_log_reserve(&self.c, size)
         shmq_log_unlock(&self.c)
@@ -366,15 +366,16 @@ cdef class Partition(Segment):
 
     @property
     def recoveries(self) -> int:
-        """How often what a dead appender had left was mended."""
+        """How often the state left by a dead appender was repaired."""
         return self.c.h.recoveries
 
     # ---- holds ----
 
     def hold(self, int64_t offset, uint64_t owner=0, uint64_t tag=0, *, bint pin=False) -> int:
-        """Keep the records from ``offset`` on, as the stream's overflow says, or ``pin`` them.
+        """Keep the records from ``offset`` on as the stream's overflow says, or ``pin`` them.
 
-        It ends with `drop`, or with the process ``owner``, if it is not 0. Returns its number.
+        The hold ends with `drop`, or with the process ``owner``, if it is not 0. Returns its
+        number.
         """
         cdef uint32_t at = 0
         cdef int status
@@ -389,7 +390,7 @@ cdef class Partition(Segment):
         return at
 
     def move(self, uint32_t hold, int64_t offset):
-        """Let the records before ``offset`` go; a hold only moves forward."""
+        """Stop holding the records before ``offset``; a hold only moves forward."""
         shmq_log_move(&self.c, hold, offset, self._hint(offset))
 
     def drop(self, uint32_t hold):
@@ -397,9 +398,9 @@ cdef class Partition(Segment):
         shmq_log_drop(&self.c, hold)
 
     def drop_of(self, uint32_t hold, uint64_t owner) -> bool:
-        """End a hold if it is that owner's; whether it was.
+        """End a hold if it belongs to that owner; whether it did.
 
-        Nobody else gets its place meanwhile, as holds are taken under the lock.
+        Holds are taken under the lock, so the place cannot change hands meanwhile.
         """
         self._lock(AT_ONCE)
         cdef shmq_hold *found = &self.c.holds[hold % SHMQ_HOLDS]
@@ -421,9 +422,9 @@ cdef class Partition(Segment):
     # ---- waiting ----
 
     cdef bint _spin(self, int64_t offset, int64_t until):
-        """Look until something is appended, for as long as that has paid before.
+        """Spin until something is appended, for as long as spinning has paid before.
 
-        Where ``offset`` is the next one, that is the record at it.
+        If ``offset`` is the next offset, that is the record at ``offset``.
         """
         cdef int64_t ns = min(self.patience, until - _monotonic())
         cdef uint64_t position = self._hint(offset)
@@ -440,15 +441,15 @@ cdef class Partition(Segment):
         return found
 
     def spin(self, int64_t offset) -> bool:
-        """Look for a record at ``offset`` for a moment; whether there is one."""
+        """Spin for a moment for a record at ``offset``; whether there is one."""
         return self._spin(offset, FOREVER) and self.reaches(offset)
 
     def arm(self) -> int:
-        """Say that a reader is about to sleep; it looks once more, then `sleep`s."""
+        """Announce that a reader is about to sleep; it must look once more before it `sleep`s."""
         return shmq_log_arm(&self.c)
 
     def sleep(self, uint32_t bell, double seconds) -> bool:
-        """Sleep until something was appended to an armed partition of the stream, or a slice."""
+        """Sleep until an append to an armed partition of the stream, or for a slice."""
         cdef int64_t ns = <int64_t>(min(seconds, 1.0) * 1e9)
         cdef int status
         with nogil:
@@ -458,7 +459,7 @@ cdef class Partition(Segment):
         return status != SHMQ_TIMED_OUT
 
     def wake(self):
-        """Wake who sleeps on an armed partition."""
+        """Wake the readers that sleep on an armed partition."""
         shmq_log_arm(&self.c)
         shmq_log_wake(&self.c)
 
@@ -487,17 +488,18 @@ cdef class Partition(Segment):
         return <int64_t>b.latest > offset
 
     def delete(self):
-        """Mark it as deleted, and wake everybody who waits."""
+        """Mark the partition as deleted, and wake all waiters."""
         shmq_log_delete(&self.c)
 
     # ---- the persistence writer's side ----
 
     def collect(self, int64_t offset,
                 uint64_t most) -> tuple[list[memoryview], int, int, int, int] | None:
-        """Whole entries from ``offset`` on, at most ``most`` bytes but for the first, in place.
+        """Whole entries from ``offset`` on, in place: at most ``most`` bytes, or the first entry.
 
-        (pieces, first, next_offset, when the first was seen in ns, entries); None if there is none.
-        They stay where they are until `publish`, as nothing is overwritten that is not on disk.
+        (pieces, first, next_offset, when the first was appended in ns, entries); None if there are
+        none. They stay in place until `publish`, because entries that are not on disk are never
+        overwritten.
         """
         cdef shmq_log_extent x
         cdef const unsigned char *at[2]
@@ -514,12 +516,12 @@ cdef class Partition(Segment):
 
     @property
     def synced(self) -> int:
-        """The offset before which everything is on disk."""
+        """The offset before which all records are on disk."""
         return self.c.h.synced
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is appended to it any more, and all that was is on disk."""
+        """Whether the partition is sealed and all its records are on disk."""
         cdef c_bounds b
         if not self.c.h.sealed or shmq_log_bounds(&self.c, &b) != SHMQ_OK:
             return False
@@ -527,7 +529,7 @@ cdef class Partition(Segment):
 
     @property
     def awaited(self) -> int:
-        """Somebody waits until this offset is on disk."""
+        """The offset up to which a caller waits for the disk."""
         return self.c.h.awaited
 
     @property
@@ -540,11 +542,11 @@ cdef class Partition(Segment):
         self.c.h.writer = number
 
     def publish(self, int64_t offset):
-        """All before ``offset`` is on disk."""
+        """Say that all records before ``offset`` are on disk."""
         shmq_log_mark_synced(&self.c, offset)
 
     def fail(self, uint32_t error):
-        """The disk fails with that errno."""
+        """Say that the disk fails with that errno."""
         shmq_log_fail(&self.c, error)
 
     @property
@@ -553,7 +555,7 @@ cdef class Partition(Segment):
         return self.c.h.error
 
     def wait_synced(self, int64_t offset, timeout: float | None = None) -> bool:
-        """Wait until all before ``offset`` is on disk; False if it was not in time, or fails."""
+        """Wait until the records before ``offset`` are on disk; False at the timeout or a failure."""
         cdef int64_t until = _until(timeout), left
         cdef int status
         while True:

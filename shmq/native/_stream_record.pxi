@@ -1,9 +1,9 @@
-# Records, and what an append returns.
+# Records, and the results of appends.
 
 @cython.freelist(64)
 @cython.final
 cdef class Appended:
-    """What an append returns: see :class:`shmq.api.Appended`."""
+    """The result of an append: see :class:`shmq.api.Appended`."""
 
     cdef readonly uint32_t partition
     cdef readonly int64_t offset
@@ -77,7 +77,7 @@ cdef tuple _range_told(AppendedRange self):
 
 
 cdef class _Bytes:
-    # Bytes of shared memory, or of a block, as a buffer.
+    # Bytes of shared memory or of a block, exported as a buffer.
 
     cdef object owner
     cdef const unsigned char *at
@@ -122,14 +122,14 @@ cdef class Record:
             return {}
         try:
             return _unpack(self.packed)
-        except Exception as error:  # msgpack's own kinds, and keys that no map can have
+        except Exception as error:  # msgpack's own errors, and keys that a dict cannot have
             raise _errors.ShmqError(
                 f"the headers of the record at offset {self.offset} of partition "
                 f"{self.partition} are damaged: {error!r:.80}; they are no msgpack map") from error
 
     @property
     def headers_packed(self) -> bytes:
-        """The headers as one msgpack map; no bytes for none."""
+        """The headers as one msgpack map; empty if there are none."""
         return self.packed if self.packed is not None else b""
 
     @property
@@ -150,7 +150,7 @@ cdef class Record:
 
 
 cdef Record _new_record(uint32_t partition, const shmq_entry *e, object owner):
-    """``owner``: of what the entry's pointers lead into, for a view; None: it is copied."""
+    """``owner`` is the owner of the memory that the entry points into; None: copy it."""
     cdef Record record = Record.__new__(Record)
     record.partition = partition
     record.offset = e.offset

@@ -15,7 +15,7 @@ cdef int _pack_options(shmq_log_options *o, str name, uint64_t stream_id, uint64
 
 
 def partition_bytes(dict options: Mapping[str, Any]) -> int:
-    """The bytes of each partition's segment of a stream with these options, all of them given."""
+    """The size of each partition's segment with these options, all of which must be given."""
     cdef shmq_log_options o
     cdef shmq_log_geometry geo
     _pack_options(&o, "s", 1, 1, options)
@@ -67,7 +67,7 @@ cdef object _no_space(int fd, uint64_t wanted):
 
 @cython.no_gc_clear
 cdef class Segment:
-    """A mapped file of shared memory; lives as long as anything points into it."""
+    """A mapped file of shared memory. It lives as long as anything points into it."""
 
     cdef void *base
     cdef size_t size
@@ -93,7 +93,7 @@ cdef class Segment:
 
 
 cdef int _judge(int status, str what, uint64_t version, int ours) except -1:
-    """Raises what a segment is refused with; 0: it is good, 1: it is not ready."""
+    """Raise the error for a segment that is refused; 0: it is usable, 1: it is not ready."""
     if status == SHMQ_OK:
         return 0
     if status == SHMQ_NOT_READY:
@@ -109,15 +109,15 @@ cdef int _judge(int status, str what, uint64_t version, int ours) except -1:
 
 @cython.final
 cdef class Control(Segment):
-    """The control segment of a stream: what it was made with, and its bell."""
+    """The control segment of a stream: its options and its wakeup word."""
 
     cdef readonly str name
 
     @staticmethod
     def create(int fd, str name, uint64_t stream_id, uint64_t identity, dict options) -> Control:
-        """Make the control segment in the empty file ``fd``, which it then owns.
+        """Make the control segment in the empty file ``fd`` and take ownership of ``fd``.
 
-        Nobody can attach until `publish`. Raises NoSpace; the file must then be removed.
+        No process can attach until `publish`. Raises NoSpace; the caller must then remove the file.
         """
         cdef Control self = Control.__new__(Control)
         cdef shmq_log_options o
@@ -136,21 +136,21 @@ cdef class Control(Segment):
         return self
 
     def publish(self):
-        """Let others attach: all partitions are there."""
+        """Let processes attach: all partitions exist."""
         shmq_stream_announce(<shmq_stream *>self.base)
 
     @staticmethod
     def attach(int fd, str name) -> Control | None:
-        """Map the control segment ``fd``, which it then owns, after looking at it.
+        """Map the control segment ``fd`` and take ownership of ``fd``, after checking it.
 
-        Returns None if its maker has not finished. Raises IncompatibleSegment, DamagedSegment.
+        Returns None if its creator has not finished. Raises IncompatibleSegment, DamagedSegment.
         """
         cdef Control self = Control.__new__(Control)
         cdef uint64_t size = _os.fstat(fd).st_size
         self.fd = fd
         self.name = name
         if not any(_os.pread(fd, 8, 0)):
-            return None  # nor need it have memory yet, which a look at the mapping would take
+            return None  # it may have no memory yet, and touching the mapping would crash
         if size < SHMQ_PAGE + SHMQ_GROUP_STATE_BYTES:
             _judge(SHMQ_TRUNCATED, f"stream {name!r}", 0, SHMQ_STREAM_VERSION)
         self._map(SHMQ_PAGE + SHMQ_GROUP_STATE_BYTES)
@@ -161,12 +161,12 @@ cdef class Control(Segment):
 
     @property
     def stream_id(self) -> int:
-        """The id of this life of the stream."""
+        """The id of this incarnation of the stream."""
         return (<shmq_stream *>self.base).options.stream_id
 
     @property
     def identity(self) -> int:
-        """What tells it from other streams, of the same name even; it outlives the id."""
+        """An id that differs even between streams of the same name; it outlives `stream_id`."""
         return (<shmq_stream *>self.base).options.identity
 
     @property
@@ -176,7 +176,7 @@ cdef class Control(Segment):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The stream's options by name; ``partitions`` are those that take records."""
+        """The stream's options by name; ``partitions`` counts those that take records."""
         found = _unpack_options(&(<shmq_stream *>self.base).options)
         begin, count = self.shape
         found["partitions"] = count - begin
@@ -191,7 +191,7 @@ cdef class Control(Segment):
 
     @property
     def next_shape(self) -> tuple[int, int] | None:
-        """What that is to become, if somebody has begun to change it; else None."""
+        """The shape to come, if a change of it has begun; else None."""
         cdef uint64_t shape = shmq_stream_next_shape(<shmq_stream *>self.base)
         if not shape:
             return None
@@ -199,11 +199,11 @@ cdef class Control(Segment):
         return <uint32_t>(shape >> 32), <uint32_t>shape
 
     def intend(self, uint32_t begin, uint32_t count):
-        """Say what the shape is to become: those partitions are there."""
+        """Announce the shape to come; its partitions exist already."""
         shmq_stream_intend(<shmq_stream *>self.base, <uint64_t>begin << 32 | count)
 
     def reshape(self, uint32_t begin, uint32_t count):
-        """It has become so: all partitions before ``begin`` are sealed."""
+        """Complete the change of shape: all partitions before ``begin`` are sealed."""
         shmq_stream_reshape(<shmq_stream *>self.base, <uint64_t>begin << 32 | count)
 
     cdef int _check_shape(self, uint64_t shape) except -1:
@@ -225,7 +225,7 @@ cdef class Control(Segment):
         return <size_t>self.base + SHMQ_PAGE
 
     def mark_deleted(self):
-        """Whoever uses the stream is told that it is gone, once its partitions say so too."""
+        """Mark the stream as deleted. Its users notice once its partitions are marked, too."""
         (<shmq_stream *>self.base).state = SHMQ_GONE
         shmq_mark()
 

@@ -1,4 +1,4 @@
-# A handle of a stream: what its users call, as fast as it can be.
+# A handle of a stream: its frequent operations, optimized for speed.
 
 cdef class StreamHandle:
     """The base of LocalStream: appending and reading."""
@@ -6,13 +6,13 @@ cdef class StreamHandle:
     cdef readonly str name
     cdef readonly Control control
     #| logs: list[Partition]
-    cdef readonly list logs           # a Partition each
+    cdef readonly list logs           # a Partition for each
     cdef bint open_
-    cdef uint32_t first               # of the partitions that take records
-    cdef uint32_t count               # of all
-    cdef uint32_t sticky              # where records without a key go now
-    cdef int64_t sticky_left          # bytes until that changes
-    cdef uint64_t most                # bytes of a record
+    cdef uint32_t first               # the first partition that takes records
+    cdef uint32_t count               # of all partitions
+    cdef uint32_t sticky              # the current partition for records without a key
+    cdef int64_t sticky_left          # bytes until it changes
+    cdef uint64_t most                # the most bytes of a record
     cdef bint blocks, confirms, durable
 
     def __init__(self, str name, Control control, list logs: list[Partition]):
@@ -22,7 +22,7 @@ cdef class StreamHandle:
         self.logs = logs
         self.open_ = True
         self.sticky = int.from_bytes(_os.urandom(4), "little")
-        # Where all of `logs` were sealed since they were opened, an append finds the others.
+        # If all of `logs` were sealed since they were opened, an append finds the new partitions.
         begin = control.shape[0]
         self._set_shape(begin if begin < len(logs) else 0, <uint32_t>len(logs))
         self.sticky_left = STICKY_BYTES
@@ -31,28 +31,28 @@ cdef class StreamHandle:
         self.confirms = o["confirm"] == "disk"
         self.durable = o["durability"] == "journal"
 
-    # ---- what the subclass does ----
+    # ---- overridden by the subclass ----
 
     def await_writer(self):
-        """Have a persistence writer started if there is none; waits for nothing."""
+        """Start a persistence writer if none is running. Does not wait for it."""
         raise NotImplementedError
 
     def _why_unwritten(self, partition: int) -> str | None:
-        """Why the ring's records are not on disk, for the text of an error; None: they are."""
+        """Why the ring's records are not on disk, as text for an error; None if they are."""
         raise NotImplementedError
 
     def _why_unconfirmed(self, partition: int) -> str:
-        """Why what was appended is not on disk, for the text of an error."""
+        """Why appended records are not on disk, as text for an error."""
         raise NotImplementedError
 
     def _look_for_dead(self, uint32_t partition):
-        """Give back what dead processes hold in the partition."""
+        """Release what dead processes hold in the partition."""
 
     def _look_for_partitions(self):
-        """Take up what partitions have come, as far as somebody has made them."""
+        """Open new partitions, as far as they exist."""
 
     def _await_partitions(self, Partition sealed):
-        """The same, where one is sealed: there are others then."""
+        """Open new partitions after one was sealed: then there are new ones."""
 
     def _process_number(self) -> int:
         """This process's number in the namespace."""
@@ -60,15 +60,15 @@ cdef class StreamHandle:
 
     def _below(self, Partition log, int64_t offset, uint64_t limit, uint64_t most,
                end: int | None) -> api.Records | None:
-        """The records that are not in the ring any more, from the files; None: none there."""
+        """Read records from the files that left the ring; None if the files have none."""
         return None
 
-    # ---- partitions that come ----
+    # ---- new partitions ----
 
     cpdef _set_shape(self, uint32_t first, uint32_t count):
-        """``logs`` has so many, of which those from ``first`` on take records.
+        """Set how many ``logs`` there are; those from ``first`` on take records.
 
-        Both only rise: what a thread says that looked before another one did is passed over.
+        Both numbers only grow: an older view of another thread is ignored.
         """
         if count < self.count or first < self.first:
             return
@@ -78,7 +78,7 @@ cdef class StreamHandle:
         self.sticky = first + self.sticky % (count - first)
 
     cdef int _reroute(self, Partition sealed, partition) except -1:
-        """It was sealed: look for the others. Raises PartitionSealed if it was asked for."""
+        """Open new partitions after a seal. Raises PartitionSealed if the caller named this one."""
         self._await_partitions(sealed)
         if partition is not None:
             raise _errors.PartitionSealed(
@@ -151,7 +151,7 @@ cdef class StreamHandle:
         return 0
 
     def confirms_on_disk(self, confirm: str | None) -> bool:
-        """Whether an append with that ``confirm`` waits for the disk. Raises InvalidOption."""
+        """Whether an append with this ``confirm`` waits for the disk. Raises InvalidOption."""
         if confirm is None:
             return self.confirms
         if confirm not in ("memory", "disk"):
@@ -221,7 +221,7 @@ cdef class StreamHandle:
 
     cdef bint _place(self, Partition log, shmq_log_piece *piece, uint64_t bytes_, block, timeout,
                      shmq_log_appended *out) except -1:
-        """Append it; False: the partition is sealed."""
+        """Append it; False if the partition is sealed."""
         cdef int64_t until = _until(timeout) if self._waits(block, timeout) else AT_ONCE
         cdef int status = log._append(piece, bytes_, until, out)
         if status == SHMQ_FULL:
@@ -274,7 +274,7 @@ cdef class StreamHandle:
         return made
 
     cdef list _by_partition(self, Items items):
-        """The items in lots, by the partition of their keys, each in its order."""
+        """Split the items by the partitions of their keys; each list keeps their order."""
         cdef dict lots = {}
         cdef uint64_t i
         cdef Items lot
@@ -300,9 +300,9 @@ cdef class StreamHandle:
 
     cdef Items _append_items(self, Items items, Partition log, shmq_log_piece *piece, block,
                              timeout, list made):
-        """In pieces of at most half the ring; they are one, unless they are large.
+        """Append in pieces of at most half the ring, usually a single one.
 
-        Those that are left where the partition is sealed; None: none is.
+        Returns the items that are left if the partition is sealed, None if none are.
         """
         cdef uint64_t i, size, bytes_ = 0, begin = 0, most = log.c.ring_bytes // 2
         if not items.count:
@@ -391,7 +391,7 @@ cdef class StreamHandle:
                 f"{self._why_unconfirmed(log.number)}", offset - 1)
 
     def wait_written(self, Partition log, int64_t offset, timeout: float | None = None) -> bool:
-        """``log.wait_synced``, with a writer started if there is none."""
+        """Call ``log.wait_synced``, and start a writer if there is none."""
         cdef int64_t until = _until(timeout), left
         while True:
             left = until - _monotonic()
@@ -474,7 +474,7 @@ cdef class StreamHandle:
 
     def read_raw(self, partition: int, offset: int, limit: int = 1000, *, max_bytes: int = 1 << 20,
                  end: int | None = None) -> tuple[bytes, int]:
-        """The entries from ``offset`` on as they lie, whole, and the offset behind them."""
+        """The stored form of the entries from ``offset`` on, whole, and the offset behind them."""
         return self._log(partition).raw(_natural("offset", offset), limit, max_bytes, end)
 
     # ---- the end ----
@@ -487,7 +487,7 @@ cdef class StreamHandle:
 
 
 cdef Items _rest_of(Items items, uint64_t begin):
-    """Those from there on."""
+    """The items from ``begin`` on."""
     cdef Items rest = Items.__new__(Items)
     cdef uint64_t i
     rest._room(items.count - begin)

@@ -1,4 +1,4 @@
-# What only tests use.
+# Functions for tests only.
 
 HAS_CRASHPOINTS = bool(SHMQ_HAS_CRASHPOINTS)
 

@@ -1,16 +1,16 @@
-# How long a wait spins before it sleeps: as long as that has paid lately.
+# How long a wait spins before it sleeps: as long as spinning has paid lately.
 #
-# A spin is as long as the last wait that one has ended, twice, or `least`; where none has, a long
-# one is tried now and then, and ever more seldom while that is in vain: on a busy machine, or a
-# single core, nobody comes while we spin.
+# A spin lasts twice as long as the last wait that a spin ended, and at least `least`. If no spin
+# ended a wait lately, a long one is tried now and then, more and more seldom while it fails: on a
+# busy machine or a single core no other process can make progress while this one spins.
 
 cdef bint _alone = (_os.cpu_count() or 1) == 1
 
 cdef struct Spin:
-    int64_t least        # after one that has paid, ns
-    int64_t ns           # of the next one; 0: none
-    int until_try        # waits until a long one is tried again
-    int between          # waits from that one to the next
+    int64_t least        # the shortest spin after one that has paid, ns
+    int64_t ns           # the length of the next spin; 0: none
+    int until_try        # waits until a long spin is tried again
+    int between          # waits from that spin to the next long one
 
 
 cdef inline void _spin_init(Spin *spin, int64_t least) noexcept:
@@ -20,7 +20,7 @@ cdef inline void _spin_init(Spin *spin, int64_t least) noexcept:
     spin.between = LEAST_BETWEEN
 
 
-# How long to spin now, in ns; 0: not at all.
+# How long to spin now, in ns; 0 means not at all.
 cdef inline int64_t _spin_time(Spin *spin) noexcept:
     if _alone:
         return 0
@@ -30,7 +30,7 @@ cdef inline int64_t _spin_time(Spin *spin) noexcept:
     return 0 if spin.until_try > 0 else MOST_SPIN
 
 
-# One of `tried` ns took `took`, or was in vain: -1.
+# Learns from a spin of at most `tried` ns that ended after `took` ns, or failed (-1).
 cdef inline void _spin_learn(Spin *spin, int64_t tried, int64_t took) noexcept nogil:
     if took >= 0:
         spin.ns = min(max(took * 2, spin.least), MOST_SPIN)
@@ -42,7 +42,7 @@ cdef inline void _spin_learn(Spin *spin, int64_t tried, int64_t took) noexcept n
         spin.between = min(spin.between * 2, MOST_BETWEEN)
 
 
-# Receives what comes within `ns`, as recv(2) does without waiting.
+# Receives what arrives within `ns`, otherwise like a non-blocking recv(2).
 cdef ssize_t _spin_recv(int fd, void *to, size_t room, Spin *spin, int64_t ns,
                         int *why) noexcept nogil:
     cdef int64_t begin = shmq_read_clock(CLOCK_MONOTONIC), took = 0
@@ -53,7 +53,7 @@ cdef ssize_t _spin_recv(int fd, void *to, size_t room, Spin *spin, int64_t ns,
         why[0] = errno
         if got >= 0 or why[0] != EAGAIN:
             break
-        sched_yield()  # to the peer, if it is on this core
+        sched_yield()  # let the peer run if it shares this core
         took = shmq_read_clock(CLOCK_MONOTONIC) - begin
     _spin_learn(spin, ns, took if got > 0 else -1)
     return got

@@ -1,8 +1,8 @@
-# One attachment of one process to one queue: the lock, waiting, and what is due.
+# One attachment of one process to one queue: locking, waiting and maintenance.
 
 @cython.no_gc_clear
 cdef class _Attachment:
-    """What the operations stand on. `Handle` is the whole."""
+    """The base of all queue operations. `Handle` is the complete class."""
 
     cdef shmq_queue q
     cdef readonly Segment segment
@@ -10,15 +10,15 @@ cdef class _Attachment:
     cdef bytes bells               # what q.wakeup_prefix points to
     cdef sem_t *semaphores[2]
     cdef uint64_t generation
-    cdef uint64_t number           # this process's, in the namespace
-    cdef Spin spins[2]             # by the bell
-    cdef int64_t looked_at         # when dead processes were looked for
+    cdef uint64_t number           # this process's number in the namespace
+    cdef Spin spins[2]             # one for each event
+    cdef int64_t looked_at         # when this handle last looked for dead processes
     cdef uint32_t views            # pins that this handle's process holds
-    cdef uint32_t awake[2]         # counted as asleep still, for want of the lock, by the bell
+    cdef uint32_t awake[2]         # by event: awake, but still counted as asleep
     cdef bint open_
     cdef bint tending
     cdef bint blocks               # overflow="block"
-    cdef bint drops                # overflow="drop-oldest", and a journal is told of it first
+    cdef bint drops                # overflow="drop-oldest" with a journal, told of drops first
     cdef bint confirms             # confirm="disk"
 
     def __cinit__(self, *args, **kwargs):
@@ -31,7 +31,7 @@ cdef class _Attachment:
     def __init__(self, str name, Segment segment, not_empty: str, not_full: str, bells: str):
         """Bind the handle; ``not_empty`` and ``not_full`` name existing semaphores.
 
-        ``bells`` is what the names of the namespace's bells begin with.
+        ``bells`` is the prefix of the names of the namespace's wakeup semaphores.
         """
         self.name = name
         self.segment = segment
@@ -71,7 +71,7 @@ cdef class _Attachment:
         return _errors.no_descriptor(OSError(
             error, f"queue {self.name!r}: cannot open its semaphore: {_os.strerror(error)}", path))
 
-    # ---- what the policy above provides ----
+    # ---- overridden by the layer above ----
 
     def _process_number(self) -> int:
         """This process's number in the namespace; > 0."""
@@ -82,11 +82,11 @@ cdef class _Attachment:
         raise NotImplementedError
 
     def await_writer(self):
-        """Have a persistence writer started if there is none; waits for nothing."""
+        """Start a persistence writer if none is running. Does not wait for it."""
         raise NotImplementedError
 
     def _why_unwritten(self, spent: int) -> str:
-        """Why ``spent`` settled messages keep their slots, for the text of an error."""
+        """Why ``spent`` settled messages keep their slots, as text for an error."""
         raise NotImplementedError
 
     def _bury(self, limit: int = 256):
@@ -95,14 +95,14 @@ cdef class _Attachment:
 
     def _wait_filtered(self, attempt: Callable[[], Any], block: bool,
                        timeout: float | None) -> Any:
-        """What ``attempt()`` returns as soon as that is true; its last result after the timeout.
+        """Return what ``attempt()`` returns once that is true, or its last result at the timeout.
 
-        It is called again whenever a message has come.
+        ``attempt`` is called again whenever a message has arrived.
         """
         raise NotImplementedError
 
     def _not_confirmed(self, sequence: int, taken: int) -> Exception:
-        """Why what was put is not known to be on disk: the error to raise."""
+        """The error for a put that is not known to be on disk."""
         raise NotImplementedError
 
     # ---- the lock ----
@@ -141,7 +141,7 @@ cdef class _Attachment:
             f"arena_bytes={self.q.h.options.arena_bytes}"
         )
 
-    # For an operation that is to be done at once.
+    # For an operation without a timeout.
     cdef inline int _lock(self) except -1:
         return self._lock_by(AT_ONCE)
 
@@ -154,7 +154,7 @@ cdef class _Attachment:
             self._lock_slowly(status, until)
         return 0
 
-    # The side of the gets alone: for leases and settlements.
+    # Locks only the get side: for leases and settlements.
     cdef inline int _lock_gets(self) except -1:
         cdef int status
         if not self.open_ or self.generation != fork_generation:
@@ -164,7 +164,8 @@ cdef class _Attachment:
             self._lock_slowly(status, AT_ONCE)
         return 0
 
-    # For one with a timeout: the whole queue, or the side of the gets. `until`: see _end_of.
+    # For an operation with a timeout: locks the whole queue, or only the get side. `until`: see
+    # _end_of.
     cdef inline int _lock_until(self, bint whole, int bell, block, timeout,
                                 int64_t *until) except -1:
         cdef int status
@@ -175,10 +176,10 @@ cdef class _Attachment:
             self._lock_slowly(status, self._end_of(bell, block, timeout, until))
         return 0
 
-    # Waits without the GIL until the lock is free, then tries again with it: whoever has
-    # the lock never waits for the GIL, which could be long in coming. Where others are
-    # always quicker, the lock is kept after all; and where no other thread can have the GIL,
-    # at once. Raises LockTimeout when the operation's end has come, see
+    # Waits without the GIL until the lock is free, then tries to take it with the GIL: the holder
+    # of the lock must never wait for the GIL, which could take long. If other processes are
+    # quicker each time, this thread finally keeps the lock; if no other thread can hold the GIL, it
+    # keeps it at once. Raises LockTimeout at the operation's deadline, see
     # shmq/core/base/lock_holder.h.
     cdef int _lock_slowly(self, int status, int64_t until) except -1:
         cdef int64_t waited = 0, slice_
@@ -242,8 +243,8 @@ cdef class _Attachment:
             raise self._error(status)
         return 0
 
-    # What is to be done beside the operation itself, once the lock is free again. It must
-    # not fail an operation that has been carried out: what cannot be locked is left to later.
+    # Does the pending maintenance after an operation, once the lock is free again. This must not
+    # fail an operation that succeeded: what cannot be locked now is left for later.
     cdef inline int _after(self) except -1:
         if self.q.look_for_dead or self.q.h.dying.head != SHMQ_NIL:
             self._tend()
@@ -267,10 +268,10 @@ cdef class _Attachment:
         return 0
 
     def tend(self):
-        """Do what is due: timers, dead processes, dying messages."""
+        """Do the maintenance that is due: timers, dead processes, dying messages."""
         self._tick()
 
-    # Does all that is due, however much it is.
+    # Does all maintenance that is due, however much it is.
     cdef int _tick(self) except -1:
         cdef int64_t now
         cdef bint more = True, damaged = False
@@ -296,10 +297,10 @@ cdef class _Attachment:
                 self.tending = False
         return 0
 
-    # ---- leaving ----
+    # ---- detaching ----
 
-    # For what ends: takes the lock even of a deleted queue; whether it could be had. If not,
-    # what is left is cleared away with the handle, or the process.
+    # Takes the lock to release something, even that of a deleted queue. Returns whether it was
+    # taken; if not, what is left is reclaimed with the handle or the process.
     cdef bint _lock_to_end(self) noexcept nogil:
         cdef int64_t waited = 0, slice_
         cdef int status = SHMQ_BUSY
@@ -313,7 +314,7 @@ cdef class _Attachment:
             waited += slice_
         return status == SHMQ_OK
 
-    # Holds the lock.
+    # The caller holds the lock.
     cdef void _detach(self) noexcept nogil:
         shmq_reclaim(&self.q, self.q.attachment, self.number, shmq_now())
         self.q.attachment = SHMQ_NIL
@@ -328,9 +329,9 @@ cdef class _Attachment:
         self._unlock()
 
     def close(self):
-        """Detach: what the handle holds leased goes back at once. May be called again.
+        """Detach: messages leased through the handle return at once. May be called again.
 
-        Views stay valid; their bytes are given back as they go.
+        Views stay valid; their bytes are released as the views are.
         """
         if not self.open_:
             return
@@ -340,7 +341,7 @@ cdef class _Attachment:
                 self._leave()
 
     def leave(self):
-        """As `close`, unless the lock cannot be had: then LockTimeout, and all is as before."""
+        """Do what `close` does, but raise LockTimeout and change nothing if the lock is held."""
         cdef int status = SHMQ_OK
         if self.open_ and self.generation == fork_generation:
             with nogil:
@@ -358,7 +359,7 @@ cdef class _Attachment:
 
     cdef void _unpin(self, uint32_t at, uint64_t generation) noexcept:
         if generation != fork_generation or self.generation != fork_generation:
-            return  # the pin is the parent's
+            return  # the pin belongs to the parent
         with nogil:
             if self._lock_to_end():
                 shmq_unpin(&self.q, at)
@@ -374,8 +375,8 @@ cdef class _Attachment:
             return self.blocks or timeout is not None
         return bool(block)
 
-    # The end of an operation's waits, monotonic ns, FOREVER or AT_ONCE: of `until`, or where
-    # that is UNKNOWN, from now on. Who finds at once what it wants need not read the clock.
+    # The deadline of an operation's waits: monotonic ns, FOREVER or AT_ONCE. An UNKNOWN `until` is
+    # computed from the timeout now, so an operation that succeeds at once never reads the clock.
     cdef int64_t _end_of(self, int bell, block, timeout, int64_t *until) except -1:
         if until[0] == UNKNOWN:
             if self._blocks(block, timeout) if bell == SHMQ_NOT_FULL else block:
@@ -384,12 +385,12 @@ cdef class _Attachment:
                 until[0] = AT_ONCE
         return until[0]
 
-    # Whether to try again after SHMQ_FULL or SHMQ_EMPTY. Without blocking there is still
-    # one more try, after the dead have been looked for.
+    # Whether to try again after SHMQ_FULL or SHMQ_EMPTY. Even without blocking there is one more
+    # try, after a look for dead processes.
     cdef bint _may_wait(self, int bell, block, timeout, int64_t *until, int *round_) except -1:
         cdef int64_t end = self._end_of(bell, block, timeout, until)
         if end == AT_ONCE and round_[0] == 0:
-            # What was dropped makes room once the journal has that, if somebody writes it.
+            # A dropped message frees its slot once the journal, if it has a writer, has the drop.
             if bell == SHMQ_NOT_FULL and block is None and self.drops and self.q.h.spent:
                 end = until[0] = _real_now() + ROOM_SOON
             else:
@@ -399,10 +400,10 @@ cdef class _Attachment:
                 return True
         return self._wait(bell, end, round_)
 
-    # After an operation that found nothing: whether to try again. First it spins, as long as
-    # that pays; then it sleeps, which takes that the operation, when it failed, counted us in
-    # with shmq_fall_asleep. Dead processes are looked for before that, unless they have just
-    # been, in the course of the sleep, and before its time is over for good.
+    # Waits after an operation that found nothing; returns whether to try again. It spins first, as
+    # long as that pays, then sleeps; before a sleep the failed operation must have counted this
+    # handle as a sleeper with shmq_fall_asleep. It looks for dead processes before the sleep,
+    # unless it just has, then during it, and once more before it gives up at the deadline.
     cdef bint _wait(self, int bell, int64_t until, int *round_) except -1:
         cdef bint posted
         if round_[0] == 2:
@@ -432,7 +433,7 @@ cdef class _Attachment:
             self._tend()
         return True
 
-    # Whether a spin looks as if it had ended the wait.
+    # Spins; whether the awaited change seems to have come.
     cdef bint _spin(self, int bell) noexcept:
         cdef int64_t took, ns = _spin_time(&self.spins[bell])
         if not ns:
@@ -442,8 +443,8 @@ cdef class _Attachment:
         _spin_learn(&self.spins[bell], ns, took)
         return took >= 0
 
-    # Wakes whoever sleeps and should not. After a put that is done: nothing may raise here, nor
-    # look at signals, and what cannot be had costs a sleeper a slice.
+    # Wakes sleepers that should be awake, after a put that is done: so it neither raises nor looks
+    # at signals. If the lock is not to be had, a sleeper sleeps up to one slice longer.
     cdef void _rouse(self) noexcept:
         if shmq_lock(&self.q) == SHMQ_OK:
             self._unlock()
@@ -457,8 +458,8 @@ cdef class _Attachment:
             shmq_pass_on(&self.q, bell)
             self._unlock()
 
-    # Whether it was posted. Such a one tries again though its time may be over: what it was
-    # posted for is nobody else's to look for.
+    # Sleeps; whether it was woken. A woken caller tries again even past its deadline, because the
+    # wakeup was for it alone.
     cdef bint _sleep(self, int bell, int64_t until) except -1:
         cdef int status, lock_status
         cdef int64_t waited = 0, due = self.q.h.next_tick - shmq_now()
@@ -486,12 +487,12 @@ cdef class _Attachment:
             self.awake[bell] -= sleepers
         return status == SHMQ_OK
 
-    # Takes the lock within `ns`, and counts those out who sleep no longer.
+    # Takes the lock within `ns`, and subtracts those from the count who no longer sleep.
     cdef int _count_out(self, int bell, bint posted, uint32_t sleepers, int64_t ns) noexcept nogil:
         cdef int left = 0, status = shmq_lock_even_deleted(&self.q, ns)
         if status != SHMQ_OK:
             return status
-        if self.open_:  # who closes a handle counts its sleepers out
+        if self.open_:  # closing a handle subtracts its sleepers
             sem_getvalue(self.semaphores[bell], &left)
             while sleepers:
                 sleepers -= 1

@@ -1,22 +1,22 @@
-# Messages that are leased and settled together, without an object for each.
+# Messages that are leased and settled together, without a Python object for each.
 
 
 @cython.no_gc_clear
 cdef class _LeasedBatch:
-    """Messages leased in one step: what `Batch` and `Packed` have in common."""
+    """Messages leased in one step: the common base of `Batch` and `Packed`."""
 
     cdef _Getter handle
     cdef uint64_t *raw           # receipts
     cdef int units               # how many
     cdef bint _settled
-    cdef bint by_receipt         # it was asked for its receipts, which settle from anywhere
+    cdef bint by_receipt         # its receipts were read, and may settle it from anywhere
 
     def __dealloc__(self):
         if not self._settled and not self.by_receipt and self.units:
             self._look_at_dropped()
         free(self.raw)
 
-    # Warns if leases of what is dropped are still ours.
+    # Warns if a batch is dropped while it still holds leases.
     cdef void _look_at_dropped(self) noexcept:
         cdef uint64_t seq, first = 0
         cdef int i, held = 0
@@ -31,7 +31,7 @@ cdef class _LeasedBatch:
             warn_dropped(f"a batch of {held} message{'' if held == 1 else 's'}, from {first} on, "
                          f"of queue {self.handle.name!r}")
 
-    # Takes the receipts of the views, which are (still) ours.
+    # Takes over the receipts of the views whose leases still hold.
     cdef int _keep(self, _Getter handle, const shmq_view *views, int count) except -1:
         cdef int i
         self.handle = handle
@@ -87,7 +87,7 @@ cdef class _LeasedBatch:
         self.units = 0
         return refused
 
-    # The first `count` are settled, and the others are not.
+    # Forgets the first `count` messages, which are settled; the others are not.
     cdef void _forget(self, int count) noexcept:
         cdef int i
         self.units -= count
@@ -123,7 +123,7 @@ cdef class Batch(_LeasedBatch):
         return f"<Batch of {len(self.bodies)} messages of {self.handle.name!r}>"
 
 
-# Returns what was leased beside message `at`: the first `kept`, and all behind it.
+# Returns the leases on all other messages: the first `kept`, and all behind message `at`.
 cdef int _return_others(_Getter handle, const shmq_view *views, int kept, int at,
                         int count) except -1:
     cdef int i
@@ -149,7 +149,7 @@ cdef Batch _new_batch(_Getter handle, shmq_view *views, int count):
             message = _new_message(handle, &views[i], None)
             if message is None:
                 continue
-            message.by_receipt = True  # that of the batch
+            message.by_receipt = True  # its batch's receipts were read
             try:
                 body = message.body
             except _errors.LeaseExpired:
@@ -177,8 +177,8 @@ cdef class Packed(_LeasedBatch):
     cdef readonly bytes data
     cdef uint32_t count
     #| size: int | None
-    cdef readonly object size          # of every record, or None
-    cdef bytes each                    # lengths, where they vary
+    cdef readonly object size          # of every record, or None if sizes vary
+    cdef bytes each                    # lengths, if sizes vary
 
     def __len__(self):
         return self.count
@@ -225,7 +225,7 @@ cdef class Packed(_LeasedBatch):
                 f"of {self.handle.name!r}>")
 
 
-# What the body of a leased message holds: a batch, or the one record that it is itself.
+# The records in the body of a leased message: a packed batch, or the body as one record.
 cdef void _read_packed(const shmq_view *view, shmq_packed *packed) noexcept nogil:
     if view.codec == SHMQ_CODEC_PACKED and shmq_packed_read(view.body, view.body_bytes, packed):
         return
@@ -235,7 +235,7 @@ cdef void _read_packed(const shmq_view *view, shmq_packed *packed) noexcept nogi
     packed.lengths = NULL
 
 
-# Copies the records of leased messages that are (still) ours behind each other.
+# Copies the records of the messages whose leases still hold into one buffer.
 cdef Packed _new_packed(_Getter handle, shmq_view *views, shmq_packed *packed, int count):
     cdef Packed made = Packed.__new__(Packed)
     cdef uint64_t total = 0, records = 0, at = 0
@@ -250,7 +250,7 @@ cdef Packed _new_packed(_Getter handle, shmq_view *views, shmq_packed *packed, i
     for i in range(count):
         _copy(to + at, views[i].body, packed[i].bytes)
         lengths = packed[i].lengths
-        if lengths != NULL:  # they go with the lease, so they are copied now
+        if lengths != NULL:  # copied now, because they go with the lease
             own = <unsigned char *>malloc(4 * <size_t>packed[i].count + 1)
             if own == NULL:
                 raise MemoryError

@@ -1,4 +1,4 @@
-# Following a queue for its journal, reading it for a snapshot, and filling one from its files.
+# Following a queue for its journal, scanning it for a snapshot, and restoring it from its files.
 
 cdef enum:
     RELEASED_AT_ONCE = 256
@@ -6,10 +6,10 @@ cdef enum:
 
 
 cdef class _Pages:
-    """Private memory that records are written to, behind room for the head of a batch."""
+    """Private memory for records, behind room for the head of a batch."""
 
     cdef unsigned char *base
-    cdef readonly size_t room      # bytes behind the head
+    cdef readonly size_t room      # bytes available behind the head
     cdef size_t used
 
     def __cinit__(self, size_t room):
@@ -27,7 +27,7 @@ cdef class _Pages:
         out.end = out.at + self.room
         return out
 
-    # Writes the head in front of the records; nothing without any.
+    # Writes the head in front of the records; writes nothing if there are none.
     cdef void _frame(self, uint64_t batch, uint64_t last_seq, uint32_t salt) noexcept nogil:
         cdef shmq_record head
         memset(&head, 0, sizeof(head))
@@ -47,25 +47,26 @@ cdef class _Pages:
 class Collected(_typing.NamedTuple):
     """What a `Follower` has collected."""
 
-    #: Its number; each is one above the last.
+    #: The batch's number; each is one above the one before.
     batch: int
-    #: The whole batch, its head included; empty: nothing is to be written, but published.
-    #: Good until the next collection.
+    #: The whole batch with its head. If empty, there is nothing to write, but the batch must be
+    #: published. Valid until the next collection.
     data: memoryview
-    #: Every put up to this sequence number is in it, or in one before it, or over.
+    #: Every put up to this sequence number is in this batch or an earlier one, or is settled.
     last_seq: int
-    #: How many messages, and how many settlements, are in it.
+    #: How many messages and how many settlements are in it.
     puts: int
     settles: int
-    #: Whether there was more than fitted.
+    #: Whether more was waiting than fitted.
     more: bool
 
 
 cdef class Follower:
-    """What the persistence writer does with one queue: see shmq/core/file/change_scan.h.
+    """The persistence writer's access to one queue: see shmq/core/file/change_scan.h.
 
-    Of a handle whose queue has a journal; one at a time, and for one thread, but `wake`.
-    `collect` gives a whole batch as bytes; once they are on disk, `publish` says so.
+    It needs a handle of a queue that has a journal. A queue has one follower at a time, and
+    only `wake` may be called from another thread. `collect` returns a whole batch as bytes; the
+    writer writes it to disk, then calls `publish`.
     """
 
     cdef shmq_change_scan f
@@ -91,44 +92,45 @@ cdef class Follower:
 
     @property
     def position(self) -> tuple[int, int]:
-        """What was published last: the number of the journal's segment, and its bytes that
-        are synced; 0 bytes: that is not known."""
+        """The position published last: the number of the journal's segment and how many bytes of
+        it are synced; 0 bytes if that is not known."""
         return self.handle.q.h.journal.segment, self.handle.q.h.journal.offset
 
     @property
     def synced(self) -> int:
-        """Every put up to this sequence number is on disk, or over."""
+        """Every put up to this sequence number is on disk, or was settled before."""
         return shmq_synced(&self.handle.q)
 
     @property
     def batch(self) -> int:
-        """The number of the batch that was published last."""
+        """The number of the batch published last."""
         return self.f.batch - 1
 
     @property
     def held(self) -> int:
-        """How many messages `moved` would give; some of them may be over."""
+        """How many messages `moved` would return; some of them may be settled already."""
         return self.f.moved.len
 
     @property
     def live_bytes(self) -> int:
-        """About what the messages in the queue take in a file."""
+        """Approximately the bytes that the queue's messages would take in a file."""
         h = self.handle.q.h
         return (h.units_used - h.units_cached) * SHMQ_UNIT + h.live * 64
 
     def withdraw(self):
-        """Take back what a writer that died had claimed and not published, and its failure.
+        """Undo what a dead writer had claimed but not published, and clear its failure.
 
-        First what that one may have left behind the published position must be void.
+        The caller must first void whatever that writer may have written behind the published
+        position.
         """
         with nogil:
             shmq_disclaim(&self.f)
             shmq_fail(&self.handle.q, 0)
 
     def collect(self, size_t most, uint32_t salt) -> Collected | None:
-        """What has changed, as a batch sealed with ``salt``; None if there is nothing.
+        """Collect the changes as a batch sealed with ``salt``; None if there are none.
 
-        ``most``, in bytes, is grown to what one record takes. Collects nothing anew before
+        ``most``, in bytes, grows to the size of one record if needed. Collects nothing new before
         `publish`. Raises MemoryError.
         """
         cdef shmq_out out
@@ -140,7 +142,7 @@ cdef class Follower:
         f.needed = 0
         while True:
             if self.pages.room < max(most, f.needed):
-                self.pages = _Pages(max(most, f.needed))  # the other may be looked at still
+                self.pages = _Pages(max(most, f.needed))  # the old one may still be in use
             pages = self.pages
             with nogil:
                 out = pages._start()
@@ -160,7 +162,7 @@ cdef class Follower:
                          status == SHMQ_FULL)
 
     def seal(self, uint32_t salt):
-        """Seal the batch that was collected anew, for a file with another salt."""
+        """Seal the collected batch again, for a file with another salt."""
         cdef _Pages pages = self.pages
         if not self.collected or not pages.used:
             return
@@ -169,10 +171,10 @@ cdef class Follower:
             pages._frame(self.f.batch, self.f.covered, salt)
 
     def publish(self, uint64_t segment, uint64_t offset):
-        """The batch is on disk, and segment number ``segment`` has ``offset`` bytes that are.
+        """Say that the batch is on disk, and that segment ``segment`` has ``offset`` synced bytes.
 
-        Whoever waits for that is woken, and the slots of settled messages are set free: those
-        that are left when the lock cannot be had, with the next batch.
+        This wakes the waiters for it and frees the slots of settled messages. If the lock is not
+        to be had, the rest of the slots are freed with the next batch.
         """
         cdef bint more = True
         if not self.collected:
@@ -189,10 +191,10 @@ cdef class Follower:
             self.handle._unlock()
 
     def moved(self) -> list[tuple[int, int, int, bytes]]:
-        """Messages that went to another queue, and whose settlement is held back until they
-        are on its disk: a list of (slot, sequence number, reason, properties as msgpack).
+        """Messages moved to another queue whose settlement is held back until that queue has
+        them on disk: a list of (slot, sequence number, reason, properties as msgpack).
 
-        Reason 0: redriven, to where its property ``dead`` says.
+        Reason 0: redriven to the queue that the property ``dead`` names.
         """
         cdef list found = []
         cdef shmq_slot *s
@@ -203,12 +205,12 @@ cdef class Follower:
         return found
 
     def arrived(self, slots: Iterable[int]):
-        """Let the settlements of these moved messages go with the next batch."""
+        """Let the next batch contain the settlements of these moved messages."""
         for slot in slots:
             shmq_arrived(&self.f, slot)
 
     def copies_waiting(self, uint64_t origin_queue, seqs: Iterable[int]) -> set[int]:
-        """Of messages that were moved here from that queue, those not on this one's disk yet.
+        """Which of the messages moved here from that queue are not on this queue's disk yet.
 
         ``seqs``: an iterable of sequence numbers in that queue; returns a set.
         """
@@ -231,14 +233,14 @@ cdef class Follower:
         return found
 
     def fail(self, uint32_t error):
-        """The disk refused with that errno: whoever waits for it is told; 0: it works again."""
+        """Report that the disk failed with that errno to all waiters; 0 means it works again."""
         shmq_fail(&self.handle.q, error)
 
     def wait(self, double timeout, double linger, uint32_t crowd=0, double patience=0.0) -> bool:
-        """Sleep until there is something to collect, at most ``timeout`` s: whether there is.
+        """Sleep until there is something to collect, at most ``timeout`` s; whether there is.
 
-        At once if somebody waits for the disk, after up to ``patience`` s if ``crowd`` puts
-        are expected; else ``linger`` s after the first news. Ends with `wake` too.
+        It returns at once if a put waits for the disk, but after up to ``patience`` s if ``crowd``
+        puts are expected; otherwise ``linger`` s after the first change. `wake` ends it, too.
         """
         cdef int status
         cdef int64_t ns = _ns(timeout), some = _ns(linger), more = _ns(patience)
@@ -248,11 +250,11 @@ cdef class Follower:
         return status == SHMQ_OK
 
     def wake(self):
-        """Let `wait` return. For any thread."""
+        """Let `wait` return. May be called from any thread."""
         shmq_nudge(&self.f)
 
     def snapshot_taken(self, uint64_t size):
-        """Say in the queue's figures that a snapshot of so many bytes is on disk."""
+        """Record in the queue's statistics that a snapshot of ``size`` bytes is on disk."""
         _count_snapshot(&self.handle.q, size)
 
 
@@ -271,17 +273,17 @@ cdef bytes _meta_of(shmq_queue *q, shmq_slot *s):
 cdef class Scan:
     """Reads a queue's messages for a snapshot, as batches, without a lock.
 
-    With ``limit``: those up to that sequence number; else those put so far. What is put
-    meanwhile is not in it; what is settled meanwhile is, or not.
+    With ``limit`` it reads those up to that sequence number, else those put before it began.
+    A message put meanwhile is not included; one settled meanwhile may or may not be.
     """
 
     cdef _Attachment handle
     cdef _Pages pages
     cdef uint32_t cursor
     cdef uint64_t ids
-    cdef readonly uint64_t limit   # the last sequence number that is in it
+    cdef readonly uint64_t limit   # the last sequence number that is included
     cdef readonly uint64_t count   # messages so far
-    cdef int part                  # what comes next: the totals, messages, dedupe ids, nothing
+    cdef int part                  # the next part: the totals, messages, dedupe ids, nothing
 
     def __init__(self, _Attachment handle, limit: int | None = None):
         self.handle = handle
@@ -291,7 +293,7 @@ cdef class Scan:
     def read(self, size_t most, uint32_t salt, uint64_t batch) -> memoryview | None:
         """The next batch, bytes-like, sealed with ``salt`` and numbered; None at the end.
 
-        ``most`` is grown to what one record takes. Good until the next call.
+        ``most`` grows to the size of one record if needed. Valid until the next call.
         """
         cdef shmq_queue *q = &self.handle.q
         cdef _Pages pages
@@ -327,7 +329,7 @@ cdef class Scan:
             self.part = 3
 
     def snapshot_taken(self, uint64_t size):
-        """Say in the queue's figures that this snapshot, of so many bytes, is on disk."""
+        """Record in the queue's statistics that this snapshot, of ``size`` bytes, is on disk."""
         _count_snapshot(&self.handle.q, size)
 
 
@@ -348,11 +350,11 @@ cdef void _write_totals(shmq_queue *q, uint64_t last_seq, shmq_out *out,
 
 
 cdef class Restoration:
-    """A queue that is being filled from its files: see shmq/core/file/restore.h.
+    """A queue that is being restored from its files: see shmq/core/file/restore.h.
 
-    Of a segment that is not published yet; whoever has the messages puts them into it, in
-    the order of their sequence numbers, and then calls `finish`. Without ``logged`` its
-    journal is yet to be told of them.
+    Its segment is not published yet. The caller puts the messages into it in the order of
+    their sequence numbers, then calls `finish`. Without ``logged`` its journal does not
+    have the messages yet and must record them.
     """
 
     cdef Segment segment
@@ -369,10 +371,10 @@ cdef class Restoration:
 
     def finish(self, uint64_t last_seq, totals: Sequence[int], uint64_t batch, uint64_t segment,
                uint64_t offset):
-        """Let the queue go on where its files end, and publish its segment.
+        """Let the queue continue where its files end, and publish its segment.
 
-        ``totals``: as in a STATE record, seven numbers; ``batch``, ``segment``, ``offset``:
-        where its journal stands.
+        ``totals``: seven numbers as in a STATE record; ``batch``, ``segment``, ``offset``: the
+        position of its journal.
         """
         cdef uint64_t counts[7]
         for i in range(7):

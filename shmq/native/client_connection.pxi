@@ -1,42 +1,42 @@
-# One connection to a server: requests go out in one buffer, whole frames come in by as many
-# as there are.
+# One connection to a server. Requests are sent from one buffer; each receive takes in as many
+# whole frames as there are.
 #
-# The interpreter's lock guards the state. Two roles are taken in turn by the threads that
-# wait: one sends (`sending`), one reads for all (`reading`); they alone touch the socket, and
-# without that lock. Who only waits is woken when its answer is there, or when it is to read.
+# The GIL guards the state. Waiting threads take turns in two roles: one sends (`sending`), one
+# reads for all (`reading`). Only they touch the socket, and they do so without the GIL. A thread
+# that only waits is woken when its answer has come, or when it is to read.
 
 cdef enum:
-    RECV_ROOM = 1 << 16          # least room that a recv is given
-    KEEP_ROOM = 4 << 20          # what an empty buffer may keep
-    MOST_SENT_APART = 1 << 16    # a body from this size on is sent from where it lies
-    IGNORED = 0xFFFFFFFF         # message id of what nobody waits for
+    RECV_ROOM = 1 << 16          # the least room for a recv
+    KEEP_ROOM = 4 << 20          # the most memory that an empty buffer keeps
+    MOST_SENT_APART = 1 << 16    # a body from this size on is sent without copying
+    IGNORED = 0xFFFFFFFF         # message id of a request whose answer is ignored
     RUN_ROW = 20                 # bytes of a message in a run: sequence, receipt, slot
 
 cdef int64_t RECV_SLICE = 250000000   # ns: the receive timeout of the socket
-cdef int64_t IDLE_LOOK = 1000000   # ns: after this a connection is looked at before use
+cdef int64_t IDLE_LOOK = 1000000   # ns: a connection idle for longer is checked before use
 
 
 @cython.freelist(64)
 @cython.final
 cdef class Answer:
-    """What is known of the answer to one request."""
+    """The answer to one request, as far as it has come."""
 
     cdef readonly uint32_t id
     cdef readonly int status         # -1 until it came
     cdef readonly bint done          # nothing more comes
-    cdef readonly bint lost          # the connection ended before
-    cdef readonly bint streams       # of a SUBSCRIBE: messages come until it is ended
+    cdef readonly bint lost          # the connection ended first
+    cdef readonly bint streams       # of a SUBSCRIBE: messages keep coming until it is ended
     #| payload: bytes | None
-    cdef readonly bytes payload      # of a REPLY; None: none came
+    cdef readonly bytes payload      # of a REPLY; None: no REPLY came
     #| messages: list[Any] | None
     cdef public list messages
     #| notify: Callable[[Answer], object] | None
-    cdef public object notify        # called with it when something came
+    cdef public object notify        # called with it when something has come
     cdef object queue
     cdef Acks acks
     cdef bint runs                   # its payload is a run of leased messages
-    cdef bint strayed                # of which nobody wants to know any more
-    cdef uint64_t end                # where its request ends in all that was ever written
+    cdef bint strayed                # a run that no caller waits for any more
+    cdef uint64_t end                # the end of its request among all bytes ever written
     cdef int64_t lease               # of its messages, in ns
     cdef int64_t begun
     cdef uint32_t came               # messages of a SUBSCRIBE so far, modulo 2^32
@@ -47,10 +47,10 @@ cdef class Answer:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it is all there, or of a stream, anything."""
+        """Whether the answer is complete, or, for a stream, whether anything has come."""
         return self._is_ready()
 
-    # The number that the payload is. Raises ServerError if it is none.
+    # The payload as a number. Raises ServerError if it is not one.
     cdef uint64_t _number(self) except? 0:
         cdef Py_ssize_t size = 0 if self.payload is None else PyBytes_GET_SIZE(self.payload)
         if size != 8:
@@ -60,15 +60,15 @@ cdef class Answer:
 
     @property
     def number(self) -> int:
-        """The number of 64 bits that was asked for. Raises ServerError if the answer is none."""
+        """The 64-bit number in the answer. Raises ServerError if there is none."""
         return self._number()
 
     @property
     def accepted(self) -> int:
-        """How many messages of a PRODUCE_BATCH were taken."""
+        """How many messages of a PRODUCE_BATCH were accepted."""
         if self.payload is None or PyBytes_GET_SIZE(self.payload) != 12 or \
                 self.status == SHMQ_S_BAD_REQUEST:
-            return 0  # of one that was refused as a whole it is text
+            return 0  # if the whole batch was refused, the payload is text
         return shmq_load32(<const unsigned char *>PyBytes_AS_STRING(self.payload))
 
     @property
@@ -81,7 +81,7 @@ cdef class Answer:
                 for at in range(0, PyBytes_GET_SIZE(self.payload) - 7, 8)]
 
     def run(self) -> api.Run:
-        """The run that a LEASE_RUN or a LEASE_AGAIN has leased. Raises ServerError."""
+        """The run that a LEASE_RUN or LEASE_AGAIN has leased. Raises ServerError."""
         cdef bytes raw = self.payload or b""
         cdef Py_ssize_t i, count = PyBytes_GET_SIZE(raw) // RUN_ROW
         cdef const unsigned char *at = <const unsigned char *>PyBytes_AS_STRING(raw)
@@ -98,7 +98,7 @@ cdef class Answer:
         return sheet.run()
 
     def stop(self):
-        """Let whoever waits for it wait no longer."""
+        """Let its waiters stop waiting."""
         self.done = True
         if self.lock is not None:
             lock, self.lock = self.lock, None
@@ -107,7 +107,7 @@ cdef class Answer:
             self.notify(self)
 
 
-# The bytes of the flags of a CONSUME or a SUBSCRIBE, and of an expression behind them.
+# The size in bytes of the flags of a CONSUME or SUBSCRIBE and of the expression behind them.
 cdef uint64_t _asking(bytes where) except 0:
     if where is None:
         return 1
@@ -128,28 +128,28 @@ cdef class Wire:
     """The frames of one connection. Any number of threads and event loops may share it."""
 
     cdef object socket
-    cdef object tls              # seals and opens; None: the bytes go as they are
-    cdef object queue            # a weak reference to what messages settle themselves by
-    cdef bytes name              # of the queue that requests are about
+    cdef object tls              # encrypts and decrypts; None: plain bytes
+    cdef object queue            # a weak reference to the queue object that settles messages
+    cdef bytes name              # of the queue that requests name
     cdef int fd
     cdef readonly bint is_broken
-    cdef readonly bint is_confused   # the peer has broken the protocol
+    cdef readonly bint is_confused   # the peer has violated the protocol
     cdef readonly int fatal      # the status that the server closed the connection with, or 0
     #| problem: str | None
     cdef readonly str problem
     cdef public bint returns     # the server knows RETURN
-    cdef public bint tells       # the server is told by HANDED what the application has got
+    cdef public bint tells       # the server wants HANDED for messages that are handed out
     cdef public uint32_t max_frame
     cdef public int holds        # event loops that watch the socket
     cdef dict calls
     cdef list sleepers           # answers that threads sleep for
-    cdef list told               # answers to be notified of
-    cdef list strays             # receipts of messages that nobody waits for any more
+    cdef list told               # answers whose `notify` is to be called
+    cdef list strays             # receipts of messages that no caller waits for any more
     cdef uint64_t generation
     cdef uint64_t written        # bytes of requests so far
-    cdef uint64_t gone           # of these, handed to the kernel
+    cdef uint64_t gone           # of these, bytes given to the kernel
     cdef int64_t used_at
-    cdef int64_t drained_at      # nothing that came later was leased before
+    cdef int64_t drained_at      # messages received after this were leased after it
     cdef uint32_t last_id
     cdef int streams
     cdef bint sending, reading, ending, is_closed
@@ -179,7 +179,7 @@ cdef class Wire:
 
     @property
     def is_usable(self) -> bool:
-        """Whether requests can be sent by it, as far as can be seen from here."""
+        """Whether requests can be sent on it, as far as the client can tell."""
         if self.is_broken or self.generation != fork_generation:
             return False
         if _real_now() - self.used_at > IDLE_LOOK and not self.reading:
@@ -188,12 +188,12 @@ cdef class Wire:
 
     @property
     def is_of_this_process(self) -> bool:
-        """Whether it was made on this side of a fork."""
+        """Whether it was made by this process, not by its parent before a fork."""
         return self.generation == fork_generation
 
     @property
     def has_output(self) -> bool:
-        """Whether there is anything left to send."""
+        """Whether any output is left to send."""
         return self.out.start < self.out.end or self.going.start < self.going.end
 
     def fileno(self) -> int:
@@ -207,13 +207,14 @@ cdef class Wire:
         self.last_id += 1
         if self.last_id == IGNORED:
             self.last_id = 1
-        while self.last_id in self.calls:  # a subscription that is older than 2^32 requests
+        while self.last_id in self.calls:  # a subscription older than 2^32 requests
             self.last_id += 1
         answer.id = self.last_id
         answer.status = -1
         return answer
 
-    # The place of a request's payload behind the name; the answer is expected from now on.
+    # Begins a request: the place of its payload behind the name. Its answer is expected from now
+    # on.
     cdef unsigned char *_request(self, Answer answer, uint8_t type, bint named,
                                  uint64_t rest) except NULL:
         cdef const char *name = PyBytes_AS_STRING(self.name) if named else NULL
@@ -232,7 +233,7 @@ cdef class Wire:
         return at
 
     def request(self, int type, bint named, bytes rest) -> Answer:
-        """Write a request of any type; the name of the queue before ``rest`` if it is named."""
+        """Write a request of any type; if ``named``, the queue's name precedes ``rest``."""
         cdef Answer answer = self._new_answer()
         cdef unsigned char *at = self._request(answer, type, named, PyBytes_GET_SIZE(rest))
         memcpy(at, PyBytes_AS_STRING(rest), PyBytes_GET_SIZE(rest))
@@ -257,7 +258,7 @@ cdef class Wire:
     def produce(self, bytes meta: bytes | None, body, bint durable=False) -> Answer:
         """Write a PRODUCE: packed properties or None, and a buffer.
 
-        ``durable``: its answer is to come once the message is on disk.
+        ``durable``: the answer comes once the message is on disk.
         """
         cdef Py_buffer buffer
         cdef uint8_t flags = SHMQ_FLAG_DURABLE if durable else 0
@@ -270,7 +271,7 @@ cdef class Wire:
             PyBuffer_Release(&buffer)
 
     def put(self, bytes meta: bytes | None, body, timeout: float) -> Put | Answer:
-        """PRODUCE, and wait: the put, or the answer that says why not."""
+        """Send a PRODUCE and wait: returns the put, or the answer that refuses it."""
         cdef Answer answer = self.produce(meta, body)
         self.wait(answer, timeout)
         if answer.done and not answer.lost:
@@ -282,11 +283,11 @@ cdef class Wire:
 
     def produce_batch(self, list items, Py_ssize_t start, uint64_t most,
                       bint durable=False) -> tuple[Answer, int]:
-        """Write a PRODUCE_BATCH of items[start:], as far as its payload has ``most`` bytes.
+        """Write a PRODUCE_BATCH of items[start:], as many as fit into ``most`` bytes of payload.
 
         An item is bytes, or a tuple of packed properties or None and a buffer. ``durable``: the
-        answer is to come once they are on disk. Returns the answer and how many are in it,
-        which is at least one.
+        answer comes once they are on disk. Returns the answer and how many items are in it, which
+        is at least one.
         """
         cdef Py_ssize_t end = start, count = len(items)
         cdef uint64_t size = 2 + PyBytes_GET_SIZE(self.name) + 5, item_size
@@ -308,7 +309,7 @@ cdef class Wire:
 
     def consume(self, uint32_t most, uint32_t wait_ms, double lease,
                 bytes where: bytes | None = None) -> Answer:
-        """Write a CONSUME; ``where`` is an expression, in UTF-8."""
+        """Write a CONSUME; ``where`` is a filter expression in UTF-8."""
         cdef Answer answer = self._new_answer()
         cdef unsigned char *at = self._request(answer, SHMQ_T_CONSUME, True, 8 + _asking(where))
         at = shmq_store32(at, most)
@@ -321,7 +322,7 @@ cdef class Wire:
         return answer
 
     def peek(self, uint32_t limit, bytes where=b"") -> Answer:
-        """Write a PEEK; ``where`` is an expression, in UTF-8."""
+        """Write a PEEK; ``where`` is a filter expression in UTF-8."""
         cdef Answer answer = self._new_answer()
         cdef unsigned char *at = self._request(answer, SHMQ_T_PEEK, True, 4 + len(where))
         memcpy(shmq_store32(at, limit), PyBytes_AS_STRING(where), len(where))
@@ -331,7 +332,7 @@ cdef class Wire:
 
     def subscribe(self, uint32_t credit, double lease, Acks acks: Acks | None,
                   bytes where: bytes | None = None) -> Answer:
-        """Write a SUBSCRIBE whose messages gather their acknowledgements in ``acks``."""
+        """Write a SUBSCRIBE whose messages buffer their acknowledgements in ``acks``."""
         cdef Answer answer = self._new_answer()
         cdef bint tells = self.tells and acks is not None
         cdef size_t size = _asking(where)
@@ -348,8 +349,8 @@ cdef class Wire:
         self.streams += 1
         return answer
 
-    # Say that the application gets the first `count` messages of the subscription: it is sent
-    # before it has them, as far as that goes without waiting.
+    # Reports that the first `count` messages of the subscription are handed out, before the
+    # application gets them; sends as far as possible without waiting.
     cdef int _say_handed(self, uint32_t stream, uint32_t count) except -1:
         cdef unsigned char *at = shmq_request(&self.out, SHMQ_T_HANDED, stream, NULL, 0, 4)
         if at == NULL:
@@ -365,12 +366,12 @@ cdef class Wire:
         return answer
 
     def gather(self, Answer consume, Acks acks):
-        """Let the messages of a CONSUME gather their acknowledgements in ``acks``."""
+        """Let the messages of a CONSUME buffer their acknowledgements in ``acks``."""
         consume.acks = acks
 
     def settle(self, int type, receipts: int | Iterable[int],
                argument: int | None = None) -> Answer:
-        """Write an ACK, NACK, REJECT, EXTEND or RETURN of a receipt or of a list of them."""
+        """Write an ACK, NACK, REJECT, EXTEND or RETURN of a receipt or a list of them."""
         cdef Answer answer = self._new_answer()
         cdef uint32_t word = 0 if argument is None else argument
         cdef uint64_t receipt
@@ -441,7 +442,7 @@ cdef class Wire:
             at = shmq_store32(at, where[i])
         return answer
 
-    # Gives back what was delivered to nobody. Its answer is of no interest.
+    # Returns messages delivered to no caller. Ignores the answer.
     cdef int _give_back(self, list receipts) except -1:
         cdef Answer answer = self.settle(SHMQ_T_RETURN, receipts)
         del self.calls[answer.id]
@@ -450,11 +451,11 @@ cdef class Wire:
     # ---- waiting ----
 
     def wait(self, Answer answer, timeout: float | None) -> bool:
-        """Send, and read until the answer is ready: whether it is within ``timeout`` seconds.
+        """Send, and read until the answer is ready; whether it was within ``timeout`` seconds.
 
-        None waits without limit. A connection that breaks makes it ready, and lost. An
-        exception of a signal's handler leaves the connection as it is, and the answer unread:
-        see `forget`.
+        None waits without limit. If the connection breaks, the answer is ready and lost. An
+        exception from a signal handler leaves the connection intact and the answer unread: see
+        `forget`.
         """
         cdef int64_t until = FOREVER
         if timeout is not None and timeout < 1e9:
@@ -478,11 +479,11 @@ cdef class Wire:
         return 0
 
     def lose(self, Answer answer):
-        """Of a connection that broke before the request was written: it was never sent."""
+        """Note that the connection broke before the request was written, so it was never sent."""
         self.calls.pop(answer.id, None)
         answer.lost = answer.done = True
 
-    # Another thread reads: sleep until it has the answer, or stops.
+    # Another thread reads: sleeps until that thread has read the answer, or stops reading.
     cdef bint _follow(self, Answer answer, int64_t until) except -1:
         cdef int64_t left
         lock = _allocate_lock()
@@ -494,7 +495,7 @@ cdef class Wire:
                 left = until - _real_now()
                 if left <= 0:
                     return False
-                # In slices: one who was to read next may have been interrupted instead.
+                # In slices: the thread chosen to read next may have been interrupted instead.
                 lock.acquire(True, min(left, RECV_SLICE) / 1e9)
         finally:
             answer.lock = None
@@ -514,7 +515,7 @@ cdef class Wire:
                     if self.has_output and not self.sending:
                         return True  # to be sent first
                 if self.strays:
-                    return True  # to be given back first: they may be what is waited for
+                    return True  # to be returned first: this wait may be for these messages
             return True
         finally:
             self._stop_reading()
@@ -546,7 +547,7 @@ cdef class Wire:
         return 0
 
     def forget(self, Answer answer):
-        """Wait for it no longer. What is still delivered to it goes back to the queue."""
+        """Stop waiting for the answer. What is delivered to it later returns to the queue."""
         if answer.streams and self.calls.pop(answer.id, None) is not None:
             self.streams -= 1
         elif answer.runs:
@@ -557,7 +558,7 @@ cdef class Wire:
             self.calls.pop(answer.id, None)
         answer.notify = None
 
-    # The leases of a run that nobody knows of go back.
+    # Returns the leases of a run that no caller waits for.
     cdef int _stray(self, Answer answer) except -1:
         cdef Py_ssize_t at
         if answer.status == SHMQ_S_OK and answer.payload is not None:
@@ -567,7 +568,7 @@ cdef class Wire:
         return 0
 
     def take_back(self, Answer consume, double seconds):
-        """What a CONSUME that was forgotten brings goes back; it is waited for so long."""
+        """Wait up to ``seconds`` for a forgotten CONSUME, and return what it delivers."""
         if self.is_broken or consume.done:
             self.give_back(consume.messages)
             return
@@ -579,7 +580,7 @@ cdef class Wire:
             self.give_back(consume.messages)
 
     def give_back(self, list messages):
-        """Return messages that nobody has seen, as far as that goes without waiting."""
+        """Return messages that the application has not seen, as far as possible without waiting."""
         if messages and not self.is_broken:
             self._give_back(receipts_of(messages))
             self._send(0)
@@ -587,12 +588,12 @@ cdef class Wire:
     # ---- sending ----
 
     def send(self) -> bool:
-        """Send what goes without waiting; whether something is left."""
+        """Send as much as possible without waiting; whether something is left."""
         self._send(0)
         return self.has_output and not self.is_broken
 
-    # Until all is sent; `until` 0: as far as it goes without waiting. Of two threads one
-    # sends for both.
+    # Sends until everything is sent or the deadline `until`; with 0, as far as possible without
+    # waiting. If two threads send, one sends for both.
     cdef int _send(self, int64_t until) except -1:
         if self.sending or self.is_broken or self.out.start == self.out.end and \
                 self.going.start == self.going.end:
@@ -614,7 +615,7 @@ cdef class Wire:
                 self._close_if_idle()
         return 0
 
-    # Whether there is anything to send, which is then in `going`.
+    # Moves pending output to `going`; whether there is any.
     cdef bint _load(self) except -1:
         cdef shmq_buffer spare
         if self.going.start < self.going.end:
@@ -638,7 +639,7 @@ cdef class Wire:
         self.going.end += PyBytes_GET_SIZE(sealed)
         return True
 
-    # The bytes sent, or -1 if it would have to wait. A failure breaks the connection.
+    # The number of bytes sent, or -1 if it would block. A failure breaks the connection.
     cdef ssize_t _send_some(self) except -2:
         cdef ssize_t sent
         cdef int why
@@ -654,13 +655,13 @@ cdef class Wire:
         if why == EAGAIN or why == EINTR:
             PyErr_CheckSignals()
             return -1
-        # What the server said before it closed says more than the failure.
+        # What the server sent before it closed explains more than the failure.
         if not self.reading:
             self._drain()
         self._break(_os.strerror(why))
         return 0
 
-    # What came before the end, as far as it is there.
+    # Reads what arrived before the end of the connection.
     cdef int _drain(self) except -1:
         self.reading = True
         try:
@@ -670,8 +671,8 @@ cdef class Wire:
             self.reading = False
         return 0
 
-    # A server that is not read from stops reading: whoever waits to send reads meanwhile,
-    # unless another thread does. False when the time is over.
+    # A server whose output is not read stops reading. So a thread that waits to send reads
+    # meanwhile, unless another thread does. Returns false when the time is over.
     cdef bint _wait_writable(self, int64_t until) except -1:
         cdef pollfd poller
         cdef bint reads = not self.reading
@@ -693,10 +694,10 @@ cdef class Wire:
                 self._stop_reading()
         return True
 
-    # ---- receiving: by whoever has `reading` ----
+    # ---- receiving: only by the thread that has `reading` ----
 
-    # Receives once and takes the whole frames; whether anything came. Waits for at most
-    # `left` ns, or a slice.
+    # Receives once and handles the whole frames; whether anything came. Waits for at most `left`
+    # ns, or a slice.
     cdef bint _receive(self, int64_t left) except -1:
         cdef ssize_t got = -1
         cdef size_t room
@@ -750,7 +751,7 @@ cdef class Wire:
         self._take_frames(base)
         return 0
 
-    # The bytes that a recv must have room for: those of the frame that has begun.
+    # The least room for a recv: the rest of the frame that has begun.
     cdef size_t _room_needed(self):
         cdef size_t held = self.coming.end - self.coming.start
         cdef uint64_t whole
@@ -761,7 +762,7 @@ cdef class Wire:
                 return whole - held
         return RECV_ROOM
 
-    # Replaces the bytes that just came by what they hold.
+    # Decrypts the bytes just received, in place.
     cdef int _open(self, ssize_t got) except -1:
         sealed = PyBytes_FromStringAndSize(
             <char *>self.coming.data + self.coming.end - got, got)
@@ -879,7 +880,7 @@ cdef class Wire:
         return 0
 
     def read_now(self):
-        """Take what has come, without waiting; nothing if a thread reads already."""
+        """Handle what has arrived, without waiting; nothing if another thread reads already."""
         if self.reading or self.is_broken:
             return
         self.reading = True
@@ -890,12 +891,12 @@ cdef class Wire:
 
     # ---- the end ----
 
-    # The peer breaks the protocol, as it would again.
+    # The peer has violated the protocol, and would again.
     cdef int _violated(self, str problem) except -1:
         self.is_confused = True
         return self._break(problem)
 
-    # All that is unanswered is lost. A server that said why it ends has done nothing of it.
+    # All unanswered requests are lost. A server that said why it ends has carried out none of them.
     cdef int _break(self, str problem) except -1:
         cdef Answer answer
         if self.is_broken:
@@ -912,13 +913,13 @@ cdef class Wire:
         return 0
 
     def may_have_arrived(self, Answer answer) -> bool:
-        """Whether the server may have carried out the request of an answer that is lost."""
+        """Whether the server may have carried out the request of a lost answer."""
         return not self.fatal and self.gone >= answer.end
 
     def farewell(self, double timeout):
-        """Send all and say that nothing follows; returns when the server has ended, too.
+        """Send everything, half-close, and return when the server has closed, too.
 
-        It has carried out everything then, and what the connection held leased is back.
+        The server has carried out all requests then, and the connection's leases have returned.
         """
         cdef Answer end = self._new_answer()
         cdef int64_t until = _real_now() + <int64_t>(timeout * 1e9)
@@ -932,30 +933,30 @@ cdef class Wire:
             self._wait(end, until)
 
     def close(self, problem: str = "the connection was closed"):
-        """End the connection: what it holds leased goes back. May be called again."""
+        """End the connection: its leases return to the queue. May be called again."""
         if self.generation == fork_generation and not self.is_closed:
             try:
                 self.socket.shutdown(2)
             except OSError:
-                pass  # it ended already
+                pass  # it has ended already
         self.is_closed = True
         self._break(problem)
         self._close_if_idle()
 
-    # Not under a thread that is in a system call upon it, nor before event loops let go.
+    # Closes the socket, but not while a thread is in a system call on it or event loops watch it.
     cdef int _close_if_idle(self) except -1:
         if self.generation != fork_generation or not (self.reading or self.sending or self.holds):
             self.socket.close()
         return 0
 
     def let_go(self):
-        """An event loop does not watch it any more."""
+        """Note that one event loop has stopped watching the connection."""
         self.holds -= 1
         if self.is_closed:
             self._close_if_idle()
 
 
-# The bytes of an item in a PRODUCE_BATCH.
+# The size in bytes of an item in a PRODUCE_BATCH.
 cdef uint64_t _item_bytes(item) except? 0:
     if type(item) is bytes:
         return 5 + PyBytes_GET_SIZE(item)

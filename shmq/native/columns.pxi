@@ -1,9 +1,9 @@
-# Messages as columns: blocks of queue/columns.h, read from a queue without leasing.
+# Messages as columns: blocks of queue/columns.h, read from a queue without leases.
 
 cdef enum:
     MOST_COLUMNS = 0x7FFFFFFF   # bytes of a block: Arrow's offsets have 31 bits
 
-# The name and the format of each array of a block, by `enum shmq_column`.
+# The name and format of each array of a block, in the order of `enum shmq_column`.
 COLUMN_FORMATS = (
     ("sequence", "Q"), ("put_at", "q"), ("visible_at", "q"), ("lease_until", "q"),
     ("expires", "q"), ("dead_at", "q"), ("deliveries", "i"), ("priority", "i"), ("state", "B"),
@@ -13,9 +13,9 @@ COLUMN_FORMATS = (
 
 
 def columns_of(bytes data) -> tuple[int, list[tuple[int, int]]]:
-    """How many rows a block has, and where each array stands: (offset, bytes) by column.
+    """The number of rows of a block, and the place of each array: (offset, bytes) by column.
 
-    Raises ValueError for bytes that are no block.
+    Raises ValueError for bytes that are not a block.
     """
     cdef shmq_columns_layout layout
     cdef int i
@@ -44,7 +44,7 @@ cpdef bytes numbers_of(str name, value, int width):
 
 #| def places_of(slots: Any, sequences: Any) -> tuple[bytes, bytes, int]: ...
 cpdef tuple places_of(slots, sequences):
-    """What a run is read by: its slots and its numbers as bytes, and how many they are."""
+    """Slots and sequence numbers of a run as bytes, and how many there are."""
     cdef bytes places = numbers_of("slots", slots, 4)
     cdef bytes numbers = numbers_of("sequences", sequences, 8)
     if len(places) // 4 != len(numbers) // 8:
@@ -55,7 +55,7 @@ cpdef tuple places_of(slots, sequences):
 
 
 def gone(str name, list sequences: list[int], total: int) -> Exception:
-    """The error that says which messages of a run are not there any more."""
+    """The error that names the messages of a run that are gone."""
     named = ", ".join(map(str, sequences[:10])) + (", ..." if len(sequences) > 10 else "")
     return _errors.LeaseExpired(
         f"{len(sequences)} of {total} messages are not in queue {name!r} any more: {named}; their "
@@ -69,7 +69,7 @@ cdef int _begin_excerpt(shmq_snapshot_read *e, uint64_t max_bytes, uint64_t mess
     return 0
 
 
-# The block of what was chosen.
+# The block of the selected messages.
 cdef object _excerpt(shmq_queue *q, const shmq_snapshot_read *e):
     cdef shmq_columns_layout layout
     cdef shmq_columns columns
@@ -86,14 +86,14 @@ cdef object _excerpt(shmq_queue *q, const shmq_snapshot_read *e):
 
 @cython.no_gc_clear
 cdef class _Reader(_Watcher):
-    """The part of a handle that reads messages where they stand."""
+    """The part of a handle that reads messages in place."""
 
     def slots(self) -> int:
         """See shmq.api.Queue.slots."""
         self._be_usable()
         return min(self.q.h.slots_made, self.q.h.options.capacity)
 
-    # Reading takes no lock, so it has to look itself.
+    # Reading takes no lock, so it checks by itself that the handle and the queue are usable.
     cdef int _be_usable(self) except -1:
         if not self.open_ or self.generation != fork_generation:
             self._reopen()

@@ -1,4 +1,4 @@
-# Constants, the policy, and the checks of arguments that several files use.
+# Constants, the policy, and checks of arguments that several files use.
 
 cdef enum:
     SMALL = 4096                # bodies up to this are copied with the operation itself
@@ -8,17 +8,17 @@ cdef enum:
     NOGIL_COPY = 1 << 16        # copies from this size on let other threads run
     PATIENCE = 20               # tries for the lock before it is taken without the GIL
     LEAVE_WITHIN = 50000000     # ns
-    WAIT_SLICE = 50000000       # ns: what a death at the wrong moment can cost a sleeper
-    ROOM_SOON = 1000000000      # ns: what was dropped is in the journal by then, or never
+    WAIT_SLICE = 50000000       # ns: how much a death at the wrong moment can delay a sleeper
+    ROOM_SOON = 1000000000      # ns: by then the journal has what was dropped, or it never will
     FIRST_SPIN = 100000         # ns
     MOST_SPIN = 100000
     LEAST_SPIN = 2000
-    LEAST_SPIN_OF_RECV = 50000  # what the other side does in between varies more
-    LEAST_BETWEEN = 16          # waits from one long spin to the next, where they are in vain
+    LEAST_SPIN_OF_RECV = 50000  # higher, because the peer's work between two messages varies
+    LEAST_BETWEEN = 16          # waits from one long spin to the next, while long spins fail
     MOST_BETWEEN = 1024
-    MOST_SPINS = 8              # spins that end well, and yet others were quicker
+    MOST_SPINS = 8              # spins in a row that end well, while others are quicker
 
-# What ends a lease, or prolongs it.
+# The ways to end or prolong a lease.
 cdef enum:
     ACK
     NACK
@@ -26,7 +26,7 @@ cdef enum:
     EXTEND
     RETURN
 
-#: The codecs by their number in a slot, and the number of every other one.
+#: The codecs by their number in a slot, and the number for any other codec.
 CODECS = tuple([shmq_codec_name(<uint8_t>number).decode() for number in range(<int>SHMQ_CODECS)])
 CODEC_OTHER = <int>SHMQ_CODEC_OTHER
 CODEC_PACKED = <int>SHMQ_CODEC_PACKED
@@ -34,20 +34,21 @@ cdef tuple _CODECS = CODECS
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 cdef int64_t LONG_AGO = -FOREVER
-cdef int64_t AT_ONCE = 0        # the end of an operation that waits for nothing but a lock
-cdef int64_t UNKNOWN = -1       # the end of one whose timeout was not looked at yet
+cdef int64_t AT_ONCE = 0        # the deadline of an operation that waits only for a lock
+cdef int64_t UNKNOWN = -1       # a deadline that was not computed from the timeout yet
 cdef uint64_t NO_RECEIPT = 0xFFFFFFFFFFFFFFFF
 
 
 @cython.final
 cdef class Policy:
-    """What the binding calls of the layers above it: one object, set before the first handle.
+    """The callbacks into the layers above the binding: one object, set before the first handle.
 
-    ``encode_message`` makes a message of what ``put`` takes, ``encode_body`` a record's body;
-    ``decode_body`` is the reverse of both. ``pack_properties`` and ``unpack_properties``: the
-    properties of a message, and the headers of a record. ``expand``: a compressed batch of
-    records, by the name of its compression. ``columns``, ``run`` and ``dead_letter`` make the
-    contract's objects of bytes and properties; ``compile_filter`` a `Filter` of an expression.
+    ``encode_message`` makes a message of the arguments of ``put``, ``encode_body`` the body of a
+    record; ``decode_body`` reverses both. ``pack_properties`` and ``unpack_properties`` convert
+    the properties of a message and the headers of a record. ``expand`` decompresses a batch of
+    records, given the name of its compression. ``columns``, ``run`` and ``dead_letter`` make the
+    objects of the API from bytes and properties; ``compile_filter`` makes a `Filter` from an
+    expression.
     """
 
     #| decode_body: Callable[[bytes, int, str], Any]
@@ -90,13 +91,13 @@ cdef Policy _policy = None
 
 
 def set_policy(Policy policy not None):
-    """Set what the queues, messages and filters of this module call of the layers above."""
+    """Set the callbacks that the queues, messages and filters of this module use."""
     global _policy
     _policy = policy
 
 
 def set_patience(double seconds):
-    """How long this thread waits for a lock at most, in seconds; 0: as others do."""
+    """Limit how long this thread waits for a lock, in seconds; 0 restores the default."""
     shmq_limit_patience(<int64_t>(seconds * 1e9))
 
 
@@ -110,7 +111,7 @@ cdef inline int64_t _real_now():
 
 
 cdef int64_t _deadline(timeout) except? -1:
-    """The end of a wait of ``timeout`` seconds (None: never), in monotonic ns."""
+    """The deadline of a wait of ``timeout`` seconds in monotonic ns; None means no limit."""
     if timeout is None:
         return FOREVER
     _check_timeout(timeout)
@@ -118,7 +119,7 @@ cdef int64_t _deadline(timeout) except? -1:
 
 
 cpdef object plain_number(value):
-    """An int or a float for a number of another type, as NumPy's are; all else as it is."""
+    """An int or float for a number of another type, such as NumPy's; anything else unchanged."""
     if isinstance(value, (int, float)):
         return value
     try:

@@ -1,10 +1,10 @@
-# The iterator that leases ahead.
+# The iterator that prefetches leases.
 
 cdef int64_t FLUSH_AFTER = 10000000  # ns
 
 
-# The acknowledgements that a consumer's messages gather. Apart from the consumer, so that
-# messages that are still about do not keep it, and what it has leased ahead, alive.
+# The acknowledgements that a consumer's messages buffer. It is separate from the consumer, so that
+# messages still in use do not keep the consumer and its prefetched leases alive.
 @cython.no_gc_clear
 @cython.final
 cdef class _AckBuffer:
@@ -13,7 +13,7 @@ cdef class _AckBuffer:
     cdef uint64_t *acks
     cdef int room
     cdef int count
-    cdef int64_t since           # when the first of them was given
+    cdef int64_t since           # when the first of them was buffered
     cdef bint ended
     cdef uint64_t generation
 
@@ -34,7 +34,7 @@ cdef class _AckBuffer:
             self.handle._settle(ACK, message.lease, 0)
             return 0
         if self.count == self.room:
-            self.flush()  # first: if that fails, the message is not acknowledged
+            self.flush()  # first: if this fails, the message is not acknowledged
         now = shmq_time(&self.handle.q)
         if shmq_mark_acked(&self.handle.q, message.lease, now) != SHMQ_OK:
             raise self.handle._stale(message.lease)
@@ -44,7 +44,7 @@ cdef class _AckBuffer:
         self.count += 1
         return 0
 
-    # Waits for the lock as a get with `block` and `timeout` does.
+    # Waits for the lock like a get with `block` and `timeout`.
     cdef int flush(self, block=False, timeout=None) except -1:
         cdef int64_t until = UNKNOWN
         if self.count and self.generation == fork_generation:
@@ -54,7 +54,7 @@ cdef class _AckBuffer:
             self.handle._after()
         return 0
 
-    # What is gone already was set free by whoever came across it.
+    # Skips slots that another operation has freed already.
     cdef void flush_locked(self) noexcept nogil:
         cdef int i
         for i in range(self.count):
@@ -74,10 +74,10 @@ cdef class Consumer:
     cdef _AckBuffer gatherer
     cdef shmq_view *views
     cdef int prefetch
-    cdef int held                # leased ahead: views[next:held]
+    cdef int held                # prefetched: views[next:held]
     cdef int next
     cdef object timeout
-    cdef Filter filter           # None: whatever there is
+    cdef Filter filter           # None: all messages
     cdef bint block
     cdef bint ended
     cdef uint64_t generation
@@ -151,7 +151,7 @@ cdef class Consumer:
 
     # ---- iteration ----
 
-    # One critical section: flushes, then leases ahead. SHMQ_OK if there is any.
+    # One critical section: flushes, then prefetches. SHMQ_OK if there is a message.
     cdef int _refill(self, bint wait, int round_, int64_t *until) except -1:
         cdef int status = SHMQ_OK
         cdef int64_t now
@@ -172,8 +172,8 @@ cdef class Consumer:
         self.handle._unlock()
         return status
 
-    # Flushes, then leases ahead what the filter lets through: how many. Of a consumer that a
-    # signal's handler has closed meanwhile, it goes back.
+    # Flushes, then prefetches messages that match the filter; returns how many. If a signal handler
+    # has closed the consumer meanwhile, they are returned to the queue.
     def _select(self):
         if self.ended:
             return 0
@@ -187,7 +187,7 @@ cdef class Consumer:
             return 0
         return self.held
 
-    # Whether there are more, after a wait if it may.
+    # Whether there are more messages, after a wait if `wait` allows one.
     cdef bint _get_more(self, bint wait) except -1:
         cdef int status, round_ = 0
         cdef int64_t until = UNKNOWN
@@ -206,8 +206,8 @@ cdef class Consumer:
                     SHMQ_NOT_EMPTY, self.block, self.timeout, &until, &round_) or self.ended:
                 return False
 
-    # A lease counts from the hand-out, not from when the message was leased ahead: one of
-    # which more than an eighth is over begins anew, with all that wait behind it.
+    # A lease counts from the hand-out, not from the prefetch: if more than an eighth of it is over,
+    # it is renewed, with the leases of all messages behind it.
     cdef int _renew(self, bint wait) except -1:
         cdef int64_t now, until = UNKNOWN
         cdef int i
@@ -220,7 +220,7 @@ cdef class Consumer:
         self.handle._unlock()
         return 0
 
-    # The next message that is still ours, or None if its lease ran out before.
+    # The next message whose lease still holds, or None if it ran out.
     cdef Message _hand_out(self, int64_t now, bint wait):
         cdef shmq_view *view = &self.views[self.next]
         if view.deadline - now < self.lease_time - self.lease_time // 8:
@@ -230,7 +230,7 @@ cdef class Consumer:
             return None
         return _new_message(self.handle, view, self.gatherer)
 
-    # The next message, or None if there is none; `what` was called.
+    # The next message, or None if there is none; `what` is the name of the method that was called.
     cdef Message _next(self, bint wait, str what):
         cdef Message message
         cdef int64_t now
@@ -250,7 +250,7 @@ cdef class Consumer:
         return None
 
     def take(self) -> api.Message | None:
-        """The next message, or None if there is none now. For those who wait elsewhere."""
+        """The next message, or None if there is none now. For callers that wait by other means."""
         return None if self.ended else self._next(False, "aconsume")
 
     def __next__(self) -> api.Message:

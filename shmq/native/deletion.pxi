@@ -1,10 +1,10 @@
-# The end of a queue.
+# Deleting a queue.
 
 def mark_deleted(Segment segment, str not_empty, str not_full, str bells):
-    """Refuse every operation on the queue from now on, and wake whoever waits.
+    """Refuse every operation on the queue from now on, and wake all waiters.
 
-    ``not_empty`` and ``not_full`` name its semaphores, ``bells`` begins the names of the
-    namespace's bells. Raises LockTimeout; the queue is there then, as before.
+    ``not_empty`` and ``not_full`` name its semaphores; ``bells`` is the prefix of the names of
+    the namespace's wakeup semaphores. Raises LockTimeout; the queue is unchanged then.
     """
     cdef bytes stem = bells.encode()
     cdef shmq_queue q

@@ -1,4 +1,4 @@
-# What is dropped while it is leased: a ResourceWarning, as of a file that was left open.
+# ResourceWarning for leased objects that are dropped unsettled, like that for unclosed files.
 
 cdef extern from *:
     """
@@ -45,7 +45,7 @@ cdef extern from *:
 def warn_dropped(str what, int frames=1):
     """Issue the ResourceWarning that ``what`` was dropped while it was leased.
 
-    For the line that is ``frames`` frames up. At the interpreter's end nothing is said.
+    The warning names the line ``frames`` frames up. At the interpreter's exit none is issued.
     """
     if shmq_interpreter_ends():
         return

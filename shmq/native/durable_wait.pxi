@@ -1,7 +1,7 @@
-# Waiting until what was put is on disk.
+# Waiting until puts are on disk.
 
 cdef enum:
-    SYNC_SLICE = 50000000       # ns: what a writer's death at the wrong moment can cost a sleeper
+    SYNC_SLICE = 50000000       # ns: the most that a writer's death can delay a sleeper
 
 
 @cython.no_gc_clear
@@ -10,7 +10,7 @@ cdef class _Confirmer(_Attachment):
 
     @property
     def synced_seq(self) -> int:
-        """Every put up to this sequence number is on disk, or was settled before."""
+        """Every put up to this sequence number is on disk, or was settled before it got there."""
         return shmq_synced(&self.q)
 
     @property
@@ -25,18 +25,18 @@ cdef class _Confirmer(_Attachment):
 
     @property
     def spent(self) -> int:
-        """How many settled messages keep their slots until the journal has that, too."""
+        """How many settled messages keep their slots until the journal records their settlement."""
         return self.q.h.spent
 
     def request_sync(self, uint64_t seq):
-        """Have the writer not linger with what was put up to ``seq``. Does not wait."""
+        """Ask the writer to write the puts up to ``seq`` without delay. Does not wait."""
         shmq_request_sync(&self.q, seq)
 
     def wait_synced(self, uint64_t seq, timeout: float | None) -> bool:
-        """Wait until all up to ``seq`` is on disk: whether it is, within ``timeout`` seconds.
+        """Wait until all puts up to ``seq`` are on disk; whether that was within ``timeout`` s.
 
-        None waits without limit. It waits no longer for a disk that fails, for a queue that
-        was deleted, or through a handle that was closed.
+        None waits without limit. The wait also ends if the disk fails, the queue is deleted or
+        the handle is closed.
         """
         return self._wait_synced(seq, _deadline(timeout))
 
@@ -58,7 +58,7 @@ cdef class _Confirmer(_Attachment):
                 return False
         return True
 
-    # Whether a put is to be on disk when it returns.
+    # Whether a put must be on disk when it returns.
     cdef bint _confirms(self, confirm) except -1:
         if confirm is None:
             return self.confirms
@@ -78,10 +78,10 @@ cdef class _Confirmer(_Attachment):
         return True
 
     def confirms_on_disk(self, confirm: str | None) -> bool:
-        """Whether a put with that ``confirm`` is to be on disk. Raises what ``put`` raises."""
+        """Whether a put with this ``confirm`` must be on disk. Raises what ``put`` raises."""
         return self._confirms(confirm)
 
-    # After `taken` messages were put, the last one being `seq`. Raises NotConfirmed.
+    # Waits after `taken` messages were put, the last one with number `seq`. Raises NotConfirmed.
     cdef int _confirm(self, uint64_t seq, Py_ssize_t taken, int64_t until) except -1:
         if not self._wait_synced(seq, until):
             raise self._not_confirmed(seq, taken)

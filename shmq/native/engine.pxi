@@ -1,54 +1,58 @@
-# The server's end of the wire protocol: see shmq/core/server/server.h. All but the I/O of Session
-# is C.
+# The server's side of the wire protocol: see shmq/core/server/server.h. Everything but the I/O of
+# Session is C.
 
 
 @cython.no_gc_clear
 cdef class Engine:
     """All connections of a process, and the queues that it has attached to for them.
 
-    ``control`` provides what is policy; a `name` is a queue's, of good form:
+    ``control`` provides the policy. A `name` below is a well-formed queue name.
 
     ``attach(name)``
-        a `Handle` of the queue; None: `Engine.attached` will be called with it. Raises
+        returns a `Handle` of the queue, or None if it will call `Engine.attached` later. Raises
         NoSuchQueue, NoSpace, LockTimeout.
     ``detach(queue)``
-        closes such a handle, as soon as that can be done.
+        closes such a handle as soon as possible.
     ``rights(session, name)``
-        PRODUCE_RIGHT and so on; 0: the session may not know of the queue.
+        returns PRODUCE_RIGHT and so on; 0: the session may not know of the queue.
     ``answer(session, kind, name, rest)``
         carries out a HELLO, CREATE, DELETE, PURGE, LIST, STATS, PEEK or REDRIVE; `rest` is
-        the payload behind the name. Returns the status and the payload of the REPLY; of a
-        PEEK that found something, OK and the list of copies; None for a payload that
+        the payload behind the name. Returns the status and the payload of the REPLY; for a
+        PEEK that found messages, OK and the list of copies; None for the payload if
         `Session.answer_late`, `Session.keep` or, after `Session.park`, `Session.unpark` will
-        give.
+        give it.
     ``compile(where)``
-        the `Filter` of a client's expression. Raises InvalidOption.
+        returns the `Filter` of a client's expression. Raises InvalidOption.
     ``wait(queue)``
-        somebody waits: `serve` is to be called whenever a message may have come.
-    ``stirred(session)``
-        the session has output, or is to be closed: its ``flags`` say.
+        is told that a session waits: from now on it calls `serve` whenever a message may have
+        come.
+    ``wait_filtered(queue)``
+        is told that a session waits with a filter: from now on it calls `serve_filtered`
+        whenever a message has arrived.
+    ``on_output_pending(session)``
+        is told that the session has output or must be closed, as its ``flags`` say.
     ``confirm(queue)``
-        somebody waits for the queue's journal: `Engine.confirmed` is to be called whenever it
-        has come further, until that is false.
+        is told that a session waits for the queue's journal: it calls `Engine.confirmed`
+        whenever the journal has progressed, until that returns false.
     ``sooner()``
-        something is due before what `tick` has said: it is to be called again.
+        is told to call `tick` earlier than its last result said.
     ``failed(error)``
-        what one of these has raised, or a queue that could not be used: to be logged.
+        logs an exception that one of these has raised, or why a queue could not be used.
     """
 
     cdef shmq_engine c
     cdef readonly object control
-    cdef Session last            # the one that was read from last, if no other was since
-    cdef int in_a_row            # how often
+    cdef Session last            # the session that was read from last, if no other was since
+    cdef int in_a_row            # how many times in a row
     cdef Spin spin
     cdef dict attached_queues              # by the id of its handle: the address of the attached queue
-    cdef dict attaching          # by the name of a queue: the sessions that wait for it
-    cdef dict found              # by the name of a queue: its handle, for whom that was made
-    cdef int64_t told            # when `tick` said that it is to be called
+    cdef dict attaching          # by the name of a queue: the sessions waiting for its attach
+    cdef dict found              # by the name of a queue: the handle for those sessions
+    cdef int64_t told            # the time of the next tick, as `tick` last returned it
     cdef bint open_
 
     def __cinit__(self, control, **limits):
-        """``limits``: as in `set_limits`."""
+        """``limits``: the arguments of `set_limits`."""
         self.control = control
         self.attached_queues = {}
         self.attaching = {}
@@ -69,10 +73,10 @@ cdef class Engine:
     def set_limits(self, *, uint32_t max_frame=16 << 20, bint token_required=False,
                    uint32_t most_unsettled=65536, uint64_t most_unsettled_bytes=256 << 20,
                    double handshake=5.0, double frame_time=30.0, double idle=300.0):
-        """Set what a connection may use; times in seconds. 0: no limit, but for max_frame.
+        """Set the limits of connections; times in seconds. 0 means no limit, except for max_frame.
 
-        ``max_frame``: of a request's payload, in bytes. ``token_required`` is for
-        connections that begin after this.
+        ``max_frame``: the longest payload of a request, in bytes. ``token_required`` applies to
+        connections that begin after this call.
         """
         self.c.limits.max_frame = max_frame
         self.c.limits.token_required = token_required
@@ -84,7 +88,7 @@ cdef class Engine:
 
     @property
     def max_frame(self) -> int:
-        """The longest payload of a request, in bytes."""
+        """The maximum payload of a request, in bytes."""
         return self.c.limits.max_frame
 
     @property
@@ -93,10 +97,10 @@ cdef class Engine:
         return self.c.session_count
 
     def session(self, context=None) -> Session:
-        """A session for a new connection; ``context`` is the control's."""
+        """Make a session for a new connection; ``context`` is the control's."""
         return Session(self, context)
 
-    # What was touched is looked after; then whoever has something to send is told.
+    # Finishes the changed queues and sessions, then tells the control which sessions have output.
     cdef int _settle(self) except -1:
         cdef shmq_session *output_pending
         cdef int64_t due
@@ -116,22 +120,22 @@ cdef class Engine:
         return <shmq_attached_queue *><size_t>self.attached_queues.get(id(queue), 0)
 
     def serve(self, queue: Handle) -> bool:
-        """Give messages of the queue to those who wait for them: whether any still wait."""
+        """Deliver messages of the queue to waiting sessions; whether any session still waits."""
         cdef shmq_attached_queue *attached_queue = self._attached_queue_of(queue)
         cdef bint more
         if attached_queue == NULL:
             return False
         more = shmq_attached_queue_serve(attached_queue)
-        attached_queue = self._attached_queue_of(queue)  # serving may have found out that the queue is gone
+        attached_queue = self._attached_queue_of(queue)  # it may have found the queue gone
         if attached_queue != NULL:
             attached_queue.awaited = more
         self._settle()
         return more and attached_queue != NULL
 
     def serve_filtered(self, queue: Handle) -> bool:
-        """Give messages of the queue to those who wait for certain ones, as some have arrived.
+        """Deliver newly arrived messages of the queue to sessions that wait with a filter.
 
-        Whether any of them still wait.
+        Returns whether any of them still waits.
         """
         cdef shmq_attached_queue *attached_queue = self._attached_queue_of(queue)
         cdef bint more
@@ -145,14 +149,14 @@ cdef class Engine:
         return more and attached_queue != NULL
 
     def confirmed(self, queue: Handle) -> bool:
-        """Answer those whose puts the queue's journal has: whether any still wait for it."""
+        """Answer the puts that the queue's journal now has; whether any reply still waits."""
         cdef shmq_attached_queue *attached_queue = self._attached_queue_of(queue)
         cdef bint more
         if attached_queue != NULL and (<Handle>queue).q.h.state == SHMQ_GONE:
             shmq_attached_queue_forget(attached_queue, SHMQ_S_NO_QUEUE)
         elif attached_queue != NULL:
             more = shmq_attached_queue_confirm(attached_queue)
-            attached_queue = self._attached_queue_of(queue)  # who goes on may have found out that the queue is gone
+            attached_queue = self._attached_queue_of(queue)  # it may have found the queue gone
             if attached_queue != NULL:
                 attached_queue.confirming = more
         self._settle()
@@ -160,17 +164,17 @@ cdef class Engine:
         return attached_queue != NULL and attached_queue.durable_replies > 0
 
     def forget(self, queue: Handle):
-        """Leave a queue that was deleted, or is to be left: who waits gets NO_QUEUE."""
+        """Leave a queue that was deleted or is to be left: waiting sessions get NO_QUEUE."""
         cdef shmq_attached_queue *attached_queue = self._attached_queue_of(queue)
         if attached_queue != NULL:
             shmq_attached_queue_forget(attached_queue, SHMQ_S_NO_QUEUE)
         self._settle()
 
     def attached(self, name: str, Handle handle: Handle | None, int status=SHMQ_S_OK):
-        """What the control's ``attach`` has put off is done: go on with who waits for it.
+        """Finish an ``attach`` that the control had deferred, and continue the waiting sessions.
 
-        ``handle``: of the queue, which the engine closes; None: there is none, and ``status``
-        says why.
+        ``handle``: the queue's, which the engine will close; None if there is none, for the reason
+        ``status``.
         """
         cdef Session session
         cdef list waiting = [each for each in self.attaching.pop(name, ()) if not each.closed]
@@ -182,18 +186,18 @@ cdef class Engine:
             shmq_unpark(session.c)
         self._settle()
         handle = self.found.pop(name, None)
-        if handle is not None:  # nobody waits for it any more
+        if handle is not None:  # no session waits for it any more
             self.control.detach(handle)
 
     def tick(self) -> float:
-        """End what is over; the seconds until it is to be called again."""
+        """End what has expired; returns the seconds until the next call."""
         cdef int64_t next_ = shmq_engine_tick(&self.c, shmq_now())
         self.told = next_
         self._settle()
         return max(0.0, (next_ - shmq_now()) / 1e9)
 
     def drain(self):
-        """Begin nothing new; who waits gets SHUTTING_DOWN. Settlements are still taken."""
+        """Begin nothing new: waiting sessions get SHUTTING_DOWN. Settlements are still accepted."""
         shmq_engine_drain(&self.c)
         self._settle()
 

@@ -1,6 +1,6 @@
-# Choosing by a filter: see shmq/core/queue/filter.h and shmq/core/queue/select.h.
+# Filters: see shmq/core/queue/filter.h and shmq/core/queue/select.h.
 
-#: The numbers of a program's operations, fields, relations and kinds of constants, by their names.
+#: The numbers of a program's operations, fields, relations and kinds of constants, by name.
 FILTER_OPERATIONS = {"not": SHMQ_OP_NOT, "and": SHMQ_OP_AND, "or": SHMQ_OP_OR, "test": SHMQ_OP_TEST}
 FILTER_FIELDS = {
     "reason": SHMQ_FIELD_REASON, "queue": SHMQ_FIELD_QUEUE, "deliveries": SHMQ_FIELD_DELIVERIES,
@@ -21,7 +21,7 @@ FILTER_CONSTANTS = {
 
 @cython.final
 cdef class Filter:
-    """Which messages are meant: a program as shmq/core/queue/filter.h has it. Raises ValueError."""
+    """A compiled filter: a program of shmq/core/queue/filter.h. Raises ValueError."""
 
     cdef bytes keep
     cdef shmq_filter c
@@ -44,7 +44,7 @@ cdef class Filter:
 
     def matches(self, bytes properties not None, *, uint64_t sequence=0, uint8_t priority=0,
                 uint32_t size=0, uint8_t codec=0, double now=0.0) -> bool:
-        """Whether it means what has these packed ``properties``; ``now``: s since 1970."""
+        """Whether a message with these packed ``properties`` matches; ``now``: s since 1970."""
         cdef shmq_facts facts
         facts.meta = <const unsigned char *>PyBytes_AS_STRING(properties)
         facts.meta_bytes = <uint32_t>len(properties)

@@ -1,4 +1,4 @@
-# Leasing, and the ends of a lease.
+# Leasing, and settling leases.
 
 @cython.no_gc_clear
 cdef class _Getter(_Putter):
@@ -16,7 +16,7 @@ cdef class _Getter(_Putter):
         if where is not None:
             return self._get_filtered(_filter_of(where), block, timeout)
         while True:
-            # Nobody is told that there is nothing, or sleeps, by half the truth.
+            # Only the whole lock may conclude that the queue is empty, or let us sleep.
             self._lock_until(round_ > 0, SHMQ_NOT_EMPTY, block, timeout, &until)
             status = shmq_lease(&self.q, shmq_time(&self.q), True, &view)
             if status == SHMQ_EMPTY and round_ == 1:
@@ -104,7 +104,7 @@ cdef class _Getter(_Putter):
             free(views)
             free(read)
 
-    # `max`, as far as the queue can hold so many.
+    # `max`, limited to what the queue can hold.
     cdef int _most(self, max, timeout) except -1:
         max = _whole("max", max)
         if max < 1:
@@ -112,8 +112,8 @@ cdef class _Getter(_Putter):
         _check_timeout(timeout)
         return min(max, self.q.h.options.capacity)
 
-    # Leases what is there, 1 to `most` messages as handed out; 0 if none came in time.
-    # With `packed`: until there are `records` of them.
+    # Leases 1 to `most` messages and counts them as delivered; 0 if none came in time. With
+    # `packed`: stops once they hold `records` records.
     cdef int _lease_some(self, shmq_view *views, int most, block, timeout,
                          shmq_packed *packed=NULL, uint64_t records=0) except -1:
         cdef int status, got, round_ = 0
@@ -132,7 +132,7 @@ cdef class _Getter(_Putter):
             if not self._may_wait(SHMQ_NOT_EMPTY, block, timeout, &until, &round_):
                 return 0
 
-    # Holds the lock.
+    # The caller holds the lock.
     cdef int _lease_run(self, shmq_view *views, int most, int *got, shmq_packed *packed,
                         uint64_t records) noexcept:
         cdef int64_t now = shmq_time(&self.q)
@@ -157,7 +157,7 @@ cdef class _Getter(_Putter):
     # ---- by a filter ----
 
     def select(self, Filter filter not None, int most) -> list[api.Message]:
-        """Lease what the filter lets through of what is there, up to ``most`` messages."""
+        """Lease the visible messages that match the filter, up to ``most`` of them."""
         cdef shmq_view *views = _new_views(most)
         cdef int got, i
         cdef list messages = []
@@ -171,9 +171,9 @@ cdef class _Getter(_Putter):
         finally:
             free(views)
 
-    # How many were leased, in the order of the queue: `most`, or all that there are. The lock
-    # is held for a part of the search at a time, and of the whole queue at first, so that
-    # nobody is told by half the truth that there is nothing.
+    # Leases up to `most` matching messages in queue order; how many. The lock is held for one part
+    # of the search at a time, and at first it is the whole queue's, so that the search never
+    # concludes from the get side alone that there is nothing.
     cdef int _select_run(self, Filter filter, shmq_view *views, int most, bint handed,
                          _AckBuffer gatherer) except -1:
         cdef shmq_choice choice
@@ -195,13 +195,13 @@ cdef class _Getter(_Putter):
                 break
             shmq_select_again(&choice)
             if not got:
-                PyErr_CheckSignals()  # what was leased already is not lost to a signal
+                PyErr_CheckSignals()  # messages leased already are not lost to a signal
             try:
                 self._lock_gets()
             except _errors.LockTimeout:
                 if not got:
                     raise
-                break  # nor for want of the lock
+                break  # nor to a failure to get the lock
         self._after()
         if not got and status != SHMQ_EMPTY:
             raise self._error(status)
@@ -230,8 +230,8 @@ cdef class _Getter(_Putter):
             return 0
         raise self._stale(receipt) if status == SHMQ_STALE else self._error(status)
 
-    # What a message, or its receipt, is to the core: 0, which is no receipt, for what was
-    # never given, as a message of another queue was not.
+    # The core's receipt of a message or of its public receipt. 0, which is no receipt, stands for
+    # one that this queue never gave, such as another queue's.
     cdef uint64_t _opened(self, message) except? 0:
         if type(message) is Message:
             if (<Message>message).handle.q.h.options.queue_id != self.q.h.options.queue_id:
@@ -249,7 +249,7 @@ cdef class _Getter(_Putter):
         )
 
     def ack(self, receipt: int):
-        """Acknowledge by receipt."""
+        """Acknowledge the message with this receipt."""
         self._settle(ACK, self._opened(receipt), 0)
 
     def nack(self, receipt: int, delay: float | None = None):
@@ -286,8 +286,8 @@ cdef class _Getter(_Putter):
         self._after()
         return refused
 
-    # Acknowledges them all in one critical section. What was acknowledged is 0 then, which
-    # is no receipt.
+    # Acknowledges them all in one critical section, and sets the receipts of those that were
+    # acknowledged to 0, which is no receipt.
     cdef int _ack_all(self, uint64_t *receipts, Py_ssize_t count) except -1:
         cdef Py_ssize_t i
         cdef int64_t now
@@ -305,7 +305,7 @@ cdef class _Getter(_Putter):
             raise self._error(status)
         return 0
 
-    # What cannot be a receipt becomes one that was never given.
+    # An item that cannot be a receipt becomes one that was never given.
     cdef uint64_t _receipt_to_ack(self, item) except? 0:
         if type(item) is not Message:
             return self._opened(item) or NO_RECEIPT

@@ -1,12 +1,12 @@
-# A whole handle: looking without leasing, and moving messages between queues.
+# The complete handle: looking without leasing, and moving messages between queues.
 
-#: The state of a message that waits to be taken, as `Handle.scan` gives it.
+#: The state of a visible message in the rows of `Handle.scan`.
 READY = <int>SHMQ_READY
 
 
 @cython.no_gc_clear
 cdef class Handle(_RowMover):
-    """One attachment to a queue. shmq.client.local.broker builds its queue upon it."""
+    """One attachment to a queue. shmq.client.local.broker builds its queue on it."""
 
     def purge(self) -> int:
         """See shmq.api.Queue.purge."""
@@ -29,7 +29,7 @@ cdef class Handle(_RowMover):
         """See shmq.api.Queue.full."""
         return self._counts()[1] >= self.q.h.options.capacity
 
-    # How many messages are visible, and how many slots are taken, all that is due done.
+    # The number of visible messages and of used slots, after all due maintenance.
     cdef tuple _counts(self):
         cdef uint32_t visible, live
         self._tick()
@@ -44,7 +44,7 @@ cdef class Handle(_RowMover):
         return self.q.h.last_seq
 
     def numbers(self) -> dict[str, Any]:
-        """The header's counters by name: what shmq.api.QueueStats is made of."""
+        """The header's counters by name, from which shmq.api.QueueStats is made."""
         cdef shmq_header h
         cdef int64_t now
         cdef uint32_t largest
@@ -71,7 +71,7 @@ cdef class Handle(_RowMover):
         }
 
     def journal_numbers(self) -> dict[str, Any]:
-        """Those of its journal alone, without a lock: nothing is looked after meanwhile."""
+        """The counters of the queue's journal alone. Takes no lock and does no maintenance."""
         if self.q.h.state == SHMQ_GONE:
             raise self._error(SHMQ_DELETED)
         return _journal_numbers(self.q.h)
@@ -98,7 +98,7 @@ cdef class Handle(_RowMover):
 
     def scan(self, uint32_t start,
              uint32_t count) -> tuple[list[tuple[int, int, int, int, int, int, int, int]], int | None]:
-        """Live slots from ``start`` on, at most ``count`` looked at.
+        """Describe the live slots among up to ``count`` slots from ``start`` on.
 
         Returns (rows, next start or None); a row is (slot, state, sequence, priority,
         deliveries, put_at, deadline, expires), times in monotonic ns.
@@ -143,7 +143,7 @@ cdef class Handle(_RowMover):
         return None if oldest == FOREVER else oldest
 
     def copy_at(self, uint32_t at, uint64_t seq) -> api.Message | None:
-        """A copy of message ``seq`` in slot ``at``, or None if it is not there any more."""
+        """A copy of message ``seq`` in slot ``at``, or None if it is gone."""
         cdef shmq_view view
         cdef Message message
         cdef unsigned char *place
@@ -154,7 +154,7 @@ cdef class Handle(_RowMover):
             return message
         if status == SHMQ_STALE:
             return None
-        # Another process has pinned it: it is copied under the lock, into what is ready.
+        # Another process has pinned it, so it is copied under the lock, into memory made before.
         raw = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>view.body_bytes + view.meta_bytes)
         status = self._pin_at(at, seq, &view, PyBytes_AS_STRING(raw))
         if status == SHMQ_OK:
@@ -165,7 +165,7 @@ cdef class Handle(_RowMover):
         place = <unsigned char *>PyBytes_AS_STRING(raw)
         return _copy_message(self, &view, place, place + view.body_bytes)
 
-    # SHMQ_OK: pinned. SHMQ_BUSY: body and properties are copied to `to`, if that is given.
+    # SHMQ_OK: pinned. SHMQ_BUSY: body and properties were copied to `to`, if it is given.
     cdef int _pin_at(self, uint32_t at, uint64_t seq, shmq_view *view, char *to) except -1:
         cdef int status
         self._lock()
@@ -208,7 +208,7 @@ cdef class Handle(_RowMover):
         return self._taken(&view)
 
     def take(self, uint32_t at, uint64_t seq) -> _Row | None:
-        """Take a visible message to move it, or None if it is not there any more.
+        """Take a visible message to move it, or return None if it is gone.
 
         (receipt, sequence, body, properties, codec, priority, deliveries, reason, died at,
         whether it came from another queue)
@@ -222,7 +222,7 @@ cdef class Handle(_RowMover):
 
     def stage_copy(self, bytes body, bytes meta, uint8_t codec, uint8_t priority,
                    group: str | None, uint64_t origin_queue, uint64_t origin_seq) -> int:
-        """Put a message that only ``publish_copy`` makes visible; its receipt. Raises Full."""
+        """Put a message that ``publish_copy`` makes visible; returns its receipt. Raises Full."""
         cdef PreparedPut prepared = PreparedPut.__new__(PreparedPut)
         cdef Loan loan
         cdef int64_t until = AT_ONCE
@@ -262,7 +262,7 @@ cdef class Handle(_RowMover):
         return status == SHMQ_OK
 
     def moved(self, uint64_t receipt) -> bool:
-        """The taken message has moved: settle it here. Whether it was still ours."""
+        """Settle the taken message, which has moved; whether this handle still had it."""
         cdef int status
         self._lock()
         status = shmq_moved(&self.q, receipt)
@@ -277,7 +277,7 @@ cdef class Handle(_RowMover):
             target.abandon(staged)
 
     def untake(self, uint64_t receipt):
-        """Put a taken message back."""
+        """Return a taken message to the queue."""
         self._lock()
         shmq_untake(&self.q, receipt)
         self._unlock()
@@ -289,9 +289,9 @@ cdef class Handle(_RowMover):
         self._unlock()
 
     def void_copies(self, uint64_t origin_queue, uint64_t origin_seq, uint32_t rows=0):
-        """Remove staged copies of that message, which their mover left.
+        """Remove the staged copies of that message that its mover left behind.
 
-        Of a chunk, those of its rows from number ``rows`` on.
+        If it is a chunk, remove the copies of its rows from number ``rows`` on.
         """
         self._lock()
         shmq_void_copies(&self.q, origin_queue, origin_seq, rows)
@@ -300,8 +300,8 @@ cdef class Handle(_RowMover):
     def orphans(self) -> list[tuple[int, int, int, int | None]]:
         """Staged messages whose mover died: (receipt, origin queue, origin sequence, row).
 
-        ``row``: its number in the chunk that it was moved from; None of a whole message. Those
-        of one chunk are in its order.
+        ``row`` is the number of the row in the chunk that it was moved from, None for a whole
+        message. The rows of one chunk are listed in the chunk's order.
         """
         cdef shmq_origin origin
         cdef uint32_t at = 0
@@ -335,7 +335,7 @@ cdef class Handle(_RowMover):
         return [row for row in rows if row[0] in origins]
 
     def still_moves(self, uint64_t seq, row: int | None = None) -> bool:
-        """Whether message ``seq``, or that row of it, is here, dying or being moved."""
+        """Whether message ``seq``, or that row of it, is still here: dying or being moved."""
         cdef bint there
         cdef uint32_t number = SHMQ_NO_ROW if row is None else row
         self._lock()
@@ -356,7 +356,7 @@ cdef class Handle(_RowMover):
                 f"the segment of queue {self.name!r} is damaged: {wrong.decode()}")
 
     def violations(self) -> list[str]:
-        """What invariants of the segment do not hold, in words; empty if all do."""
+        """The invariants of the segment that do not hold, in words; empty if all hold."""
         cdef const char *wrong[32]
         cdef uint32_t at, count
         self._lock()

@@ -3,7 +3,7 @@
 cdef enum:
     RUN_UNDER_LOCK = 1024       # messages of one critical section
 
-# The numbers of a run while it is being made.
+# The columns of a run while it is being built.
 @cython.final
 cdef class _RunColumns:
     cdef bytes sequences, receipts, slots
@@ -51,7 +51,7 @@ cdef class _Lessor(_Reader):
                 self._lease_onto(sheet, room, budget, ns)
             if sheet.count or attempt:
                 break
-            self._tick()  # what dead processes held is there, too
+            self._tick()  # also returns messages that dead processes had leased
         return sheet.run()
 
     cdef int _lease_onto(self, _RunColumns sheet, uint64_t room, uint64_t budget,
@@ -82,7 +82,7 @@ cdef class _Lessor(_Reader):
         self._after()
         return 0
 
-    # For an operation that has something already: false if the lock is not to be had.
+    # For an operation that has leased something already: returns false if the lock is not free.
     cdef bint _lock_for_more(self) except -1:
         try:
             self._lock_gets()
@@ -90,12 +90,12 @@ cdef class _Lessor(_Reader):
             return False
         return True
 
-    # What was leased, and will not be handed out after all, counts for nothing.
+    # Returns leases that are not handed out after all; they do not count as deliveries.
     cdef int _give_back(self, _RunColumns sheet) except -1:
         try:
             self._settle_run(RETURN, sheet.receipts, sheet.count, 0)
         except _errors.ShmqError:
-            pass  # the queue is gone, and the leases with it
+            pass  # the queue is deleted, and its leases with it
         return 0
 
     def lease_again(self, sequences: bytes, *, seconds: float = 600.0) -> api.Run:
@@ -113,7 +113,7 @@ cdef class _Lessor(_Reader):
         count = <uint32_t>(PyBytes_GET_SIZE(raw) // 8)
         cdef _RunColumns sheet = _RunColumns(count)
         self._be_usable()
-        self._tick()  # what dead processes held is there again
+        self._tick()  # returns messages that dead processes had leased
         room = shmq_search_room(count)
         where = <uint32_t *>malloc((count + 1) * sizeof(uint32_t))
         table = <uint32_t *>malloc(room * sizeof(uint32_t))
@@ -157,7 +157,7 @@ cdef class _Lessor(_Reader):
         self._after()
         return 0
 
-    # Settles them in few critical sections; how many were refused.
+    # Settles them in few critical sections; returns how many were refused.
     cdef int64_t _settle_run(self, int how, bytes receipts, uint64_t count,
                              int64_t ns) except -1:
         cdef const uint64_t *sealed = <const uint64_t *>PyBytes_AS_STRING(receipts)

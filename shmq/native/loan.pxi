@@ -8,7 +8,7 @@ cdef class Loan:
     cdef _Putter handle
     cdef PreparedPut prepared
     cdef uint64_t receipt
-    cdef uint64_t generation     # the space is that of the process that borrowed it
+    cdef uint64_t generation     # the space belongs to the process that borrowed it
     cdef View holder
     cdef object memory
     cdef bint ended
@@ -37,11 +37,11 @@ cdef class Loan:
                 raise _errors.InvalidOption(
                     f"size={size} is not within the loan: 0 to {self.prepared.c.body_bytes}")
             self.prepared.c.body_bytes = size
-        self._end()  # first: whoever gets the message is to find it without our pin
+        self._end()  # first: the consumer must not find our pin on the message
         try:
             self.put = self.handle._fill(self.receipt, self.prepared, self.until)
         except BaseException:
-            self._abandon()  # which does nothing where the message was put
+            self._abandon()  # does nothing if the message was put
             raise
         if self.confirms:
             self.handle._confirm(self.put.sequence, 1, _deadline(self.patience))
@@ -54,8 +54,8 @@ cdef class Loan:
             if self.handle.open_ and self.generation == fork_generation:
                 self.handle.abandon(self.receipt)
 
-    # Lets go of the memory. Where the application still holds a view of it, the pin keeps
-    # the bytes from being reused for another message until that is gone.
+    # Releases the memory. If the application still holds a view of it, the pin keeps the bytes from
+    # being reused until that view is gone.
     cdef int _end(self) except -1:
         self.ended = True
         if self.memory is not None:
@@ -90,8 +90,8 @@ cdef class Loan:
                 self.handle._unlock()
 
 
-# Space for the prepared, pinned; ended already, with its `put`, if the dedupe id was taken
-# before. All that can fail is done before the space is ours.
+# Reserves and pins space for the prepared message. If the dedupe id is known, the loan has ended
+# already and has its `put`. Everything that can fail is done before the space is taken.
 cdef Loan _borrow(_Putter handle, PreparedPut prepared, block, timeout, int64_t *until):
     cdef Loan loan = Loan.__new__(Loan)
     cdef View holder = View.__new__(View)
@@ -153,7 +153,7 @@ def make_loan(_Putter handle: Handle, size: int, block: bool | None = None,
 
 @cython.final
 cdef class DuplicateLoan:
-    """The loan of a message that was put before: what is written to it goes nowhere."""
+    """The loan of a message that was put before: data written to it is discarded."""
 
     #| view: memoryview
     cdef readonly object view
@@ -164,11 +164,11 @@ cdef class DuplicateLoan:
         self.put = put
 
     def commit(self, size: int | None = None) -> Put:
-        """The receipt of the first put."""
+        """Return the result of the first put."""
         return self.put
 
     def drop(self):
-        """Nothing was taken."""
+        """Do nothing: no space was taken."""
 
     def __enter__(self) -> memoryview:
         return self.view

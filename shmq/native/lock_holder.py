@@ -1,4 +1,4 @@
-"""Who holds a lock: what is said of a process that keeps others waiting."""
+"""The holder of a lock, described for the error of a process that waited for it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _T = TypeVar("_T")
 _PROC: Final = Path("/proc")
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 
-#: How long an operation that is to be done at once waits for a file's lock whose holder stands
-#: still, and for any other, in seconds: what is done under such a lock writes files.
+#: How long an operation without a timeout waits for a file's lock, in seconds: if the holder is
+#: stopped, and otherwise. Work under such a lock writes files.
 _AT_ONCE: Final = 0.1
 _PATIENCE: Final = 5.0
-#: How long until the holder is looked at again, in seconds.
+#: Seconds between two looks at the holder.
 _LOOK_AGAIN: Final = 0.5
 #: The first pause between two tries, and the longest.
 _PAUSE: Final = 0.0002
@@ -33,7 +33,7 @@ _MOST_PAUSE: Final = 0.01
 
 @dataclass(frozen=True)
 class Holder:
-    """A process as /proc has it: ``state`` is "running", "stopped", "frozen" or the like."""
+    """A process as /proc shows it: ``state`` is "running", "stopped", "frozen" or the like."""
 
     pid: int
     name: str
@@ -41,7 +41,7 @@ class Holder:
 
     @classmethod
     def of(cls, thread: int) -> Holder:
-        """The process of that thread, or process, id."""
+        """The process of this thread id or process id."""
         status = _read(_PROC / str(thread) / "status")
         if not thread or not status:
             return cls(thread, "?", "gone")
@@ -53,7 +53,7 @@ class Holder:
 
     @property
     def stands_still(self) -> bool:
-        """Whether it goes on only if somebody else sees to it."""
+        """Whether it stays stopped until someone acts on it."""
         return self.state in {"stopped", "tracing stop", "frozen"}
 
     @property
@@ -69,7 +69,7 @@ class Holder:
 
 
 def lock_timeout(what: str, thread: int, seconds: float) -> LockTimeout:
-    """The error of a wait of so long for ``what``; thread 0: its holder is not known."""
+    """The error of a wait of ``seconds`` for ``what``; thread 0: the holder is unknown."""
     if not thread:
         return LockTimeout(
             f"{what} was locked for {seconds:.2f} s, it is not known by whom: try again"
@@ -86,11 +86,11 @@ def lock_timeout(what: str, thread: int, seconds: float) -> LockTimeout:
 def take_file_lock(
     attempt: Callable[[], bool], what: str, locker: Callable[[], int], until: float | None = None
 ) -> None:
-    """Take the lock of a file that ``attempt()`` tries for, once it returns true.
+    """Take a file's lock: call ``attempt()`` until it returns true.
 
-    ``locker()`` is the process that has it, 0 where that is not known. ``until``: the end of
-    the operation, as time.monotonic() has it, or math.inf; None: it is to be done at once.
-    Raises :class:`~shmq.LockTimeout`. Between two tries signals are handled.
+    ``locker()`` returns the process that has the lock, 0 if unknown. ``until`` is the deadline by
+    time.monotonic(), or math.inf; None: the operation has no timeout. Raises
+    :class:`~shmq.LockTimeout`. Signals are handled between two tries.
     """
     begin = time.monotonic()
     pause, look_at = _PAUSE, begin + _AT_ONCE
@@ -109,10 +109,10 @@ def take_file_lock(
 
 
 def until_locked(deed: Callable[[], _T], until: float | None) -> _T:
-    """What ``deed()`` returns, which is to be done at once, for one who may wait for its locks.
+    """Return what ``deed()``, an operation without a timeout, returns, waiting for its locks.
 
-    It is tried again while it raises :class:`~shmq.LockTimeout`, and changes nothing then;
-    ``until`` as time.monotonic() has it; None: without end.
+    It is repeated while it raises :class:`~shmq.LockTimeout`, after which nothing has changed;
+    ``until`` is the deadline by time.monotonic(); None: no limit.
     """
     while True:
         try:
@@ -123,9 +123,9 @@ def until_locked(deed: Callable[[], _T], until: float | None) -> _T:
 
 
 def locker_of(fd: int) -> int:
-    """The process that has a lock on the file ``fd``; 0 if there is none, or it cannot be told.
+    """The process that has a lock on the file ``fd``; 0 if there is none or it is unknown.
 
-    The lock is that of flock(2), or one that belongs to an open file (F_OFD_SETLK).
+    The lock is one of flock(2), or one of an open file description (F_OFD_SETLK).
     """
     status = os.fstat(fd)
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
@@ -139,7 +139,7 @@ def locker_of(fd: int) -> int:
 
 
 def _opener_with_lock(file: str) -> int:
-    """The process with a descriptor of it by which it is locked: the list does not name it."""
+    """The process with the descriptor that holds the lock, where /proc/locks does not name it."""
     own = os.getpid()
     for process in _PROC.glob("[0-9]*"):
         if int(process.name) == own:
@@ -163,7 +163,7 @@ def _field(status: str, name: str) -> str:
 
 
 def _is_frozen(pid: int) -> bool:
-    """Whether a cgroup that the process is in is frozen, of either version."""
+    """Whether the process is in a frozen cgroup, of either version."""
     for line in _read(_PROC / str(pid) / "cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers and "frozen 1" in _read(_CGROUPS / path[1:] / "cgroup.events"):

@@ -1,4 +1,4 @@
-# A leased message in the application's hands.
+# A leased message held by the application.
 
 @cython.freelist(256)
 @cython.no_gc_clear
@@ -7,7 +7,7 @@ cdef class Message:
     """See :class:`shmq.api.Message`."""
 
     cdef _Getter handle
-    cdef _AckBuffer gatherer  # of its consumer; None if it came one by one
+    cdef _AckBuffer gatherer  # its consumer's; None if it was leased by itself
     cdef object raw          # the body's bytes; None while they are only in shared memory
     cdef object decoded
     cdef object meta
@@ -21,11 +21,11 @@ cdef class Message:
     cdef bint is_decoded
     cdef bint viewed
     cdef bint _settled
-    cdef bint by_receipt         # it was asked for its receipt, which settles it from anywhere
+    cdef bint by_receipt         # its receipt was read, and may settle it from anywhere
     cdef object __weakref__
 
-    # Copies a body that is only in shared memory. A pin keeps the bytes meanwhile; where
-    # another process has pinned them, it is the lock.
+    # Copies a body that is only in shared memory. A pin protects the bytes meanwhile; if another
+    # process has pinned them, the lock does.
     cdef int _fetch(self) except -1:
         cdef shmq_view view
         cdef int status
@@ -43,7 +43,7 @@ cdef class Message:
         self.raw = raw
         return 0
 
-    # SHMQ_OK: pinned. SHMQ_BUSY: copied to `to`, if that is given. SHMQ_STALE.
+    # SHMQ_OK: pinned. SHMQ_BUSY: copied to `to`, if it is given. SHMQ_STALE: the lease is over.
     cdef int _pin(self, shmq_view *view, char *to) except -1:
         cdef int status
         if self._settled or not self.handle.open_:
@@ -159,8 +159,8 @@ cdef class Message:
         """See shmq.api.Message.settled."""
         return self._settled
 
-    # A body that was not read yet is read now: nothing of it is to be lost by settling.
-    # Who has taken a view is held to have read it.
+    # Reads a body that was not read yet, because it is lost once the message is settled. A message
+    # whose view was taken counts as read.
     cdef int _before_settling(self) except -1:
         if self._settled:
             raise _errors.LeaseExpired(
@@ -172,7 +172,7 @@ cdef class Message:
             try:
                 self._fetch()
             except _errors.LeaseExpired:
-                pass  # the settlement will say so
+                pass  # the settlement will report it
         return 0
 
     def ack(self):
@@ -225,7 +225,7 @@ cdef class Message:
                 f"{self.codec}, delivery {self.delivery_count}>")
 
 
-# Warns if the lease of a message that is dropped is still ours.
+# Warns if a message is dropped while it still holds its lease.
 cdef void _look_at_dropped(dropped) noexcept:
     cdef Message message = <Message>dropped
     cdef _Getter handle = message.handle
@@ -263,9 +263,9 @@ cdef Message _bare_message(_Getter handle, const shmq_view *view):
     return message
 
 
-# The message of a lease just taken. A small body is copied without the lock: the bytes
-# are ours as long as the slot's word says so, so if it still does after the copy, the
-# copy is good. If the lease was lost meanwhile the application never had it: None.
+# The message of a lease just taken. A small body is copied without the lock: the lease protects
+# the bytes as long as the slot's word is unchanged, so the copy is good if the word is unchanged
+# after it. Returns None if the lease was lost meanwhile: the application never had it.
 cdef Message _new_message(_Getter handle, const shmq_view *view, _AckBuffer gatherer):
     cdef Message message = _bare_message(handle, view)
     message.gatherer = gatherer
@@ -279,7 +279,7 @@ cdef Message _new_message(_Getter handle, const shmq_view *view, _AckBuffer gath
     return None
 
 
-# A copy of a slot's message, which can settle nothing.
+# A copy of a slot's message. It cannot settle anything.
 cdef Message _copy_message(_Getter handle, const shmq_view *view, const unsigned char *body,
                            const unsigned char *meta):
     cdef Message message = _bare_message(handle, view)

@@ -1,7 +1,7 @@
 # Packed batches: see shmq/core/queue/packed_batch.h.
 
 def packed_trailer(uint64_t data_bytes, lengths: int | Iterable[int]) -> bytes:
-    """What stands behind ``data_bytes`` bytes of records of these lengths.
+    """The trailer behind ``data_bytes`` bytes of records of these lengths.
 
     ``lengths`` is one int for all, a buffer of unsigned 32-bit numbers, or an iterable of
     ints. Raises InvalidOption unless they add up to the data.
@@ -30,7 +30,7 @@ def packed_trailer(uint64_t data_bytes, lengths: int | Iterable[int]) -> bytes:
     return raw + _little(count) + _little(SHMQ_PACKED_VARIES)
 
 
-# Behind records of one size: no lengths.
+# The trailer for records of one size, which has no lengths.
 cdef bytes _trailer_of_alike(uint64_t data_bytes, size):
     if isinstance(size, (bool, str)):
         raise TypeError(

@@ -1,9 +1,9 @@
-# A message on its way in, and what its put returns.
+# A prepared message, and the result of its put.
 
 @cython.freelist(64)
 @cython.final
 cdef class Put:
-    """What a put returns: see :class:`shmq.api.Put`."""
+    """The result of a put: see :class:`shmq.api.Put`."""
 
     cdef readonly uint64_t sequence
     cdef readonly bint duplicate
@@ -26,15 +26,15 @@ cdef inline Put _new_put(uint64_t sequence, bint duplicate):
     return put
 
 
-# Kept from the collector: it would clear a memoryview in `keep` that `buffer` still uses.
+# Hidden from the collector, which would clear a memoryview in `keep` that `buffer` still uses.
 @cython.no_gc
 cdef class PreparedPut:
-    """A message on its way in: body, properties and options, ready for the core."""
+    """A message ready for the core: body, properties and options."""
 
     cdef shmq_put c
     cdef Py_buffer buffer
     cdef bint held
-    cdef object keep         # what `buffer` and `c` point into
+    cdef object keep         # the owner of the memory that `buffer` and `c` point into
     cdef bytes meta
     cdef bytes tail
     cdef uint64_t dedupe[2]

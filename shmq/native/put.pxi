@@ -1,4 +1,4 @@
-# Putting: small bodies under the lock, large ones beside it.
+# Putting: small bodies are copied under the lock, large ones outside it.
 
 @cython.no_gc_clear
 cdef class _Putter(_Confirmer):
@@ -97,7 +97,7 @@ cdef class _Putter(_Confirmer):
             if not self._may_wait(SHMQ_NOT_FULL, block, timeout, &until, &round_):
                 raise self._full()
 
-    # Whether the message was put without the lock of the gets.
+    # Tries to put without the get-side lock; whether the message was put.
     cdef inline bint _quick_put(self, const shmq_put *c, uint64_t *seq) except -1:
         cdef int status
         if not shmq_is_plain(&self.q, c):
@@ -143,8 +143,8 @@ cdef class _Putter(_Confirmer):
             self._confirm(put.sequence, 1, until)
         return put
 
-    # A large body is written without the lock, into space that is ours and pinned: not
-    # even closing the handle meanwhile lets another message have it.
+    # A large body is written without the lock, into reserved and pinned space: even if the handle
+    # is closed meanwhile, no other message gets that space.
     cdef Put _put_large(self, PreparedPut prepared, block, timeout):
         cdef int64_t until = UNKNOWN
         cdef Loan loan = _borrow(self, prepared, block, timeout, &until)
@@ -203,7 +203,7 @@ cdef class _Putter(_Confirmer):
         raise self._error(status)
 
     def abandon(self, uint64_t receipt) -> bool:
-        """Give space back that was reserved or staged; whether it was still ours."""
+        """Release reserved or staged space; whether this handle still held it."""
         cdef int status
         self._lock()
         status = shmq_abandon(&self.q, receipt)
@@ -229,8 +229,8 @@ cdef class _Putter(_Confirmer):
             self._confirm(last, done, until)
         return done
 
-    # Puts as many as fit: how many. `last`: the sequence number of the last one. What ends it
-    # behind the first one is not raised: the next call meets it again.
+    # Puts as many as fit and returns how many. `last` gets the sequence number of the last one. An
+    # error after the first put is not raised: the next call meets it again.
     cdef Py_ssize_t _put_all(self, list prepared_puts, block, timeout, uint64_t *last) except -1:
         cdef Py_ssize_t done = 0
         try:
@@ -244,7 +244,7 @@ cdef class _Putter(_Confirmer):
                 raise
         return done
 
-    # Counts in `done` those that are put, whatever is raised; Full, too.
+    # Counts the puts in `done`, even if it raises; also raises Full.
     cdef int _put_each(self, list prepared_puts, block, timeout, Py_ssize_t *done,
                        uint64_t *last) except -1:
         cdef Py_ssize_t count = len(prepared_puts)
@@ -271,7 +271,7 @@ cdef class _Putter(_Confirmer):
     cdef bint _is_large(self, prepared):
         return type(prepared) is not bytes and (<PreparedPut>prepared).c.body_bytes > SMALL
 
-    # Puts what can be put without the lock of the gets, from prepared_puts[done[0]] on.
+    # Puts what it can without the get-side lock, from prepared_puts[done[0]] on.
     cdef int _quick_run(self, list prepared_puts, Py_ssize_t *done, uint64_t *last) except -1:
         cdef Py_ssize_t count = len(prepared_puts)
         cdef uint64_t copied = 0
@@ -300,7 +300,7 @@ cdef class _Putter(_Confirmer):
             self._rouse()
         return 0
 
-    # Holds the lock, and releases it: puts what fits, from prepared_puts[done[0]] on.
+    # Called with the lock, which it releases: puts what fits, from prepared_puts[done[0]] on.
     cdef int _put_run(self, list prepared_puts, Py_ssize_t *done, bint asleep_if_full,
                       uint64_t *last) noexcept:
         cdef Py_ssize_t count = len(prepared_puts)
@@ -327,7 +327,7 @@ cdef class _Putter(_Confirmer):
         self._unlock()
         return status
 
-    # Whether they can be put as they are.
+    # Whether the bodies can be put without encoding.
     cdef bint _are_small(self, list bodies):
         for body in bodies:
             if type(body) is not bytes or PyBytes_GET_SIZE(body) > SMALL:
@@ -342,7 +342,7 @@ cdef class _Putter(_Confirmer):
         cdef list prepared_puts
         cdef PreparedPut prepared
         if plain and type(bodies) is list:
-            prepared_puts = (<list>bodies)[:]  # ours: the caller's may change while we wait
+            prepared_puts = (<list>bodies)[:]  # a copy: the caller's list may change while we wait
             if self._are_small(prepared_puts):
                 return prepared_puts
             bodies = prepared_puts
@@ -361,7 +361,7 @@ cdef class _Putter(_Confirmer):
         return prepared_puts
 
 
-# The put of a prepared that is small, else NULL. `plain`: what is to be that of a mere body.
+# The put of a small prepared message, else NULL. `plain` is filled for a bare body.
 cdef inline const shmq_put *_small(prepared, shmq_put *plain) noexcept:
     if type(prepared) is bytes:
         plain.body = PyBytes_AS_STRING(prepared)

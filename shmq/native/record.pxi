@@ -1,7 +1,7 @@
-# The records of .dmsq files, one at a time: for what frames them, and for tools. What is
-# many at a time (a journal's batch, a snapshot, a recovery) is C from end to end.
+# The records of .dmsq files, one at a time: for file headers and footers, and for tools. What
+# handles many records at a time (a journal's batch, a snapshot, a recovery) is all C.
 
-#: The version of the format, and the bytes of a whole BATCH record.
+#: The version of the format, and the size in bytes of a whole BATCH record.
 DMSQ_VERSION = <int>SHMQ_DMSQ_VERSION
 BATCH_BYTES = <int>SHMQ_BATCH_BYTES
 
@@ -17,7 +17,7 @@ _FLAGS = (
 
 
 def crc32c(data, uint32_t crc=0) -> int:
-    """The CRC-32C of the buffer ``data``; ``crc``: that of what stands before it."""
+    """The CRC-32C of the buffer ``data``; ``crc`` is that of the bytes before it."""
     cdef Py_buffer view
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     with nogil:
@@ -27,7 +27,7 @@ def crc32c(data, uint32_t crc=0) -> int:
 
 
 def seal_records(data, uint32_t salt):
-    """Write the checksums of all records in the writable buffer ``data`` for a file's salt."""
+    """Write the checksums of all records in the writable buffer ``data`` with a file's salt."""
     cdef Py_buffer view
     PyObject_GetBuffer(data, &view, PyBUF_WRITABLE)
     with nogil:
@@ -36,9 +36,9 @@ def seal_records(data, uint32_t salt):
 
 
 def pack_batch(data, uint32_t salt, uint64_t batch, int64_t wall, uint64_t last_seq) -> bytes:
-    """The BATCH record that goes before ``data``, which is whole records sealed with ``salt``.
+    """The BATCH record for ``data``, which is whole records sealed with ``salt``.
 
-    ``wall`` is in ns since 1970, ``last_seq`` the last sequence number that was given.
+    ``wall`` is in ns since 1970, ``last_seq`` the last sequence number that was assigned.
     """
     cdef Py_buffer view
     cdef shmq_record r
@@ -64,7 +64,7 @@ cdef bytes _packed_record(const shmq_record *r, uint32_t salt):
 
 
 def pack_record(str kind, uint32_t salt, **fields) -> bytes:
-    """One record of a type of ``RECORD_TYPES``, of the fields that :func:`read_record` gives."""
+    """Pack one record of a type of ``RECORD_TYPES`` from the fields of :func:`read_record`."""
     cdef shmq_record r
     cdef bytes body = bytes(fields.get("body", b"")), meta = bytes(fields.get("meta", b""))
     cdef object entries = _array.array("Q")
@@ -170,10 +170,10 @@ cdef dict _message_fields(const shmq_record *r):
 
 
 def read_record(data, size_t offset, uint32_t salt) -> tuple[str, str, int, dict[str, Any]]:
-    """The record at ``offset`` of the buffer ``data``: how it reads, type, bytes, fields.
+    """The record at ``offset`` of the buffer ``data``: result, type, bytes, fields.
 
-    How it reads is "ok", or "end" (nothing was written there), "cut" (longer than what is
-    there), "crc", "type" (unknown) or "malformed": then there are no fields.
+    The result is "ok", or, then without fields, "end" (nothing was written there), "cut" (longer
+    than the data left), "crc", "type" (unknown) or "malformed".
     """
     cdef Py_buffer view
     cdef shmq_record r

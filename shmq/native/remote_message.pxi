@@ -1,4 +1,4 @@
-# A message that a server delivered, and the acknowledgements that a consumer's gather.
+# A message that a server delivered, and the buffered acknowledgements of a consumer.
 
 cdef class Acks
 cdef class Answer
@@ -9,32 +9,32 @@ cdef class Wire
 @cython.no_gc_clear
 @cython.final
 cdef class RemoteMessage:
-    """See shmq.api.Message. Its bytes are its own; its lease is the server's."""
+    """See shmq.api.Message. It owns its bytes; the server owns its lease."""
 
     cdef object queue            # settles: see shmq/client/remote/queue.py
-    cdef Acks acks               # of its consumer; None if it came one by one
+    cdef Acks acks               # its consumer's; None if it was leased by itself
     cdef bytes raw
     cdef object decoded
     cdef bytes meta
     cdef dict unpacked
-    cdef Wire wire               # which the lease ends with
-    cdef uint64_t lease          # the server's receipt; 0: it is a copy
+    cdef Wire wire               # the lease ends with this connection
+    cdef uint64_t lease          # the server's receipt; 0: a copy
     cdef readonly uint64_t sequence
     cdef readonly uint32_t delivery_count
     cdef readonly int priority
-    cdef uint32_t stream         # of the subscription that it came by
-    cdef uint32_t number         # of the messages that came by it, from 1 on
-    cdef int64_t deadline        # of its lease, at the earliest, in monotonic ns
+    cdef uint32_t stream         # the subscription that delivered it
+    cdef uint32_t number         # its number among that subscription's messages, from 1 on
+    cdef int64_t deadline        # the earliest end of its lease, in monotonic ns
     cdef bint is_decoded
     cdef bint _settled
-    cdef bint in_hand            # the application has it, and not its receipt
+    cdef bint in_hand            # the application has the message, but not its receipt
     cdef object __weakref__
 
     def __dealloc__(self):
         if self.in_hand and not self._settled:
             self._look_at_dropped()
 
-    # Warns if the lease of what is dropped is still ours, as far as is known here.
+    # Warns if a message is dropped whose lease still holds, as far as the client can tell.
     cdef void _look_at_dropped(self) noexcept:
         if is_leased(self):
             warn_dropped(f"message {self.sequence} of queue {self.queue.name!r}")
@@ -85,7 +85,7 @@ cdef class RemoteMessage:
     def properties(self) -> Mapping[str, Any]:
         """See shmq.api.Message.properties."""
         properties = self._all()
-        if properties.get("codec") in _CODECS:  # which is `codec`, as of a message put here
+        if properties.get("codec") in _CODECS:  # the same as `codec`, as for a message put here
             properties = {key: value for key, value in properties.items() if key != "codec"}
         return properties
 
@@ -184,8 +184,8 @@ cdef class RemoteMessage:
                 f"byte{'' if size == 1 else 's'}, {self.codec}, delivery {self.delivery_count}>")
 
 
-# The message of a DELIVER, or None if it is malformed. It is settled if `acks` and `queue`
-# are of no use to it, as a copy is.
+# The message of a DELIVER, or None if it is malformed. It counts as settled if it has no use for
+# `acks` and `queue`, as a copy has none.
 cdef RemoteMessage _new_delivery(Wire wire, shmq_reader *r, queue, Acks acks, uint32_t stream,
                                  int64_t deadline):
     cdef RemoteMessage message = RemoteMessage.__new__(RemoteMessage)
@@ -221,7 +221,7 @@ cdef RemoteMessage _new_delivery(Wire wire, shmq_reader *r, queue, Acks acks, ui
 
 
 def bodies_of(list messages) -> list[Any]:
-    """The bodies, as `Message.body` gives them."""
+    """The bodies of the messages, as `Message.body` returns them."""
     cdef RemoteMessage message
     cdef list bodies = []
     for message in messages:
@@ -236,7 +236,7 @@ def receipts_of(list messages) -> list[int]:
 
 
 def hand_over(list messages) -> list[Any]:
-    """These messages, which the application gets now and is to settle."""
+    """Mark these messages as handed to the application, which must settle them."""
     cdef RemoteMessage message
     for message in messages:
         message.in_hand = True
@@ -244,7 +244,7 @@ def hand_over(list messages) -> list[Any]:
 
 
 def is_leased(RemoteMessage message not None) -> bool:
-    """Whether the lease that a message came with is not over, as far as is known here."""
+    """Whether the message's lease still holds, as far as the client can tell."""
     return (message.wire is not None and not message.wire.is_broken
             and message.wire.generation == fork_generation and _real_now() < message.deadline)
 
@@ -252,7 +252,7 @@ def is_leased(RemoteMessage message not None) -> bool:
 def receipt_of(message: object) -> int:
     """The receipt of a message, or the int itself.
 
-    Raises TypeError for what is neither.
+    Raises TypeError for anything else.
     """
     if type(message) is RemoteMessage or type(message) is Message:
         return message.receipt
@@ -263,7 +263,7 @@ def receipt_of(message: object) -> int:
 
 
 def are_bytes(list bodies, uint64_t most) -> bool:
-    """Whether each is bytes, of at most so many."""
+    """Whether each body is bytes, of at most ``most`` bytes."""
     for body in bodies:
         if type(body) is not bytes or <uint64_t>PyBytes_GET_SIZE(body) > most:
             return False
@@ -271,14 +271,14 @@ def are_bytes(list bodies, uint64_t most) -> bool:
 
 
 def new_put(uint64_t sequence, bint duplicate) -> Put:
-    """What a put returns."""
+    """Make the result of a put."""
     return _new_put(sequence, duplicate)
 
 
 def packed_of(list messages) -> tuple[bytes, int, int | None, bytes | None]:
-    """The records of messages in one: (data, count, size of each or None, lengths or None).
+    """The records of all messages joined: (data, count, size of each or None, lengths or None).
 
-    A message that is no packed batch is one record.
+    A message that is not a packed batch counts as one record.
     """
     cdef RemoteMessage message
     cdef Py_ssize_t i, count = len(messages)
@@ -343,10 +343,10 @@ def records_in(messages: Iterable[Any]) -> int:
 
 
 cpdef uint32_t milliseconds(str what, seconds) except? 0:
-    """``seconds`` as the wire has them: whole milliseconds, rounded up.
+    """Convert ``seconds`` to the wire's unit: whole milliseconds, rounded up.
 
-    Raises TypeError and InvalidOption as the settlements of a local queue do, and
-    InvalidOption for more than 32 bits hold.
+    Raises TypeError and InvalidOption like the settlements of a local queue, and InvalidOption
+    for more than 32 bits hold.
     """
     cdef int64_t ms = (_span_ns(what, seconds) + 999999) // 1000000
     if ms >= SHMQ_FRAME_FOREVER:
@@ -356,37 +356,37 @@ cpdef uint32_t milliseconds(str what, seconds) except? 0:
 
 
 cdef class AckFlusher:
-    """Sends what `Acks` gather before it has waited for long: see client/remote/ack_flusher.py."""
+    """Sends buffered acknowledgements in time: see client/remote/ack_flusher.py."""
 
-    cdef public bint awake       # it looks at every `Acks` by itself now
+    cdef public bint awake       # it now checks every `Acks` by itself
 
     def wake(self):
-        """Acknowledgements begin to gather, and it is not awake."""
+        """Called when an acknowledgement is buffered while the flusher is not awake."""
         raise NotImplementedError
 
 
-cdef int64_t QUICK = 1000000  # ns: what is handed out so soon after another goes on in a row
+cdef int64_t QUICK = 1000000  # ns: hand-outs this close together count as in a row
 
 
 @cython.final
 cdef class Acks:
-    """The acknowledgements that the messages of one consumer gather.
+    """The buffered acknowledgements of one consumer's messages.
 
-    Apart from the consumer, so that messages that are still about do not keep it alive.
+    Separate from the consumer, so that messages still in use do not keep the consumer alive.
     """
 
     #| wire: Wire | None
     cdef public Wire wire
     cdef AckFlusher flusher
     cdef public bint ended
-    cdef public uint32_t stream  # the subscription whose credit counts
-    cdef public int in_hand      # its messages that the application has and has not settled
-    cdef uint32_t told           # of its messages, that the server knows the application has
+    cdef public uint32_t stream  # the subscription whose credit they return
+    cdef public int in_hand      # its messages that the application has not settled yet
+    cdef uint32_t told           # how many of its messages the server knows were handed out
     #| refused: list[int]
-    cdef public list refused     # receipts whose lease had ended after all
+    cdef public list refused     # receipts whose lease had ended already
     #| last: Answer | None
-    cdef readonly Answer last    # of what was sent last
-    cdef readonly int count      # gathered and not sent
+    cdef readonly Answer last    # of the last request that was sent
+    cdef readonly int count      # buffered and not sent
     cdef int most
     cdef int64_t since
     cdef uint64_t *receipts
@@ -403,8 +403,8 @@ cdef class Acks:
     def __dealloc__(self):
         free(self.receipts)
 
-    # Whether the acknowledgement was gathered. One whose lease may be over is not: only the
-    # server can say.
+    # Buffers the acknowledgement; returns false if the lease may be over, which only the server can
+    # tell.
     cdef bint _add(self, RemoteMessage message) except -1:
         cdef int64_t now = _real_now()
         if (self.ended or self.count >= self.most or self.wire is None or self.wire.is_broken
@@ -421,30 +421,30 @@ cdef class Acks:
         return True
 
     def begin(self, uint32_t stream):
-        """Count for that subscription, which has just begun."""
+        """Switch to a subscription that has just begun."""
         self.stream = stream
         self.in_hand = 0
         self.told = 0
 
     cpdef bint is_due(self):
-        """Whether the oldest one has waited for long enough."""
+        """Whether the oldest acknowledgement has waited long enough."""
         return self.count > 0 and _real_now() - self.since >= FLUSH_AFTER
 
     cpdef int send(self) except -1:
-        """Send what has gathered, as far as that goes without waiting."""
+        """Send the buffered acknowledgements, as far as possible without waiting."""
         self.put()
         if self.wire is not None:
             self.wire._send(0)
         return 0
 
     def drop(self):
-        """Forget what has gathered: its leases are gone."""
+        """Forget the buffered acknowledgements: their leases are gone."""
         self.count = 0
         self.last = None
         self.in_hand = 0
 
     cpdef int put(self) except -1:
-        """Write what has gathered behind what the connection is to send."""
+        """Append the buffered acknowledgements to the connection's output."""
         cdef int i
         cdef Answer answer
         cdef unsigned char *at
@@ -453,7 +453,7 @@ cdef class Acks:
         if self.wire.is_broken or self.wire.generation != fork_generation:
             self.count = 0
             return 0
-        # An allocation may let others run, who gather here, too: it comes before the look.
+        # Before the check: an allocation may run other threads, which buffer here, too.
         answer = self.wire._new_answer()
         answer.acks = self
         if not self.count:
@@ -467,14 +467,14 @@ cdef class Acks:
 
 
 cdef class RemoteConsumer:
-    """The iterator that has messages sent ahead: the part of it that must be quick."""
+    """The speed-critical part of the iterator over messages that the server sends ahead."""
 
     cdef readonly Acks acks
-    cdef public list ahead       # messages that were not handed out: ahead[at:]
+    cdef public list ahead       # prefetched messages: ahead[at:]
     cdef public Py_ssize_t at
     cdef public bint ended
-    cdef int64_t fresh           # of a lease so much must be left when it is handed out, in ns
-    cdef int most_told           # messages at once, and how many they were
+    cdef int64_t fresh           # ns of its lease that a message needs left at its hand-out
+    cdef int most_told           # limit and current size of one report of hand-outs
     cdef int chunk
     cdef int64_t told_at
     cdef object __weakref__
@@ -483,9 +483,9 @@ cdef class RemoteConsumer:
         self.ahead = []
 
     def prepare(self, Acks acks, double lease, int most_told):
-        """Gather into ``acks``; leases last ``lease`` seconds.
+        """Buffer acknowledgements in ``acks``; leases last ``lease`` seconds.
 
-        The server is told of up to ``most_told`` messages at once that they are handed out.
+        One report to the server marks up to ``most_told`` messages as handed out.
         """
         self.acks = acks
         self.most_told = most_told
@@ -507,7 +507,7 @@ cdef class RemoteConsumer:
             return None
         return self._hand_out(message)
 
-    # The message at the front, as handed out; None if the connection is found to have ended.
+    # Hands out the message at the front; None if the connection turns out to have ended.
     cdef RemoteMessage _hand_out(self, RemoteMessage message):
         if message.stream == self.acks.stream:
             if <int32_t>(message.number - self.acks.told) > 0 and self.acks.wire.tells:
@@ -520,10 +520,11 @@ cdef class RemoteConsumer:
         message.in_hand = True
         return message
 
-    # The application gets the message now, and the server is told before, so that it counts
-    # even if the application dies of it. As long as many are handed out in a row, it is told
-    # of several at once that nobody has had before: of those a death counts some that nobody
-    # has seen, each of them once at most. What was acknowledged goes first.
+    # Tells the server that the message is handed out, before the application gets it: the delivery
+    # must count even if the message kills the application. While messages are handed out in quick
+    # succession, one report covers several first deliveries, so a death can count some messages
+    # that the application has not seen, each at most once. Buffered acknowledgements are sent
+    # first.
     cdef int _tell(self, RemoteMessage message) except -1:
         cdef int64_t now = _real_now()
         cdef Py_ssize_t behind = self.at + 1, last = behind
@@ -549,25 +550,25 @@ cdef class RemoteConsumer:
         return message
 
     def quickly(self) -> Any:
-        """The next message if it is at hand and its lease is fresh, else None."""
+        """The next message if it is prefetched and its lease is fresh, else None."""
         return self._quickly()
 
     def hand_out(self) -> RemoteMessage | None:
-        """The message at the front, as handed out; None if the connection has just ended."""
+        """Hand out the message at the front; None if the connection has just ended."""
         return self._hand_out(<RemoteMessage>self.ahead[self.at])
 
     @property
     def waiting(self) -> list[RemoteMessage]:
-        """The messages that were not handed out."""
+        """The messages that were not handed out yet."""
         return self.ahead[self.at:]
 
     def is_fresh(self) -> bool:
-        """Whether the lease of the message at the front has hardly begun."""
+        """Whether most of the lease of the message at the front is left."""
         cdef RemoteMessage message = self.ahead[self.at]
         return message.deadline - _real_now() >= self.fresh
 
     def renewed(self, refused: Iterable[int], double lease):
-        """The leases of those that wait began anew just now, but for the refused ones."""
+        """Note that the leases of the waiting messages were just renewed, except the refused ones."""
         cdef RemoteMessage message
         cdef int64_t deadline = _real_now() + _ns(lease)
         gone = set(refused)

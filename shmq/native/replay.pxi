@@ -1,11 +1,11 @@
-# What the files of a queue say, put together: replay.h. Which file counts how far is decided
-# in shmq/storage/queue_files.py.
+# The messages in the files of a queue, put together: replay.h. shmq/storage/queue_files.py decides
+# which file counts, and up to where.
 
 _FED = ("ok", "torn", "damaged")
 _MOST_SEQUENCE = (1 << 64) - 1
 
 
-# A whole number, brought within `least` and `most`; None is `otherwise`.
+# An int, limited to `least` to `most`; `otherwise` for None.
 cdef object _clamped(str name, value, otherwise, least, most):
     return otherwise if value is None else min(max(_whole(name, value), least), most)
 
@@ -14,8 +14,8 @@ cdef object _clamped(str name, value, otherwise, least, most):
 cdef class Replay:
     """The live messages of files that are fed from the oldest to the newest.
 
-    Of messages with other sequence numbers than ``first`` to ``last`` nothing is kept. The
-    buffers of the files are held until `close`. Raises MemoryError.
+    Only messages with sequence numbers from ``first`` to ``last`` are kept. The replay holds the
+    files' buffers until `close`. Raises MemoryError.
     """
 
     cdef shmq_replay r
@@ -29,7 +29,7 @@ cdef class Replay:
         shmq_replay_end(&self.r)
 
     def close(self):
-        """Let go of the buffers; nothing can be asked any more."""
+        """Release the buffers. No other method may be called afterwards."""
         shmq_replay_end(&self.r)
         for view in self.buffers:
             (<object>view).release()
@@ -37,10 +37,10 @@ cdef class Replay:
 
     def feed(self, data, uint64_t start, uint32_t salt, uint64_t first_batch, uint64_t whole,
              bint exact) -> tuple[str, dict[str, Any]]:
-        """Take a file: see shmq_replay_feed in replay.h.
+        """Read a file: see shmq_replay_feed in replay.h.
 
         Returns "ok", "torn" or "damaged", and a dict: end, damage, how, batches, puts, complete.
-        Not after `sort`.
+        Not allowed after `sort`.
         """
         cdef shmq_found found
         cdef const unsigned char *base = NULL
@@ -66,59 +66,59 @@ cdef class Replay:
 
     @property
     def messages(self) -> int:
-        """How many live messages there are."""
+        """The number of live messages."""
         return self.r.count
 
     @property
     def bytes(self) -> int:
-        """How many bytes their PUT records have."""
+        """The total size in bytes of their PUT records."""
         return self.r.live_bytes
 
     @property
     def last_seq(self) -> int:
-        """The last sequence number that was given."""
+        """The last sequence number that was assigned."""
         return self.r.last_seq
 
     @property
     def last_batch(self) -> int:
-        """The number of the newest batch in the file that was fed last."""
+        """The number of the newest batch in the last file."""
         return self.r.last_batch
 
     @property
     def records(self) -> int:
-        """How many records were read."""
+        """The number of records read."""
         return self.r.records
 
     @property
     def totals(self) -> dict[str, int]:
-        """What the queue had counted, by `TOTALS`."""
+        """The queue's counters, by `TOTALS`."""
         return {TOTALS[i]: self.r.totals[i] for i in range(SHMQ_TOTALS)}
 
     def origins(self) -> list[tuple[int, int, int]]:
-        """Of each copy, settled or not: the queue it is from, its number there and here."""
+        """For each copy, settled or not: its origin queue, its number there and its number here."""
         cdef shmq_copy *copies = <shmq_copy *>self.r.copies.items
         cdef uint64_t i
         return [(copies[i].queue, copies[i].seq, copies[i].here)
                 for i in range(self.r.copies.count)]
 
     def skipped(self) -> list[tuple[int, int, int, str]]:
-        """What was salvaged from: (file by the order of feeding, offset, bytes, how it read)."""
+        """The damaged places passed over: (index of the file as fed, offset, bytes, result)."""
         cdef shmq_skipped *skipped = <shmq_skipped *>self.r.skipped.items
         cdef uint64_t i
         return [(skipped[i].file, skipped[i].offset, skipped[i].bytes, _READS[skipped[i].how])
                 for i in range(self.r.skipped.count)]
 
     def discard(self, seqs: Iterable[int]) -> int:
-        """Forget messages; returns how many there were of them. Not after `sort`."""
+        """Forget these messages; returns how many of them there were. Not allowed after `sort`."""
         if self.r.sorted:
             raise ValueError("messages are discarded before they are sorted")
         return sum([shmq_replay_discard(&self.r, seq) for seq in seqs])
 
     def spread(self, Py_ssize_t count) -> tuple[int, int, list[int]]:
-        """How the bytes of the PUT records lie over the sequence numbers, in ``count`` parts.
+        """A histogram of the bytes of PUT records by sequence number, in ``count`` parts.
 
-        Returns the least number of a live message, how many numbers a part has, and the bytes
-        of each part; none without messages. Not after `sort`.
+        Returns the least number of a live message, how many numbers a part has, and the bytes of
+        each part; no parts if there are no messages. Not allowed after `sort`.
         """
         cdef uint64_t least, greatest, width
         cdef uint64_t[::1] sums
@@ -133,7 +133,7 @@ cdef class Replay:
         return least, width, found.tolist()
 
     def sort(self, int64_t wall):
-        """Sort what there is by sequence number; drop dedupe ids that end until ``wall``, ns."""
+        """Sort by sequence number; drop dedupe ids that expire by ``wall``, in ns."""
         cdef bint sorted_
         with nogil:
             sorted_ = shmq_replay_sort(&self.r, wall)
@@ -141,7 +141,7 @@ cdef class Replay:
             raise MemoryError("the messages cannot be sorted")
 
     def message(self, uint64_t at) -> dict[str, Any]:
-        """The message at ``at`` of the sorted ones: fields as those of a "put"."""
+        """The sorted message at index ``at``, with the fields of a "put" record."""
         cdef shmq_record record
         if not self.r.sorted or at >= self.r.count:
             raise IndexError(f"there is no message {at} of {self.r.count}")
@@ -154,9 +154,9 @@ cdef class Replay:
                 max_put_at: int | None = None) -> tuple[api.Columns, int | None]:
         """The sorted messages from ``start`` to ``end``: (`shmq.api.Columns`, next start).
 
-        Sequence numbers and times, in microseconds since 1970, are limited by ``min_...`` and
-        ``max_...``, themselves included. A block has at most ``max_bytes``, but for one message
-        that has more itself; the next start is None after the last.
+        ``min_...`` and ``max_...`` limit the sequence numbers and the times, in microseconds since
+        1970; both limits are inclusive. A block has at most ``max_bytes``, unless a single message
+        is larger. The next start is None after the last message.
         """
         cdef shmq_file_columns e
         cdef shmq_columns_layout layout
@@ -190,16 +190,16 @@ cdef class Replay:
         return _policy.columns(data), at if at < last else None
 
     def dedupe(self) -> list[tuple[int, int, int, int]]:
-        """The dedupe ids: (half of the hash, other half, sequence number, until in wall ns)."""
+        """The dedupe ids: (half of the hash, other half, sequence number, expiry in wall ns)."""
         cdef shmq_taken *taken = <shmq_taken *>self.r.taken.items
         cdef uint64_t i
         return [_taken_tuple(taken[i]) for i in range(self.r.taken.count)]
 
     def restore(self, Restoration restoration):
-        """Put all of it into a queue that is being made, in order; `sort` comes first.
+        """Put everything into a queue that is being made, in order; call `sort` first.
 
-        Raises :class:`shmq.NoSpace`, and :class:`shmq.FileError` for a message that does not
-        fit into a queue of these options.
+        Raises :class:`shmq.NoSpace`, and :class:`shmq.FileError` for a message that does not fit
+        into a queue of these options.
         """
         cdef shmq_record record
         cdef shmq_restorer *into = &restoration.r
@@ -236,7 +236,7 @@ cdef int _check_restored(Restoration restoration, int status, uint64_t seq) exce
 
 
 def closed_at(data, uint64_t start, uint32_t salt) -> int:
-    """Where the footer of the file ``data`` says that its batches end; 0: it has none.
+    """The end of the batches of the file ``data`` according to its footer; 0 if it has none.
 
     ``start`` is where its records begin.
     """

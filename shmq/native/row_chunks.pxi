@@ -1,34 +1,34 @@
-# Rows that are staged in chunks, and moved from there: see shmq/core/queue/row_chunk.h and
+# Rows staged in chunks and moved from there: see shmq/core/queue/row_chunk.h and
 # shmq/core/queue/transfer.h.
 
 cdef enum:
     MOST_ROWS = 1000            # of a chunk
     MOST_CHUNK = 1 << 20        # bytes of a chunk, unless a single row is larger
     LISTED_AT_ONCE = 512        # slots that one critical section describes
-    LISTED_META = 1024          # bytes of properties; what has more is none of ours
+    LISTED_META = 1024          # bytes of properties; a message with more is not a chunk
 
 
-# The rows of a chunk that are on their way, a run at a time.
+# The rows of a chunk that are being moved, one run at a time.
 cdef struct _RowRun:
     shmq_row_chunk chunk
     uint64_t origin_queue, origin_seq
-    uint64_t *receipts          # of the run, which are staged and not published yet
+    uint64_t *receipts          # of the run's rows, staged but not published yet
     uint32_t staged, ids
     uint64_t published
 
 
 @cython.no_gc_clear
 cdef class _RowMover(_Lessor):
-    """The part of a handle that stages rows in chunks, and takes them in from there."""
+    """The part of a handle that stages rows in chunks, and moves rows out of chunks."""
 
     # ---- chunks ----
 
     def chunks(self,
                rows: Iterable[bytes | tuple[bytes, dict[str, Any]]] | api.Rows) -> list[tuple[bytes, int]]:
-        """What is to be staged for this queue: a list of (chunk, how many rows it has).
+        """Pack rows into chunks to stage for this queue: a list of (chunk, number of rows).
 
-        A row is a body, or (body, properties) with the properties by name; ``rows`` may be a
-        shmq.api.Rows, too. Raises what a put of it would raise, but for want of room.
+        A row is a body, or (body, properties) with the properties by name; ``rows`` may also be
+        a shmq.api.Rows. Raises what a put of each row would raise, except for a full queue.
         """
         cdef list prepared_puts = []
         cdef list chunks = []
@@ -93,8 +93,7 @@ cdef class _RowMover(_Lessor):
         return self._wrap(body if isinstance(body, bytes) else memoryview(body), codec, priority, group, headers, delay, None, ttl,
                           dedupe_id, reply_to, correlation, True)
 
-    # What the row takes in a chunk. Raises MessageTooLarge. `plain`: what is to be the put of a
-    # mere body.
+    # The bytes of the row in a chunk. Raises MessageTooLarge. `plain` is filled for a bare body.
     cdef uint64_t _row_size(self, prepared, shmq_put *plain) except 0:
         return self._put_size(_put_of(prepared, plain))
 
@@ -117,12 +116,12 @@ cdef class _RowMover(_Lessor):
             to = shmq_row_write(to, _put_of(prepared, &c))
         return chunk
 
-    # ---- what a staging queue has ----
+    # ---- contents of a staging queue ----
 
     def listing(self, uint8_t codec) -> list[tuple[int, int, bool, bytes]]:
-        """The messages whose bodies have that codec: (slot, sequence, whether it waits, meta).
+        """The messages whose bodies have that codec: (slot, sequence, whether visible, meta).
 
-        ``meta``: the packed properties; those with many are left out.
+        ``meta``: the packed properties; messages with large properties are left out.
         """
         cdef shmq_view *views = <shmq_view *>malloc(LISTED_AT_ONCE * sizeof(shmq_view))
         cdef char *metas = <char *>malloc(LISTED_AT_ONCE * LISTED_META)
@@ -165,7 +164,7 @@ cdef class _RowMover(_Lessor):
         return count
 
     def remove(self, uint32_t at, uint64_t seq) -> bool:
-        """Remove a message that waits; whether it was there."""
+        """Remove a visible message; whether it was there."""
         cdef shmq_view view
         cdef int status
         self._lock()
@@ -186,9 +185,9 @@ cdef class _RowMover(_Lessor):
                   timeout: float | None) -> tuple[int, bool] | None:
         """Move the rows of a chunk here: (how many became messages, whether all have moved).
 
-        None if the chunk does not wait in the source any more. Those of which the dedupe id is
-        known here are left out. Where there is no room, it waits for that, ``timeout`` seconds
-        at most. What was moved stays moved, whatever is raised.
+        None if the chunk is not visible in the source any more. Rows whose dedupe id is known
+        here are left out. While the queue is full it waits, at most ``timeout`` seconds. Rows
+        that were moved stay moved, whatever is raised.
         """
         cdef shmq_view view
         cdef _RowRun run
@@ -206,8 +205,8 @@ cdef class _RowMover(_Lessor):
             source._let_go(view.receipt)
         return run.published, done
 
-    # Puts a chunk back, unless all of it has moved. Its copies here are gone by now, or it is
-    # left to its next mover to remove them.
+    # Puts a chunk back, unless all of it has moved. If its staged copies here could not be removed,
+    # its next mover removes them.
     cdef void _let_go(self, uint64_t receipt) noexcept:
         with nogil:
             if self._lock_to_end():
@@ -262,7 +261,7 @@ cdef class _RowMover(_Lessor):
             f"message {seq} of queue {self.name!r} is no chunk of rows, or a damaged one: "
             f"discard the staging queue, and stage the rows again")
 
-    # Stages as many of the next rows as there is room for.
+    # Stages as many of the next rows as fit.
     cdef int _stage_run(self, _RowRun *run, bint asleep_if_full) except -1:
         cdef uint64_t copied = 0
         cdef shmq_row_chunk before
@@ -301,7 +300,7 @@ cdef class _RowMover(_Lessor):
                 run.chunk = before
         return status
 
-    # A large row is written without the lock, into space that is ours and pinned.
+    # A large row is written without the lock, into reserved and pinned space.
     cdef int _stage_large(self, _RowRun *run, shmq_put *put, bint asleep_if_full) except -1:
         cdef uint32_t more = shmq_deferred_put_bytes(&self.q, put)
         cdef uint64_t seq = 0
@@ -335,7 +334,7 @@ cdef class _RowMover(_Lessor):
             run.ids = put.dedupe != NULL
         return status
 
-    # The run's commit point, and its publishing, from which nothing keeps it any more.
+    # Commits the run and publishes it; after the commit point nothing prevents the publishing.
     cdef int _commit_run(self, _RowMover source, uint64_t receipt, _RowRun *run) except -1:
         cdef int status
         try:
@@ -356,9 +355,9 @@ cdef class _RowMover(_Lessor):
         self._after()
         return 0
 
-    # Publishes the run, or removes it. What cannot be published for want of room for dedupe ids
-    # is left to whoever looks for the dead; as is all, if the lock cannot be had, once the
-    # handle is closed.
+    # Publishes the run, or removes it. If there is no room for dedupe ids, the rows are left to the
+    # next search for dead processes; if the lock is not to be had, all are, once the handle is
+    # closed.
     cdef void _end_run(self, _RowRun *run, bint publish) noexcept:
         cdef uint32_t i
         cdef int status
@@ -379,7 +378,7 @@ cdef class _RowMover(_Lessor):
         run.staged = 0
 
 
-# What a put of the row is. `plain`: what is to be that of a mere body.
+# The put of a row. `plain` is filled for a bare body.
 cdef inline const shmq_put *_put_of(prepared, shmq_put *plain) noexcept:
     if type(prepared) is bytes:
         plain.body = PyBytes_AS_STRING(prepared)
@@ -425,7 +424,7 @@ cdef class _RowTable:
                     f"{self.meta_offsets.shape[0]} meta_offsets are not as many as there are "
                     f"offsets: {self.offsets.shape[0]}")
 
-    # `hash_`: where its dedupe id's goes. Raises InvalidOption.
+    # Reads row `i` into `put`; the hash of its dedupe id goes to `hash_`. Raises InvalidOption.
     cdef int read(self, Py_ssize_t i, shmq_put *put, uint64_t *hash_) except -1:
         cdef shmq_properties properties
         cdef const char *why

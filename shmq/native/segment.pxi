@@ -9,17 +9,17 @@ cdef uint64_t fork_generation = 1
 
 
 def forked():
-    """Tell the core that this process is a fork's child: handles attach anew."""
+    """Tell the core that this process is a forked child: its handles must attach again."""
     global fork_generation
     fork_generation += 1
     shmq_wakeups_forked()
 
 
 def generation() -> int:
-    """How many forks of this process and those before it there were, from 1 on.
+    """The number of forks that led to this process, counted from 1.
 
-    What was made in another one is not of this process; it is told at a tenth of what
-    ``os.getpid`` costs.
+    Objects made under another number belong to another process. Costs a tenth of
+    ``os.getpid``.
     """
     return fork_generation
 
@@ -104,7 +104,7 @@ cdef object _no_space(int fd, uint64_t wanted):
 
 @cython.no_gc_clear
 cdef class Segment:
-    """The mapping of one queue's segment; lives as long as anything points into it."""
+    """The mapping of one queue's segment. It lives as long as anything points into it."""
 
     cdef void *base
     cdef size_t size
@@ -119,7 +119,7 @@ cdef class Segment:
         if self.base != NULL:
             munmap(self.base, self.size)
         if self.fd >= 0:
-            close(self.fd)  # not os.close: the module may be gone by now
+            close(self.fd)  # not os.close: at interpreter exit the module may be gone already
 
     cdef int _map(self, size_t size) except -1:
         cdef void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, self.fd, 0)
@@ -132,11 +132,11 @@ cdef class Segment:
     @staticmethod
     def create(int fd, str name, uint64_t queue_id, dict options, hash_key: int | None = None,
                bint publish=True) -> Segment:
-        """Make an empty queue of the open, empty segment file ``fd``, which it then owns.
+        """Make an empty queue in the open, empty segment file ``fd`` and take ownership of ``fd``.
 
-        ``hash_key``: what groups and dedupe ids are hashed with; by default the queue's id.
-        Without ``publish`` nobody can attach until `publish`. Raises NoSpace; the file must
-        then be removed.
+        ``hash_key`` is the key for hashing groups and dedupe ids; by default the queue's id.
+        Without ``publish`` no process can attach until `publish` is called. Raises NoSpace; the
+        caller must then remove the file.
         """
         cdef Segment self = Segment.__new__(Segment)
         cdef shmq_options o
@@ -163,16 +163,16 @@ cdef class Segment:
         return self
 
     def publish(self):
-        """Let others attach to a segment that was made without."""
+        """Let processes attach to a segment that was made without ``publish``."""
         cdef shmq_queue q
         shmq_bind(&q, self.base, self.fd, &self.geo)
         shmq_announce(&q)
 
     @staticmethod
     def attach(int fd, str name) -> Segment | None:
-        """Map the segment file ``fd``, which it then owns, after looking at it.
+        """Map the segment file ``fd`` and take ownership of ``fd``, after checking it.
 
-        Returns None if its maker has not finished. Raises IncompatibleSegment,
+        Returns None if its creator has not finished. Raises IncompatibleSegment,
         DamagedSegment.
         """
         cdef Segment self = Segment.__new__(Segment)
@@ -180,9 +180,9 @@ cdef class Segment:
         cdef int status
         self.fd = fd
         if not any(_os.pread(fd, 8, 0)):
-            return None  # the version is stored last; before, there need not be memory to look at
+            return None  # the version is stored last; before that the file may have no memory yet
         if size < SHMQ_PAGE:
-            size = _os.fstat(fd).st_size  # its maker may have finished between the two
+            size = _os.fstat(fd).st_size  # the creator may have finished between the two
         if size < SHMQ_PAGE:
             raise _errors.DamagedSegment(
                 f"the segment of queue {name!r} is truncated: {size} bytes are left; "
@@ -212,12 +212,12 @@ cdef class Segment:
 
     @property
     def queue_id(self) -> int:
-        """The queue's id: another for each queue, even of the same name."""
+        """The queue's id, unique even among queues of the same name."""
         return (<shmq_header *>self.base).options.queue_id
 
     @property
     def hash_key(self) -> int:
-        """What its groups and dedupe ids are hashed with; it outlives the queue's id."""
+        """The key for hashing groups and dedupe ids; a restored queue keeps it, with a new id."""
         return (<shmq_header *>self.base).options.hash_key
 
     @property
@@ -237,7 +237,7 @@ cdef class Segment:
 
 
 def segment_bytes(dict options: Mapping[str, Any]) -> int:
-    """The bytes of the segment of a queue with these options, all of them given."""
+    """The size in bytes of a queue's segment with these options, all of which must be given."""
     cdef shmq_options o
     cdef shmq_geometry geo
     _pack_options(&o, "q", 1, options)
@@ -246,13 +246,13 @@ def segment_bytes(dict options: Mapping[str, Any]) -> int:
 
 
 def unfinished_id(int fd) -> int:
-    """The queue id in a segment that its maker did not finish, or 0."""
+    """The queue id in a segment that its creator did not finish, or 0."""
     raw = _os.pread(fd, 16, 0)
     return int.from_bytes(raw[8:16], "little") if len(raw) == 16 else 0
 
 
 def layout_of(int fd) -> int | None:
-    """The layout version that a segment file says it has; None if it is no whole segment."""
+    """The layout version that a segment file declares; None if it is not a complete segment."""
     published = int.from_bytes(_os.pread(fd, 8, 0), "little")
     return published & 0xFFFFFFFF if published >> 32 == SHMQ_MAGIC else None
 

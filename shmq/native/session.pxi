@@ -1,4 +1,4 @@
-# One connection of a Engine.
+# One connection of an Engine.
 
 WANTS_WRITE = _WANTS_WRITE
 PAUSED = _PAUSED
@@ -11,26 +11,26 @@ cdef enum:
     _ENDING = 4
     _GONE = 8
     MOST_PIECES = 64      # of one sendmsg
-    MOST_ROUNDS = 16      # receives in a row, then it is another connection's turn
-    MOST_LINGERS = 32     # requests in a row that are waited for
-    IN_A_ROW = 16         # events of one connection until its next request is waited for
+    MOST_ROUNDS = 16      # receives in a row before another connection's turn
+    MOST_LINGERS = 32     # requests in a row that it spins for
+    IN_A_ROW = 16         # events of one connection before it spins for its next request
 
 
 @cython.no_gc_clear
 @cython.final
 cdef class Session:
-    """A connection's frames, in and out.
+    """The incoming and outgoing frames of one connection.
 
-    Its methods return flags: WANTS_WRITE, output is left, wait until the peer takes it;
-    PAUSED, nothing is to be received before that; ENDING, once all is sent no more will
-    be: half-close, and discard what still comes; GONE, close now.
+    Its methods return flags. WANTS_WRITE: output is left, wait until the peer accepts it.
+    PAUSED: receive nothing before that. ENDING: nothing will be sent after the current output;
+    half-close then, and discard further input. GONE: close now.
     """
 
     cdef shmq_session *c
     cdef readonly Engine engine
     cdef public object context
-    cdef readonly uint32_t asked     # the message id of what the control is to answer
-    cdef tuple refused               # the name of a queue, and the status that its attaching had
+    cdef readonly uint32_t asked     # the message id of the request that the control is to answer
+    cdef tuple refused               # the name of a queue, and the status of its failed attach
     cdef bint gone
 
     def __cinit__(self, Engine engine, context):
@@ -41,7 +41,7 @@ cdef class Session:
         self.c = shmq_session_begin(&engine.c, <void *>self)
         if self.c == NULL:
             raise MemoryError
-        Py_INCREF(self)          # of its C half, until close
+        Py_INCREF(self)          # owned by its C part until close
 
     cdef int _flags(self):
         cdef int flags = 0
@@ -57,17 +57,17 @@ cdef class Session:
 
     @property
     def flags(self) -> int:
-        """What is to be done for it now."""
+        """The flags that say what the caller must do now."""
         return self._flags()
 
     @property
     def unsettled(self) -> int:
-        """Messages that it has leased."""
+        """How many messages it has leased."""
         return 0 if self.c == NULL else self.c.unsettled
 
     @property
     def promised(self) -> int:
-        """Answers that wait for the disk, or for something else that takes a while."""
+        """How many replies wait for the disk or for another slow operation."""
         return 0 if self.c == NULL else self.c.durable_reply_count + self.c.parked
 
     @property
@@ -76,10 +76,10 @@ cdef class Session:
         return self.c == NULL
 
     def readable(self, int fd) -> int:
-        """Receive what is there, carry it out, and send what can be sent at once.
+        """Receive the available input, carry it out, and send what can be sent at once.
 
-        Where nobody else has said anything for a while, the next request is waited for
-        some microseconds, as long as that pays.
+        If no other connection has been active for a while, it spins some microseconds for the
+        next request, as long as that pays.
         """
         cdef int round_ = 0
         cdef int flags = self._carry_on(fd, False)
@@ -88,7 +88,7 @@ cdef class Session:
             round_ += 1
         return self._flags()
 
-    # `came`: what is there was received already.
+    # `came`: the available input was received already.
     cdef int _carry_on(self, int fd, bint came) except -1:
         cdef int round_
         if self.c != NULL:
@@ -98,7 +98,7 @@ cdef class Session:
             self.engine._settle()
         return self.writable(fd)
 
-    # Whether no other session has been read from for a while.
+    # Whether no other session has received anything for a while.
     cdef bint _is_alone(self):
         if self.engine.last is not self:
             self.engine.last = self
@@ -106,7 +106,7 @@ cdef class Session:
         self.engine.in_a_row += 1
         return self.engine.in_a_row > IN_A_ROW
 
-    # Whether something came within the time that is worth waiting.
+    # Spins as long as is worthwhile; whether input came.
     cdef bint _linger(self, int fd) except -1:
         cdef size_t size = 0
         cdef ssize_t got
@@ -124,7 +124,7 @@ cdef class Session:
         self._took(got, why)
         return got > 0
 
-    # Whether more may be there.
+    # Receives once; whether more may be available.
     cdef bint _receive(self, int fd) except -1:
         cdef size_t size = 0
         cdef ssize_t got
@@ -135,7 +135,7 @@ cdef class Session:
         if at == NULL and not self.c.finished:
             return False
         if at == NULL:
-            at = self.engine.c.scratch  # nothing that comes now is carried out
+            at = self.engine.c.scratch  # further input is not carried out
             size = SHMQ_SCRATCH
         if self.c.large_body.active:
             with nogil:
@@ -143,11 +143,11 @@ cdef class Session:
         else:
             got = recv(fd, at, size, MSG_DONTWAIT)
         self._took(got, errno)
-        # Where nothing is to be sent, which would tell of it, a reset behind these bytes is
-        # looked for now: there may be no other event.
+        # With no output to send, which would reveal it, a reset behind these bytes must be looked
+        # for now: there may be no other event.
         return got > 0 and (<size_t>got == size or not shmq_pending(&self.c.out))
 
-    # What came of a recv.
+    # Handles the result of a recv.
     cdef int _took(self, ssize_t got, int why) except -1:
         if got > 0:
             if not self.c.finished:
@@ -165,7 +165,7 @@ cdef class Session:
             pass
         return self._flags()
 
-    # Whether the peer may take more.
+    # Sends once; whether the peer may accept more.
     cdef bint _send(self, int fd) except -1:
         cdef iovec pieces[MOST_PIECES]
         cdef msghdr message
@@ -192,7 +192,7 @@ cdef class Session:
         return True
 
     def feed(self, data) -> int:
-        """Carry out bytes that came some other way."""
+        """Carry out bytes that the caller received by other means."""
         cdef Py_buffer source
         cdef size_t done = 0, size = 0, part
         cdef unsigned char *at
@@ -213,7 +213,7 @@ cdef class Session:
         return self._flags()
 
     def take(self, size_t most=65536) -> bytes:
-        """Up to ``most`` bytes to be sent some other way; they count as sent."""
+        """Take up to ``most`` bytes for the caller to send by other means; they count as sent."""
         cdef iovec pieces[MOST_PIECES]
         cdef uint32_t count, i
         cdef size_t size = 0, part
@@ -230,14 +230,14 @@ cdef class Session:
         return b"".join(taken)
 
     def finish(self) -> int:
-        """The peer sends no more: its whole frames are carried out, its waits end."""
+        """Note that the peer sends no more: carry out its whole frames, and end its waits."""
         if self.c != NULL:
             shmq_session_finish(self.c)
             self.engine._settle()
         return self._flags()
 
     def close(self):
-        """The connection is gone: its leases go back at once. May be called again."""
+        """End the session, whose connection is gone. Its leases return at once. May be repeated."""
         cdef shmq_session *c = self.c
         if c == NULL:
             return
@@ -250,23 +250,23 @@ cdef class Session:
             self.engine._settle()
 
     def park(self):
-        """What is being answered is answered by `unpark`. It holds all behind it back."""
+        """Leave the current request to `unpark`. It holds back all later requests."""
         if self.c != NULL:
             shmq_park(self.c)
 
     def put_back(self):
-        """What is being answered is carried out again after `resume`, and all behind it waits."""
+        """Carry out the current request again after `resume`; all later requests wait."""
         if self.c != NULL:
             shmq_put_back(self.c, NULL)
 
     def resume(self):
-        """Go on with what was put back."""
+        """Continue with the request that was put back."""
         if self.c != NULL:
             shmq_unpark(self.c)
             self.engine._settle()
 
     def unpark(self, uint32_t asked, int kind, int status, payload):
-        """Answer the request that was parked, with the message id ``asked``, and go on."""
+        """Answer the parked request, which has the message id ``asked``, and continue."""
         if self.c != NULL and not self.c.finished:
             self._answer(asked, kind, status, payload)
         if self.c != NULL:
@@ -274,34 +274,34 @@ cdef class Session:
             self.engine._settle()
 
     def delay(self) -> bool:
-        """What is being answered is answered later: see `answer_late`. It holds nothing back.
+        """Leave the current request to `answer_late`. It does not hold back later requests.
 
-        False: too many of the connection's requests wait.
+        Returns False if too many requests of the connection wait already.
         """
         return self.c != NULL and shmq_answer_later(self.c)
 
     def answer_late(self, uint32_t asked, int status, bytes payload):
-        """Answer the request that had the message id ``asked``, unless nobody waits for it."""
+        """Answer the request with the message id ``asked``, unless the session has ended."""
         if self.c != NULL:
             shmq_answer_late(self.c, asked, status, PyBytes_AS_STRING(payload),
                              <uint32_t>PyBytes_GET_SIZE(payload))
             self.engine._settle()
 
     def durable_reply(self) -> int:
-        """As `delay`, for what is to be on disk: the ticket for `keep`.
+        """Delay the current request until its changes are on disk; returns the ticket for `keep`.
 
-        Such answers keep their order among themselves.
+        Such replies keep their order among themselves.
         """
         return 0 if self.c == NULL else shmq_durable_reply_later(self.c, self.asked)
 
     def keep(self, uint64_t ticket, int status, bytes payload):
-        """Answer what was promised, unless nobody waits for it."""
+        """Send the reply promised by `durable_reply`, unless the session has ended."""
         if self.c != NULL:
             shmq_durable_reply_settle(self.c, ticket, status, PyBytes_AS_STRING(payload),
                                 <uint32_t>PyBytes_GET_SIZE(payload))
             self.engine._settle()
 
-    # Answers what the control has decided; None: it will.
+    # Sends the control's answer; None means that it will come later.
     cdef int _answer(self, uint32_t asked, int kind, int status, payload) except -1:
         cdef bytes text
         if payload is None:

@@ -1,8 +1,8 @@
-# What only tests use.
+# Functions for tests only.
 
 
 def set_clock(ns: int | None):
-    """Fix the monotonic clock of this process's queue operations; None: the real one."""
+    """Fix the monotonic clock of this process's queue operations; None restores the real one."""
     global shmq_clock_set
     shmq_clock_set = 0 if ns is None else ns
 
@@ -13,7 +13,7 @@ def clock() -> int:
 
 
 def mark():
-    """Count a store, in a build with crash points: a step taken outside the core."""
+    """Count a store made outside the core, in a build with crash points."""
     shmq_mark()
 
 
@@ -21,7 +21,7 @@ HAS_CRASHPOINTS = bool(SHMQ_HAS_CRASHPOINTS)
 
 
 def crash_at(uint64_t store):
-    """Die by SIGKILL right after the ``store``-th shared store from now; 0: never."""
+    """Die by SIGKILL right after the ``store``-th shared store from now; 0 means never."""
     global SHMQ_CRASH_AT
     SHMQ_CRASH_AT = SHMQ_MARKS + store if store else 0
 

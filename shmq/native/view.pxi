@@ -1,4 +1,4 @@
-# The holder of a pin: the object behind msg.view and a loan's view.
+# The object that holds a pin: the owner of msg.view and of a loan's view.
 
 @cython.no_gc_clear
 @cython.final
@@ -20,7 +20,7 @@ cdef class View:
             self.handle._unpin(self.at, self.generation)
 
 
-# Takes over a pin that was just taken.
+# Takes over a pin that the caller has just taken.
 cdef View _new_view(_Attachment handle, const shmq_view *view):
     cdef View holder = View.__new__(View)
     _hold(holder, handle, view)

@@ -1,4 +1,4 @@
-# Waiting beside the queue's own semaphores: bells, and what they are rung for.
+# Waiting for events of several queues: wakeup semaphores, and the watches that arm them.
 
 EVENT_NOT_EMPTY = SHMQ_NOT_EMPTY
 EVENT_NOT_FULL = SHMQ_NOT_FULL
@@ -7,13 +7,13 @@ SLICE = WAIT_SLICE / 1e9
 
 
 def check_timeout(timeout: float | None):
-    """Raise TypeError or InvalidOption unless it is None or a number of seconds from 0 on."""
+    """Raise TypeError or InvalidOption unless it is None or a number of seconds >= 0."""
     _check_timeout(timeout)
 
 
 @cython.final
 cdef class Bell:
-    """A semaphore of this process that others ring; one thread sleeps on it."""
+    """A wakeup semaphore of this process; one thread sleeps on it, any process may wake it."""
 
     cdef sem_t *semaphore
     cdef readonly str name
@@ -21,7 +21,7 @@ cdef class Bell:
     cdef readonly uint32_t number
 
     def __cinit__(self, str name, uint64_t process, uint32_t number):
-        """``name`` is that of an existing semaphore, made of the two numbers."""
+        """``name`` is the name of an existing semaphore, derived from the two numbers."""
         raw = name.encode()
         self.name = name
         self.process = process
@@ -37,13 +37,13 @@ cdef class Bell:
             sem_close(self.semaphore)
 
     def ring(self):
-        """Wake the one who sleeps on it."""
+        """Wake the thread that sleeps on it."""
         shmq_post_wakeup(self.semaphore)
 
     def sleep(self, double seconds) -> bool:
-        """Sleep until it is rung, at most so long: whether it was.
+        """Sleep until a wakeup, for at most ``seconds``; whether there was one.
 
-        However often it was rung, that is once. A signal ends the sleep, too.
+        Several wakeups count as one. A signal ends the sleep, too.
         """
         cdef int status
         cdef int64_t ns = <int64_t>(min(max(seconds, 0.0), 3600.0) * 1e9)
@@ -56,10 +56,10 @@ cdef class Bell:
 
 @cython.no_gc_clear
 cdef class _Watcher(_Getter):
-    """The part of a handle that others wait through."""
+    """The part of a handle that watches use."""
 
     def has_message(self) -> bool:
-        """Whether a get would find a message now; does what is due first."""
+        """Whether a get would find a message now; does due maintenance first."""
         cdef bint found
         self._lock()
         if self.q.h.next_tick <= shmq_now():
@@ -70,7 +70,7 @@ cdef class _Watcher(_Getter):
         return found
 
     def try_get(self) -> api.Message | None:
-        """The next message, leased, or None. Looks for no dead processes."""
+        """Lease the next message, or return None. Does not look for dead processes."""
         cdef shmq_view view
         cdef Message message
         cdef int status
@@ -99,9 +99,9 @@ cdef class _Watcher(_Getter):
              deliver_at: float | None = None, ttl: float | None = None,
              dedupe_id: str | None = None, codec: str | None = None, reply_to: str | None = None,
              correlation: str | None = None, encoded: bool = False) -> PreparedPut:
-        """A message as ``try_put`` takes it. Raises what a put that can never succeed does.
+        """Prepare a message for ``try_put``. Raises the errors of a put that can never succeed.
 
-        ``encoded``: the body is bytes of its codec already.
+        ``encoded``: the body is bytes already encoded with its codec.
         """
         cdef PreparedPut prepared = self._wrap(body, codec, priority, group, headers, delay, deliver_at,
                                         ttl, dedupe_id, reply_to, correlation, encoded)
@@ -111,7 +111,7 @@ cdef class _Watcher(_Getter):
 
     def try_put(self, PreparedPut prepared, block: bool | None = False,
                 timeout: float | None = None) -> Put:
-        """Put it, or raise Full: at once, unless ``block`` or a timeout says otherwise."""
+        """Put the message, or raise Full; waits only if ``block`` or ``timeout`` says so."""
         if prepared.c.body_bytes > SMALL:
             return self._put_large(prepared, block, timeout)
         return self._put(&prepared.c, block, timeout)
@@ -122,12 +122,12 @@ cdef class _Watcher(_Getter):
         return self.blocks
 
     def look_for_dead(self):
-        """Do what is pending beside the operations: dead processes, dying messages."""
+        """Do pending maintenance: dead processes, dying messages."""
         self.q.look_for_dead = True
         self._tend()
 
     def processes(self) -> set[int]:
-        """The numbers of the processes attached. Without the lock, so a hint."""
+        """The numbers of the attached processes. Reads without the lock, so only a hint."""
         cdef uint32_t at, made = min(self.q.h.attachments_made, SHMQ_MAX_ATTACHMENTS)
         cdef set numbers = set()
         if self.open_:
@@ -139,7 +139,7 @@ cdef class _Watcher(_Getter):
 
 @cython.final
 cdef class Watch:
-    """One event of one queue, as the owner of a bell watches it."""
+    """One event of one queue, watched by the owner of a wakeup semaphore."""
 
     #| queue: Any
     cdef readonly _Watcher queue
@@ -147,13 +147,13 @@ cdef class Watch:
     cdef readonly Bell bell
     cdef shmq_watch w
     cdef uint64_t generation
-    cdef bint begun                # it was armed, and not ended by disarm
+    cdef bint begun                # armed, and not ended by disarm
 
     def __cinit__(self, _Watcher queue: Handle, int event, Bell bell: Bell | None):
-        """``event`` is one of EVENT_…; ``bell`` may be None.
+        """``event`` is one of EVENT_…; ``bell`` is the wakeup semaphore, or None.
 
-        EVENT_ARRIVED is for those who do not take whatever there is: it comes with each
-        message that can be had from now on.
+        EVENT_ARRIVED is for callers that take only some messages: it comes with each message
+        that becomes visible from now on.
         """
         self.queue = queue
         self.bell = bell
@@ -166,9 +166,9 @@ cdef class Watch:
         self.begun = False
 
     def arm(self):
-        """Have the bell rung when the event comes; it may have come before.
+        """Ask to be woken when the event comes; it may have come before.
 
-        Where the queue has no entry left, or there is no bell, nobody rings.
+        If the queue has no free entry, or there is no wakeup semaphore, no wakeup comes.
         """
         self.queue._lock()
         if self.bell is not None:
@@ -179,10 +179,10 @@ cdef class Watch:
         self.queue._after()
 
     def disarm(self):
-        """Have it rung no longer: for who leaves, with what it waited for or without.
+        """Ask not to be woken any more: for a caller that stops waiting, successful or not.
 
-        Where it was rung already, and there is something left, another one is rung: it may
-        have been rung for more than it used. Does nothing if the handle was closed.
+        If it was woken and something is left, another waiter is woken, because the wakeup may
+        have stood for more than the caller took. Does nothing if the handle was closed.
         """
         if not self.begun or self.generation != fork_generation or not self.queue.open_:
             return
@@ -203,7 +203,7 @@ cdef class Watch:
 
     @property
     def due(self) -> float:
-        """When something is due in the queue, as last seen: monotonic seconds."""
+        """When maintenance is due in the queue, as last seen: monotonic seconds."""
         return self.w.due / 1e9
 
     @property
@@ -213,11 +213,11 @@ cdef class Watch:
 
     @property
     def is_armed(self) -> bool:
-        """Whether the next one who makes something available will ring."""
+        """Whether the next process that makes something available will wake it."""
         return self._is_armed()
 
     def catch_up(self):
-        """Do what is due in the queue, and learn when something will be."""
+        """Do due maintenance in the queue, and learn when more will be due."""
         self.queue._lock()
         shmq_watch_time(&self.queue.q, &self.w, shmq_now())
         self.queue._unlock()
@@ -227,9 +227,9 @@ cdef class Watch:
 def scan(list watches: list[Watch], bint closely) -> tuple[list[Watch], list[Watch], float]:
     """Look at each watch without a lock: (those that stir, those due, seconds until more are).
 
-    One stirs if its event may have come: it was rung, or the queue has ended; with
-    ``closely`` also if it looks so from the queue's numbers. What is due is to be done
-    with ``catch_up``.
+    A watch stirs if its event may have come: it was woken, or the queue has ended; with
+    ``closely`` also if the queue's counters suggest it. The caller does due maintenance with
+    ``catch_up``.
     """
     cdef list stirring = [], due = []
     cdef int64_t now = shmq_now(), earliest = now + WAIT_SLICE, at

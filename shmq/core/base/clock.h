@@ -1,12 +1,12 @@
-/* Time: leases, delays and timeouts run on the monotonic clock, in ns. Wall time is
- * only for what is shown or stored. */
+/* Time: leases, delays and timeouts use the monotonic clock, in ns. Wall time is only shown or
+ * stored. */
 #ifndef SHMQ_BASE_CLOCK_H
 #define SHMQ_BASE_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>
 
-extern int64_t shmq_clock_set; /* tests: the monotonic time of this process; 0: the real */
+extern int64_t shmq_clock_set; /* tests: the monotonic time of this process; 0: the real one */
 
 static inline int64_t shmq_read_clock(clockid_t clock)
 {
@@ -23,7 +23,7 @@ static inline int64_t shmq_now(void)
     return shmq_read_clock(CLOCK_MONOTONIC);
 }
 
-/* How far shmq_coarse_now may lag behind shmq_now: a tick of the slowest kernel. */
+/* The most that shmq_coarse_now may lag behind shmq_now: a tick of the slowest kernel. */
 #define SHMQ_COARSE 10000000ll
 
 static inline int64_t shmq_coarse_now(void)
@@ -43,7 +43,7 @@ static inline void shmq_pause(void)
 #endif
 }
 
-/* How far it may lag behind now: what is promised from it on is longer by so much. */
+/* The most that it may lag behind now: a lease that begins at it is made longer by that. */
 static inline int64_t shmq_coarse_lag(void) { return shmq_clock_set ? 0 : SHMQ_COARSE; }
 
 static inline int64_t shmq_wall(void) { return shmq_read_clock(CLOCK_REALTIME); }

@@ -13,5 +13,5 @@ void shmq_mark(void)
         kill(getpid(), SIGKILL);
 }
 #else
-typedef int shmq_crash_is_empty; /* ISO C wants a declaration */
+typedef int shmq_crash_is_empty; /* ISO C requires a declaration */
 #endif

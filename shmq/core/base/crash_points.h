@@ -1,7 +1,7 @@
-/* Crash points: in a build with SHMQ_CRASHPOINTS every store to shared memory is
- * counted, and the process kills itself with SIGKILL right after the k-th one. Every
- * shared store of the core goes through SET (or is followed by shmq_mark), so running
- * each k of an operation visits every state that a death inside it can leave.
+/* Crash points: a build with SHMQ_CRASHPOINTS counts every store to shared memory, and the process
+ * kills itself with SIGKILL right after the k-th one. Every shared store of the core goes through
+ * SET, or is followed by shmq_mark, so running an operation with each k visits every state that a
+ * death inside it can leave.
  */
 #ifndef SHMQ_BASE_CRASH_POINTS_H
 #define SHMQ_BASE_CRASH_POINTS_H
@@ -22,7 +22,7 @@ static inline void shmq_mark(void) {}
         shmq_mark();        \
     } while (0)
 
-/* The same for what is also read without the lock: no more than atomic. */
+/* The same for a member that is also read without the lock: the store is merely atomic. */
 #define SET_ATOMIC(target, value)                               \
     do {                                                        \
         __atomic_store_n(&(target), (value), __ATOMIC_RELAXED); \

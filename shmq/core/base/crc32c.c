@@ -5,7 +5,7 @@
 #define POLYNOMIAL 0x82F63B78u /* reflected */
 #define LANE 1024u             /* bytes of each of the three streams of a stripe */
 #define STRIPE (3 * LANE)
-#define PIECE (2 * STRIPE)     /* that is copied, and summed while it is in the first cache    */
+#define PIECE (2 * STRIPE)     /* copied at a time, then summed while in the L1 cache          */
 
 /* `slice[k][b]`: byte b, followed by k bytes of zeros. `skip[k][b]`: byte k of a checksum, if
  * it is b, followed by LANE bytes of zeros. Written once, before main. */
@@ -105,9 +105,9 @@ static uint32_t skip_lane(uint32_t crc)
            skip[3][crc >> 24];
 }
 
-/* The instruction takes three cycles and one can begin in each, so three streams of bytes
- * are as fast as one. The checksum is linear: a stream's own, moved on over the zeros that
- * stand for the next, and that of the next make that of both. */
+/* The instruction takes three cycles and one can start in each, so three streams of bytes are as
+ * fast as one. The checksum is linear: the checksum of one stream, advanced over zeros for the
+ * next one, combines with the checksum of that. */
 NATIVE static uint32_t crc_native(uint32_t crc, const unsigned char *at, size_t size)
 {
     crc = ~crc;
@@ -136,10 +136,10 @@ NATIVE static uint32_t crc_native(uint32_t crc, const unsigned char *at, size_t 
 #if defined(__x86_64__)
 #define FOLDS __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.2")))
 #define FOLDS_HALF __attribute__((target("avx2,vpclmulqdq,pclmul,sse4.2")))
-#define FOLDED 256u     /* bytes that are folded at a time            */
+#define FOLDED 256u     /* bytes folded at a time                     */
 #define WORTH_FOLDING 512u
 
-/* By how many bytes the halves of a block are moved: see make_powers. */
+/* The distances by which the halves of a block are moved: see make_powers. */
 static struct {
     uint64_t first, second;
 } by_16, by_32, by_64, by_256;
@@ -150,7 +150,7 @@ static bool has_folding(void)
     return native && __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("pclmul");
 }
 
-/* x^n mod P, as the 64 bits that stand for it among reflected ones. */
+/* x^n mod P, as 64 bits in reflected form. */
 static uint64_t power(unsigned n)
 {
     uint32_t r = 0x80000000u;
@@ -160,7 +160,8 @@ static uint64_t power(unsigned n)
     return (uint64_t)r << 32;
 }
 
-/* The product of two reflected words of 64 bits is theirs times x: hence one less. */
+/* The product of two reflected 64-bit words has an extra factor x, hence the exponent is one
+ * less. */
 static void make_powers(void)
 {
     by_16.first = power(8 * 16 + 64 - 1), by_16.second = power(8 * 16 - 1);
@@ -180,7 +181,7 @@ static void make_powers(void)
     _mm_xor_si128(            \
         _mm_xor_si128(_mm_clmulepi64_si128(v, by, 0x00), _mm_clmulepi64_si128(v, by, 0x11)), next)
 
-/* What has the same checksum as the 64 bytes after zeros. */
+/* A value with the same checksum as the 64 bytes, which follow zeros. */
 FOLDS static inline uint32_t reduce(__m512i v)
 {
     const __m128i by = _mm_loadu_si128((const void *)&by_16);
@@ -222,7 +223,7 @@ FOLDS_HALF static inline __m256i take_half(const unsigned char *at, unsigned cha
     return bytes;
 }
 
-/* The same, half as wide; what is summed is stored at `to` as well, if that is not NULL. */
+/* The same, half as wide; also stores the bytes at `to`, if that is not NULL. */
 FOLDS_HALF static inline __attribute__((always_inline)) uint32_t fold_half(uint32_t crc,
                                                                            const unsigned char **at,
                                                                            size_t *size,

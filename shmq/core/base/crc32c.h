@@ -6,20 +6,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The checksum of `size` bytes; `crc` is 0, or that of the bytes before them. Many bytes by
- * products without carries, 512 or 256 bits wide, where the processor has them. */
+/* The checksum of `size` bytes; `crc` is 0, or the checksum of the bytes before them. Long inputs
+ * use carry-less multiplication, 512 or 256 bits wide, if the processor has it. */
 uint32_t shmq_crc32c(uint32_t crc, const void *bytes, size_t size);
 
-/* The same of what is copied meanwhile: about as fast as the copy alone. */
+/* The same while it copies the bytes: about as fast as the copy alone. */
 uint32_t shmq_crc32c_copy(uint32_t crc, void *to, const void *bytes, size_t size);
 
-/* The same by the processor's own instruction for it, or by tables where it has none. */
+/* The same with the processor's CRC instruction, or with tables if it has none. */
 uint32_t shmq_crc32c_striped(uint32_t crc, const void *bytes, size_t size);
 
-/* The same by tables alone, on any processor. */
+/* The same with tables only, on any processor. */
 uint32_t shmq_crc32c_portable(uint32_t crc, const void *bytes, size_t size);
 
-/* Whether this processor has the instruction. */
+/* Whether this processor has the CRC instruction. */
 bool shmq_crc32c_is_native(void);
 
 #endif

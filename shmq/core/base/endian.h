@@ -1,7 +1,6 @@
 /* Integers in network byte order, and a bounded reader of them.
  *
- * Nothing is read beyond the reader's end, and a read that would be makes it bad, once for
- * all. */
+ * The reader never reads beyond its end: a read that would marks the reader as bad for good. */
 #ifndef SHMQ_BASE_ENDIAN_H
 #define SHMQ_BASE_ENDIAN_H
 

@@ -14,7 +14,7 @@
 #define AT_ONCE 100000000ll      /* ns */
 #define FOR_ONE_AT_WORK 1000000000ll
 
-/* What a mapping is of. */
+/* The file that a mapping maps. */
 struct file {
     unsigned major, minor;
     unsigned long inode;
@@ -66,7 +66,7 @@ int64_t shmq_patience(int64_t waited, int64_t until, uint32_t holder)
     return left <= 0 ? 0 : left < SLICE ? left : SLICE;
 }
 
-/* Reads one line; of a long one the beginning. */
+/* Reads one line; only the beginning of a long one. */
 static bool next_line(FILE *file, char line[256])
 {
     size_t length;
@@ -85,8 +85,9 @@ static bool is_same(const struct file *a, const struct file *b)
     return a->major == b->major && a->minor == b->minor && a->inode == b->inode;
 }
 
-/* Looks through a list of mappings for that at `address`, which is told to `*sought`, or, if that
- * is 0, for one of the file `*sought`. False if there is none; errno is 0 if the list was read. */
+/* Searches a list of mappings for the one at `address`, and stores its file in `*sought`; or, if
+ * `address` is 0, for one of the file `*sought`. False if there is none; errno is 0 if the list was
+ * read. */
 static bool find(const char *list, uintptr_t address, struct file *sought)
 {
     unsigned long from, to;

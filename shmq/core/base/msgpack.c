@@ -1,6 +1,6 @@
 #include "base/msgpack.h"
 
-/* Bytes of a UTF-8 sequence that begins so, 0 if none does: RFC 3629. */
+/* The length of a UTF-8 sequence with this first byte, 0 if it is invalid: RFC 3629. */
 static uint32_t utf8_length(unsigned char first)
 {
     if (first < 0x80)
@@ -69,7 +69,7 @@ static void set_ext(struct shmq_reader *r, struct shmq_msgpack *value, uint32_t 
     set_bytes(r, value, SHMQ_MSGPACK_EXT, size);
 }
 
-/* Each entry takes a byte at least, so a count beyond what is left is bad at once. */
+/* Each entry takes at least one byte, so a count beyond the bytes left is bad at once. */
 static void set_many(struct shmq_reader *r, struct shmq_msgpack *value, enum shmq_msgpack_kind kind,
                      uint32_t count)
 {
@@ -103,7 +103,7 @@ static void set_double(struct shmq_reader *r, struct shmq_msgpack *value)
     memcpy(&value->real, &bits, sizeof value->real);
 }
 
-/* The tags from 0xC0 to 0xDF, one by one. */
+/* The single tags from 0xC0 to 0xDF. */
 static void read_tagged(struct shmq_reader *r, struct shmq_msgpack *value, uint8_t tag)
 {
     switch (tag) {
@@ -163,9 +163,9 @@ void shmq_msgpack_read(struct shmq_reader *r, struct shmq_msgpack *value)
         read_tagged(r, value, tag);
 }
 
-/* An array or a map that is being read past. */
+/* An array or a map that is being skipped. */
 struct level {
-    uint64_t left; /* values, a key being one */
+    uint64_t left; /* values; a key counts as one */
     bool is_map;
 };
 

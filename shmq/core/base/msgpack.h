@@ -1,7 +1,7 @@
-/* Reading msgpack without making anything of it: https://github.com/msgpack/msgpack/blob/
- * master/spec.md. Stricter than that page where a reader in Python would fail: a str is
- * UTF-8, a key is hashable, and nothing lies deeper than SHMQ_MSGPACK_DEPTH. What is not so
- * makes the reader bad. */
+/* Parsing msgpack without building objects:
+ * https://github.com/msgpack/msgpack/blob/master/spec.md. It is stricter than the specification
+ * where a Python reader would fail: a str must be UTF-8, a map key hashable, and the nesting at
+ * most SHMQ_MSGPACK_DEPTH deep. Anything else makes the reader bad. */
 #ifndef SHMQ_BASE_MSGPACK_H
 #define SHMQ_BASE_MSGPACK_H
 
@@ -23,19 +23,19 @@ enum shmq_msgpack_kind {
 
 struct shmq_msgpack {
     enum shmq_msgpack_kind kind;
-    int64_t number;             /* of an int: beyond int64, INT64_MAX; of a bool: 0 or 1 */
+    int64_t number;             /* of an int, limited to INT64_MAX; of a bool: 0 or 1    */
     double real;                /* of a float                                           */
     const unsigned char *bytes; /* of a str, bin or ext                                 */
-    uint32_t count;             /* of its bytes; of the entries of an array or a map    */
+    uint32_t count;             /* its bytes, or the entries of an array or a map       */
 };
 
-/* Reads one value; of an array or a map the head alone. */
+/* Reads one value; of an array or a map only its head. */
 void shmq_msgpack_read(struct shmq_reader *r, struct shmq_msgpack *value);
 
-/* Reads past what `value`, just read, holds. */
+/* Skips the contents of `value`, which was just read. */
 void shmq_msgpack_skip(struct shmq_reader *r, const struct shmq_msgpack *value);
 
-/* Whether the bytes are a map and nothing else. */
+/* Whether the bytes are exactly one map. */
 bool shmq_msgpack_is_map(const void *bytes, size_t size);
 
 static inline bool shmq_msgpack_is(const struct shmq_msgpack *value, const char *text)

@@ -24,7 +24,7 @@ int shmq_robust_mutex_init(union shmq_mutex *lock)
 
 #ifdef __SANITIZE_THREAD__
 /* ThreadSanitizer does not know that pthread_mutex_clocklock takes a lock, nor that
- * pthread_mutex_timedlock takes a dead holder's: it is made to see trylocks alone. */
+ * pthread_mutex_timedlock takes a dead holder's, so under it only trylocks are used. */
 static int sleep_for(union shmq_mutex *lock, int64_t end)
 {
     int error;
@@ -37,7 +37,7 @@ static int sleep_for(union shmq_mutex *lock, int64_t end)
 static int sleep_for(union shmq_mutex *lock, int64_t end)
 {
     struct timespec until = {end / 1000000000, end % 1000000000};
-    int error = shmq_robust_mutex_try(lock); /* which sees damage that clocklock would not */
+    int error = shmq_robust_mutex_try(lock); /* sees damage that clocklock would not       */
 
     if (error == EBUSY)
         error = pthread_mutex_clocklock(&lock->mutex, CLOCK_MONOTONIC, &until);
@@ -55,28 +55,30 @@ int shmq_robust_mutex_wait(union shmq_mutex *lock, int64_t end)
     return shmq_robust_mutex_try(lock);
 }
 
-/* Whether `owner`, which glibc writes beside the word, is a thread that may be inside. */
+/* Whether `owner`, which glibc stores beside the word, is a thread that may be inside. */
 static bool is_inside(uint32_t owner, const union shmq_mutex *lock)
 {
     return owner <= FUTEX_TID_MASK && shmq_may_hold(owner, lock) != SHMQ_HOLDS_NOT;
 }
 
-/* Takes over from the thread that the word names if it cannot be inside any more. The word is set
- * to what the kernel writes for a holder that dies, from exactly what was seen of it: so glibc
- * tells the next thread that takes it, and only that one, that its holder died. It is right because
+/* Takes over from the thread that the word names, if it cannot be inside any more. An exchange sets
+ * the word, from exactly the value seen, to what the kernel writes for a holder that dies: so glibc
+ * tells the next thread that takes the mutex, and only that one, that its holder died. This is
+ * correct because
  *
- *  - the kernel walks the list of a thread that ends, or calls exec, before it lets go of its
- *    memory, and before others see it as a zombie or not at all. So a thread that has been seen
- *    so has been through that, and if the word still names it, nobody else will mark it;
- *  - a thread that has not mapped the segment is not inside: its word is damaged, or left by an
- *    older thread of its id;
- *  - the word cannot come to name another, living holder by the same id between the look and
- *    the exchange: the kernel gives ids in a circle of thousands, so for that there is no time.
+ *  - the kernel walks the list of a thread that ends or calls exec before it releases the thread's
+ *    memory, and before others see a zombie or no thread at all. So a thread seen in that state has
+ *    been through the walk, and if the word still names it, nothing else will mark it;
+ *  - a thread that has not mapped the segment is not inside: the word that names it is damaged, or
+ *    left by an older thread with its id;
+ *  - the word cannot come to name another, living holder with the same id between the look and the
+ *    exchange: the kernel reuses ids only after thousands of others, so there is no time for that.
  *
- * `__owner` is 0 outside of a critical section, and at the very beginning and end of one; else
- * it is the word's thread, or what says that it is about to recover, or for a moment the one
- * that died before it. If it names yet another that may be inside, the word was damaged under
- * it. Then nobody may take over, and the queue is damaged as long as that thread lives. */
+ * `__owner` is 0 outside of a critical section, and at its very beginning and end. Otherwise it is
+ * the word's thread, the mark of a recovery that is about to begin, or for a moment the previous
+ * holder that died. If it names yet another thread that may be inside, the word was damaged while
+ * that thread was inside. Then no thread may take over, and the queue is damaged as long as that
+ * thread lives. */
 int shmq_robust_mutex_judge(union shmq_mutex *lock)
 {
     int *word = &lock->mutex.__data.__lock;

@@ -1,6 +1,6 @@
-/* SipHash-2-4 with 128 bits of output (Aumasson, Bernstein: SipHash, a fast short-input
- * PRF, 2012): the names of groups and the dedupe ids, keyed by the queue's id, so that
- * nobody outside can make two of them collide. */
+/* SipHash-2-4 with 128 bits of output (Aumasson, Bernstein: SipHash, a fast short-input PRF, 2012).
+ * It hashes group names and dedupe ids with the queue's key, so that no outsider can produce a
+ * collision. */
 #ifndef SHMQ_BASE_SIPHASH_H
 #define SHMQ_BASE_SIPHASH_H
 

@@ -81,8 +81,8 @@ static void note(struct shmq_change_scan *f, struct shmq_candidates *list, uint6
     list->at[list->len++] = (struct shmq_candidate){seq, at};
 }
 
-/* What was written last of the message in that slot: the writer's alone, so that it is
- * forgotten with it, and written once more. */
+/* The digest of what was last written for the message in that slot. It is private to the writer: a
+ * new writer lacks it, and writes the message once more. */
 static uint64_t *digest_of(struct shmq_change_scan *f, uint32_t at)
 {
     uint32_t room = f->digests_room;
@@ -131,7 +131,7 @@ static struct shmq_slot *slot_of(const struct shmq_change_scan *f, uint32_t at)
 
 static uint64_t seq_of(const struct shmq_slot *s) { return GET_ATOMIC(s->seq); }
 
-/* A message that is to be on disk. An acknowledged one is as good as free. */
+/* A message that must be on disk. An acknowledged one counts as free. */
 static bool is_live(enum shmq_state state)
 {
     return state == SHMQ_READY || state == SHMQ_DELAYED || state == SHMQ_LEASED ||
@@ -145,8 +145,8 @@ static bool is_held_back(uint64_t word)
 
 static bool is_live_word(uint64_t word) { return is_live(shmq_state_of(word)); }
 
-/* What the journal must have: a message that was moved before it was logged, too, as its copy
- * may be in memory alone. */
+/* Messages that the journal must have, including one that was moved before it was logged,
+ * because its copy may be only in memory. */
 static bool is_kept(uint64_t word) { return is_live_word(word) || is_held_back(word); }
 
 /* What may have changed since it was logged; a lease alone is no change. */
@@ -241,7 +241,7 @@ static bool follow_hints(struct shmq_change_scan *f)
     uint32_t size = GET_ATOMIC(h->hints);
 
     if (fresh - f->fresh + spent - f->spent > GET_ATOMIC(h->slots_made))
-        return false; /* to look at every slot is less */
+        return false; /* looking at every slot is less work */
     if (epoch_of(h) != f->epoch || fresh - f->fresh >= size || spent - f->spent >= size)
         return fresh == f->fresh && spent == f->spent && epoch_of(h) == f->epoch;
     for (uint64_t seq = f->fresh + 1; seq <= fresh; seq++)
@@ -278,7 +278,7 @@ static void look_at(struct shmq_change_scan *f, uint32_t at)
         mark(f, &f->changed, at);
 }
 
-/* Hints are taken up from where they stood before the slots were looked at. */
+/* Hints are followed from the point where they were before the slots were looked at. */
 static void look_at_all(struct shmq_change_scan *f)
 {
     struct shmq_queue *q = f->q;
@@ -549,8 +549,7 @@ int shmq_scan_dedupe(struct shmq_queue *q, uint64_t *cursor, uint64_t limit, str
 
 /* ---- a collection ---- */
 
-/* What was collected will not be written: it is as if nothing had been, and every slot is to be
- * looked at. */
+/* Undoes a collection that will not be written: every slot must be looked at again. */
 static void undo(struct shmq_change_scan *f)
 {
     f->done.len = f->arrived.len = 0;
@@ -610,7 +609,7 @@ void shmq_arrived(struct shmq_change_scan *f, uint32_t at)
         mark(f, &f->arrived, at);
 }
 
-/* ---- what another queue has of what was moved there ---- */
+/* ---- what another queue has of the messages moved there ---- */
 
 static bool is_on_its_way(const struct shmq_queue *q, const struct shmq_slot *s, uint64_t word)
 {
@@ -702,7 +701,7 @@ void shmq_fail(struct shmq_queue *q, uint32_t error)
 
 /* ---- waiting for something to do ---- */
 
-/* Whether somebody waits for a put that is not on disk yet. */
+/* Whether a put waits that is not on disk yet. */
 static bool is_sync_awaited(const struct shmq_change_scan *f)
 {
     const struct shmq_header *h = f->q->h;
@@ -713,7 +712,7 @@ static bool is_sync_awaited(const struct shmq_change_scan *f)
 
 static int64_t real_now(void) { return shmq_read_clock(CLOCK_MONOTONIC); }
 
-/* Of many that were confirmed at once, the rest is about to put again. */
+/* Of many puts confirmed at once, the rest of their callers are about to put again. */
 static void await_crowd(struct shmq_change_scan *f, uint32_t crowd, int64_t patience)
 {
     int64_t end = real_now() + patience;
@@ -737,7 +736,7 @@ static bool spin_until_awaited(struct shmq_change_scan *f)
     return false;
 }
 
-/* Sleeps, having said for what it is to be woken. */
+/* Sleeps, after announcing which events must wake it. */
 static int doze(struct shmq_change_scan *f, enum shmq_awake what, int64_t ns)
 {
     struct shmq_header *h = f->q->h;
@@ -798,8 +797,8 @@ void shmq_nudge(struct shmq_change_scan *f)
 
 /* ---- snapshots ---- */
 
-/* The bytes were copied while nothing kept them from being used anew: they are good if the
- * slot still holds the message. */
+/* The bytes were copied without protection from reuse: they are valid if the slot still holds the
+ * message. */
 static bool is_still(const struct shmq_slot *s, uint64_t seq)
 {
     shmq_read_fence();

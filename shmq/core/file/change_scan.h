@@ -1,16 +1,16 @@
 /* Following a queue for its journal: the persistence writer's side of change_hints.h.
  *
- *   collect ──► (the caller writes and syncs what it gave) ──► mark synced ──► release
+ *   collect ──► (the caller writes and syncs the collection) ──► mark synced ──► release
  *
- * A queue has one scan at a time. Nothing here takes a lock but shmq_release, and nothing blocks.
- * What is collected stays claimed until it is marked as synced. The caller keeps a collection that
- * it could not write and marks it later; it makes no other in between. */
+ * A queue has one scan at a time. No function takes a lock except shmq_release, and none blocks. A
+ * collection stays claimed until it is marked as synced. A caller that cannot write a collection
+ * keeps it and marks it later; it makes no other in between. */
 #ifndef SHMQ_FILE_CHANGE_SCAN_H
 #define SHMQ_FILE_CHANGE_SCAN_H
 
 #include "queue/change_hints.h"
 
-/* Room that is written from its beginning. */
+/* A buffer that is filled from its beginning. */
 struct shmq_out {
     unsigned char *at, *end;
 };
@@ -33,84 +33,84 @@ struct shmq_marks {
 
 struct shmq_change_scan {
     struct shmq_queue *q;
-    uint64_t fresh, spent, dedupe; /* counters: followed up to here                     */
+    uint64_t fresh, spent, dedupe; /* counters: hints before these were followed        */
     uint32_t epoch;                /* of the hints that were followed                  */
-    bool all;                      /* every slot is to be looked at                    */
+    bool all;                      /* every slot must be looked at                     */
     bool lacking;                  /* private memory ran out                           */
     uint64_t batch;                /* the number of the collection                     */
-    uint64_t covered;              /* every put up to here is in it, or before         */
-    uint64_t puts_logged, settles_logged; /* by it                                     */
-    uint64_t needed;               /* bytes that the next record takes, if it had no room */
+    uint64_t covered;              /* every put up to this one is in it, or an earlier one */
+    uint64_t puts_logged, settles_logged; /* in this collection                        */
+    uint64_t needed;               /* bytes of the next record, if there was no room for it */
     struct shmq_candidates puts;   /* to be written,                                   */
     uint32_t puts_at;              /*   from here on                                   */
-    struct shmq_marks changed;     /* hinted, to be looked at                          */
-    struct shmq_candidates done;   /* SPENT; to be set free once this is synced        */
+    struct shmq_marks changed;     /* from hints, to be looked at                      */
+    struct shmq_candidates done;   /* SPENT; to be freed once this is synced           */
     struct shmq_candidates moved;  /* SPENT; another queue's journal must have it first */
-    struct shmq_marks arrived;     /* that were moved, and that it has                 */
-    uint64_t *digests;             /* of what was written last of each slot            */
+    struct shmq_marks arrived;     /* moved messages that the other journal has        */
+    uint64_t *digests;             /* of what was last written for each slot           */
     uint32_t digests_room;
     int64_t spin;                  /* ns to spin before a sleep, as that has paid       */
-    _Atomic bool nudged;           /* shmq_attend is to return                         */
-    int64_t wall;                  /* what is to be added to a monotonic time          */
+    _Atomic bool nudged;           /* shmq_attend must return                          */
+    int64_t wall;                  /* added to monotonic times to get wall times       */
 };
 
 void shmq_scan_changes(struct shmq_change_scan *f, struct shmq_queue *q);
 void shmq_unscan(struct shmq_change_scan *f);
 
-/* Takes back what a writer that died had claimed and not marked as synced. */
+/* Undoes what a dead writer had claimed and not marked as synced. */
 void shmq_disclaim(struct shmq_change_scan *f);
 
 /* Whether there is something to collect. */
 bool shmq_has_news(const struct shmq_change_scan *f);
 
-/* Writes records, sealed with `salt`, of what has changed since the last collection: SHMQ_OK;
- * SHMQ_FULL if there was more than room (f->needed bytes at least for the next record);
- * SHMQ_NO_SPACE without private memory, and then nothing was collected. Settlements come first,
+/* Writes records, sealed with `salt`, of all changes since the last collection: SHMQ_OK;
+ * SHMQ_FULL if they exceed the room (the next record needs at least f->needed bytes);
+ * SHMQ_NO_SPACE if private memory ran out and nothing was collected. Settlements come first,
  * then puts by sequence number, then dedupe ids. */
 int shmq_collect(struct shmq_change_scan *f, struct shmq_out *out, uint32_t salt);
 
-/* How many moved messages there are, in f->moved, of which the settlement is held back: those
- * that are over are forgotten. */
+/* The number of moved messages, in f->moved, whose settlement is held back; messages that are
+ * settled are dropped from the list. */
 uint32_t shmq_held_back(struct shmq_change_scan *f);
 
-/* Lets the settlement of the moved message in slot `at` go with the next collection. */
+/* Lets the next collection contain the settlement of the moved message in slot `at`. */
 void shmq_arrived(struct shmq_change_scan *f, uint32_t at);
 
-/* Of the messages `seqs`, sorted, that were moved here from another queue: sets waits[i] of
- * those whose copies are on their way still, being staged, or not on this queue's disk yet, or
- * gone further and held back themselves. One look at every slot. */
+/* Given the sorted numbers `seqs` of messages moved here from another queue: sets waits[i] if a
+ * copy is still on its way: being staged, not on this queue's disk yet, or moved further and
+ * held back itself. One pass over all slots. */
 void shmq_copies_waiting(struct shmq_queue *q, uint64_t origin_queue, const uint64_t *seqs,
                          bool *waits, uint32_t count);
 
-/* The collection is on disk, the journal's segment so long now: threads that wait for it are
- * woken. */
+/* Notes that the collection is on disk, and the new length of the journal's segment; wakes the
+ * threads that wait for it. */
 void shmq_mark_synced(struct shmq_change_scan *f, uint64_t segment, uint64_t offset,
                       uint64_t bytes);
 
-/* Sets up to `most` of the slots free that were settled in what is synced; true if some are
- * left. Holds both locks. */
+/* Frees up to `most` of the slots whose settlement is synced; true if some are left. Holds both
+ * locks. */
 bool shmq_release(struct shmq_change_scan *f, uint32_t most);
 
-/* The disk refused: puts that wait for it fail, until something is synced. 0: forget it. */
+/* The disk failed: puts that wait for it fail until a sync succeeds. 0 clears the failure. */
 void shmq_fail(struct shmq_queue *q, uint32_t error);
 
-/* Sleeps until there is something to do, at most `ns`: at once if somebody waits for the disk;
- * else up to `linger` after the first news, so that what is acknowledged meanwhile is never
- * written. Of a crowd of `crowd` puts that were confirmed at once, it waits up to `patience`
- * for the rest. SHMQ_OK, SHMQ_TIMED_OUT, SHMQ_INTERRUPTED, SHMQ_DELETED. Without the GIL. */
+/* Sleeps until there is something to do, at most `ns`. It returns at once if a put waits for the
+ * disk; else up to `linger` after the first change, so that a message acknowledged meanwhile is
+ * never written. If the last sync confirmed `crowd` puts at once, it waits up to `patience` for as
+ * many again. SHMQ_OK, SHMQ_TIMED_OUT, SHMQ_INTERRUPTED, SHMQ_DELETED. Without the GIL. */
 int shmq_attend(struct shmq_change_scan *f, int64_t ns, int64_t linger, uint32_t crowd,
                 int64_t patience);
 
 /* Lets shmq_attend return, from another thread. */
 void shmq_nudge(struct shmq_change_scan *f);
 
-/* Writes the messages of slots from *cursor on, of which the sequence number is at most
- * `limit`, as PUT records: SHMQ_OK at the end, SHMQ_FULL if there are more than room. For
- * snapshots: what is settled meanwhile is there or not. */
+/* Writes the messages in slots from *cursor on whose sequence number is at most `limit`, as PUT
+ * records: SHMQ_OK at the end, SHMQ_FULL if the room is used up. For snapshots: a message settled
+ * meanwhile may or may not be included. */
 int shmq_scan(struct shmq_queue *q, uint32_t *cursor, uint64_t limit, struct shmq_out *out,
               uint32_t salt, uint64_t *count, uint64_t *needed);
 
-/* Writes the dedupe ids within the window from counter *cursor on; 0: from the oldest. */
+/* Writes the dedupe ids within the window from counter *cursor on; 0 means from the oldest. */
 int shmq_scan_dedupe(struct shmq_queue *q, uint64_t *cursor, uint64_t limit, struct shmq_out *out,
                      uint32_t salt);
 

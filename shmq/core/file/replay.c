@@ -219,7 +219,7 @@ bool shmq_replay_discard(struct shmq_replay *r, uint64_t seq)
 
 /* ---- a file ---- */
 
-/* Where one is in a file. */
+/* The position in a file. */
 struct walk {
     struct shmq_replay *r;
     const unsigned char *bytes;
@@ -236,7 +236,7 @@ static enum shmq_read read_at(const struct walk *w, uint64_t at, bool verify,
     return shmq_record_read(w->bytes + at, w->size - at, w->salt, verify, record, next);
 }
 
-/* A record that stands in no batch, or in none but at its head. */
+/* A record that is never in a batch, or only at its head. */
 static bool frames(const struct shmq_record *record)
 {
     return record->type == SHMQ_R_BATCH || record->type >= SHMQ_R_END;
@@ -277,8 +277,8 @@ static bool batch_is_whole(const struct walk *w, const struct shmq_record *head,
            shmq_crc32c(0, w->bytes + at, head->bytes) == head->crc;
 }
 
-/* Whether a batch later than the last one stands anywhere behind: then what is here has been
- * whole, as none is begun before the one in front of it is on disk. */
+/* Whether there is a batch later than the last one anywhere behind: then the bytes here were once
+ * whole, because no batch is begun before the one before it is on disk. */
 static bool goes_on(const struct walk *w)
 {
     static const unsigned char words[4] = {(SHMQ_BATCH_BYTES - SHMQ_RECORD_HEAD) / 8};
@@ -293,8 +293,8 @@ static bool goes_on(const struct walk *w)
     return false;
 }
 
-/* The next place from `at` on where a record stands whose checksum is right; the size if
- * there is none. What cannot be a record is told without its checksum. */
+/* The next place from `at` on with a record whose checksum is right; the size if there is none.
+ * Most places are ruled out without a checksum. */
 static uint64_t next_record(const struct walk *w, uint64_t at)
 {
     struct shmq_record record;
@@ -321,7 +321,7 @@ static void skip_to(struct walk *w, uint64_t next, enum shmq_read how)
     w->at = next;
 }
 
-/* A BATCH that is met while salvaging: whether to go on by whole batches from here. */
+/* A BATCH found while salvaging: whether to continue with whole batches from here. */
 static bool salvage_batch(struct walk *w, const struct shmq_record *head, size_t next, bool first)
 {
     uint64_t rest = w->size - w->at - next;
@@ -338,7 +338,7 @@ static bool salvage_batch(struct walk *w, const struct shmq_record *head, size_t
     return false;
 }
 
-/* Record by record, from the damage on, until a whole batch comes, or the end. Moves on. */
+/* Salvages record by record from the damage on, up to a whole batch or the end. Moves on. */
 static void salvage(struct walk *w, uint64_t whole)
 {
     struct shmq_record record;
@@ -380,7 +380,7 @@ static enum shmq_fed damaged(struct walk *w, enum shmq_read how)
     return SHMQ_FED_DAMAGED;
 }
 
-/* Why the BATCH at hand does not count: where the first wrong record of it stands. */
+/* Why the BATCH here does not count: finds its first wrong record. */
 static enum shmq_fed damaged_batch(struct walk *w, const struct shmq_record *head, uint64_t at)
 {
     uint64_t end = head->bytes <= w->size - at ? at + head->bytes : w->size;
@@ -401,7 +401,7 @@ static enum shmq_fed damaged_batch(struct walk *w, const struct shmq_record *hea
     return damaged(w, at < w->size ? SHMQ_READ_CRC : SHMQ_READ_CUT);
 }
 
-/* One batch further. OK: there was one, or else `w->at` is the end. */
+/* Reads one more batch. OK: there was one, or `w->at` is the end. */
 static enum shmq_fed step(struct walk *w, uint64_t whole, bool *over)
 {
     struct shmq_record head;

@@ -1,8 +1,8 @@
-/* What the files of a queue say, put together: its live messages, and what it had counted.
+/* The combined contents of a queue's files: its live messages and its counters.
  *
- * In private memory: of each live message where its PUT stands, and its newest state, 32
- * bytes; the files must stay where they are until shmq_replay_end. Files are fed from the
- * oldest to the newest, the snapshot first. */
+ * In private memory it keeps, for each live message, the place of its PUT and its newest state, 32
+ * bytes; the files must stay in place until shmq_replay_end. Files are fed from the oldest to the
+ * newest, the snapshot first. */
 #ifndef SHMQ_FILE_REPLAY_H
 #define SHMQ_FILE_REPLAY_H
 
@@ -22,13 +22,13 @@ struct shmq_live {
 /* A copy of a message of another queue, settled or not. */
 struct shmq_copy {
     uint64_t queue;
-    uint64_t seq; /* there                                                              */
+    uint64_t seq; /* in the other queue                                                 */
     uint64_t here;
 };
 
-/* Bytes that are no records, of a file that was salvaged. */
+/* Bytes that are not records, in a file being salvaged. */
 struct shmq_skipped {
-    uint32_t file; /* by the order of feeding                                           */
+    uint32_t file; /* index of the file as fed                                          */
     enum shmq_read how;
     uint64_t offset;
     uint64_t bytes;
@@ -59,7 +59,7 @@ struct shmq_replay {
     struct shmq_array taken;    /* struct shmq_taken                               */
     struct shmq_array skipped;  /* struct shmq_skipped                             */
     uint64_t records, puts; /* read                                                     */
-    uint64_t first, last;   /* messages with other sequence numbers are passed over     */
+    uint64_t first, last;   /* other sequence numbers are ignored                       */
     bool salvage;
     bool sorted;
     bool no_memory;
@@ -67,52 +67,52 @@ struct shmq_replay {
 
 enum shmq_fed {
     SHMQ_FED_OK = 0,
-    SHMQ_FED_TORN,      /* the last batch was not written to its end: it does not count  */
+    SHMQ_FED_TORN,      /* the last batch is incomplete, and does not count              */
     SHMQ_FED_DAMAGED,
     SHMQ_FED_NO_MEMORY,
 };
 
-/* What was found in a file. */
+/* The result of reading a file. */
 struct shmq_found {
     uint64_t end;       /* behind the last batch that counts                            */
     uint64_t damage;    /* DAMAGED: where                                               */
     enum shmq_read how; /*   and what is wrong there                                    */
     uint64_t batches;   /* that count                                                   */
     uint64_t puts;      /* PUT records in them                                          */
-    bool complete;      /* there is an END, and it counts the same                      */
+    bool complete;      /* there is an END, and its counts are the same                 */
 };
 
-/* Only of messages with the sequence numbers `first` to `last` is anything kept. */
+/* Keeps only messages with sequence numbers from `first` to `last`. */
 void shmq_replay_begin(struct shmq_replay *r, bool salvage, uint64_t first, uint64_t last);
 void shmq_replay_end(struct shmq_replay *r);
 
-/* Takes the file `bytes`, whose records begin at `start`, a multiple of 8, and whose batches are
- * numbered from `first_batch` on. Up to `whole` all of it must be batches without a gap. From
- * there on it may end in a torn batch, unless `exact`: then what is behind `whole` does not
- * count. If it is being salvaged, what is damaged is skipped and listed, and this does not
- * return DAMAGED. Not once sorted. */
+/* Reads the file `bytes`, whose records begin at `start`, a multiple of 8, and whose batches are
+ * numbered from `first_batch` on. Up to `whole` it must consist of batches without a gap. From
+ * there on it may end in a torn batch, or with `exact`, what is behind `whole` does not count.
+ * When salvaging, damaged parts are skipped and listed, and this does not return DAMAGED. Not
+ * allowed after sorting. */
 enum shmq_fed shmq_replay_feed(struct shmq_replay *r, const unsigned char *bytes, uint64_t size,
                                uint64_t start, uint32_t salt, uint64_t first_batch, uint64_t whole,
                                bool exact, struct shmq_found *found);
 
-/* Forgets a live message; false if there is none of that number. Not once sorted. */
+/* Forgets a live message; false if there is none with that number. Not allowed after sorting. */
 bool shmq_replay_discard(struct shmq_replay *r, uint64_t seq);
 
-/* The least and the greatest number of a live message; false: there is none. Not once sorted. */
+/* The least and the greatest number of a live message; false: none. Not allowed after sorting. */
 bool shmq_replay_span(const struct shmq_replay *r, uint64_t *least, uint64_t *greatest);
 
-/* Adds up the bytes of the live messages' PUT records: in sums[i] those of the `width` numbers
- * from first + i * width on, for i < count. Not once sorted. */
+/* Adds up the bytes of the live messages' PUT records: sums[i] for the `width` numbers from
+ * first + i * width on, for i < count. Not allowed after sorting. */
 void shmq_replay_spread(const struct shmq_replay *r, uint64_t first, uint64_t width, uint64_t *sums,
                         uint64_t count);
 
-/* Sorts the live messages by their numbers, after which shmq_replay_message gives the one at
- * `at` < count as a PUT of how it is now; and the dedupe entries of which `until` is after
- * `wall`, also by their numbers. false: no memory. */
+/* Sorts the live messages by number, after which shmq_replay_message returns the one at `at` <
+ * count as a PUT of its newest state; and sorts the dedupe entries whose `until` is after
+ * `wall`, also by number. False: no memory. */
 bool shmq_replay_sort(struct shmq_replay *r, int64_t wall);
 void shmq_replay_message(const struct shmq_replay *r, uint64_t at, struct shmq_record *record);
 
-/* Where the footer of a closed file says that its batches end: 0 if it has none. */
+/* The end of the batches according to a closed file's footer: 0 if it has none. */
 uint64_t shmq_replay_closed(const unsigned char *bytes, uint64_t size, uint64_t start,
                             uint32_t salt);
 

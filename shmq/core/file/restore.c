@@ -9,7 +9,7 @@
 
 #define FOR_EVER (INT64_MAX / 2)
 
-/* A wall time as a monotonic one, whatever stands in a file. */
+/* A wall time as a monotonic one, for any value in a file. */
 static int64_t monotonic(const struct shmq_restorer *r, int64_t wall)
 {
     int64_t since;
@@ -19,7 +19,7 @@ static int64_t monotonic(const struct shmq_restorer *r, int64_t wall)
     return since < -FOR_EVER ? -FOR_EVER : r->now + since;
 }
 
-/* What the put brought but its bytes; the slot is in its group. */
+/* Everything from the put except its bytes; the slot is in its group. */
 static int fill_slot(struct shmq_restorer *r, struct shmq_slot *s, const struct shmq_record *record)
 {
     s->body_bytes = record->body_bytes;
@@ -61,7 +61,7 @@ static void lay_among_the_dead(struct shmq_queue *q, struct shmq_slot *s,
     q->h->dead++;
 }
 
-/* Those of a group all stand behind, until at the end each group has its front. */
+/* Messages of a group are all put behind; at the end each group gets its front. */
 static void lay_ready(struct shmq_queue *q, struct shmq_slot *s, uint64_t flags,
                       uint32_t deliveries)
 {

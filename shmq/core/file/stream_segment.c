@@ -8,7 +8,7 @@
 
 #define LITTLE (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
 
-/* What an entry says of itself; the time is the one by which it is found. */
+/* The fields of an entry's head; the time is the one by which it is found. */
 struct head {
     uint64_t offset;
     int64_t time;
@@ -31,7 +31,7 @@ static inline uint64_t load64(const unsigned char *at)
     return LITTLE ? value : __builtin_bswap64(value);
 }
 
-/* Bytes of the whole record at `bytes`; 0: none was written there, or it is cut off. */
+/* The size of the whole record at `bytes`; 0: none was written there, or it is truncated. */
 static inline size_t whole(const unsigned char *bytes, size_t size)
 {
     uint32_t words = size < SHMQ_RECORD_HEAD ? 0 : load32(bytes);
@@ -61,7 +61,7 @@ static inline struct head head_of(const unsigned char *bytes, size_t size)
         .count = load32(bytes + 12), .offset = load64(bytes + 16), .time = (int64_t)load64(time)};
 }
 
-/* Whether the entry is one that can come next. */
+/* Whether the entry can come next. */
 static inline bool follows(const struct head *h, const struct shmq_stream_segment *w)
 {
     return h->count && h->offset + h->count > h->offset && h->time >= w->time &&
@@ -79,13 +79,13 @@ static inline bool stops(const struct head *h, const struct shmq_stream_segment 
            (w->most && w->records + h->count > w->most);
 }
 
-/* Whether all before the offset to stop at was passed: what follows may be torn. */
+/* Whether everything before the stop offset was passed: what follows may be torn. */
 static inline bool arrived(const struct shmq_stream_segment *w)
 {
     return w->stop_offset && w->offset >= w->stop_offset && w->stop_time == INT64_MIN;
 }
 
-/* Of what is no entry: whether it may stand there, and whether entries may follow it. */
+/* For a record that is not an entry: whether it is allowed there, and entries may follow it. */
 static enum shmq_stored_run pass(const unsigned char *bytes, size_t size, uint32_t salt,
                                  size_t *next)
 {
@@ -178,7 +178,7 @@ bool shmq_stream_segment_find(const unsigned char *bytes, size_t size,
     return false;
 }
 
-/* Adds the entry to the run; false: it is of another one. */
+/* Adds the entry to the run; false if it belongs to another. */
 static bool joins(struct shmq_stream_segment_run *run, const unsigned char *entry,
                   const struct head *h)
 {
@@ -260,7 +260,7 @@ static bool is_commit(const unsigned char *bytes, size_t size, uint32_t salt, st
            shmq_crc32c(0, bytes + *next, r->bytes) == r->crc;
 }
 
-/* Whether a whole commit of a number behind `after` stands anywhere from `at` on. */
+/* Whether there is a whole commit with a number after `after` anywhere from `at` on. */
 static bool has_later(const unsigned char *bytes, size_t size, size_t at, uint32_t salt,
                       uint64_t after)
 {

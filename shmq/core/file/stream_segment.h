@@ -1,10 +1,10 @@
-/* The records of a stream's segment file, walked as they lie: docs/dmsq.md.
+/* A walk over the records of a stream's segment file in their stored form: docs/dmsq.md.
  *
- * A segment file holds batches: a BATCH record, sealed with the salt of the file, and the
- * entries of one commit, which are the bytes that stood in the partition's ring, sealed with
- * the salt of the stream. Offsets rise without a gap through all of it, times never fall.
+ * A segment file holds batches: a BATCH record, sealed with the salt of the file, and the entries
+ * of one commit, which are bytes of the partition's ring, sealed with the salt of the stream.
+ * Offsets are consecutive through the whole file, times never decrease.
  *
- * Nothing that is read is believed before its checksum is right and its lengths fit. */
+ * Nothing is trusted before its checksum and its lengths were checked. */
 #ifndef SHMQ_FILE_STREAM_SEGMENT_H
 #define SHMQ_FILE_STREAM_SEGMENT_H
 
@@ -14,10 +14,10 @@
 
 /* How a walk ended. */
 enum shmq_stored_run {
-    SHMQ_STREAM_SEGMENT_END = 0, /* nothing was written behind                                  */
-    SHMQ_STREAM_SEGMENT_STOP, /* at an entry where it was to stop                            */
-    SHMQ_STREAM_SEGMENT_TORN, /* of a file's end: a commit that was never finished           */
-    SHMQ_STREAM_SEGMENT_DAMAGED, /* what stands there is no record that can come next           */
+    SHMQ_STREAM_SEGMENT_END = 0, /* nothing was written behind it                               */
+    SHMQ_STREAM_SEGMENT_STOP, /* at the entry where it was to stop                           */
+    SHMQ_STREAM_SEGMENT_TORN, /* at the file's end: a commit that was never finished         */
+    SHMQ_STREAM_SEGMENT_DAMAGED, /* the bytes there are not a record that can follow            */
 };
 
 /* The two salts of a file. */
@@ -26,7 +26,7 @@ struct shmq_stream_segment_salts {
     uint32_t entries; /* of the stream's own records                                     */
 };
 
-/* A walk: what it is to do, and where it has come. */
+/* A walk: its limits, and its position. */
 struct shmq_stream_segment {
     uint64_t at; /* in: a record; out: the entry it stopped at, or the end       */
     uint64_t offset; /* in: none before this is taken (0: whatever comes first);
@@ -43,38 +43,38 @@ struct shmq_stream_segment {
     bool verify; /* whether checksums of entries are compared                    */
 };
 
-/* Walks on from `w->at`, passing whole records. Entries must follow each other without a gap.
- * At least one entry is passed before a limit of bytes or records stops it. END, STOP or
- * DAMAGED, with `at` at what is damaged. */
+/* Walks on from `w->at` over whole records. Entries must be consecutive, without a gap. It
+ * passes at least one entry before a limit of bytes or records stops it. END, STOP or DAMAGED,
+ * with `at` at the damage. */
 enum shmq_stored_run shmq_stream_segment_walk(const unsigned char *bytes, size_t size,
                                               struct shmq_stream_segment_salts salts,
                                               struct shmq_stream_segment *w);
 
-/* Finds the first whole entry from `w->at` on, at any multiple of 8 bytes from there, that may
- * come behind damage: its offset is `w->offset` or later and before `w->stop_offset`, its time
- * not before `w->time`. Whether there is one: `at`, `offset` and `time` are its own then. */
+/* Finds the first whole entry from `w->at` on, at any multiple of 8 bytes, that may follow damage:
+ * its offset is `w->offset` or later and before `w->stop_offset`, its time not before `w->time`.
+ * Returns whether there is one, and sets `at`, `offset` and `time` to it. */
 bool shmq_stream_segment_find(const unsigned char *bytes, size_t size,
                               struct shmq_stream_segment_salts salts,
                               struct shmq_stream_segment *w);
 
-/* Copies the entries among the records to `to`, which has room for `size` bytes; returns how
- * many bytes. The records are some that a walk has passed. */
+/* Copies the entries among the records to `to`, which has room for `size` bytes; returns how many
+ * bytes. The records are some that a walk has passed. */
 size_t shmq_stream_segment_entries(const unsigned char *bytes, size_t size, unsigned char *to);
 
-/* Records of one producer that follow each other, by offset and by sequence number. */
+/* Consecutive records of one producer, by offset and by sequence number. */
 struct shmq_stream_segment_run {
-    uint64_t producer, sequence, offset; /* the latter two of the first record            */
+    uint64_t producer, sequence, offset; /* the latter two: of the first                  */
     uint32_t count; /* 0: there is none                              */
 };
 
 /* Walks on from `w->at` up to `w->stop_offset`, over the next run of records of a producer. STOP
- * before the one behind it; else as a walk, and a run may have ended with it. */
+ * before the entry behind it; else like a walk, which may have ended a run. */
 enum shmq_stored_run shmq_stream_segment_next_run(const unsigned char *bytes, size_t size,
                                                   struct shmq_stream_segment_salts salts,
                                                   struct shmq_stream_segment *w,
                                                   struct shmq_stream_segment_run *run);
 
-/* What a file holds, as far as its commits are whole. */
+/* The contents of a file, as far as its commits are whole. */
 struct shmq_stream_segment_whole {
     uint64_t end; /* behind the last whole commit                                   */
     uint64_t offset; /* in: the first offset; out: the next one                        */
@@ -86,9 +86,9 @@ struct shmq_stream_segment_whole {
     bool closed; /* END follows the last commit                                    */
 };
 
-/* Reads all commits from `start` on, each of which counts as a whole or not at all. A commit
- * that is not whole is a torn tail, unless a whole one of a later number stands anywhere
- * behind it: a commit is only begun once the one before it is on disk. END, TORN, DAMAGED. */
+/* Reads all commits from `start` on, each of which counts as a whole or not at all. An incomplete
+ * commit is a torn tail, unless there is a whole one with a later number anywhere behind it: a
+ * commit only begins once the one before it is on disk. END, TORN, DAMAGED. */
 enum shmq_stored_run shmq_stream_segment_check(const unsigned char *bytes, size_t size,
                                                size_t start, struct shmq_stream_segment_salts salts,
                                                struct shmq_stream_segment_whole *w);

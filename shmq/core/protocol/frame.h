@@ -3,7 +3,7 @@
  *   magic u32 | payload length u32 | type u8 | version u8 | status u16 | message id u32
  *
  * All integers are unsigned and in network byte order (base/endian.h). Server (connection.c) and
- * client (request.c, client_connection.pxi) stand upon this. */
+ * client (request.c, client_connection.pxi) both use this. */
 #ifndef SHMQ_PROTOCOL_FRAME_H
 #define SHMQ_PROTOCOL_FRAME_H
 
@@ -20,8 +20,8 @@ struct shmq_frame {
 
 /* ---- the header ---- */
 
-/* Reads a header of 16 bytes: SHMQ_S_OK, or what is fatal about it, checked in the order of
- * the protocol: magic, version. `frame` is filled in any case. */
+/* Reads a header of 16 bytes: SHMQ_S_OK, or its fatal error; the protocol checks magic first, then
+ * version. `frame` is filled in any case. */
 static inline enum shmq_frame_status shmq_frame_read(const unsigned char *at,
                                                      struct shmq_frame *frame)
 {
@@ -35,7 +35,7 @@ static inline enum shmq_frame_status shmq_frame_read(const unsigned char *at,
     return frame->version == SHMQ_FRAME_VERSION ? SHMQ_S_OK : SHMQ_S_BAD_VERSION;
 }
 
-/* Writes a header; returns the byte behind it, where the payload goes. */
+/* Writes a header; returns the place behind it, where the payload goes. */
 static inline unsigned char *shmq_frame_write(unsigned char *at, uint8_t type, uint16_t status,
                                               uint32_t id, uint32_t length)
 {

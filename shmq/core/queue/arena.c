@@ -32,7 +32,7 @@ uint32_t shmq_class_of(uint32_t units)
     return 9 + (power - 3) * 4 + (units - (1u << power)) / (1u << (power - 2)) - 1;
 }
 
-/* Ensures: bits [at, at + count) are `used`; false if one was so already. */
+/* Ensures: bits [at, at + count) are `used`; false if any of them was already. */
 static bool mark(struct shmq_queue *q, uint32_t at, uint32_t count, bool used)
 {
     bool clean = true;

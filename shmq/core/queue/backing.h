@@ -1,6 +1,6 @@
-/* Backing the segment with memory, in steps, before it is touched: on a full /dev/shm
- * a store to a page that was never allocated is a SIGBUS, a refused step is an error.
- * All hold the lock; SHMQ_NO_SPACE sets q->refused_bytes. */
+/* Allocating memory for the segment, in steps, before it is touched: on a full /dev/shm a store
+ * to a page that was never allocated is a SIGBUS, while a refused allocation is an error. All
+ * hold the lock; SHMQ_NO_SPACE sets q->refused_bytes. */
 #ifndef SHMQ_QUEUE_BACKING_H
 #define SHMQ_QUEUE_BACKING_H
 
@@ -21,7 +21,7 @@ int shmq_back_groups(struct shmq_queue *q, uint32_t count);
 /* Ensures: attachments below `count` have memory. */
 int shmq_back_attachments(struct shmq_queue *q, uint32_t count);
 
-/* Gives back the memory above what is in use. */
+/* Returns the memory above what is in use to the system. */
 void shmq_give_back(struct shmq_queue *q);
 
 #endif

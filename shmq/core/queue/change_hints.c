@@ -13,7 +13,7 @@
 
 #define MOST_PATIENCE 400000ll /* ns: longer than a sync of a quick disk                 */
 #define MARGIN 50000ll
-#define SLICE 50000000ll /* ns: what a wake that was lost costs */
+#define SLICE 50000000ll /* ns: the cost of a lost wakeup       */
 
 /* ---- hints ---- */
 
@@ -36,7 +36,8 @@ void shmq_hint_changed(struct shmq_queue *q, const struct shmq_slot *s)
 {
     if (__builtin_expect(!q->journaled, 1))
         return;
-    /* The writer that claims it right now may have read it as it was: both see the other. */
+    /* The writer that claims it right now may have read its old state: one of them sees the
+     * other. */
     shmq_fence();
     if (logged_seq(q, s) == s->seq)
         shmq_hint_spent(q, shmq_index_of(q, s));
@@ -48,8 +49,8 @@ static bool is_message(enum shmq_state state)
            state == SHMQ_ACKED || state == SHMQ_DEAD || state == SHMQ_MOVING;
 }
 
-/* Whether the journal has, or may have, what a SPENT slot was; or is to have it, as it was
- * moved on, and a writer is there, or somebody waits for one. */
+/* Whether the journal has, or may have, the message of a SPENT slot; or must still record it,
+ * because the message was moved and there is a writer, or a put waits for one. */
 static bool is_owed(const struct shmq_queue *q, const struct shmq_slot *s)
 {
     const struct shmq_journal *j = &q->h->journal;
@@ -61,7 +62,7 @@ static bool is_owed(const struct shmq_queue *q, const struct shmq_slot *s)
             atomic_load_explicit((_Atomic uint64_t *)&j->awaited, memory_order_relaxed) >= s->seq);
 }
 
-/* Commits SPENT; true if it has to stay that. */
+/* Commits SPENT; true if it must stay SPENT. */
 static bool commit_spent(struct shmq_queue *q, struct shmq_slot *s)
 {
     uint64_t word = shmq_word(s), flags = 0;
@@ -102,7 +103,7 @@ void shmq_lose_hints(struct shmq_queue *q)
 
     if (!q->journaled)
         return;
-    /* The epoch first: a reader that finds puts without a hint then sees why. */
+    /* The epoch first: it tells a reader why puts have no hint. */
     atomic_fetch_add_explicit(&h->journal_epoch, 1, memory_order_acq_rel);
     shmq_mark();
     atomic_store_explicit(&h->fresh_tail, h->last_seq, memory_order_release);
@@ -110,8 +111,8 @@ void shmq_lose_hints(struct shmq_queue *q)
     q->hinted = true;
 }
 
-/* The rings grow with the slots. What they held is at other places then: the writer looks at
- * every slot, and knows that it has to before it can look at a wrong place. */
+/* The rings grow with the slots. Their entries are at other places then, so the writer must look at
+ * every slot; it knows that before it can look at a wrong place. */
 static int grow_rings(struct shmq_queue *q, uint32_t slots)
 {
     uint32_t size = SHMQ_LEAST_HINTS;
@@ -181,8 +182,8 @@ void shmq_request_sync(struct shmq_queue *q, uint64_t seq)
 
 /* ---- waiting for the disk ---- */
 
-/* A sync of a quick disk is over before a sleeper would be awake again. Where it is not, or
- * many wait and the cores are needed, spinning does not pay, and is soon given up. */
+/* A sync of a quick disk is over before a sleeper would be awake again. If the disk is slower, or
+ * many threads wait and need the cores, spinning does not pay, and is soon given up. */
 static void spin_for_the_disk(struct shmq_queue *q, uint64_t seq, int64_t start)
 {
     int64_t now = start;
@@ -214,7 +215,7 @@ int shmq_wait_synced(struct shmq_queue *q, uint64_t seq, int64_t ns)
         wakeup = atomic_load_explicit(&j->wakeup, memory_order_acquire);
         if (shmq_synced(q) >= seq) {
             waited = now - end + ns;
-            if (waited < MOST_PATIENCE) /* so long a spin would have paid */
+            if (waited < MOST_PATIENCE) /* a spin of that length would have paid */
                 __atomic_store_n(&q->patience, waited + MARGIN, __ATOMIC_RELAXED);
             return SHMQ_OK;
         }

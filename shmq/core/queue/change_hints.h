@@ -1,34 +1,34 @@
-/* The queue's side of its journal: what tells the persistence writer where to look, and what
- * waits for it.
+/* The queue's interface to its journal: hints that tell the persistence writer where to look, and
+ * waiting for the writer.
  *
- * There is no log in memory: the slots are the truth here too. The writer (change_scan.h) is one
- * more attached process. It takes no lock to read; it goes by hints, indexes of slots, in two
+ * There is no log in memory: the slots are the truth here, too. The writer (change_scan.h) is one
+ * more attached process. It reads without a lock and follows hints, which are slot indexes, in two
  * rings, one for each side of the queue:
  *
- *   fresh   puts ──► writer   by sequence number: the slot of each put that is over
+ *   fresh   puts ──► writer   by sequence number: the slot of each completed put
  *   spent   gets ──► writer   slots that were settled, or came back, after they were logged
  *
- * and decides by the slot what to write. Hints are derived, and may be lost: where a ring has
+ * From the slot it decides what to write. Hints are derived, and may be lost: if a ring has
  * overflowed, or the epoch was raised, the writer looks at every slot.
  *
- * `logged[slot]` says which message of the slot the journal has, or is about to have: the
+ * `logged[slot]` names the message of the slot that the journal has, or is about to have: the
  * writer claims a message with it before it reads the body. A process that settles a message
- * commits SPENT first and then looks at the claim, and the writer claims first and then looks at the
- * word again, both with a full fence between, so at least one of them sees the other (Dekker).
- * A message that was not claimed is FREE at once: what was put and acknowledged before it was
- * written is never written. A claimed one stays SPENT, its bytes untouched, until its
- * settlement is on disk and the writer sets it free. So a writer that is behind fills the
- * queue, which is the back-pressure; one that was never there claims nothing.
+ * commits SPENT first and then looks at the claim; the writer claims first and then looks at the
+ * word again. Both have a full fence in between, so at least one of them sees the other (Dekker).
+ * An unclaimed message is FREE at once: a message that is acknowledged before it was written is
+ * never written. A claimed message stays SPENT, its bytes untouched, until its settlement is on
+ * disk and the writer frees it. So a slow writer fills the queue, which is the backpressure; a
+ * writer that never ran claims nothing.
  *
- * A slot that was MOVED to another queue stays SPENT even if nothing was logged, and the
- * writer takes it for a message still: until the other queue's journal has the copy, this one
- * has to have the original. */
+ * A slot that was MOVED to another queue stays SPENT even if nothing was logged, and the writer
+ * still treats it as a message: this journal must have the original until the other queue's
+ * journal has the copy. */
 #ifndef SHMQ_QUEUE_CHANGE_HINTS_H
 #define SHMQ_QUEUE_CHANGE_HINTS_H
 
 #include "queue/queue.h"
 
-/* What the writer is to be woken for. */
+/* Which events must wake the writer. */
 enum shmq_awake { SHMQ_AWAKE = 0, SHMQ_IDLE = 1, SHMQ_LINGERING = 2 };
 
 static inline uint64_t shmq_synced(const struct shmq_queue *q)
@@ -36,8 +36,8 @@ static inline uint64_t shmq_synced(const struct shmq_queue *q)
     return atomic_load_explicit(&q->h->journal.synced, memory_order_acquire);
 }
 
-/* The claim of a slot. A process that reads that it was given up reads nothing that the writer has
- * still to look at. */
+/* The claim of a slot. A process that reads a claim as given up reads nothing that the writer still
+ * has to look at. */
 static inline uint64_t shmq_logged_seq(const struct shmq_logged *logged)
 {
     return __atomic_load_n(&logged->seq, __ATOMIC_ACQUIRE);
@@ -49,14 +49,14 @@ static inline void shmq_set_logged(struct shmq_logged *logged, uint64_t seq)
     shmq_mark();
 }
 
-/* The size is a power of two and within the ring, whatever stands in the header. */
+/* Limits the size to a power of two within the ring, whatever the header says. */
 static inline uint64_t shmq_hint_of(const struct shmq_queue *q, uint64_t counter)
 {
     return counter & (GET_ATOMIC(q->h->hints) - 1) & (q->geo.hints_max - 1);
 }
 
-/* The put of that sequence number is over: its message stands in slot `at`. Holds the lock of
- * the puts. */
+/* The put with that sequence number is complete: its message is in slot `at`. Holds the put-side
+ * lock. */
 static inline void shmq_hint_fresh(struct shmq_queue *q, uint64_t seq, uint32_t at)
 {
     if (__builtin_expect(!q->journaled, 1))
@@ -66,45 +66,44 @@ static inline void shmq_hint_fresh(struct shmq_queue *q, uint64_t seq, uint32_t 
     shmq_mark();
 }
 
-/* The message in slot `at`, which may have been logged, is settled, or has changed. Holds the
- * lock of the gets. */
+/* The message in slot `at`, which may have been logged, is settled or has changed. Holds the
+ * get-side lock. */
 void shmq_hint_spent(struct shmq_queue *q, uint32_t at);
 
-/* The same of one that came back: what was not logged will be, as it is then. */
+/* The same for a message that came back: if it was not logged, it will be in its present state. */
 void shmq_hint_changed(struct shmq_queue *q, const struct shmq_slot *s);
 
-/* A message's end: commits SPENT if the journal has it or may have it; false if the slot is
- * to be set free at once. Holds the lock of the gets. */
+/* Ends a message: commits SPENT if the journal has it or may have it; false if the caller must free
+ * the slot at once. Holds the get-side lock. */
 bool shmq_spend(struct shmq_queue *q, struct shmq_slot *s);
 
-/* A message's end where every index is about to be derived anew: SPENT, or ZOMBIE, or FREE.
- * Holds both locks. */
+/* Ends a message while every index is about to be rebuilt: SPENT, ZOMBIE or FREE. Holds both
+ * locks. */
 void shmq_conclude(struct shmq_queue *q, struct shmq_slot *s);
 
-/* Hints may have been lost. Holds both locks. */
+/* Tells the writer that hints may have been lost. Holds both locks. */
 void shmq_lose_hints(struct shmq_queue *q);
 
-/* Ensures: the rings of hints, and what is logged of `slots` slots, have memory. Holds both
- * locks. */
+/* Ensures: the rings of hints, and `logged` of `slots` slots, have memory. Holds both locks. */
 int shmq_back_journal(struct shmq_queue *q, uint32_t from, uint32_t slots);
 
-/* Wakes the writer if it sleeps because there was nothing to do. After the lock was released,
- * of what was hinted under it. */
+/* Wakes the writer if it sleeps for want of work. Call it after the lock under which the hints were
+ * added is released. */
 static inline void shmq_wake_idle_writer(struct shmq_queue *q);
 
-/* Somebody waits for that sequence number to be on disk: the writer does not linger. Never
- * blocks. Without the lock. */
+/* Asks the writer to write that sequence number without lingering. Never blocks. Without the
+ * lock. */
 void shmq_request_sync(struct shmq_queue *q, uint64_t seq);
 
 /* Waits at most `ns` until that sequence number is on disk: SHMQ_OK, SHMQ_TIMED_OUT,
- * SHMQ_INTERRUPTED, SHMQ_DELETED; SHMQ_NO_SPACE, whatever journal.error says, when the disk
- * refused. Without the lock; to be called without the GIL. */
+ * SHMQ_INTERRUPTED, SHMQ_DELETED; SHMQ_NO_SPACE if the disk failed, with whatever errno in
+ * journal.error. Without the lock; call it without the GIL. */
 int shmq_wait_synced(struct shmq_queue *q, uint64_t seq, int64_t ns);
 
 /* Wakes the threads in shmq_wait_synced. */
 void shmq_wake_synced(struct shmq_queue *q);
 
-/* Sleeps while *word == value, at most `ns`. SHMQ_OK: woken, or it was another value. */
+/* Sleeps while *word == value, at most `ns`. SHMQ_OK: woken, or the value differs. */
 int shmq_futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t ns);
 void shmq_futex_wake(_Atomic uint32_t *word);
 

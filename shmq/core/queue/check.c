@@ -18,11 +18,11 @@ struct census {
     uint32_t of[SHMQ_STATES];
     uint32_t ttl_ready, listed_leases, listed_free, grouped;
     uint64_t units, cached;
-    uint64_t *claimed; /* bitmaps of our own: units, */
+    uint64_t *claimed; /* private bitmaps: units,    */
     uint64_t *listed;  /*   and free slots           */
 };
 
-/* An acknowledged message is leased until it is set free. */
+/* An acknowledged message counts as leased until it is freed. */
 static bool is_leased(enum shmq_state state) { return state == SHMQ_LEASED || state == SHMQ_ACKED; }
 
 static bool claim(struct census *c, uint32_t block, uint32_t units)
@@ -111,7 +111,7 @@ static const char *check_free_list(struct shmq_queue *q, uint32_t at, uint32_t c
     return NULL;
 }
 
-/* Each side remembers how far the other had come: never further than it has. */
+/* Each side's copy of the other's counter must never be ahead of it. */
 static const char *check_rings(const struct shmq_header *h)
 {
     uint32_t head = h->returned_head, tail = h->returned_tail;
@@ -289,7 +289,7 @@ static const char *check_attachments(struct shmq_queue *q)
     return NULL;
 }
 
-/* What was found, each kind once: the texts are constants. */
+/* The violations found, each kind once: the texts are constants. */
 struct findings {
     const char **wrong;
     uint32_t count, most;

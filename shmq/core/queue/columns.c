@@ -13,7 +13,7 @@ static unsigned char *column(const struct shmq_columns *c, enum shmq_column whic
     return c->base + c->room.offset[which];
 }
 
-/* A block may begin anywhere while it is written: in a frame, it does. */
+/* A block that is being written may begin at any address: in a frame it does. */
 static void set64(const struct shmq_columns *c, enum shmq_column which, uint32_t at, uint64_t value)
 {
     memcpy(column(c, which) + 8ull * at, &value, sizeof value);
@@ -87,7 +87,7 @@ void shmq_columns_add(struct shmq_columns *c, const struct shmq_row *row)
     set32(c, SHMQ_COLUMN_META_OFFSETS, at + 1, (uint32_t)c->meta_bytes);
 }
 
-/* Zeroes what pads the arrays, so that a block is a function of its rows. */
+/* Zeroes the padding of the arrays, so that a block is a function of its rows. */
 static void pad(unsigned char *base, const struct shmq_columns_layout *layout)
 {
     for (int i = 0; i < SHMQ_COLUMNS; i++) {
@@ -103,7 +103,7 @@ uint64_t shmq_columns_end(struct shmq_columns *c)
     uint64_t bytes[2] = {c->body_bytes, c->meta_bytes};
 
     shmq_columns_lay_out(&layout, c->count, c->body_bytes, c->meta_bytes);
-    /* Rows that there was room for, and that did not come: no array moves up. */
+    /* Fewer rows came than there was room for: the arrays are not moved. */
     if (layout.size != c->room.size)
         for (int i = 0; i < SHMQ_COLUMNS; i++)
             memmove(c->base + layout.offset[i], c->base + c->room.offset[i], layout.bytes[i]);

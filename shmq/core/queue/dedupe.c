@@ -26,8 +26,8 @@ static bool sane(struct shmq_queue *q)
     return true;
 }
 
-/* Chains run from newer to older counters. What a bucket or an entry names is part of
- * the ring only if its age says so, so an end needs no mark and old links no clearing. */
+/* Chains run from newer to older counters. An entry that a bucket or another entry names belongs to
+ * the ring only if its age says so. So an end needs no mark, and old links no clearing. */
 int shmq_dedupe_find(struct shmq_queue *q, const uint64_t hash[2], int64_t now, uint64_t *seq)
 {
     struct shmq_header *h = q->h;
@@ -76,8 +76,8 @@ void shmq_dedupe_rebuild(struct shmq_queue *q)
         link_entry(q, counter);
 }
 
-/* Doubles the ring. Entries whose place changes are copied into the new half, the old
- * ones stay until the size, the one store that counts, is changed. */
+/* Doubles the ring. Entries whose place changes are copied into the new half; the old ones stay
+ * until the size is changed, which is the store that counts. */
 static int grow(struct shmq_queue *q)
 {
     struct shmq_header *h = q->h;

@@ -5,8 +5,7 @@
 #include "queue/ready_order.h"
 #include "queue/slot.h"
 
-/* The visible message that a queue that drops its oldest one would drop next. Dropping
- * one of which a view lives would make no room. */
+/* The visible message to drop next. Dropping one that has a view would make no room. */
 static uint32_t oldest_visible(struct shmq_queue *q)
 {
     uint32_t at = shmq_order_oldest(q);
@@ -40,8 +39,8 @@ static void mark_droppable(struct shmq_queue *q, bool used)
     }
 }
 
-/* Whether `units` would fit if every visible message were dropped. The bitmap is derived:
- * their units are marked free, looked at, and marked used again. */
+/* Whether `units` would fit if every visible message were dropped. The bitmap is derived: their
+ * units are marked free, counted, and marked used again. */
 static bool could_fit(struct shmq_queue *q, uint32_t units)
 {
     uint32_t hint = q->h->units_hint;
@@ -64,9 +63,9 @@ static void drop(struct shmq_queue *q, struct shmq_slot *s)
     shmq_slot_free(q, s);
 }
 
-/* Takes a slot in a queue that drops its oldest messages to make room; one that cannot
- * fit even so drops none. Where a journal has to be told of what was dropped first, the
- * room comes when it has been: until then the queue is full, and nothing more is dropped. */
+/* Takes a slot, dropping the oldest messages to make room; drops none if that would not be
+ * enough. If a journal must record the drops first, the room comes when it has: until then the
+ * queue is full, and nothing more is dropped. */
 static int drop_and_take(struct shmq_queue *q, uint64_t bytes, uint32_t *at)
 {
     uint32_t units = shmq_units_for(q, bytes), oldest = oldest_visible(q);

@@ -30,8 +30,8 @@ static bool is_number(const struct shmq_msgpack *value)
 
 /* ---- reading the properties ---- */
 
-/* What a map has under a key, the last of them if there are more; its inner parts are behind
- * `value` in `inner`. Nothing, if the bytes are no map. */
+/* The value of a key in a map, the last one if there are several; its contents are behind
+ * `value` in `inner`. No value if the bytes are not a map. */
 static struct shmq_msgpack find(struct shmq_reader map, const void *name, uint32_t size,
                                 struct shmq_reader *inner)
 {
@@ -72,7 +72,7 @@ static struct shmq_msgpack property(const struct shmq_facts *facts, const char *
     return find(properties_of(facts), name, (uint32_t)strlen(name), &inner);
 }
 
-/* What the map that is the property `outer` has under a key. */
+/* The value of a key in the map that is the property `outer`. */
 static struct shmq_msgpack part(const struct shmq_facts *facts, const char *outer, const void *name,
                                 uint32_t size)
 {
@@ -90,7 +90,7 @@ static struct shmq_msgpack dead(const struct shmq_facts *facts, const char *name
     return part(facts, "dead", name, (uint32_t)strlen(name));
 }
 
-/* When it died, in s since 1970, or how long that is ago. */
+/* When the message died, in s since 1970, or how long ago that is. */
 static struct shmq_msgpack died(const struct shmq_facts *facts, bool ago)
 {
     struct shmq_msgpack at = dead(facts, "at");
@@ -143,7 +143,7 @@ static struct shmq_msgpack value_of(const struct shmq_facts *facts, enum shmq_fi
 
 /* ---- comparing ---- */
 
-#define UNORDERED 2 /* what one of them has no order with */
+#define UNORDERED 2 /* the two values have no order       */
 
 static int order_of(double a, double b)
 {
@@ -152,7 +152,7 @@ static int order_of(double a, double b)
     return a < b ? -1 : a > b;
 }
 
-/* An int and a real, exactly: not every int64 is a double. */
+/* Compares an int and a real exactly: not every int64 is a double. */
 static int order_mixed(int64_t number, double real)
 {
     int64_t whole;
@@ -183,7 +183,7 @@ static int order_numbers(const struct shmq_msgpack *a, const struct shmq_msgpack
     return mixed == UNORDERED ? UNORDERED : -mixed;
 }
 
-/* Texts by their code points, which is the order of their bytes in UTF-8. */
+/* Compares texts by code points, which is the order of their bytes in UTF-8. */
 static int order_texts(const struct shmq_msgpack *a, const struct shmq_msgpack *b)
 {
     uint32_t least = a->count < b->count ? a->count : b->count;
@@ -205,7 +205,7 @@ static int order(const struct shmq_msgpack *a, const struct shmq_msgpack *b)
     return a->kind == SHMQ_MSGPACK_STR ? order_texts(a, b) : UNORDERED;
 }
 
-/* The first place of a text from `at` on where `bytes` stand, or NULL. */
+/* The first occurrence of `bytes` in a text from `at` on, or NULL. */
 static const unsigned char *place_of(const unsigned char *at, const unsigned char *end,
                                      const unsigned char *bytes, size_t size)
 {
@@ -215,8 +215,8 @@ static const unsigned char *place_of(const unsigned char *at, const unsigned cha
     return NULL;
 }
 
-/* `%` stands for any text, and nothing else for anything but itself: what stands before the
- * first and behind the last is at the ends, and each part between at its first place. */
+/* `%` matches any text, and everything else only itself: the parts before the first and behind the
+ * last `%` are at the ends, and each part between is at its first occurrence. */
 static bool is_like(const struct shmq_msgpack *value, const struct shmq_msgpack *pattern)
 {
     const unsigned char *at = value->bytes, *end = at + value->count;

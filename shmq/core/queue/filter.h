@@ -1,19 +1,19 @@
-/* A filter: which messages are meant, by what is known of them without their bodies.
+/* A filter: selects messages by what is known about them without their bodies.
  *
- * shmq/expression/compiler.py compiles an expression of the language of shmq/expression/parse.py
- * to a small program in postfix order, of bytes, numbers in network byte order:
+ * shmq/expression/compiler.py compiles an expression of the language of shmq/expression/parse.py to
+ * a small program in postfix order, as bytes, with numbers in network byte order:
  *
- * NOT AND OR   take one or two truths from the stack, and leave one TEST         u8 field,
- * [HEADER: u16 n + its name], u8 relation, constant: leaves one
+ * NOT AND OR   take one or two truth values from the stack, and push one
+ * TEST         u8 field, [HEADER: u16 n + its name], u8 relation, constant: pushes one
  *
  * constant     u8 kind: NIL | BOOL u8 | INT i64 | REAL f64 | TEXT u32 n + bytes (UTF-8)
  *
- * What is not of the kind of the constant is not compared, and makes the test false: true is not
- * 1, and a text is no number. NIL, with EQUAL alone, is a field that the message does not have.
+ * A value of another kind than the constant is not compared, and makes the test false: true is not
+ * 1, and a text is not a number. NIL, which is used with EQUAL only, is an absent field.
  *
- * A program is checked once, as a whole, before it is run: its end, every length, and that the
- * stack neither runs dry nor over. What it is run on is checked as it is read: properties that are
- * not one msgpack map have nothing. */
+ * A program is checked once as a whole before it is run: its end, every length, and that the stack
+ * neither underflows nor overflows. The properties that it runs on are checked as they are read:
+ * if they are not one msgpack map, the message has none. */
 #ifndef SHMQ_QUEUE_FILTER_H
 #define SHMQ_QUEUE_FILTER_H
 
@@ -35,7 +35,7 @@ enum shmq_filter_field {
     SHMQ_FIELD_QUEUE = 2,
     SHMQ_FIELD_DELIVERIES = 3,
     SHMQ_FIELD_AT = 4,          /* s since 1970                                          */
-    SHMQ_FIELD_AGE = 5,         /* s since then                                          */
+    SHMQ_FIELD_AGE = 5,         /* seconds since the put                                 */
     SHMQ_FIELD_GROUP = 6,
     SHMQ_FIELD_CORRELATION = 7,
     SHMQ_FIELD_CODEC = 8,
@@ -52,7 +52,7 @@ enum shmq_filter_relation {
     SHMQ_IS_AT_MOST = 3,
     SHMQ_IS_MORE = 4,
     SHMQ_IS_AT_LEAST = 5,
-    SHMQ_IS_LIKE = 6, /* TEXT: `%` stands for any text                                    */
+    SHMQ_IS_LIKE = 6, /* TEXT: `%` matches any text                                       */
     SHMQ_RELATIONS
 };
 
@@ -70,21 +70,21 @@ struct shmq_filter {
     uint32_t bytes;
 };
 
-/* What a filter is asked about. */
+/* The facts about a message that a filter tests. */
 struct shmq_facts {
     const unsigned char *meta; /* the properties: one msgpack map, or no bytes            */
     uint32_t meta_bytes;
     uint32_t size;             /* of the body                                            */
     uint64_t seq;
     uint8_t priority;
-    uint8_t codec;             /* its number; SHMQ_CODEC_OTHER: see the properties        */
+    uint8_t codec;             /* its number; SHMQ_CODEC_OTHER: the name is in the properties */
     int64_t wall;              /* now, ns since 1970                                     */
 };
 
-/* NULL if the program can be run, or what is wrong with it. */
+/* NULL if the program can be run, else what is wrong with it. */
 const char *shmq_filter_fault(const struct shmq_filter *filter);
 
-/* Whether it is meant. The program has been checked. */
+/* Whether the message matches. The program must have been checked. */
 bool shmq_filter_matches(const struct shmq_filter *filter, const struct shmq_facts *facts);
 
 #endif

@@ -11,7 +11,7 @@ uint64_t shmq_search_room(uint32_t count)
     return room;
 }
 
-/* The entry of `seq`, or the empty one where it belongs: linear probing, at most half full. */
+/* The entry of `seq`, or the empty entry for it: linear probing, at most half full. */
 static uint32_t *entry_of(const uint64_t *seqs, uint32_t *table, uint64_t room, uint64_t seq)
 {
     uint64_t at = seq * 0x9E3779B97F4A7C15ull >> 20 & (room - 1);

@@ -133,7 +133,7 @@ static void make_front(struct shmq_queue *q, struct shmq_group *g, struct shmq_s
     shmq_order_insert(q, s);
 }
 
-/* The group has no front: its best message becomes it. */
+/* The group has no front: makes its best message the front. */
 static void hand_over(struct shmq_queue *q, struct shmq_group *g)
 {
     uint32_t best = best_behind(q, g);
@@ -312,7 +312,7 @@ void shmq_group_rebuild_front(struct shmq_queue *q, struct shmq_slot *s)
     SET(shmq_group_at(q, s->group_at)->front, shmq_index_of(q, s));
 }
 
-/* Fronts in flight are set; the READY messages of the other groups all stand behind. */
+/* The fronts in flight are set; all READY messages of the other groups are behind. */
 void shmq_group_rebuild_done(struct shmq_queue *q)
 {
     for (uint32_t at = 0; at < q->h->groups_made; at++) {

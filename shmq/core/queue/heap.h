@@ -1,5 +1,5 @@
-/* A 4-ary min-heap of slots by a 64-bit key, keys beside each other for the cache. Each
- * slot knows its position, so that any can be removed. Derived: rebuilt by recovery. */
+/* A 4-ary min-heap of slots by a 64-bit key; the keys are adjacent, for the cache. Each slot knows
+ * its position, so that any slot can be removed. Derived: recovery rebuilds it. */
 #ifndef SHMQ_QUEUE_HEAP_H
 #define SHMQ_QUEUE_HEAP_H
 
@@ -18,16 +18,16 @@ struct shmq_heap shmq_order_heap(struct shmq_queue *q);
 
 void shmq_heap_push(const struct shmq_heap *heap, uint32_t slot, uint64_t key);
 
-/* Removes the slot. SHMQ_NIL keys or positions out of range mark the handle as damaged. */
+/* Removes the slot. SHMQ_NIL keys and positions out of range mark the handle as damaged. */
 void shmq_heap_remove(const struct shmq_heap *heap, uint32_t slot);
 
-/* Appends without keeping the order: to be followed by shmq_heap_build. */
+/* Appends without keeping the order; must be followed by shmq_heap_build. */
 void shmq_heap_append(const struct shmq_heap *heap, uint32_t slot, uint64_t key);
 
-/* Puts all entries in order, in linear time. */
+/* Orders all entries, in linear time. */
 void shmq_heap_build(const struct shmq_heap *heap);
 
-/* The length as it may be trusted: within the slots that exist. */
+/* The length, limited to the slots that exist. */
 static inline uint32_t shmq_heap_len(const struct shmq_heap *heap)
 {
     uint32_t len = *heap->len;

@@ -2,15 +2,15 @@
  *
  *   header | attachments | slots | timers | order | groups | dedupe | journal | bitmap | arena
  *
- * The slot table is the truth, every index is derived from it: a message is one slot,
- * and a transition is committed by one atomic store of the slot's word, written after
- * all that it promises. Lists, heaps, groups, the bitmap and the counters of depth can
- * be rebuilt from the slots in one scan (recover.c). Three things are truths of their
- * own: the last sequence number and the lease serial, which only ever rise, and the
- * dedupe ring, whose entry becomes true when the put that it belongs to is committed.
+ * The slot table is the truth, and every index is derived from it. A message is one slot; one
+ * atomic store of the slot's word commits a transition, after everything that it promises was
+ * written. Lists, heaps, groups, the bitmap and the counters of depth can be rebuilt from the
+ * slots in one scan (recover.c). Three things are truths of their own: the last sequence number
+ * and the lease serial, which only increase, and the dedupe ring, whose entry becomes valid when
+ * its put is committed.
  *
- * Everything here is an index or an offset, never a pointer, and is checked before use.
- * A change of any offset is a change of SHMQ_LAYOUT_VERSION. README.md explains the whole.
+ * Everything here is an index or an offset, never a pointer, and is checked before use. A change
+ * of any offset is a change of SHMQ_LAYOUT_VERSION. README.md explains the whole.
  */
 #ifndef SHMQ_QUEUE_LAYOUT_H
 #define SHMQ_QUEUE_LAYOUT_H
@@ -30,7 +30,7 @@
 #define SHMQ_MAX_CAPACITY ((1u << 24) - 2)
 #define SHMQ_MAX_PRIORITIES 16
 #define SHMQ_MAX_ATTACHMENTS 4096u
-#define SHMQ_PARTIES 64u      /* waiting parties of a queue, a bit each                   */
+#define SHMQ_PARTIES 64u      /* waiting parties of a queue, one bit each                 */
 #define SHMQ_NAME_MAX 100     /* characters of a name */
 #define SHMQ_NAME_BYTES 104
 #define SHMQ_CLASSES 40       /* 0: a slot without a block; 1..36 in use, see arena.h */
@@ -40,27 +40,27 @@
 /* ---- a slot's word: serial (40 bits) | deliveries (16) | flags (4) | state (4) ---- */
 
 enum shmq_state {
-    SHMQ_FREE = 0,    /* nobody's; may keep a block for the next message of its size   */
+    SHMQ_FREE = 0,    /* unused; may keep a block for the next message of its size     */
     SHMQ_FILLING = 1, /* its owner writes the body; not a message yet                  */
-    SHMQ_STAGED = 2,  /* whole, but invisible until its owner commits it               */
+    SHMQ_STAGED = 2,  /* complete, but invisible until its owner commits it            */
     SHMQ_READY = 3,   /* visible: in the order, or behind the front of its group       */
     SHMQ_DELAYED = 4, /* becomes READY at `deadline`                                   */
-    SHMQ_LEASED = 5,  /* its owner's until `deadline`; the serial is in the receipt    */
+    SHMQ_LEASED = 5,  /* leased until `deadline`; the serial is in the receipt         */
     SHMQ_DEAD = 6,    /* waits to be moved to the dead-letter queue                    */
     SHMQ_MOVING = 7,  /* its owner moves it to another queue                           */
-    SHMQ_ZOMBIE = 8,  /* settled, but a view of it is alive: the bytes stay            */
-    SHMQ_ACKED = 9,   /* acknowledged by its holder, without the lock; to be set free      */
+    SHMQ_ZOMBIE = 8,  /* settled, but the bytes stay while a view of them exists       */
+    SHMQ_ACKED = 9,   /* acknowledged by its holder without the lock; to be freed          */
     SHMQ_SPENT = 10,  /* settled; FREE once the journal has it: see change_hints.h              */
     SHMQ_STATES
 };
 
 #define SHMQ_STATE_MASK 0xFull
-#define SHMQ_F_HANDED 0x10ull  /* the application has seen this delivery: it counts     */
+#define SHMQ_F_HANDED 0x10ull  /* this delivery was handed to the application, and counts */
 #define SHMQ_F_HOLDS 0x20ull   /* DELAYED by a nack: holds its group back               */
-#define SHMQ_F_CLOSED 0x20ull  /* LEASED: on its way out, cannot be handed out any more */
+#define SHMQ_F_CLOSED 0x20ull  /* LEASED: about to end, cannot be handed out any more   */
 #define SHMQ_F_MOVED 0x20ull   /* SPENT: another queue has the message now              */
 #define SHMQ_F_ROW 0x10ull     /* STAGED: it is row `deadline` of a chunk: see transfer.h   */
-#define SHMQ_F_DEFERRED 0x20ull /* STAGED: what its commit needs stands behind the body */
+#define SHMQ_F_DEFERRED 0x20ull /* STAGED: data for its commit stand behind the body    */
 #define SHMQ_F_GROUPED 0x40ull /* `group` is set                                        */
 #define SHMQ_F_TTL 0x80ull     /* `expires` is set                                      */
 #define SHMQ_DELIVERIES_SHIFT 8
@@ -68,10 +68,10 @@ enum shmq_state {
 #define SHMQ_SERIAL_SHIFT 24
 #define SHMQ_SERIAL_MAX ((1ull << 40) - 1)
 
-/* A receipt is serial << 24 | slot: good for one lease of one slot. */
+/* A receipt is serial << 24 | slot: valid for one lease of one slot. */
 #define SHMQ_RECEIPT_SLOT 0xFFFFFFull
 
-/* Where a slot is linked; derived. The high half of `lane`. */
+/* The list or heap that a slot is in; derived. The high half of `lane`. */
 enum shmq_where {
     SHMQ_NOWHERE = 0,
     SHMQ_IN_FIFO = 1,       /* header.fifo[priority], by next/prev                     */
@@ -85,21 +85,21 @@ enum shmq_where {
 struct shmq_slot {
     _Atomic uint64_t word; /* the commit point: see above                              */
     uint64_t seq;          /* sequence number; 1 is the first                          */
-    int64_t deadline;      /* LEASED, DELAYED: when that ends, monotonic ns; F_ROW     */
+    int64_t deadline;      /* LEASED, DELAYED: its end, monotonic ns; F_ROW: the row   */
     uint32_t block;        /* its bytes in the arena: first unit,                      */
     uint32_t units;        /*   and number of units; 0 if it has none                  */
-    uint32_t body_bytes;   /* the body stands at the block's beginning,                */
-    uint32_t meta_bytes;   /*   the properties (msgpack) at its end                    */
+    uint32_t body_bytes;   /* the body is at the block's beginning,                    */
+    uint32_t meta_bytes;   /*   the properties (msgpack) are at its end                */
     uint32_t next;         /* links of the list it is in; derived                      */
     uint32_t prev;
     uint16_t owner;        /* FILLING, STAGED, LEASED, MOVING: attachment + 1          */
     uint8_t lane;          /* priority | where << 4                                    */
     uint8_t codec;         /* see shmq/codec/codecs.py                                       */
-    uint32_t pins;         /* views: attachment + 1 << 16 | how many                   */
+    uint32_t pins;         /* views: attachment + 1 << 16 | their number               */
     int64_t put_at;        /* monotonic ns                                             */
-    /* -- a message without group, ttl, delay or history stays within the line above -- */
+    /* -- a message without group, ttl, delay or history fits into the cache line above -- */
     int64_t expires;       /* ttl: monotonic ns                                        */
-    uint64_t group;        /* hash of the group's name; never 0 where F_GROUPED        */
+    uint64_t group;        /* hash of the group's name; never 0 with F_GROUPED         */
     uint32_t group_at;     /* its group's record; derived                              */
     uint32_t timer_pos;    /* its position in the timer heap; derived                  */
     uint32_t order_pos;    /* its position in the order heap; derived                  */
@@ -113,13 +113,13 @@ struct shmq_slot {
 
 enum shmq_reason { SHMQ_ALIVE = 0, SHMQ_REJECTED = 1, SHMQ_EXHAUSTED = 2, SHMQ_EXPIRED_TTL = 3 };
 
-/* One group of which the queue holds a message. At most one of its messages is the
- * front: either the one that is served next (READY, in the order), or the one in flight
- * (LEASED, or DELAYED with F_HOLDS), and while that is so the others stand behind it. */
+/* A group with at least one message in the queue. At most one of its messages is the front: either
+ * the one to be served next (READY, in the order), or the one in flight (LEASED, or DELAYED with
+ * F_HOLDS). While there is a front, the others wait behind it. */
 struct shmq_group {
     uint64_t hash;
-    uint32_t head, tail; /* the run: READY messages that came in the order's order     */
-    uint32_t heap;       /* READY messages that did not                                */
+    uint32_t head, tail; /* the run: READY messages that came in the order of service  */
+    uint32_t heap;       /* READY messages that came out of order                      */
     uint32_t front;
     uint32_t count;      /* live messages of the group, in every state                 */
     uint32_t chain;      /* next record of the bucket, or of the free list             */
@@ -129,13 +129,13 @@ struct shmq_group {
 struct shmq_attachment {
     uint64_t process; /* its process number in the namespace; 0: the entry is free     */
     int64_t since;    /* ns since 1970                                                 */
-    uint32_t pid;     /* to show; never asked whether it is alive                      */
+    uint32_t pid;     /* for display; never used to tell whether it is alive           */
     uint32_t leases;  /* derived                                                       */
-    uint32_t asleep[2]; /* its sleepers, by enum shmq_event                            */
+    uint32_t asleep[2]; /* its number of sleepers, by enum shmq_event                  */
     char name[32];
 };
 
-/* A dedupe id of which the window has not passed. */
+/* A dedupe id whose window has not passed. */
 struct shmq_dedupe {
     uint64_t hash[2];
     uint64_t seq;
@@ -148,21 +148,21 @@ struct shmq_list {
     uint32_t head, tail;
 };
 
-#define SHMQ_FILTERED (1u << 31) /* of `n`: it is woken for each message that arrives      */
+#define SHMQ_FILTERED (1u << 31) /* in `n`: wake it for each message that arrives          */
 
-/* A party that waits on a wakeup of its own: see wakeup.h. */
+/* A party that waits on its own wakeup: see wakeup.h. */
 struct shmq_party {
     uint64_t process;    /* its process's number in the namespace; 0: the entry is free */
-    uint32_t n;          /* which of that process's wakeups; SHMQ_FILTERED               */
-    uint32_t attachment; /* the handle that it waits through, + 1                      */
+    uint32_t n;          /* the number of that process's wakeup; SHMQ_FILTERED           */
+    uint32_t attachment; /* the handle through which it waits, + 1                     */
 };
 
 enum shmq_event { SHMQ_NOT_EMPTY = 0, SHMQ_NOT_FULL = 1 };
 enum shmq_overflow { SHMQ_REJECT = 0, SHMQ_BLOCK = 1, SHMQ_DROP_OLDEST = 2 };
 enum shmq_durability { SHMQ_MEMORY = 0, SHMQ_SNAPSHOT = 1, SHMQ_JOURNAL = 2 };
 
-/* What a queue was made with: fixed before the segment is published, and guarded by
- * `crc`. Times are in ns, 0 where there is none. */
+/* The options that a queue was made with: fixed before the segment is published, and protected by
+ * `crc`. Times are in ns, 0 for none. */
 struct shmq_options {
     uint64_t queue_id;
     uint64_t arena_bytes;
@@ -174,7 +174,7 @@ struct shmq_options {
     int64_t retry_max;
     int64_t dedupe_window;
     int64_t snapshot_interval;
-    uint64_t hash_key; /* of groups and dedupe ids; a queue that was rebuilt keeps it  */
+    uint64_t hash_key; /* for groups and dedupe ids; a restored queue keeps it         */
     uint32_t capacity;
     uint32_t priorities;
     uint32_t max_deliveries; /* 0: no limit */
@@ -182,7 +182,7 @@ struct shmq_options {
     uint8_t drop_expired;
     uint8_t dead_letters; /* whether there is a dead-letter queue */
     uint8_t durability;
-    uint8_t confirm; /* 1: a put waits for the disk unless it says otherwise */
+    uint8_t confirm; /* 1: a put waits for the disk by default               */
     uint8_t reserved[7];
     char name[SHMQ_NAME_BYTES];
     char dead_letter[SHMQ_NAME_BYTES];
@@ -194,18 +194,18 @@ struct shmq_logged {
     uint64_t batch;
 };
 
-/* How far the journal has come: written by the persistence writer alone, but `awaited`. */
+/* The journal's progress. Only the persistence writer writes it, except for `awaited`. */
 struct shmq_journal {
-    _Atomic uint64_t synced;  /* every put up to this sequence number is on disk, or over */
-    _Atomic uint64_t batch;   /* the last commit that is                                */
+    _Atomic uint64_t synced;  /* every put up to this number is on disk, or settled       */
+    _Atomic uint64_t batch;   /* the last commit that is on disk                        */
     _Atomic uint32_t wakeup;  /* raised with each commit and failure: a futex           */
     _Atomic uint32_t error;   /* errno of the last attempt; 0: it succeeded             */
     uint64_t segment;         /* the published position: the journal's segment,         */
-    uint64_t offset;          /*   and its bytes that are synced                        */
+    uint64_t offset;          /*   and how many of its bytes are synced                 */
     uint64_t writer;          /* its process number in the namespace; 0: none           */
     int64_t synced_at;        /* ns since 1970                                          */
     uint64_t dedupe;          /* counter: the dedupe ids before are on disk             */
-    _Alignas(64) _Atomic uint64_t awaited; /* somebody waits for this sequence number   */
+    _Alignas(64) _Atomic uint64_t awaited; /* a process waits for this number           */
     _Alignas(64) uint64_t bytes; /* since the queue was made: written to the journal,   */
     uint64_t commits;         /*   with as many syncs,                                  */
     uint64_t puts;            /*   messages,                                            */
@@ -228,30 +228,30 @@ struct shmq_header {
     uint32_t reserved0;
 
     /* -- read by every operation, written seldom ----------------------------------- */
-    _Alignas(64) int64_t next_tick; /* nothing is due before; may be early              */
+    _Alignas(64) int64_t next_tick; /* nothing is due before this; may be early         */
     _Atomic uint32_t state; /* SHMQ_OPEN, SHMQ_GONE (deleted), SHMQ_BROKEN (damaged)   */
-    _Atomic uint32_t unsettled; /* a holder died: the indexes are to be rebuilt        */
+    _Atomic uint32_t unsettled; /* a holder died: the indexes must be rebuilt          */
     struct shmq_list dying; /* DEAD slots                                              */
     uint32_t asleep[2];     /* sleepers, by enum shmq_event                            */
     _Atomic uint64_t armed[2]; /* bit b: wake parties[b], by enum shmq_event           */
-    int64_t liveness_at;    /* when the attached processes are to be looked at again   */
-    _Atomic uint32_t journal_asleep; /* what the writer is to be woken for: change_hints.h  */
-    _Atomic uint32_t journal_epoch;  /* raised where hints may have been lost          */
+    int64_t liveness_at;    /* when to check the attached processes again              */
+    _Atomic uint32_t journal_asleep; /* events that must wake the writer: change_hints.h    */
+    _Atomic uint32_t journal_epoch;  /* raised when hints may have been lost           */
 
-    /* -- the side of the puts, under `put_lock` -------------------------------------- */
+    /* -- the put side, under `put_lock` ---------------------------------------------- */
     _Alignas(64) union shmq_mutex put_lock;
     uint64_t last_seq;
     _Atomic uint32_t inbox_tail;    /* counters: a ring's entry is counter % SHMQ_RING */
     _Atomic uint32_t returned_head;
-    uint32_t inbox_seen;    /* inbox_head and returned_tail, when last looked at       */
+    uint32_t inbox_seen;    /* inbox_head and returned_tail as last read               */
     uint32_t returned_seen;
-    _Atomic uint64_t fresh_tail; /* the last sequence number whose put is over         */
+    _Atomic uint64_t fresh_tail; /* the last sequence number whose put is complete     */
     uint32_t spare[SHMQ_CLASSES]; /* free slots for puts, by the class of their block  */
 
-    /* -- the side of the gets and settlements, under `lock` -------------------------- */
+    /* -- the get side: gets and settlements, under `lock` ----------------------------- */
     _Alignas(64) union shmq_mutex lock;
     uint64_t serial;        /* of the newest lease                                     */
-    _Atomic uint32_t ready; /* messages in the order: what a get could have at once     */
+    _Atomic uint32_t ready; /* messages in the order: available to a get at once        */
     uint32_t visible;       /* READY slots                                             */
     struct shmq_list leases; /* leases in the order of their ends                       */
     uint32_t leased;
@@ -263,19 +263,19 @@ struct shmq_header {
     uint32_t order_len;
     uint32_t timer_len;
     uint32_t units_used;    /* bits set in the bitmap                                  */
-    uint32_t units_cached;  /* of these, blocks of FREE slots                          */
+    uint32_t units_cached;  /* of these, units in blocks of FREE slots                 */
     _Atomic uint32_t inbox_head;
     _Atomic uint32_t returned_tail;
     uint64_t acked;
     struct shmq_list fifo[SHMQ_MAX_PRIORITIES];
     uint32_t free[SHMQ_CLASSES]; /* free slots by the class of their block              */
-    uint32_t returned_out;  /* returned_head, when last looked at                      */
+    uint32_t returned_out;  /* returned_head as last read                              */
     uint32_t spent;         /* SPENT slots                                             */
     _Atomic uint64_t spent_tail; /* counter of hints to settled and changed slots      */
 
     /* -- the rings between the two sides: see put_ring.h ------------------------------ */
-    _Alignas(64) uint32_t inbox[SHMQ_RING];    /* put, and not in the order yet: slots    */
-    uint32_t returned[SHMQ_RING]; /* set free, for the next puts: class << 24 | slot   */
+    _Alignas(64) uint32_t inbox[SHMQ_RING];    /* slots that are not in the order yet     */
+    uint32_t returned[SHMQ_RING]; /* freed slots, for the next puts: class << 24 | slot */
 
     /* -- high-water marks and sizes of the indexes -------------------------------- */
     _Alignas(64) uint32_t slots_made; /* slots that were ever used                     */
@@ -303,30 +303,30 @@ struct shmq_header {
     uint64_t redelivered;
     struct shmq_sample samples[2]; /* the older and the newer, for the rates           */
 
-    /* -- written only where somebody waits ---------------------------------------- */
+    /* -- written only while there are waiters ----------------------------------------- */
     _Alignas(64) uint32_t posted[2]; /* posts that no sleeper has taken yet            */
-    uint32_t last_woken[2];          /* the entry that was woken last                  */
+    uint32_t last_woken[2];          /* the party that was woken last                  */
     struct shmq_party parties[SHMQ_PARTIES];
 
-    /* -- the persistence writer's ---------------------------------------------------- */
+    /* -- written by the persistence writer ---------------------------------------------- */
     _Alignas(64) struct shmq_journal journal;
 };
 
 enum { SHMQ_OPEN = 0, SHMQ_GONE = 1, SHMQ_BROKEN = 2 };
 
-/* Where the regions lie: a function of the options alone. Offsets in bytes. */
+/* The places of the regions, which follow from the options alone. Offsets in bytes. */
 struct shmq_geometry {
     uint64_t attachments, slots;
     uint64_t timer_keys, timer_slots, order_keys, order_slots;
     uint64_t groups, group_buckets;
     uint64_t dedupe, dedupe_buckets;
-    uint64_t logged, fresh, spent; /* of a queue with a journal                        */
+    uint64_t logged, fresh, spent; /* only with a journal                              */
     uint64_t bitmap, arena;
     uint64_t segment_bytes;
     uint32_t units;            /* of the arena                                         */
     uint32_t group_bucket_count;
-    uint32_t dedupe_max;       /* entries the ring can grow to                         */
-    uint32_t hints_max;        /* entries the rings of hints can grow to               */
+    uint32_t dedupe_max;       /* the most entries of the dedupe ring                  */
+    uint32_t hints_max;        /* the most entries of the rings of hints               */
 };
 
 _Static_assert(sizeof(struct shmq_slot) == 128, "a slot is two cache lines");
@@ -340,7 +340,7 @@ _Static_assert(sizeof(struct shmq_logged) == 16, "what is logged of four slots i
 _Static_assert(sizeof(struct shmq_party) == 16, "a party's entry is a quarter of a line");
 _Static_assert(sizeof(struct shmq_header) <= SHMQ_PAGE, "the header is one page");
 
-/* What threads write at the same time lies on lines of its own. */
+/* Members that threads write at the same time are on separate cache lines. */
 #define SHMQ_BEGINS_A_LINE(member) \
     _Static_assert(offsetof(struct shmq_header, member) % 64 == 0, #member " begins a line")
 SHMQ_BEGINS_A_LINE(next_tick);

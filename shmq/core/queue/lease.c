@@ -3,12 +3,12 @@
 #include "queue/ready_order.h"
 #include "queue/slot.h"
 
-/* A get looks into the inbox when it must, and now and then so that the inbox does not
- * fill up, when the puts would have to empty it. */
+/* A get takes messages from the inbox when it must, and now and then, so that the inbox does not
+ * fill up and the puts need not empty it. */
 #define OFTEN 32u
 #define FROM_INBOX 64u
 
-/* Fetches what the next lease will read: its slot has been fetched by the one before. */
+/* Prefetches what the next lease will read; the lease before has prefetched its slot. */
 static inline void fetch_ahead(struct shmq_queue *q, uint32_t next)
 {
     const struct shmq_slot *s;
@@ -60,7 +60,7 @@ int shmq_lease_for(struct shmq_queue *q, int64_t now, int64_t ns, bool handed,
             shmq_inbox_take(q, FROM_INBOX);
         at = shmq_order_first(q);
         if (at == SHMQ_NIL && q->h->next_tick <= now) {
-            shmq_tick(q, now); /* a tick does only so much at once */
+            shmq_tick(q, now); /* one tick does only a limited amount */
             continue;
         }
         if (at == SHMQ_NIL)
@@ -91,13 +91,13 @@ void shmq_lease_this(struct shmq_queue *q, struct shmq_slot *s, int64_t now, boo
     view->deliveries++;
 }
 
-/* Whether the READY message may be leased now, whatever stands in front of it. */
+/* Whether the READY message may be leased now, whatever is before it. */
 static bool may_go(struct shmq_queue *q, struct shmq_slot *s, uint64_t word)
 {
     enum shmq_where where = shmq_where_of(s);
 
     if (where == SHMQ_NOWHERE)
-        return false; /* it has just been put, and is in no index yet */
+        return false; /* it was just put, and is in no index yet      */
     return !(word & SHMQ_F_GROUPED) || shmq_group_call(q, s);
 }
 
@@ -204,7 +204,7 @@ static uint64_t random_below(struct shmq_queue *q, uint64_t limit)
     return limit ? q->random % limit : 0;
 }
 
-/* retry * 2^(n - 1) up to retry_max, of which a random half to whole; n: deliveries. */
+/* retry * 2^(n - 1) up to retry_max, times a random factor from 1/2 to 1; n: deliveries. */
 static int64_t back_off(struct shmq_queue *q, uint32_t deliveries)
 {
     int64_t delay = q->h->options.retry, most = q->h->options.retry_max;
@@ -216,7 +216,7 @@ static int64_t back_off(struct shmq_queue *q, uint32_t deliveries)
     return delay - (int64_t)random_below(q, (uint64_t)delay / 2 + 1);
 }
 
-/* The leased slot of a receipt that is good, its lease at an end, or NULL. */
+/* Ends the lease of a valid receipt, and returns its slot; else NULL. */
 static struct shmq_slot *take_back(struct shmq_queue *q, uint64_t receipt, int64_t now)
 {
     struct shmq_slot *s = shmq_leased(q, receipt, now);

@@ -1,5 +1,5 @@
-/* A doubly linked list through the slots' next and prev. The head's prev is undefined,
- * so that taking the head does not touch the slot behind it. */
+/* A doubly linked list through the slots' next and prev. The head's prev is undefined, so that
+ * taking the head does not touch the slot behind it. */
 #ifndef SHMQ_QUEUE_LIST_H
 #define SHMQ_QUEUE_LIST_H
 

@@ -30,10 +30,9 @@ static void drop(struct shmq_queue *q)
     drop_gets(q);
 }
 
-/* We hold the mutex, and its holder before us died. That the indexes are to be rebuilt is
- * written down before the mutex is good again: until then our own death counts the same. A
- * mutex left inconsistent would not refuse the next locker, as glibc has it, but hang
- * them. */
+/* We hold the mutex, and its last holder died. Before the mutex is made consistent, `unsettled`
+ * records that the indexes must be rebuilt: until then our own death has the same effect. With
+ * glibc, a mutex left inconsistent would not refuse the next locker, but hang it. */
 static int inherit(struct shmq_queue *q, union shmq_mutex *lock, int error)
 {
     if (__builtin_expect(error != EOWNERDEAD, 1))
@@ -43,7 +42,7 @@ static int inherit(struct shmq_queue *q, union shmq_mutex *lock, int error)
     return shmq_robust_mutex_mend(lock);
 }
 
-/* Holds both locks. What cannot be rebuilt is marked as broken. */
+/* Holds both locks. A queue that cannot be rebuilt is marked as broken. */
 static void recover(struct shmq_queue *q)
 {
     if (shmq_recover(q))
@@ -64,20 +63,20 @@ static bool within_bounds(const struct shmq_queue *q)
            h->attachments_made <= SHMQ_MAX_ATTACHMENTS;
 }
 
-/* Takes the mutex after spinning at most some microseconds. */
+/* Takes the mutex after spinning for at most a few microseconds. */
 static inline int take(struct shmq_queue *q, union shmq_mutex *lock)
 {
     return inherit(q, lock, shmq_robust_mutex_spin(lock));
 }
 
-/* Until `end`, monotonic ns; 0: after spinning, without the kernel. */
+/* The same until `end`, monotonic ns; 0: after spinning, without waiting in the kernel. */
 static inline int take_by(struct shmq_queue *q, union shmq_mutex *lock, int64_t end)
 {
     return end ? inherit(q, lock, shmq_robust_mutex_wait(lock, end)) : take(q, lock);
 }
 
-/* The lock of the gets is held, and with it, if `whole`, the other one: makes the queue fit
- * to be worked on, or drops it. */
+/* The get-side lock is held, and if `whole` the other one, too: makes the queue usable, or releases
+ * it. */
 static int settle(struct shmq_queue *q, bool even_deleted)
 {
     uint32_t state;
@@ -97,7 +96,7 @@ static int settle(struct shmq_queue *q, bool even_deleted)
     return SHMQ_OK;
 }
 
-/* What became of taking one lock, or both. */
+/* The result of taking one lock, or both. */
 static int conclude(struct shmq_queue *q, bool even_deleted)
 {
     int status = settle(q, even_deleted);
@@ -107,8 +106,8 @@ static int conclude(struct shmq_queue *q, bool even_deleted)
     return status;
 }
 
-/* Both in their order. Nobody keeps the side of the gets while it waits for the other in the
- * kernel: its holder may be stopped, and leases and settlements go on meanwhile. */
+/* Takes both in order. The get-side lock is not held while waiting for the other in the kernel: the
+ * holder of that may be stopped, and leases and settlements continue meanwhile. */
 static int take_both(struct shmq_queue *q, int64_t end)
 {
     int error;

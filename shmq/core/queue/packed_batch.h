@@ -1,11 +1,11 @@
 /* A packed batch: many records in the body of one message.
  *
- * records, one behind the other | lengths | count | size
+ * records, consecutive | lengths | count | size
  *
- * `count` and `size` are 32-bit little-endian. `size` is that of every record, and then there are
- * no lengths; or SHMQ_PACKED_VARIES, and then `lengths` is `count` 32-bit little-endian numbers,
- * some of which may be 0; `size` is 0 only where `count` is, so that what a batch takes to read is
- * bounded by its bytes. The records come first, so that an array begins at the beginning of a
+ * `count` and `size` are 32-bit little-endian. `size` is the size of every record, and then there
+ * are no lengths; or it is SHMQ_PACKED_VARIES, and then `lengths` is `count` 32-bit little-endian
+ * numbers, some of which may be 0. `size` is 0 only if `count` is, so the work of reading a batch
+ * is bounded by its bytes. The records come first, so that an array begins at the beginning of a
  * block, on a cache line. */
 #ifndef SHMQ_QUEUE_PACKED_BATCH_H
 #define SHMQ_QUEUE_PACKED_BATCH_H
@@ -20,10 +20,10 @@ struct shmq_packed {
     uint64_t bytes;               /* of all records                    */
     const unsigned char *lengths; /* of each, or NULL; not aligned     */
     uint32_t count;
-    uint32_t size;                /* of every record, without lengths  */
+    uint32_t size;                /* of every record, if there are no lengths */
 };
 
-/* Reads the end of a body; false if that is not a packed batch. */
+/* Reads the end of a body; false if it is not a packed batch. */
 bool shmq_packed_read(const unsigned char *body, uint64_t bytes, struct shmq_packed *packed);
 
 /* The length of a record. */

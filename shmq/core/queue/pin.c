@@ -1,7 +1,7 @@
 #include "queue/transition.h"
 #include "queue/slot.h"
 
-/* Reads no more of the slot than it must: the second half is another line. */
+/* Reads no more of the slot than necessary: its second half is another cache line. */
 void shmq_look(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view)
 {
     bool is_dead;

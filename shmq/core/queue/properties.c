@@ -41,7 +41,7 @@ static const char *take_text(const struct shmq_msgpack *value, struct shmq_text 
     return NULL;
 }
 
-/* One entry: NULL, or what is wrong with it. Keys that are not known may be anything. */
+/* Reads one entry: NULL, or what is malformed. Unknown keys may have any value. */
 static const char *take(const struct shmq_msgpack *key, const struct shmq_msgpack *value,
                         struct shmq_properties *p)
 {
@@ -132,7 +132,7 @@ const char *shmq_properties_apply(const struct shmq_queue *q,
 
 /* ---- with the codec ---- */
 
-/* Whether the codec's name has to be added to the properties of the message. */
+/* Whether the codec's name must be added to the properties of the message. */
 static bool lacks_codec(const unsigned char *meta, uint32_t bytes, uint8_t codec)
 {
     struct shmq_reader r = {meta, meta, false};
@@ -168,7 +168,7 @@ static unsigned char *write_head(unsigned char *to, uint32_t count)
     return count < 1 << 16 ? shmq_store16(to, (uint16_t)count) : shmq_store32(to, count);
 }
 
-/* The map's entries: how many, and where they begin. */
+/* The number of the map's entries, and where they begin. */
 static uint32_t entries_of(const unsigned char *meta, uint32_t bytes, const unsigned char **at)
 {
     struct shmq_reader r = {meta, meta, false};

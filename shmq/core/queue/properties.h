@@ -1,4 +1,4 @@
-/* The properties of a message, one msgpack map, as far as the queue has to know them. */
+/* The properties of a message, one msgpack map, as far as the queue must know them. */
 #ifndef SHMQ_QUEUE_PROPERTIES_H
 #define SHMQ_QUEUE_PROPERTIES_H
 
@@ -8,7 +8,7 @@
 struct shmq_put;
 
 struct shmq_text {
-    const unsigned char *at; /* NULL: there is none */
+    const unsigned char *at; /* NULL: absent        */
     uint32_t bytes;
 };
 
@@ -19,19 +19,19 @@ struct shmq_properties {
     struct shmq_text group, dedupe, codec;
 };
 
-/* Reads them: NULL, or what is wrong with their form: not one map, or a known key of
+/* Parses them: NULL, or what is malformed: they are not one map, or a known key has a value of
  * another type. */
 const char *shmq_properties_read(const unsigned char *at, uint32_t bytes,
                                  struct shmq_properties *properties);
 
-/* What a put of them is: NULL, or what is out of range in this queue. `hash` is where the
- * dedupe id's goes. */
+/* Sets the fields of a put from them: NULL, or what is out of range for this queue. The hash of the
+ * dedupe id goes to `hash`. */
 const char *shmq_properties_apply(const struct shmq_queue *q,
                                   const struct shmq_properties *properties, struct shmq_put *put,
                                   uint64_t hash[2]);
 
-/* The codecs that have a number in a slot. Another one stands there as SHMQ_CODEC_OTHER, and by
- * its name in the properties. */
+/* The codecs that have a number in a slot. Any other is SHMQ_CODEC_OTHER there, and its name is in
+ * the properties. */
 enum shmq_codec {
     SHMQ_CODEC_BYTES = 0,
     SHMQ_CODEC_TEXT = 1,
@@ -44,26 +44,26 @@ enum shmq_codec {
     SHMQ_CODEC_OTHER = 255
 };
 
-/* The number of a codec by its name, SHMQ_CODEC_OTHER for another. */
+/* The number of a codec by its name; SHMQ_CODEC_OTHER for any other. */
 uint8_t shmq_codec_number(struct shmq_text name);
 
-/* The name of a codec by its number: NULL for SHMQ_CODEC_OTHER. */
+/* The name of a codec by its number; NULL for SHMQ_CODEC_OTHER. */
 const char *shmq_codec_name(uint8_t number);
 
-/* The properties as the wire has them: those of the message, with its codec among them
- * unless that is "bytes". Decided once: the bytes may be another message's by the time they
- * are written, if the lease was lost, and then whatever is written has still this size. */
+/* The properties in the wire's form: the message's, with its codec added unless that is "bytes".
+ * This is decided once: if the lease is lost before the bytes are written, they may be another
+ * message's by then, and what is written must still have this size. */
 struct shmq_worded {
-    const unsigned char *rest; /* what is copied as it is                               */
+    const unsigned char *rest; /* copied unchanged                                      */
     uint32_t rest_bytes;
-    uint32_t entries;          /* with a codec that is added: of the map, with it       */
+    uint32_t entries;          /* if a codec is added: entries of the map, with it      */
     uint8_t codec;             /* 0: none is added                                      */
-    uint32_t size;             /* of it all; 0: there are no properties                 */
+    uint32_t size;             /* of everything; 0: there are no properties             */
 };
 
 struct shmq_worded shmq_properties_worded(const unsigned char *meta, uint32_t bytes, uint8_t codec);
 
-/* Writes worded->size bytes: what is behind them. */
+/* Writes worded->size bytes; returns the place behind them. */
 unsigned char *shmq_properties_write(unsigned char *to, const struct shmq_worded *worded);
 
 #endif

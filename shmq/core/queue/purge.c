@@ -3,8 +3,8 @@
 #include "queue/message.h"
 #include "queue/recover.h"
 
-/* Sets every visible and delayed message free and derives everything else anew, which
- * is linear, whatever the messages' groups, priorities and timers. */
+/* Frees every visible and delayed message and rebuilds everything derived, which is linear,
+ * whatever the messages' groups, priorities and timers. */
 int shmq_purge(struct shmq_queue *q, uint64_t *removed)
 {
     int status;

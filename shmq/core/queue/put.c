@@ -14,7 +14,7 @@ int shmq_fits(const struct shmq_queue *q, uint64_t body_bytes, uint32_t meta_byt
     return shmq_units_for(q, body_bytes + meta_bytes) > q->geo.units ? SHMQ_TOO_LARGE : SHMQ_OK;
 }
 
-/* Ensures: the slot carries all that the put brings but its bytes; it is in its group. */
+/* Ensures: the slot has everything from the put except its bytes, and is in its group. */
 static int fill_slot(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_put *put,
                      int64_t now, uint64_t *flags)
 {
@@ -38,13 +38,13 @@ static int fill_slot(struct shmq_queue *q, struct shmq_slot *s, const struct shm
     return SHMQ_OK;
 }
 
-/* Whether the put's id is to be remembered: without a window it means nothing. */
+/* Whether the put's id must be remembered: without a window it has no meaning. */
 static bool has_dedupe(const struct shmq_queue *q, const uint64_t *hash)
 {
     return hash && q->geo.dedupe_max;
 }
 
-/* Commits a filled slot as a message: everything before the word, the indexes after. */
+/* Commits a filled slot as a message: stores everything before the word, the indexes after it. */
 static void commit_put(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_put *put,
                        uint64_t flags, int64_t now, uint64_t *seq)
 {
@@ -78,7 +78,7 @@ static int dedupe(struct shmq_queue *q, const uint64_t *hash, int64_t now, uint6
     return shmq_dedupe_reserve(q, now);
 }
 
-/* Where a message may be dropped for this one, all else that it takes is there before. */
+/* Before a message is dropped for this one, everything else that the put needs is reserved. */
 static int reserve_group(struct shmq_queue *q, const struct shmq_put *put)
 {
     if (!put->group || q->h->options.overflow != SHMQ_DROP_OLDEST)
@@ -166,8 +166,7 @@ int shmq_fill(struct shmq_queue *q, uint64_t receipt, const struct shmq_put *put
     return shmq_outcome(q, SHMQ_OK);
 }
 
-/* What the commit of a row needs beside its slot: it stands behind the body, where the
- * commit finds it. */
+/* What the commit of a row needs besides its slot. It is stored behind the body. */
 struct deferred_put {
     uint64_t hash[2];
     int64_t delay;
@@ -207,7 +206,7 @@ static void set_staged(struct shmq_queue *q, struct shmq_slot *s, const struct s
     SET(q->h->staged, q->h->staged + 1);
 }
 
-/* Whether the ring of dedupe ids can take that many more. */
+/* Whether the ring of dedupe ids has room for that many more. */
 static bool has_room_for_ids(struct shmq_queue *q, uint32_t ids, int64_t now)
 {
     const struct shmq_header *h = q->h;
@@ -260,7 +259,7 @@ int shmq_stage(struct shmq_queue *q, uint64_t receipt, const struct shmq_put *pu
     return shmq_outcome(q, SHMQ_OK);
 }
 
-/* Reads what a row brings to its commit; false if it is out of bounds. */
+/* Reads the stored values for a row's commit; false if they are out of bounds. */
 static bool read_deferred_put(struct shmq_queue *q, struct shmq_slot *s,
                               struct deferred_put *deferred)
 {
@@ -297,7 +296,7 @@ int shmq_commit_staged(struct shmq_queue *q, uint64_t receipt, int64_t now)
             (void)shmq_abandon(q, receipt);
         return shmq_outcome(q, status);
     }
-    /* A chunk keeps no copies of its rows: where they came from matters no more. */
+    /* A chunk does not track copies of its rows: the origin is not needed any more. */
     if (shmq_word(s) & SHMQ_F_ROW)
         SET_ATOMIC(s->origin_queue, 0);
     SET(s->owner, 0);
@@ -306,14 +305,14 @@ int shmq_commit_staged(struct shmq_queue *q, uint64_t receipt, int64_t now)
     return shmq_outcome(q, SHMQ_OK);
 }
 
-/* What was staged is a slot of ours that is FILLING: a STAGED one without its origin would be
- * taken for a message whose origin has settled it, if we died before it is free. */
+/* A staged slot becomes FILLING first: a STAGED one without its origin would be taken for a message
+ * whose origin has settled it, if we died before it is free. */
 static void unstage(struct shmq_queue *q, struct shmq_slot *s)
 {
     SET(s->owner, (uint16_t)(q->attachment + 1));
     shmq_leave_group(q, s);
     shmq_commit(s, shmq_make_word(SHMQ_FILLING, 0, 0, shmq_serial_of(shmq_word(s))));
-    SET(s->origin_queue, 0); /* it is no copy: the original stays what it is */
+    SET(s->origin_queue, 0); /* it is not a copy any more: the original is unchanged */
     SET(q->h->staged, q->h->staged - 1);
 }
 

@@ -7,9 +7,9 @@
 #include "queue/transition.h"
 #include "queue/ready_order.h"
 
-#define AHEAD 8u     /* entries of a ring that are fetched before they are needed       */
-#define DISTANCE 32u /* slots between one set free and its next use                     */
-#define ENOUGH 128u  /* slots from which on that comes by itself                        */
+#define AHEAD 8u     /* entries of a ring that are prefetched                           */
+#define DISTANCE 32u /* slots between the freeing of one and its next use               */
+#define ENOUGH 128u  /* with this many slots the distance is kept anyway                */
 #define CLASS_SHIFT 24
 
 #define RING(counter) ((counter) % SHMQ_RING)
@@ -25,7 +25,7 @@ static inline void store_counter(_Atomic uint32_t *counter, uint32_t value)
     shmq_mark();
 }
 
-/* ---- the puts' side ---- */
+/* ---- the put side ---- */
 
 static uint32_t returned_count(struct shmq_header *h)
 {
@@ -38,15 +38,15 @@ static uint32_t returned_count(struct shmq_header *h)
     return h->returned_seen - head;
 }
 
-/* The bounds of what comes out of shared memory, as shmq_slot_at checks them: the side of
- * the puts does not share a handle's mark of damage with that of the gets. */
+/* Bounds what is read from shared memory, like shmq_slot_at: the put side does not share a handle's
+ * mark of damage with the get side. */
 static inline bool is_slot(const struct shmq_queue *q, uint32_t at)
 {
     return at < q->h->slots_made && at < q->capacity;
 }
 
-/* Fetches what the next puts will write: the slot some puts ahead, and the block of an
- * earlier one, of which the slot has come by now. */
+/* Prefetches what the next puts will write: the slot some puts ahead, and the block of a nearer
+ * one, whose slot has arrived by now. */
 static inline void fetch_ahead(struct shmq_queue *q, uint32_t head, uint32_t count)
 {
     const uint32_t *ring = q->h->returned;
@@ -163,7 +163,7 @@ int shmq_quick_put(struct shmq_queue *q, const struct shmq_put *put, int64_t now
     return SHMQ_OK;
 }
 
-/* ---- the gets' side ---- */
+/* ---- the get side ---- */
 
 static void enter_order(struct shmq_queue *q, uint32_t at)
 {

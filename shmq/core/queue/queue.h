@@ -1,7 +1,7 @@
 /* A process's handle of a queue, and the helpers that every part of the core uses.
  *
- * A handle is private memory: the mapping, and pointers to its regions. Functions say
- * "Holds the lock" where the caller must hold it.
+ * A handle is private memory: the mapping, and pointers to its regions. Functions say "Holds the
+ * lock" if the caller must hold it.
  */
 #ifndef SHMQ_QUEUE_QUEUE_H
 #define SHMQ_QUEUE_QUEUE_H
@@ -30,29 +30,29 @@ struct shmq_queue {
     char *base;
     int fd;               /* to back the segment with memory                           */
     uint32_t attachment;  /* ours, or SHMQ_NIL                                         */
-    uint32_t capacity;    /* of the options: bounds every index, so it is our own copy */
-    bool whole;           /* under both locks, not the lock of the gets alone          */
-    bool damaged;         /* an index out of bounds was met in this operation          */
-    bool look_for_dead;   /* it is time to ask who is still alive                      */
-    uint32_t freed;       /* slots or blocks set free in this operation                */
-    bool arrived;         /* a message came into the order in this operation           */
-    uint64_t refused_bytes; /* bytes that could not be had, when NO_SPACE is returned    */
+    uint32_t capacity;    /* a private copy of the option: bounds every index          */
+    bool whole;           /* both locks are held, not only the get-side lock           */
+    bool damaged;         /* this operation met an index out of bounds                 */
+    bool look_for_dead;   /* it is time to check which processes are alive             */
+    uint32_t freed;       /* slots or blocks freed in this operation                   */
+    bool arrived;         /* a message entered the order in this operation             */
+    uint64_t refused_bytes; /* with NO_SPACE: the bytes that were not available          */
     uint64_t random;      /* state of the jitter                                       */
-    const char *wakeup_prefix; /* what the names of the namespace's wakeups begin with */
+    const char *wakeup_prefix; /* prefix of the names of the namespace's wakeups       */
     _Atomic uint64_t to_wake; /* parties to wake once the lock is released             */
-    uint8_t middle;       /* the priority of which puts go through the inbox           */
-    uint32_t leases;      /* granted through this handle, to do something every so often */
-    bool exact;           /* leases are so short that they take the exact time         */
+    uint8_t middle;       /* the priority whose puts go through the inbox              */
+    uint32_t leases;      /* granted through this handle, for periodic work              */
+    bool exact;           /* leases are so short that they need the exact time         */
     bool journaled;       /* the queue has a journal                                   */
     int64_t patience;     /* ns to spin for the disk, as that has paid                 */
-    bool hinted;          /* the writer has something to look at since the lock was taken */
+    bool hinted;          /* hints were added since the lock was taken                    */
     struct shmq_seal seal; /* of its receipts                                          */
-    struct shmq_slot nowhere; /* what a bad index leads to                             */
+    struct shmq_slot nowhere; /* where a bad index leads                               */
     struct shmq_group no_group;
 };
 
-/* Bounds every index that comes out of shared memory: a bad one marks the handle as
- * damaged and leads to private scratch space, never outside of the mapping. */
+/* Bounds every index read from shared memory: a bad one marks the handle as damaged and leads to
+ * private scratch space, never outside of the mapping. */
 static inline struct shmq_slot *shmq_slot_at(struct shmq_queue *q, uint32_t at)
 {
     if (__builtin_expect(at >= q->h->slots_made || at >= q->capacity, 0)) {
@@ -62,8 +62,8 @@ static inline struct shmq_slot *shmq_slot_at(struct shmq_queue *q, uint32_t at)
     return &q->slots[at];
 }
 
-/* The slot of an index, or a receipt, that a caller brings: NULL if there is none. Slots
- * go away in a purge, so an old one is no damage. */
+/* The slot of an index or a receipt from the caller: NULL if there is none. A purge can remove
+ * slots, so an old index is no damage. */
 static inline struct shmq_slot *shmq_slot_named(struct shmq_queue *q, uint64_t receipt)
 {
     uint64_t at = receipt & SHMQ_RECEIPT_SLOT;
@@ -85,13 +85,14 @@ static inline uint32_t shmq_index_of(const struct shmq_queue *q, const struct sh
     return s == &q->nowhere ? SHMQ_NIL : (uint32_t)(s - q->slots);
 }
 
-/* An atomic member, to look, not to rely on. */
+/* Reads an atomic member as a hint, not to rely on. */
 static inline uint32_t shmq_peek(const _Atomic uint32_t *member)
 {
     return atomic_load_explicit((_Atomic uint32_t *)member, memory_order_relaxed);
 }
 
-/* A full fence. ThreadSanitizer knows of none: an atomic operation is one for the processor. */
+/* A full fence. ThreadSanitizer does not know fences, and the processor treats an atomic operation
+ * as one. */
 static inline void shmq_fence(void)
 {
 #ifdef __SANITIZE_THREAD__
@@ -103,7 +104,7 @@ static inline void shmq_fence(void)
 #endif
 }
 
-/* What was read before it was read before what is read after it. */
+/* Orders earlier reads before later reads. */
 static inline void shmq_read_fence(void)
 {
 #ifdef __SANITIZE_THREAD__
@@ -188,21 +189,20 @@ static inline uint32_t shmq_inbox_count(const struct shmq_header *h)
            GET_ATOMIC(*(const uint32_t *)&h->inbox_head);
 }
 
-/* Whether a get would find something: to look, not to rely on. Needs no lock. */
+/* Whether a get would find a message: a hint, not to rely on. Needs no lock. */
 static inline bool shmq_looks_ready(const struct shmq_header *h)
 {
     return shmq_ready(h) || shmq_inbox_count(h);
 }
 
-/* The same of `count` puts. */
+/* The same for `count` puts. */
 static inline bool shmq_looks_roomy(const struct shmq_queue *q, uint32_t count)
 {
     return GET_ATOMIC(q->h->live) + shmq_inbox_count(q->h) + count <= q->capacity;
 }
 
-/* Fetch a line into this core's cache ahead of its use: to be read, or to be written. In
- * assembly, as gcc takes a function that only calls __builtin_prefetch for one without any
- * effect, and leaves its calls out. */
+/* Prefetch a line into this core's cache, for reading or for writing. In assembly, because gcc
+ * treats a function that only calls __builtin_prefetch as free of effects, and drops its calls. */
 #if defined(__x86_64__)
 static inline void shmq_fetch(const void *line)
 {
@@ -225,9 +225,8 @@ static inline void shmq_tick_by(struct shmq_header *h, int64_t when)
         SET_ATOMIC(h->next_tick, when);
 }
 
-/* The time, for an operation that sets no timer but a lease's: exact where anything is
- * about to be due, else up to SHMQ_COARSE in the past, at a fourth of the cost. Needs no
- * lock. */
+/* The time, for an operation that sets no timer but a lease's: exact if anything is about to be
+ * due, else up to SHMQ_COARSE in the past, at a fourth of the cost. Needs no lock. */
 static inline int64_t shmq_time(const struct shmq_queue *q)
 {
     int64_t coarse = shmq_coarse_now();
@@ -237,14 +236,14 @@ static inline int64_t shmq_time(const struct shmq_queue *q)
     return coarse;
 }
 
-/* How far that may lag behind: a lease that begins at shmq_time is longer by so much, so that
- * none ends early. */
+/* How far shmq_time may lag behind: a lease that begins at it is longer by that, so that none ends
+ * early. */
 static inline int64_t shmq_lag(const struct shmq_queue *q)
 {
     return q->exact ? 0 : shmq_coarse_lag();
 }
 
-/* The outcome of an operation: `status`, unless damage was met on the way. */
+/* The result of an operation: `status`, unless it met damage. */
 static inline int shmq_outcome(struct shmq_queue *q, int status)
 {
     if (__builtin_expect(q->damaged, 0)) {

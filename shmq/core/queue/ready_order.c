@@ -61,7 +61,7 @@ uint32_t shmq_order_first(struct shmq_queue *q)
     return best;
 }
 
-/* The heap is not sorted by sequence across priorities: it is read through. */
+/* The heap is not sorted by sequence across priorities, so all of it is searched. */
 uint32_t shmq_order_oldest(struct shmq_queue *q)
 {
     struct shmq_heap heap = shmq_order_heap(q);

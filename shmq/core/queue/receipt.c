@@ -10,8 +10,8 @@ static uint64_t next_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* Of an odd number modulo 2^64, by Newton's iteration: 3 bits are right at first, and twice
- * as many after each step. */
+/* The inverse of an odd number modulo 2^64, by Newton's iteration: at first 3 bits are right, and
+ * twice as many after each step. */
 static uint64_t inverse(uint64_t factor)
 {
     uint64_t x = factor;

@@ -1,11 +1,10 @@
-/* Receipts as the world outside sees them: sealed.
+/* Public receipts: sealed.
  *
- * A receipt is slot and serial, so two queues give the same ones, and so does a later queue
- * of the same name. Sealed by the queue's id it is good for that one queue only: the seal
- * is a bijection of 64 bits, a multiplication and a shift in turn as in Stafford's variants
- * of MurmurHash3's finaliser, keyed. Under another queue's id a receipt opens to a slot
- * and a serial that are as good as random, and no message in flight has those. 0 stays 0,
- * and is no receipt. */
+ * A receipt is slot and serial, so two queues give the same ones, and so does a later queue of the
+ * same name. Sealed with the queue's id it is valid for that one queue only: the seal is a keyed
+ * bijection of 64 bits, alternating multiplications and shifts as in Stafford's variants of
+ * MurmurHash3's finaliser. With another queue's id a receipt opens to a slot and a serial that are
+ * practically random, and no message in flight has those. 0 stays 0, which is no receipt. */
 #ifndef SHMQ_QUEUE_RECEIPT_H
 #define SHMQ_QUEUE_RECEIPT_H
 

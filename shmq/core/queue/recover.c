@@ -121,8 +121,7 @@ static void index_live(struct shmq_queue *q, struct shmq_slot *s, uint32_t at, u
     }
 }
 
-/* What is settled becomes FREE, or SPENT until the journal has it, or a ZOMBIE while a view
- * of it is alive. */
+/* A settled slot becomes FREE, SPENT until the journal records it, or ZOMBIE while it has views. */
 static uint64_t settled(struct shmq_queue *q, struct shmq_slot *s, uint64_t word)
 {
     enum shmq_state state = shmq_state_of(word);
@@ -135,7 +134,7 @@ static uint64_t settled(struct shmq_queue *q, struct shmq_slot *s, uint64_t word
     return shmq_word(s);
 }
 
-/* FREE slots lose their blocks: nothing of the arena is owned but by what is live. */
+/* FREE slots lose their blocks: only live slots own parts of the arena. */
 static void index_slot(struct shmq_queue *q, uint32_t at)
 {
     struct shmq_slot *s = shmq_slot_at(q, at);
@@ -165,7 +164,7 @@ static bool sane(struct shmq_queue *q)
            h->groups_backed <= q->capacity && h->attachments_made <= SHMQ_MAX_ATTACHMENTS;
 }
 
-/* Slots above the highest one in use are as if they had never been made. */
+/* Slots above the highest one in use become as if never made. */
 static void trim(struct shmq_queue *q)
 {
     uint32_t made = q->h->slots_made;
@@ -201,7 +200,7 @@ int shmq_rebuild(struct shmq_queue *q)
     return shmq_outcome(q, SHMQ_OK);
 }
 
-/* The id of the put that was being carried out, if that put was committed. */
+/* Settles the id of the put that the death interrupted, if that put was committed. */
 static void settle_dedupe(struct shmq_queue *q)
 {
     uint64_t pending = shmq_dedupe_pending(q);

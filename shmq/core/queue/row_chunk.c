@@ -6,8 +6,8 @@
 
 enum { GROUPED = 1, DELAYED = 2, TTL = 4, DEDUPE = 8 };
 
-/* What stands at a row's beginning. Behind it: the group, the delay, the ttl and the dedupe id,
- * as far as there are any; then the properties, then the body, and zeros up to 8 bytes. */
+/* The beginning of a row. Behind it: the group, the delay, the ttl and the dedupe id, if
+ * present; then the properties, the body, and zeros up to a multiple of 8 bytes. */
 struct head {
     uint32_t body_bytes, meta_bytes;
     uint8_t priority, codec, flags, reserved[5];

@@ -9,7 +9,7 @@
 
 static uint64_t page_up(uint64_t at) { return (at + SHMQ_PAGE - 1) / SHMQ_PAGE * SHMQ_PAGE; }
 
-/* The offset of a region of `count` entries, the cursor moved behind it. */
+/* The offset of a region of `count` entries; moves the cursor behind it. */
 static uint64_t region(uint64_t *cursor, uint64_t count, uint64_t size)
 {
     uint64_t at = page_up(*cursor);

@@ -5,21 +5,21 @@
 #include "queue/transition.h"
 #include "queue/ready_order.h"
 
-/* What one look costs, and what may be spent while the lock is held: 256 messages that a filter
- * of a few comparisons is run on, fewer of a longer one, or 4096 slots that are passed by. */
+/* The cost of one look, and the budget while the lock is held: 256 messages for a filter of a few
+ * comparisons, fewer for a longer one, or 4096 slots that are skipped. */
 #define RUN 16u
 #define A_FEW_BYTES 128u
 #define PASS 1u
 #define AT_ONCE (256u * RUN)
 
-/* A heap of so many is read as it stands, in one go; a larger one by way of the slots, since an
- * entry of a heap moves while the lock is free, and a slot does not. */
+/* A heap of up to this size is searched in one go; a larger one by slots, because an entry of a
+ * heap moves while the lock is free, and a slot does not. */
 #define FEW 256u
 
-/* So often a search looks at each slot at most: a list that leads in a circle ends it, too. */
+/* The most looks of one search at each slot; this also ends a list that is circular by damage. */
 #define ROUNDS 64u
 
-/* A rebuild has put everything elsewhere. */
+/* A rebuild has moved everything. */
 static void begin_anew(const struct shmq_queue *q, struct shmq_choice *choice)
 {
     struct shmq_filter filter = choice->filter;
@@ -47,7 +47,7 @@ void shmq_select_begin(const struct shmq_queue *q, struct shmq_choice *choice,
 
 void shmq_select_again(struct shmq_choice *choice) { choice->looks = AT_ONCE; }
 
-/* Whether there was one look left of that cost. */
+/* Takes the cost of one look from the budget; whether there was enough. */
 static bool spend(struct shmq_choice *c, uint32_t cost)
 {
     if (!c->looks)
@@ -63,7 +63,7 @@ static bool is_meant(struct shmq_queue *q, const struct shmq_choice *c, struct s
     struct shmq_view view;
 
     if (shmq_word(s) & SHMQ_F_TTL && s->expires <= now)
-        return false; /* its time has come: a tick takes it away */
+        return false; /* its time has come: a tick removes it    */
     shmq_look(q, s, &view);
     return shmq_filter_matches(&c->filter, &(struct shmq_facts){
                                                .meta = view.meta,
@@ -107,8 +107,8 @@ static void forget_best(struct shmq_choice *c)
     c->heap_at = 0;
 }
 
-/* Whether all of the heap has been looked through. Its first entry, where that is meant, is the
- * best, and spares the others. */
+/* Searches the heap; whether all of it was searched. If its first entry matches, it is the best,
+ * and the others need not be searched. */
 static bool look_through_heap(struct shmq_queue *q, struct shmq_choice *c, int64_t now)
 {
     struct shmq_heap heap = shmq_order_heap(q);
@@ -134,7 +134,7 @@ static bool look_through_heap(struct shmq_queue *q, struct shmq_choice *c, int64
 
 /* ---- the lists ---- */
 
-/* Where the search goes on in the list of its priority. */
+/* Where the search continues in the list of its priority. */
 static uint32_t resume(struct shmq_queue *q, const struct shmq_choice *c)
 {
     struct shmq_slot *s;
@@ -145,7 +145,7 @@ static uint32_t resume(struct shmq_queue *q, const struct shmq_choice *c)
     if (s->seq == c->seq && is_in_order(s) && shmq_where_of(s) == SHMQ_IN_FIFO &&
         shmq_priority_of(s) == (uint32_t)c->priority)
         return c->at;
-    return q->h->fifo[c->priority].head; /* it has gone: what was seen is passed by */
+    return q->h->fifo[c->priority].head; /* it is gone: messages seen before are skipped */
 }
 
 static void stop_at(struct shmq_queue *q, struct shmq_choice *c, uint32_t at)
@@ -154,8 +154,8 @@ static void stop_at(struct shmq_queue *q, struct shmq_choice *c, uint32_t at)
     c->seq = at == SHMQ_NIL ? 0 : shmq_slot_at(q, at)->seq;
 }
 
-/* The next of this priority that is meant and comes before the best of the heap, or SHMQ_NIL:
- * `*over` tells whether there is none, or the steps are used up. */
+/* The next match of this priority that comes before the heap's best, or SHMQ_NIL: `*over` tells
+ * whether there is none, or the budget is used up. */
 static uint32_t next_of_list(struct shmq_queue *q, struct shmq_choice *c, int64_t now, bool *over)
 {
     uint32_t at = resume(q, c);
@@ -185,7 +185,7 @@ static uint32_t next_of_list(struct shmq_queue *q, struct shmq_choice *c, int64_
     return SHMQ_NIL;
 }
 
-/* The same of all priorities, from the highest on. */
+/* The same for all priorities, from the highest on. */
 static uint32_t next_of_lists(struct shmq_queue *q, struct shmq_choice *c, int64_t now)
 {
     while (c->priority >= 0) {
@@ -195,7 +195,7 @@ static uint32_t next_of_lists(struct shmq_queue *q, struct shmq_choice *c, int64
         if (at != SHMQ_NIL || !over)
             return at;
         if (c->best != SHMQ_NIL && (uint64_t)(15 - c->priority) >= c->best_key >> 60)
-            return SHMQ_NIL; /* what is behind comes after the best of the heap */
+            return SHMQ_NIL; /* later messages come after the heap's best       */
         c->priority--;
         c->at = SHMQ_NIL;
         c->seen = 0;
@@ -205,7 +205,7 @@ static uint32_t next_of_lists(struct shmq_queue *q, struct shmq_choice *c, int64
 
 /* ---- both ---- */
 
-/* The next one of all, or SHMQ_NIL: then `more` tells whether the search goes on. */
+/* The next match of all, or SHMQ_NIL: then `more` tells whether the search continues. */
 static uint32_t next(struct shmq_queue *q, struct shmq_choice *c, int64_t now)
 {
     uint32_t at;
@@ -215,7 +215,7 @@ static uint32_t next(struct shmq_queue *q, struct shmq_choice *c, int64_t now)
         struct shmq_slot *s = shmq_slot_at(q, c->best);
 
         if (!is_in_order(s) || shmq_key_of(s) != c->best_key)
-            forget_best(c); /* someone else has taken it */
+            forget_best(c); /* another consumer has taken it */
     }
     if (!c->heap_seen)
         c->heap_seen = look_through_heap(q, c, now);
@@ -238,7 +238,7 @@ int shmq_select(struct shmq_queue *q, struct shmq_choice *choice, int64_t now, b
     shmq_tick_if_due(q, now);
     shmq_inbox_take(q, SHMQ_RING);
     if (!choice->looked && q->h->next_tick <= now) {
-        choice->more = true; /* a tick does only so much at once */
+        choice->more = true; /* one tick does only a limited amount */
         return shmq_outcome(q, SHMQ_EMPTY);
     }
     if (choice->recoveries != q->h->recoveries)

@@ -5,19 +5,19 @@
 #include "queue/change_hints.h"
 #include "queue/backing.h"
 
-#define STOCK 31 /* slots made ready beside the one that is needed */
+#define STOCK 31 /* slots prepared in addition to the one needed   */
 
 static uint32_t list_of(const struct shmq_slot *s)
 {
     return s->units ? shmq_class_of(s->units) % SHMQ_CLASSES : 0;
 }
 
-/* Offers it to the puts; what they have no room for waits in a list of the gets' side. */
+/* Offers the slot to the puts; if their ring is full, it waits in a list of the get side. */
 static void push_free(struct shmq_queue *q, struct shmq_slot *s)
 {
     uint32_t class = list_of(s);
 
-    if (s->units && !class) { /* too large to be kept */
+    if (s->units && !class) { /* too large to keep    */
         uint32_t units = s->units;
 
         SET(s->units, 0);
@@ -31,7 +31,7 @@ static void push_free(struct shmq_queue *q, struct shmq_slot *s)
     SET(q->h->free[class], shmq_index_of(q, s));
 }
 
-/* What a damaged list leads to is no free slot of that class. */
+/* A slot reached through a damaged list is rejected unless it is a free slot of that class. */
 static struct shmq_slot *pop(struct shmq_queue *q, uint32_t *list, uint32_t class)
 {
     struct shmq_slot *s = shmq_slot_at(q, *list);
@@ -53,8 +53,7 @@ static void give_block(struct shmq_queue *q, struct shmq_slot *s)
         shmq_arena_give(q, s->block, units);
 }
 
-/* Gives the blocks that a list of free slots keeps back to the arena: all, or one. True if
- * there was any. */
+/* Returns the blocks of a list of free slots to the arena: all, or one. True if there was any. */
 static bool give_list(struct shmq_queue *q, uint32_t *list, uint32_t class, bool all)
 {
     bool any = false;
@@ -81,7 +80,7 @@ static bool give_cached(struct shmq_queue *q, bool all)
     return any;
 }
 
-/* A slot that was never used, if there is memory for it. */
+/* Takes a slot that was never used, if there is memory for it. */
 static int take_new(struct shmq_queue *q, struct shmq_slot **s)
 {
     struct shmq_header *h = q->h;
@@ -95,7 +94,7 @@ static int take_new(struct shmq_queue *q, struct shmq_slot **s)
     return SHMQ_OK;
 }
 
-/* A slot without a block: one set free, a new one, or one that gives its block up. */
+/* Takes a slot without a block: a freed one, a new one, or one that gives its block up. */
 static int take_bare(struct shmq_queue *q, struct shmq_slot **s)
 {
     struct shmq_header *h = q->h;
@@ -109,8 +108,8 @@ static int take_bare(struct shmq_queue *q, struct shmq_slot **s)
     return SHMQ_OK;
 }
 
-/* Lays free slots with blocks of that size ready for the next puts, in the order of their
- * addresses, as far as they cost no memory that the queue does not have yet. */
+/* Prepares free slots with blocks of that size for the next puts, in the order of their
+ * addresses, as far as the queue has the memory already. */
 static void stock(struct shmq_queue *q, uint32_t units, uint32_t class)
 {
     struct shmq_header *h = q->h;
@@ -135,8 +134,8 @@ static void stock(struct shmq_queue *q, uint32_t units, uint32_t class)
     }
 }
 
-/* The list of the puts' side from which a slot of that class is to be taken: what the gets
- * had no room for in the ring goes there first. */
+/* The put side's list from which a slot of that class is taken: freed slots for which the ring
+ * had no room are moved there first. */
 static uint32_t *spare_of(struct shmq_queue *q, uint32_t class)
 {
     struct shmq_header *h = q->h;

@@ -3,17 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AHEAD 8u /* messages whose bodies are fetched before they are copied */
+#define AHEAD 8u /* messages whose bodies are prefetched before the copy     */
 
-/* What reads while others write, and then looks whether they did. ThreadSanitizer sees no more
- * than the reading: it is told to look away, and from the copying of bytes, too. */
+/* Marks functions that read while others write, and then check whether they did. ThreadSanitizer
+ * only sees the reading: it is told to ignore that, and the copying of bytes. */
 #ifdef __SANITIZE_THREAD__
 #define OPTIMISTIC __attribute__((no_sanitize_thread, noinline))
 #else
 #define OPTIMISTIC
 #endif
 
-/* What a live message is doing, or 0. An acknowledged one is as good as free. */
+/* The column `state` of a live message, or 0. An acknowledged one counts as free. */
 static uint8_t doing(uint64_t word)
 {
     switch (shmq_state_of(word)) {
@@ -74,7 +74,8 @@ static uint64_t size_with(const struct shmq_snapshot_read *e, uint64_t body_byte
            e->body_bytes + body_bytes + e->meta_bytes + meta_bytes;
 }
 
-/* Chooses what the slot holds. SHMQ_STALE: nothing; SHMQ_FULL: the block has no room for it. */
+/* Chooses the slot's message. SHMQ_STALE: there is none; SHMQ_FULL: the block has no room for
+ * it. */
 OPTIMISTIC static int pick(struct shmq_queue *q, struct shmq_snapshot_read *e,
                            const struct shmq_slot *s)
 {
@@ -126,7 +127,7 @@ int shmq_snapshot_read_run(struct shmq_queue *q, struct shmq_snapshot_read *e,
         int status = s && seq_of(s) == seqs[*at] ? pick(q, e, s) : SHMQ_STALE;
 
         if (status == SHMQ_OK && e->picks[e->count - 1].seq != seqs[*at]) {
-            e->count--; /* it went, and another came */
+            e->count--; /* it is gone, and another came */
             return SHMQ_STALE;
         }
         if (status == SHMQ_FULL)
@@ -148,7 +149,7 @@ static int32_t deliveries_of(uint64_t word)
     return (int32_t)(deliveries + (shmq_state_of(word) == SHMQ_LEASED && word & SHMQ_F_HANDED));
 }
 
-/* All but the bytes, as the word says it is: good if the word does not change meanwhile. */
+/* Everything but the bytes, according to the word: valid if the word does not change meanwhile. */
 OPTIMISTIC static void describe(const struct shmq_slot *s, uint64_t word, int64_t wall,
                                 struct shmq_row *row)
 {
@@ -180,7 +181,7 @@ OPTIMISTIC static void copy_bytes(unsigned char *to, const unsigned char *from, 
 #endif
 }
 
-/* Copies one message; false if it is there no longer, or there is no room. */
+/* Copies one message; false if it is gone, or there is no room. */
 static bool copy_one(struct shmq_queue *q, const struct shmq_pick *p, int64_t wall,
                      struct shmq_columns *c)
 {

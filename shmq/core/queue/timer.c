@@ -68,7 +68,7 @@ void shmq_timer_unlease(struct shmq_queue *q, struct shmq_slot *s)
     shmq_set_where(s, SHMQ_NOWHERE);
 }
 
-/* The slot of which the time comes first, or SHMQ_NIL. */
+/* The slot that is due first, or SHMQ_NIL. */
 static uint32_t first_due(struct shmq_queue *q, int64_t *due)
 {
     struct shmq_heap heap = shmq_timer_heap(q);

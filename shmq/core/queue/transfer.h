@@ -1,53 +1,53 @@
 /* Moving a message to another queue, exactly once, whichever process dies.
  *
- * The mover takes the message in the source (MOVING), stages a copy in the target
- * (STAGED, which names its origin), settles the source (its FREE is the commit point) and
- * commits the copy. A copy whose mover died belongs to nobody: if the source still has
- * the message, the copy is void and the next mover removes it before it stages its own;
- * if the source has not, the copy is the message and the process that finds it commits it. No
- * step holds two locks. All hold the lock of the queue they are given.
+ * The mover takes the message in the source (MOVING), stages a copy in the target (STAGED, which
+ * names its origin), settles the source (its FREE is the commit point) and commits the copy. A copy
+ * whose mover died has no owner: if the source still has the message, the copy is void, and the
+ * next mover removes it before it stages its own; if the source does not have it, the copy is the
+ * message, and the process that finds it commits it. No step holds two locks. All functions hold
+ * the lock of the queue that they are given.
  *
- * A chunk (row_chunk.h) is one message that is moved as many, a run of its rows at a time: each
- * run is staged, then the chunk's word says how many rows have moved, which is the run's commit
- * point, and then the run is committed. A row whose mover died is void if the word does not
- * count it, and a message if it does, or if the chunk has gone. So a run is as long as the
- * target has room, and no row waits for another one's. */
+ * A chunk (row_chunk.h) is one message that is moved as many, a run of its rows at a time: a run is
+ * staged; then the chunk's word is set to the number of rows that have moved, which is the run's
+ * commit point; then the run is committed. A row whose mover died is a message if the word counts
+ * it or the chunk is gone, and void otherwise. So a run is as long as the target has room, and no
+ * row waits for another. */
 #ifndef SHMQ_QUEUE_TRANSFER_H
 #define SHMQ_QUEUE_TRANSFER_H
 
 #include "queue/message.h"
 #include "queue/queue.h"
 
-/* Takes the next DEAD message. SHMQ_EMPTY. One without a reason is no dead letter: its
- * mover died, and it is to be put back once a copy that it may have left is removed. */
+/* Takes the next DEAD message. SHMQ_EMPTY. One without a reason is no dead letter: its mover died,
+ * and it must be put back once a copy that the mover may have left is removed. */
 int shmq_take_dead(struct shmq_queue *q, struct shmq_view *view);
 
 /* Takes a READY message, named by slot and sequence number. SHMQ_STALE. */
 int shmq_take(struct shmq_queue *q, uint32_t at, uint64_t seq, struct shmq_view *view);
 
-/* The commit point: the message has moved. SHMQ_STALE if it was no longer ours. */
+/* The commit point: the message has moved. SHMQ_STALE if the caller no longer had it. */
 int shmq_moved(struct shmq_queue *q, uint64_t receipt);
 
-/* The commit point of a run: the first `rows` of the chunk's have moved. SHMQ_STALE. */
+/* The commit point of a run: the chunk's first `rows` rows have moved. SHMQ_STALE. */
 int shmq_moved_rows(struct shmq_queue *q, uint64_t receipt, uint32_t rows);
 
 /* How many rows of a chunk have moved. */
 static inline uint32_t shmq_rows_moved(uint64_t word) { return shmq_deliveries_of(word); }
 
-/* Back to where it was taken from, by its mover, who knows that there is no copy. */
+/* Puts the message back where it was. Its mover calls this, and knows that there is no copy. */
 int shmq_untake(struct shmq_queue *q, uint64_t receipt);
 
-/* The mover gives up: the message is DEAD, whatever it was, for the next one. */
+/* The mover gives up: the message becomes DEAD, whatever it was, for the next mover. */
 int shmq_give_up(struct shmq_queue *q, uint64_t receipt);
 
-/* The mover died: the same. */
+/* The same after the mover died. */
 void shmq_move_orphaned(struct shmq_queue *q, struct shmq_slot *s);
 
 /* Removes orphaned copies of that message; of a chunk, those of its rows from `rows` on. */
 void shmq_void_copies(struct shmq_queue *q, uint64_t origin_queue, uint64_t origin_seq,
                       uint32_t rows);
 
-/* What a copy says of where it came from. `row`: its number in the chunk, or SHMQ_NO_ROW. */
+/* The origin of a copy. `row`: its number in the chunk, or SHMQ_NO_ROW. */
 struct shmq_origin {
     uint64_t receipt;
     uint64_t queue, seq;
@@ -59,10 +59,10 @@ struct shmq_origin {
 /* The next orphaned copy at or after slot `from`. SHMQ_EMPTY. */
 int shmq_find_orphan(struct shmq_queue *q, uint32_t from, struct shmq_origin *origin);
 
-/* The mover of a copy that is to be committed leaves that to the process that finds it. */
+/* The mover of a copy that must be committed leaves the commit to the process that finds it. */
 void shmq_disown(struct shmq_queue *q, uint64_t receipt);
 
-/* Whether the queue still has message `seq`, dying or being moved, or that row of it. */
+/* Whether the queue still has message `seq`, or that row of it, dying or being moved. */
 bool shmq_still_moves(struct shmq_queue *q, uint64_t seq, uint32_t row);
 
 #endif

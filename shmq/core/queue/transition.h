@@ -1,4 +1,4 @@
-/* The transitions of a message's life that the operations are made of: see the drawing in
+/* The transitions of a message's life, from which the operations are made: see the diagram in
  * message.h. All hold the lock. */
 #ifndef SHMQ_QUEUE_TRANSITION_H
 #define SHMQ_QUEUE_TRANSITION_H
@@ -13,7 +13,7 @@ static inline void shmq_tick_if_due(struct shmq_queue *q, int64_t now)
         shmq_tick(q, now);
 }
 
-/* Ensures: no lease, of any slot, has this serial yet. */
+/* Ensures: no lease of any slot has this serial yet. */
 static inline uint64_t shmq_next_serial(struct shmq_header *h)
 {
     SET(h->serial, (h->serial + 1) & SHMQ_SERIAL_MAX);
@@ -32,37 +32,37 @@ static inline struct shmq_slot *shmq_slot_in(struct shmq_queue *q, uint64_t rece
     return s;
 }
 
-/* Counts a lease more (1) or less (-1), of the queue and of its holder. */
+/* Counts one lease more (1) or less (-1), for the queue and for its holder. */
 void shmq_count_lease(struct shmq_queue *q, const struct shmq_slot *s, int by);
 
 /* Commits READY and puts the slot where gets find it. */
 void shmq_make_ready(struct shmq_queue *q, struct shmq_slot *s, uint64_t word);
 
-/* Commits DELAYED until then. */
+/* Commits DELAYED until `deadline`. */
 void shmq_make_delayed(struct shmq_queue *q, struct shmq_slot *s, uint64_t word, int64_t until);
 
 /* Ensures: the READY or DELAYED slot is in no list, heap or timer; it stays in its group. */
 void shmq_withdraw(struct shmq_queue *q, struct shmq_slot *s);
 
-/* The end of a message that is in no list: to the dead letters, or dropped. */
+/* Ends a message that is in no list: it goes to the dead letters, or is dropped. */
 void shmq_die(struct shmq_queue *q, struct shmq_slot *s, enum shmq_reason reason,
               uint32_t deliveries);
 
-/* A leased message, in no timer any more, comes back; a delivery that was handed out
- * counts, and the last one allowed is its end. */
+/* Returns a leased message that has no timer any more. A delivery that was handed out counts; if it
+ * was the last one allowed, the message dies. */
 void shmq_come_back(struct shmq_queue *q, struct shmq_slot *s, int64_t delay, int64_t now);
 
-/* The lease is over: no timer runs, nobody is charged with it. */
+/* Ends the lease: no timer runs, and no attachment counts it. */
 void shmq_unlease(struct shmq_queue *q, struct shmq_slot *s);
 
-/* Closes the lease against shmq_hand and shmq_mark_acked, which take no lock: as the word
- * stands now, it is the truth. False if the message was acknowledged; it is free then. */
+/* Closes the lease to shmq_hand and shmq_mark_acked, which take no lock: from now on the word does
+ * not change. False if the message was acknowledged; it is free then. */
 bool shmq_close_lease(struct shmq_queue *q, struct shmq_slot *s);
 
-/* The end of an acknowledged message. */
+/* Frees an acknowledged message. */
 void shmq_set_free(struct shmq_queue *q, struct shmq_slot *s);
 
-/* The leased slot of a receipt that is good, or NULL; a lease that has run out ends here. */
+/* The leased slot of a valid receipt, or NULL; a lease that has run out ends here. */
 struct shmq_slot *shmq_leased(struct shmq_queue *q, uint64_t receipt, int64_t now);
 
 /* The lease has run out. */
@@ -74,8 +74,7 @@ static inline void shmq_leave_group(struct shmq_queue *q, struct shmq_slot *s)
         shmq_group_leave(q, s);
 }
 
-/* The deliveries of a leased message that comes back: this one counts if it was handed
- * out. */
+/* The deliveries of a leased message that comes back: this one counts if it was handed out. */
 static inline uint32_t shmq_deliveries_with_this(uint64_t word)
 {
     uint32_t deliveries = shmq_deliveries_of(word);

@@ -42,7 +42,7 @@ void shmq_pass_on(struct shmq_queue *q, enum shmq_event event)
         q->freed++;
 }
 
-/* A bound for counts that are damaged; sleepers beyond it are posted by the next unlock. */
+/* A limit for damaged counts; sleepers beyond it are posted by the next unlock. */
 #define MOST_POSTS SHMQ_MAX_ATTACHMENTS
 
 static uint32_t posts_for(struct shmq_header *h, enum shmq_event event, uint32_t something)
@@ -92,8 +92,8 @@ int shmq_sleep(sem_t *semaphore, int64_t ns)
     return errno == EINTR ? SHMQ_INTERRUPTED : SHMQ_TIMED_OUT;
 }
 
-/* A full queue is left alone until it has room for some messages: to look at it all the
- * time would take its lines from the very process that makes the room. */
+/* A spin on a full queue goes on until there is room for some messages: using each free place at
+ * once would take the cache lines from the process that makes the room. */
 #define A_FEW 16u
 
 int64_t shmq_spin(struct shmq_queue *q, enum shmq_event event, int64_t ns)

@@ -20,7 +20,7 @@ static void clear(struct shmq_header *h, uint32_t party)
 
 /* ---- the party's side ---- */
 
-/* What its entry has as `n`. */
+/* The value of `n` in its entry. */
 static uint32_t entry_of(const struct shmq_watch *w)
 {
     return w->filtered ? w->n | SHMQ_FILTERED : w->n;
@@ -87,14 +87,13 @@ bool shmq_is_woken(const struct shmq_queue *q, const struct shmq_watch *w, bool 
         return true;
     if (!closely)
         return false;
-    if (w->filtered) /* what is in the order it has seen, if it could arm */
+    if (w->filtered) /* it has seen what is in the order, if it could arm */
         return w->party >= SHMQ_PARTIES || shmq_inbox_count(h);
     return w->event == SHMQ_NOT_EMPTY ? shmq_looks_ready(h) : shmq_looks_roomy(q, 1);
 }
 
-/* Once next_tick has passed, each put, lease or settlement ticks first, and so changes
- * it: as long as it has not changed, nothing came that is due earlier than what was seen
- * then. */
+/* Once next_tick has passed, each put, lease or settlement ticks first, and so changes it. As
+ * long as it is unchanged, nothing has come that is due earlier than what was seen then. */
 int64_t shmq_watch_due(const struct shmq_queue *q, const struct shmq_watch *w)
 {
     int64_t next = GET_ATOMIC(q->h->next_tick);
@@ -125,7 +124,7 @@ static uint64_t filtered_parties(const struct shmq_header *h)
     return found;
 }
 
-/* All of them. */
+/* Takes all of them. */
 static uint64_t take_filtered(struct shmq_header *h)
 {
     uint64_t chosen = filtered_parties(h);
@@ -135,7 +134,8 @@ static uint64_t take_filtered(struct shmq_header *h)
     return chosen;
 }
 
-/* Up to `count` of the armed but `others`, those after the one that was woken last first. */
+/* Takes up to `count` of the armed parties except `others`, first those after the last one
+ * woken. */
 static uint64_t choose(struct shmq_header *h, enum shmq_event event, uint64_t others,
                        uint32_t count)
 {
@@ -164,7 +164,7 @@ void shmq_select_parties(struct shmq_queue *q, uint32_t freed)
     uint64_t chosen;
 
     if (posted > h->asleep[SHMQ_NOT_EMPTY])
-        posted = h->asleep[SHMQ_NOT_EMPTY]; /* the others' posts were for those who died */
+        posted = h->asleep[SHMQ_NOT_EMPTY]; /* the other posts were for sleepers that died */
     if (atomic_load_explicit(&h->state, memory_order_relaxed) == SHMQ_OPEN)
         chosen = choose(h, SHMQ_NOT_EMPTY, filtered_parties(h),
                         ready > posted ? ready - posted : 0) |
@@ -176,7 +176,7 @@ void shmq_select_parties(struct shmq_queue *q, uint32_t freed)
         atomic_fetch_or_explicit(&q->to_wake, chosen, memory_order_relaxed);
 }
 
-/* ---- the ends ---- */
+/* ---- cleanup ---- */
 
 bool shmq_party_is_attached(const struct shmq_queue *q, const struct shmq_party *p)
 {
@@ -184,7 +184,7 @@ bool shmq_party_is_attached(const struct shmq_queue *q, const struct shmq_party 
            q->attachments[p->attachment - 1].process;
 }
 
-/* The bits first: an entry without them is an entry that is taken, no more. */
+/* The bits first: an entry without bits is merely in use. */
 void shmq_forget_parties(struct shmq_queue *q, uint32_t at)
 {
     for (uint32_t party = 0; party < SHMQ_PARTIES; party++) {

@@ -22,8 +22,8 @@ void shmq_wakeup_name(char name[SHMQ_WAKEUP_NAME], const char *prefix, uint64_t 
     (void)snprintf(name, SHMQ_WAKEUP_NAME, "%s%016" PRIx64 ".%" PRIu32, prefix, process, n);
 }
 
-/* Numbers of processes, and of a process's wakeups, are not given twice: a name that was
- * opened once means the same wakeup for ever. Holds `lock`. */
+/* The numbers of processes, and of a process's wakeups, are never reused: a name always means the
+ * same wakeup. Holds `lock`. */
 static sem_t *open_wakeup(const char *name, uint64_t process, uint32_t n)
 {
     struct opened *cached = &cache[(process * 31 + n) % CACHED];
@@ -41,8 +41,8 @@ static sem_t *open_wakeup(const char *name, uint64_t process, uint32_t n)
     return semaphore;
 }
 
-/* The owner takes the post, then looks at the bits: either it sees ours cleared, or we do
- * not see its post any more. The fence keeps our store before our look. */
+/* The owner takes the post, then looks at the bits: either it sees ours cleared, or we do not
+ * see its post any more. The fence orders our store before our look. */
 void shmq_post_wakeup(sem_t *wakeup)
 {
     int value = 0;
@@ -72,7 +72,7 @@ static void wake_one(const char *prefix, const struct shmq_party *p)
     pthread_mutex_unlock(&lock);
 }
 
-/* An entry may be another's by now: that one looks in vain. */
+/* An entry may belong to another party by now, which then looks in vain. */
 void shmq_wake_parties(struct shmq_queue *q)
 {
     uint64_t parties = atomic_exchange(&q->to_wake, 0);

@@ -10,7 +10,7 @@
 #define LOCK_MOST (2 * MS)    /* that this thread waits for a lock                         */
 #define PARK_MOST (100 * MS)  /* that a request waits for one, before it is refused        */
 #define RETRY_EVERY (3 * MS)
-#define TEND_EVERY 50000000ll /* ns: as often as a blocking wait looks for the dead */
+#define TEND_EVERY 50000000ll /* ns: as often as a blocking wait looks for dead processes */
 
 /* ---- attached queues ---- */
 
@@ -155,7 +155,7 @@ void shmq_outgoing_body_gone(struct shmq_outgoing_body *outgoing_body)
     shmq_attached_queue_release(attached_queue);
 }
 
-/* ---- what waits for the lock ---- */
+/* ---- deferred work ---- */
 
 void shmq_attached_queue_owe(struct shmq_attached_queue *attached_queue, enum shmq_deed deed,
                              uint64_t what)
@@ -189,8 +189,8 @@ static void do_deed(struct shmq_attached_queue *attached_queue, const struct shm
         (void)shmq_abandon(attached_queue->q, owed->what);
 }
 
-/* Up to SHMQ_RUN of what is owed, the last first: whether the lock could be had, or is of no
- * use any more. */
+/* Does up to SHMQ_RUN deferred operations, the last first: whether the lock was free, or the
+ * work is obsolete. */
 static bool do_some(struct shmq_attached_queue *attached_queue)
 {
     int64_t now = shmq_now();

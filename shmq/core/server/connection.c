@@ -23,7 +23,7 @@ static void drop_received(struct shmq_session *session)
     session->received_used = session->received_room = 0;
 }
 
-/* Nothing more is carried out: waiting requests end unanswered, and leased messages go back. */
+/* Carries out nothing more: waiting requests end unanswered, and leased messages return. */
 static void finish(struct shmq_session *session)
 {
     session->finished = true;
@@ -64,8 +64,8 @@ static const char *why_fatal(uint16_t status)
     }
 }
 
-/* Carries out the whole frame at `frames`, and such that follow it and can be carried out
- * together with it. One that is put back begins there again. */
+/* Carries out the whole frame at `frames`, and following ones that can be carried out together with
+ * it. A frame that is put back begins there again. */
 static void carry_out(struct shmq_session *session, const struct shmq_frame *frame,
                       struct shmq_frames *frames)
 {
@@ -88,7 +88,7 @@ static bool is_stopped(struct shmq_session *session)
     return session->held || session->finished || session->broken;
 }
 
-/* Carries out all whole frames, as long as there is not too much to send: where the rest
+/* Carries out all whole frames, unless too much output is pending; returns where the rest
  * begins. */
 static const unsigned char *carry_out_all(struct shmq_session *session, const unsigned char *at,
                                           const unsigned char *end)
@@ -140,8 +140,7 @@ static void keep_received(struct shmq_session *session, const unsigned char *at,
     session->received_used = session->received_room = size;
 }
 
-/* The bytes of the frame that is received in part, its header included; 0 if even that is not
- * whole. */
+/* The size of the frame that is received in part, with its header; 0 if even that is incomplete. */
 static size_t bytes_needed(const struct shmq_session *session)
 {
     if (session->received_used < SHMQ_FRAME_HEADER)
@@ -170,8 +169,8 @@ static unsigned char *grow_received(struct shmq_session *session, size_t *size)
     return session->received + session->received_used;
 }
 
-/* Whether the frame is gathered in `received`: it is larger than the scratch, and no body
- * that could go into the queue as it comes. */
+/* Whether the frame is gathered in `received`: it is larger than the scratch, and not a body
+ * that can be received into the queue. */
 static bool gathers(const struct shmq_session *session)
 {
     return session->received_used >= MOST_PREFIX && bytes_needed(session) > SHMQ_SCRATCH;
@@ -203,7 +202,7 @@ static void note_partial(struct shmq_session *session)
         session->partial_at = shmq_coarse_now();
 }
 
-/* What policy answers may have another session go on meanwhile: the one that is to be
+/* Policy's answer may let another session continue meanwhile. Returns the one that must be
  * `current` again afterwards. */
 static struct shmq_session *begin_to_carry_out(struct shmq_session *session)
 {

@@ -7,11 +7,11 @@
 #include "server/waiters.h"
 
 #define MS 1000000ll
-#define SHARE 256u /* messages that one subscription gets before it is the next one's turn */
+#define SHARE 256u /* messages for one subscription before the next one's turn             */
 
 /* ---- messages at once, or a wait ---- */
 
-/* What it wants is refused: a queue that is gone ends all its waiters. */
+/* Refuses the waiter's request; a queue that is gone ends all its waiters. */
 static void fail(struct shmq_waiter *w, int outcome)
 {
     struct shmq_attached_queue *attached_queue = w->queue_session->attached_queue;
@@ -21,7 +21,7 @@ static void fail(struct shmq_waiter *w, int outcome)
         shmq_waiter_answer(w, status);
 }
 
-/* Delivers at once to a waiter that does not stand in the queue yet: how many messages. */
+/* Delivers at once to a waiter that is not in the list yet; returns how many messages. */
 static uint32_t try_at_once(struct shmq_waiter *w, int *outcome)
 {
     uint32_t count = shmq_deliver(w, w->most, w->filtered != NULL, outcome);
@@ -43,7 +43,8 @@ static void begin_to_wait(struct shmq_waiter *w)
     shmq_waiter_enqueue(w);
 }
 
-/* One that does not wait, and whose search is not over: its session goes on behind it. */
+/* For a waiter that does not wait, and whose search is not over: its session continues behind
+ * it. */
 static void search_on(struct shmq_waiter *w)
 {
     w->until = INT64_MAX;
@@ -98,7 +99,7 @@ static void wait_for_messages(struct shmq_queue_session *queue_session,
 
 /* ---- the requests ---- */
 
-/* When a wait of so many ms is over; 0: it does not wait. */
+/* The end of a wait of `wait` ms; 0: it does not wait. */
 static int64_t end_of(uint32_t wait)
 {
     if (!wait)
@@ -137,7 +138,7 @@ static const char *read_request(const struct shmq_frame *frame, const unsigned c
                                : "behind the name are u32 most, u32 wait and u8 flags";
 }
 
-/* A flag without what is to follow it is none: so it was before there were any. */
+/* A flag without its argument is ignored, as before the argument existed. */
 static uint8_t known_flags(const struct shmq_consume_request *request)
 {
     uint8_t known = request->tells ? SHMQ_FLAG_SETTLED | SHMQ_FLAG_TELLS : SHMQ_FLAG_SETTLED;
@@ -227,7 +228,7 @@ void shmq_carry_out_handed(struct shmq_session *session, const struct shmq_frame
 
 /* ---- serving ---- */
 
-/* Gives the first one its share. The outcome: SHMQ_OK to go on, or why not. */
+/* Gives the first waiter its share: SHMQ_OK to go on, or the reason not to. */
 static int serve_first(struct shmq_waiter *w, bool whole)
 {
     uint32_t most = w->subscribes && !w->settled ? w->most - w->used : w->most, count;
@@ -272,7 +273,7 @@ bool shmq_attached_queue_serve(struct shmq_attached_queue *attached_queue)
     return attached_queue->first != NULL;
 }
 
-/* It has looked, and got nothing: whether it is to look again at once. */
+/* The waiter has looked and got nothing: whether it must look again at once. */
 static bool conclude_look(struct shmq_waiter *w)
 {
     struct shmq_filter_request *filtered = w->filtered;
@@ -288,8 +289,8 @@ static bool conclude_look(struct shmq_waiter *w)
     return false;
 }
 
-/* A round of those who are to look: whether anybody got something, so that there may be more
- * for them. */
+/* One round of the waiters that must look: whether any got something, so that there may be more for
+ * them. */
 static bool choose_round(struct shmq_attached_queue *attached_queue)
 {
     struct shmq_waiter *w = attached_queue->filtered_first, *next;

@@ -10,7 +10,7 @@
 #define FIXED 20u /* bytes of a DELIVER before its properties: sequence to flags */
 #define MOST_DELIVERIES 0xFFFFu
 
-/* What all searches may take of a span of time, in ns. */
+/* The most time of a span that all searches together may take, in ns. */
 #define SEARCH_SPAN 8000000ll
 #define SEARCH_MOST 4000000ll
 
@@ -24,8 +24,8 @@ bool shmq_may_deliver(const struct shmq_session *session)
 
 /* ---- writing ---- */
 
-/* Writes all but the body, which has `body_bytes`: where that goes, or NULL if there is no
- * memory. `with_body`: room for it is made, too. */
+/* Writes everything but the body, which has `body_bytes`: returns its place, or NULL if there is no
+ * memory. `with_body`: makes room for it, too. */
 static unsigned char *write_head(struct shmq_session *session, uint32_t id, uint64_t receipt,
                                  const struct shmq_view *view, bool with_body)
 {
@@ -52,8 +52,8 @@ static unsigned char *write_head(struct shmq_session *session, uint32_t id, uint
     return at;
 }
 
-/* Whole; false if there is no memory. Where its bytes may change meanwhile, the caller finds
- * that out afterwards, and takes it back. */
+/* Writes a whole message; false if there is no memory. If its bytes may change meanwhile, the
+ * caller checks that afterwards, and takes it back. */
 static bool write_message(struct shmq_session *session, uint32_t id, uint64_t receipt,
                           const struct shmq_view *view)
 {
@@ -74,7 +74,7 @@ static void unpin(struct shmq_attached_queue *attached_queue, uint32_t slot)
         &(struct shmq_outgoing_body){.attached_queue = attached_queue, .slot = slot});
 }
 
-/* The same of a message that is pinned: its body is sent from where it lies. */
+/* The same for a pinned message: its body is sent in place. */
 static bool write_pinned(struct shmq_session *session, struct shmq_attached_queue *attached_queue,
                          uint32_t id, uint64_t receipt, const struct shmq_view *view)
 {
@@ -116,7 +116,7 @@ static bool pin(struct shmq_attached_queue *attached_queue, struct leased *lease
     return true;
 }
 
-/* How much more the session should be given to send. */
+/* How many more bytes of output the session should get. */
 static int64_t budget_of(const struct shmq_session *session)
 {
     return (int64_t)SHMQ_OUT_HIGH - (int64_t)shmq_pending(&session->out);
@@ -144,8 +144,8 @@ static bool chooses_on(struct shmq_waiter *w, int *outcome)
     return true;
 }
 
-/* Whether a search may go on now. It is charged with the time since `*since`, which is set.
- * Other searches are charged, too: so much of a span is left to all else. */
+/* Whether a search may continue now. The time since `*since`, which is set anew, is charged to all
+ * searches together: part of each span is reserved for everything else. */
 static bool may_search(struct shmq_engine *engine, int64_t *since)
 {
     int64_t now = shmq_now();
@@ -160,7 +160,7 @@ static bool may_search(struct shmq_engine *engine, int64_t *since)
     return engine->search_spent < SEARCH_MOST;
 }
 
-/* Whether the waiter's search is put off: it goes on where it was, at a later tick. */
+/* Whether the waiter's search is deferred: it continues where it was, at a later tick. */
 static bool put_off(struct shmq_waiter *w, int64_t *since, int *outcome)
 {
     if (!w->filtered || may_search(w->session->engine, since))
@@ -210,8 +210,8 @@ static uint32_t lease_some(struct shmq_waiter *w, struct leased *leased, uint32_
     return count;
 }
 
-/* Writes one that was leased, unless its lease has been lost meanwhile: whether it did. Of a
- * body that is not pinned, the bytes are ours as long as the lease is. */
+/* Writes a leased message, unless its lease was lost meanwhile; whether it did. The bytes of a body
+ * that is not pinned are ours as long as the lease is. */
 static bool write_leased(struct shmq_waiter *w, struct leased *leased)
 {
     struct shmq_attached_queue *attached_queue = w->queue_session->attached_queue;
@@ -262,8 +262,8 @@ static uint32_t deliver_leases(struct shmq_waiter *w, uint32_t most, bool whole,
     return written;
 }
 
-/* Writes one message under the lock and acknowledges it, so that nobody gets it again:
- * whether it did. */
+/* Writes one message under the lock and acknowledges it, so that it is not delivered again; whether
+ * it did. */
 static bool deliver_settled(struct shmq_waiter *w, struct leased *leased, int64_t now)
 {
     struct shmq_attached_queue *attached_queue = w->queue_session->attached_queue;

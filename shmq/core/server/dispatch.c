@@ -23,7 +23,7 @@ static void ping(struct shmq_session *session, const struct shmq_frame *frame,
         shmq_reply(session, frame->id, SHMQ_S_OK, payload, frame->length);
 }
 
-/* Who carries out an operation of the engine; all others are for policy. */
+/* The handler of an operation of the engine; policy handles all others. */
 struct handler {
     void (*one)(struct shmq_session *session, const struct shmq_frame *frame,
                 const unsigned char *payload);
@@ -53,7 +53,7 @@ static const struct handler handlers[256] = {
 
 /* ---- operations of policy ---- */
 
-/* Whether the rest of a request that policy answers is of its type's form. */
+/* Whether the rest of a request for policy is well-formed for its type. */
 static bool has_good_form(const struct shmq_operation *operation, const struct shmq_reader *r)
 {
     size_t left = shmq_left(r);
@@ -66,8 +66,8 @@ static bool has_good_form(const struct shmq_operation *operation, const struct s
     }
 }
 
-/* A request for policy. A queue of which the session may not know is not there; whether it
- * may be made is for policy to say, and all rights to streams and their groups. */
+/* A request for policy. A queue of which the session may not know is treated as absent; policy
+ * itself decides whether it may be created, and about all rights to streams and their groups. */
 static void ask(struct shmq_session *session, const struct shmq_frame *frame,
                 const unsigned char *payload)
 {

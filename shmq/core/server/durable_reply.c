@@ -96,7 +96,7 @@ static void answer(struct shmq_session *session, struct shmq_durable_reply *dura
     free(durable_reply->why);
 }
 
-/* Answers those that are due, up to one that is not: whether there were any. */
+/* Sends the replies that are due, up to the first that is not; whether there were any. */
 static bool answer_due(struct shmq_session *session)
 {
     bool any = false;

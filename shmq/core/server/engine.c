@@ -14,7 +14,7 @@
 #define REVIEW_EVERY (50 * MS)   /* leases that ran out                                  */
 #define PATROL_MOST (250 * MS)   /* limits of time                                       */
 #define PATROL_LEAST (10 * MS)
-#define UNUSED_FOR (10000 * MS)  /* then a queue that nobody uses is left                */
+#define UNUSED_FOR (10000 * MS)  /* then an unused queue is left                         */
 
 bool shmq_engine_begin(struct shmq_engine *engine, const struct shmq_hooks *hooks, void *data,
                        const struct shmq_limits *limits)
@@ -27,7 +27,7 @@ bool shmq_engine_begin(struct shmq_engine *engine, const struct shmq_hooks *hook
     return (engine->scratch = malloc(SHMQ_SCRATCH)) != NULL;
 }
 
-/* ---- attached queues whose lock could not be had ---- */
+/* ---- attached queues whose lock was not free ---- */
 
 static void unpark_all(struct shmq_attached_queue *attached_queue)
 {
@@ -36,8 +36,8 @@ static void unpark_all(struct shmq_attached_queue *attached_queue)
             shmq_unpark(s);
 }
 
-/* What waited for the lock goes on, and so do the waiters; requests that have
- * waited for long enough are carried out, too: they are refused. */
+/* Continues what waited for the lock, and the waiters. Requests that have waited long enough are
+ * carried out, too: they are refused. */
 static void retry(struct shmq_attached_queue *attached_queue)
 {
     bool free = shmq_attached_queue_do_owed(attached_queue);
@@ -181,7 +181,7 @@ static bool is_over(int64_t since, int64_t limit, int64_t now)
     return limit && now - since > limit + shmq_coarse_lag();
 }
 
-/* Why the session is to be closed for the time it takes, or NULL. */
+/* Why the session must be closed for taking too long, or NULL. */
 static const char *overtime(const struct shmq_session *s, int64_t now)
 {
     const struct shmq_limits *limits = &s->engine->limits;
@@ -196,8 +196,8 @@ static const char *overtime(const struct shmq_session *s, int64_t now)
     return NULL;
 }
 
-/* A peer that reads nothing is not even told. One that sends no more has its answers from the
- * disk as long as a connection may be idle. */
+/* A peer that reads nothing is not notified. One that sends no more gets its durable replies for as
+ * long as a connection may be idle. */
 static void check_session(struct shmq_session *s, int64_t now)
 {
     const char *why;
@@ -217,7 +217,7 @@ static void check_session(struct shmq_session *s, int64_t now)
     shmq_mark_pending(s);
 }
 
-/* Forgets queues that are deleted, and leaves those that nobody uses. */
+/* Forgets deleted queues, and leaves unused ones. */
 static void check_attached_queues(struct shmq_engine *engine, int64_t now)
 {
     for (int i = 0; i < SHMQ_BUCKETS; i++) {

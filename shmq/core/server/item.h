@@ -1,4 +1,4 @@
-/* Items: messages of a PRODUCE, read, admitted and answered. */
+/* Items: messages of a PRODUCE, parsed, admitted and answered. */
 #ifndef SHMQ_SERVER_ITEM_H
 #define SHMQ_SERVER_ITEM_H
 
@@ -6,10 +6,10 @@
 
 #define SHMQ_WHY_NO_JOURNAL "this queue keeps no journal"
 
-/* Reads flags and properties: NULL, or what is wrong with their form. */
+/* Parses flags and properties: NULL, or what is malformed. */
 const char *shmq_read_item(struct shmq_reader *r, struct shmq_item *item);
 
-/* Refuses what is not for this queue or out of range: whether it may be put. */
+/* Refuses an item that is out of range or not allowed for this queue; whether it may be put. */
 bool shmq_admit_item(const struct shmq_queue_session *queue_session, struct shmq_item *item);
 
 static inline bool shmq_item_is_refused(const struct shmq_item *item)
@@ -17,8 +17,8 @@ static inline bool shmq_item_is_refused(const struct shmq_item *item)
     return item->status != SHMQ_S_OK && item->status != SHMQ_S_DUPLICATE;
 }
 
-/* What became of it; `attached queue`: where it was put, or NULL. What is to be on disk is
- * answered then. */
+/* Answers with the item's status; `attached_queue`: where it was put, or NULL. If the item must
+ * be on disk, the reply waits for that. */
 void shmq_answer_item(struct shmq_session *session, struct shmq_attached_queue *attached_queue,
                       const struct shmq_item *item);
 

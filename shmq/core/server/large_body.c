@@ -5,7 +5,7 @@
 #include "server/item.h"
 #include "server/queue_session.h"
 
-/* Reserves the space: SHMQ_OK, SHMQ_DUPLICATE, or why not. */
+/* Reserves the space: SHMQ_OK, SHMQ_DUPLICATE, or the error. */
 static int reserve(struct shmq_attached_queue *attached_queue, struct shmq_item *item,
                    struct shmq_view *view)
 {
@@ -60,7 +60,7 @@ static void commit(struct shmq_attached_queue *attached_queue, struct shmq_item 
                                          : shmq_attached_queue_status(attached_queue, outcome);
 }
 
-/* The space goes back at once, or as soon as the lock can be had. */
+/* Releases the space at once, or as soon as the lock is free. */
 static void abandon(struct shmq_attached_queue *attached_queue, uint64_t receipt)
 {
     int outcome = shmq_attached_queue_lock(attached_queue, true);
@@ -88,8 +88,8 @@ void shmq_put_large(struct shmq_attached_queue *attached_queue, struct shmq_item
 
 /* ---- as it comes ---- */
 
-/* Reads all before the body: whether it is there and of good form. What is not is left to be
- * refused once the frame is whole. */
+/* Reads everything before the body: whether it is there and well-formed. A malformed frame is
+ * refused once it is whole. */
 static bool read_prefix(const struct shmq_frame *frame, const struct shmq_frames *frames,
                         struct shmq_name *name, struct shmq_item *item, const unsigned char **body)
 {
@@ -106,7 +106,7 @@ static bool read_prefix(const struct shmq_frame *frame, const struct shmq_frames
     return item->put.body_bytes >= SHMQ_DIRECT;
 }
 
-/* Decides what becomes of the body; the queue session is NULL if there is none. */
+/* Decides whether the body is put or refused; the queue session is NULL if there is none. */
 static void decide(struct shmq_large_body *large_body, struct shmq_session *session,
                    struct shmq_name name, struct shmq_item *item)
 {

@@ -1,4 +1,4 @@
-/* LEASE_RUN and LEASE_AGAIN: many messages leased at once, by numbers alone. */
+/* LEASE_RUN and LEASE_AGAIN: many messages leased at once, as numbers without their bytes. */
 #ifndef SHMQ_SERVER_LEASE_MANY_H
 #define SHMQ_SERVER_LEASE_MANY_H
 

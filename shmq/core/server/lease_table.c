@@ -3,7 +3,7 @@
 #include "server/attached_queue.h"
 #include "server/waiters.h"
 
-/* Of one queue session, at one review: those that are still held go to the end of the line. */
+/* For one queue session in one review: leases that are still held go to the end of the list. */
 #define MOST_REVIEWED 1024
 
 static uint64_t room(uint64_t limit, uint64_t used)
@@ -108,7 +108,7 @@ void shmq_held_lease_end(struct shmq_attached_queue *attached_queue, uint64_t re
         end(attached_queue, slot);
 }
 
-/* Whether the client tells what its application gets, and this it did not get. */
+/* Whether the client reports hand-outs, and has not reported this message. */
 static bool is_unseen(const struct shmq_held_lease *t)
 {
     return t->of && t->of->tells && (int32_t)(t->number - t->of->handed) >= 0;

@@ -77,7 +77,7 @@ uint32_t shmq_outbox_pieces(const struct shmq_outbox *box, struct iovec *pieces,
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Moves what is to go to the engine, if much has gone before it. */
+/* Moves the pending output to the beginning, if much before it was sent. */
 static void compact(struct shmq_outbox *box)
 {
     size_t gone = box->sent;

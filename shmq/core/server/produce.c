@@ -23,7 +23,7 @@ static void set_body(struct shmq_item *item, const unsigned char *body, size_t b
 
 static bool is_large(const struct shmq_item *item) { return item->put.body_bytes >= SHMQ_DIRECT; }
 
-/* Puts what can be put without the lock of the gets, from the first on: how many. */
+/* Puts what it can without the get-side lock, from the first on; returns how many. */
 static uint32_t put_quickly(struct shmq_attached_queue *attached_queue, struct shmq_item *items,
                             uint32_t count)
 {
@@ -44,7 +44,7 @@ static uint32_t put_quickly(struct shmq_attached_queue *attached_queue, struct s
     return done;
 }
 
-/* Puts under both locks, until one is refused: how many, that one not included. */
+/* Puts under both locks until one is refused; returns how many were put. */
 static uint32_t put_wholly(struct shmq_attached_queue *attached_queue, struct shmq_item *items,
                            uint32_t count)
 {
@@ -86,8 +86,8 @@ static uint32_t put_more(struct shmq_attached_queue *attached_queue, struct shmq
     return done ? done : put_wholly(attached_queue, items, count);
 }
 
-/* Puts items that are admitted until one is refused: how many, that one not included. A
- * queue that is full is asked once more when what dead processes held has been freed. */
+/* Puts admitted items until one is refused; returns how many were put. A full queue is tried once
+ * more after what dead processes held was freed. */
 static uint32_t put_some(struct shmq_attached_queue *attached_queue, struct shmq_item *items,
                          uint32_t count)
 {
@@ -164,8 +164,8 @@ static void answer_items(struct shmq_queue_session *queue_session, const struct 
         shmq_answer_item(queue_session->session, queue_session->attached_queue, &items[i]);
 }
 
-/* Each is answered by itself: one that is refused holds back none behind it. What has to wait
- * for the lock is put back, with all that follows it. */
+/* Each PRODUCE is answered by itself: a refused one holds back none behind it. One that must
+ * wait for the lock is put back, with all that follow it. */
 static void put_run(struct shmq_queue_session *queue_session, struct shmq_item *items,
                     uint32_t count)
 {
@@ -325,8 +325,8 @@ static uint32_t next_items(struct shmq_queue_session *queue_session, struct shmq
     return count;
 }
 
-/* What is wrong with the properties of a message of the batch, for this queue: NULL, or why.
- * Nothing is put before all of them are known to be good. */
+/* Checks the properties of a message of the batch for this queue: NULL, or the fault. Nothing is
+ * put before all of them were checked. */
 static const char *check_batch(const struct shmq_queue *q, struct shmq_reader r, uint32_t count)
 {
     struct shmq_item item;

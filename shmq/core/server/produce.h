@@ -4,15 +4,15 @@
 
 #include "server/session.h"
 
-/* Carries the frame out, and those behind it that are PRODUCEs to the same queue. */
+/* Carries out the frame, and following PRODUCEs to the same queue. */
 void shmq_carry_out_produce(struct shmq_session *session, const struct shmq_frame *frame,
                             const unsigned char *payload, struct shmq_frames *frames);
 
 void shmq_carry_out_batch(struct shmq_session *session, const struct shmq_frame *frame,
                           const unsigned char *payload);
 
-/* Refuses a PRODUCE or a PRODUCE_BATCH whose answer is to come from the disk with SHUTTING_DOWN,
- * behind what was promised before: whether it was one. */
+/* Refuses a PRODUCE or PRODUCE_BATCH that wants a durable reply with SHUTTING_DOWN, after all
+ * earlier durable replies; whether the frame was one. */
 bool shmq_refuse_durable(struct shmq_session *session, const struct shmq_frame *frame,
                          const unsigned char *payload);
 

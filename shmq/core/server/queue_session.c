@@ -169,7 +169,7 @@ static bool is_idle(const struct shmq_queue_session *queue_session)
            !(large_body->active && large_body->queue_session == queue_session);
 }
 
-/* Whether the queue session need not be kept: its queue is gone, or there are many such. */
+/* Whether the queue session can be dropped: its queue is gone, or there are many such. */
 static bool is_dispensable(const struct shmq_queue_session *queue_session, uint32_t *idle)
 {
     return is_idle(queue_session) &&

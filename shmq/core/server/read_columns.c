@@ -89,7 +89,7 @@ static void begin(const struct request *request, struct shmq_snapshot_read *e, u
         shmq_session_break(request->session);
 }
 
-/* Does what is due: what is shown is how it stands. */
+/* Does what is due, so that the current state is shown. */
 static int tick(struct shmq_attached_queue *attached_queue)
 {
     int status;

@@ -54,7 +54,7 @@ static int settle_one(struct shmq_queue *q, const struct order *order, uint64_t 
     }
 }
 
-/* The time: of an ack, which sets no timer, that of the last tick will do. */
+/* The time; for an ack, which sets no timer, that of the last tick suffices. */
 static int64_t time_of(const struct shmq_queue *q, const struct order *order)
 {
     return order->type == SHMQ_T_ACK ? shmq_time(q) : shmq_now();
@@ -115,8 +115,8 @@ static void end_answer(const struct answer *answer)
                                SHMQ_S_LEASE_EXPIRED, answer->id, answer->bytes);
 }
 
-/* What became of the receipts: their held leases are over, but for those of an extended lease,
- * and the refused ones are answered. */
+/* Concludes the receipts: their held leases end, except those of an EXTEND, and the refused ones
+ * are answered. */
 static void conclude(struct shmq_attached_queue *attached_queue, const struct order *order,
                      uint32_t count, uint64_t refused, const uint64_t *opened,
                      struct answer *answer)
@@ -151,7 +151,7 @@ void shmq_settle_anew(struct shmq_session *session)
     session->refused_bytes = session->settled = 0;
 }
 
-/* Goes on behind the receipts that were done before the request was put back. */
+/* Continues behind the receipts that were settled before the request was put back. */
 static void resume(struct answer *answer, struct order *order)
 {
     struct shmq_session *session = answer->session;

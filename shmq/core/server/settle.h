@@ -4,11 +4,11 @@
 
 #include "server/session.h"
 
-/* Carries the frame out, and with an ACK those behind it that are ACKs of the same queue. */
+/* Carries out the frame; after an ACK also the following ACKs of the same queue. */
 void shmq_carry_out_settle(struct shmq_session *session, const struct shmq_frame *frame,
                            const unsigned char *payload, struct shmq_frames *frames);
 
-/* Forgets how far a settlement had come that was put back, and is not to be carried out. */
+/* Forgets the progress of a settlement that was put back and will not be carried out. */
 void shmq_settle_anew(struct shmq_session *session);
 
 #endif

@@ -9,7 +9,7 @@ struct plan {
     uint8_t flags;         /* of every entry                                            */
 };
 
-/* When the next item says it was, and is seen; its flags. */
+/* Computes the next item's timestamp and seen time; returns its flags. */
 static inline uint8_t time_of(struct plan *plan, const struct shmq_log_piece *piece,
                               const struct shmq_log_item *item, int64_t *timestamp)
 {
@@ -26,13 +26,13 @@ static uint64_t size_of(const struct shmq_log_item *item, uint8_t flags)
     return shmq_entry_size(flags, item->value_bytes, item->key_bytes, item->headers_bytes);
 }
 
-/* Whether an entry of that size goes to `spot`, and not to the beginning of the ring. */
+/* Whether an entry of that size fits at `spot`, before the end of the ring. */
 static inline bool fits(const struct shmq_log *log, const struct shmq_log_spot *spot, uint64_t size)
 {
     return size <= log->ring_bytes - spot->at;
 }
 
-/* The next entry goes to `spot`, or behind the ring's end. */
+/* Moves `spot` to the beginning of the ring if the next entry does not fit. */
 static inline void wrap(const struct shmq_log *log, struct shmq_log_spot *spot, uint64_t size,
                         struct shmq_log_wrap *wrap)
 {
@@ -44,7 +44,7 @@ static inline void wrap(const struct shmq_log *log, struct shmq_log_spot *spot, 
         *wrap = (struct shmq_log_wrap){spot->position, pad};
 }
 
-/* Walks the items as they will lie; `timestamp` becomes that of the last one. */
+/* Computes the places of all items; `timestamp` becomes that of the last one. */
 static int plan_for(const struct shmq_log *log, const struct shmq_log_piece *piece,
                     struct plan *plan, int64_t *timestamp)
 {
@@ -91,7 +91,7 @@ static uint64_t look_back(const struct shmq_log *log, const struct shmq_log_piec
     return UINT64_MAX;
 }
 
-/* SHMQ_DUPLICATE: all of it has been appended before. */
+/* SHMQ_DUPLICATE: the whole piece was appended before. */
 static int check_producer(struct shmq_log *log, const struct shmq_log_piece *piece,
                           struct shmq_log_appended *out)
 {
@@ -139,8 +139,8 @@ static void write_one(struct shmq_log *log, const struct shmq_log_item *item,
     shmq_mark();
 }
 
-/* The lines that the next entries go to are in the caches of those who read what was there
- * before: they are asked for early, so that one does not wait for the other. */
+/* The cache lines for the next entries are in the caches of readers of the old entries. Prefetching
+ * them early avoids waiting for one after the other. */
 static inline void own_ahead(const struct shmq_log *log, const struct shmq_log_spot *spot,
                              uint64_t size)
 {
@@ -183,8 +183,8 @@ static void write_all(struct shmq_log *log, const struct shmq_log_piece *piece, 
     *last_begin = last;
 }
 
-/* The store that makes all of it visible; what hangs on it comes after, and is derived anew
- * if we die in between. */
+/* The store that makes all items visible. The derived state follows; it is derived again if we die
+ * in between. */
 static void commit(struct shmq_log *log, const struct plan *plan, uint64_t last_begin)
 {
     struct shmq_log_header *h = log->h;
@@ -231,7 +231,7 @@ static int append(struct shmq_log *log, const struct shmq_log_piece *piece,
     return SHMQ_OK;
 }
 
-/* Leaves out the items that files have: a commit may end within a piece. How many records. */
+/* Skips the items that files have: a commit may end within a piece. Returns how many records. */
 static uint64_t pass_restored(struct shmq_log *log, struct shmq_log_piece *piece)
 {
     const struct shmq_produced *known = shmq_log_producer(log, piece->producer);

@@ -4,14 +4,14 @@
 
 #include "stream/entry.h"
 
-/* What is meant of an entry: its place among the offsets is within the block's. */
+/* Whether the entry's offsets are within the block's limits. */
 static bool meant(const struct shmq_log_block *b, const struct shmq_entry *e)
 {
     return e->offset + e->count > b->first && e->offset < b->end;
 }
 
-/* The next entry that is meant, behind `at`; its records have the salt of their stream, which
- * was compared when they were read. */
+/* The next selected entry behind `at`; its records have the salt of their stream, which was
+ * compared when they were read. */
 static enum shmq_entry_read next(const struct shmq_log_block *b, uint64_t *at, struct shmq_entry *e)
 {
     for (;;) {
@@ -52,7 +52,7 @@ bool shmq_log_measure(const struct shmq_log_block *b, struct shmq_log_sums *sums
     return got == SHMQ_E_END;
 }
 
-/* Copies an item behind those before it, and says where it ends. */
+/* Appends an item to those before it, and stores its end. */
 static void add(unsigned char *to, int32_t *ends, uint32_t i, const void *bytes, uint32_t size)
 {
     if (size)
@@ -60,7 +60,7 @@ static void add(unsigned char *to, int32_t *ends, uint32_t i, const void *bytes,
     ends[i + 1] = ends[i] + (int32_t)size;
 }
 
-/* Nanoseconds as the microseconds they are in, before 1970, too. */
+/* Nanoseconds as microseconds, rounded down, also before 1970. */
 static int64_t micros(int64_t ns) { return ns / 1000 - (ns % 1000 < 0); }
 
 void shmq_log_fill(const struct shmq_log_block *b, const struct shmq_log_arrays *to)
@@ -81,7 +81,7 @@ void shmq_log_fill(const struct shmq_log_block *b, const struct shmq_log_arrays 
     }
 }
 
-/* ---- and back ---- */
+/* ---- packing ---- */
 
 static bool item(const struct shmq_log_texts *t, uint32_t i, const unsigned char **bytes,
                  uint32_t *size)

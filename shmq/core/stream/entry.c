@@ -7,8 +7,8 @@
 #define LARGE 512u /* bytes of a value that is summed while it is copied */
 #define LITTLE (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
 
-/* Readers of a ring may look at the bytes that are written here: what they see then they
- * throw away, so the stores need be no more than atomic. */
+/* Readers of a ring may read the bytes while they are written here, and then discard them, so the
+ * stores need only be atomic. */
 static inline unsigned char *store(unsigned char *at, uint64_t word)
 {
     word = LITTLE ? word : __builtin_bswap64(word);
@@ -26,7 +26,7 @@ static unsigned char *put(unsigned char *at, const void *bytes, size_t size)
 #else
 #define SHORT 256u /* bytes that are copied here rather than by a call */
 
-/* `step` bytes at a time, 8 or 16, of which there are that many at least: the last may overlap. */
+/* Copies in steps of 8 or 16 bytes; there are at least that many, and the last step may overlap. */
 #define COPY_BY(step, at, from, size)                                     \
     do {                                                                  \
         for (size_t i_ = 0; i_ + (step) < (size); i_ += (step))           \
@@ -72,8 +72,8 @@ static unsigned char *put_head(unsigned char *at, const struct shmq_entry *e)
     return at;
 }
 
-/* Copies the value to `at`, and if it is large moves `crc`, that of what is before `*from`, and
- * `*from` on over it; returns what is behind it. */
+/* Copies the value to `at`. If it is large, `crc`, the checksum of the bytes before `*from`, is
+ * extended over it, and `*from` moved. Returns the place behind the value. */
 static unsigned char *put_value(unsigned char *at, const struct shmq_entry *e,
                                 const unsigned char **from, uint32_t *crc)
 {
@@ -126,7 +126,7 @@ void shmq_entry_seal(unsigned char *at, uint32_t salt)
     store(at, pair(words, checksum(at, 8 + (uint64_t)words * 8, salt)));
 }
 
-/* Fills `e` from its head, of which there are all bytes. */
+/* Fills `e` from its head, all of whose bytes are readable. */
 static bool read_head(const unsigned char *at, uint64_t size, struct shmq_entry *e)
 {
     uint64_t second = shmq_entry_word(at + 8), fifth = shmq_entry_word(at + 32);

@@ -1,19 +1,20 @@
-/* An entry of a stream: one record, or a batch that was compressed together, as it lies in a
- * partition's ring, in the segment files and on the wire.
+/* An entry of a stream: one record, or a compressed batch, as stored in a partition's ring, in the
+ * segment files and on the wire.
  *
  *   words u32 | crc u32 | type u8 | flags u8 | codec u8 | compression u8 | count u32 |
  *   offset u64 | timestamp i64 | key u32 | headers u32 | value u32 | raw u32 |
  *   [producer u64 | sequence u64] | value | key | headers | zeros to 8 | [seen i64]
  *
- * It is a record of a .dmsq file (record.h): all integers are little-endian, `words` counts
- * the eight bytes that follow the crc, and the crc is that of `words` and of what follows it,
- * after the stream's salt. `offset` is that of its first record, and it takes `count` of them:
- * 1, or as many as were compressed together. The uncompressed form of these, `raw` bytes, are
- * entries too, whose offsets count from 0.
+ * It is a record of a .dmsq file (record.h): all integers are little-endian, `words` counts the
+ * eight-byte words that follow the crc, and the crc covers the stream's salt, `words` and what
+ * follows it. `offset` is the offset of its first record; it takes `count` offsets: 1, or the
+ * number of records compressed together. The uncompressed form of a batch, `raw` bytes, is entries,
+ * too, whose offsets count from 0.
  *
- * `timestamp` is the record's own, and may be any. `seen` is the time by which an entry is found
- * and kept: the largest timestamp up to it, of each as much as was not after the clock when it was
- * appended. It never falls within a partition, and stands there where it is not `timestamp`. */
+ * `timestamp` is the record's own and may have any value. `seen` is the time by which an entry is
+ * found and retained: the largest timestamp up to it, where each counts only up to the clock's time
+ * at its append. It never decreases within a partition, and is stored only if it differs from
+ * `timestamp`. */
 #ifndef SHMQ_STREAM_ENTRY_H
 #define SHMQ_STREAM_ENTRY_H
 
@@ -21,13 +22,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SHMQ_R_ENTRY 10u          /* beside enum shmq_record_type                       */
-#define SHMQ_ENTRY_HEAD 48u       /* bytes in front of the producer, or of the value    */
+#define SHMQ_R_ENTRY 10u          /* an addition to enum shmq_record_type               */
+#define SHMQ_ENTRY_HEAD 48u       /* bytes before the producer or the value             */
 #define SHMQ_ENTRY_PRODUCER 16u
-#define SHMQ_ENTRY_SEEN 8u        /* bytes at its end, if it has them                   */
+#define SHMQ_ENTRY_SEEN 8u        /* bytes at its end, if present                       */
 
 #define SHMQ_E_PRODUCED 0x01u     /* producer, sequence                                 */
-#define SHMQ_E_KEYED 0x02u        /* has a key, which may be of no bytes                */
+#define SHMQ_E_KEYED 0x02u        /* has a key, possibly empty                          */
 #define SHMQ_E_SEEN 0x04u         /* seen                                               */
 #define SHMQ_E_FLAGS 0x07u
 
@@ -38,13 +39,13 @@ struct shmq_entry {
     uint32_t count;
     uint64_t offset;
     int64_t timestamp; /* ns since 1970 */
-    int64_t seen;      /* as `timestamp`, unless it stands there; written with its flag alone */
+    int64_t seen;      /* `timestamp` unless stored; written only with its flag               */
     uint64_t producer, sequence;
     uint32_t key_bytes, headers_bytes, value_bytes, raw;
     const unsigned char *value, *key, *headers;
 };
 
-/* Bytes of the whole entry, a multiple of 8. */
+/* The size in bytes of the whole entry, a multiple of 8. */
 static inline uint64_t shmq_entry_size(uint8_t flags, uint64_t value, uint64_t key,
                                        uint64_t headers)
 {
@@ -54,27 +55,27 @@ static inline uint64_t shmq_entry_size(uint8_t flags, uint64_t value, uint64_t k
     return fixed + ((value + key + headers + 7) & ~7ull);
 }
 
-/* Writes the entry to `at`, a multiple of 8, with room for its size, the crc included; returns
- * what is behind it. */
+/* Writes the entry, with its crc, to `at`, a multiple of 8, which has room for it; returns the
+ * place behind it. */
 unsigned char *shmq_entry_write(unsigned char *at, uint32_t salt, const struct shmq_entry *e);
 
-/* Writes the crc of an entry that is there whole. */
+/* Writes the crc of an entry that is otherwise complete. */
 void shmq_entry_seal(unsigned char *at, uint32_t salt);
 
 enum shmq_entry_read {
     SHMQ_E_OK = 0,
     SHMQ_E_END,    /* words of 0, or no bytes left                                      */
     SHMQ_E_OTHER,  /* a record of another type                                          */
-    SHMQ_E_WRONG,  /* cut off, its fields contradict each other, or the checksum is wrong */
+    SHMQ_E_WRONG,  /* truncated, contradictory fields, or a wrong checksum                */
 };
 
-/* Reads the entry at `bytes`, of which `size` may be looked at. `next` becomes its size, but
- * for END and WRONG. Pointers lead into `bytes`. Without `verify` the crc is not compared. */
+/* Reads the entry at `bytes`, of which `size` are readable. Sets `next` to its size, except for END
+ * and WRONG. Pointers lead into `bytes`. Without `verify` the crc is not compared. */
 enum shmq_entry_read shmq_entry_read(const unsigned char *bytes, uint64_t size, uint32_t salt,
                                      bool verify, struct shmq_entry *e, uint64_t *next);
 
-/* What a walk over entries needs: of bytes that may change meanwhile, so nothing is believed
- * before the walker has made sure that they had not. */
+/* The fields that a walk over entries needs. The bytes may change meanwhile, so the walker must not
+ * trust them before it has verified that they did not. */
 struct shmq_peeked_entry {
     uint64_t size;     /* 0: the rest of the ring is empty                              */
     uint64_t offset;
@@ -93,7 +94,7 @@ static inline uint64_t shmq_entry_word(const unsigned char *at)
     return word;
 }
 
-/* `at` is a multiple of 8, and so many bytes may be looked at: 8 at least. */
+/* `at` is a multiple of 8, and at least 8 of the `bytes` there are readable. */
 static inline void shmq_entry_peek(const unsigned char *at, uint64_t bytes,
                                    struct shmq_peeked_entry *g)
 {

@@ -115,7 +115,7 @@ static void changed(struct shmq_group_state *r)
     shmq_mark();
 }
 
-/* The plan is void from the first store on: members that see it make another. */
+/* The first store makes the plan void: members that see it compute a new one. */
 static void new_epoch(struct shmq_group_state *r)
 {
     atomic_fetch_add_explicit(&r->h->epoch, 1, memory_order_relaxed);
@@ -131,8 +131,8 @@ static bool is_member(const struct shmq_group_state *r, uint64_t id)
     return false;
 }
 
-/* Somebody died inside: a partition of nobody's that still has an owner is left, what is held is
- * counted again, and the plan is made anew. */
+/* A holder died: releases partitions whose owner is not a member, recounts the held records, and
+ * voids the plan. */
 static void recover(struct shmq_group_state *r)
 {
     for (uint32_t p = 0; p < SHMQ_MAX_GROUP_PARTITIONS; p++)
@@ -228,7 +228,7 @@ int shmq_group_state_join(struct shmq_group_state *r, uint64_t process, const ch
     return SHMQ_OK;
 }
 
-/* The id goes first: from then on whatever still names it is nobody's (recover). */
+/* The id is cleared first: from then on everything that names it has no owner (recover). */
 int shmq_group_state_leave(struct shmq_group_state *r, uint64_t id, bool evicted, int64_t now)
 {
     for (uint32_t i = 0; i < SHMQ_MAX_MEMBERS; i++) {
@@ -254,8 +254,8 @@ int shmq_group_state_beat(struct shmq_group_state *r, uint32_t at, uint64_t id, 
     if (at >= SHMQ_MAX_MEMBERS || LOAD(r->members[at].id) != id)
         return SHMQ_STALE;
     STORE(r->members[at].deadline, deadline_of(r, now));
-    /* Had it been evicted in between, and its place taken, then the newcomer has a deadline
-     * that it could have set itself. */
+    /* If the member was evicted in between and its place taken, the new member gets a deadline that
+     * it could have set itself. */
     return LOAD(r->members[at].id) == id ? SHMQ_OK : SHMQ_STALE;
 }
 
@@ -278,7 +278,7 @@ uint64_t shmq_group_state_silent(const struct shmq_group_state *r, int64_t now)
 
 /* ---- partitions ---- */
 
-/* `planned` is stored last: a plan that was cut off is made again. */
+/* `planned` is stored last: an interrupted plan is made again. */
 int shmq_group_state_plan(struct shmq_group_state *r, uint64_t epoch, const uint64_t *whom,
                           uint32_t n)
 {

@@ -1,19 +1,19 @@
-/* A group of consumers of one stream: its members, the owner of each partition, and how
- * far each partition is done. One file a group, so that groups come and go without a limit that
- * the stream's own segment would set, and a damaged one is nobody else's concern.
+/* A consumer group of one stream: its members, the owner of each partition, and its committed
+ * offset. Each group has a file, so the stream's own segment does not limit the number of groups,
+ * and a damaged group affects no other.
  *
  *   header | members | partitions | held
  *
  * Three truths, each one store: a member's id, a partition's owner, a partition's committed offset.
- * The plan (the owner that each partition is to have) is derived from them by a rule in Python: it
- * is of the epoch that `planned` names, and worth nothing once `epoch` is past that. A partition
- * goes to its planned owner only after its owner has left it, or has left the group, so it
- * never has two.
+ * The plan (the owner that each partition is assigned) is derived from them by a rule in Python. It
+ * belongs to the epoch that `planned` names, and is void once `epoch` is past that. A partition
+ * goes to its planned owner only after its owner has released it or has left the group, so it never
+ * has two owners.
  *
- * In a group that shares, nobody owns a partition: `next` says what was handed out, and
- * `held` has whatever of that is not settled (shared_group.h).
+ * In a shared group no partition has an owner: `next` is the next offset to lease, and `held` has
+ * the leased records that are not settled (shared_group.h).
  *
- * Every function from shmq_group_state_join on is called with the lock held, unless it says
+ * Every function from shmq_group_state_join on is called with the lock held, unless stated
  * otherwise. */
 #ifndef SHMQ_STREAM_GROUP_STATE_H
 #define SHMQ_STREAM_GROUP_STATE_H
@@ -31,17 +31,17 @@
 
 enum shmq_assignment { SHMQ_RANGE = 0, SHMQ_ROUND_ROBIN = 1, SHMQ_STICKY = 2, SHMQ_SHARED = 3 };
 
-/* Fixed before it is published. Times in ns. */
+/* Fixed before the group is published. Times in ns. */
 struct shmq_group_state_options {
     uint64_t group_id;  /* 62 random bits and a 1                                       */
-    uint64_t stream_id; /* a new stream of an old name has none of its groups           */
+    uint64_t stream_id; /* a new stream of an old name keeps none of its groups         */
     int64_t created_at; /* since 1970                                                   */
-    int64_t session;    /* a member that is silent for longer is out; 0: no limit       */
-    int64_t lease;      /* SHARED: how long a record is somebody's                      */
+    int64_t session;    /* a member silent for longer is removed; 0: no limit           */
+    int64_t lease;      /* SHARED: the duration of a lease                              */
     uint32_t assignment;
     uint32_t latest;    /* 1: a partition without a committed offset begins at its end  */
     uint32_t max_deliveries; /* SHARED; 0: no limit                                     */
-    uint32_t held;           /* SHARED: records that may be unsettled at a time         */
+    uint32_t held;           /* SHARED: the most unsettled records                      */
     char dead_letter[SHMQ_NAME_BYTES]; /* SHARED: a queue, or ""                        */
 };
 
@@ -52,21 +52,21 @@ struct shmq_group_state_header {
     uint32_t crc;               /* CRC-32C of options and bytes                         */
     _Atomic uint32_t state;     /* SHMQ_OPEN, SHMQ_GONE                                 */
     _Alignas(64) union shmq_mutex lock;
-    uint64_t last_member;       /* the last id given; truth                             */
+    uint64_t last_member;       /* the last id assigned; truth                          */
     uint64_t serial;            /* SHARED: of the newest receipt; truth                 */
     uint32_t unsettled;         /* 1: a holder died; truth                              */
-    uint32_t partitions;        /* of the stream, as members know it                    */
+    uint32_t partitions;        /* of the stream, as far as the members know            */
     _Alignas(64) _Atomic uint64_t epoch; /* raised when members or partitions change    */
-    _Atomic uint64_t planned;   /* the epoch that the plan is of                        */
-    _Atomic uint64_t change;    /* raised when a partition, the plan or the epoch changes */
-    _Atomic int64_t looked_at;  /* when somebody last asked who is alive                */
+    _Atomic uint64_t planned;   /* the epoch of the plan                                */
+    _Atomic uint64_t change;    /* raised when an owner, the plan or the epoch changes    */
+    _Atomic int64_t looked_at;  /* when a member last checked which members are alive   */
     uint64_t rebalances;        /* plans made                                           */
-    uint64_t evicted;           /* members that died or fell silent                     */
+    uint64_t evicted;           /* members that died or timed out                       */
     uint64_t recoveries;
     uint64_t acked;             /* SHARED: records settled as done,                     */
     uint64_t dropped;           /*   given up without a dead-letter queue,              */
     uint64_t dead_lettered;     /*   and moved to one                                   */
-    uint64_t skipped;           /*   or overwritten before anybody had them             */
+    uint64_t skipped;           /*   or overwritten before they were leased             */
     _Alignas(64) int64_t next_due; /* SHARED: nothing held is due before; may be early  */
     uint32_t live;              /*   entries in use; derived                            */
     uint32_t hint;              /*   no entry below is free; derived                    */
@@ -75,18 +75,18 @@ struct shmq_group_state_header {
 struct shmq_member {
     _Atomic uint64_t id; /* 0: free; the commit point                                   */
     uint64_t process;    /* its number in the namespace                                 */
-    _Atomic int64_t deadline; /* when it is silent for too long, monotonic ns           */
+    _Atomic int64_t deadline; /* end of its session, monotonic ns                       */
     int64_t joined_at;   /* ns since 1970                                               */
     char name[SHMQ_MEMBER_NAME];
 };
 
 struct shmq_group_partition {
-    _Atomic uint64_t owner;     /* a member's id; 0: nobody's; truth                    */
+    _Atomic uint64_t owner;     /* a member's id; 0: none; truth                        */
     _Atomic uint64_t plan;      /* the planned owner; derived                           */
-    _Atomic uint64_t committed; /* the next offset to read; SHMQ_NO_OFFSET: none; truth */
+    _Atomic uint64_t committed; /* the next offset to process; SHMQ_NO_OFFSET: none; truth */
     _Atomic int64_t committed_at; /* ns since 1970                                      */
-    _Atomic uint64_t next;      /* SHARED: the next offset that nobody has had; truth   */
-    uint64_t moves;             /* how often it got an owner                            */
+    _Atomic uint64_t next;      /* SHARED: the next offset to lease; truth              */
+    uint64_t moves;             /* how often it got a new owner                         */
     uint64_t reserved[2];
 };
 
@@ -94,7 +94,7 @@ struct shmq_held {
     _Atomic uint64_t word; /* serial << 24 | deliveries << 8 | state; the commit point  */
     uint64_t offset;
     uint64_t owner;        /* a member's id                                             */
-    int64_t deadline;      /* LENT: when that ends; BACK: not before; monotonic ns      */
+    int64_t deadline;      /* LENT: its end; BACK: not before it; monotonic ns          */
     uint32_t partition;
     uint32_t reserved[7];
 };
@@ -105,7 +105,7 @@ _Static_assert(sizeof(struct shmq_member) == 64, "member");
 _Static_assert(sizeof(struct shmq_group_partition) == 64, "a partition of a group");
 _Static_assert(sizeof(struct shmq_held) == 64, "held record");
 
-/* A process's view of one group's file. */
+/* A process's view of a group's file. */
 struct shmq_group_state {
     struct shmq_group_state_header *h;
     struct shmq_member *members;
@@ -117,61 +117,61 @@ struct shmq_group_state {
 /* The size of the file of a group with these options; 0 if they are out of range. */
 uint64_t shmq_group_state_bytes(const struct shmq_group_state_options *options);
 
-/* Makes an empty group of `bytes` zeroed bytes that have memory: SHMQ_OK, DAMAGED (the size
- * or an option is wrong). The version, stored last, says "ready". */
+/* Makes an empty group in `bytes` zeroed bytes that have memory: SHMQ_OK, DAMAGED (the size or an
+ * option is wrong). The version, stored last, says that it is ready. */
 int shmq_group_state_format(void *base, uint64_t bytes,
                             const struct shmq_group_state_options *options);
 
-/* Opens the group in the `size` bytes at `base`, once all is checked: SHMQ_OK, NOT_READY,
- * INCOMPATIBLE, TRUNCATED, DAMAGED. */
+/* Checks and opens the group in the `size` bytes at `base`: SHMQ_OK, NOT_READY, INCOMPATIBLE,
+ * TRUNCATED, DAMAGED. */
 int shmq_group_state_open(struct shmq_group_state *r, void *base, uint64_t size);
 
-/* Takes the lock, waiting up to `ns` in the kernel, and puts right what a dead holder left:
- * SHMQ_OK, BUSY, DELETED (not held then), DAMAGED. */
+/* Takes the lock, waiting up to `ns` in the kernel, and repairs what a dead holder left: SHMQ_OK,
+ * BUSY, DELETED (not held then), DAMAGED. */
 int shmq_group_state_lock(struct shmq_group_state *r, int64_t ns);
 void shmq_group_state_unlock(struct shmq_group_state *r);
 
-/* The thread that keeps others from it; 0: none. */
+/* The thread that holds the lock; 0 if none. */
 uint32_t shmq_group_state_holder(const struct shmq_group_state *r);
 
-/* The group is gone: the next caller gets SHMQ_DELETED. */
+/* Deletes the group: later calls get SHMQ_DELETED. */
 void shmq_group_state_close(struct shmq_group_state *r);
 
-/* Notes that the stream has that many partitions; never fewer than before. */
+/* Sets how many partitions the stream has; the number never decreases. */
 int shmq_group_state_widen(struct shmq_group_state *r, uint32_t partitions);
 
-/* One more member, whose number is stored to `*at` and whose id to `*id`: SHMQ_OK, or
- * SHMQ_CROWDED. `name` ends with 0 and is shorter than SHMQ_MEMBER_NAME. */
+/* Adds a member, and stores its number in `*at` and its id in `*id`: SHMQ_OK, or SHMQ_CROWDED.
+ * `name` ends with 0 and is shorter than SHMQ_MEMBER_NAME. */
 int shmq_group_state_join(struct shmq_group_state *r, uint64_t process, const char *name,
                           int64_t now, uint32_t *at, uint64_t *id);
 
-/* Member `id` goes, and leaves its partitions and what it holds: SHMQ_OK, or STALE if it is no
- * member. `evicted`: not by its own will. */
+/* Removes member `id`, and releases its partitions and leases: SHMQ_OK, or STALE if it is not a
+ * member. `evicted`: not of its own accord. */
 int shmq_group_state_leave(struct shmq_group_state *r, uint64_t id, bool evicted, int64_t now);
 
-/* Without the lock: the member at `at` is heard of. SHMQ_OK, or STALE if that is not `id`. */
+/* Without the lock: a heartbeat of the member at `at`. SHMQ_OK, or STALE if that is not `id`. */
 int shmq_group_state_beat(struct shmq_group_state *r, uint32_t at, uint64_t id, int64_t now);
 
-/* Without the lock: whether the caller is to ask now who is alive; one of all, once in `ns`. */
+/* Without the lock: whether the caller must check which members live; one caller in every `ns`. */
 bool shmq_group_state_watch(struct shmq_group_state *r, int64_t ns, int64_t now);
 
-/* The member that has been silent for too long at `now`; 0: none. */
+/* A member whose session has expired at `now`; 0 if none. */
 uint64_t shmq_group_state_silent(const struct shmq_group_state *r, int64_t now);
 
-/* Sets the planned owner of each of `n` partitions, if that was found at `epoch` and it is
+/* Sets the planned owner of each of `n` partitions, if the plan was computed in `epoch` and that is
  * still the epoch: SHMQ_OK, or STALE. */
 int shmq_group_state_plan(struct shmq_group_state *r, uint64_t epoch, const uint64_t *whom,
                           uint32_t n);
 
-/* Takes the partition for `id`: SHMQ_OK, BUSY while another has it, STALE if it is not meant
- * for `id`. */
+/* Takes the partition for `id`: SHMQ_OK, BUSY while another member has it, STALE if it is not
+ * assigned to `id`. */
 int shmq_group_partition_claim(struct shmq_group_state *r, uint32_t partition, uint64_t id);
 
-/* Leaves it: SHMQ_OK, or STALE if `id` does not have it. */
+/* Releases the partition: SHMQ_OK, or STALE if `id` does not have it. */
 int shmq_group_partition_release(struct shmq_group_state *r, uint32_t partition, uint64_t id);
 
-/* Everything below `offset` is done: SHMQ_OK, or STALE if the partition is not `id`'s. An
- * `id` of 0 may commit where nobody has the partition. */
+/* Commits all records below `offset`: SHMQ_OK, or STALE if `id` does not own the partition. An `id`
+ * of 0 may commit if the partition has no owner. */
 int shmq_group_partition_commit(struct shmq_group_state *r, uint32_t partition, uint64_t id,
                                 uint64_t offset, int64_t wall);
 

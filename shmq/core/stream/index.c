@@ -32,8 +32,8 @@ void shmq_log_index(struct shmq_log *log, uint64_t last_begin, uint64_t begin, u
         set(log, k, begin, offset, seen);
 }
 
-/* A dead appender has touched the index behind the last entry alone: what it has of the entries
- * before it stand, and all others go. */
+/* A dead appender can only have written the index behind the last entry: index entries for earlier
+ * positions stay valid, all others are removed. */
 void shmq_log_trim_index(struct shmq_log *log)
 {
     struct shmq_log_header *h = log->h;
@@ -52,8 +52,8 @@ struct aim {
     int64_t time;
 };
 
-/* Whether the entry of the index is one of `granule`, and the entry there is not behind what is
- * aimed at: true up to some granule, and false from there on. */
+/* Whether the index entry belongs to `granule`, and its entry is not behind the target: true up to
+ * some granule, and false from there on. */
 static bool leads(const struct shmq_log *log, uint64_t granule, uint64_t committed,
                   const struct aim *aim, uint64_t *position)
 {
@@ -69,7 +69,7 @@ static bool leads(const struct shmq_log *log, uint64_t granule, uint64_t committ
     return true;
 }
 
-/* Where no entry is, the index need not have memory yet. */
+/* Behind the last entry the index may have no memory yet. */
 static uint64_t search(const struct shmq_log *log, uint64_t oldest, uint64_t committed,
                        const struct aim *aim)
 {

@@ -2,14 +2,14 @@
  *
  * header | holds | producers | index | ring
  *
- * The ring holds entries (stream/entry.h), each in one piece and at a multiple of 8. A *position*
- * counts the bytes of the ring since it was made and never wraps; it lies at position %
- * ring_bytes. Where an entry would not fit in front of the ring's end, `words` of 0 stand
- * there, and it is at the ring's beginning. What can be read is what lies between `oldest`
- * and `committed`; these two and the entries are the truth, all else is derived.
+ * The ring holds entries (stream/entry.h), each contiguous and at a multiple of 8. A *position*
+ * counts the bytes of the ring since it was made and never wraps; its place in the ring is position
+ * % ring_bytes. If an entry does not fit before the ring's end, `words` of 0 are written there, and
+ * the entry is at the ring's beginning. The readable part is between `oldest` and `committed`;
+ * these two and the entries are the truth, everything else is derived.
  *
- * `index[k]` is the first entry that begins at or behind position k * SHMQ_INDEX_STEP. They
- * are a ring too: an index by offset and by the time that an entry was seen, as both only rise. */
+ * `index[k]` is the first entry that begins at or behind position k * SHMQ_INDEX_STEP. The index is
+ * a ring, too; it finds entries by offset and by the time they were seen, as both only increase. */
 #ifndef SHMQ_STREAM_LAYOUT_H
 #define SHMQ_STREAM_LAYOUT_H
 
@@ -21,7 +21,7 @@
 #define SHMQ_STREAM_MAGIC 0x4D525453u /* "STRM" */
 #define SHMQ_LOG_VERSION 1u
 #define SHMQ_STREAM_VERSION 1u
-#define SHMQ_HOLDS 256u               /* readers and groups that keep records of a partition */
+#define SHMQ_HOLDS 256u               /* readers and groups that hold records of a partition */
 #define SHMQ_PRODUCERS 4096u          /* producers that a partition remembers           */
 #define SHMQ_INDEX_STEP 16384u        /* bytes of the ring for each entry of the index */
 #define SHMQ_GROUP_STATE_BYTES 262144u     /* room of the groups in the control segment      */
@@ -30,59 +30,59 @@
 enum shmq_log_overflow { SHMQ_LOG_DROP = 0, SHMQ_LOG_BLOCK = 1 };
 enum shmq_log_durability { SHMQ_LOG_MEMORY = 0, SHMQ_LOG_JOURNAL = 1 };
 
-/* Fixed before a segment is published, and guarded by `crc`. Times in ns, 0: none. */
+/* Fixed before a segment is published, and protected by `crc`. Times in ns, 0: none. */
 struct shmq_log_options {
-    uint64_t stream_id; /* of this life of the stream; written before anything else     */
-    uint64_t identity;  /* kept over all its lives; the low half salts the checksums    */
+    uint64_t stream_id; /* of this incarnation; written before anything else            */
+    uint64_t identity;  /* kept by later incarnations; its low half is the salt         */
     uint64_t ring_bytes;
     uint64_t max_record_bytes;
     uint64_t retention_bytes; /* 0: none */
     int64_t retention;
     int64_t created_at; /* ns since 1970 */
-    uint64_t segment_bytes; /* of a file of a durable stream                            */
+    uint64_t segment_bytes; /* size of a durable stream's file                          */
     uint32_t partitions;
     uint32_t partition; /* of a partition: its number                                   */
     uint8_t overflow;   /* enum shmq_log_overflow */
     uint8_t durability; /* enum shmq_log_durability */
-    uint8_t confirm;    /* 1: an append waits for the disk unless it says otherwise     */
+    uint8_t confirm;    /* 1: an append waits for the disk by default                   */
     uint8_t reserved[5];
-    uint64_t first;     /* the offset of its first record in this life                  */
+    uint64_t first;     /* the offset of its first record in this incarnation           */
     char name[SHMQ_NAME_BYTES];
 };
 
-/* The control segment. Its first page; behind it SHMQ_GROUP_STATE_BYTES of the groups. */
+/* The first page of the control segment; SHMQ_GROUP_STATE_BYTES for the groups follow. */
 struct shmq_stream {
     _Atomic uint64_t published; /* SHMQ_STREAM_MAGIC << 32 | version: stored last       */
     struct shmq_log_options options;
     uint32_t crc;               /* CRC-32C of `options`                                 */
     uint32_t reserved;
     _Alignas(64) _Atomic uint32_t state; /* SHMQ_OPEN, SHMQ_GONE                        */
-    _Atomic uint32_t wakeup;    /* a futex, raised for readers that wait: stream/wait.c    */
+    _Atomic uint32_t wakeup;    /* a futex, raised for waiting readers: stream/wait.c      */
     _Atomic uint64_t shape;     /* (begin of those that take records) << 32 | partitions;
                                    0: all of `options.partitions` do; truth             */
-    _Atomic uint64_t next_shape; /* what it is becoming; 0, or as `shape`: nothing else */
+    _Atomic uint64_t next_shape; /* what it will be; 0, or as `shape`: no change        */
 };
 
-/* What must not be overwritten from `position` on. */
+/* Records from `position` on that must not be overwritten. */
 struct shmq_hold {
     _Alignas(64) _Atomic uint32_t kind; /* enum shmq_hold_kind; stored last             */
     uint32_t reserved;
-    uint64_t owner;            /* its process; 0: it stays until it is dropped          */
-    _Atomic uint64_t position; /* only rises                                            */
-    uint64_t tag;              /* whatever its owner knows it by                        */
+    uint64_t owner;            /* its process; 0: none, it stays until it is dropped    */
+    _Atomic uint64_t position; /* only increases                                        */
+    uint64_t tag;              /* its owner's name for it                               */
 };
 
 enum shmq_hold_kind {
     SHMQ_HOLD_FREE = 0,
-    SHMQ_HOLD_PIN = 1,    /* views: always                                              */
-    SHMQ_HOLD_CURSOR = 2, /* who reads along: where the stream's overflow is "block"    */
+    SHMQ_HOLD_PIN = 1,    /* views: in every stream                                     */
+    SHMQ_HOLD_CURSOR = 2, /* consumers: if the stream's overflow is "block"             */
 };
 
 /* The last records of a producer. */
 struct shmq_produced {
     uint64_t producer;
     uint64_t sequence; /* of the first record of its last piece                         */
-    uint64_t offset;   /* that record's                                                 */
+    uint64_t offset;   /* of that record                                                */
     uint32_t count;    /* records of that piece; 0: the entry is free                   */
     uint32_t restored; /* 1: from files: what came later may be lost with the memory    */
 };
@@ -99,17 +99,17 @@ struct shmq_log_header {
     struct shmq_log_options options;
     uint64_t segment_bytes;
     uint32_t crc; /* CRC-32C of `options` and `segment_bytes`                           */
-    uint32_t behind; /* its keys were in the partitions before this one: they come first */
+    uint32_t behind; /* its keys were in the partitions before this number               */
 
-    /* -- what every reader looks at ------------------------------------------------- */
+    /* -- read by every reader -------------------------------------------------------- */
     _Alignas(64) _Atomic uint64_t committed; /* position behind the last entry; truth   */
     _Atomic uint64_t oldest;  /* of the oldest entry that can be read; truth            */
     _Atomic uint32_t state;   /* SHMQ_OPEN, SHMQ_GONE, SHMQ_BROKEN; truth               */
-    _Atomic uint32_t armed;   /* 1: readers sleep, wake them                            */
-    _Atomic uint32_t crowded; /* appenders that sleep until there is room               */
-    _Atomic uint32_t room;    /* a futex: raised when room may have come                */
+    _Atomic uint32_t armed;   /* 1: readers sleep and must be woken                     */
+    _Atomic uint32_t crowded; /* appenders that sleep for want of room                  */
+    _Atomic uint32_t room;    /* a futex: raised when there may be room                 */
 
-    /* -- of the appenders, under `lock` --------------------------------------------- */
+    /* -- for appenders, under `lock` ------------------------------------------------- */
     _Alignas(64) union shmq_mutex lock;
     _Atomic uint64_t settled; /* what follows is derived from the entries before this   */
     _Atomic uint64_t next;    /* the offset of the next record                          */
@@ -119,16 +119,16 @@ struct shmq_log_header {
     uint32_t producers_backed; /* 1: they have memory; mark                             */
     uint32_t holds_made;      /* holds that were ever used; mark                        */
     uint64_t recoveries;      /* total */
-    _Atomic uint32_t sealed;  /* 1: nothing is appended any more                        */
-    uint32_t last_pad;        /* 8 bytes each: the pad in front of the ring's end that was last */
+    _Atomic uint32_t sealed;  /* 1: no appends any more                                 */
+    uint32_t last_pad;        /* 8-byte words: the last pad before the ring's end               */
 
-    /* -- how far the files have come: of the persistence writer ---------------------- */
+    /* -- progress of the files: written by the persistence writer ---------------------- */
     _Alignas(64) _Atomic uint64_t synced; /* the offset behind the last record on disk  */
     _Atomic uint64_t synced_position; /* of that offset                                 */
     _Atomic uint32_t disk;    /* a futex: raised with each sync and failure             */
     _Atomic uint32_t error;   /* errno of the last attempt; 0: it succeeded             */
     _Atomic uint64_t writer;  /* its process number; 0: none                            */
-    _Atomic uint64_t awaited; /* somebody waits until this offset is on disk            */
+    _Atomic uint64_t awaited; /* an append waits until this offset is on disk           */
 };
 
 _Static_assert(sizeof(struct shmq_log_options) == 192, "what a stream is made with");

@@ -3,9 +3,9 @@
 
 #include "base/robust_mutex.h"
 
-/* What a dead holder had not published is not there, so the entries are right, and all that
- * was derived from them is derived anew. Our own death before the mutex is consistent again
- * counts the same for the next: `settled` is what says that it is done. */
+/* What a dead holder had not published does not exist, so the entries are right, and everything
+ * derived from them is derived again. If we die before the mutex is consistent, the next holder
+ * does the same: `settled` says whether it was done. */
 static int mend(struct shmq_log *log)
 {
     struct shmq_log_header *h = log->h;
@@ -48,7 +48,7 @@ uint32_t shmq_log_holder(const struct shmq_log *log)
     return shmq_robust_mutex_holder(&log->h->lock);
 }
 
-/* An appender that died after it had published left these entries out. */
+/* Takes in entries whose appender died right after it had published them. */
 static void take_over(struct shmq_log *log, uint64_t begin, const struct shmq_peeked_entry *g)
 {
     struct shmq_log_header *h = log->h;

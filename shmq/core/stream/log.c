@@ -10,7 +10,7 @@
 
 static uint64_t page_up(uint64_t at) { return (at + SHMQ_PAGE - 1) / SHMQ_PAGE * SHMQ_PAGE; }
 
-/* The offset of a region of `count` entries, the cursor moved behind it. */
+/* The offset of a region of `count` entries; moves the cursor behind it. */
 static uint64_t region(uint64_t *cursor, uint64_t count, uint64_t size)
 {
     uint64_t at = page_up(*cursor);
@@ -24,7 +24,7 @@ static uint64_t most_entry(const struct shmq_log_options *o)
     return o->ring_bytes / 4 + SHMQ_ENTRY_HEAD + SHMQ_ENTRY_PRODUCER + SHMQ_ENTRY_SEEN + 8;
 }
 
-/* Room for what is to be kept, for an entry that goes while another comes, and for the pad. */
+/* Room for the retained bytes, for one entry to be removed while another is added, and the pad. */
 static uint64_t ring_of(const struct shmq_log_options *o)
 {
     uint64_t kept = o->durability == SHMQ_LOG_MEMORY && o->retention_bytes
@@ -34,7 +34,7 @@ static uint64_t ring_of(const struct shmq_log_options *o)
     return page_up(kept > o->ring_bytes ? kept : o->ring_bytes);
 }
 
-/* A ring's bytes lie in one granule more than they fill, and the place behind it is filled
+/* The bytes of a ring touch one more granule than they fill, and the entry behind that is written
  * ahead. */
 void shmq_log_lay_out(const struct shmq_log_options *options, struct shmq_log_geometry *geo)
 {
@@ -50,7 +50,7 @@ void shmq_log_lay_out(const struct shmq_log_options *options, struct shmq_log_ge
     geo->segment_bytes = page_up(at);
 }
 
-/* The handle's copies of what the options say; of a durable stream the files keep. */
+/* Copies the options to the handle; for a durable stream the files do the retention. */
 static void know(struct shmq_log *log, const struct shmq_log_options *o)
 {
     log->most_entry = most_entry(o);

@@ -22,7 +22,7 @@ struct shmq_produced *shmq_log_producer(struct shmq_log *log, uint64_t producer)
     return NULL;
 }
 
-/* Its own entry, else a free one, else the one that has been silent for longest. */
+/* Its own entry, else a free one, else the one that was not used for longest. */
 static struct shmq_produced *entry_for(struct shmq_log *log, uint64_t producer)
 {
     struct shmq_produced *window = window_of(log, producer), *oldest = window;
@@ -49,8 +49,8 @@ int shmq_log_back_producers(struct shmq_log *log)
     return status;
 }
 
-/* A death inside it leaves an entry that nobody has, or the same one again: what was published
- * is walked over once more after it. */
+/* A death in here leaves an entry without a producer, or the same one again: the next holder walks
+ * over the published entries once more. */
 void shmq_log_remember(struct shmq_log *log, uint64_t producer, uint64_t sequence, uint64_t offset,
                        uint32_t count)
 {

@@ -14,8 +14,8 @@ bool shmq_log_holds(const struct shmq_log *log, uint64_t position)
 
 /* ---- the records that are there ---- */
 
-/* The offset behind the last entry. `next` is that of `settled`, or newer; what was published
- * since is walked over. SHMQ_BUSY: overtaken. */
+/* The offset behind the last entry. `next` belongs to `settled` or later; entries published
+ * since are walked over. SHMQ_BUSY: overtaken. */
 static int latest(const struct shmq_log *log, uint64_t *offset)
 {
     struct shmq_log_header *h = log->h;
@@ -52,7 +52,7 @@ static int try_bounds(const struct shmq_log *log, struct shmq_log_bounds *b)
     b->earliest_at = g.seen;
     b->latest_at = GET_ATOMIC(log->h->last_seen);
     if (b->latest < b->earliest)
-        return SHMQ_BUSY; /* all that there was then has gone since */
+        return SHMQ_BUSY; /* all entries of that time have been overwritten */
     return shmq_log_holds(log, b->oldest) ? SHMQ_OK : SHMQ_BUSY;
 }
 
@@ -72,7 +72,7 @@ struct search {
     uint64_t start, committed; /* of the walk */
 };
 
-/* The first step lands on the entry that has the offset. */
+/* The first step reaches the entry with the offset. */
 static int seek(const struct shmq_log *log, struct search *s, struct shmq_log_spot *spot,
                 struct shmq_peeked_entry *g)
 {
@@ -86,8 +86,8 @@ static int seek(const struct shmq_log *log, struct search *s, struct shmq_log_sp
     return SHMQ_EMPTY;
 }
 
-/* Where a step leads is known once what is there has come from the appender's cache: lines
- * further on are asked for meanwhile, but none that is being written. */
+/* The target of a step is known only once its line has come from the appender's cache: meanwhile
+ * later lines are prefetched, except those being written. */
 static inline void fetch_ahead(const struct shmq_log *log, const struct search *s,
                                const struct shmq_log_spot *spot, uint64_t size)
 {
@@ -126,7 +126,7 @@ static void gather(const struct shmq_log *log, const struct search *s, struct sh
     }
 }
 
-/* There is no such entry now: `offset` may be the next, or out of range. */
+/* There is no such entry: `offset` is the next one, or out of range. */
 static int behind_all(const struct shmq_log *log, const struct search *s, struct shmq_log_extent *x)
 {
     struct shmq_log_bounds b;

@@ -2,7 +2,7 @@
 
 #define STEP (256u << 10) /* bytes of the ring that get memory together, at least        */
 
-/* ---- what must stay ---- */
+/* ---- what must be retained ---- */
 
 uint64_t shmq_log_floor(const struct shmq_log *log)
 {
@@ -25,7 +25,7 @@ uint64_t shmq_log_floor(const struct shmq_log *log)
     return floor;
 }
 
-/* The first entry that begins at or behind `position`, found by walking; committed if none. */
+/* The first entry that begins at or behind `position`, found by a walk; committed if none. */
 static uint64_t entry_behind(const struct shmq_log *log, uint64_t position)
 {
     uint64_t committed = shmq_log_committed(log), at = shmq_log_oldest(log);
@@ -40,7 +40,7 @@ static uint64_t entry_behind(const struct shmq_log *log, uint64_t position)
     return at < committed ? at : committed;
 }
 
-/* The release fence keeps what is written over the entries behind the store that says so:
+/* The release fence keeps writes over the entries behind the store that announces them:
  * shmq_log_holds has its counterpart. */
 static void let_go(struct shmq_log *log, uint64_t position)
 {
@@ -51,8 +51,8 @@ static void let_go(struct shmq_log *log, uint64_t position)
 #endif
 }
 
-/* Lets go of the entries before `position`; more of them, up to the next one in the index, if they
- * may go, as that costs no walk. SHMQ_FULL: some of them must stay. */
+/* Removes the entries before `position`; also more of them, up to the next one in the index, if
+ * that is allowed, as it costs no walk. SHMQ_FULL: some of them must stay. */
 static int let_go_before(struct shmq_log *log, uint64_t position)
 {
     uint64_t floor = shmq_log_floor(log), target = shmq_log_indexed_behind(log, position);
@@ -89,7 +89,7 @@ static int back_ring(struct shmq_log *log, uint64_t upto)
     return status;
 }
 
-/* Memory for the ring up to `end`, in steps that grow, as long as it has not been all round. */
+/* Allocates memory for the ring up to `end`, in growing steps, until it has wrapped once. */
 static int back(struct shmq_log *log, uint64_t end)
 {
     uint64_t had = log->h->backed, step = had / 2 > STEP ? had / 2 : STEP;
@@ -105,8 +105,8 @@ static int back(struct shmq_log *log, uint64_t end)
 
 /* ---- room ---- */
 
-/* The position from which on there are `bytes` of entries up to `end`, the pad left out; 0 if
- * there are not so many. */
+/* The position from which on there are `bytes` of entries up to `end`, without the pad; 0 if there
+ * are fewer. */
 static uint64_t position_before(uint64_t end, uint64_t bytes, const struct shmq_log_wrap *wrap)
 {
     if (end < bytes || end - bytes >= wrap->position)
@@ -114,8 +114,8 @@ static uint64_t position_before(uint64_t end, uint64_t bytes, const struct shmq_
     return end - bytes > wrap->pad ? end - bytes - wrap->pad : 0;
 }
 
-/* The last entry that begins at or before `position`, found by walking. Those that are passed go
- * with it, so that a walk costs each of them once. */
+/* The last entry that begins at or before `position`, found by a walk. The entries passed are
+ * removed with it, so a walk costs each of them once. */
 static uint64_t entry_before(const struct shmq_log *log, uint64_t position)
 {
     uint64_t committed = shmq_log_committed(log), at = shmq_log_oldest(log), found = at;
@@ -128,8 +128,8 @@ static uint64_t entry_before(const struct shmq_log *log, uint64_t position)
     return at == committed && at <= position ? committed : found;
 }
 
-/* Lets go of what is beyond retention_bytes, as far as it may go, and of up to a tenth more where
- * the index has one there, as that costs no walk: but of no entry without which less would stay. */
+/* Removes entries beyond retention_bytes, as far as allowed, and up to a tenth more if the index
+ * has an entry there, as that costs no walk; but never so many that less than nine tenths stay. */
 static void let_go_beyond(struct shmq_log *log, uint64_t end, const struct shmq_log_wrap *wrap)
 {
     uint64_t least = log->retention_bytes - log->retention_bytes / 10;

@@ -26,7 +26,7 @@ static uint64_t word_of(uint64_t serial, uint32_t deliveries, uint64_t flags)
     return serial << SHMQ_SERIAL_SHIFT | (uint64_t)deliveries << SHMQ_HELD_DELIVERIES_SHIFT | flags;
 }
 
-/* The same word in another state; nobody has been handed it. */
+/* The same word in another state, not handed out. */
 static uint64_t turned(uint64_t word, enum shmq_held_state state)
 {
     return word_of(word >> SHMQ_SERIAL_SHIFT, deliveries_of(word), state);
@@ -49,7 +49,7 @@ static int64_t lease_end(const struct shmq_group_state *r, int64_t now)
     return now + r->h->options.lease;
 }
 
-/* The entry that the receipt names while it is in that state; NULL: no longer. */
+/* The entry that the receipt names, if it is in that state; else NULL. */
 static struct shmq_held *entry_of(struct shmq_group_state *r, uint64_t receipt,
                                   enum shmq_held_state state)
 {
@@ -63,7 +63,7 @@ static struct shmq_held *entry_of(struct shmq_group_state *r, uint64_t receipt,
                : NULL;
 }
 
-/* The same of one that is lent, and not for longer than it may be. */
+/* The same for a leased entry whose lease has not run out. */
 static struct shmq_held *lent_entry(struct shmq_group_state *r, uint64_t receipt, int64_t now)
 {
     struct shmq_held *held = entry_of(r, receipt, SHMQ_HELD_LENT);
@@ -92,7 +92,7 @@ static void spend(struct shmq_group_state *r, struct shmq_held *held)
     SET(r->h->dropped, r->h->dropped + 1);
 }
 
-/* Ends a lease: the record is lent again from `at` on, unless it was delivered too often. */
+/* Ends a lease: the record is leased again from `at` on, unless it was delivered too often. */
 static void give_back(struct shmq_group_state *r, struct shmq_held *held, int64_t at)
 {
     uint32_t most = r->h->options.max_deliveries;
@@ -133,7 +133,7 @@ static struct shmq_held *free_entry(struct shmq_group_state *r)
     return NULL;
 }
 
-/* ---- lending ---- */
+/* ---- leasing ---- */
 
 void shmq_shared_group_begin(struct shmq_group_state *r, uint32_t partition, uint64_t offset)
 {
@@ -141,7 +141,7 @@ void shmq_shared_group_begin(struct shmq_group_state *r, uint32_t partition, uin
         STORE(r->partitions[partition].next, offset);
 }
 
-/* Where the partition is gone on with: not before what the stream still has. */
+/* The next offset to lease in the partition: not before the stream's earliest record. */
 static uint64_t first_of(struct shmq_group_state *r, struct shmq_group_partition *p,
                          uint64_t earliest)
 {
@@ -178,7 +178,7 @@ int shmq_shared_group_lend(struct shmq_group_state *r, uint64_t id, uint32_t par
     return SHMQ_OK;
 }
 
-/* What time has made of the entry; when it is due next. */
+/* Applies the entry's due transitions; returns when it is due next. */
 static int64_t promote(struct shmq_group_state *r, struct shmq_held *held, int64_t now)
 {
     enum shmq_held_state state = state_of(LOAD(held->word));
@@ -355,7 +355,7 @@ void shmq_shared_group_lows(const struct shmq_group_state *r, uint64_t *lows)
     }
 }
 
-/* Whether the entry's holder is gone, and did not come to give it back. */
+/* Whether the entry's holder is gone without having returned it. */
 static bool is_orphan(const struct shmq_group_state *r, const struct shmq_held *held)
 {
     enum shmq_held_state state = state_of(LOAD(held->word));
@@ -368,7 +368,7 @@ static bool is_orphan(const struct shmq_group_state *r, const struct shmq_held *
     return true;
 }
 
-/* What is held was lent, though the dead one may not have come to say so. */
+/* Held records were leased, even if the dead holder did not get to store `next`. */
 void shmq_shared_group_recover(struct shmq_group_state *r)
 {
     uint32_t live = 0;

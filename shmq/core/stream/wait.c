@@ -9,7 +9,7 @@
 
 #include "queue/queue.h"
 
-#define SLICE 50000000ll /* ns: what a wake that was lost costs */
+#define SLICE 50000000ll /* ns: the cost of a lost wakeup       */
 
 static int wait_on(_Atomic uint32_t *word, uint32_t value, int64_t ns)
 {
@@ -26,9 +26,9 @@ static void wake_all(_Atomic uint32_t *word)
     (void)syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* A reader arms, then looks once more, then sleeps; an appender commits, then looks whether
- * somebody has armed: one of them sees the other. A waker disarms, so that a reader that
- * died asleep costs one wake in vain. */
+/* A reader arms, looks once more, then sleeps; an appender commits, then checks whether a reader
+ * has armed: at least one of them sees the other. A waker disarms, so a reader that died asleep
+ * costs one futile wakeup. */
 void shmq_log_wake(struct shmq_log *log)
 {
     shmq_fence();
@@ -58,9 +58,9 @@ int shmq_stream_sleep(struct shmq_stream *stream, uint32_t wakeup, int64_t ns)
 }
 
 #define MOST_PAUSES 16       /* between two looks: less than a microsecond                 */
-#define LULL_NS 1000         /* in which nothing comes, and what came is read              */
-#define GATHER_NS 8000       /* how long more is waited for, where more comes all the time */
-#define GATHER_BYTES 32768u  /* and how much                                               */
+#define LULL_NS 1000         /* ns without an append, after which the reader reads         */
+#define GATHER_NS 8000       /* ns: the longest wait while appends keep coming,            */
+#define GATHER_BYTES 32768u  /* and the most bytes                                         */
 
 static void pause_for(int turns)
 {
@@ -68,9 +68,9 @@ static void pause_for(int turns)
         shmq_pause();
 }
 
-/* A reader that is as fast as the appender takes each record's lines, and that of the header,
- * while the next is being written, and the appender waits for them. So what comes in
- * a run is read in a run: for as long as each look finds more than the one before. */
+/* A reader that keeps up with the appender takes each record's lines and the header's while the
+ * next record is written, and the appender waits for them. So records that come in a burst are read
+ * together: the reader waits as long as each look finds more than the one before. */
 static void gather(const struct shmq_log *log, uint64_t position)
 {
     uint64_t had, has = shmq_log_committed(log);
@@ -84,8 +84,9 @@ static void gather(const struct shmq_log *log, uint64_t position)
     } while (has > had && has - position < GATHER_BYTES && now < end);
 }
 
-/* Each look takes the line from the appender, which is about to write there again: the pauses
- * between them grow. The clock is read now and then only, as that takes longer than a look. */
+/* Each look takes the line from the appender, which is about to write there again, so the pauses
+ * between looks grow. The clock is read only now and then, because that takes longer than a
+ * look. */
 bool shmq_log_spin(struct shmq_log *log, uint64_t position, int64_t ns)
 {
     int64_t end = shmq_read_clock(CLOCK_MONOTONIC) + ns;
@@ -153,7 +154,7 @@ void shmq_log_wake_all(struct shmq_log *log)
     wake_disk(log);
 }
 
-/* The position comes first: what may be overwritten is never more than what is on disk. */
+/* The position is stored first: records are never overwritten before they are on disk. */
 void shmq_log_mark_synced(struct shmq_log *log, uint64_t offset)
 {
     struct shmq_log_extent extent;
@@ -177,7 +178,7 @@ void shmq_log_fail(struct shmq_log *log, uint32_t error)
     wake_disk(log);
 }
 
-/* The outcome of the wait, if it is over; SHMQ_EMPTY: it is not. */
+/* The result of the wait, if it is over; else SHMQ_EMPTY. */
 static int look_at_disk(struct shmq_log *log, uint64_t offset)
 {
     struct shmq_log_header *h = log->h;

@@ -1,4 +1,4 @@
-# The base of the C core, and what the binding uses of the system. The headers are the documentation.
+# The base of the C core, and the system calls that the binding uses. The headers document them.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 

@@ -1,4 +1,5 @@
-# Records, journals, snapshots and segment files in the C core: shmq/core/file. The headers are the documentation.
+# Records, journals, snapshots and segment files in the C core: shmq/core/file. The headers document
+# them.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 

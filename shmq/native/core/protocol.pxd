@@ -1,4 +1,4 @@
-# Frames and requests in the C core: shmq/core/protocol. The headers are the documentation.
+# Frames and requests in the C core: shmq/core/protocol. The headers document them.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 

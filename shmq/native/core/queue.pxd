@@ -1,4 +1,4 @@
-# The queue of the C core: shmq/core/queue. The headers are the documentation.
+# The queue of the C core: shmq/core/queue. The headers document it.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 

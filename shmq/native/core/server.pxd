@@ -1,4 +1,4 @@
-# The server's side of the protocol in the C core: shmq/core/server. The headers are the documentation.
+# The server's side of the protocol in the C core: shmq/core/server. The headers document it.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 

@@ -1,4 +1,4 @@
-# Streams and their groups in the C core: shmq/core/stream. The headers are the documentation.
+# Streams and their groups in the C core: shmq/core/stream. The headers document them.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
