@@ -1,4 +1,4 @@
-"""Records of a stream as columns, as Arrow has them, and back: see shmq/core/stream/columns.h."""
+"""Conversion between records of a stream and Arrow's columns: see shmq/core/stream/columns.h."""
 
 from typing import final
 
@@ -8,7 +8,7 @@ _Texts = tuple[Buffer | None, Buffer, Buffer | None]
 
 @final
 class RecordColumns:
-    """Records as columns: buffers as Arrow has them, which numpy takes as well."""
+    """Records as columns: buffers in Arrow's format, which numpy reads as well."""
 
     @property
     def count(self) -> int: ...

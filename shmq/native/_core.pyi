@@ -16,7 +16,7 @@ def forked() -> None: ...
 def generation() -> int: ...
 
 class Segment:
-    """The mapping of one queue's segment; lives as long as anything points into it."""
+    """The mapping of one queue's segment. It lives as long as anything points into it."""
 
     @property
     def fd(self) -> int: ...
@@ -54,7 +54,7 @@ CODEC_PACKED: Final[int]
 
 @final
 class Policy:
-    """What the binding calls of the layers above it: one object, set before the first handle."""
+    """The callbacks into the layers above the binding: one object, set before the first handle."""
 
     @property
     def encode_message(self) -> Callable[..., Any]: ...
@@ -97,7 +97,7 @@ def plain_number(value: Any) -> Any: ...
 
 @final
 class Put:
-    """What a put returns: see :class:`shmq.api.Put`."""
+    """The result of a put: see :class:`shmq.api.Put`."""
 
     @property
     def sequence(self) -> int: ...
@@ -105,12 +105,12 @@ class Put:
     def duplicate(self) -> bool: ...
 
 class PreparedPut:
-    """A message on its way in: body, properties and options, ready for the core."""
+    """A message ready for the core: body, properties and options."""
 
 def warn_dropped(what: str, frames: int = 1) -> None: ...
 
 class _Attachment:
-    """What the operations stand on. `Handle` is the whole."""
+    """The base of all queue operations. `Handle` is the complete class."""
 
     @property
     def segment(self) -> Segment: ...
@@ -208,7 +208,7 @@ FILTER_CONSTANTS: Final[dict[str, int]]
 
 @final
 class Filter:
-    """Which messages are meant: a program as shmq/core/queue/filter.h has it. Raises ValueError."""
+    """A compiled filter: a program of shmq/core/queue/filter.h. Raises ValueError."""
 
     def __init__(self, code: bytes) -> None: ...
     @property
@@ -260,7 +260,7 @@ def check_timeout(timeout: float | None) -> None: ...
 
 @final
 class Bell:
-    """A semaphore of this process that others ring; one thread sleeps on it."""
+    """A wakeup semaphore of this process; one thread sleeps on it, any process may wake it."""
 
     @property
     def name(self) -> str: ...
@@ -273,7 +273,7 @@ class Bell:
     def sleep(self, seconds: float) -> bool: ...
 
 class _Watcher(_Getter):
-    """The part of a handle that others wait through."""
+    """The part of a handle that watches use."""
 
     def has_message(self) -> bool: ...
     def try_get(self) -> api.Message | None: ...
@@ -303,7 +303,7 @@ class _Watcher(_Getter):
 
 @final
 class Watch:
-    """One event of one queue, as the owner of a bell watches it."""
+    """One event of one queue, watched by the owner of a wakeup semaphore."""
 
     @property
     def queue(self) -> Any: ...
@@ -332,7 +332,7 @@ def places_of(slots: Any, sequences: Any) -> tuple[bytes, bytes, int]: ...
 def gone(name: str, sequences: list[int], total: int) -> Exception: ...
 
 class _Reader(_Watcher):
-    """The part of a handle that reads messages where they stand."""
+    """The part of a handle that reads messages in place."""
 
     def slots(self) -> int: ...
     def read_columns(
@@ -354,7 +354,7 @@ class _Lessor(_Reader):
     def return_run(self, receipts: bytes) -> int: ...
 
 class _RowMover(_Lessor):
-    """The part of a handle that stages rows in chunks, and takes them in from there."""
+    """The part of a handle that stages rows in chunks, and moves rows out of chunks."""
 
     def chunks(
         self, rows: Iterable[bytes | tuple[bytes, dict[str, Any]]] | api.Rows
@@ -384,7 +384,7 @@ class _RowMover(_Lessor):
 READY: Final[int]
 
 class Handle(_RowMover):
-    """One attachment to a queue. shmq.client.local.broker builds its queue upon it."""
+    """One attachment to a queue. shmq.client.local.broker builds its queue on it."""
 
     def purge(self) -> int: ...
     def qsize(self) -> int: ...
@@ -470,7 +470,7 @@ class Message:
     ) -> None: ...
 
 class _LeasedBatch:
-    """Messages leased in one step: what `Batch` and `Packed` have in common."""
+    """Messages leased in one step: the common base of `Batch` and `Packed`."""
 
     @property
     def receipts(self) -> list[int]: ...
@@ -556,7 +556,7 @@ def make_loan(
 
 @final
 class DuplicateLoan:
-    """The loan of a message that was put before: what is written to it goes nowhere."""
+    """The loan of a message that was put before: data written to it is discarded."""
 
     @property
     def view(self) -> memoryview: ...
@@ -614,7 +614,7 @@ class Collected(NamedTuple):
     more: bool
 
 class Follower:
-    """What the persistence writer does with one queue: see shmq/core/file/change_scan.h."""
+    """The persistence writer's access to one queue: see shmq/core/file/change_scan.h."""
 
     def __init__(self, handle: _Attachment) -> None: ...
     @property
@@ -655,7 +655,7 @@ class Scan:
     def snapshot_taken(self, size: int) -> None: ...
 
 class Restoration:
-    """A queue that is being filled from its files: see shmq/core/file/restore.h."""
+    """A queue that is being restored from its files: see shmq/core/file/restore.h."""
 
     def __init__(self, segment: Segment, logged: bool = True) -> None: ...
     def finish(
@@ -669,7 +669,7 @@ GONE: Final[int]
 
 @final
 class Session:
-    """A connection's frames, in and out."""
+    """The incoming and outgoing frames of one connection."""
 
     @property
     def engine(self) -> Engine: ...
@@ -733,7 +733,7 @@ class Engine:
 
 @final
 class RemoteMessage:
-    """See shmq.api.Message. Its bytes are its own; its lease is the server's."""
+    """See shmq.api.Message. It owns its bytes; the server owns its lease."""
 
     @property
     def sequence(self) -> int: ...
@@ -788,14 +788,14 @@ def records_in(messages: Iterable[Any]) -> int: ...
 def milliseconds(what: str, seconds: Any) -> int: ...
 
 class AckFlusher:
-    """Sends what `Acks` gather before it has waited for long: see client/remote/ack_flusher.py."""
+    """Sends buffered acknowledgements in time: see client/remote/ack_flusher.py."""
 
     awake: bool
     def wake(self) -> None: ...
 
 @final
 class Acks:
-    """The acknowledgements that the messages of one consumer gather."""
+    """The buffered acknowledgements of one consumer's messages."""
 
     wire: Wire | None
     ended: bool
@@ -814,7 +814,7 @@ class Acks:
     def put(self) -> int: ...
 
 class RemoteConsumer:
-    """The iterator that has messages sent ahead: the part of it that must be quick."""
+    """The speed-critical part of the iterator over messages that the server sends ahead."""
 
     @property
     def acks(self) -> Acks: ...
@@ -833,7 +833,7 @@ class RemoteConsumer:
 
 @final
 class Answer:
-    """What is known of the answer to one request."""
+    """The answer to one request, as far as it has come."""
 
     @property
     def id(self) -> int: ...

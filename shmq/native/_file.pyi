@@ -1,4 +1,4 @@
-"""Walks through the records of a stream's segment files, as they lie."""
+"""Walks through the records of a stream's segment files, in their stored form."""
 
 from typing import Any, Final
 

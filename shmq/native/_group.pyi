@@ -1,4 +1,4 @@
-"""A group of consumers of one stream, in shared memory: see core/stream/group_state.h."""
+"""A consumer group of one stream, in shared memory: see core/stream/group_state.h."""
 
 from mmap import mmap
 from typing import Any, Final
@@ -15,7 +15,7 @@ def size_of(options: dict[str, Any]) -> int: ...
 def make(memory: mmap | bytearray, options: dict[str, Any]) -> None: ...
 
 class GroupState:
-    """A group, in the memory that it keeps mapped."""
+    """A group, in memory that it keeps mapped."""
 
     def __init__(self, memory: mmap | bytearray, what: str) -> None: ...
     @property

@@ -22,14 +22,14 @@ MAX_PARTITIONS: Final[int]
 def partition_bytes(options: Mapping[str, Any]) -> int: ...
 
 class Segment:
-    """A mapped file of shared memory; lives as long as anything points into it."""
+    """A mapped file of shared memory. It lives as long as anything points into it."""
 
     @property
     def fd(self) -> int: ...
 
 @final
 class Control(Segment):
-    """The control segment of a stream: what it was made with, and its bell."""
+    """The control segment of a stream: its options and its wakeup word."""
 
     @property
     def name(self) -> str: ...
@@ -62,7 +62,7 @@ class Control(Segment):
 
 @final
 class Appended:
-    """What an append returns: see :class:`shmq.api.Appended`."""
+    """The result of an append: see :class:`shmq.api.Appended`."""
 
     @property
     def partition(self) -> int: ...
@@ -147,7 +147,7 @@ class Records(api.Records):
 
 @final
 class RecordIterator:
-    """Walks over records once."""
+    """Iterates over Records once."""
 
     def __iter__(self) -> Iterator[Record]: ...
     def __next__(self) -> Record: ...
@@ -177,14 +177,14 @@ def pack_record(
 def count_records(block: bytes) -> int: ...
 
 class Items:
-    """Records on their way in, ready for the core."""
+    """Records to be appended, ready for the core."""
 
 def check_many(values: object) -> None: ...
 def check_each(what: str, given: object, count: int) -> None: ...
 
 @final
 class Partition(Segment):
-    """The mapped segment of one partition, and what can be done with it."""
+    """The mapped segment of one partition, and its operations."""
 
     @property
     def control(self) -> Control: ...

@@ -130,7 +130,7 @@ void shmq_outbox_sent(struct shmq_outbox *box, size_t size,
     size = send_outgoing_bodies(box, size, gone);
     box->sent += least(size, box->used - box->sent);
     if (!shmq_pending(box))
-        box->sent = box->used = 0; /* what comes next begins at the engine */
+        box->sent = box->used = 0; /* what comes next begins at its start */
     compact(box);
 }
 

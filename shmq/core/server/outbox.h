@@ -45,7 +45,7 @@ bool shmq_outbox_put(struct shmq_outbox *box, const unsigned char *body, size_t 
 uint32_t shmq_outbox_pieces(const struct shmq_outbox *box, struct iovec *pieces, uint32_t most);
 
 /* Notes that `size` bytes were sent, and calls `gone` for each outgoing body that is done. Pending
- * output may move to the engine, so that a peer that never reads all of it makes nothing grow:
+ * output may move to the start, so that a peer that never reads all of it makes nothing grow:
  * between two calls, places in `bytes` stay valid. */
 void shmq_outbox_sent(struct shmq_outbox *box, size_t size,
                       void (*gone)(struct shmq_outgoing_body *));

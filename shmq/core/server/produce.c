@@ -342,7 +342,7 @@ static const char *check_batch(const struct shmq_queue *q, struct shmq_reader r,
     return NULL;
 }
 
-/* Puts them from the engine, until one is refused. */
+/* Puts them from the first on, until one is refused. */
 static void put_batch(struct shmq_queue_session *queue_session, struct shmq_reader *r,
                       uint32_t count, struct batch *batch)
 {

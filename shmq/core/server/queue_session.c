@@ -176,7 +176,7 @@ static bool is_dispensable(const struct shmq_queue_session *queue_session, uint3
            (queue_session->attached_queue->gone || ++*idle > MOST_EMPTY_SESSIONS);
 }
 
-/* The queue session of that name, moved to the engine; queue sessions that are of no more use are
+/* The queue session of that name, moved to the front; queue sessions that are of no more use are
  * left. */
 static struct shmq_queue_session *find_queue_session(struct shmq_session *session,
                                                      struct shmq_name name)
