@@ -89,7 +89,7 @@ cdef class _Attachment:
         """Why ``spent`` settled messages keep their slots, as text for an error."""
         raise NotImplementedError
 
-    def _bury(self, limit: int = 256):
+    def _move_dying(self, limit: int = 256):
         """Move up to ``limit`` dying messages to the dead-letter queue."""
         raise NotImplementedError
 
@@ -260,7 +260,7 @@ cdef class _Attachment:
                 self.looked_at = _real_now()
                 self._look_for_dead()
             if self.q.h.dying.head != SHMQ_NIL:
-                self._bury()
+                self._move_dying()
         except _errors.LockTimeout:
             pass
         finally:
@@ -290,7 +290,7 @@ cdef class _Attachment:
         if self.q.h.dying.head != SHMQ_NIL and not self.tending:
             self.tending = True
             try:
-                self._bury(1 << 31)
+                self._move_dying(1 << 31)
             except _errors.LockTimeout:
                 pass
             finally:

@@ -118,7 +118,7 @@ class Supervisor:
         self._wakeup = WakeupPipe()
         self._sockets: list[socket.socket] = []
         self._fronts: list[_WorkerProcess] = []
-        self._posts: list[ChildProcess] = []
+        self._children: list[ChildProcess] = []
         self._persistence: PersistenceProcess | None = None
         self._url = ""
         self._up = False
@@ -146,8 +146,8 @@ class Supervisor:
                 while self._go_on():
                     self._sleep()
         finally:
-            for post in self._posts:
-                post.kill()
+            for child in self._children:
+                child.kill()
             for each in self._sockets:
                 each.close()
             self._wakeup.close()
@@ -187,7 +187,7 @@ class Supervisor:
         refuse(settings)
         if settings.persist:
             self._persistence = PersistenceProcess(lambda: self.settings, log)
-            self._posts = [self._persistence]
+            self._children = [self._persistence]
             self._manager.starting("recovering durable queues")
         else:  # so that the workers, which never wait, find what a writer recovers
             durability.bring_back_all(Namespace.of(settings.namespace))
@@ -210,16 +210,16 @@ class Supervisor:
             log,
             expected={0},
         )
-        self._posts += [*self._fronts, keeper]
+        self._children += [*self._fronts, keeper]
 
     def _go_on(self) -> bool:
         """Do what is due; return whether to go on."""
         for front in self._fronts:
             front.hear()
-        for post in self._posts:
-            self._attend(post)
+        for child in self._children:
+            self._attend(child)
             if not self._draining:
-                post.look(self.settings.limits.silence)
+                child.look(self.settings.limits.silence)
         if self._persistence is not None:
             self._follow(self._persistence)
         self._tell()
@@ -233,7 +233,7 @@ class Supervisor:
             raise KeyboardInterrupt if self._cut == signal.SIGINT else SystemExit(128 + self._cut)
         if self._drain_until is not None and time.monotonic() >= self._drain_until:
             self._give_up()
-        return not self._draining or any(post.process is not None for post in self._posts)
+        return not self._draining or any(child.process is not None for child in self._children)
 
     def _follow(self, persistence: PersistenceProcess) -> None:
         """Start the front ends after the recovery, and end the writer after the front ends."""
@@ -247,36 +247,36 @@ class Supervisor:
         if persistence.recovered and not self._fronts and not self._stopped:
             self._open_doors()
             self._wakeup.give()
-        if self._draining and all(post.process is None for post in self._others()):
+        if self._draining and all(child.process is None for child in self._others()):
             self._drain_until = None  # the writer may take its time: unwritten data would be lost
             persistence.drain()
 
     def _others(self) -> list[ChildProcess]:
-        return [post for post in self._posts if post is not self._persistence]
+        return [child for child in self._children if child is not self._persistence]
 
     def _give_up(self) -> None:
         """Kill the processes that did not end in time, except the persistence process."""
         self._drain_until = None
-        late = [post for post in self._others() if post.process is not None]
+        late = [child for child in self._others() if child.process is not None]
         if late:
             self._refusal = self._refusal or ShmqError(
                 f"not ended within drain={self.settings.limits.drain} s, and killed: "
-                f"{', '.join(post.who for post in late)}"
+                f"{', '.join(child.who for child in late)}"
             )
-        for post in late:
-            post.kill()
+        for child in late:
+            child.kill()
         self._wakeup.give()
 
-    def _attend(self, post: ChildProcess) -> None:
-        code = post.reap()
+    def _attend(self, child: ChildProcess) -> None:
+        code = child.reap()
         if code is not None and not self._draining:
-            post.replace(code)
-            self._false_starts += not self._up and post in {*self._fronts, self._persistence}
+            child.replace(code)
+            self._false_starts += not self._up and child in {*self._fronts, self._persistence}
             if self._false_starts > _FALSE_STARTS:
                 self._refusal = ShmqError("the server's processes die at once: the log says why")
                 self._stopped = True
-        if post.due is not None and post.due <= time.monotonic() and not self._stopped:
-            post.start()
+        if child.due is not None and child.due <= time.monotonic() and not self._stopped:
+            child.start()
 
     def _tell(self) -> None:
         """Report to the log and the service manager that the server is up, or reloaded."""
@@ -320,8 +320,8 @@ class Supervisor:
         log.info("the server ends when its connections have")
         for each in self._sockets:
             each.close()
-        for post in self._others():
-            post.drain()
+        for child in self._others():
+            child.drain()
         if self._persistence is not None and self._persistence.process is None:
             self._persistence.drain()
         self._wakeup.give()
@@ -330,14 +330,14 @@ class Supervisor:
     def _sleep(self) -> None:
         """Sleep until a process ends or sends something, one has to be started, or a signal."""
         now = time.monotonic()
-        times = [post.due for post in self._posts if post.due is not None]
+        times = [child.due for child in self._children if child.due is not None]
         if self._drain_until is not None:
             times.append(self._drain_until)
         if not self._draining:
             times.append(now + LOOK)
         if self._manager.interval is not None:
             if now >= self._alive_at:
-                if all(post.is_well for post in self._posts):
+                if all(child.is_well for child in self._children):
                     self._manager.alive()
                 self._alive_at = now + self._manager.interval
             times.append(self._alive_at)
@@ -345,7 +345,7 @@ class Supervisor:
         pipes = [front.pipe for front in self._fronts if front.pipe is not None]
         if self._persistence is not None and self._persistence.pipe is not None:
             pipes.append(self._persistence.pipe)
-        ends = [post.process.sentinel for post in self._posts if post.process is not None]
+        ends = [child.process.sentinel for child in self._children if child.process is not None]
         wait([self._wakeup.fileno(), *pipes, *ends], timeout)
         self._wakeup.clear()
 

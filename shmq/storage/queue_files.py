@@ -30,7 +30,6 @@ __all__ = [
     "QueueFiles",
     "Skipped",
     "map_file",
-    "read_chain",
     "read_file",
 ]
 
@@ -319,11 +318,6 @@ class QueueFiles:
         if fed == "damaged":
             raise DamagedFile(file.path, found["damage"], _WHAT[found["how"]])
         return found
-
-
-def read_chain(files: Iterable[tuple[str, Any]], salvage: bool = False) -> QueueFiles:
-    """The :class:`QueueFiles` of ``files``: paths, each with the file's bytes as a buffer."""
-    return QueueFiles(files, salvage)
 
 
 def map_file(path: str | os.PathLike[str]) -> Any:

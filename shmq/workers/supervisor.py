@@ -53,7 +53,9 @@ class Supervisor:
             check_seconds("drain_timeout", drain_timeout, 0.0)
         self._plans = plans
         self._drain_timeout = drain_timeout
-        self._posts = [_WorkerProcess(plan, n + 1) for plan in plans for n in range(plan.processes)]
+        self._children = [
+            _WorkerProcess(plan, n + 1) for plan in plans for n in range(plan.processes)
+        ]
         self._wakeup = WakeupPipe()
         self._stopped = False
         self._cut = 0
@@ -77,8 +79,8 @@ class Supervisor:
                 while self._go_on():
                     self._sleep()
         finally:
-            for post in self._posts:
-                post.kill()
+            for child in self._children:
+                child.kill()
             self._wakeup.close()
         if self._refusal is not None:
             raise self._refusal
@@ -96,30 +98,30 @@ class Supervisor:
 
     def _go_on(self) -> bool:
         """Do what is due; return whether anything is left to wait for."""
-        for post in self._posts:
-            self._attend(post)
+        for child in self._children:
+            self._attend(child)
         if self._stopped and not self._draining:
             self._drain()
         if self._cut:
             log.warning("the supervisor ends at once: messages at hand go back")
             raise KeyboardInterrupt if self._cut == signal.SIGINT else SystemExit(128 + self._cut)
-        left = [post for post in self._posts if post.process is not None]
+        left = [child for child in self._children if child.process is not None]
         if left and self._drain_until is not None and time.monotonic() >= self._drain_until:
             self._refusal = self._refusal or ShmqError(
                 f"the messages at hand were not done within drain_timeout="
-                f"{self._drain_timeout} s: processes killed: {len(left)} of {len(self._posts)}"
+                f"{self._drain_timeout} s: processes killed: {len(left)} of {len(self._children)}"
             )
             return False
-        return bool(left) or any(post.due is not None for post in self._posts)
+        return bool(left) or any(child.due is not None for child in self._children)
 
-    def _attend(self, post: _WorkerProcess) -> None:
-        code = post.reap()
+    def _attend(self, child: _WorkerProcess) -> None:
+        code = child.reap()
         if code is not None and not self._draining and code != Ending.IDLE:
             if code == Ending.NO_QUEUE:
-                self._give_up_if_gone(post.plan)
-            post.replace(code)
-        if post.due is not None and post.due <= time.monotonic() and not self._stopped:
-            post.start()
+                self._give_up_if_gone(child.plan)
+            child.replace(code)
+        if child.due is not None and child.due <= time.monotonic() and not self._stopped:
+            child.start()
 
     def _give_up_if_gone(self, plan: Plan) -> None:
         """Stop if the queue was deleted, but not if it was created again."""
@@ -133,20 +135,20 @@ class Supervisor:
 
     def _drain(self) -> None:
         self._draining = True
-        for post in self._posts:
-            post.drain()
+        for child in self._children:
+            child.drain()
         log.info("the supervisor waits for the messages at hand")
         if self._drain_timeout is not None:
             self._drain_until = time.monotonic() + self._drain_timeout
 
     def _sleep(self) -> None:
         """Sleep until a process ends or has to start, a signal arrives, or the drain is over."""
-        times = [post.due for post in self._posts if post.due is not None]
+        times = [child.due for child in self._children if child.due is not None]
         if self._drain_until is not None:
             times.append(self._drain_until)
         timeout = max(0.0, min(times) - time.monotonic()) if times else None
         wait(
-            [self._wakeup.fileno(), *(p.process.sentinel for p in self._posts if p.process)],
+            [self._wakeup.fileno(), *(p.process.sentinel for p in self._children if p.process)],
             timeout,
         )
         self._wakeup.clear()

@@ -1,4 +1,4 @@
-/* A group: its members, who has which partition, and what is committed. */
+/* A group: its members, the owner of each partition, and the committed offsets. */
 #include "harness.h"
 
 #include <stdlib.h>
@@ -94,7 +94,7 @@ TEST("a plan of an older epoch is refused, and nothing is claimed by it")
     CHECK_EQ(shmq_group_partition_claim(r, 0, a), SHMQ_STALE);
 }
 
-TEST("whoever leaves leaves its partitions, and commits no more")
+TEST("a member that leaves has no partitions, and commits no more")
 {
     struct shmq_group_state *r = NEW_GROUP(1);
     uint64_t a = join(r), b = join(r), change = r->h->change;
@@ -113,7 +113,7 @@ TEST("whoever leaves leaves its partitions, and commits no more")
     CHECK_EQ(shmq_group_partition_commit(r, 0, 0, 6, 1), SHMQ_STALE);
 }
 
-TEST("who is silent for longer than the session is named; who is heard of is not")
+TEST("a member that is silent for longer than the session is named; others are not")
 {
     struct shmq_group_state *r = NEW_GROUP(1);
     uint32_t at;
@@ -314,7 +314,7 @@ TEST("no more is held than there is room for, and what was overwritten is passed
     CHECK_EQ(r->h->skipped, 43);
 }
 
-TEST("who dies between a record's lending and the next offset loses no record")
+TEST("a death between the lease of a record and the next offset loses no record")
 {
     struct shmq_group_state *r = NEW_SHARE(1);
     struct shmq_lent lent;

@@ -1,4 +1,4 @@
-/* Wakeups: who is woken, how often, and what is left by those who die or leave. */
+/* Wakeups: which sleepers are woken, how often, and what a death or a departure leaves. */
 #define _GNU_SOURCE
 #include "queue/wakeup.h"
 #include "queue/attachments.h"
@@ -90,7 +90,7 @@ TEST("a party that arms twice has one entry, and is woken once")
     CHECK_EQ(parties_woken(q), 0);
 }
 
-TEST("parties are woken in turn, whoever arms first again")
+TEST("parties are woken in turn, in whatever order they arm")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
     uint32_t times[3] = {0};
@@ -139,7 +139,7 @@ TEST("a post that its sleeper took with it into death keeps nobody from being wo
     CHECK_EQ(parties_woken(q), 1ull << w.party);
 }
 
-TEST("each slot that becomes free wakes one who waits for room, a purge all of them")
+TEST("each slot that becomes free wakes one sleeper for room, a purge all of them")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
     uint64_t removed;
@@ -212,7 +212,7 @@ TEST("a party that waits for room counts as woken while there is some")
     CHECK(shmq_is_woken(q, &w, true));
 }
 
-TEST("who disarms is not woken, and keeps its entry")
+TEST("a party that disarms is not woken, and keeps its entry")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
     struct shmq_watch w = arm(q, SHMQ_NOT_EMPTY, 1), other = arm(q, SHMQ_NOT_EMPTY, 2);

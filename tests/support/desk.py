@@ -13,7 +13,6 @@ import shmq
 from shmq.client.local.queue import attach
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.journal_writer import Journaled
-from shmq.persistence.snapshot_writer import SnapshotWriter
 from shmq.persistence.transfers import Transfers
 from shmq.storage.disk import Disk
 from shmq.storage.limits import Limits
@@ -31,7 +30,7 @@ class Desk:
         self.namespace = Namespace.of(namespace)
         self.disk: Disk = Disk(path)
         self.moves = Transfers(self.namespace)
-        self._kept: list[SnapshotWriter] = []
+        self._kept: list[Journaled] = []
 
     def create(self, name: str = "q", **options: Any) -> shmq.Queue:
         """A queue with a journal."""
@@ -42,12 +41,6 @@ class Desk:
         """Follow the queue with a journal, checking for moves in every step."""
         handle = attach(self.namespace, name)
         kept = Journaled(self.disk, handle, sizes, self.moves, look=0.0)
-        self._kept.append(kept)
-        return kept
-
-    def keep_snapshots(self, name: str = "q", sizes: Limits = SMALL) -> SnapshotWriter:
-        """Follow a queue that has only snapshots."""
-        kept = SnapshotWriter(self.disk, attach(self.namespace, name), sizes)
         self._kept.append(kept)
         return kept
 

@@ -41,7 +41,7 @@ __all__ = ["LocalQueue", "attach"]
 log = logging.getLogger("shmq")
 
 _SCAN = 4096
-_BURY_AT_ONCE = 256
+_MOVED_AT_ONCE = 256
 _EVERYTHING = 1 << 31
 
 _T = TypeVar("_T")
@@ -336,9 +336,9 @@ class LocalQueue(_core.Handle, api.Queue):
         the other's messages would recurse without end.
         """
         self._reclaim_dead()
-        self._bury()
+        self._move_dying()
 
-    def _bury(self, limit: int = _BURY_AT_ONCE) -> None:
+    def _move_dying(self, limit: int = _MOVED_AT_ONCE) -> None:
         self._dead_letters.move_dying(self, limit)
 
     def dead_letter_queue(self) -> LocalQueue:

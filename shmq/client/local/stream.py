@@ -58,7 +58,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
 
     def __init__(self, namespace: Namespace, name: str, opened: streams.Opened) -> None:
         self._namespace = namespace
-        self._hub: StreamWaitThread | None = None
+        self._wait_thread: StreamWaitThread | None = None
         self._files = _files_of(namespace, opened[0])
         namespace.process_number()  # registers the process, so that others see that it lives
         super().__init__(name, *opened)
@@ -158,19 +158,17 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
                 return found
             await self.abeyond_any({partition: offset}, left)
 
-    async def abeyond(self, partition: int, offset: int, timeout: float | None = None) -> bool:
-        """Whether the partition has a record at or after ``offset``, in time."""
-        return await self.abeyond_any({partition: offset}, timeout)
-
     async def abeyond_any(self, position: Mapping[int, int], timeout: float | None = None) -> bool:
         """As `wait_for_any`, without blocking the event loop."""
         found = any(self._partition(p).reaches(offset) for p, offset in position.items())
         if not found and timeout != 0:
-            if self._hub is None or not self._hub.is_ours:
+            if self._wait_thread is None or not self._wait_thread.is_ours:
                 from shmq.client.local.waiting.stream_wait_thread import StreamWaitThread  # noqa: PLC0415 - it imports asyncio
 
-                self._hub = StreamWaitThread(self.logs, functools.partial(look, self._namespace))
-            found = await self._hub.wait_for_any(position, timeout)
+                self._wait_thread = StreamWaitThread(
+                    self.logs, functools.partial(look, self._namespace)
+                )
+            found = await self._wait_thread.wait_for_any(position, timeout)
         for partition in position:
             self._partition(partition).bounds()  # raises if it was deleted
         return found

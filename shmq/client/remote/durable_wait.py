@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-import msgpack
-
 from shmq import errors
 from shmq.native import _core
+from shmq.protocol.messages.payload import unpack_answer
 from shmq.protocol.opcodes import Status, Type
 
 __all__ = ["aconfirmed", "confirmed", "is_durable"]
@@ -93,8 +92,7 @@ def _check_disk(queue: Any, asked: _core.Answer) -> None:
     """Raise NotConfirmed if the server says that the disk of the journal fails."""
     if not asked.done or asked.status != Status.OK:
         return
-    numbers = msgpack.unpackb(asked.payload or b"\x80", strict_map_key=False)
-    error = numbers.get("journal_error")
+    error = unpack_answer(asked).get("journal_error")
     if error is not None:
         raise _not_confirmed(
             queue,

@@ -11,8 +11,6 @@ import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import msgpack
-
 from shmq import api, errors
 from shmq.api.names import check_name
 from shmq.api.options import Confirm, QueueOptions, check_whole
@@ -37,6 +35,7 @@ from shmq.client.remote.staged_publish import RemoteStagedPublisher
 from shmq.client.shared.policy import compile_filter
 from shmq.expression.parse import Where
 from shmq.native import _core
+from shmq.protocol.messages.payload import unpack_answer
 from shmq.protocol.messages.queue import Create, Select
 from shmq.protocol.opcodes import FOREVER, Feature, Status, Type
 from shmq.protocol.status import error_of
@@ -77,7 +76,7 @@ class RemoteQueue(api.Queue):
                 f"{connection.url}: create it first, or see `shmq list`"
             )
         self._check(answer)
-        self._options = QueueOptions(**_known(QueueOptions, _map(answer)["options"]))
+        self._options = QueueOptions(**_known(QueueOptions, unpack_answer(answer)["options"]))
         self._lease = self._options.visibility_timeout
         self._patience = connection.target.request_timeout
         #: Whether puts get a generated dedupe id.
@@ -155,7 +154,7 @@ class RemoteQueue(api.Queue):
                 lambda wire: wire.request(Type.STATS, True, b""), again=True
             )
             if answer.status == Status.OK:
-                return _unwritten(_map(answer))
+                return _unwritten(unpack_answer(answer))
         return None
 
     def _stale(self, receipt: int) -> errors.LeaseExpired:
@@ -798,7 +797,7 @@ class RemoteQueue(api.Queue):
         return self.ask(Type.REDRIVE, Select(most, text).pack()).number
 
     def _numbers(self) -> dict[str, Any]:
-        return _map(self.ask(Type.STATS, again=True))
+        return unpack_answer(self.ask(Type.STATS, again=True))
 
     @property
     def identity(self) -> int:
@@ -895,12 +894,6 @@ def _can_be(receipt: int) -> bool:
 def _unwritten(numbers: dict[str, Any]) -> str | None:
     found = numbers.get("unwritten")
     return found if isinstance(found, str) else None
-
-
-def _map(answer: _core.Answer) -> dict[str, Any]:
-    """The map in the server's answer."""
-    found = msgpack.unpackb(answer.payload or b"\x80", strict_map_key=False)
-    return found if isinstance(found, dict) else {}
 
 
 def _known(kind: Any, found: Mapping[str, Any]) -> dict[str, Any]:

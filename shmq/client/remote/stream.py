@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
-import msgpack
-
 import shmq.client.shared.record_policy  # noqa: F401 - the classes of what is read
 from shmq import api, errors
 from shmq.api.names import check_name
@@ -31,6 +29,7 @@ from shmq.client.shared.share import Share
 from shmq.client.shared.subscription import Subscription
 from shmq.expression.record_fields import RecordWhere
 from shmq.native import _core, _stream
+from shmq.protocol.messages.payload import unpack_answer
 from shmq.protocol.messages.stream import Fetch, FetchedPart, Hold, OffsetAt, Repartition
 from shmq.protocol.opcodes import Status, Type
 from shmq.protocol.status import stream_error_of
@@ -564,10 +563,7 @@ def _count_of(block: bytes) -> int:
 
 
 def _said(answer: _core.Answer) -> dict[str, Any]:
-    try:
-        found = msgpack.unpackb(answer.payload or b"", strict_map_key=False)
-        if isinstance(found, dict) and isinstance(found.get("options"), dict):
-            return found
-    except (ValueError, msgpack.UnpackException):
-        pass
-    raise errors.ServerError("the server's answer to STREAM_INFO makes no sense")
+    found = unpack_answer(answer)
+    if not isinstance(found.get("options"), dict):
+        raise errors.ServerError("the server's answer to STREAM_INFO makes no sense")
+    return found

@@ -81,7 +81,6 @@ cdef extern from "base/clock.h" nogil:
     int64_t shmq_clock_set
     int64_t shmq_now()
     int64_t shmq_wall()
-    int64_t shmq_coarse_now()
 
 
 cdef extern from "base/siphash.h" nogil:

@@ -23,12 +23,11 @@ cdef extern from "file/columns.h" nogil:
 cdef extern from "file/record.h" nogil:
     enum: SHMQ_DMSQ_VERSION, SHMQ_RECORD_HEAD, SHMQ_BATCH_BYTES, SHMQ_TOTALS
     enum: SHMQ_R_BATCH, SHMQ_R_PUT, SHMQ_R_SETTLE, SHMQ_R_UPDATE, SHMQ_R_DEDUPE
-    enum: SHMQ_R_STATE, SHMQ_R_END, SHMQ_R_INDEX, SHMQ_R_FOOTER
+    enum: SHMQ_R_STATE, SHMQ_R_END, SHMQ_R_INDEX
     enum: SHMQ_TOTAL_ACKED, SHMQ_TOTAL_NACKED, SHMQ_TOTAL_EXPIRED, SHMQ_TOTAL_DEAD_LETTERED
     enum: SHMQ_TOTAL_DROPPED, SHMQ_TOTAL_DEDUPED, SHMQ_TOTAL_REDELIVERED
     enum: SHMQ_R_GROUPED, SHMQ_R_TTL, SHMQ_R_DELAYED, SHMQ_R_DEAD, SHMQ_R_ORIGIN, SHMQ_R_HOLDS
-    enum: SHMQ_READ_OK, SHMQ_READ_END, SHMQ_READ_CUT, SHMQ_READ_CRC, SHMQ_READ_TYPE
-    enum: SHMQ_READ_MALFORMED
+    enum: SHMQ_READ_OK
 
     struct shmq_taken:
         uint64_t hash[2]
@@ -69,7 +68,7 @@ cdef extern from "file/record.h" nogil:
 
 
 cdef extern from "file/replay.h" nogil:
-    enum: SHMQ_FED_OK, SHMQ_FED_TORN, SHMQ_FED_DAMAGED, SHMQ_FED_NO_MEMORY
+    enum: SHMQ_FED_NO_MEMORY
 
     struct shmq_copy:
         uint64_t queue, seq, here

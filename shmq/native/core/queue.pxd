@@ -7,9 +7,9 @@ from core.base cimport cbool, sem_t
 
 cdef extern from "queue/layout.h" nogil:
     enum: SHMQ_LAYOUT_VERSION, SHMQ_MAGIC, SHMQ_PAGE, SHMQ_NIL, SHMQ_UNIT
-    enum: SHMQ_NOT_EMPTY, SHMQ_NOT_FULL, SHMQ_OPEN, SHMQ_GONE, SHMQ_NAME_BYTES, SHMQ_PARTIES
+    enum: SHMQ_NOT_EMPTY, SHMQ_NOT_FULL, SHMQ_OPEN, SHMQ_GONE, SHMQ_NAME_BYTES
     enum: SHMQ_MAX_CAPACITY, SHMQ_MAX_PRIORITIES, SHMQ_NAME_MAX
-    enum: SHMQ_FREE, SHMQ_READY, SHMQ_DELAYED, SHMQ_LEASED, SHMQ_DEAD, SHMQ_MOVING, SHMQ_RING
+    enum: SHMQ_FREE, SHMQ_READY, SHMQ_LEASED, SHMQ_DEAD, SHMQ_MOVING
     enum: SHMQ_BLOCK, SHMQ_DROP_OLDEST, SHMQ_MAX_ATTACHMENTS, SHMQ_RECEIPT_SLOT
 
     struct shmq_sample:
@@ -153,7 +153,6 @@ cdef extern from "queue/put_ring.h" nogil:
     cbool shmq_is_plain(const shmq_queue *q, const shmq_put *put)
     int64_t shmq_put_time(const shmq_queue *q, const shmq_put *put)
     int shmq_quick_put(shmq_queue *q, const shmq_put *put, int64_t now, uint64_t *seq)
-    void shmq_inbox_take(shmq_queue *q, uint32_t most)
 
 
 cdef extern from "queue/wait.h" nogil:
@@ -328,7 +327,6 @@ cdef extern from "queue/transfer.h" nogil:
 
 
 cdef extern from "queue/properties.h" nogil:
-    enum: SHMQ_CODEC_BYTES, SHMQ_CODEC_TEXT, SHMQ_CODEC_MSGPACK, SHMQ_CODEC_JSON
     enum: SHMQ_CODEC_PACKED, SHMQ_CODECS, SHMQ_CODEC_OTHER
     const char *shmq_codec_name(uint8_t number)
     struct shmq_text:
@@ -364,8 +362,7 @@ cdef extern from "queue/slot.h" nogil:
 
 
 cdef extern from "queue/columns.h" nogil:
-    enum: SHMQ_COLUMNS_HEAD, SHMQ_COLUMNS_ROW, SHMQ_COLUMNS_PADDING, SHMQ_COLUMNS
-    enum: SHMQ_IS_READY, SHMQ_IS_DELAYED, SHMQ_IS_LEASED, SHMQ_IS_DYING
+    enum: SHMQ_COLUMNS
 
     struct shmq_columns_layout:
         uint32_t count
@@ -386,9 +383,6 @@ cdef extern from "queue/columns.h" nogil:
     cbool shmq_columns_lay_out(shmq_columns_layout *layout, uint32_t count, uint64_t body_bytes,
                              uint64_t meta_bytes)
     void shmq_columns_begin(shmq_columns *c, void *base, const shmq_columns_layout *room)
-    cbool shmq_columns_next(const shmq_columns *c, uint32_t body_bytes, uint32_t meta_bytes,
-                            unsigned char **body, unsigned char **meta)
-    void shmq_columns_add(shmq_columns *c, const shmq_row *row)
     uint64_t shmq_columns_end(shmq_columns *c)
     cbool shmq_columns_read(const unsigned char *data, uint64_t size, shmq_columns_layout *layout)
 

@@ -72,7 +72,7 @@ cdef extern from "stream/layout.h" nogil:
 
 
 cdef extern from "stream/log.h" nogil:
-    enum: SHMQ_OUT_OF_RANGE, SHMQ_GAP, SHMQ_MALFORMED, SHMQ_SEALED
+    enum: SHMQ_OUT_OF_RANGE, SHMQ_GAP, SHMQ_SEALED
     struct shmq_log:
         shmq_log_header *h
         shmq_hold *holds
@@ -156,7 +156,6 @@ cdef extern from "stream/log.h" nogil:
     void shmq_log_mark_synced(shmq_log *log, uint64_t offset)
     void shmq_log_fail(shmq_log *log, uint32_t error)
     int shmq_log_wait_synced(shmq_log *log, uint64_t offset, int64_t ns)
-    uint64_t shmq_log_committed(const shmq_log *log)
 
 
 cdef extern from "stream/columns.h" nogil:

@@ -65,10 +65,7 @@ def unpack_map(raw: bytes) -> dict[str, Any]:
 
 def unpack_answer(answer: _core.Answer) -> dict[str, Any]:
     """The msgpack map of an answer; empty for an empty payload. Raises ServerError."""
-    try:
-        found = msgpack.unpackb(answer.payload or b"\x80", strict_map_key=False)
-    except (ValueError, msgpack.UnpackException) as error:
-        raise senseless(f"it is not msgpack: {error}") from error
+    found = _of_answer(answer, b"\x80")
     if not isinstance(found, dict):
         raise senseless("it is no map")
     return found
@@ -103,14 +100,18 @@ def unpack_piece(rest: bytes, at: int) -> tuple[int, bytes]:
 
 
 def unpack_rows(answer: _core.Answer) -> list[Any]:
-    """The msgpack list of an answer. Raises ServerError."""
-    try:
-        found = msgpack.unpackb(answer.payload or b"\x90", strict_map_key=False)
-    except (ValueError, msgpack.UnpackException) as error:
-        raise senseless(f"it is not msgpack: {error}") from error
+    """The msgpack list of an answer; empty for an empty payload. Raises ServerError."""
+    found = _of_answer(answer, b"\x90")
     if not isinstance(found, list):
         raise senseless("it is no list")
     return found
+
+
+def _of_answer(answer: _core.Answer, empty: bytes) -> Any:
+    try:
+        return msgpack.unpackb(answer.payload or empty, strict_map_key=False)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise senseless(f"it is not msgpack: {error}") from error
 
 
 def pack_places(places: Iterable[tuple[int, int]]) -> bytes:

@@ -302,7 +302,7 @@ class Control:
             wanted = QueueOptions.for_queue(name, given)
         except TypeError as error:
             raise Refusal(Status.BAD_REQUEST, str(error)) from error
-        if not self._may_bury(session, name, wanted.dead_letter):
+        if not self._may_dead_letter(session, name, wanted.dead_letter):
             raise Refusal(
                 Status.FORBIDDEN,
                 f"dead_letter={wanted.dead_letter!r}: the token has no right to administer that",
@@ -476,7 +476,7 @@ class Control:
         if not self.rights(session, name) & right:
             raise Refusal(Status.FORBIDDEN, f"the token has no right to {_ALLOWED[right]} {name!r}")
 
-    def _may_bury(self, session: Session, name: str, dead_letter: str | None) -> bool:
+    def _may_dead_letter(self, session: Session, name: str, dead_letter: str | None) -> bool:
         """Whether the session may use, and so create, that dead-letter queue."""
         if dead_letter is None or dead_letter == _own_dead_letters(name):
             return True

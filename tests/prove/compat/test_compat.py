@@ -19,8 +19,9 @@ from tests.support.serving import serve
 
 HERE = Path(__file__).parent
 
-#: The messages of the queue with a journal, in delivery order.
-MESSAGES = [b"2", b"6", {"a": [1, 2]}, b"by a transaction", b"1", b"9", b"0", b"4", b"8"]
+#: The messages of the queue with a journal, in delivery order. The first one was delayed by an hour
+#: when the files were made, and is due since.
+MESSAGES = [b"7", b"2", b"6", {"a": [1, 2]}, b"by a transaction", b"1", b"9", b"0", b"4", b"8"]
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def test_files_of_an_earlier_build_are_recovered(restarted: shmq.Broker) -> None
     broker = restarted
     journalled = broker.queue("journalled")
     assert [message.body for message in journalled.peek()] == MESSAGES
-    assert (journalled.stats().delayed, journalled.options.priorities) == (1, 4)
+    assert (journalled.stats().delayed, journalled.options.priorities) == (0, 4)
     assert [message.body for message in broker.queue("journalled.dlq").peek()] == [b"5"]
     assert [message.body for message in broker.queue("snapshot").peek()] == [b"y", b"z"]
 

@@ -22,7 +22,7 @@ from tests.support.shell import Ran, Shell
 
 @pytest.fixture(autouse=True)
 def config_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the test's contexts are, and none of whoever runs it."""
+    """Where the test's contexts are, and none of the user who runs the tests."""
     home = tmp_path / "config"
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
     return home
