@@ -1,5 +1,4 @@
-# Rows staged in chunks and moved from there: see shmq/core/queue/row_chunk.h and
-# shmq/core/queue/transfer.h.
+# Rows staged in chunks and moved from there: see shmq/core/queue/transfer.h.
 
 cdef enum:
     MOST_ROWS = 1000            # of a chunk

@@ -1,9 +1,9 @@
 #include "file/record.h"
 
+#include <string.h>
+
 #include "base/crc32c.h"
 #include "queue/layout.h"
-
-#include <string.h>
 
 #define FIXED_PUT 32u    /* bytes of the payload before the optional fields             */
 #define FIXED_UPDATE 16u

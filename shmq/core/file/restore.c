@@ -2,10 +2,9 @@
 
 #include <string.h>
 
-#include "queue/dedupe.h"
-#include "queue/transition.h"
-#include "queue/list.h"
+#include "queue/index.h"
 #include "queue/slot.h"
+#include "queue/transition.h"
 
 #define FOR_EVER (INT64_MAX / 2)
 

@@ -1,10 +1,10 @@
 #include "file/stream_segment.h"
 
-#include "base/crc32c.h"
-#include "stream/entry.h"
-#include "file/record.h"
-
 #include <string.h>
+
+#include "base/crc32c.h"
+#include "file/record.h"
+#include "stream/entry.h"
 
 #define LITTLE (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
 

@@ -1,10 +1,10 @@
 #define _GNU_SOURCE
-#include "queue/backing.h"
+#include "queue/segment.h"
 
 #include <errno.h>
 #include <fcntl.h>
 
-#include "queue/arena.h"
+#include "queue/slot.h"
 #include "queue/change_hints.h"
 
 #define LEAST_SLOTS 32u          /* the first step: a page of slots                     */

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "queue/backing.h"
+#include "queue/segment.h"
 
 #define MOST_PATIENCE 400000ll /* ns: longer than a sync of a quick disk                 */
 #define MARGIN 50000ll

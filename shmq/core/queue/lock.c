@@ -1,13 +1,11 @@
 #define _GNU_SOURCE
 #include "queue/lock.h"
 
-#include "queue/wakeup.h"
 #include "base/clock.h"
-#include "queue/put_ring.h"
-#include "base/lock_holder.h"
-#include "queue/change_hints.h"
-#include "queue/recover.h"
 #include "base/robust_mutex.h"
+#include "queue/change_hints.h"
+#include "queue/put_ring.h"
+#include "queue/recover.h"
 #include "queue/wait.h"
 
 #define EVERYTHING UINT32_MAX

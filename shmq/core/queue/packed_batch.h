@@ -11,6 +11,7 @@
 #define SHMQ_QUEUE_PACKED_BATCH_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define SHMQ_PACKED_VARIES UINT32_MAX
@@ -23,10 +24,39 @@ struct shmq_packed {
     uint32_t size;                /* of every record, if there are no lengths */
 };
 
-/* Reads the end of a body; false if it is not a packed batch. */
-bool shmq_packed_read(const unsigned char *body, uint64_t bytes, struct shmq_packed *packed);
+static inline uint32_t shmq_packed_number(const unsigned char *at)
+{
+    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
 
 /* The length of a record. */
-uint32_t shmq_packed_length(const struct shmq_packed *packed, uint32_t record);
+static inline uint32_t shmq_packed_length(const struct shmq_packed *packed, uint32_t record)
+{
+    return packed->lengths ? shmq_packed_number(packed->lengths + 4ull * record) : packed->size;
+}
+
+/* Reads the end of a body; false if it is not a packed batch. */
+static inline bool shmq_packed_read(const unsigned char *body, uint64_t bytes,
+                                    struct shmq_packed *packed)
+{
+    uint64_t left, sum = 0;
+
+    if (bytes < SHMQ_PACKED_TRAILER)
+        return false;
+    left = bytes - SHMQ_PACKED_TRAILER;
+    packed->count = shmq_packed_number(body + left);
+    packed->size = shmq_packed_number(body + left + 4);
+    packed->lengths = NULL;
+    packed->bytes = left;
+    if (packed->size != SHMQ_PACKED_VARIES)
+        return (uint64_t)packed->count * packed->size == left && (packed->size || !packed->count);
+    if (packed->count > left / 4)
+        return false;
+    packed->bytes = left - 4ull * packed->count;
+    packed->lengths = body + packed->bytes;
+    for (uint32_t i = 0; i < packed->count; i++)
+        sum += shmq_packed_length(packed, i);
+    return sum == packed->bytes;
+}
 
 #endif

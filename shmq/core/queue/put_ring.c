@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-#include "queue/arena.h"
+#include "queue/slot.h"
 #include "queue/change_hints.h"
+#include "queue/index.h"
 #include "queue/transition.h"
-#include "queue/ready_order.h"
 
 #define AHEAD 8u     /* entries of a ring that are prefetched                           */
 #define DISTANCE 32u /* slots between the freeing of one and its next use               */

@@ -8,9 +8,9 @@
 
 #include "base/clock.h"
 #include "base/crash_points.h"
+#include "base/status.h"
 #include "queue/layout.h"
 #include "queue/receipt.h"
-#include "base/status.h"
 
 struct shmq_queue {
     struct shmq_header *h;

@@ -1,15 +1,12 @@
 #include "queue/recover.h"
 
-#include "queue/arena.h"
-#include "queue/wakeup.h"
-#include "queue/dedupe.h"
-#include "queue/put_ring.h"
-#include "queue/group.h"
-#include "queue/heap.h"
 #include "queue/change_hints.h"
-#include "queue/list.h"
+#include "queue/index.h"
+#include "queue/message.h"
+#include "queue/put_ring.h"
+#include "queue/segment.h"
 #include "queue/slot.h"
-#include "queue/timer.h"
+#include "queue/wait.h"
 
 static void forget_indexes(struct shmq_queue *q)
 {
@@ -219,4 +216,28 @@ int shmq_recover(struct shmq_queue *q)
     settle_dedupe(q);
     SET(q->h->recoveries, q->h->recoveries + 1);
     return shmq_rebuild(q);
+}
+
+/* ---- purge ---- */
+
+/* Frees every visible and delayed message and rebuilds everything derived, which is linear,
+ * whatever the messages' groups, priorities and timers. */
+int shmq_purge(struct shmq_queue *q, uint64_t *removed)
+{
+    int status;
+
+    *removed = 0;
+    for (uint32_t at = 0; at < q->h->slots_made; at++) {
+        struct shmq_slot *s = &q->slots[at];
+        uint64_t word = shmq_word(s);
+
+        if (shmq_state_of(word) != SHMQ_READY && shmq_state_of(word) != SHMQ_DELAYED)
+            continue;
+        shmq_conclude(q, s);
+        ++*removed;
+    }
+    if ((status = shmq_rebuild(q)))
+        return status;
+    shmq_give_back(q);
+    return SHMQ_OK;
 }

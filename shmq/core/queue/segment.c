@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/crc32c.h"
-#include "queue/list.h"
+#include "queue/index.h"
 #include "queue/lock.h"
 
 static uint64_t page_up(uint64_t at) { return (at + SHMQ_PAGE - 1) / SHMQ_PAGE * SHMQ_PAGE; }

@@ -1,11 +1,8 @@
 #include "queue/transfer.h"
 
-#include "queue/group.h"
-#include "queue/transition.h"
-#include "queue/list.h"
-#include "queue/ready_order.h"
+#include "queue/index.h"
 #include "queue/slot.h"
-#include "queue/timer.h"
+#include "queue/transition.h"
 
 static void take(struct shmq_queue *q, struct shmq_slot *s, uint64_t flags, struct shmq_view *view)
 {

@@ -2,10 +2,9 @@
 
 #include "base/clock.h"
 #include "queue/change_hints.h"
-#include "queue/list.h"
-#include "queue/transfer.h"
-#include "queue/ready_order.h"
+#include "queue/index.h"
 #include "queue/slot.h"
+#include "queue/transfer.h"
 
 void shmq_count_lease(struct shmq_queue *q, const struct shmq_slot *s, int by)
 {

@@ -3,9 +3,8 @@
 #ifndef SHMQ_QUEUE_TRANSITION_H
 #define SHMQ_QUEUE_TRANSITION_H
 
-#include "queue/group.h"
+#include "queue/index.h"
 #include "queue/message.h"
-#include "queue/timer.h"
 
 static inline void shmq_tick_if_due(struct shmq_queue *q, int64_t now)
 {

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 
-#include "queue/wakeup.h"
 #include "base/clock.h"
 
 void shmq_fall_asleep(struct shmq_queue *q, enum shmq_event event)

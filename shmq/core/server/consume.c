@@ -1,10 +1,6 @@
-#include "server/consume.h"
+#include "server/requests.h"
 
-#include "server/attached_queue.h"
-#include "server/deliver.h"
-#include "server/queue_session.h"
-#include "server/session.h"
-#include "server/waiters.h"
+#include "server/server.h"
 
 #define MS 1000000ll
 #define SHARE 256u /* messages for one subscription before the next one's turn             */

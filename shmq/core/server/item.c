@@ -1,9 +1,8 @@
-#include "server/item.h"
+#include "server/requests.h"
 
 #include <errno.h>
 
-#include "server/durable_reply.h"
-#include "server/session.h"
+#include "server/server.h"
 
 /* ---- reading ---- */
 

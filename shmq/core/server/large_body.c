@@ -1,9 +1,7 @@
-#include "server/large_body.h"
+#include "server/requests.h"
 
 #include "queue/slot.h"
-#include "server/attached_queue.h"
-#include "server/item.h"
-#include "server/queue_session.h"
+#include "server/server.h"
 
 /* Reserves the space: SHMQ_OK, SHMQ_DUPLICATE, or the error. */
 static int reserve(struct shmq_attached_queue *attached_queue, struct shmq_item *item,

@@ -1,12 +1,10 @@
-#include "server/lease_many.h"
+#include "server/requests.h"
 
 #include <stdlib.h>
 
-#include "server/attached_queue.h"
-#include "server/queue_session.h"
+#include "queue/snapshot_read.h"
 #include "queue/put_ring.h"
-#include "queue/find_by_sequence.h"
-#include "server/lease_table.h"
+#include "server/server.h"
 
 #define MS 1000000ll
 #define ROW 20u /* u64 sequence | u64 receipt | u32 slot                                 */

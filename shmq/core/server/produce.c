@@ -1,13 +1,8 @@
-#include "server/produce.h"
+#include "server/requests.h"
 
-#include "server/attached_queue.h"
-#include "server/queue_session.h"
-
-#include "queue/put_ring.h"
 #include "queue/lock.h"
-#include "server/durable_reply.h"
-#include "server/item.h"
-#include "server/large_body.h"
+#include "queue/put_ring.h"
+#include "server/server.h"
 
 #define MOST_COPIED (1u << 20) /* bytes copied in one critical section */
 

@@ -1,11 +1,6 @@
-#include "server/queue_session.h"
+#include "server/server.h"
 
 #include <stdlib.h>
-
-#include "server/attached_queue.h"
-#include "server/durable_reply.h"
-#include "server/lease_table.h"
-#include "server/waiters.h"
 
 #define MOST_EMPTY_SESSIONS 64
 

@@ -1,11 +1,10 @@
-#include "server/read_columns.h"
+#include "server/requests.h"
 
 #include <stdlib.h>
 
-#include "server/attached_queue.h"
-#include "server/queue_session.h"
 #include "queue/snapshot_read.h"
-#include "queue/timer.h"
+#include "queue/index.h"
+#include "server/server.h"
 
 #define HEAD 8u       /* u32 next | u32 slots                                           */
 #define NONE UINT32_MAX

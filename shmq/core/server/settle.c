@@ -1,10 +1,8 @@
-#include "server/settle.h"
+#include "server/requests.h"
 
 #include <stdlib.h>
 
-#include "server/attached_queue.h"
-#include "server/queue_session.h"
-#include "server/lease_table.h"
+#include "server/server.h"
 
 #define MS 1000000ll
 #define RECEIPT 8u

@@ -6,7 +6,6 @@
 #include "base/crash_points.h"
 #include "base/crc32c.h"
 #include "base/robust_mutex.h"
-#include "stream/shared_group.h"
 
 #define LOAD(target) atomic_load_explicit(&(target), memory_order_relaxed)
 #define STORE(target, value)                                             \

@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
-#include "stream/log.h"
-
 #include "base/robust_mutex.h"
+#include "stream/log.h"
 
 /* What a dead holder had not published does not exist, so the entries are right, and everything
  * derived from them is derived again. If we die before the mutex is consistent, the next holder

@@ -7,9 +7,9 @@
 
 #include "base/clock.h"
 #include "base/crash_points.h"
+#include "base/status.h"
 #include "stream/entry.h"
 #include "stream/layout.h"
-#include "base/status.h"
 
 /* In addition to enum shmq_status. */
 enum shmq_log_status {
@@ -181,7 +181,7 @@ uint64_t shmq_log_near_time(const struct shmq_log *log, uint64_t oldest, uint64_
  * the lock. */
 uint64_t shmq_log_indexed_behind(const struct shmq_log *log, uint64_t position);
 
-/* ---- producers.c ---- */
+/* ---- stream/append.c: producers ---- */
 
 struct shmq_produced *shmq_log_producer(struct shmq_log *log, uint64_t producer);
 

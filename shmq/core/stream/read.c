@@ -1,6 +1,6 @@
-#include "stream/log.h"
-
 #include <string.h>
+
+#include "stream/log.h"
 
 #define TRIES 100 /* of a reader that is overtaken while it looks */
 

@@ -1,4 +1,4 @@
-#include "stream/shared_group.h"
+#include "stream/group_state.h"
 
 #include "base/crash_points.h"
 

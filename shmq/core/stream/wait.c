@@ -1,6 +1,4 @@
 #define _GNU_SOURCE
-#include "stream/log.h"
-
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -8,6 +6,7 @@
 #include <unistd.h>
 
 #include "queue/queue.h"
+#include "stream/log.h"
 
 #define SLICE 50000000ll /* ns: the cost of a lost wakeup       */
 

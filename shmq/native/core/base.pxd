@@ -71,7 +71,7 @@ cdef extern from "base/status.h" nogil:
     enum: SHMQ_INCOMPATIBLE, SHMQ_NOT_READY, SHMQ_CROWDED, SHMQ_INTERRUPTED, SHMQ_TIMED_OUT
 
 
-cdef extern from "base/lock_holder.h" nogil:
+cdef extern from "base/robust_mutex.h" nogil:
     int64_t shmq_patience(int64_t waited, int64_t until, uint32_t holder)
     void shmq_limit_patience(int64_t ns)
 

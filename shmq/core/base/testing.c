@@ -1,4 +1,8 @@
+/* What only tests set: the clock, and where to crash. */
+#include "base/clock.h"
 #include "base/crash_points.h"
+
+int64_t shmq_clock_set;
 
 #ifdef SHMQ_CRASHPOINTS
 #include <signal.h>
@@ -12,6 +16,4 @@ void shmq_mark(void)
     if (++shmq_marks == shmq_crash_at)
         kill(getpid(), SIGKILL);
 }
-#else
-typedef int shmq_crash_is_empty; /* ISO C requires a declaration */
 #endif
