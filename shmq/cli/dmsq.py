@@ -20,8 +20,8 @@ from shmq.cli.shared.output import cell, counted, note, show, show_json, show_ta
 from shmq.persistence.file_message import StoredMessage
 from shmq.persistence.stream_verdict import is_of_stream, verify_card, verify_segment
 from shmq.storage.file_header import HEADER_BYTES, read_header, read_record
+from shmq.storage.paths import CARD
 from shmq.storage.queue_files import QueueFiles, read_file
-from shmq.storage.stream_paths import CARD
 
 __all__ = ["dmsq", "writer_of"]
 

@@ -15,7 +15,7 @@ from shmq.namespace import streams
 from shmq.namespace.namespace import Namespace
 from shmq.storage.check import stored_streams, stream_problems
 from shmq.storage.disk import Disk
-from shmq.storage.stream_paths import stream_directory
+from shmq.storage.paths import stream_directory
 
 __all__ = ["examine_files", "half_made_streams", "stream_findings"]
 

@@ -17,7 +17,7 @@ from typing import Final
 from shmq.errors import InvalidOption, ShmqError
 from shmq.namespace.namespace import Namespace
 from shmq.storage.disk import Disk
-from shmq.storage.queue_erase import LOCK, writer_of
+from shmq.storage.inventory import LOCK, writer_of
 
 __all__ = ["DataDirectory", "chosen_directory", "is_named"]
 

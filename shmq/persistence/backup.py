@@ -12,10 +12,9 @@ from typing import Final
 
 from shmq.errors import ShmqError
 from shmq.persistence.transaction_recovery import complete_transactions
-from shmq.storage.disk import Disk
-from shmq.storage.stream_paths import CARD
+from shmq.storage.disk import Disk, write_whole
+from shmq.storage.paths import CARD
 from shmq.storage.transaction_file import TRANSACTIONS
-from shmq.storage.write_fully import write_whole
 from shmq.storage.writer_control import CutFile, ask_for_cut, ask_for_snapshots
 
 __all__ = ["Saved", "backup"]

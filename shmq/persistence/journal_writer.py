@@ -14,17 +14,16 @@ from typing import Final
 
 from shmq.client.local.queue import LocalQueue
 from shmq.native import _core
-from shmq.persistence.journal import Journal
+from shmq.persistence.journal import Journal, WriteSizes
 from shmq.persistence.snapshot import Snapshot
 from shmq.persistence.snapshot_writer import SnapshotWriter
 from shmq.persistence.transaction_notes import NO_NOTES, Notes
 from shmq.persistence.transfers import Transfers, target_of
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Limits
 from shmq.storage.paths import segment_name
 from shmq.storage.transaction_file import Id, Part
 
-__all__ = ["Journaled"]
+__all__ = ["JournalWriter"]
 
 log = logging.getLogger("shmq")
 
@@ -44,7 +43,7 @@ LONGEST: Final = 1.0
 SPARSE: Final = 2
 
 
-class Journaled(SnapshotWriter):
+class JournalWriter(SnapshotWriter):
     """Writes one queue with durability "journal". Any thread may call any method.
 
     Nothing runs by itself: `step` writes one commit, and `attend` waits until there is one.
@@ -54,7 +53,7 @@ class Journaled(SnapshotWriter):
         self,
         disk: Disk,
         handle: LocalQueue,
-        sizes: Limits,
+        sizes: WriteSizes,
         moves: Transfers,
         look: float = LOOK,
         transactions: Notes = NO_NOTES,

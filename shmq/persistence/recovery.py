@@ -24,13 +24,13 @@ from shmq.persistence.queue_rebuild import rebuild
 from shmq.persistence.stream_rebuild import recover_streams
 from shmq.persistence.stream_recovery import StoredStream
 from shmq.persistence.transaction_recovery import complete_transactions, drop_the_lost
-from shmq.storage import queue_erase
 from shmq.storage.disk import Disk
-from shmq.storage.file_set import lineage_of
+from shmq.storage.erase import finish_erasures
+from shmq.storage.file_header import hash_key_of, read_tail
+from shmq.storage.inventory import write_refusals
 from shmq.storage.paths import Files, aside_names, catalog, segment_name, unfinished
 from shmq.storage.queue_files import QueueFiles
-from shmq.storage.refusals import write_refusals
-from shmq.storage.tail import read_tail
+from shmq.storage.queue_reader import lineage_of
 
 __all__ = [
     "Decision",
@@ -140,7 +140,7 @@ def recover(directory: DataDirectory) -> dict[str, Decision]:
     try:
         with registry.locked():
             disk.sync_directory()  # the previous writer may have died before its own sync
-            queue_erase.finish(disk)
+            finish_erasures(disk)
             live = live_keys(registry)
             _sweep(disk)
             _set_strangers_aside(disk, live)
@@ -237,7 +237,7 @@ def _set_strangers_aside(disk: Disk, live: Mapping[str, int | None]) -> None:
 
 def _hash_key_if_any(disk: Disk, file: str) -> int | None:
     try:
-        return queue_erase.hash_key_of(disk, file)
+        return hash_key_of(disk, file)
     except OSError as error:
         log.error("%s cannot be read: %s", disk.path(file), error.strerror)
         return None

@@ -33,10 +33,11 @@ from shmq.persistence.stream_restore import (
     restore_streams,
 )
 from shmq.persistence.transaction_recovery import complete_transactions
-from shmq.storage import queue_erase
 from shmq.storage.aside import FileSetAside, RenamedDisk, files_aside
 from shmq.storage.disk import Disk
-from shmq.storage.inventory import others
+from shmq.storage.erase import finish_erasures
+from shmq.storage.file_header import hash_key_of
+from shmq.storage.inventory import is_written, others, writer_of
 from shmq.storage.paths import EXCHANGES, catalog
 from shmq.storage.transaction_file import TRANSACTIONS, read_noted, salvage_noted
 
@@ -112,9 +113,9 @@ def restore(
     try:
         with registry.locked():
             # Pending removals of a queue's files must not hit those of the one restored now.
-            queue_erase.finish(Disk(own))
+            finish_erasures(Disk(own))
             done: list[Restored | RestoredStream | RestoredFile | SalvagedTransactions] = []
-            if disk.directory == own and not queue_erase.is_written(own):
+            if disk.directory == own and not is_written(own):
                 done += _settle_transactions(registry, disk, salvage=salvage)
             everything = not queues and not streams
             if queues or everything:
@@ -144,7 +145,7 @@ def restore_aside(
     own = Disk(registry.data_dir or chosen_directory(namespace))
     try:
         with registry.locked():
-            queue_erase.finish(own)
+            finish_erasures(own)
             found = _named_aside(own, file)
             if new_name is not None and found.kind != "queue":
                 raise InvalidOption(f"{file} is no queue: it comes back under its own name alone")
@@ -210,9 +211,9 @@ def _restore_definitions(registry: Namespace, own: Disk, aside: str, before: str
             f"{memory} is there, and a writer would write it over {before}: {aside} can come back "
             f"only before its like is made again after a reboot"
         )
-    if queue_erase.is_written(own.directory):
+    if is_written(own.directory):
         raise ShmqError(
-            f"process {queue_erase.writer_of(own.directory)} writes in {own.directory}, and would "
+            f"process {writer_of(own.directory)} writes in {own.directory}, and would "
             f"write over {before}: end it first"
         )
     if before in own.names():
@@ -310,7 +311,7 @@ def _way_made(own: Disk, name: str) -> Iterator[None]:
     if files is None:
         yield
         return
-    keys = {file: queue_erase.hash_key_of(own, file) for file in files.names()}
+    keys = {file: hash_key_of(own, file) for file in files.names()}
     aside = set_aside(own, name, keys)
     try:
         yield

@@ -11,11 +11,9 @@ import contextlib
 from collections.abc import Iterator
 
 from shmq.native import _core
-from shmq.storage.disk import Disk
-from shmq.storage.file_header import SNAPSHOT, Trailer
+from shmq.storage.disk import Disk, write_whole
+from shmq.storage.file_header import SNAPSHOT, QueueIdentity, Trailer
 from shmq.storage.paths import snapshot_name, unfinished
-from shmq.storage.queue_identity import Identity
-from shmq.storage.write_fully import write_whole
 
 __all__ = ["Snapshot"]
 
@@ -26,7 +24,7 @@ class Snapshot:
     ``number`` is the first segment to be replayed on top of it.
     """
 
-    def __init__(self, disk: Disk, identity: Identity, number: int) -> None:
+    def __init__(self, disk: Disk, identity: QueueIdentity, number: int) -> None:
         self.number = number
         #: Its length, once written.
         self.bytes = 0

@@ -11,13 +11,12 @@ import time
 from shmq.client.local.queue import LocalQueue
 from shmq.errors import QueueDeleted
 from shmq.native import _core
+from shmq.persistence.journal import WriteSizes
 from shmq.persistence.snapshot import Snapshot
-from shmq.storage import queue_erase
 from shmq.storage.disk import Disk
-from shmq.storage.file_header import HEADER_BYTES, read_header
-from shmq.storage.limits import Limits
+from shmq.storage.erase import erase_queue
+from shmq.storage.file_header import HEADER_BYTES, QueueIdentity, hash_key_of, read_header
 from shmq.storage.paths import aside_names, catalog, snapshot_name, unfinished
-from shmq.storage.queue_identity import Identity
 
 __all__ = ["SnapshotWriter"]
 
@@ -30,12 +29,12 @@ class SnapshotWriter:
     It owns the handle. Nothing runs by itself: `snapshot` writes one.
     """
 
-    def __init__(self, disk: Disk, handle: LocalQueue, sizes: Limits) -> None:
+    def __init__(self, disk: Disk, handle: LocalQueue, sizes: WriteSizes) -> None:
         self.disk = disk
         self.handle = handle
         self.sizes = sizes
         self.name = handle.name
-        self.identity = Identity.of(handle.segment, handle.name)
+        self.identity = QueueIdentity.of(handle.segment, handle.name)
         self.interval = handle.options.snapshot_interval
         #: When the last snapshot was begun, on the monotonic clock.
         self.snapshot_at = time.monotonic()
@@ -83,7 +82,7 @@ class SnapshotWriter:
             gone, self.closed = self.deleted, True
             self.handle.close()
             if gone:
-                queue_erase.erase(self.disk, self.name, self.identity.hash_key)
+                erase_queue(self.disk, self.name, self.identity.hash_key)
 
     def held(self) -> contextlib.AbstractContextManager[object]:
         """A lock: while it is held, nothing is published and no snapshot is replaced."""
@@ -113,10 +112,7 @@ class SnapshotWriter:
         """Set aside files of an earlier queue of that name, and remove an unfinished snapshot."""
         self.disk.sync_directory()  # the previous writer may have died before its own sync
         files = catalog(self.disk.names()).get(self.name)
-        keys = {
-            name: queue_erase.hash_key_of(self.disk, name)
-            for name in (files.names() if files else ())
-        }
+        keys = {name: hash_key_of(self.disk, name) for name in (files.names() if files else ())}
         own = {None, self.identity.hash_key}
         strangers = {name: key for name, key in keys.items() if key not in own}
         for name, there in aside_names(strangers, self.disk.names()).items():

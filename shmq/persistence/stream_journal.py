@@ -21,14 +21,12 @@ from typing import Final
 
 from shmq.errors import DamagedSegment, FileError
 from shmq.native import _core, _file
-from shmq.storage.disk import Disk
-from shmq.storage.file_header import BATCH_BYTES, INDEXED, Trailer, pack_record
-from shmq.storage.limits import Limits
-from shmq.storage.stream_identity import StreamIdentity
-from shmq.storage.stream_paths import UNFINISHED_SEGMENT, bases, segment_file
+from shmq.persistence.journal import WriteSizes
+from shmq.storage.disk import Disk, write_pushed, write_whole
+from shmq.storage.file_header import BATCH_BYTES, INDEXED, StreamIdentity, Trailer, pack_record
+from shmq.storage.paths import UNFINISHED_SEGMENT, bases, segment_file
 from shmq.storage.stream_producers import note_producers
 from shmq.storage.stream_segment import LEAST_TIME, FilePosition, StreamSegment
-from shmq.storage.write_fully import write_pushed, write_whole
 
 __all__ = ["Commit", "StreamJournal"]
 
@@ -60,7 +58,7 @@ class StreamJournal:
     """
 
     def __init__(
-        self, disk: Disk, identity: StreamIdentity, partition: int, begin: int, sizes: Limits
+        self, disk: Disk, identity: StreamIdentity, partition: int, begin: int, sizes: WriteSizes
     ) -> None:
         #: Every offset before it is on disk.
         self.next = begin

@@ -21,23 +21,22 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from shmq.errors import FileError, OffsetOutOfRange, ShmqError
+from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_journal import Commit, StreamJournal
 from shmq.persistence.transaction_notes import NO_NOTES, Notes
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Limits
-from shmq.storage.partition_generation import Generation, eras_among
-from shmq.storage.paths import free_name
-from shmq.storage.stream_erase import erase_stream
-from shmq.storage.stream_identity import StreamIdentity
-from shmq.storage.stream_meta import StreamCard, read_card, write_card
-from shmq.storage.stream_paths import (
+from shmq.storage.erase import erase_stream
+from shmq.storage.file_header import StreamIdentity
+from shmq.storage.paths import (
     CARD,
     PRODUCERS,
     bases,
+    free_name,
     partition_directory,
     segment_file,
     stream_directory,
 )
+from shmq.storage.stream_meta import Generation, StreamCard, eras_among, read_card, write_card
 from shmq.storage.stream_segment import StreamSegment
 from shmq.storage.transaction_file import Id, Part
 
@@ -98,7 +97,7 @@ class StreamPartitionWriter:
         identity: StreamIdentity,
         partition: int,
         ring: WrittenPartition,
-        sizes: Limits,
+        sizes: WriteSizes,
         gone: Callable[[], bool] = lambda: False,
         transactions: Notes = NO_NOTES,
     ) -> None:
@@ -287,7 +286,7 @@ class StreamPartitionWriters:
         disk: Disk,
         handle: Any,
         identity: StreamIdentity,
-        sizes: Limits,
+        sizes: WriteSizes,
         groups: Callable[[], dict[str, Any]] = dict,
         transactions: Notes = NO_NOTES,
     ) -> None:

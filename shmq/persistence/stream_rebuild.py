@@ -17,9 +17,9 @@ from shmq.namespace.namespace import Namespace
 from shmq.persistence.stream_groups import restore_groups
 from shmq.persistence.stream_recovery import StoredStream, plan_streams
 from shmq.storage.disk import Disk
-from shmq.storage.stream_erase import sweep_streams
-from shmq.storage.stream_paths import stream_directory
-from shmq.storage.tail import Tail
+from shmq.storage.erase import sweep_streams
+from shmq.storage.file_header import Tail
+from shmq.storage.paths import stream_directory
 
 __all__ = ["rebuild_stream", "recover_streams"]
 

@@ -14,10 +14,8 @@ from typing import Any, Final
 
 from shmq.errors import DamagedFile, FileError, ShmqError
 from shmq.storage.disk import Disk
-from shmq.storage.partition_generation import Generation
-from shmq.storage.stream_identity import StreamIdentity
-from shmq.storage.stream_meta import read_card
-from shmq.storage.stream_paths import (
+from shmq.storage.file_header import StreamIdentity, Tail, read_tail
+from shmq.storage.paths import (
     STREAMS,
     bases,
     partition_directory,
@@ -25,9 +23,9 @@ from shmq.storage.stream_paths import (
     stream_directory,
     streams_among,
 )
+from shmq.storage.stream_meta import Generation, read_card
 from shmq.storage.stream_producers import Producers, producers_before
 from shmq.storage.stream_segment import StreamSegment
-from shmq.storage.tail import Tail, read_tail
 
 __all__ = ["PartitionEnd", "StoredStream", "end_of_partition", "plan_streams", "stored_stream"]
 

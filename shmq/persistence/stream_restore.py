@@ -14,11 +14,9 @@ from shmq.namespace.namespace import Namespace
 from shmq.persistence.stream_rebuild import rebuild_stream
 from shmq.persistence.stream_recovery import StoredStream, stored_stream
 from shmq.persistence.stream_salvage import salvage_stream
-from shmq.storage.disk import Disk
-from shmq.storage.paths import free_name
-from shmq.storage.stream_erase import erase_stream, is_carded
-from shmq.storage.stream_paths import CARD, STREAMS, stream_directory, streams_among
-from shmq.storage.write_fully import write_whole
+from shmq.storage.disk import Disk, write_whole
+from shmq.storage.erase import erase_stream, is_carded
+from shmq.storage.paths import CARD, STREAMS, free_name, stream_directory, streams_among
 
 __all__ = [
     "DAMAGED",

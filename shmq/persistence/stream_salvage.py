@@ -17,28 +17,25 @@ from typing import Any, Final
 
 from shmq.errors import DamagedFile, FileError, IncompatibleFile
 from shmq.native import _file
+from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_journal import Commit, StreamJournal
-from shmq.storage.disk import Disk
-from shmq.storage.file_header import FileHeader
-from shmq.storage.limits import Limits
-from shmq.storage.partition_generation import eras_of
-from shmq.storage.paths import free_name
-from shmq.storage.stream_identity import StreamIdentity
-from shmq.storage.stream_meta import StreamCard, read_card, write_card
-from shmq.storage.stream_paths import (
+from shmq.storage.disk import Disk, write_whole
+from shmq.storage.file_header import FileHeader, StreamIdentity
+from shmq.storage.paths import (
     UNFINISHED_SEGMENT,
     bases,
+    free_name,
     partition_directory,
     segment_file,
     stream_directory,
 )
+from shmq.storage.stream_meta import StreamCard, eras_of, read_card, write_card
 from shmq.storage.stream_segment import (
     EVERYTHING,
     LEAST_TIME,
     StreamSegment,
     read_stream_header,
 )
-from shmq.storage.write_fully import write_whole
 
 __all__ = ["Run", "runs_in", "salvage_stream"]
 
@@ -267,7 +264,7 @@ class _Partition:
             self._disk.close(file)
 
     def _write(self, scratch: Disk, run: Run) -> None:
-        journal = StreamJournal(scratch, self._whose, self._partition, run.first, Limits())
+        journal = StreamJournal(scratch, self._whose, self._partition, run.first, WriteSizes())
         entries = [memoryview(_file.entries(piece)) for piece in run.pieces]
         try:
             journal.append(Commit(entries, run.first, run.next))

@@ -10,8 +10,8 @@ from shmq.errors import DamagedFile
 from shmq.persistence.stream_salvage import runs_in
 from shmq.storage.disk import Disk
 from shmq.storage.file_header import STREAM, STREAM_CARD
+from shmq.storage.paths import CARD, bases, streams_among
 from shmq.storage.stream_meta import read_card
-from shmq.storage.stream_paths import CARD, bases, streams_among
 from shmq.storage.stream_segment import EVERYTHING, StreamSegment
 
 __all__ = ["is_of_stream", "verify_card", "verify_segment"]

@@ -14,11 +14,11 @@ from shmq.errors import NoSuchStream, SegmentError, ShmqError, StreamDeleted
 from shmq.namespace import streams
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
+from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_groups import groups_of
 from shmq.persistence.stream_partition_writer import RETRY, StreamPartitionWriters
 from shmq.persistence.transaction_notes import NO_NOTES, Notes
-from shmq.storage.limits import Limits
-from shmq.storage.stream_identity import StreamIdentity
+from shmq.storage.file_header import StreamIdentity
 
 __all__ = ["StreamWriter"]
 
@@ -35,7 +35,7 @@ class StreamWriter:
         self,
         namespace: Namespace,
         directory: DataDirectory,
-        sizes: Limits,
+        sizes: WriteSizes,
         transactions: Notes = NO_NOTES,
     ) -> None:
         self._namespace = namespace

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from shmq.storage.disk import Disk
-from shmq.storage.paths import EXCHANGES, SCHEMAS, catalog
-from shmq.storage.stream_paths import STREAMS, stream_directory, streams_among
+from shmq.storage.paths import EXCHANGES, SCHEMAS, STREAMS, catalog, stream_directory, streams_among
 from shmq.storage.transaction_file import TRANSACTIONS
 
 __all__ = ["FileSetAside", "RenamedDisk", "files_aside"]

@@ -11,8 +11,7 @@ from typing import Final
 
 from shmq.errors import FileError
 from shmq.storage.disk import Disk
-from shmq.storage.stream_meta import read_card
-from shmq.storage.stream_paths import (
+from shmq.storage.paths import (
     STREAMS,
     bases,
     partition_directory,
@@ -20,6 +19,7 @@ from shmq.storage.stream_paths import (
     stream_directory,
     streams_among,
 )
+from shmq.storage.stream_meta import read_card
 from shmq.storage.stream_segment import EVERYTHING, StreamSegment
 
 __all__ = ["stored_streams", "stream_problems"]

@@ -15,9 +15,8 @@ import msgpack
 
 from shmq.errors import DamagedFile
 from shmq.native import _core
-from shmq.storage.disk import Disk
+from shmq.storage.disk import Disk, write_whole
 from shmq.storage.file_header import HEADER_BYTES, FileHeader, read_header
-from shmq.storage.write_fully import write_whole
 
 __all__ = ["read_map", "write_map"]
 

@@ -12,10 +12,9 @@ from typing import Any, Final
 
 from shmq.errors import DamagedFile, FileError
 from shmq.storage.disk import Disk
-from shmq.storage.file_header import STREAM_PRODUCERS
+from shmq.storage.file_header import STREAM_PRODUCERS, StreamIdentity
 from shmq.storage.map_file import read_map, write_map
-from shmq.storage.stream_identity import StreamIdentity
-from shmq.storage.stream_paths import PRODUCERS, UNFINISHED_PRODUCERS, bases
+from shmq.storage.paths import PRODUCERS, UNFINISHED_PRODUCERS, bases
 from shmq.storage.stream_segment import StreamSegment
 
 __all__ = ["Producers", "note_producers", "producers_before"]

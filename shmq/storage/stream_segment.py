@@ -25,7 +25,7 @@ from shmq.storage.file_header import (
     read_header,
     read_record,
 )
-from shmq.storage.stream_paths import segment_file
+from shmq.storage.paths import segment_file
 
 __all__ = [
     "EVERYTHING",

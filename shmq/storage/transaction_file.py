@@ -20,8 +20,7 @@ import msgpack
 
 from shmq.errors import DamagedFile, IncompatibleFile
 from shmq.native import _core
-from shmq.storage.disk import Disk
-from shmq.storage.write_fully import write_whole
+from shmq.storage.disk import Disk, write_whole
 
 __all__ = [
     "TRANSACTIONS",

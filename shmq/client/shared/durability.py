@@ -202,7 +202,7 @@ def bring_back(namespace: Namespace, kind: Kind, name: str) -> None:
 
 def _refusal(namespace: Namespace, directory: Path, kind: Kind, name: str) -> ShmqError | None:
     """Why a running writer has not recovered it; None: it has, or there are no files."""
-    from shmq.storage.refusals import refusal_of  # noqa: PLC0415 - rarely needed
+    from shmq.storage.inventory import refusal_of  # noqa: PLC0415 - rarely needed
 
     with namespace.locked():  # it may have been recovered or removed since the check
         if _is_there(namespace, kind, name) or stored(namespace, kind, name) is None:
@@ -226,7 +226,7 @@ def give_up(namespace: Namespace, kind: Kind, name: str) -> bool:
     directory = stored(namespace, kind, name)
     if directory is None:
         return False
-    from shmq.storage.inventory import erase_stored  # noqa: PLC0415 - rarely needed
+    from shmq.storage.erase import erase_stored  # noqa: PLC0415 - rarely needed
 
     try:
         erase_stored(directory, kind, name)
