@@ -18,8 +18,7 @@ from shmq.cli.shared.flags import data_dir_flag, json_flag, namespace_of
 from shmq.cli.shared.names import queue_names
 from shmq.cli.shared.output import amount, note, show, show_json
 from shmq.errors import ShmqError
-from shmq.namespace.data_directory import chosen_directory
-from shmq.persistence.durable_queues import directory_of, durable_queues
+from shmq.namespace.data_directory import chosen_directory, directory_of, durable_queues
 from shmq.persistence.process import Persistence
 from shmq.server.settings import LEVELS
 from shmq.server.systemd import Manager

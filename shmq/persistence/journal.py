@@ -22,7 +22,7 @@ from typing import Final
 
 from shmq.errors import FileError
 from shmq.native import _core
-from shmq.storage.disk import Disk, write_pushed, write_whole
+from shmq.storage.disk import Disk, opened, size_of, write_pushed, write_whole
 from shmq.storage.file_header import HEADER_BYTES, JOURNAL, QueueIdentity, Trailer, read_header
 from shmq.storage.paths import catalog, segment_name
 
@@ -167,7 +167,10 @@ class Journal:
     def _found(self) -> dict[int, int]:
         """The lengths of the existing segments, by number."""
         files = catalog(self._disk.names()).get(self._identity.name)
-        found = {number: self._length_of(number) for number in (files.segments if files else ())}
+        found = {
+            number: size_of(self._disk, segment_name(self._identity.name, number))
+            for number in (files.segments if files else ())
+        }
         if not self.segment:
             for number in [each for each in found if not self._has_header(each)]:
                 self._clear(segment_name(self._identity.name, number))
@@ -177,22 +180,13 @@ class Journal:
     def _has_header(self, number: int) -> bool:
         """Whether the segment was begun: its header is intact."""
         name = segment_name(self._identity.name, number)
-        file = self._disk.open(name)
         try:
-            read_header(self._disk.read(file, HEADER_BYTES, 0), name)
-            self._disk.sync(file)
+            with opened(self._disk, name) as file:
+                read_header(self._disk.read(file, HEADER_BYTES, 0), name)
+                self._disk.sync(file)
         except FileError:
             return False
-        finally:
-            self._disk.close(file)
         return True
-
-    def _length_of(self, number: int) -> int:
-        file = self._disk.open(segment_name(self._identity.name, number))
-        try:
-            return self._disk.size(file)
-        finally:
-            self._disk.close(file)
 
     def _begin(self, first_batch: int) -> None:
         number = self.next_segment

@@ -9,22 +9,24 @@ from the same files.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import mmap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from shmq.api.names import check_name
+from shmq.api.options import DEAD_LETTER_ROOM, DEFAULT_ARENA, MAX_ARENA, QueueOptions
 from shmq.client.local.queue import attach
-from shmq.errors import NoSuchQueue, SegmentError, ShmqError
+from shmq.errors import FileError, NoSuchQueue, SegmentError, ShmqError
 from shmq.namespace import streams as stream_registry
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.definitions import recover_definitions
-from shmq.persistence.queue_rebuild import rebuild
-from shmq.persistence.stream_rebuild import recover_streams
-from shmq.persistence.stream_recovery import StoredStream
+from shmq.persistence.stream_recovery import StoredStream, recover_streams
 from shmq.persistence.transaction_recovery import complete_transactions, drop_the_lost
-from shmq.storage.disk import Disk
+from shmq.storage.disk import Disk, opened, sync_file
 from shmq.storage.erase import finish_erasures
 from shmq.storage.file_header import hash_key_of, read_tail
 from shmq.storage.inventory import write_refusals
@@ -37,6 +39,7 @@ __all__ = [
     "in_memory",
     "live_keys",
     "plan",
+    "rebuild_queue",
     "recover",
     "set_aside",
     "settle_moves",
@@ -96,12 +99,9 @@ def _decide(disk: Disk, files: Files, *, salvage: bool) -> Decision:
 
 def _map(disk: Disk, name: str) -> mmap.mmap | bytes:
     """The file's bytes, mapped, so that they are read from the disk on access."""
-    file = disk.open(name)
-    try:
+    with opened(disk, name) as file:
         length = disk.size(file)
         return mmap.mmap(file, length, access=mmap.ACCESS_READ) if length else b""
-    finally:
-        disk.close(file)
 
 
 def settle_moves(chains: Iterable[QueueFiles]) -> None:
@@ -280,7 +280,7 @@ def _bring_back(registry: Namespace, disk: Disk, decision: Decision) -> None:
     if decision.error is None and decision.chain is not None:
         try:
             sync_files(disk, decision.lineage)
-            rebuild(registry, name, decision.chain, logged=True)
+            rebuild_queue(registry, name, decision.chain, logged=True)
         except ShmqError as error:
             decision.error = error
         else:
@@ -322,10 +322,37 @@ def sync_files(disk: Disk, names: Iterable[str]) -> None:
     The journal that continues behind them relies on it. Raises ShmqError.
     """
     for name in names:
-        file = disk.open(name)
         try:
-            disk.sync(file)
+            sync_file(disk, name)
         except OSError as error:
             raise ShmqError(f"{disk.path(name)} cannot be synced: {error.strerror}") from error
-        finally:
-            disk.close(file)
+
+
+def rebuild_queue(registry: Namespace, name: str, chain: QueueFiles, *, logged: bool) -> None:
+    """Create the queue ``name`` with the messages of ``chain``. Needs the registry lock.
+
+    No process can attach to it before it is complete. A process that dies here leaves a half
+    created segment, which the next process removes. ``logged``: the files are the queue's own,
+    and its journal continues behind them; otherwise the writer writes all of it anew. Raises
+    NoSpace, InvalidName, FileError for options that no queue can have, and ShmqError.
+    """
+    options = _options_of(check_name(name), chain.options)
+    segment = registry.make_segment(name, options, hash_key=chain.hash_key, publish=False)
+    try:
+        chain.restore(segment, logged)
+    except ShmqError:
+        registry.remove_segment(name)
+        raise
+
+
+def _options_of(name: str, given: dict[str, Any]) -> QueueOptions:
+    """The options in a file, checked: a correct checksum does not make them valid."""
+    arena = given.get("arena_bytes", DEFAULT_ARENA)
+    # A dead-letter queue may have a little more: see QueueOptions.for_dead_letters.
+    room = DEAD_LETTER_ROOM if isinstance(arena, int) and arena > MAX_ARENA else 0
+    try:
+        checked = {**given, "arena_bytes": arena - room}
+        options = QueueOptions.for_queue(name, checked)
+    except (ShmqError, TypeError) as error:
+        raise FileError(f"queue {name!r} cannot be made as its files say: {error}") from error
+    return dataclasses.replace(options, arena_bytes=options.arena_bytes + room)

@@ -13,12 +13,12 @@ from shmq.errors import FileError, InvalidOption, NoSuchQueue, QueueExists, Shmq
 from shmq.namespace.data_directory import chosen_directory
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.definitions import check_definitions
-from shmq.persistence.queue_rebuild import rebuild
 from shmq.persistence.recovery import (
     Decision,
     in_memory,
     live_keys,
     plan,
+    rebuild_queue,
     set_aside,
     sync_files,
 )
@@ -288,10 +288,10 @@ def _restore(
     if logged:
         disk.sync_directory()
         sync_files(disk, decision.lineage)
-        rebuild(registry, name, decision.chain, logged=True)
+        rebuild_queue(registry, name, decision.chain, logged=True)
     else:
         with _way_made(Disk(own), name):
-            rebuild(registry, name, decision.chain, logged=False)
+            rebuild_queue(registry, name, decision.chain, logged=False)
     state = RESTORED if intact else SALVAGED
     return Restored(name, state, decision.chain.messages, list(decision.problems))
 

@@ -22,7 +22,7 @@ from typing import Final
 from shmq.errors import DamagedSegment, FileError
 from shmq.native import _core, _file
 from shmq.persistence.journal import WriteSizes
-from shmq.storage.disk import Disk, write_pushed, write_whole
+from shmq.storage.disk import Disk, size_of, write_pushed, write_whole
 from shmq.storage.file_header import BATCH_BYTES, INDEXED, StreamIdentity, Trailer, pack_record
 from shmq.storage.paths import UNFINISHED_SEGMENT, bases, segment_file
 from shmq.storage.stream_producers import note_producers
@@ -75,7 +75,7 @@ class StreamJournal:
         self._trailer = Trailer()
         self._last_time: int | None = None
         disk.sync_directory()  # the previous writer may have died before its own sync
-        self._lengths = {base: self._length_of(base) for base in bases(disk.names())}
+        self._lengths = {base: size_of(disk, segment_file(base)) for base in bases(disk.names())}
         #: Bytes of only the records, by segment; filled on demand.
         self._kept: dict[int, int] = {}
 
@@ -326,10 +326,3 @@ class StreamJournal:
             self._disk.sync_directory()
             del self._lengths[base]
             self._kept.pop(base, None)
-
-    def _length_of(self, base: int) -> int:
-        file = self._disk.open(segment_file(base))
-        try:
-            return self._disk.size(file)
-        finally:
-            self._disk.close(file)

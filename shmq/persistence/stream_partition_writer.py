@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol
 from shmq.errors import FileError, OffsetOutOfRange, ShmqError
 from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_journal import Commit, StreamJournal
-from shmq.persistence.transaction_notes import NO_NOTES, Notes
+from shmq.persistence.transactions import NO_NOTES, Notes
 from shmq.storage.disk import Disk
 from shmq.storage.erase import erase_stream
 from shmq.storage.file_header import StreamIdentity

@@ -11,8 +11,7 @@ from typing import Final
 from shmq.errors import FileError, NoSuchStream, SegmentError, StreamExists
 from shmq.namespace import streams as stream_registry
 from shmq.namespace.namespace import Namespace
-from shmq.persistence.stream_rebuild import rebuild_stream
-from shmq.persistence.stream_recovery import StoredStream, stored_stream
+from shmq.persistence.stream_recovery import StoredStream, rebuild_stream, stored_stream
 from shmq.persistence.stream_salvage import salvage_stream
 from shmq.storage.disk import Disk, write_whole
 from shmq.storage.erase import erase_stream, is_carded

@@ -15,9 +15,9 @@ from shmq.namespace import streams
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.journal import WriteSizes
-from shmq.persistence.stream_groups import groups_of
 from shmq.persistence.stream_partition_writer import RETRY, StreamPartitionWriters
-from shmq.persistence.transaction_notes import NO_NOTES, Notes
+from shmq.persistence.stream_recovery import groups_of
+from shmq.persistence.transactions import NO_NOTES, Notes
 from shmq.storage.file_header import StreamIdentity
 
 __all__ = ["StreamWriter"]

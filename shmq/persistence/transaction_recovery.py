@@ -24,8 +24,8 @@ from shmq.namespace.namespace import Namespace
 from shmq.native import _core
 from shmq.persistence.journal import Journal, WriteSizes
 from shmq.persistence.stream_journal import Commit, StreamJournal
-from shmq.persistence.stream_recovery import StoredStream, stored_stream
-from shmq.storage.disk import Disk
+from shmq.persistence.stream_recovery import StoredStream, durable_options, stored_stream
+from shmq.storage.disk import Disk, sync_file
 from shmq.storage.file_header import QueueIdentity, StreamIdentity, pack_batch, pack_record
 from shmq.storage.paths import catalog, partition_directory, stream_directory
 from shmq.storage.queue_files import QueueFiles, map_file
@@ -103,7 +103,9 @@ def _complete_queue(disk: Disk, part: Part, works: list[dict[str, Any]]) -> None
     names = lineage_of(disk, files) if files is not None else []
     if not names:
         return  # it was deleted
-    _sync(disk, names)
+    disk.sync_directory()
+    for one in names:
+        sync_file(disk, one)
     with QueueFiles([(str(disk.path(one)), map_file(disk.path(one))) for one in names]) as chain:
         if chain.hash_key != identity:
             return
@@ -125,17 +127,6 @@ def _puts(works: list[dict[str, Any]], part: Part) -> Iterator[tuple[int, list[l
         for one in work["puts"]:
             if (one[0], one[1]) == part[1:]:
                 yield work["process"], one[2]
-
-
-def _sync(disk: Disk, names: list[str]) -> None:
-    """Sync the files that count: their writer may have died before its own sync."""
-    disk.sync_directory()
-    for name in names:
-        file = disk.open(name)
-        try:
-            disk.sync(file)
-        finally:
-            disk.close(file)
 
 
 def _write_queue(
@@ -308,7 +299,7 @@ def _complete_groups(disk: Disk, part: Part, works: list[dict[str, Any]]) -> Non
     header, card = found
     groups = dict(card.groups)
     for _, _, group, options, offsets in _of(works, "offsets", part):
-        told = groups.setdefault(group, {"options": _kept(options), "committed": []})
+        told = groups.setdefault(group, {"options": durable_options(options), "committed": []})
         committed = list(told["committed"])
         for partition, offset in offsets.items():
             committed += [None] * (partition + 1 - len(committed))
@@ -318,10 +309,6 @@ def _complete_groups(disk: Disk, part: Part, works: list[dict[str, Any]]) -> Non
         options = dict(header.options)
         whose = StreamIdentity(name, header.queue_id, identity, options)
         write_card(own, whose, StreamCard(groups, card.eras))
-
-
-def _kept(options: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in options.items() if key not in {"group_id", "stream_id"}}
 
 
 _COMPLETE: Final = {

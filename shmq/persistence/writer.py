@@ -25,13 +25,11 @@ from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.definitions import Definitions
 from shmq.persistence.journal import WriteSizes
-from shmq.persistence.journal_writer import RETRY, JournalWriter
-from shmq.persistence.snapshot_thread import SnapshotThread
-from shmq.persistence.snapshot_writer import SnapshotWriter
+from shmq.persistence.journal_writer import RETRY, JournalWriter, Transfers
+from shmq.persistence.snapshot import SnapshotThread, SnapshotWriter
 from shmq.persistence.stream_partition_writer import StreamPartitionWriters
 from shmq.persistence.stream_writer import StreamWriter
 from shmq.persistence.transactions import Transactions
-from shmq.persistence.transfers import Transfers
 from shmq.storage.inventory import others
 from shmq.storage.writer_control import CutFile
 

@@ -158,6 +158,58 @@ def _sync_directory(path: Path) -> None:
 _PUSHED: Final = 1 << 19
 
 
+@contextlib.contextmanager
+def opened(disk: Disk, name: str) -> Iterator[int]:
+    """The open file of that name, for the block. Raises OSError, FileNotFoundError among them."""
+    file = disk.open(name)
+    try:
+        yield file
+    finally:
+        disk.close(file)
+
+
+def size_of(disk: Disk, name: str) -> int:
+    """The length of the file of that name in bytes. Raises OSError."""
+    with opened(disk, name) as file:
+        return disk.size(file)
+
+
+def read_whole(disk: Disk, name: str) -> bytes:
+    """The bytes of the file of that name. Raises OSError."""
+    with opened(disk, name) as file:
+        return disk.read(file, disk.size(file), 0)
+
+
+def sync_file(disk: Disk, name: str) -> None:
+    """Sync the file of that name: its writer may have died before its own sync. Raises OSError."""
+    with opened(disk, name) as file:
+        disk.sync(file)
+
+
+def make_file(disk: Disk, name: str, pieces: Sequence[bytes | memoryview]) -> None:
+    """Create the file with this content, and sync it, but not its name. Raises OSError."""
+    file = disk.create(name)
+    try:
+        write_whole(disk, file, pieces, 0)
+        disk.sync(file)
+    finally:
+        disk.close(file)
+
+
+def replace_file(
+    disk: Disk, name: str, unfinished: str, pieces: Sequence[bytes | memoryview]
+) -> None:
+    """Replace the file durably; ``unfinished`` is its temporary name.
+
+    Raises OSError; then the file has its old content or the new one.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        disk.unlink(unfinished)
+    make_file(disk, unfinished, pieces)
+    disk.rename(unfinished, name)
+    disk.sync_directory()
+
+
 def write_whole(disk: Disk, file: int, pieces: Sequence[bytes | memoryview], offset: int) -> int:
     """Write the pieces one after the other; returns where they end. Raises OSError."""
     left = [memoryview(piece).cast("B") for piece in pieces if len(piece)]

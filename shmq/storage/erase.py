@@ -19,7 +19,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final, Literal
 
-from shmq.storage.disk import Disk, write_whole
+from shmq.storage.disk import Disk, opened, write_whole
 from shmq.storage.file_header import hash_key_of
 from shmq.storage.paths import (
     CARD,
@@ -102,12 +102,9 @@ def finish_erasures(disk: Disk) -> list[str]:
 
 def _told(disk: Disk, name: str) -> set[int]:
     """The keys in a note, which is synced first: its writer may have died before that."""
-    file = disk.open(name)
-    try:
+    with opened(disk, name) as file:
         disk.sync(file)
         raw = disk.read(file, disk.size(file), 0)
-    finally:
-        disk.close(file)
     whole = len(raw) // _KEY.size * _KEY.size
     return {key for (key,) in _KEY.iter_unpack(raw[:whole])}
 

@@ -21,7 +21,7 @@ import msgpack
 from shmq.errors import DamagedFile, IncompatibleFile
 from shmq.native import _core
 from shmq.native._core import pack_batch, pack_record, read_record, seal_records
-from shmq.storage.disk import Disk
+from shmq.storage.disk import Disk, opened
 
 __all__ = [
     "BATCH_BYTES",
@@ -187,13 +187,10 @@ def _read_names(raw: bytes, path: str) -> tuple[str, dict[str, Any], int | None]
 def hash_key_of(disk: Disk, name: str) -> int | None:
     """The hash key in the file's header; None if it has none, or is gone."""
     try:
-        file = disk.open(name)
+        with opened(disk, name) as file:
+            raw = disk.read(file, _HASH_KEY.size, 0)
     except FileNotFoundError:
         return None
-    try:
-        raw = disk.read(file, _HASH_KEY.size, 0)
-    finally:
-        disk.close(file)
     if len(raw) < _HASH_KEY.size:
         return None
     magic, key = _HASH_KEY.unpack(raw)
@@ -334,11 +331,8 @@ class Tail(NamedTuple):
 
 def read_tail(disk: Disk, name: str, end: int, salt: int) -> Tail | None:
     """The bytes written behind ``end`` of the file; None: there are none. Raises OSError."""
-    file = disk.open(name)
-    try:
+    with opened(disk, name) as file:
         raw = disk.read(file, max(0, disk.size(file) - end), end)
-    finally:
-        disk.close(file)
     written = len(raw.rstrip(b"\0"))
     if not written:
         return None

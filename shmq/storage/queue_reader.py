@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from shmq.errors import DamagedFile, FileError
-from shmq.storage.disk import Disk
+from shmq.storage.disk import Disk, opened
 from shmq.storage.file_header import (
     HEADER_BYTES,
     JOURNAL,
@@ -127,8 +127,7 @@ def _open(
 
 def _read(disk: Disk, name: str) -> tuple[Any, Part]:
     """The bytes of the file, which do not change any more."""
-    file = disk.open(name)
-    try:
+    with opened(disk, name) as file:
         size = disk.size(file)
         begin = disk.read(file, HEADER_BYTES, 0)
         mark = begin[:_MARK_BYTES]
@@ -136,8 +135,6 @@ def _read(disk: Disk, name: str) -> tuple[Any, Part]:
             return mmap.mmap(file, size, access=mmap.ACCESS_READ), Part(name, size, mark)
         data = b"".join(_pieces(disk, file, size))
         return data, Part(name, len(data), mark)
-    finally:
-        disk.close(file)
 
 
 def _is_closed(disk: Disk, file: int, name: str, begin: bytes, size: int) -> bool:
@@ -213,11 +210,8 @@ def _check(disk: Disk, name: str, header: FileHeader, own: tuple[object, ...]) -
 
 def _beginning(disk: Disk, name: str) -> tuple[bytes, int]:
     """The beginning of the file, and its length."""
-    file = disk.open(name)
-    try:
+    with opened(disk, name) as file:
         return disk.read(file, HEADER_BYTES, 0), disk.size(file)
-    finally:
-        disk.close(file)
 
 
 def _header_if_any(disk: Disk, name: str) -> FileHeader | None:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from shmq.errors import DamagedFile
 from shmq.native import _file
-from shmq.storage.disk import Disk
+from shmq.storage.disk import Disk, opened
 from shmq.storage.file_header import (
     BATCH_BYTES,
     HEADER_BYTES,
@@ -108,12 +108,9 @@ def read_stream_header(disk: Disk, base: int) -> tuple[FileHeader, int]:
     Raises :class:`~shmq.FileError` and OSError.
     """
     name = segment_file(base)
-    file = disk.open(name)
-    try:
-        path = str(disk.path(name))
+    path = str(disk.path(name))
+    with opened(disk, name) as file:
         header, size = read_header(disk.read(file, HEADER_BYTES, 0), path, (STREAM,))
-    finally:
-        disk.close(file)
     if header.number != base:
         raise DamagedFile(path, 32, f"the header says that it begins with {header.number}")
     return header, size
@@ -319,25 +316,19 @@ class StreamSegment:
             self._places.append(last)
 
     def _map(self) -> None:
-        file = self._disk.open(segment_file(self.base))
-        try:
+        with opened(self._disk, segment_file(self.base)) as file:
             size = self._disk.size(file)
             if size < self.start:
                 raise DamagedFile(self.path, size, "the file is cut off")
             self._data = mmap.mmap(file, size, access=mmap.ACCESS_READ)
-        finally:
-            self._disk.close(file)
 
     def _copy(self) -> bytes:
-        file = self._disk.open(segment_file(self.base))
-        try:
+        with opened(self._disk, segment_file(self.base)) as file:
             pieces, at = [], 0
             while piece := self._disk.read(file, _PIECE, at):
                 pieces.append(piece)
                 at += len(piece)
             return b"".join(pieces)
-        finally:
-            self._disk.close(file)
 
     def _read_index(self) -> None:
         """Read the index of a closed file."""

@@ -20,7 +20,7 @@ import msgpack
 
 from shmq.errors import DamagedFile, IncompatibleFile
 from shmq.native import _core
-from shmq.storage.disk import Disk, write_whole
+from shmq.storage.disk import Disk, make_file, opened, write_whole
 
 __all__ = [
     "TRANSACTIONS",
@@ -192,12 +192,7 @@ def salvage_noted(disk: Disk) -> str | None:
         if name not in disk.names()
     )
     raw = _content(disk)
-    file = disk.create(there)
-    try:
-        write_whole(disk, file, [raw], 0)
-        disk.sync(file)
-    finally:
-        disk.close(file)
+    make_file(disk, there, [raw])
     disk.sync_directory()
     written = TransactionFile(disk)
     written.replace(noted)
@@ -206,12 +201,9 @@ def salvage_noted(disk: Disk) -> str | None:
 
 
 def _content(disk: Disk) -> bytes:
-    file = disk.open(TRANSACTIONS)
-    try:
+    with opened(disk, TRANSACTIONS) as file:
         raw = disk.read(file, disk.size(file), 0)
         disk.sync(file)
-    finally:
-        disk.close(file)
     disk.sync_directory()
     return raw
 

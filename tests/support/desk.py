@@ -13,8 +13,7 @@ import shmq
 from shmq.client.local.queue import attach
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.journal import WriteSizes
-from shmq.persistence.journal_writer import JournalWriter
-from shmq.persistence.transfers import Transfers
+from shmq.persistence.journal_writer import JournalWriter, Transfers
 from shmq.storage.disk import Disk
 from tests.support.persisting import Persister, persisting
 from tests.support.processes import Start

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from shmq.persistence.journal import WriteSizes
-from shmq.persistence.journal_writer import JournalWriter
+from shmq.persistence.journal_writer import JournalWriter, Transfers
 from shmq.persistence.snapshot import Snapshot
-from shmq.persistence.transaction_notes import NO_NOTES, Notes
-from shmq.persistence.transfers import Transfers
+from shmq.persistence.transactions import NO_NOTES, Notes
 from shmq.storage.disk import Disk
 from shmq.storage.transaction_file import Id, Part
 

@@ -17,11 +17,9 @@ from shmq.namespace import namespace as registry
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.journal import WriteSizes
-from shmq.persistence.journal_writer import JournalWriter
+from shmq.persistence.journal_writer import JournalWriter, Transfers
 from shmq.persistence.recovery import recover
-from shmq.persistence.transaction_notes import Notes
-from shmq.persistence.transactions import Transactions
-from shmq.persistence.transfers import Transfers
+from shmq.persistence.transactions import Notes, Transactions
 from shmq.storage.disk import Disk
 from tests.prove.powerloss.application import Application
 from tests.prove.powerloss.recording import Fault, Recording, RecordingDisk
