@@ -29,7 +29,7 @@ from shmq.cli.shared.names import (
     kind_of,
 )
 from shmq.cli.shared.output import cell, counted, note, show, show_json, show_table, table
-from shmq.cli.shared.stop_signal import Stop
+from shmq.supervision.signals import Stop
 
 __all__ = ["exchange", "publish"]
 

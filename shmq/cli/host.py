@@ -28,7 +28,6 @@ from shmq.cli.shared.output import (
     show_table,
     table,
 )
-from shmq.cli.shared.stop_signal import Stop
 from shmq.diagnose.leftovers import Finding, namespaces, sweep
 from shmq.diagnose.machine import Condition, conditions
 from shmq.diagnose.segments import MISSING, SOUND, Segment, SegmentReport, examine, segments
@@ -38,6 +37,7 @@ from shmq.namespace.data_directory import chosen_directory
 from shmq.namespace.namespace import Namespace
 from shmq.server.keeper import Keeper
 from shmq.storage.aside import FileSetAside, files_aside
+from shmq.supervision.signals import Stop
 
 __all__ = ["doctor", "fsck", "keeper"]
 

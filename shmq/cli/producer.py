@@ -17,7 +17,7 @@ from shmq.cli.shared.flags import connected, json_flag
 from shmq.cli.shared.input_lines import InputLines, open_lines, progress
 from shmq.cli.shared.names import queue_name
 from shmq.cli.shared.output import counted, note, show, show_json
-from shmq.cli.shared.stop_signal import Stop
+from shmq.supervision.signals import Stop
 
 __all__ = ["produce", "request"]
 

@@ -25,8 +25,8 @@ from shmq.cli.shared import params
 from shmq.cli.shared.flags import connected, json_flag
 from shmq.cli.shared.names import KINDS, QUEUE, kinds_flag
 from shmq.cli.shared.output import counted, note, one_line, show_json, show_table
-from shmq.cli.shared.stop_signal import Stop
 from shmq.cli.top_screen import ORDERS, Row, clipped, draw, look, ordered
+from shmq.supervision.signals import Stop
 
 __all__ = ["Keyboard", "top"]
 

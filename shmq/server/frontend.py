@@ -14,17 +14,13 @@ from shmq.client.local.waiting.wait_thread import wait_for
 from shmq.client.shared import durable_wait
 from shmq.errors import ShmqError
 from shmq.native import _core
-from shmq.server.auth.limits import Limits
-from shmq.server.auth.tokens import AccessList
-from shmq.server.connection.connection import Connection
-from shmq.server.connection.connection_counts import ConnectionCounts
-from shmq.server.connection.peer import Peer
-from shmq.server.connection.plain_connection import PlainConnection
-from shmq.server.connection.rate_limited_log import RateLimitedLog
+from shmq.server.config.settings import Limits, Settings
+from shmq.server.config.tokens import AccessList
+from shmq.server.connection.connection import Connection, ConnectionCounts, PlainConnection
+from shmq.server.connection.peer import Peer, RateLimitedLog
 from shmq.server.connection.tls_connection import TlsConnection
 from shmq.server.handlers.requests import Control
 from shmq.server.handlers.side_threads import SideThreads
-from shmq.server.settings import Settings
 
 __all__ = ["FrontEnd"]
 

@@ -11,16 +11,26 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
+import signal
 import time
 from collections.abc import Callable
+from typing import Final
 
 from shmq.api.names import chosen_namespace
 from shmq.api.options import check_seconds
 from shmq.client.local.queue import LocalQueue, attach
 from shmq.errors import LockTimeout, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.namespace.namespace import Namespace
+from shmq.native import _core, _group, _stream
+from shmq.supervision.heartbeat import Heartbeat
+from shmq.supervision.signals import leave_to_the_supervisor, tether
+from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
-__all__ = ["Keeper"]
+__all__ = [
+    "Keeper",
+    "limit_lock_waits",
+    "main",
+]
 
 log = logging.getLogger("shmq")
 
@@ -125,3 +135,28 @@ class Keeper:
     def _forget(self, name: str) -> None:
         self._held.pop(name, None)
         self._queues.pop(name).close()
+
+
+def limit_lock_waits(seconds: float) -> None:
+    """Raise LockTimeout in this thread after so many seconds of waiting for a lock; 0: default.
+
+    This applies to the locks of queues, partitions and groups, whatever the timeout of the
+    operation is.
+    """
+    for module in (_core, _stream, _group):
+        module.set_patience(seconds)
+
+
+#: How long it waits for the lock of one queue, in seconds.
+_LOCK_WAIT: Final = 0.01
+
+
+def main(namespace: str, level: int, heartbeat: Heartbeat, supervisor: int) -> None:
+    """Tend the namespace until SIGTERM, or until the ``supervisor`` ends."""
+    tether(supervisor, signal.SIGTERM)
+    show_stack_on_demand()
+    show_on_stderr("shmq", level)
+    limit_lock_waits(_LOCK_WAIT)
+    keeper = Keeper(namespace, alive=heartbeat.beat)
+    leave_to_the_supervisor(keeper.stop)
+    keeper.run()

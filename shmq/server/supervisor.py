@@ -15,15 +15,15 @@ from shmq.client.local.broker import LocalBroker
 from shmq.client.shared import durability
 from shmq.errors import ShmqError
 from shmq.namespace.namespace import Namespace
-from shmq.server import keeper_process, worker
-from shmq.server.connection.connection_counts import ConnectionCounts
+from shmq.server import worker
+from shmq.server.config.settings import Settings, Source
+from shmq.server.connection.connection import ConnectionCounts
+from shmq.server.keeper import main as keep
 from shmq.server.listener import listen, refuse, url_of
 from shmq.server.persistence_process import PersistenceProcess
-from shmq.server.settings import Settings, Source
 from shmq.server.systemd import Manager
-from shmq.supervision.child_process import LOOK, ChildProcess, PipedChildProcess
+from shmq.supervision.child_process import LOOK, ChildProcess, PipedChildProcess, WakeupPipe
 from shmq.supervision.signals import caught
-from shmq.supervision.wakeup_pipe import WakeupPipe
 
 __all__ = ["Supervisor"]
 
@@ -205,7 +205,7 @@ class Supervisor:
         ]
         keeper = ChildProcess(
             "keeper",
-            keeper_process.main,
+            keep,
             lambda: (settings.namespace, self.settings.level, keeper.heartbeat, os.getpid()),
             log,
             expected={0},

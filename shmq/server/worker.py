@@ -15,14 +15,13 @@ from typing import Any, Final
 
 from shmq.client.shared import durability
 from shmq.errors import DurabilityWarning, ShmqError
-from shmq.server.connection.connection_counts import ConnectionCounts
+from shmq.server.config.settings import Settings
+from shmq.server.connection.connection import ConnectionCounts
 from shmq.server.frontend import FrontEnd
-from shmq.server.lock_wait import limit_lock_waits
-from shmq.server.settings import Settings
-from shmq.supervision.heartbeat import BEAT, Heartbeat, show_stack_on_demand
-from shmq.supervision.log_lines import show_on_stderr
-from shmq.supervision.parent_watch import tether
-from shmq.supervision.signals import held_back, leave_to_the_supervisor
+from shmq.server.keeper import limit_lock_waits
+from shmq.supervision.heartbeat import BEAT, Heartbeat
+from shmq.supervision.signals import held_back, leave_to_the_supervisor, tether
+from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
 __all__ = ["READY", "RELOADED", "main"]
 

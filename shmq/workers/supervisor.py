@@ -11,12 +11,10 @@ from multiprocessing.connection import wait
 
 from shmq.api.options import check_seconds
 from shmq.errors import ConnectionLost, InvalidOption, QueueDeleted, ShmqError, ShuttingDown
-from shmq.supervision.child_process import ChildProcess
+from shmq.supervision.child_process import ChildProcess, WakeupPipe
 from shmq.supervision.signals import caught
-from shmq.supervision.wakeup_pipe import WakeupPipe
 from shmq.workers.plan import Plan
-from shmq.workers.process import main
-from shmq.workers.worker_loop import Ending
+from shmq.workers.process import Ending, main
 
 __all__ = ["Supervisor"]
 

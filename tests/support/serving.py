@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from shmq.server.auth.tokens import hash_of
+from shmq.server.config.tokens import hash_of
 from tests.support.processes import PATIENCE, ROOT, environment, eventually
 
 __all__ = ["Server", "serve"]

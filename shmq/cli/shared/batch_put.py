@@ -13,7 +13,7 @@ import click
 import shmq
 from shmq.api.options import Confirm
 from shmq.cli.shared import params
-from shmq.cli.shared.stop_signal import Stop
+from shmq.supervision.signals import Stop
 
 __all__ = ["CODECS", "BatchPut", "check_messages", "decode", "message_flags"]
 

@@ -1,7 +1,7 @@
 """Ensures that a persistence writer runs for durable data and has recovered what is on disk.
 
 Each process that creates or opens something durable checks whether the namespace has a writer, and
-starts one if there is none: :mod:`shmq.supervision.writer_launch`. A writer recovers everything in
+starts one if there is none: :mod:`shmq.supervision.detached_writer`. A writer recovers all in
 its directory, under the registry lock, before the writer becomes visible: so a process that sees
 the writer also sees what it recovered.
 """
@@ -121,7 +121,7 @@ def _alone(namespace: Namespace, end: float) -> Iterator[None]:
 
 def _launch(namespace: Namespace, end: float) -> str | None:
     """Start a writer; if it does not run then, why. Raises LockTimeout."""
-    from shmq.supervision.writer_launch import launch  # noqa: PLC0415 - it imports subprocess
+    from shmq.supervision.detached_writer import launch  # noqa: PLC0415 - it imports subprocess
 
     directory = None
     try:

@@ -12,7 +12,7 @@ from typing import Final
 
 from shmq.native._core import ENDING, GONE, PAUSED, WANTS_WRITE, Session
 from shmq.server.connection.connection import Connection
-from shmq.server.connection.rate_limited_log import RateLimitedLog
+from shmq.server.connection.peer import RateLimitedLog
 
 __all__ = ["TlsConnection"]
 

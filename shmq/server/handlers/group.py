@@ -32,9 +32,8 @@ from shmq.protocol.messages.group import (
 from shmq.protocol.messages.payload import pack_map, pack_numbers, unpack_map
 from shmq.protocol.opcodes import RIGHTS, Right, Status, Type
 from shmq.protocol.status import Refusal
-from shmq.server.auth.tokens import KNOWN
-from shmq.server.handlers.quotas import QuotaRequest, Quotas
-from shmq.server.handlers.request_errors import well_formed
+from shmq.server.config.tokens import KNOWN
+from shmq.server.handlers.refusals import QuotaRequest, Quotas, well_formed
 
 __all__ = ["Members"]
 

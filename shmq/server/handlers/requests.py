@@ -31,14 +31,11 @@ from shmq.protocol.messages.queue import Create, Greeting, Hello, List, Select
 from shmq.protocol.messages.staging import Publish, Published, Stage, Staged, StagedState
 from shmq.protocol.opcodes import FOREVER, RIGHTS, Right, Status, Type
 from shmq.protocol.status import Refusal, refusal_of, status_of
-from shmq.server.auth.limits import Limits
-from shmq.server.auth.tokens import AccessList
-from shmq.server.connection.peer import Peer
-from shmq.server.connection.rate_limited_log import RateLimitedLog
-from shmq.server.handlers.exchange import ExchangeHandler
-from shmq.server.handlers.quotas import QuotaRequest, Quotas
-from shmq.server.handlers.request_errors import scarce, well_formed
-from shmq.server.handlers.schema import changes, schema_answer
+from shmq.server.config.settings import Limits
+from shmq.server.config.tokens import AccessList
+from shmq.server.connection.peer import Peer, RateLimitedLog
+from shmq.server.handlers.definitions import ExchangeHandler, changes, schema_answer
+from shmq.server.handlers.refusals import QuotaRequest, Quotas, scarce, well_formed
 from shmq.server.handlers.side_threads import SideThreads
 from shmq.server.handlers.stream import Streams
 from shmq.version import VERSION

@@ -29,7 +29,7 @@ class SideThreads:
     def __init__(self, loop: asyncio.AbstractEventLoop, log: logging.Logger) -> None:
         self._loop = loop
         self._log = log
-        self._pool = ThreadPoolExecutor(_THREADS, "shmq aside")
+        self._pool = ThreadPoolExecutor(_THREADS, "shmq side thread")
         self._chores: dict[int, tuple[str, Callable[[], Any]]] = {}
         self._made = 0
         self._closed = False

@@ -13,7 +13,8 @@ import pytest
 import shmq
 from shmq.protocol.opcodes import Type
 from shmq.supervision.child_process import ChildProcess
-from shmq.supervision.heartbeat import BEAT, Heartbeat, show_stack_on_demand
+from shmq.supervision.heartbeat import BEAT, Heartbeat
+from shmq.supervision.stderr import show_stack_on_demand
 from tests.support.peer import Peer
 from tests.support.processes import eventually
 from tests.support.serving import Server

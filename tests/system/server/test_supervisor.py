@@ -17,7 +17,7 @@ import pytest
 
 import shmq
 from shmq.protocol.opcodes import FOREVER, Status, Type
-from shmq.server.settings import Source
+from shmq.server.config.settings import Source
 from shmq.server.supervisor import Supervisor
 from tests.support.peer import Peer
 from tests.support.processes import ROOT, environment, eventually, files_of

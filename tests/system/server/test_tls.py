@@ -14,7 +14,7 @@ import pytest
 import shmq
 from shmq.errors import InvalidOption
 from shmq.protocol.opcodes import FOREVER, Status, Type
-from shmq.server.auth.tls import Tls
+from shmq.server.config.tls import Tls
 from tests.support.certificates import Certificates
 from tests.support.peer import Peer, frame, name_of
 from tests.support.processes import eventually

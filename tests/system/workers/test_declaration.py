@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.workers.handler import load
-from shmq.workers.plan import Plan
+from shmq.workers.plan import Plan, load
 from shmq.workers.supervisor import Supervisor
 from tests.system.workers import handlers
 from tests.system.workers.conftest import Work
