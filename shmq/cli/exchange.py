@@ -14,9 +14,8 @@ from shmq.api import ExchangeKind
 from shmq.api.options import Confirm
 from shmq.cli.queue import delete_one
 from shmq.cli.shared import params
-from shmq.cli.shared.batch_put import check_messages, decode, message_flags
 from shmq.cli.shared.flags import Group, connected, json_flag, yes_flag
-from shmq.cli.shared.input_lines import open_lines
+from shmq.cli.shared.messages import check_messages, decode, message_flags, open_lines
 from shmq.cli.shared.names import (
     EXCHANGE,
     QUEUE,

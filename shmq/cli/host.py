@@ -13,7 +13,6 @@ import click
 
 from shmq.api.names import check_name
 from shmq.cli.shared import params
-from shmq.cli.shared.broker_target import target_of
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import json_flag, namespace_of
 from shmq.cli.shared.names import queue_names
@@ -28,6 +27,7 @@ from shmq.cli.shared.output import (
     show_table,
     table,
 )
+from shmq.cli.shared.target import target_of
 from shmq.diagnose.leftovers import Finding, namespaces, sweep
 from shmq.diagnose.machine import Condition, conditions
 from shmq.diagnose.segments import MISSING, SOUND, Segment, SegmentReport, examine, segments

@@ -13,9 +13,9 @@ from typing import Any
 import click
 
 from shmq.cli.shared import params
-from shmq.cli.shared.broker_target import target_of
 from shmq.cli.shared.flags import count_flag, data_dir_flag, json_flag
 from shmq.cli.shared.output import duration, show, show_json
+from shmq.cli.shared.target import target_of
 from shmq.client.remote.broker import RemoteBroker
 from shmq.protocol.opcodes import DEFAULT_PORT
 from shmq.server.config.settings import LEVELS, Source

@@ -12,11 +12,11 @@ import click
 
 import shmq
 from shmq.cli.shared import params
-from shmq.cli.shared.broker_target import target_of
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import data_dir_flag, json_flag, namespace_of
 from shmq.cli.shared.names import queue_names
 from shmq.cli.shared.output import amount, note, show, show_json
+from shmq.cli.shared.target import target_of
 from shmq.errors import ShmqError
 from shmq.namespace.data_directory import chosen_directory, directory_of, durable_queues
 from shmq.persistence.process import Persistence
