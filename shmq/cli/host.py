@@ -104,7 +104,7 @@ def _aside(namespace: str, found: list[Finding]) -> list[dict[str, Any]]:
         every = files_aside(directory)
     except OSError as error:
         where = error.filename or directory
-        what = f"it cannot be read, so what is set aside there is not known: {error.strerror}"
+        what = f"it cannot be read, so the files set aside there are unknown: {error.strerror}"
         found.append(
             Finding(namespace=namespace, kind="file", name=str(where), what=what, fixed=False)
         )
@@ -140,7 +140,7 @@ def _show_aside(aside: Sequence[Mapping[str, Any]]) -> None:
     show_table(made)
     for one in aside:
         show(f"{one['kind']} {one['name']}, {one['file']}:")
-        show(f"  {one['restore'] or 'nothing can be brought back of it'}")
+        show(f"  {one['restore'] or 'nothing of it can be restored'}")
         show(f"  {one['remove']}")
 
 

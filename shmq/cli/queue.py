@@ -180,7 +180,7 @@ def who(broker: shmq.Broker, name: str, as_json: bool) -> None:
         show_json([dataclasses.asdict(one) for one in attached])
         return
     if not attached:
-        note(f"nobody is attached to queue {name!r}")
+        note(f"no process is attached to queue {name!r}")
         return
     made = table(["pid", "name", "leases", "since", "alive"], right=("pid", "leases"))
     for one in attached:

@@ -154,13 +154,13 @@ def _anonymous(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
     for name in store.abandoned(registry):
         if fix:
             store.remove(registry, name)
-        yield _found(registry.name, "anonymous", name, "nobody has a handle of it", fix)
+        yield _found(registry.name, "anonymous", name, "no process has a handle of it", fix)
     stem = f"mp.shmq@{registry.name}@"
     for entry in sorted(name for name in os.listdir(SHM) if name.startswith(stem)):
         if not _ANONYMOUS.fullmatch(entry.removeprefix(stem)):
-            yield _found(registry.name, "file", entry, "no shmq makes a file of that name")
+            yield _found(registry.name, "file", entry, "shmq does not create files of that name")
         elif _owner_of(entry) not in {None, os.geteuid()}:
-            yield _found(registry.name, "file", entry, "it is another user's")
+            yield _found(registry.name, "file", entry, "it belongs to another user")
 
 
 def _owner_of(entry: str) -> int | None:
@@ -200,7 +200,7 @@ def _semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
                 continue
             kind, what = "semaphore", "its queue is gone"
         else:
-            yield _found(registry.name, "file", entry, "no shmq makes a file of that name")
+            yield _found(registry.name, "file", entry, "shmq does not create files of that name")
             continue
         owner = _owner_of(entry)
         if owner == os.geteuid():
@@ -208,7 +208,7 @@ def _semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
                 (SHM / entry).unlink(missing_ok=True)
             yield _found(registry.name, kind, entry, what, fix)
         elif owner is not None:
-            yield _found(registry.name, "file", entry, "it is another user's")
+            yield _found(registry.name, "file", entry, "it belongs to another user")
 
 
 def _known_semaphores(registry: Namespace) -> set[str] | None:
@@ -294,7 +294,7 @@ def _dead(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
 
 def _copies(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
     for _, _, sequence, _ in queue.orphans():
-        what = f"whoever moved message {sequence} here died on the way"
+        what = f"the process that moved message {sequence} here died before it finished"
         yield _found(registry.name, "copy", queue.name, what)
 
 

@@ -69,7 +69,7 @@ def stream_problems(disk: Disk, name: str, identity: int) -> list[str]:
     count = card[1].eras[-1].end
     return [
         *(
-            f"{own.path(entry)} is of no partition: the card tells of 0 to {count - 1}"
+            f"{own.path(entry)} belongs to no partition: the metadata has 0 to {count - 1}"
             for entry in there
             if entry.isdecimal() and int(entry) >= count
         ),

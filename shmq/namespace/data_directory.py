@@ -254,6 +254,6 @@ def directory_of(namespace: str) -> Path:
     directory = Namespace.of(namespace).data_dir
     if directory is None:
         raise ShmqError(
-            f"nobody has written namespace {namespace!r} to disk: start shmq serve or shmq persist"
+            f"namespace {namespace!r} has no data directory yet: start shmq serve or shmq persist"
         )
     return directory

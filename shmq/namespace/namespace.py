@@ -349,7 +349,7 @@ class Namespace:
                     return
                 pid = writer_of(other)
         raise AlreadyKept(
-            f"{f'process {pid}' if pid > 0 else 'another process'} keeps the durable queues of "
+            f"{f'process {pid}' if pid > 0 else 'another process'} writes the durable queues of "
             f"namespace {self.name!r} already, in {other}: end it first; two cannot write one "
             f"journal",
             pid,
@@ -821,7 +821,9 @@ def refuse_foreign(fd: int, path: Path) -> None:
 def as_foreign(error: OSError, path: Path) -> Exception:
     """The error as ForeignSegment, if the file is another user's; else as `no_descriptor`."""
     if error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR, errno.ENXIO}:
-        return ForeignSegment(f"{path} is someone else's: {error.strerror}; use another namespace")
+        return ForeignSegment(
+            f"{path} belongs to another user: {error.strerror}; use another namespace"
+        )
     return no_descriptor(error)
 
 
@@ -829,8 +831,8 @@ def as_no_file(error: OSError, path: Path) -> Exception:
     """The error of a failed creation; NoSpace means inodes: an empty file takes no bytes."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return NoSpace(
-            f"no file can be made in {SHM}: {error.strerror}, its inodes are used up; "
-            f"delete queues, or mount it with more"
+            f"no file can be created in {SHM}: {error.strerror}, all inodes are used; "
+            f"delete queues, or mount it with more inodes"
         )
     return as_foreign(error, path)
 

@@ -295,7 +295,7 @@ class JournalWriter(SnapshotWriter):
         # A copy that was moved here, and settled since, is only in the segments to be removed.
         # So the original must be settled in its own journal first.
         if not self._moves.settle_all(self):
-            raise OSError(errno.EAGAIN, "another queue's journal is behind")
+            raise OSError(errno.EAGAIN, "another queue has not settled moved messages yet")
         self._let_transactions_go()
         super()._replace(snapshot)
 

@@ -185,7 +185,7 @@ def _tell_refusals(
     try:
         write_refusals(disk, {"queue": missing, "stream": broken})
     except OSError as error:
-        log.error("%s: what is not back cannot be noted: %s", disk.directory, error.strerror)
+        log.error("writer.refused in %s cannot be written: %s", disk.directory, error.strerror)
 
 
 def live_keys(registry: Namespace) -> dict[str, int | None]:
@@ -200,7 +200,7 @@ def live_keys(registry: Namespace) -> dict[str, int | None]:
         except NoSuchQueue:
             continue
         except SegmentError as error:
-            log.error("queue %s is there, and cannot be used: %s", name, error)
+            log.error("queue %s in memory cannot be used: %s", name, error)
             found[name] = None
     return found
 
@@ -249,7 +249,7 @@ def set_aside(disk: Disk, queue: str, files: Mapping[str, int | None]) -> dict[s
     for file, there in renamed.items():
         disk.rename(file, there)
         log.warning(
-            "queue %s: %s is not of the queue that is there now, and is called %s from now on",
+            "queue %s: %s belongs to an earlier queue of that name, and is renamed to %s",
             queue,
             disk.path(file),
             there,
@@ -285,7 +285,7 @@ def _bring_back(registry: Namespace, disk: Disk, decision: Decision) -> None:
             decision.error = error
         else:
             log.info(
-                "queue %s is back: %d message%s, from %s",
+                "queue %s is recovered: %d message%s, from %s",
                 name,
                 decision.chain.messages,
                 "" if decision.chain.messages == 1 else "s",
@@ -294,8 +294,8 @@ def _bring_back(registry: Namespace, disk: Disk, decision: Decision) -> None:
             _tell_tail(disk, name, decision.chain)
     if decision.error is not None:
         log.error(
-            "queue %s is not brought back: %s; its files are left as they are, and "
-            "shmq restore --salvage -q %s takes what is intact",
+            "queue %s is not recovered: %s; its files are unchanged: "
+            "shmq restore --salvage -q %s restores their intact parts",
             name,
             decision.error,
             name,

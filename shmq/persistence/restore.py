@@ -148,7 +148,7 @@ def restore_aside(
             finish_erasures(own)
             found = _named_aside(own, file)
             if new_name is not None and found.kind != "queue":
-                raise InvalidOption(f"{file} is no queue: it comes back under its own name alone")
+                raise InvalidOption(f"{file} is not a queue: restore it without --as")
             done = _bring_back(registry, own, found, new_name, salvage=salvage)
     except OSError as error:
         raise ShmqError(f"{error.filename or own.directory}: {error.strerror or error}") from error
@@ -164,12 +164,12 @@ def _named_aside(own: Disk, file: str) -> FileSetAside:
         if file in one.files:
             if not one.restorable:
                 raise ShmqError(
-                    f"nothing can be brought back of {own.path(file)}: {one.why}; remove it when "
-                    f"nobody is to look into it any more"
+                    f"nothing of {own.path(file)} can be restored: {one.why}; remove it when it "
+                    f"is no longer needed"
                 )
             return one
     raise ShmqError(
-        f"nothing that is set aside in {own.directory} is called {file!r}: shmq doctor lists all"
+        f"no file set aside in {own.directory} is called {file!r}: shmq doctor lists them"
     )
 
 
@@ -192,14 +192,14 @@ def _refuse_another(registry: Namespace, own: Disk, name: str) -> None:
     """Raises QueueExists if there is a queue of that name, or files of one."""
     if registry.path_of(name).exists() and _is_there(registry, name):
         raise QueueExists(
-            f"queue {name!r} is there: give what is set aside another name (--as NAME), or delete "
+            f"queue {name!r} exists: restore the files under another name (--as NAME), or delete "
             f"that queue first (shmq delete {name})"
         )
     files = catalog(own.names()).get(name)
     if files is not None and (files.snapshot or files.segments):
         raise QueueExists(
-            f"{own.directory} has files of queue {name!r}: give what is set aside another name "
-            f"(--as NAME); or bring that queue back (shmq restore -q {name})"
+            f"{own.directory} has files of queue {name!r}: restore under another name "
+            f"(--as NAME), or restore that queue (shmq restore -q {name})"
         )
 
 
@@ -208,16 +208,16 @@ def _restore_definitions(registry: Namespace, own: Disk, aside: str, before: str
     memory = registry.exchanges_path if before == EXCHANGES else registry.schemas_path
     if memory.exists():
         raise ShmqError(
-            f"{memory} is there, and a writer would write it over {before}: {aside} can come back "
-            f"only before its like is made again after a reboot"
+            f"{memory} exists, and a writer would overwrite {before} with it: {aside} can be "
+            f"restored only while there is none in memory, after a reboot"
         )
     if is_written(own.directory):
         raise ShmqError(
             f"process {writer_of(own.directory)} writes in {own.directory}, and would "
-            f"write over {before}: end it first"
+            f"overwrite {before}: end it first"
         )
     if before in own.names():
-        raise ShmqError(f"{own.path(before)} is there: move it away first, or leave {aside}")
+        raise ShmqError(f"{own.path(before)} exists: move it away first")
     try:
         check_definitions(own, aside)
     except FileError as error:
@@ -282,7 +282,7 @@ def _restore(
     if decision.error is not None:
         return Restored(name, DAMAGED, 0, [str(decision.error)])
     if decision.chain is None:
-        return Restored(name, DAMAGED, 0, ["nothing of it was ever finished"])
+        return Restored(name, DAMAGED, 0, ["none of its files was ever completed"])
     intact = not decision.problems
     logged = intact and name == decision.queue and kept
     if logged:

@@ -136,7 +136,7 @@ class SnapshotWriter:
         """Write a snapshot that replaces the last one. Raises OSError and QueueDeleted."""
         with self._writing:
             if self.closed:
-                raise QueueDeleted(f"queue {self.name!r} is no more")
+                raise QueueDeleted(f"queue {self.name!r} was deleted")
             self.snapshot_at = time.monotonic()
             snapshot, scan = self._begin()
             try:
@@ -251,8 +251,8 @@ class SnapshotThread:
         order = self._order(kept)
         if not order.done.wait(timeout):
             raise ShmqError(
-                f"the snapshot of queue {kept.name!r} was not written within {timeout} s: it "
-                f"still may be"
+                f"the snapshot of queue {kept.name!r} was not written within {timeout} s; it "
+                f"may still be written"
             )
         if order.error is not None:
             raise ShmqError(

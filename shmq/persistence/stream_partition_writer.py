@@ -191,7 +191,7 @@ class StreamPartitionWriter:
             return self._ring.collect(self.journal.next, self._sizes.commit)
         except OffsetOutOfRange as error:
             # Happens only if files were removed: at least the records that follow are written.
-            log.error("%s: records up to %d are on no disk", self._where, error.earliest)
+            log.error("%s: records before offset %d are not on disk", self._where, error.earliest)
             self._set_aside()
             self.journal = self.journal.anew(error.earliest)
             return self._ring.collect(self.journal.next, self._sizes.commit)
@@ -427,7 +427,7 @@ class StreamPartitionWriters:
         try:
             card = read_card(self._own)
         except FileError as error:
-            log.error("stream %s: its card is written anew: %s", self.name, error)
+            log.error("stream %s: its metadata file is rewritten: %s", self.name, error)
             card = None
         return StreamCard({}, []) if card is None else card[1]
 

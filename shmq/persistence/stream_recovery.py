@@ -65,7 +65,7 @@ def recover_streams(registry: Namespace, disk: Disk) -> dict[str, StoredStream]:
     for name, stored in plan_streams(disk, known).items():
         if name in live:
             log.warning(
-                "stream %s: %s has records of another stream of that name, which are left there",
+                "stream %s: %s has records of another stream of that name; they are not used",
                 name,
                 disk.path(stream_directory(name, stored.identity)),
             )
@@ -84,7 +84,7 @@ def _live(registry: Namespace) -> dict[str, int | None]:
         except NoSuchStream:
             continue
         except SegmentError as error:
-            log.error("stream %s is there, and cannot be used: %s", name, error)
+            log.error("stream %s in memory cannot be used: %s", name, error)
             found[name] = None
     return found
 
@@ -98,13 +98,13 @@ def _bring_back(registry: Namespace, stored: StoredStream) -> None:
             stored.error = error if isinstance(error, ShmqError) else ShmqError(str(error))
     if stored.error is not None:
         log.error(
-            "stream %s is not brought back: %s; its files are left as they are",
+            "stream %s is not recovered: %s; its files are unchanged",
             name,
             stored.error,
         )
         return
     records = sum(end.next - end.earliest for end in stored.ends)
-    log.info("stream %s is back: %d records on disk", name, records)
+    log.info("stream %s is recovered: %d records on disk", name, records)
     for partition, end in enumerate(stored.ends):
         if end.tail is not None:
             log.warning("stream %s: %s", name, end.tail.told(_lost(partition, end.tail)))
@@ -197,7 +197,7 @@ def plan_streams(disk: Disk, known: Collection[tuple[str, int]] = ()) -> dict[st
         if other is not None:
             older, stored = sorted((other, stored), key=lambda one: one.written)
             log.warning(
-                "stream %s: %s has records of an older stream of that name, which are left there",
+                "stream %s: %s has records of an older stream of that name; they are not used",
                 name,
                 disk.path(stream_directory(name, older.identity)),
             )
@@ -323,7 +323,7 @@ def restore_groups(namespace: Namespace, stored: StoredStream) -> None:
         try:
             _restore_group(namespace, stored, name, told["options"], told["committed"])
         except (ShmqError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-            log.error("group %s of stream %s is not brought back: %s", name, stored.name, error)
+            log.error("group %s of stream %s is not recovered: %s", name, stored.name, error)
 
 
 def _restore_group(

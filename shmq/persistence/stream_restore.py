@@ -100,14 +100,14 @@ def _refuse_another(registry: Namespace, own: Disk, name: str) -> None:
     """Raises StreamExists if there is a stream of that name, or files of one."""
     if _is_there(registry, name):
         raise StreamExists(
-            f"stream {name!r} is there: what is set aside comes back under that name alone, once "
-            f"that stream is deleted (shmq delete --kind stream {name})"
+            f"stream {name!r} exists: the files set aside can be restored only under that name: "
+            f"delete that stream first (shmq delete --kind stream {name})"
         )
     for other, identity in streams_among(own.under(STREAMS).names()):
         if other == name and is_carded(own, name, identity):
             raise StreamExists(
-                f"{own.path(stream_directory(name, identity))} has a stream {name!r}: bring it "
-                f"back (shmq restore --stream {name}), or delete it (shmq delete --kind stream "
+                f"{own.path(stream_directory(name, identity))} has a stream {name!r}: restore "
+                f"it (shmq restore --stream {name}), or delete it (shmq delete --kind stream "
                 f"{name}), before another of that name"
             )
 

@@ -96,7 +96,7 @@ class StreamWriter:
             try:
                 kept.note_groups()
             except OSError as error:
-                log.error("stream %s: its card cannot be written: %s", kept.name, error)
+                log.error("stream %s: its metadata file cannot be written: %s", kept.name, error)
 
     def end(self) -> None:
         """Write the rest, and detach from all streams."""
@@ -156,7 +156,7 @@ class StreamWriter:
         try:
             kept.close()
         except OSError as error:
-            log.error("stream %s: its files cannot be left as they should be: %s", name, error)
+            log.error("stream %s: its files cannot be completed or removed: %s", name, error)
 
 
 def _tell(stream: LocalStream, error: ShmqError | OSError) -> None:

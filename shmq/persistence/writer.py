@@ -197,8 +197,8 @@ class Writer:
             with contextlib.suppress(TimeoutError):
                 return asker.result(ROUND)
             if time.monotonic() >= end:
-                raise ShmqError(f"the writer has been busy for {FOUND:g} s")
-        raise ShmqError("the writer ends")
+                raise ShmqError(f"the writer did not answer within {FOUND:g} s: try again")
+        raise ShmqError("the writer is ending: ask the next one")
 
     def _define(self) -> None:
         """Write exchanges and schemas once for all waiting callers."""
@@ -408,7 +408,7 @@ class Writer:
             try:
                 self._transactions.mark()
             except OSError as error:
-                log.error("what transactions have done cannot be marked: %s", error)
+                log.error("finished transactions cannot be marked in writer.txn: %s", error)
 
     # ---- the threads ----
 

@@ -99,7 +99,7 @@ class Keeper:
             except QueueDeleted:
                 self._forget(name)
             except ShmqError as error:
-                log.warning("queue %s is left alone: %s", name, error)
+                log.warning("queue %s is not maintained: %s", name, error)
                 self._forget(name)
             else:
                 self._held.pop(name, None)
@@ -111,7 +111,7 @@ class Keeper:
 
     def _pass_over(self, name: str, error: LockTimeout) -> None:
         if name not in self._held:
-            log.warning("queue %s is passed over: %s", name, error)
+            log.warning("queue %s is skipped for now: %s", name, error)
         self._held[name] = time.monotonic() + PASSED_OVER
 
     def _look_around(self) -> None:
@@ -127,9 +127,9 @@ class Keeper:
             except LockTimeout as error:
                 self._pass_over(name, error)
             except ShmqError as error:
-                log.warning("queue %s is left alone: %s", name, error)
+                log.warning("queue %s is not maintained: %s", name, error)
             except OSError as error:  # the next look around may succeed
-                log.warning("queue %s and those behind it have to wait: %s", name, error.strerror)
+                log.warning("queue %s and later ones are skipped: %s", name, error.strerror)
                 return
 
     def _forget(self, name: str) -> None:

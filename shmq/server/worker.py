@@ -101,7 +101,7 @@ async def _serve(who: str, settings: Settings, *places: Any) -> None:
         try:
             front.reload(fresh)
         except ShmqError as error:  # the files have changed since the supervisor looked
-            log.error("%s: the settings stay as they are: %s", who, error)
+            log.error("%s: settings not reloaded: %s", who, error)
         pipe.send(RELOADED)
 
     def beat() -> None:
@@ -111,10 +111,10 @@ async def _serve(who: str, settings: Settings, *places: Any) -> None:
     beat()
     loop.add_signal_handler(signal.SIGTERM, drain)
     loop.add_reader(pipe.fileno(), hear)
-    log.info("%s takes connections", who)
+    log.info("%s accepts connections", who)
     pipe.send(READY)
     await front.run()
-    log.info("%s ends", who)
+    log.info("%s ended", who)
     _hear_no_more(loop)
 
 

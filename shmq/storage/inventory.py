@@ -107,22 +107,22 @@ def _packed(error: ShmqError) -> dict[str, Any]:
 def refusal_of(directory: Path, kind: Kind, name: str) -> FileError | None:
     """Why a name with files there is not in memory, and what to do; None: the name is free."""
     option = "-q" if kind == "queue" else "--stream"
-    delete = f"`shmq delete --kind {kind} {name}` gives its files up"
-    refused = f"so {kind} {name!r} is not brought back, and no new one takes its place"
+    delete = f"`shmq delete --kind {kind} {name}` deletes its files"
+    refused = f"so {kind} {name!r} is not recovered, and no new one gets its name"
     told = _read_refusals(directory).get(kind, {})
     if name not in told:
         return FileError(
-            f"{kind} {name!r} is on disk in {directory}, and not in memory, and the log of its "
-            f"writer says why: `shmq restore {option} {name}` brings it back, {delete}"
+            f"{kind} {name!r} is on disk in {directory}, but not in memory; see the log of its "
+            f"writer: `shmq restore {option} {name}` restores it, {delete}"
         )
     match told[name]:
         case None:
             return None
         case {"damage": [str(path), int(offset), str(what)]}:
-            salvage = f"`shmq restore --salvage {option} {name}` makes it of what is intact"
+            salvage = f"`shmq restore --salvage {option} {name}` restores the intact parts"
             return DamagedFile(path, offset, f"{what}; {refused}: {salvage}, {delete}")
         case {"text": str(text)}:
-            again = f"`shmq restore {option} {name}` tries it again"
+            again = f"`shmq restore {option} {name}` tries again"
             return FileError(f"{text}; {refused}: {again}, {delete}")
     return None
 

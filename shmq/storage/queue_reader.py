@@ -112,7 +112,7 @@ def _open(
     names = lineage_of(disk, files)
     if not names:
         raise FileError(
-            f"nothing of queue {files.queue!r} in {disk.directory} was ever written to its end"
+            f"none of the files of queue {files.queue!r} in {disk.directory} was ever completed"
         )
     opened, parts = [], []
     for name in names:

@@ -114,9 +114,9 @@ def read_card(disk: Disk) -> tuple[FileHeader, StreamCard] | None:
     try:
         card = StreamCard(dict(told["groups"]), eras_of((int(n), int(made)) for n, made in eras))
     except (ValueError, TypeError, KeyError, OverflowError) as error:
-        raise DamagedFile(path, at, f"the card cannot be read: {error}") from None
+        raise DamagedFile(path, at, f"the metadata cannot be read: {error}") from None
     if not all(map(_may_be, card.eras)) or card.eras[-1].end > MAX_PARTITIONS:
-        raise DamagedFile(path, at, f"no stream has the partitions of the card: {eras}")
+        raise DamagedFile(path, at, f"the partitions of the metadata are impossible: {eras}")
     return header, card
 
 

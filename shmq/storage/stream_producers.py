@@ -80,9 +80,9 @@ def _checked(told: dict[str, Any], path: str, at: int) -> Producers:
         raise DamagedFile(path, at, f"the producers cannot be read: {error}") from None
     for producer, (sequence, offset, count) in found.items():
         if min(producer, sequence, offset) < 0 or not 0 < count < 1 << 32:
-            raise DamagedFile(path, at, f"producer {producer} has no such records")
+            raise DamagedFile(path, at, f"the numbers of producer {producer} are out of range")
         if max(producer, sequence + count, offset + count) >= 1 << 64:
-            raise DamagedFile(path, at, f"producer {producer} has no such records")
+            raise DamagedFile(path, at, f"the numbers of producer {producer} are out of range")
     return found
 
 

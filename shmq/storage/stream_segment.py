@@ -262,7 +262,7 @@ class StreamSegment:
         if isinstance(found, DamagedRange):
             behind = None if found.behind is None else found.behind.offset
             raise DamagedFile(
-                self.path, found.at, "no record of the stream that could come next",
+                self.path, found.at, "the next record is damaged",
                 first_offset=found.first, next_offset=behind,
             )  # fmt: skip
         return found if found is not None and found.offset < until else None
@@ -345,14 +345,14 @@ class StreamSegment:
             self._entry_bytes = footer["end"] - self.start - batches
         how, kind, _, index = read_record(self._data, footer["index"], self._salts[0])
         if (how, kind) != ("ok", "index"):
-            self._no_index(footer["index"], "there is no index, as the footer says")
+            self._no_index(footer["index"], "there is no index where the footer says")
             return
         places = [
             FilePosition(at, offset, (time ^ _SIGN) - _SIGN)
             for at, offset, time in index["entries"]
         ]
         if any(not self.start <= place.at < size for place in places):
-            self._no_index(footer["index"], "the index leads out of the file")
+            self._no_index(footer["index"], "the index points outside the file")
             return
         self._places += places
 
@@ -362,4 +362,4 @@ class StreamSegment:
 
     def _refuse(self, how: str, at: int) -> None:
         if how == "damaged":
-            raise DamagedFile(self.path, at, "no record of the stream that could come next")
+            raise DamagedFile(self.path, at, "the next record is damaged")

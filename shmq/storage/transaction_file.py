@@ -171,9 +171,9 @@ def read_noted(disk: Disk) -> list[StoredTransaction]:
         raise DamagedFile(
             damage.path,
             damage.offset,
-            f"{damage.what}; what its transactions did may be on disk by half, so nothing is "
-            f"brought back: `shmq restore --salvage` completes those in it that are whole, sets "
-            f"it aside, and brings the rest back",
+            f"{damage.what}; its transactions may be on disk in part, so nothing is "
+            f"recovered: `shmq restore --salvage` completes its intact transactions, sets the file "
+            f"aside, and restores the rest",
         )
     return noted
 
@@ -197,7 +197,7 @@ def salvage_noted(disk: Disk) -> str | None:
     written = TransactionFile(disk)
     written.replace(noted)
     written.abandon()
-    return f"{damage}; it is {there} now, and what was noted there may be on disk by half"
+    return f"{damage}; it is renamed to {there}, and its other transactions may be on disk in part"
 
 
 def _content(disk: Disk) -> bytes:

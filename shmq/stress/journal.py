@@ -120,10 +120,10 @@ _MEANS[RETURNED] = 0
 #: The violations, and what each means.
 WRONGS = {
     "lost": "confirmed by put, and never acknowledged",
-    "unexpected": "delivered, although nobody put it",
+    "unexpected": "delivered, although it was never put",
     "back_after_ack": "delivered again after it was acknowledged",
     "held_twice": "delivered to a second consumer while the first one had it",
-    "twice": "delivered twice, although nobody died and no lease ran out",
+    "twice": "delivered twice, although no process died and no lease expired",
     "out_of_order": "delivered after a later message of the same producer",
 }
 

@@ -173,7 +173,7 @@ class ChildProcess:
         assert process.pid is not None
         stopped = is_stopped(process.pid)
         self._log.error(
-            "%s, pid %s, has given no sign of life for %.1f s, and is killed: %s",
+            "%s, pid %s, has missed its heartbeat for %.1f s, and is killed: %s",
             self.who,
             process.pid,
             self._silent_for,

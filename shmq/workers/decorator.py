@@ -39,7 +39,7 @@ class Worker:
         found = load(self._plan.handler)
         if found is not self and found is not self.handler:
             raise InvalidOption(
-                f"handler {self._plan.handler!r} is something else by now: give each handler a "
+                f"handler {self._plan.handler!r} names another object by now: give each handler a "
                 f"name of its own"
             )
         url = os.environ.get("SHMQ_URL")

@@ -147,8 +147,8 @@ class Plan:
             )
         if self.mode == "fifo" and self.server is not None:
             raise InvalidOption(
-                f"mode='fifo' goes by a lock of the queue's host, and {self.server.address} may be "
-                f"another: run these workers there, or use mode='keyed' with groups"
+                f"mode='fifo' needs a lock on the queue's host, and {self.server.address} may be "
+                f"another host: run these workers there, or use mode='keyed' with groups"
             )
         if self.max_messages is not None:
             check_whole("max_messages", self.max_messages, 1, MAX_MESSAGES)

@@ -101,7 +101,7 @@ class WorkerLoop:
                 return Ending.DRAINED
             self._queue.qsize()  # raises when the queue is deleted
             time.sleep(ASK_AGAIN)
-        log.info("%s is the active one of queue %r", self._who, self._queue.name)
+        log.info("%s is the active worker of queue %r", self._who, self._queue.name)
         return None
 
     def _work(self) -> Ending:
@@ -150,7 +150,7 @@ class WorkerLoop:
         try:
             self._settle(message, outcome)
         except (LeaseExpired, ConnectionLost) as error:
-            log.warning("%s: message %d stays as it is: %s", self._who, message.sequence, error)
+            log.warning("%s: message %d cannot be settled: %s", self._who, message.sequence, error)
 
     def _outcome(self, message: Message) -> Reject | Retry | None:
         """Run the handler; None: the message was handled."""
@@ -233,7 +233,7 @@ def main(who: str, plan: Plan, supervisor: int) -> None:
             sys.exit(Ending.UNREACHED)
         shift = WorkerLoop(who, plan, queue, _awaiting(handler, stack))
         leave_to_the_supervisor(shift.drain)
-        log.info("%s takes messages of queue %r", who, plan.queue)
+        log.info("%s consumes queue %r", who, plan.queue)
         sys.exit(shift.run())
 
 

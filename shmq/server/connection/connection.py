@@ -104,7 +104,7 @@ class Connection(abc.ABC):
 
     def _fail(self, error: Exception) -> None:
         """Log a fault of the server, and end this connection only."""
-        log.error("%s is cut off: a fault of this server", self.session.context, exc_info=error)
+        log.error("%s: connection closed: internal error", self.session.context, exc_info=error)
         self.close()
 
     def _heed(self, flags: int) -> None:

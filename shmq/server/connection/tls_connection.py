@@ -91,7 +91,7 @@ class TlsConnection(Connection):
             return False
         except (ssl.SSLError, OSError) as error:
             why = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error
-            _seldom.warning("%s is not let in: no TLS, %s", self.session.context, why)
+            _seldom.warning("%s: TLS handshake failed: %s", self.session.context, why)
             self._flush()  # the alert that tells the peer why
             self._state = GONE
             return False
@@ -100,7 +100,7 @@ class TlsConnection(Connection):
         return True
 
     def _give_up(self) -> None:
-        _seldom.warning("%s is cut off: no TLS within handshake", self.session.context)
+        _seldom.warning("%s: connection closed: no TLS within handshake", self.session.context)
         self.close()
 
     def close(self) -> None:

@@ -36,7 +36,9 @@ class FetchHandler:
         if found or asked.wait == 0:
             return found
         if not session.delay():
-            raise Refusal(Status.BAD_REQUEST, "too many requests of this connection wait")
+            raise Refusal(
+                Status.BAD_REQUEST, "too many requests of this connection wait: use another one too"
+            )
         task = asyncio.get_running_loop().create_task(
             self._serve(session, session.asked, stream, asked)
         )
@@ -81,7 +83,7 @@ class FetchHandler:
         session, _, asked = self._waiting.pop(task)
         if task.cancelled() or task.exception() is None:
             return
-        log.error("a fault of this server", exc_info=task.exception())
+        log.error("internal error", exc_info=task.exception())
         session.answer_late(asked, Status.INTERNAL, b"")
 
 
@@ -158,7 +160,7 @@ class DurableAppends:
     def _over(self, task: asyncio.Task[None]) -> None:
         del self._waiting[task]
         if not task.cancelled() and task.exception() is not None:
-            log.error("a fault of this server", exc_info=task.exception())
+            log.error("internal error", exc_info=task.exception())
 
 
 async def _keep(

@@ -63,7 +63,7 @@ class SideThreads:
                 try:
                     chore()
                 except LockTimeout as error:
-                    self._log.warning("%s is left to the end of this process: %s", what, error)
+                    self._log.warning("%s is left undone until this process ends: %s", what, error)
                     continue
                 except Exception:  # noqa: BLE001 - the others are still to be tried
                     self._log.exception("%s failed", what)

@@ -177,7 +177,7 @@ class Streams:
             raise _absent(name)
         if right and not self._rights(session, name, group) & right:
             what = f"stream {name!r}" if group is None else f"group {group!r} of stream {name!r}"
-            raise Refusal(Status.FORBIDDEN, f"the token has no right to do that to {what}")
+            raise Refusal(Status.FORBIDDEN, f"the token lacks the right for this request to {what}")
         return stream
 
     def _kept(self, name: str) -> LocalStream:

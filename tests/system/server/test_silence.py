@@ -40,10 +40,12 @@ def test_processes_that_are_stopped_are_killed_and_replaced(server: Server) -> N
         os.kill(pid, signal.SIGSTOP)
 
     for who, pid in whose.items():
-        server.hears(rf"{who}, pid {pid}, has given no sign of life .* it is stopped \(SIGSTOP\)")
+        server.hears(
+            rf"{who}, pid {pid}, has missed its heartbeat for .* it is stopped \(SIGSTOP\)"
+        )
         server.hears(f"{who} started", 2)
 
-    server.hears("takes connections", 2)
+    server.hears("accepts connections", 2)
     with Peer(server) as peer:
         assert peer.ok(Type.PING, b"there?") == b"there?"
 

@@ -136,4 +136,4 @@ def test_options_that_are_not_known_stop_their_queue_and_no_other(
     recover(own)
 
     assert Namespace.of(own.namespace).queue_names() == ["b"]
-    assert "queue a is not brought back" in caplog.text
+    assert "queue a is not recovered" in caplog.text
