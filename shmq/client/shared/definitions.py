@@ -18,7 +18,7 @@ from typing import Final
 from shmq.client.shared import durability
 from shmq.errors import DurabilityWarning, NotConfirmed, ShmqError
 from shmq.namespace.namespace import Namespace
-from shmq.storage import queue_erase
+from shmq.storage.inventory import LOCK
 from shmq.storage.paths import EXCHANGES, SCHEMAS
 
 __all__ = ["bring_back_exchanges", "bring_back_schemas", "on_disk"]
@@ -84,7 +84,7 @@ def _directory(namespace: Namespace) -> Path | None:
     """The directory where they are kept; None: nowhere."""
     try:
         directory = durability.directory_for(namespace)
-        there = (directory / queue_erase.LOCK).exists()
+        there = (directory / LOCK).exists()
     except (OSError, ShmqError):
         return None
     return directory if there or namespace.keeper is not None else None

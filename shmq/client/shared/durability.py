@@ -1,7 +1,7 @@
 """Ensures that a persistence writer runs for durable data and has recovered what is on disk.
 
 Each process that creates or opens something durable checks whether the namespace has a writer, and
-starts one if there is none: :mod:`shmq.supervision.writer_launch`. A writer recovers everything in
+starts one if there is none: :mod:`shmq.supervision.detached_writer`. A writer recovers all in
 its directory, under the registry lock, before the writer becomes visible: so a process that sees
 the writer also sees what it recovered.
 """
@@ -121,7 +121,7 @@ def _alone(namespace: Namespace, end: float) -> Iterator[None]:
 
 def _launch(namespace: Namespace, end: float) -> str | None:
     """Start a writer; if it does not run then, why. Raises LockTimeout."""
-    from shmq.supervision.writer_launch import launch  # noqa: PLC0415 - it imports subprocess
+    from shmq.supervision.detached_writer import launch  # noqa: PLC0415 - it imports subprocess
 
     directory = None
     try:
@@ -202,7 +202,7 @@ def bring_back(namespace: Namespace, kind: Kind, name: str) -> None:
 
 def _refusal(namespace: Namespace, directory: Path, kind: Kind, name: str) -> ShmqError | None:
     """Why a running writer has not recovered it; None: it has, or there are no files."""
-    from shmq.storage.refusals import refusal_of  # noqa: PLC0415 - rarely needed
+    from shmq.storage.inventory import refusal_of  # noqa: PLC0415 - rarely needed
 
     with namespace.locked():  # it may have been recovered or removed since the check
         if _is_there(namespace, kind, name) or stored(namespace, kind, name) is None:
@@ -226,7 +226,7 @@ def give_up(namespace: Namespace, kind: Kind, name: str) -> bool:
     directory = stored(namespace, kind, name)
     if directory is None:
         return False
-    from shmq.storage.inventory import erase_stored  # noqa: PLC0415 - rarely needed
+    from shmq.storage.erase import erase_stored  # noqa: PLC0415 - rarely needed
 
     try:
         erase_stored(directory, kind, name)

@@ -1,4 +1,4 @@
-"""Requests about exchanges, within the rights of the client's token.
+"""Requests about exchanges and schemas, within the rights of the client's token.
 
 A publisher needs the right to produce to the exchange, and none to the queues behind it: the
 client that binds a queue must have that right, and delegates it.
@@ -11,19 +11,32 @@ import dataclasses
 import os
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from shmq.api import Binding
+from shmq.api.options import check_one_of
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.exchange import LocalExchange
 from shmq.client.shared import definitions, exchange_delivery
-from shmq.errors import Forbidden, InvalidOption, NoSuchExchange, NoSuchQueue, NoSuchStream
+from shmq.errors import (
+    Forbidden,
+    InvalidOption,
+    NoSuchExchange,
+    NoSuchQueue,
+    NoSuchStream,
+    SchemaError,
+)
 from shmq.namespace.namespace import Namespace
 from shmq.protocol.messages.exchange import Route, unpack_counts
 from shmq.protocol.opcodes import Right
 from shmq.protocol.status import status_of
+from shmq.schema.compare import Compatibility
 
-__all__ = ["ExchangeHandler"]
+__all__ = [
+    "ExchangeHandler",
+    "changes",
+    "schema_answer",
+]
 
 _CHANGES: Final = frozenset({"create", "delete", "bind", "unbind"})
 
@@ -226,3 +239,41 @@ def _arguments(properties: Asked) -> dict[str, Any]:
             raise TypeError(f"{key!r} must be an int")
         found[argument] = value if unit is None else value * unit
     return found
+
+
+_ACTIONS: Final = ("get", "set", "check")
+_RULES: Final = get_args(Compatibility)
+
+
+def changes(asked: dict[str, Any]) -> bool:
+    """Whether a SCHEMA request with this map sets a schema. Raises InvalidOption."""
+    action = asked.get("action")
+    if action not in _ACTIONS:
+        raise InvalidOption(f"'action' must be one of {', '.join(_ACTIONS)}, not {action!r:.40}")
+    return bool(action == "set")
+
+
+def schema_answer(broker: LocalBroker, name: str, asked: dict[str, Any]) -> dict[str, Any]:
+    """The map of the answer. It also says why a schema is refused, and for which field.
+
+    Raises InvalidOption, NoSuchQueue, and the errors of the schema file.
+    """
+    if asked["action"] == "get":
+        return {
+            "versions": [
+                [each.version, each.schema, each.compatibility, each.at]
+                for each in broker.schemas(name)
+            ]
+        }
+    schema, rule = asked.get("schema"), asked.get("compatibility")
+    if not isinstance(schema, dict):
+        raise InvalidOption("it needs a 'schema', a map")
+    if rule is not None:
+        check_one_of("compatibility", rule, _RULES)
+    try:
+        if changes(asked):
+            return {"version": broker.set_schema(name, schema, rule)}
+        broker.check_schema(name, schema, rule)
+    except SchemaError as error:
+        return {"refused": str(error), "field": error.field}
+    return {}

@@ -1,4 +1,4 @@
-"""FETCHes: answered at once, or as soon as a record arrives."""
+"""Answers that come later: a FETCH that waits for records, an APPEND that waits for the disk."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import logging
 from typing import Any, Final
 
 from shmq.client.local.stream import LocalStream
-from shmq.errors import DamagedFile, ShmqError
+from shmq.errors import DamagedFile, NotConfirmed, ShmqError
 from shmq.native._core import Session
 from shmq.protocol.messages.stream import Fetch, FetchedPart
 from shmq.protocol.opcodes import Status
 from shmq.protocol.status import Refusal, refusal_of
 
-__all__ = ["FetchHandler"]
+__all__ = [
+    "DurableAppends",
+    "FetchHandler",
+]
 
 log = logging.getLogger("shmq.server")
 
@@ -33,7 +36,9 @@ class FetchHandler:
         if found or asked.wait == 0:
             return found
         if not session.delay():
-            raise Refusal(Status.BAD_REQUEST, "too many requests of this connection wait")
+            raise Refusal(
+                Status.BAD_REQUEST, "too many requests of this connection wait: use another one too"
+            )
         task = asyncio.get_running_loop().create_task(
             self._serve(session, session.asked, stream, asked)
         )
@@ -78,7 +83,7 @@ class FetchHandler:
         session, _, asked = self._waiting.pop(task)
         if task.cancelled() or task.exception() is None:
             return
-        log.error("a fault of this server", exc_info=task.exception())
+        log.error("internal error", exc_info=task.exception())
         session.answer_late(asked, Status.INTERNAL, b"")
 
 
@@ -113,3 +118,77 @@ def _entries(
         return stream.read_raw(partition, offset, asked.most, max_bytes=most)
     found: Any = stream.read(partition, offset, asked.most, max_bytes=most, where=asked.where)
     return found.sealed(stream.identity & 0xFFFFFFFF), found.next_offset
+
+
+#: How soon a disk that fails is looked at again, in seconds.
+_BAD_DISK: Final = 0.02
+#: How soon after the append the disk is first looked at, in seconds; doubled each time.
+_FIRST_PAUSE: Final = 0.0005
+
+
+class DurableAppends:
+    """The answers that wait for a disk, one task each."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[asyncio.Task[None], LocalStream] = {}
+
+    def durable_reply(
+        self,
+        session: Session,
+        stream: LocalStream,
+        behind: tuple[int, int],
+        status: Status,
+        payload: bytes,
+    ) -> None:
+        """Answer once everything before that offset of the partition is on disk."""
+        ticket = session.durable_reply()
+        task = asyncio.get_running_loop().create_task(
+            _keep(session, ticket, stream, behind, status, payload)
+        )
+        self._waiting[task] = stream
+        task.add_done_callback(self._over)
+
+    def has(self, stream: LocalStream) -> bool:
+        """Whether an answer waits for the stream's disk."""
+        return any(stream is each for each in self._waiting.values())
+
+    def close(self) -> None:
+        """Stop waiting; nothing more is answered."""
+        for task in list(self._waiting):
+            task.cancel()
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        del self._waiting[task]
+        if not task.cancelled() and task.exception() is not None:
+            log.error("internal error", exc_info=task.exception())
+
+
+async def _keep(
+    session: Session,
+    ticket: int,
+    stream: LocalStream,
+    behind: tuple[int, int],
+    status: Status,
+    payload: bytes,
+) -> None:
+    try:
+        await _synced(stream, *behind)
+    except ShmqError as error:
+        status, payload = refusal_of(error)
+    session.keep(ticket, status, payload)
+
+
+async def _synced(stream: LocalStream, partition: int, offset: int) -> None:
+    """Return once the partition is on disk up to the offset, however often that fails before."""
+    log = stream.logs[partition]
+    pause = _FIRST_PAUSE
+    while offset:
+        try:
+            if log.wait_synced(offset, 0.0):
+                return
+        except NotConfirmed:
+            pause = _BAD_DISK
+        if pause == _BAD_DISK:
+            stream.await_writer()
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, _BAD_DISK)

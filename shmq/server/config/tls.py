@@ -1,15 +1,19 @@
-"""TLS: the server's certificate, and the authorities of the clients' certificates."""
+"""TLS: the certificates of the server and of its clients, and who may read and write the files."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import ssl
+import stat
 from pathlib import Path
 
 from shmq.errors import InvalidOption
-from shmq.server.auth.ownership import check_file
 
-__all__ = ["Tls"]
+__all__ = [
+    "Tls",
+    "check_file",
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,3 +83,24 @@ def _told(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return error.reason or str(error)
     return getattr(error, "strerror", None) or str(error)
+
+
+def check_file(status: os.stat_result, path: Path, what: str, *, secrets: str | None) -> None:
+    """Refuse a file of another user, one that others may write, or ``secrets`` they may read.
+
+    ``what`` names the file in the error, ``secrets`` what others must not read; None: anyone
+    may read it. Raises :class:`~shmq.InvalidOption`, with the mode and what to do.
+    """
+    user = os.geteuid()
+    mode = stat.S_IMODE(status.st_mode)
+    if status.st_uid not in {user, 0}:
+        raise InvalidOption(
+            f"{what} belongs to user {status.st_uid}, neither to user {user} nor to root: "
+            f"chown {user} {path} and chmod 600 {path}"
+        )
+    if mode & 0o022:
+        raise InvalidOption(f"{what} has mode {mode:04o}, so others may write it: chmod 600 {path}")
+    if secrets is not None and mode & 0o077:
+        raise InvalidOption(
+            f"{what} has mode {mode:04o}, so others may read {secrets}: chmod 600 {path}"
+        )

@@ -1,13 +1,15 @@
-"""Quotas: what exists is counted under the registry lock before more is created.
+"""Why a request is refused: its values, what the server has run out of, and quotas.
 
 The server does not record which client created what. A token is charged for the queues and
 streams that it may administer and the groups that it may be a member of, regardless of their
-creator: so the count survives a restart, and what was deleted no longer counts.
+creator: so the count survives a restart, and what was deleted no longer counts. What exists is
+counted under the registry lock before more is created.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 from collections.abc import Callable, Collection, Iterator
@@ -15,18 +17,23 @@ from typing import Final, NamedTuple
 
 from shmq.api.names import staging_target
 from shmq.client.local.broker import LocalBroker
-from shmq.errors import NoSuchStream, SegmentError
+from shmq.errors import InvalidName, InvalidOption, NoSpace, NoSuchStream, SegmentError, ShmqError
 from shmq.namespace import streams
 from shmq.namespace.group_files import group_names
 from shmq.namespace.namespace import Namespace
 from shmq.native._core import Session
 from shmq.protocol.opcodes import Right, Status
 from shmq.protocol.status import Refusal
-from shmq.server.auth.limits import Limits, Quota
-from shmq.server.auth.tokens import Token
+from shmq.server.config.settings import Limits, Quota
+from shmq.server.config.tokens import Token
 from shmq.server.connection.peer import Peer
 
-__all__ = ["QuotaRequest", "Quotas"]
+__all__ = [
+    "QuotaRequest",
+    "Quotas",
+    "scarce",
+    "well_formed",
+]
 
 _BLOCK: Final = 512  # bytes of st_blocks
 
@@ -151,3 +158,31 @@ class Quotas:
 def _is_of(token: Token, queue: str) -> bool:
     """Whether the token may administer the queue; NAME.dlq comes with NAME."""
     return bool((token.rights(queue) | token.rights(queue.removesuffix(".dlq"))) & Right.ADMIN)
+
+
+#: Errors for resources that the machine or the process has run out of.
+_SCARCE: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+
+
+@contextlib.contextmanager
+def well_formed() -> Iterator[None]:
+    """Refuse values of a wrong type or out of range as BAD_REQUEST."""
+    try:
+        yield
+    except (TypeError, InvalidName, InvalidOption) as error:
+        raise Refusal(Status.BAD_REQUEST, str(error)) from error
+
+
+@contextlib.contextmanager
+def scarce(what: str) -> Iterator[None]:
+    """Raise NoSpace if descriptors or memory run out."""
+    try:
+        yield
+    except ShmqError:
+        raise
+    except OSError as error:
+        if error.errno not in _SCARCE:
+            raise
+        raise NoSpace(
+            f"the server cannot attach to {what} now: {os.strerror(error.errno)}"
+        ) from error
