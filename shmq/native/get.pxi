@@ -1,5 +1,4 @@
-# Leasing, also by a filter, and settling leases. Filters: see shmq/core/queue/filter.h and
-# shmq/core/queue/select.h.
+# Leasing, also by a filter, and settling leases. Filters: see shmq/core/queue/filter.h.
 
 #: The numbers of a program's operations, fields, relations and kinds of constants, by name.
 FILTER_OPERATIONS = {"not": SHMQ_OP_NOT, "and": SHMQ_OP_AND, "or": SHMQ_OP_OR, "test": SHMQ_OP_TEST}
