@@ -112,6 +112,9 @@ _PLACES: Final = {
     for name in names
 }
 
-# No ``__all__``: help(shmq) would print every class of it in full.
+# The public names are those of ``dir(shmq)``. With an ``__all__``, help(shmq) would print each class
+# in full: 7,800 lines. What stands here and is not public is deleted, so that ``import *`` does not
+# bring it.
 if not TYPE_CHECKING:
     __getattr__, __dir__ = on_demand(__name__, _PLACES)
+    del TYPE_CHECKING, VERSION, Final, on_demand
