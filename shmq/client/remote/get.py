@@ -1,4 +1,4 @@
-"""Getting messages of a server: one round trip if there are any, else a wait that can be cancelled."""
+"""Getting messages of a server: one round trip if there are any, else a cancellable wait."""
 
 from __future__ import annotations
 
