@@ -17,7 +17,7 @@ from shmq.api import Binding
 from shmq.api.options import check_one_of
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.exchange import LocalExchange
-from shmq.client.shared import definitions, exchange_delivery
+from shmq.client.shared import durability, exchange_delivery
 from shmq.errors import (
     Forbidden,
     InvalidOption,
@@ -89,7 +89,7 @@ class ExchangeHandler:
             raise InvalidOption(f"'action' must be one of {', '.join(self._actions)}")
         with contextlib.ExitStack() as stack:
             if told in _CHANGES:
-                stack.enter_context(definitions.on_disk(Namespace.of(self._broker.namespace)))
+                stack.enter_context(durability.on_disk(Namespace.of(self._broker.namespace)))
             stack.enter_context(self._lock)  # inside, so it is not held while waiting for the disk
             return action(rights, name, asked)
 

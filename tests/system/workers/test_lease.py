@@ -9,7 +9,7 @@ import signal
 import pytest
 
 import shmq
-from shmq.client.shared.lease_keeper import LeaseKeeper
+from shmq.client.shared.rpc_server import LeaseKeeper
 from tests.system.workers.conftest import Work
 from tests.system.workers.tools import Journal, eventually
 
