@@ -16,7 +16,6 @@ from typing import Final
 
 from shmq.api.names import check_name
 from shmq.errors import InvalidOption, NoSuchQueue, NoSuchStream, SegmentError, ShmqError
-from shmq.namespace import streams
 from shmq.namespace.namespace import Namespace
 from shmq.storage.disk import Disk
 from shmq.storage.inventory import LOCK, writer_of
@@ -238,6 +237,8 @@ def durable_streams(namespace: str, names: Collection[str] = ()) -> list[str]:
 
 
 def _is_durable_stream(registry: Namespace, name: str) -> bool:
+    from shmq.namespace import streams  # what a process with queues alone does not load
+
     control, _ = streams.open_stream(registry, name)
     return bool(control.options["durability"] != "memory")
 
