@@ -237,7 +237,7 @@ def durable_streams(namespace: str, names: Collection[str] = ()) -> list[str]:
 
 
 def _is_durable_stream(registry: Namespace, name: str) -> bool:
-    from shmq.namespace import streams  # what a process with queues alone does not load
+    from shmq.namespace import streams  # noqa: PLC0415 - a process with queues alone does not load it
 
     control, _ = streams.open_stream(registry, name)
     return bool(control.options["durability"] != "memory")
