@@ -17,7 +17,7 @@ import shmq
 from tests.prove.spark.cluster import MASTER_ADDRESS, START, Cluster, cluster, environment, until
 from tests.support.certificates import WHY_NOT, Certificates
 from tests.support.processes import ROOT
-from tests.support.serving import serve
+from tests.support.server import serve
 
 MESSAGES = 8_000
 SOURCE, TARGET = "jobs", "back"

@@ -21,8 +21,8 @@ from shmq.spark.stream import append, offset_range
 from shmq.spark.stream.kind import OPTIONS, StreamKind
 from shmq.spark.stream.offset_range import Range
 from shmq.spark.stream.sink import StreamSink
-from tests.support.persisting import persisting
-from tests.support.serving import serve
+from tests.support.server import serve
+from tests.support.writer_process import persisting
 from tests.system.wire import entries
 
 READ = types.StructType(
