@@ -410,7 +410,7 @@ def test_who_waits_for_a_message_gets_one_that_was_redriven(queue: Queue, dead: 
     assert outcome(waiter) == b"x"
 
 
-def bury(queue: Queue, body: Any, **properties: Any) -> None:
+def make_dead_letter(queue: Queue, body: Any, **properties: Any) -> None:
     queue.put(body, **properties)
     next_message(queue).reject()
 
@@ -418,10 +418,10 @@ def bury(queue: Queue, body: Any, **properties: Any) -> None:
 def test_redrive_with_an_expression_sends_back_what_is_meant_alone(
     queue: Queue, dead: Queue
 ) -> None:
-    bury(queue, {"id": 1}, headers={"source": "web"})
-    bury(queue, {"id": 2}, headers={"source": "till"})
-    bury(queue, {"id": "3"}, headers={"source": "web"})
-    bury(queue, b"4", headers={"source": "web"})
+    make_dead_letter(queue, {"id": 1}, headers={"source": "web"})
+    make_dead_letter(queue, {"id": 2}, headers={"source": "till"})
+    make_dead_letter(queue, {"id": "3"}, headers={"source": "web"})
+    make_dead_letter(queue, b"4", headers={"source": "web"})
 
     assert queue.redrive(where="header.source = 'web' and shape = '{id: int}'") == 1
     assert drain(queue) == [{"id": 1}]
@@ -433,7 +433,7 @@ def test_redrive_with_an_expression_sends_back_what_is_meant_alone(
 
 def test_the_limit_of_a_redrive_counts_those_that_are_meant(queue: Queue, dead: Queue) -> None:
     for number in range(6):
-        bury(queue, number, headers={"odd": bool(number % 2)})
+        make_dead_letter(queue, number, headers={"odd": bool(number % 2)})
 
     assert queue.redrive(2, where="header.odd = true") == 2
 
@@ -443,7 +443,7 @@ def test_the_limit_of_a_redrive_counts_those_that_are_meant(queue: Queue, dead: 
 
 def test_redrive_chooses_by_the_queue_that_a_letter_came_from(broker: Broker) -> None:
     for name in ("one", "two"):
-        bury(broker.create_queue(name, dead_letter="graveyard"), name)
+        make_dead_letter(broker.create_queue(name, dead_letter="graveyard"), name)
 
     assert broker.queue("graveyard").redrive(where="queue = 'two'") == 1
 
@@ -452,7 +452,7 @@ def test_redrive_chooses_by_the_queue_that_a_letter_came_from(broker: Broker) ->
 
 
 def test_redrive_refuses_an_expression_that_it_cannot_read(queue: Queue, dead: Queue) -> None:
-    bury(queue, b"x")
+    make_dead_letter(queue, b"x")
 
     with pytest.raises(shmq.InvalidOption, match="character 1: there is no field 'reson'"):
         queue.redrive(where="reson = 'rejected'")

@@ -101,8 +101,8 @@ def test_a_wait_ends_with_the_first_that_is_meant(queue: Queue, other: Queue) ->
 
 
 def test_who_means_something_else_takes_nobody_s_waking(connect: Connect, queue: Queue) -> None:
-    choosy = [connect().queue("q") for _ in range(2)]
-    waiting = [in_thread(each.get, timeout=PATIENCE, where=EU) for each in choosy]
+    filtered = [connect().queue("q") for _ in range(2)]
+    waiting = [in_thread(each.get, timeout=PATIENCE, where=EU) for each in filtered]
     getter_asleep(queue)
     plain = in_thread(connect().queue("q").get, timeout=PATIENCE)
 

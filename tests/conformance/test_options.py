@@ -125,7 +125,7 @@ WRONG_TYPE: list[tuple[str, Any]] = [
     ("max_deliveries", "5"),
     ("ttl", True),
     ("dead_letter", 5),
-    ("dead_letter", b"graves"),
+    ("dead_letter", b"dead"),
     ("overflow", ["block"]),
     ("retry_delay_max", "5m"),
     ("priorities", True),

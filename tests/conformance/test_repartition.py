@@ -15,7 +15,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Record, Stream
-from tests.support.writer_process import persisting
+from tests.support.writer_process import running_writer
 
 from .conftest import Connect
 from .tools import LATER, PATIENCE, SOON, eventually
@@ -30,7 +30,7 @@ def options(request: pytest.FixtureRequest, namespace: str) -> Iterator[dict[str
     if request.param == "memory":
         yield given
         return
-    with persisting(namespace):
+    with running_writer(namespace):
         yield given
 
 

@@ -5,7 +5,7 @@ last tick, by looking through all messages. Times are whole nanoseconds. A lease
 by a number that is never used again, as a receipt is.
 
 Two things are left to the real queue, which may choose: the order in which messages that
-die together reach the dead-letter queue (``bury``), and the jitter of a retry delay, of
+die together reach the dead-letter queue (``move_dying``), and the jitter of a retry delay, of
 which ``backoff`` gives the bounds.
 """
 
@@ -188,13 +188,13 @@ class ModelQueue:
         if not item.views:
             self.items.remove(item)
 
-    def to_bury(self) -> int:
+    def dying_to_move(self) -> int:
         """How many of the dying move now: as many as the dead-letter queue has room for."""
         if self.dead_letters is None:
             return 0
         return min(len(self.at(Place.DYING)), self.dead_letters.room())
 
-    def bury(self, bodies: Iterable[bytes]) -> None:
+    def move_dying(self, bodies: Iterable[bytes]) -> None:
         """Move these of the dying, in this order, to the dead-letter queue."""
         for body in bodies:
             assert self.dead_letters is not None

@@ -453,7 +453,7 @@ class QueueMachine(RuleBasedStateMachine):
         delivery = self._pick(pick)
         least, most = delivery.side.model.backoff(delivery.item)
         self._settle(delivery, by, "nack", expected=most / SECOND)
-        self._bury()
+        self._move_dying()
         if least:
             self._advance(least - 1)
             self.agree()
@@ -627,7 +627,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def agree(self) -> None:
-        self._bury()
+        self._move_dying()
         for side in self.sides:
             self._compare(side)
             check: Any = side.real[0]  # the local queue has more than the contract
@@ -635,7 +635,7 @@ class QueueMachine(RuleBasedStateMachine):
         for held in self.views:
             assert held.view == held.item.body
 
-    def _bury(self) -> None:
+    def _move_dying(self) -> None:
         """Let the model's dying go where the real ones went, in the real order."""
         main, graveyard = self.sides
         known = {item.body for item in graveyard.model.at(Place.VISIBLE)}
@@ -643,12 +643,12 @@ class QueueMachine(RuleBasedStateMachine):
             main.real[0].stats()
             peeked = graveyard.real[0].peek(1000)
             arrived = [message for message in peeked if message.body not in known]
-            if len(arrived) == main.model.to_bury():
+            if len(arrived) == main.model.dying_to_move():
                 break
             time.sleep(0.01)  # after a refusal the real queue pauses by the real clock
-        assert len(arrived) == main.model.to_bury()
+        assert len(arrived) == main.model.dying_to_move()
         arrived.sort(key=lambda message: message.sequence)
-        main.model.bury(message.body for message in arrived)
+        main.model.move_dying(message.body for message in arrived)
 
     def _compare(self, side: Side) -> None:
         model, queue = side.model, side.real[1]

@@ -140,7 +140,7 @@ def settle_some(stage: Stage) -> None:
     stage.group_state.reject(stage.receipts[2])
 
 
-def bury_all(stage: Stage) -> None:
+def settle_spent(stage: Stage) -> None:
     while lent := stage.group_state.bury(stage.victim):
         stage.group_state.buried(lent[0])
 
@@ -191,7 +191,7 @@ SCENARIOS = {
     "bury": Scenario(
         {**SHARED, "dead_letter": "dead_letter_queues"},
         reject_all,
-        bury_all,
+        settle_spent,
         every_record_is_had_once,
     ),
     "orphan": Scenario(

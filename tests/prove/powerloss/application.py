@@ -11,9 +11,9 @@ import shmq
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import remove_semaphores
 from tests.prove.powerloss.expectation import (
+    Expectation,
     Found,
     Name,
-    Promise,
     Recovered,
     Sent,
     complaints,
@@ -51,8 +51,8 @@ class Application:
         self._delivered: dict[Name, int] = {}
         self._at_least: dict[Name, int] = {}
         #: While the memory is lost: what was known before.
-        self._blind: Promise | None = None
-        self._last: tuple[object, Promise] = (None, Promise())
+        self._blind: Expectation | None = None
+        self._last: tuple[object, Expectation] = (None, Expectation())
         self._changes = 0
         #: To be called whenever something is known that was not.
         self.noted: Callable[[], None] = lambda: None
@@ -218,7 +218,7 @@ class Application:
 
     # --- what is known ------------------------------------------------------------------
 
-    def know(self) -> Promise:
+    def know(self) -> Expectation:
         """What is promised now."""
         if self._blind is not None:
             return self._blind
@@ -232,7 +232,7 @@ class Application:
                 self._confirmed.add(names.pop(0))
                 self._changes += 1
         if self._last[0] != self._changes:
-            self._last = (self._changes, self._promise())
+            self._last = (self._changes, self._expectation())
         return self._last[1]
 
     def all_is_written(self) -> None:
@@ -254,8 +254,8 @@ class Application:
         self._changes += 1
         self.noted()
 
-    def _promise(self) -> Promise:
-        return Promise(
+    def _expectation(self) -> Expectation:
+        return Expectation(
             must=frozenset(self._confirmed - self._settling),
             gone=frozenset(self._gone),
             begun=frozenset(self.sent),

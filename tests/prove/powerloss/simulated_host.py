@@ -43,12 +43,12 @@ def _mortal(deed: Callable[..., None]) -> Callable[..., None]:
     """What is done may be the writer's end; once it is dead, it does nothing."""
 
     @functools.wraps(deed)
-    def done(station: Station, *arguments: str) -> None:
-        if not station.dead:
+    def done(host: SimulatedHost, *arguments: str) -> None:
+        if not host.dead:
             try:
-                deed(station, *arguments)
+                deed(host, *arguments)
             except Died:
-                station.dead = True
+                host.dead = True
 
     return done
 
@@ -57,7 +57,7 @@ class Task(Protocol):
     """What is to be recorded."""
 
     @property
-    def work(self) -> Callable[[Station], None]:
+    def work(self) -> Callable[[SimulatedHost], None]:
         """What is done."""
 
     @property
@@ -76,7 +76,7 @@ def real(
     return JournalWriter(disk, handle, sizes, moves, look=0.0, transactions=notes)
 
 
-class Station:
+class SimulatedHost:
     """An application, and the writer of its queues' journals, which can be killed.
 
     ``make`` is the writer of one queue: the real one, or one that is broken.
@@ -228,14 +228,14 @@ class Station:
 
 
 @contextlib.contextmanager
-def station(root: Path, seed: int = 0, make: Make = real) -> Iterator[Station]:
-    """A station in a namespace of its own, of which nothing is left at the end.
+def simulated_host(root: Path, seed: int = 0, make: Make = real) -> Iterator[SimulatedHost]:
+    """A host in a namespace of its own, of which nothing is left at the end.
 
     Files that are removed by whoever deletes a queue are seen by the recording, too.
     """
     namespace = f"test-{secrets.token_hex(6)}"
     with shmq.connect(namespace) as broker:
-        made = Station(root, broker, seed, make)
+        made = SimulatedHost(root, broker, seed, make)
         with mock.patch.object(registry, "Disk", lambda path: made.recording.open(path.name)):
             try:
                 yield made
@@ -248,7 +248,7 @@ def station(root: Path, seed: int = 0, make: Make = real) -> Iterator[Station]:
 
 def record(task: Task, root: Path, seed: int, make: Make = real) -> Trace:
     """What the task does to the disk."""
-    with station(root, seed, make) as made:
+    with simulated_host(root, seed, make) as made:
         if task.fault is not None:
             made.recording.fault = task.fault()
             made.faulty = True

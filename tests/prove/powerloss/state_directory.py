@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.prove.powerloss.states import State
 
 
-class Stage:
+class StateDirectory:
     """A directory that holds one state at a time; what two have in common stays as it is."""
 
     def __init__(self, root: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 import shmq
 from shmq.namespace.namespace import Namespace
 from tests.prove.recovery.test_recovery import damaged
-from tests.prove.recovery.tools import lose, persisting
+from tests.prove.recovery.tools import lose, running_writer
 from tests.support.processes import PATIENCE, ROOT, environment, eventually, run_script
 from tests.support.server import serve
 from tests.support.shell import Shell
@@ -210,7 +210,7 @@ def test_an_operators_writer_takes_the_place_of_one_that_started_by_itself(
     with shmq.connect() as broker:
         queue = broker.create_queue("orders", durability="journal", dead_letter=None)
         queue.put("a", confirm="disk", timeout=PATIENCE)
-        with persisting(writers.namespace, writers.directory) as persist:
+        with running_writer(writers.namespace, writers.directory) as persist:
             assert persist.process is not None
             pid = persist.process.pid
             eventually(lambda: not writers.found(), "the other one ends")
@@ -291,7 +291,7 @@ def test_where_no_directory_can_be_made_it_warns_and_goes_on_in_memory(
 
 def test_the_name_of_damaged_files_is_refused_whoever_starts_the_writer(writers: Writers) -> None:
     writers.directory.parent.mkdir()
-    with persisting(writers.namespace, writers.directory) as persist:
+    with running_writer(writers.namespace, writers.directory) as persist:
         path = damaged(persist)
 
     with shmq.connect() as broker:

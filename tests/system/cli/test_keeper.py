@@ -21,7 +21,7 @@ def test_it_keeps_time_until_it_is_told_to_stop(shell: Shell, broker: shmq.Broke
     assert dead_letter_queues.qsize() == 0
 
     running = shell.start("keeper", "--interval", "10ms", stdout=subprocess.PIPE)
-    eventually(lambda: dead_letter_queues.qsize() == 1, "the message was buried")
+    eventually(lambda: dead_letter_queues.qsize() == 1, "the message is a dead letter")
     running.send_signal(signal.SIGTERM)
 
     ran = ended(running)

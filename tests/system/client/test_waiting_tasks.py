@@ -1,4 +1,4 @@
-"""Two parties of one queue: what one of them was rung for and leaves goes to the other."""
+"""Two waiters of one queue: a wakeup that one of them leaves unused goes to the other."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def bells(queue: LocalQueue) -> Iterator[list[_core.Bell]]:
         pool.give_back(bell)
 
 
-def party(local: LocalBroker, event: int, bell: _core.Bell) -> _core.Watch:
+def other_waiter(local: LocalBroker, event: int, bell: _core.Bell) -> _core.Watch:
     """One that waits through a handle of its own, as another process does.
 
-    It has the first entry of the queue, so the next party is rung before it.
+    It has the first entry of the queue, so it is woken before any other.
     """
     watch = _core.Watch(cast(Any, local.queue("q")), event, bell)
     watch.arm()
@@ -57,8 +57,8 @@ def clock() -> Iterator[int]:
     _core.set_clock(None)
 
 
-def line(queue: LocalQueue, event: int, bell: _core.Bell) -> tuple[TaskQueue, WaitingTask]:
-    """A line in which one task waits."""
+def task_queue(queue: LocalQueue, event: int, bell: _core.Bell) -> tuple[TaskQueue, WaitingTask]:
+    """A task queue in which one task waits."""
     loop = asyncio.new_event_loop()
     waiter = WaitingTask(loop)
     loop.close()
@@ -77,8 +77,8 @@ def test_who_took_a_message_leaves_its_ring_for_the_next_one(
     local: LocalBroker, queue: LocalQueue, bells: list[_core.Bell], clock: int
 ) -> None:
     queue.put_many([b"x", b"y"], delay=1)
-    theirs = party(local, _core.EVENT_NOT_EMPTY, bells[0])
-    ours, waiter = line(queue, _core.EVENT_NOT_EMPTY, bells[1])
+    theirs = other_waiter(local, _core.EVENT_NOT_EMPTY, bells[0])
+    ours, waiter = task_queue(queue, _core.EVENT_NOT_EMPTY, bells[1])
     _core.set_clock(clock + 2 * 10**9)
 
     # Both messages are due in this lease, whose own unlock rings for the second one.
@@ -97,8 +97,8 @@ def test_who_leaves_beside_room_leaves_its_ring_for_the_next_one(
 ) -> None:
     queue.put_many([b"x", b"y"])
     held = queue.get_many(2)
-    theirs = party(local, _core.EVENT_NOT_FULL, bells[0])
-    ours, waiter = line(queue, _core.EVENT_NOT_FULL, bells[1])
+    theirs = other_waiter(local, _core.EVENT_NOT_FULL, bells[0])
+    ours, waiter = task_queue(queue, _core.EVENT_NOT_FULL, bells[1])
     held[0].ack()
     assert not ours.watch.is_armed
     assert theirs.is_armed
@@ -113,8 +113,8 @@ def test_who_leaves_a_full_queue_rings_nobody(
 ) -> None:
     queue.put_many([b"x", b"y"])
     held = queue.get_many(2)
-    theirs = party(local, _core.EVENT_NOT_FULL, bells[0])
-    ours, waiter = line(queue, _core.EVENT_NOT_FULL, bells[1])
+    theirs = other_waiter(local, _core.EVENT_NOT_FULL, bells[0])
+    ours, waiter = task_queue(queue, _core.EVENT_NOT_FULL, bells[1])
     held[0].ack()
     queue.put(b"z")
 
@@ -126,7 +126,7 @@ def test_who_leaves_a_full_queue_rings_nobody(
 def test_a_wait_that_ends_leaves_its_ring_for_the_next_one(
     local: LocalBroker, queue: LocalQueue, bells: list[_core.Bell]
 ) -> None:
-    theirs = party(local, _core.EVENT_NOT_EMPTY, bells[0])
+    theirs = other_waiter(local, _core.EVENT_NOT_EMPTY, bells[0])
     with wait_module._watches([queue]) as (_, watches):
         watches[0].arm()
         queue.put(b"x")
@@ -139,8 +139,8 @@ def test_a_wait_that_ends_leaves_its_ring_for_the_next_one(
 def test_who_was_not_rung_takes_nothing_with_it(
     local: LocalBroker, queue: LocalQueue, bells: list[_core.Bell]
 ) -> None:
-    theirs = party(local, _core.EVENT_NOT_EMPTY, bells[0])
-    ours, waiter = line(queue, _core.EVENT_NOT_EMPTY, bells[1])
+    theirs = other_waiter(local, _core.EVENT_NOT_EMPTY, bells[0])
+    ours, waiter = task_queue(queue, _core.EVENT_NOT_EMPTY, bells[1])
     ours.leave(waiter, served=False)
     assert theirs.is_armed
     queue.put(b"x")

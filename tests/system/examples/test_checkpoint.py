@@ -14,7 +14,7 @@ from examples.flights.flights import Flight
 from examples.flights.place import Place
 from examples.flights.producer import PUT_AGAIN, put_safely
 from examples.flights.queues import Queues
-from tests.support.writer_process import persisting
+from tests.support.writer_process import running_writer
 
 FLOWN = [Flight(number, "UA", None, 5, 0, 0) for number in range(10)]
 
@@ -22,7 +22,7 @@ FLOWN = [Flight(number, "UA", None, 5, 0, 0) for number in range(10)]
 @pytest.fixture
 def flights(namespace: str) -> Iterator[shmq.Queue]:
     """The durable queue of flights, with a writer."""
-    with Queues(namespace, durable=True) as both, persisting(namespace):
+    with Queues(namespace, durable=True) as both, running_writer(namespace):
         yield both.flights
 
 

@@ -12,15 +12,15 @@ import pytest
 import shmq
 from shmq.client.local.queue import attach
 from shmq.persistence.snapshot import SnapshotThread, SnapshotWriter
-from tests.support.manual_writer import SMALL, Desk
+from tests.support.manual_writer import SMALL, ManualWriter
 from tests.support.processes import PATIENCE, ROOT
 
 
 class Slow(SnapshotWriter):
     """Is due until its snapshot is there; one is written when the test says so."""
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk.disk, attach(desk.namespace, "q"), SMALL)
+    def __init__(self, writer: ManualWriter) -> None:
+        super().__init__(writer.disk, attach(writer.namespace, "q"), SMALL)
         self.begun = threading.Semaphore(0)
         self.go = threading.Semaphore(0)
         self.failure: BaseException | None = None
@@ -39,9 +39,9 @@ class Slow(SnapshotWriter):
 
 
 @pytest.fixture
-def slow(desk: Desk) -> Iterator[Slow]:
-    desk.create(durability="snapshot", dead_letter=None)
-    slow = Slow(desk)
+def slow(writer: ManualWriter) -> Iterator[Slow]:
+    writer.create(durability="snapshot", dead_letter=None)
+    slow = Slow(writer)
     yield slow
     slow.close()
 

@@ -332,10 +332,10 @@ def test_killed_writers_are_followed_by_others_and_nothing_is_lost_or_doubled(
         child.reap()
         child.kill()
     disk = Disk(tmp_path)
-    buried = dead_letter_queues.stats().put
+    moved = dead_letter_queues.stats().put
     with writing(namespace, disk):
         synced(queue)
         synced(dead_letter_queues)
     assert set(chain(disk, "q")) == live
-    assert len(chain(disk, "q.dlq")) == dead_letter_queues.qsize() == buried > 0
+    assert len(chain(disk, "q.dlq")) == dead_letter_queues.qsize() == moved > 0
     assert confirmed and catalog(disk.names())["q"].segments

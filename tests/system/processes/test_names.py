@@ -47,7 +47,7 @@ def listings() -> Iterator[list[str]]:
 
 
 @pytest.fixture
-def crowd(namespace: str, broker: LocalBroker) -> Iterator[None]:
+def many_files(namespace: str, broker: LocalBroker) -> Iterator[None]:
     """Ten thousand other files, each named as a queue's segment, that the book knows."""
     paths = [SHM / f"shmq@{namespace}@other-{number}" for number in range(MANY)]
     for path in paths:
@@ -76,7 +76,7 @@ def seen(book: NameBook) -> list[str]:
 
 
 @pytest.mark.prove
-@pytest.mark.usefixtures("crowd")
+@pytest.mark.usefixtures("many_files")
 def test_making_and_deleting_a_queue_list_no_directory_whatever_else_there_is(
     broker: LocalBroker,
 ) -> None:
@@ -90,7 +90,7 @@ def test_making_and_deleting_a_queue_list_no_directory_whatever_else_there_is(
 
 
 @pytest.mark.prove
-@pytest.mark.usefixtures("crowd")
+@pytest.mark.usefixtures("many_files")
 def test_names_are_listed_without_listing_the_directory_each_time(broker: LocalBroker) -> None:
     names = set(broker.queue_names())
     began = time.monotonic()
@@ -102,7 +102,7 @@ def test_names_are_listed_without_listing_the_directory_each_time(broker: LocalB
 
 
 @pytest.mark.prove
-@pytest.mark.usefixtures("crowd")
+@pytest.mark.usefixtures("many_files")
 def test_what_another_process_makes_and_removes_is_known_at_once(
     namespace: str, broker: LocalBroker
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 import shmq
 from tests.support.namespaces import own_namespace
 from tests.support.processes import run_script
-from tests.support.tcp_servers import FRONTS
+from tests.support.tcp_servers import TCP_SERVERS
 
 pytestmark = pytest.mark.prove
 
@@ -114,7 +114,7 @@ ALWAYS = (
 @contextlib.contextmanager
 def served(transport: str) -> Iterator[str]:
     """Where the scripts find what they use: the namespace, or the address of its server."""
-    with own_namespace(inhabited=True) as namespace, FRONTS.serve(namespace) as url:
+    with own_namespace(inhabited=True) as namespace, TCP_SERVERS.serve(namespace) as url:
         with shmq.connect(namespace) as broker:
             make(broker)
         yield namespace if transport == "local" else url

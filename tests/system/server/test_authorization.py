@@ -174,15 +174,15 @@ def test_dead_letters_go_where_the_token_may_administer_alone(server: Server, pe
             b"dead_letter='': the token has no right to administer that"
         )
     assert peer.names() == ["shop"]
-    assert peer.create("shop.b", dead_letter="shop.graves").status == Status.OK
+    assert peer.create("shop.b", dead_letter="shop.dead").status == Status.OK
     assert peer.create("shop.c").status == Status.OK
-    assert peer.names() == ["shop", "shop.b", "shop.c", "shop.c.dlq", "shop.graves"]
+    assert peer.names() == ["shop", "shop.b", "shop.c", "shop.c.dlq", "shop.dead"]
 
 
 def test_a_queue_of_others_is_not_told_as_somebodys_dead_letter_queue(
     server: Server, peer: Peer, broker: shmq.Broker
 ) -> None:
-    broker.create_queue("shop.linked", dead_letter="secret.graves")
+    broker.create_queue("shop.linked", dead_letter="secret.dead")
     peer.let_in(ADMIN)
 
     stats = msgpack.unpackb(peer.ok(Type.STATS, name_of("shop.linked")))
@@ -194,22 +194,22 @@ def test_a_queue_of_others_is_not_told_as_somebodys_dead_letter_queue(
     with Peer(server) as clerk:
         clerk.let_in(ALL)
         told = msgpack.unpackb(clerk.ok(Type.STATS, name_of("shop.linked")))
-        assert told["options"]["dead_letter"] == "secret.graves"
+        assert told["options"]["dead_letter"] == "secret.dead"
         assert b"capacity" in clerk.create("shop.linked", capacity=5).payload
 
 
 def test_a_redrive_moves_only_messages_of_queues_that_the_token_may_administer(
     peer: Peer, broker: shmq.Broker
 ) -> None:
-    theirs = broker.create_queue("theirs", dead_letter="shop.graves")
-    ours = broker.create_queue("shop.ours", dead_letter="shop.graves")
+    theirs = broker.create_queue("theirs", dead_letter="shop.dead")
+    ours = broker.create_queue("shop.ours", dead_letter="shop.dead")
     for queue in (theirs, ours):
         queue.put(b"x")
         queue.get().reject()
-    dead_letter_queues = broker.queue("shop.graves")
+    dead_letter_queues = broker.queue("shop.dead")
     assert dead_letter_queues.qsize() == 2
 
-    moved = peer.let_in(ADMIN).ok(Type.REDRIVE, name_of("shop.graves") + struct.pack("!I", FOREVER))
+    moved = peer.let_in(ADMIN).ok(Type.REDRIVE, name_of("shop.dead") + struct.pack("!I", FOREVER))
 
     assert moved == struct.pack("!Q", 1)
     assert (theirs.qsize(), ours.qsize(), dead_letter_queues.qsize()) == (0, 1, 1)

@@ -167,18 +167,18 @@ def test_a_settlement_of_many_goes_on_where_it_was(server: Server, broker: shmq.
 def test_who_waits_for_messages_gets_them_when_the_queue_is_free_again(
     server: Server, broker: shmq.Broker
 ) -> None:
-    with Peer(server) as peer, Peer(server) as choosy:
+    with Peer(server) as peer, Peer(server) as filtered:
         assert peer.put("free").status == Status.OK
         with held(server):
             peer.begin_to_take("held", FOREVER)
             where = b"size = 1"
-            choosy.post(
+            filtered.post(
                 Type.CONSUME,
                 name_of("held") + struct.pack("!IIBH", 1, FOREVER, 4, len(where)) + where,
             )
             goes_on(server)
         broker.queue("held").put_many([b"1", b"2"])
-        kinds = {peer.receive().kind, choosy.receive().kind}
+        kinds = {peer.receive().kind, filtered.receive().kind}
     assert kinds <= {Type.DELIVER, Type.REPLY}
 
 
@@ -187,5 +187,5 @@ def test_the_keeper_tends_the_others(server: Server, broker: shmq.Broker) -> Non
     with held(server), broker.create_queue("short", ttl=0.05) as queue:
         queue.put(b"x")
         dead_letter_queues = broker.queue("short.dlq")
-        eventually(lambda: dead_letter_queues.qsize() == 1, "the message was buried")
+        eventually(lambda: dead_letter_queues.qsize() == 1, "the message is a dead letter")
     assert not server.said("died")

@@ -102,7 +102,7 @@ def test_the_keeper_keeps_what_nobody_looks_at(served: Serve, broker: shmq.Broke
     broker.create_queue("jobs", ttl=0.05).put(b"x")
     dead_letter_queues = broker.queue("jobs.dlq")
 
-    eventually(lambda: dead_letter_queues.qsize() == 1, "the message was buried")
+    eventually(lambda: dead_letter_queues.qsize() == 1, "the message is a dead letter")
 
 
 def test_the_processes_of_a_killed_supervisor_drain_and_end(
@@ -114,7 +114,7 @@ def test_the_processes_of_a_killed_supervisor_drain_and_end(
     server.process.kill()
 
     assert all(peer.ended() for peer in peers)
-    server.leaves_nobody()
+    server.leaves_no_process()
     assert server.said(r"draining \d connections")
     assert broker.queue("jobs").stats().in_flight == 0
 
@@ -128,7 +128,7 @@ def test_processes_that_are_only_starting_do_not_outlive_it_either(served: Serve
 
     server.process.kill()
 
-    server.leaves_nobody()
+    server.leaves_no_process()
 
 
 @pytest.mark.prove

@@ -254,12 +254,12 @@ def test_a_hundred_thousand_waits_of_one_connection_stop_nobody(
     address: Address, wire: Wire, make_queue: MakeQueue
 ) -> None:
     queue = make_queue()
-    with Wire(address) as crowd:
+    with Wire(address) as waiting:
         for _ in range(100):
-            crowd.send(frame(T.CONSUME, frames.consume(queue, 1, FOREVER), 9) * 1000)
-        last = crowd.post(T.PING)
+            waiting.send(frame(T.CONSUME, frames.consume(queue, 1, FOREVER), 9) * 1000)
+        last = waiting.post(T.PING)
         refused = 0
-        while (answer := crowd.receive()).id != last:
+        while (answer := waiting.receive()).id != last:
             assert answer.status == S.BAD_REQUEST
             refused += 1
         assert refused < 100_000
@@ -272,23 +272,23 @@ def test_a_hundred_thousand_waits_of_one_connection_stop_nobody(
 # --- many ------------------------------------------------------------------------------
 
 #: Opens so many connections that wait, tells when they are there, and ends with its input.
-_CROWD = """
+_CONNECTIONS = """
 import json, resource, socket, sys
 host, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, count + 100), hard))
 from tests.system.wire.frames import T, frame
 from tests.system.wire import frames
-crowd = []
+opened = []
 for n in range(count):
     each = socket.create_connection((host, port), timeout=60)
     each.sendall(frame(T.PING, b"", 7))
-    crowd.append(each)
-for each in crowd:
+    opened.append(each)
+for each in opened:
     assert len(each.recv(16, socket.MSG_WAITALL)) == 16
 print("there", flush=True)
 sys.stdin.readline()
-for each in crowd[: count // 10]:
+for each in opened[: count // 10]:
     each.sendall(frame(T.PING, b"", 8))
     assert len(each.recv(16, socket.MSG_WAITALL)) == 16
 print("alive", flush=True)
@@ -303,20 +303,20 @@ def test_ten_thousand_idle_connections_cost_little_and_keep_nobody_waiting(serve
     with serve(workers=2, limits=limits) as server, Wire(server.address) as wire:
         wire.create("q")
         before = memory(server)
-        command = [sys.executable, "-c", _CROWD, *map(str, server.address), str(count)]
+        command = [sys.executable, "-c", _CONNECTIONS, *map(str, server.address), str(count)]
         with subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as crowd:
-            assert crowd.stdin is not None
-            assert crowd.stdout is not None
-            assert crowd.stdout.readline() == "there\n"
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stdout.readline() == "there\n"
             each = (memory(server) - before) / count
             for n in range(100):
                 wire.put("q", b"%d" % n)
                 assert wire.settle("q", wire.take_one("q").receipt) == []
-            crowd.stdin.write("\n")
-            crowd.stdin.flush()
-            assert crowd.stdout.readline() == "alive\n"
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "alive\n"
         wire.still_answers()
     assert each < 20 * 1024, f"{each:.0f} bytes for each idle connection"
 

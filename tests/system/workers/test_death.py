@@ -150,7 +150,7 @@ def test_no_worker_outlives_a_supervisor_that_is_killed(
 
     crew.process.kill()
 
-    crew.leaves_nobody()
+    crew.leaves_no_process()
     again = [jobs.get(timeout=10) for _ in range(3)]
     assert sorted((message.body[0], message.delivery_count) for message in again) == [
         (number, 2) for number in range(3)
@@ -185,7 +185,7 @@ def test_nothing_is_lost_while_workers_and_a_supervisor_are_killed_at_random(
         journal.until("end", kills * 40)
         if kills == 4:
             crew.process.kill()
-            crew.leaves_nobody()
+            crew.leaves_no_process()
             crew = work("--processes", "3", "--mode", mode)
         else:
             begun = journal.entries("begin")[-1].pid

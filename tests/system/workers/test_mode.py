@@ -142,7 +142,7 @@ def test_fifo_is_taken_over_when_the_active_supervisor_is_killed(
 
     assert journal.numbers("end") == [1, 2]
     assert {entry.pid for entry in journal.entries("end")} == set(second.started())
-    first.leaves_nobody()
+    first.leaves_no_process()
 
 
 @pytest.mark.prove

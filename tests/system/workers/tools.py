@@ -92,7 +92,7 @@ class Crew:
     def ends(self) -> int:
         """Wait for the supervisor's end; its exit code. None of its workers is left."""
         code = int(self.process.wait(PATIENCE))
-        self.leaves_nobody()
+        self.leaves_no_process()
         return code
 
     def stops(self) -> int:
@@ -100,7 +100,7 @@ class Crew:
         self.signal(signal.SIGTERM)
         return self.ends()
 
-    def leaves_nobody(self) -> None:
+    def leaves_no_process(self) -> None:
         eventually(lambda: not any(map(runs, self.started())), "the workers end")
 
     def close(self) -> None:

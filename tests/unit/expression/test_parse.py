@@ -24,12 +24,12 @@ def letter(namespace: str) -> Iterator[Letter]:
     with shmq.connect(namespace) as broker:
         queue, dead_letter_queues = broker.create_queue("jobs"), broker.queue("jobs.dlq")
 
-        def bury(body: object = b"x", **properties: Any) -> shmq.Message:
+        def make_dead_letter(body: object = b"x", **properties: Any) -> shmq.Message:
             queue.put(body, **properties)
             queue.get().reject()
             return dead_letter_queues.peek(100)[-1]
 
-        yield bury
+        yield make_dead_letter
 
 
 def is_true(expression: str, message: shmq.Message, now: float | None = None) -> bool:

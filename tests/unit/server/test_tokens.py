@@ -24,13 +24,13 @@ def test_tokens_differ_and_are_found_by_their_hash_alone() -> None:
     assert all(len(each) == 48 and each.startswith("shmq_") for each in made)
 
     rows = [Token(name=str(n), hash=hash_of(each)) for n, each in enumerate(made)]
-    doors = AccessList(rows)
+    access = AccessList(rows)
 
-    assert [doors.find(each) for each in made] == rows
-    assert doors.find("") is None
-    assert doors.find(make_token()) is None
-    assert doors.find(rows[0].hash) is None
-    assert doors.find("\ud800") is None
+    assert [access.find(each) for each in made] == rows
+    assert access.find("") is None
+    assert access.find(make_token()) is None
+    assert access.find(rows[0].hash) is None
+    assert access.find("\ud800") is None
     assert not any(secret in repr(rows) for secret in made)
 
 

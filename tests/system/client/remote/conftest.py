@@ -8,14 +8,14 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
-from tests.support.tcp_servers import FRONTS
+from tests.support.tcp_servers import TCP_SERVERS
 from tests.system.client.remote.proxy import Proxy
 
 
 @pytest.fixture
 def url(namespace: str) -> Iterator[str]:
     """Where the test's own namespace is served."""
-    with FRONTS.serve(namespace) as url:
+    with TCP_SERVERS.serve(namespace) as url:
         yield url
 
 
