@@ -27,7 +27,7 @@ PROVE = Path(__file__).with_name("prove")
 #: another limit: ``@pytest.mark.watchdog(600)``.
 LIMIT = 300.0
 
-#: The descriptors of an ordinary user, so that whoever runs the tests sees what leaks.
+#: The descriptors of an ordinary user, so that a leak shows on every machine.
 DESCRIPTORS = 1024
 
 _watchdog = pytest.StashKey[Watchdog]()

@@ -38,7 +38,7 @@ def journal(broker: Broker, writer_process: WriterProcess) -> Queue:
 
 @pytest.fixture
 def unwritten(broker: Broker) -> Queue:
-    """A queue that keeps a journal that nobody writes."""
+    """A queue with a journal, without a writer."""
     return broker.create_queue("u", durability="journal")
 
 

@@ -209,7 +209,7 @@ def test_without_a_dead_letter_queue_messages_are_dropped_and_counted(
     assert (stats.dropped, stats.dead_lettered) == (1, 0)
 
 
-def test_a_dead_letter_wakes_who_waits_for_one(queue: Queue, dead: Queue) -> None:
+def test_a_dead_letter_wakes_a_waiting_get(queue: Queue, dead: Queue) -> None:
     waiter = in_thread(lambda: dead.get().body)
     queue.put(b"x")
 
@@ -359,7 +359,7 @@ def test_redrive_into_a_full_queue_leaves_the_rest_where_it_is(broker: Broker) -
     assert drain(queue) == [b"in the way", b"1"]
 
 
-def test_redrive_leaves_dead_letters_that_somebody_holds(queue: Queue, dead: Queue) -> None:
+def test_redrive_leaves_leased_dead_letters(queue: Queue, dead: Queue) -> None:
     queue.put_many([b"1", b"2"])
     for _ in range(2):
         queue.get().reject()
@@ -400,7 +400,7 @@ def test_a_message_may_die_and_come_back_again_and_again(queue: Queue, dead: Que
     assert message.dead is None
 
 
-def test_who_waits_for_a_message_gets_one_that_was_redriven(queue: Queue, dead: Queue) -> None:
+def test_a_waiting_get_gets_a_redriven_message(queue: Queue, dead: Queue) -> None:
     queue.put(b"x")
     queue.get().reject()
     waiter: Any = in_thread(lambda: queue.get().body)

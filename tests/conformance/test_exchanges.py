@@ -1,4 +1,4 @@
-"""Exchanges: who gets what is published, and what becomes of what nobody gets."""
+"""Exchanges: which queues get a message, and what becomes of one that no queue gets."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def test_exchanges_in_a_circle_deliver_once(broker: Broker, queues: Callable[...
     assert broker.exchange("two").publish(b"x") == Published(1)
 
 
-# --- what nobody gets ---------------------------------------------------------------------
+# --- unrouted messages ---------------------------------------------------------------------
 
 
 def test_what_leads_to_no_queue_is_unroutable(broker: Broker, queues: Callable[..., None]) -> None:

@@ -20,7 +20,7 @@ from tests.support.writer_process import WriterProcess, running_writer
 from .conftest import Connect
 from .tools import LATER, eventually, in_thread, outcome
 
-#: What there is much the same of, as bytes.
+#: Lines that are much the same, as bytes.
 LINES = [b"user %d has seen page %d of the catalogue" % (n % 7, n) for n in range(300)]
 
 
@@ -424,7 +424,7 @@ def test_a_send_to_a_deleted_stream_has_not_taken_the_record(
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_who_repeats_what_raised_while_the_disk_failed_doubles_nothing(
+def test_a_repeated_append_after_a_failed_disk_doubles_nothing(
     broker: shmq.Broker, writer_process: WriterProcess, idempotent: bool
 ) -> None:
     stream = broker.create_stream("kept", 1, durability="journal")

@@ -113,7 +113,9 @@ def test_a_lease_that_ends_gives_the_record_to_another(stream: Stream, other: St
         kept.ack()
 
 
-def test_who_leaves_returns_what_it_has_not_settled(stream: Stream, other: Stream) -> None:
+def test_a_member_that_leaves_returns_what_it_has_not_settled(
+    stream: Stream, other: Stream
+) -> None:
     with other.share("g", lease=LATER) as two:
         with stream.share("g") as one:
             one.get_many(10)

@@ -1,4 +1,4 @@
-"""What streams are given: what is none of it is refused with its value, and harms nobody later."""
+"""Arguments of streams: a wrong one is refused with its value, and does no harm later."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ ASKED: dict[str, tuple[Any, type[Exception], str]] = {
     "a producer's key": (lambda s: s.producer().send(b"", key=5), TypeError, "key=5"),
     "a producer's headers": (lambda s: s.producer().send(b"", headers=5), TypeError, "headers=5"),
     "no partitioner": (lambda s: s.producer(partitioner=0), TypeError, "partitioner=0"),
-    "nobody to tell": (lambda s: s.subscribe(on_lost=5), TypeError, "on_lost=5"),
+    "on_lost is no callable": (lambda s: s.subscribe(on_lost=5), TypeError, "on_lost=5"),
 }
 
 

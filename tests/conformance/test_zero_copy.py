@@ -200,7 +200,7 @@ def test_a_view_keeps_its_place_in_the_capacity_while_it_lives(broker: Broker) -
 
 
 @pytest.mark.only_local("a view of a remote message is a copy")
-def test_the_end_of_a_view_makes_room_for_who_waits(connect: Connect) -> None:
+def test_the_end_of_a_view_makes_room_for_waiting_puts(connect: Connect) -> None:
     queue = connect().create_queue("jobs", capacity=1)
     queue.put(b"first")
     message = queue.get()

@@ -51,13 +51,13 @@ def outcome(future: Future[T]) -> T:
 
 
 def getter_asleep(queue: Queue) -> None:
-    """Return once somebody sleeps until a message comes."""
-    eventually(lambda: queue.stats().waiting_get > 0, "somebody waits for a message")
+    """Return once a get waits for a message."""
+    eventually(lambda: queue.stats().waiting_get > 0, "a get waits for a message")
 
 
 def putter_asleep(queue: Queue) -> None:
-    """Return once somebody sleeps until there is space."""
-    eventually(lambda: queue.stats().waiting_put > 0, "somebody waits for space")
+    """Return once a put waits for space."""
+    eventually(lambda: queue.stats().waiting_put > 0, "a put waits for space")
 
 
 def drain(queue: Queue) -> list[Any]:

@@ -27,7 +27,7 @@ class Place(enum.Enum):
     """Where a message is in its life."""
 
     LOANED = enum.auto()  # being written: not a message yet
-    VISIBLE = enum.auto()  # to be had, or behind its group's one in flight
+    VISIBLE = enum.auto()  # can be leased, or behind its group's one in flight
     DELAYED = enum.auto()  # becomes visible when `until` comes
     LEASED = enum.auto()  # the holder's until `until`
     ACKED = enum.auto()  # acknowledged in a consumer, which has not carried it out yet
@@ -96,7 +96,7 @@ class ModelQueue:
         self._leases = itertools.count(1)
         self._known: dict[str, tuple[int, Item]] = {}
 
-    # ---- what there is ----
+    # ---- contents ----
 
     def age(self) -> int:
         """Of the oldest visible message; 0 if there is none."""
@@ -279,7 +279,7 @@ class ModelQueue:
     # ---- lease and settle ----
 
     def get(self, holder: object, handed: bool = True) -> Item | None:
-        """Lease the next message, or None if there is none to be had."""
+        """Lease the next message; None if there is none."""
         found = self.deliverable()
         if not found:
             return None

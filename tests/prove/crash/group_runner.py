@@ -98,7 +98,7 @@ def commit_all(stage: Stage) -> None:
 
 
 def survivor_gets_all(stage: Stage, finished: bool) -> None:
-    """Whoever owns a partition is a member; the survivor gets all, where it was committed."""
+    """Each owner of a partition is a member; the survivor gets all, where it was committed."""
     group_state = stage.group_state
     group_state.leave(stage.victim, True)
     members = {member for member, *_ in group_state.members()}

@@ -151,7 +151,7 @@ BEYOND_THE_SPARE = 40
 
 
 def with_free_slots(stage: Stage) -> None:
-    """Three messages, and free slots of their size where the puts have them at hand."""
+    """Three messages, and free slots of their size where the puts find them."""
     stage.queue.put_many([b"0"] * BEYOND_THE_SPARE)
     with stage.queue.get_batch(BEYOND_THE_SPARE):
         pass
@@ -778,7 +778,7 @@ def publish_the_rows(stage: Stage) -> None:
 
 
 def publish_again(stage: Stage) -> None:
-    """As whoever finds that the publisher is dead; then nothing is staged any more."""
+    """As a process that finds the publisher dead; then nothing is staged any more."""
     publish_the_rows(stage)
     stage.queue.staged_publisher("p").discard()
 

@@ -1,4 +1,4 @@
-"""A durable stream that gets more partitions: whoever dies, and whatever is lost."""
+"""A durable stream that gets more partitions, with deaths and lost memory meanwhile."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_what_a_dead_process_began_is_finished_on_disk_too(
 
 
 def dies_of_it(namespace: Namespace, control: _stream.Control) -> None:
-    """As `finish` where somebody dies once it is said what the stream is to become."""
+    """As `finish` where a process dies once it is said what the stream is to become."""
     if control.next_shape is not None:
         raise KeyboardInterrupt
 

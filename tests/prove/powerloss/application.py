@@ -166,7 +166,7 @@ class Application:
         return name in self._renumbered and behind
 
     def purge(self, queue: str) -> None:
-        """Everything of the queue that nobody holds is gone. Call it where none has moved in."""
+        """Everything of the queue that is not leased is gone. Call it where none has moved in."""
         doomed = {
             each.name
             for each in self.sent.values()
@@ -190,7 +190,7 @@ class Application:
             Namespace.of(self.broker.namespace).remove_segment(name)
 
     def come_back(self) -> None:
-        """What was recovered is what there is. Raises AssertionError if it is not as promised."""
+        """Take over what was recovered. Raises AssertionError if it is not as promised."""
         assert self._blind is not None
         for name in self._options.keys() & self.queues.keys():
             # Of one of which nothing was ever written nothing is there; it is made anew.
@@ -199,7 +199,7 @@ class Application:
                 made.dead_letter_queue()
         self.queues = {name: self.broker.queue(name) for name in self.queues}
         for queue in self.queues.values():
-            queue.qsize()  # whoever comes buries what died before
+            queue.qsize()  # a look moves dead letters
         found = {name: in_memory(queue) for name, queue in self.queues.items()}
         wrong = complaints(replace(self._blind, deduped=frozenset()), self.sent, found)
         assert not wrong, f"after the loss of the memory: {'; '.join(wrong)}"

@@ -26,7 +26,7 @@ class Sent:
 class Expectation:
     """What is known of all messages at a moment."""
 
-    #: Confirmed to be on disk, and nobody has begun to settle them.
+    #: Confirmed to be on disk, and their settling has not begun.
     must: frozenset[Name] = frozenset()
     #: Settled, and that is on disk.
     gone: frozenset[Name] = frozenset()

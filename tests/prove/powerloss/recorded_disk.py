@@ -35,7 +35,7 @@ SHORT = -1
 
 
 class Recording:
-    """The log of one directory, whoever opens it: a writer, its successor, a recovery.
+    """The log of one directory and of all that open it: a writer, its successor, a recovery.
 
     ``know`` is asked before and after each step what the application knows.
     """

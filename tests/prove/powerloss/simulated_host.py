@@ -39,14 +39,14 @@ class Died(BaseException):
     """The process that writes was killed."""
 
 
-def _mortal(deed: Callable[..., None]) -> Callable[..., None]:
+def _mortal(operation: Callable[..., None]) -> Callable[..., None]:
     """What is done may be the writer's end; once it is dead, it does nothing."""
 
-    @functools.wraps(deed)
+    @functools.wraps(operation)
     def done(host: SimulatedHost, *arguments: str) -> None:
         if not host.dead:
             try:
-                deed(host, *arguments)
+                operation(host, *arguments)
             except Died:
                 host.dead = True
 
@@ -107,7 +107,7 @@ class SimulatedHost:
 
     @_mortal
     def step(self, *names: str) -> None:
-        """Write all that there is to write of these queues, or of all."""
+        """Write until nothing is left to write of these queues, or of all."""
         for _ in range(MANY):
             self._follow()
             wanted = names or tuple(self._writes)
@@ -145,7 +145,7 @@ class SimulatedHost:
             self._writes[name].journal.roll()
 
     def all_is_written(self) -> None:
-        """Every journal has all that there is. To be called when that is so."""
+        """Note that every journal is complete. To be called when that is so."""
         if not self.dead:
             self.app.all_is_written()
 
@@ -175,7 +175,7 @@ class SimulatedHost:
         self._start()
 
     def lose_memory(self) -> None:
-        """Everybody is killed and the shared memory is lost; what is in the files comes back.
+        """All processes are killed and the shared memory is lost; what is in the files comes back.
 
         The machine goes on: what the dead writer had not synced is read all the same.
         """
@@ -231,7 +231,7 @@ class SimulatedHost:
 def simulated_host(root: Path, seed: int = 0, make: Make = real) -> Iterator[SimulatedHost]:
     """A host in a namespace of its own, of which nothing is left at the end.
 
-    Files that are removed by whoever deletes a queue are seen by the recording, too.
+    The recording also sees files that are removed with a queue.
     """
     namespace = f"test-{secrets.token_hex(6)}"
     with shmq.connect(namespace) as broker:

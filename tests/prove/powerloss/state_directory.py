@@ -13,7 +13,7 @@ class StateDirectory:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        #: Whether somebody has changed the files: then the next state is laid out from nothing.
+        #: Whether the files were changed: then the next state is laid out from nothing.
         self.dirty = False
         self._held: dict[str, bytes] = {}
         self._directories: set[str] = {""}
@@ -32,7 +32,7 @@ class StateDirectory:
         self._directories = set(state.directories)
         for path, content in state.files.items():
             if self._held.get(path) != content:
-                # A file of its own: of the old one somebody may still have a mapping.
+                # A file of its own: the old one may still be mapped.
                 (self.root / path).unlink(missing_ok=True)
                 (self.root / path).touch(mode=0o600)
                 (self.root / path).write_bytes(content)

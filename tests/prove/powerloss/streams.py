@@ -54,7 +54,7 @@ class Known:
     eras: tuple[Generation, ...] = ()
     #: How far the groups are: at least, and at most.
     groups: tuple[int, int] = (0, 0)
-    #: Whether somebody has begun to delete it, and whether that is over.
+    #: Whether its deletion has begun, and whether it is over.
     doomed: bool = False
     gone: bool = False
 
@@ -189,7 +189,7 @@ class StreamHost:
         return stream
 
     def step(self, times: int = 99) -> None:
-        """Write what there is to write."""
+        """Write until nothing is left to write."""
         for stream in list(self.streams.values()):
             if not self.dead and not stream.gone:
                 try:

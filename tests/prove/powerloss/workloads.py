@@ -461,8 +461,10 @@ def at_random(host: SimulatedHost, length: int = 40) -> None:
     app.create("q", max_deliveries=2, dedupe_window=3600.0)
     host.step()
     for _ in range(length):
-        deed = chance.choices(list(_DEEDS), [weight for weight, _ in _DEEDS.values()])[0]
-        _DEEDS[deed][1](host, chance)
+        operation = chance.choices(
+            list(_OPERATIONS), [weight for weight, _ in _OPERATIONS.values()]
+        )[0]
+        _OPERATIONS[operation][1](host, chance)
     host.step()
 
 
@@ -490,7 +492,7 @@ def _settle(host: SimulatedHost, chance: random.Random) -> None:
         return
     draw = chance.random()
     if app.came_back_unwritten(name):
-        host.step("q")  # a move waits for that, and there is nobody else here to do it
+        host.step("q")  # a move waits for that, and no other process here does it
     if app.came_back_unwritten(name):
         draw = 0.0  # the disk refuses
     if draw < 0.6:
@@ -502,12 +504,12 @@ def _settle(host: SimulatedHost, chance: random.Random) -> None:
 
 
 def _lose_memory(host: SimulatedHost) -> None:
-    """Not where a sync has failed: whom it told is dead, and nobody else can know."""
+    """Not where a sync has failed: the process that knew is dead."""
     if not host.faulty:
         host.lose_memory()
 
 
-_DEEDS: Final = {
+_OPERATIONS: Final = {
     "put": (10, _put),
     "settle": (8, _settle),
     "step": (8, lambda host, chance: host.step(chance.choice(("q", DEAD_LETTERS)))),

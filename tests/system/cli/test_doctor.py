@@ -254,7 +254,7 @@ def test_the_file_of_a_namespace_that_nobody_uses_is_removed(shell: Shell) -> No
     path = SHM / f"shmq@{shell.namespace}"
     path.touch(0o600)
     os.utime(path, (time.time() + 60,) * 2)
-    assert found(shell) == []  # so young a one may be somebody's who is about to lock it
+    assert found(shell) == []  # its maker may be about to lock it
     os.utime(path, (0, 0))
 
     is_found_and_fixed(shell, "namespace", shell.namespace)

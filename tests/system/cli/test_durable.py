@@ -46,7 +46,7 @@ def test_without_a_journal_it_is_refused(quick: Quick, broker: shmq.Broker) -> N
     assert broker.queue("plain").qsize() == 0
 
 
-def test_a_queue_that_nobody_keeps_is_told_of(quick: Quick, queue: shmq.Queue) -> None:
+def test_a_durable_queue_without_a_writer_is_told_of(quick: Quick, queue: shmq.Queue) -> None:
     queue.put(b"x")
     for command in (("stats",), ("stats", "-q", "jobs"), ("top", "--once")):
         assert "no persistence writer runs for it" in quick(*command).error

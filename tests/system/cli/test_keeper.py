@@ -1,4 +1,4 @@
-"""``shmq keeper``: what is due is done while nobody else looks."""
+"""``shmq keeper``: what is due is done without another process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.shell import Shell, ended, eventually
 
 
 def test_it_keeps_time_until_it_is_told_to_stop(shell: Shell, broker: shmq.Broker) -> None:
-    """Only the dead-letter queue is looked at: whoever reads it does not touch the other."""
+    """Only the dead-letter queue is looked at, which does not touch the other."""
     jobs = broker.create_queue("jobs", ttl=0.05)
     dead_letter_queues = broker.queue("jobs.dlq")
     jobs.put("x")

@@ -216,9 +216,7 @@ def test_what_can_never_be_put_is_refused_at_once(local: LocalBroker, run: Loop)
     run(work())
 
 
-def test_room_for_many_wakes_all_who_wait_for_it_in_their_order(
-    local: LocalBroker, run: Loop
-) -> None:
+def test_room_for_many_wakes_all_waiting_puts_in_their_order(local: LocalBroker, run: Loop) -> None:
     queue = local.create_queue("q", capacity=5, overflow="block")
     queue.put_many([b"old"] * 5)
 

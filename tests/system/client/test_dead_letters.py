@@ -1,4 +1,4 @@
-"""Dead letters and redriven messages, when their moving is cut short or cannot be done."""
+"""Dead letters and redriven messages whose move is cut short or impossible."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def everything_in(*queues: LocalQueue) -> list[bytes]:
     return sorted(found)
 
 
-def test_a_burial_and_a_redrive_that_die_at_once_lose_and_double_nothing(
+def test_a_dead_letter_move_and_a_redrive_that_die_at_once_lose_and_double_nothing(
     local: LocalBroker,
 ) -> None:
     with local:

@@ -73,7 +73,7 @@ def is_rung(watch: _core.Watch) -> bool:
     return not watch.is_armed and watch.bell.sleep(0)
 
 
-def test_who_took_a_message_leaves_its_ring_for_the_next_one(
+def test_a_waiter_that_took_a_message_passes_its_wakeup_on(
     local: LocalBroker, queue: LocalQueue, bells: list[_core.Bell], clock: int
 ) -> None:
     queue.put_many([b"x", b"y"], delay=1)
@@ -92,7 +92,7 @@ def test_who_took_a_message_leaves_its_ring_for_the_next_one(
 
 
 @pytest.mark.parametrize("served", [True, False])
-def test_who_leaves_beside_room_leaves_its_ring_for_the_next_one(
+def test_a_waiter_that_leaves_beside_room_passes_its_wakeup_on(
     local: LocalBroker, queue: LocalQueue, bells: list[_core.Bell], served: bool
 ) -> None:
     queue.put_many([b"x", b"y"])
@@ -108,7 +108,7 @@ def test_who_leaves_beside_room_leaves_its_ring_for_the_next_one(
     theirs.disarm()
 
 
-def test_who_leaves_a_full_queue_rings_nobody(
+def test_a_waiter_that_leaves_a_full_queue_wakes_no_other(
     local: LocalBroker, queue: LocalQueue, bells: list[_core.Bell]
 ) -> None:
     queue.put_many([b"x", b"y"])
@@ -123,7 +123,7 @@ def test_who_leaves_a_full_queue_rings_nobody(
     theirs.disarm()
 
 
-def test_a_wait_that_ends_leaves_its_ring_for_the_next_one(
+def test_a_wait_that_ends_passes_its_wakeup_on(
     local: LocalBroker, queue: LocalQueue, bells: list[_core.Bell]
 ) -> None:
     theirs = other_waiter(local, _core.EVENT_NOT_EMPTY, bells[0])
@@ -136,7 +136,7 @@ def test_a_wait_that_ends_leaves_its_ring_for_the_next_one(
     theirs.disarm()
 
 
-def test_who_was_not_rung_takes_nothing_with_it(
+def test_a_waiter_that_was_not_woken_takes_nothing_with_it(
     local: LocalBroker, queue: LocalQueue, bells: list[_core.Bell]
 ) -> None:
     theirs = other_waiter(local, _core.EVENT_NOT_EMPTY, bells[0])

@@ -1,4 +1,4 @@
-"""Where a producer finds how far it has come."""
+"""The checkpoint from which a producer goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues that drop their oldest messages, and have to tell a journal of it first."""
+"""Queues that drop their oldest messages: the journal has it first."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def test_nothing_that_is_not_on_disk_gives_way(broker: shmq.Broker) -> None:
     assert (done.partition, done.first, done.count) == (0, 0, 2)
 
 
-def test_a_ring_that_is_full_goes_on_once_somebody_writes(
+def test_a_full_ring_goes_on_once_a_writer_runs(
     broker: shmq.Broker, writer_process: WriterProcess
 ) -> None:
     stream = create(broker, overflow="drop-oldest")
@@ -346,7 +346,7 @@ def test_what_lost_its_memory_while_it_was_written_comes_back_as_far_as_it_was_c
     assert everything(again) == [value(n) for n in range(again.latest(0))]
 
 
-def test_a_deleted_stream_leaves_no_file_whoever_writes(
+def test_a_deleted_stream_leaves_no_file_with_or_without_a_writer(
     broker: shmq.Broker, writer_process: WriterProcess, namespace: str
 ) -> None:
     stream = create(broker)

@@ -1,4 +1,4 @@
-"""What a move waits for, where journals are written: with a writer that can be stopped."""
+"""Moves between queues with journals wait for the writer, which can be stopped here."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def test_a_queue_that_cannot_be_kept_is_tried_again_and_not_all_the_time(
     assert caplog.text.count("is not kept on disk") == 1
 
 
-def test_what_nobody_foresaw_ends_no_queue(
+def test_an_unexpected_error_ends_no_queue(
     broker: shmq.Broker, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = broker.create_queue("q", durability="journal", dead_letter=None)
@@ -192,7 +192,7 @@ def test_what_nobody_foresaw_ends_no_queue(
 
 
 class CountingDisk(Disk):
-    """Counts how often it is looked what there is."""
+    """Counts how often the queues are listed."""
 
     listed = 0
 

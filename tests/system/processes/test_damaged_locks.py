@@ -1,4 +1,4 @@
-"""Locks whose words are damaged, or name a holder that does not exist: nobody waits for them."""
+"""Locks with damaged words, or with a holder that does not exist: no process waits for them."""
 
 from __future__ import annotations
 
@@ -135,9 +135,9 @@ def test_a_flipped_bit_of_the_kind_is_damage_of_this_queue_alone(
     kind = lock.read(KIND)
     for bit in range(32):
         lock.write(KIND, kind ^ 1 << bit)
-        for deed in (queue.qsize, lambda: queue.put(b"2", group="g")):
+        for operation in (queue.qsize, lambda: queue.put(b"2", group="g")):
             with pytest.raises(DamagedSegment):
-                deed()
+                operation()
     lock.write(KIND, kind)
     assert drain(queue) == [b"1"]
 
@@ -152,7 +152,7 @@ def test_what_the_c_library_writes_before_it_reads_may_be_anything(
     is_sound(queue)
 
 
-def test_an_owner_that_nobody_recovers_from_is_damage(queue: Queue, lock: Lock) -> None:
+def test_an_unrecoverable_owner_is_damage(queue: Queue, lock: Lock) -> None:
     lock.write(OWNER, NOT_RECOVERABLE)
 
     with pytest.raises(DamagedSegment):

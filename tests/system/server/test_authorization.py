@@ -154,7 +154,7 @@ def test_no_token_and_no_hash_is_ever_logged(served: Serve) -> None:
     assert not server.said(r"\*\*\*|xxx|badbad|sha256")
 
 
-def test_a_hello_that_is_wrong_lets_nobody_in(server: Server) -> None:
+def test_a_hello_that_is_wrong_is_refused(server: Server) -> None:
     for payload in (b"", b"\xc1", b"\x90", msgpack.packb({"client": 5}), msgpack.packb({1: 2})):
         with Peer(server) as peer:
             assert peer.status(Type.HELLO, payload) == Status.BAD_REQUEST
@@ -179,7 +179,7 @@ def test_dead_letters_go_where_the_token_may_administer_alone(server: Server, pe
     assert peer.names() == ["shop", "shop.b", "shop.c", "shop.c.dlq", "shop.dead"]
 
 
-def test_a_queue_of_others_is_not_told_as_somebodys_dead_letter_queue(
+def test_a_queue_of_others_is_not_told_as_a_dead_letter_queue(
     server: Server, peer: Peer, broker: shmq.Broker
 ) -> None:
     broker.create_queue("shop.linked", dead_letter="secret.dead")
@@ -368,7 +368,7 @@ def test_an_exchange_that_a_token_may_not_know_is_as_if_it_were_not_there(
             assert len(answers) == 1, answers
 
 
-def test_who_may_publish_needs_no_right_to_the_queues_and_learns_of_none(
+def test_a_publisher_needs_no_right_to_the_queues_and_learns_of_none(
     server: Server, broker: shmq.Broker
 ) -> None:
     exchanges(broker)
@@ -386,7 +386,7 @@ def test_who_may_publish_needs_no_right_to_the_queues_and_learns_of_none(
 
 
 @pytest.mark.prove
-def test_a_queue_is_bound_by_who_may_produce_to_it_and_administer_the_exchange(
+def test_binding_a_queue_needs_the_right_to_produce_to_it_and_to_administer_the_exchange(
     server: Server, broker: shmq.Broker
 ) -> None:
     exchanges(broker)

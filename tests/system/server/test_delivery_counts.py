@@ -1,4 +1,4 @@
-"""What a server counts as a delivery when a connection ends: what the application was handed."""
+"""What a server counts as a delivery when a connection ends: what the application received."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A local process that is stopped inside a queue's critical section, and who waits for it."""
+"""A local process that is stopped inside a queue's critical section, and the server's requests."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_a_settlement_of_many_goes_on_where_it_was(server: Server, broker: shmq.
     assert queue.stats().acked == 200
 
 
-def test_who_waits_for_messages_gets_them_when_the_queue_is_free_again(
+def test_a_waiting_consumer_gets_messages_when_the_queue_is_free_again(
     server: Server, broker: shmq.Broker
 ) -> None:
     with Peer(server) as peer, Peer(server) as filtered:

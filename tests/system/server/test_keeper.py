@@ -1,4 +1,4 @@
-"""The keeper does what is due in queues that nobody touches."""
+"""The keeper does what is due in queues that no other process touches."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_a_killed_keeper_is_replaced(served: Serve) -> None:
 
 @pytest.mark.prove
 def test_the_keeper_keeps_what_nobody_looks_at(served: Serve, broker: shmq.Broker) -> None:
-    """Only the dead-letter queue is looked at: whoever reads it does not touch the other."""
+    """Only the dead-letter queue is looked at, which does not touch the other."""
     served()
     broker.create_queue("jobs", ttl=0.05).put(b"x")
     dead_letter_queues = broker.queue("jobs.dlq")
@@ -271,7 +271,7 @@ def test_a_worker_that_hangs_is_ended_when_the_drain_is_over(served: Serve) -> N
 
 
 @pytest.mark.prove
-def test_sighup_brings_new_tokens_and_cuts_off_who_showed_one_that_is_gone(served: Serve) -> None:
+def test_sighup_brings_new_tokens_and_closes_connections_of_removed_ones(served: Serve) -> None:
     server = served(workers=2, tokens={TOKEN: ALL, OTHER: ALL})
     with Peer(server) as stays, Peer(server) as goes, Peer(server) as again:
         stays.let_in(TOKEN)
@@ -287,7 +287,7 @@ def test_sighup_brings_new_tokens_and_cuts_off_who_showed_one_that_is_gone(serve
 
 
 @pytest.mark.prove
-def test_sighup_brings_new_rights_to_those_who_come_again(served: Serve) -> None:
+def test_sighup_brings_new_rights_to_new_connections(served: Serve) -> None:
     server = served(tokens={TOKEN: {"produce": ["*"]}})
     with Peer(server) as peer:
         peer.let_in(TOKEN)

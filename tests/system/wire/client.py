@@ -106,7 +106,7 @@ class Wire:
         return answer.payload
 
     def still_answers(self) -> None:
-        """Nothing has come that nobody asked for, and the connection is as good as new."""
+        """Fail if an answer came without a request, or the connection does not work."""
         assert self.ok(T.PING, b"there?") == b"there?"
 
     # --- requests ----------------------------------------------------------------------

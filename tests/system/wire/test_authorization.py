@@ -1,4 +1,4 @@
-"""Tokens: who is let in, by which first frame, and what a token may know and do."""
+"""Tokens: which first frames authenticate, and what a token may know and do."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_magic_and_version_are_checked_before_the_token(
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xc1", b"\x90", frames.pack({"token": 5}), hello(5)])
-def test_a_malformed_first_hello_lets_nobody_in(connection: Wire, payload: bytes) -> None:
+def test_a_malformed_first_hello_is_refused(connection: Wire, payload: bytes) -> None:
     connection.send(frame(T.HELLO, payload, 3), frame(T.LIST, b"", 4))
 
     answers = connection.rest()
@@ -124,7 +124,7 @@ def test_a_malformed_first_hello_lets_nobody_in(connection: Wire, payload: bytes
     assert all(each.status != S.OK for each in answers)
 
 
-def test_a_token_of_another_type_or_of_bytes_lets_nobody_in(connection: Wire) -> None:
+def test_a_token_of_another_type_or_of_bytes_is_refused(connection: Wire) -> None:
     connection.send(frame(T.HELLO, hello(ALL.encode()), 3), frame(T.LIST, b"", 4))
 
     assert all(each.status != S.OK for each in connection.rest())

@@ -35,7 +35,7 @@ def shared_server(server: Server) -> Server:
 
 @pytest.fixture
 def journal(make_queue: Callable[..., str]) -> str:
-    """A queue with a journal that nobody writes."""
+    """A queue with a journal, without a writer."""
     return make_queue(durability="journal", dead_letter=None)
 
 
@@ -181,7 +181,7 @@ def test_what_is_fatal_is_answered_last(wire: Wire, journal: str, server: Server
     assert answers == [(number, S.OK), (0, S.BAD_MAGIC)]
 
 
-def test_who_leaves_is_waited_for_by_nobody(
+def test_a_closed_connection_is_not_waited_for(
     wire: Wire, journal: str, broker: shmq.Broker, server: Server
 ) -> None:
     for _ in range(3):

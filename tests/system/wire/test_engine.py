@@ -17,7 +17,7 @@ class Policy:
 
 def test_an_engine_that_is_closed_ends_its_sessions() -> None:
     engine = _core.Engine(Policy())
-    session = engine.session("somebody")
+    session = engine.session("client")
     engine.close()
     assert session.flags == _core.GONE
     assert engine.sessions == 0

@@ -55,7 +55,7 @@ def test_garbage_is_answered_by_one_fatal_frame_and_a_close(address: Address, se
 
 
 @pytest.mark.parametrize("type", REQUESTS, ids=lambda each: each.name)
-def test_whoever_disconnects_within_a_frame_changes_nothing(
+def test_a_client_that_disconnects_within_a_frame_changes_nothing(
     address: Address, wire: Wire, queue: str, type: T
 ) -> None:
     wire.put(queue, b"there")
@@ -118,7 +118,7 @@ def stuff(wire: Wire, data: bytes, most: int) -> int:
     ],
     ids=["PING", "LIST", "STATS", "NO_QUEUE", "UNSUPPORTED", "CONSUME", "ACK"],
 )
-def test_who_never_reads_is_not_buffered_without_bound_and_others_go_on(
+def test_a_client_that_never_reads_is_not_buffered_without_bound_and_others_go_on(
     patient: Server, request_: bytes
 ) -> None:
     with Wire(patient.address) as wire, Wire(patient.address) as silent:
@@ -155,7 +155,7 @@ def test_a_subscriber_that_never_reads_is_not_buffered_without_bound(patient: Se
 
 
 @pytest.mark.prove
-def test_who_takes_nothing_for_too_long_is_closed_and_what_it_held_is_back(
+def test_a_client_that_reads_nothing_for_too_long_is_closed_and_what_it_held_is_back(
     patient: Server,
 ) -> None:
     with Wire(patient.address) as wire, Wire(patient.address) as silent:
@@ -203,7 +203,7 @@ def test_connections_that_come_and_go_leave_no_memory_behind(patient: Server) ->
 
 
 def annoy(address: Address, chance: random.Random, queue: str) -> None:
-    """One visit of somebody who means no good."""
+    """One connection with bad intentions."""
     with contextlib.suppress(OSError), Wire(address) as bad:
         bad.socket.settimeout(0.2)
         bad.send(
@@ -250,7 +250,7 @@ def test_others_go_on_beside_a_flood_of_hostile_connections(
             thread.join()
 
 
-def test_a_hundred_thousand_waits_of_one_connection_stop_nobody(
+def test_a_hundred_thousand_waits_of_one_connection_stop_no_other(
     address: Address, wire: Wire, make_queue: MakeQueue
 ) -> None:
     queue = make_queue()

@@ -1,4 +1,4 @@
-"""Workers and supervisors that die: what they held, who goes on, and who must not."""
+"""Workers and supervisors that die: what they held, which processes go on, and which must not."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tests.system.workers.tools import Journal, eventually, kill, runs
 
 
 @pytest.mark.parametrize(
-    "deed",
+    "operation",
     [
-        *(pytest.param(deed, marks=pytest.mark.prove) for deed in ("exit 0", "exit 3")),
+        *(pytest.param(operation, marks=pytest.mark.prove) for operation in ("exit 0", "exit 3")),
         pytest.param("signal SIGSEGV", marks=pytest.mark.prove),
         "signal SIGKILL",
     ],
 )
 def test_a_message_that_kills_its_process_is_a_dead_letter_in_the_end(
-    broker: shmq.Broker, work: Work, journal: Journal, deed: str
+    broker: shmq.Broker, work: Work, journal: Journal, operation: str
 ) -> None:
     jobs = broker.create_queue("jobs", max_deliveries=3, visibility_timeout=3600)
-    jobs.put([1, deed])
+    jobs.put([1, operation])
     jobs.put([2])
     crew = work()
 
@@ -44,18 +44,18 @@ def test_a_message_that_kills_its_process_is_a_dead_letter_in_the_end(
     tries = [entry for entry in journal.entries("begin") if entry.number == 1]
     assert [entry.delivery for entry in tries] == [1, 2, 3]
     assert len({entry.pid for entry in tries}) == 3
-    how = deed.replace("exit", "exit code").removeprefix("signal ")
+    how = operation.replace("exit", "exit code").removeprefix("signal ")
     assert len(crew.said(rf"died, pid \d+: {how}")) == 3
     assert crew.stops() == 0
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("deed", ["wait", "stuck"])
+@pytest.mark.parametrize("operation", ["wait", "stuck"])
 def test_a_handler_that_hangs_is_ended_and_that_counts_as_a_delivery(
-    broker: shmq.Broker, work: Work, journal: Journal, deed: str
+    broker: shmq.Broker, work: Work, journal: Journal, operation: str
 ) -> None:
     jobs = broker.create_queue("jobs", max_deliveries=2, visibility_timeout=3600)
-    jobs.put([1, deed])
+    jobs.put([1, operation])
     jobs.put([2])
     crew = work("--timeout", "0.2")
 
@@ -139,12 +139,12 @@ def test_the_message_of_a_killed_worker_is_done_by_another(
     assert crew.stops() == 0
 
 
-@pytest.mark.parametrize("deed", ["wait", "stuck"])
+@pytest.mark.parametrize("operation", ["wait", "stuck"])
 def test_no_worker_outlives_a_supervisor_that_is_killed(
-    jobs: shmq.Queue, work: Work, journal: Journal, deed: str
+    jobs: shmq.Queue, work: Work, journal: Journal, operation: str
 ) -> None:
     for number in range(3):
-        jobs.put([number, deed])
+        jobs.put([number, operation])
     crew = work("--processes", "3")
     journal.until("begin", 3)
 
@@ -167,7 +167,7 @@ def test_workers_that_are_only_starting_do_not_outlive_it_either(
 
     crew.process.kill()
 
-    eventually(lambda: not any(map(runs, children)), "nobody is left")
+    eventually(lambda: not any(map(runs, children)), "no process is left")
 
 
 @pytest.mark.prove

@@ -1,4 +1,4 @@
-"""The lease of the message at hand is kept, and what happens if it is lost even so."""
+"""The lease of the current message is kept, and what happens if it is lost even so."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_keeper_says_nothing_of_what_was_settled_meanwhile(
         keeper.keep(first)
         first.ack()
         second = queue.get()
-        eventually(lambda: queue.stats().expired == 1, "a lease that nobody keeps ends")
+        eventually(lambda: queue.stats().expired == 1, "a lease that is not extended ends")
         assert not second.settled
 
     assert caplog.text == ""

@@ -30,11 +30,11 @@ def test_a_message_whose_handler_returns_is_acknowledged(
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("deed", ["raise it is broken", "sys.exit 0"])
+@pytest.mark.parametrize("operation", ["raise it is broken", "sys.exit 0"])
 def test_a_message_whose_handler_fails_comes_back_later(
-    jobs: shmq.Queue, work: Work, journal: Journal, deed: str
+    jobs: shmq.Queue, work: Work, journal: Journal, operation: str
 ) -> None:
-    jobs.put([1, f"first {deed}"])
+    jobs.put([1, f"first {operation}"])
     jobs.put([2])
     crew = work()
 

@@ -49,7 +49,7 @@ class Journal:
         return self.entries(what)
 
     def open_gate(self) -> None:
-        """Let go on whoever waits, and comes to wait."""
+        """Let all go on that wait, now or later."""
         self._gate.touch()
 
 

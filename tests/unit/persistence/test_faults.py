@@ -155,7 +155,7 @@ def test_a_queue_that_cannot_be_written_collects_no_more(writer: ManualWriter) -
     assert len(chain(disk, "q")) == queue.qsize() == 10
 
 
-def test_a_segment_that_somebody_removed_confirms_nothing(writer: ManualWriter) -> None:
+def test_a_removed_segment_confirms_nothing(writer: ManualWriter) -> None:
     queue = writer.create()
     journal_writer = writer.follow()
     first = queue.put(b"first").sequence
@@ -178,7 +178,7 @@ def test_a_segment_that_somebody_removed_confirms_nothing(writer: ManualWriter) 
     assert set(chain(writer.disk, "q")) == {first, second}
 
 
-def test_a_directory_that_somebody_removed_confirms_nothing_until_it_is_back(
+def test_a_removed_directory_confirms_nothing_until_it_is_back(
     writer: ManualWriter, tmp_path: Path
 ) -> None:
     writer.disk = Disk(tmp_path / "data")

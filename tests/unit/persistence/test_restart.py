@@ -106,12 +106,12 @@ def test_killed_at_random_moments_it_loses_and_doubles_nothing(writer: ManualWri
     journal_writer = writer.follow()
     live: set[int] = set()
     for _ in range(300):
-        deed = chance.random()
-        if deed < 0.7:
-            use(queue, chance, deed, live)
-        elif deed < 0.9:
+        draw = chance.random()
+        if draw < 0.7:
+            use(queue, chance, draw, live)
+        elif draw < 0.9:
             journal_writer.step()
-        elif deed < 0.93:
+        elif draw < 0.93:
             journal_writer.snapshot()
         else:
             if chance.random() < 0.5:
@@ -123,13 +123,13 @@ def test_killed_at_random_moments_it_loses_and_doubles_nothing(writer: ManualWri
     assert queue.qsize() == len(live)
 
 
-def use(queue: shmq.Queue, chance: random.Random, deed: float, live: set[int]) -> None:
+def use(queue: shmq.Queue, chance: random.Random, draw: float, live: set[int]) -> None:
     """Put, acknowledge, or return; ``live`` is what is in the queue."""
-    if deed < 0.4 and len(live) < 50:
+    if draw < 0.4 and len(live) < 50:
         live |= {queue.put(b"x" * 100).sequence for _ in range(chance.randint(1, 9))}
         return
     for message in queue.get_many(chance.randint(1, 9), block=False):
-        if deed < 0.6:
+        if draw < 0.6:
             message.ack()
             live.remove(message.sequence)
         else:
@@ -137,7 +137,7 @@ def use(queue: shmq.Queue, chance: random.Random, deed: float, live: set[int]) -
 
 
 def write_unpublished(journal_writer: JournalWriter) -> None:
-    """A commit gets to the disk, and nobody is told."""
+    """A commit gets to the disk, and the writer dies before it says so."""
     collected = journal_writer.follower.collect(
         1 << 16, journal_writer.journal.ready(journal_writer.follower.batch + 1)
     )

@@ -1,4 +1,4 @@
-"""Messages that move between queues with journals of their own: one of the two has them."""
+"""Messages that move between two queues with journals: exactly one of the two has them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def make_dead_letter(writer: ManualWriter, body: bytes = b"bad") -> None:
     queue = writer.broker.queue("q")
     queue.put(body)
     queue.get().reject()
-    queue.stats()  # whoever touches the queue moves what died
+    queue.stats()  # any call moves dead letters
 
 
 def test_a_dead_letter_is_settled_after_its_copy_is_on_disk_and_not_before(
