@@ -1,4 +1,4 @@
-"""The streams and partitions that a query reads."""
+"""The queues or streams that a query reads."""
 
 from __future__ import annotations
 
@@ -7,16 +7,25 @@ import json
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import shmq
 from shmq.api.names import check_name
-from shmq.errors import InvalidOption, NoSuchStream
+from shmq.errors import InvalidOption, NoSuchQueue, NoSuchStream
 
-__all__ = ["Assigned", "Topics", "assigned"]
+__all__ = ["Assigned", "Subscription", "assigned"]
 
 #: The partitions of each stream, by its name.
 Assigned = Mapping[str, tuple[int, ...]]
+
+#: The options that select, each with what it takes.
+_WAYS = MappingProxyType(
+    {
+        "subscribe": "one or several names",
+        "subscribePattern": "a regular expression for their names",
+        "assign": "partitions",
+    }
+)
 
 
 def assigned(given: str) -> Assigned:
@@ -39,45 +48,49 @@ def _partition(given: Any) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
-class Topics:
-    """The streams to read: by name, by pattern, or by their partitions."""
+class Subscription:
+    """The queues or streams to read: by name, by pattern or, for streams, by their partitions."""
 
+    thing: Literal["queue", "stream"]
     names: tuple[str, ...] | None
     pattern: re.Pattern[str] | None
-    assigned: Assigned | None
+    assigned: Assigned | None = None
 
     @classmethod
-    def of(cls, chosen: Mapping[str, Any]) -> Self:
-        """The streams that the options select. Raises InvalidOption, InvalidName."""
-        given = [chosen[name] for name in ("subscribe", "subscribePattern", "assign")]
+    def of(cls, chosen: Mapping[str, Any], thing: Literal["queue", "stream"]) -> Self:
+        """The subscription in the options. Raises InvalidOption, InvalidName."""
+        given = [chosen[name] for name in _WAYS if name in chosen]
         if sum(each is not None for each in given) != 1:
-            several = "only one of them" if any(given) else "and none of them is there"
+            ways = ", ".join(f"{name} ({what})" for name, what in _WAYS.items() if name in chosen)
+            count = "several" if any(given) else "none"
             raise InvalidOption(
-                "say which streams: the option subscribe names one or several, subscribePattern "
-                "is a regular expression for their names, and assign names partitions; "
-                f"{several}"
+                f"say which {thing}s by one of the options {ways}: {count} of them is given"
             )
-        for name in given[0] or given[2] or ():
+        subscription = cls(thing, *given)
+        for name in subscription._wanted():
             check_name(name)
-        return cls(*given)
+        return subscription
 
     def find(self, broker: shmq.Broker, *, strict: bool = True) -> tuple[str, ...]:
-        """The names of the streams that exist now, in a fixed order.
+        """The names of those that exist now, in a fixed order.
 
-        If ``strict``, raises NoSuchStream for a named stream that does not exist; a pattern may
-        match none.
+        If ``strict``, raises NoSuchQueue or NoSuchStream for a name that does not exist; a
+        pattern may match none.
         """
-        there = {summary.name for summary in broker.list_streams()}
+        if self.thing == "queue":
+            there = set(broker.queue_names())
+        else:
+            there = {summary.name for summary in broker.list_streams()}
         if self.pattern is not None:
             return tuple(sorted(name for name in there if self.pattern.fullmatch(name)))
-        wanted = self.names or tuple(self.assigned or ())
-        missing = [name for name in wanted if name not in there]
+        missing = [name for name in self._wanted() if name not in there]
         if strict and missing:
-            raise NoSuchStream(
-                f"there is no stream {missing[0]!r} in the namespace {broker.namespace!r}: make it "
-                f"first, or give another url or subscribe"
+            kind = NoSuchQueue if self.thing == "queue" else NoSuchStream
+            raise kind(
+                f"there is no {self.thing} {missing[0]!r} in the namespace {broker.namespace!r}: "
+                f"make it first, or give another url or subscribe"
             )
-        return tuple(name for name in wanted if name in there)
+        return tuple(name for name in self._wanted() if name in there)
 
     def partitions(self, name: str, count: int) -> tuple[int, ...]:
         """The selected partitions of a stream, of the ``count`` that it has.
@@ -93,3 +106,6 @@ class Topics:
                 f"has the partitions 0 to {count - 1}"
             )
         return wanted
+
+    def _wanted(self) -> tuple[str, ...]:
+        return tuple(self.names or self.assigned or ())

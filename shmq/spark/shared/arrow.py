@@ -15,14 +15,41 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from shmq.api.columns import REASONS, STATES
 from shmq.codec.codecs import CODECS, OTHER, unpack_properties
-from shmq.spark.shared import arrow_buffers
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from shmq.api import Columns
 
-__all__ = ["Batches", "header_value"]
+__all__ = ["Batches", "constant", "header_value", "plain", "words"]
+
+#: How many numbers a word can have: the values of a byte.
+_NUMBERS: Final = 256
+
+
+def plain(buffer: Any, count: int, kind: pa.DataType) -> pa.Array:
+    """An array over the buffer's numbers, none of them null."""
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(buffer)])
+
+
+def constant(text: bytes, count: int, kind: pa.DataType) -> pa.Array:
+    """The same text in every row."""
+    offsets = np.arange(count + 1, dtype=np.int32) * len(text)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text * count)]
+    return pa.Array.from_buffers(kind, count, buffers)
+
+
+def words(
+    numbers: np.ndarray[Any, Any], names: Mapping[int, str | None], kind: pa.DataType
+) -> pa.Array:
+    """The word for each number below 256; null for a number without a word."""
+    count = len(numbers)
+    if count and (numbers == numbers[0]).all():
+        word = names.get(int(numbers[0]))
+        return constant(word.encode(), count, kind) if word else pa.nulls(count, kind)
+    table = pa.array([names.get(number) for number in range(_NUMBERS)], kind)
+    return table.take(pa.array(numbers))
+
 
 _MOMENT: Final = pa.timestamp("us", tz="UTC")
 
@@ -74,7 +101,7 @@ class _Making:
 
     def plain(self, column: memoryview, kind: pa.DataType) -> pa.Array:
         """A column of numbers, none of them null, without a copy."""
-        return arrow_buffers.plain(column, self._count, kind)
+        return plain(column, self._count, kind)
 
     def moments(self, column: memoryview, kind: pa.DataType) -> pa.Array:
         """A column of times, where 0 is null, without a copy."""
@@ -94,13 +121,13 @@ class _Making:
         return self.plain(memoryview(bytes(4 * self._count)), kind)
 
     def topics(self, kind: pa.DataType) -> pa.Array:
-        return arrow_buffers.constant(self._topic, self._count, kind)
+        return constant(self._topic, self._count, kind)
 
     def words(
         self, column: memoryview, names: Mapping[int, str | None], kind: pa.DataType
     ) -> pa.Array:
         """The word for each number; null for a number without a word."""
-        return arrow_buffers.words(self.numbers(column, np.uint8), names, kind)
+        return words(self.numbers(column, np.uint8), names, kind)
 
     def codecs(self, kind: pa.DataType) -> pa.Array:
         """The codec of each message; a codec without a number is named in the properties."""
