@@ -16,6 +16,7 @@ from typing import Any, Final
 from shmq.api import Binding
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.exchange import LocalExchange
+from shmq.client.local.queue import LocalQueue
 from shmq.client.shared import definitions, exchange_delivery
 from shmq.errors import Forbidden, InvalidOption, NoSuchExchange, NoSuchQueue, NoSuchStream
 from shmq.namespace.namespace import Namespace
@@ -180,7 +181,7 @@ class ExchangeHandler:
             with contextlib.suppress(NoSuchQueue, NoSuchStream, IndexError):
                 queue = exchange.target(queue_name)
                 if not exchange_delivery.is_synced(queue, sequence):
-                    error = getattr(queue, "journal_error", 0)
+                    error = queue.journal.error if isinstance(queue, LocalQueue) else 0
                     left[queue_name] = os.strerror(error) if error else None
         return {"unsynced": left}
 
