@@ -273,7 +273,7 @@ def _queue(namespace: str, name: str, fix: bool) -> list[dict[str, Any]]:
 
 def _disk(namespace: str, queue: LocalQueue) -> Iterator[dict[str, Any]]:
     # Not its stats: those would return the leases of dead processes, which only --fix may.
-    numbers = queue.journal_numbers()
+    numbers = queue.inspection.journal_numbers()
     problem = why_unkept(
         numbers["durability"],
         numbers["journal_error"],
@@ -293,7 +293,7 @@ def _dead(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
 
 
 def _copies(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
-    for _, _, sequence, _ in queue.orphans():
+    for _, _, sequence, _ in queue.transfer.orphans():
         what = f"the process that moved message {sequence} here died before it finished"
         yield _found(registry.name, "copy", queue.name, what)
 

@@ -294,7 +294,7 @@ class LocalBroker(RpcClient, SchemaMethods):
         """The queue's entry of the list; None if there is no such queue."""
         try:
             with attach(self._namespace, name) as queue:
-                n = queue.numbers()
+                n = queue.inspection.numbers()
         except NoSuchQueue:
             return None
         except (ShmqError, OSError) as error:

@@ -17,6 +17,7 @@ from shmq.api import Binding
 from shmq.api.options import check_one_of
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.exchange import LocalExchange
+from shmq.client.local.queue import LocalQueue
 from shmq.client.shared import durability, exchange_delivery
 from shmq.errors import (
     Forbidden,
@@ -193,7 +194,7 @@ class ExchangeHandler:
             with contextlib.suppress(NoSuchQueue, NoSuchStream, IndexError):
                 queue = exchange.target(queue_name)
                 if not exchange_delivery.is_synced(queue, sequence):
-                    error = getattr(queue, "journal_error", 0)
+                    error = queue.journal.error if isinstance(queue, LocalQueue) else 0
                     left[queue_name] = os.strerror(error) if error else None
         return {"unsynced": left}
 

@@ -1,4 +1,65 @@
-# Waiting for events of several queues: wakeup semaphores, and the watches that arm them.
+# Waiting: the spin before a sleep, wakeup semaphores, and the watches of queues that arm them.
+
+# How long a wait spins before it sleeps: as long as spinning has paid lately.
+#
+# A spin lasts twice as long as the last wait that a spin ended, and at least `least`. If no spin
+# ended a wait lately, a long one is tried now and then, more and more seldom while it fails: on a
+# busy machine or a single core no other process can make progress while this one spins.
+
+cdef bint _alone = (_os.cpu_count() or 1) == 1
+
+cdef struct Spin:
+    int64_t least        # the shortest spin after one that has paid, ns
+    int64_t ns           # the length of the next spin; 0: none
+    int until_try        # waits until a long spin is tried again
+    int between          # waits from that spin to the next long one
+
+
+cdef inline void _spin_init(Spin *spin, int64_t least) noexcept:
+    spin.least = least
+    spin.ns = FIRST_SPIN
+    spin.until_try = 0
+    spin.between = LEAST_BETWEEN
+
+
+# How long to spin now, in ns; 0 means not at all.
+cdef inline int64_t _spin_time(Spin *spin) noexcept:
+    if _alone:
+        return 0
+    if spin.ns:
+        return spin.ns
+    spin.until_try -= 1
+    return 0 if spin.until_try > 0 else MOST_SPIN
+
+
+# Learns from a spin of at most `tried` ns that ended after `took` ns, or failed (-1).
+cdef inline void _spin_learn(Spin *spin, int64_t tried, int64_t took) noexcept nogil:
+    if took >= 0:
+        spin.ns = min(max(took * 2, spin.least), MOST_SPIN)
+        spin.between = LEAST_BETWEEN
+        return
+    spin.ns = tried // 2 if tried // 2 >= LEAST_SPIN and spin.ns else 0
+    if not spin.ns:
+        spin.until_try = spin.between
+        spin.between = min(spin.between * 2, MOST_BETWEEN)
+
+
+# Receives what arrives within `ns`, otherwise like a non-blocking recv(2).
+cdef ssize_t _spin_recv(int fd, void *to, size_t room, Spin *spin, int64_t ns,
+                        int *why) noexcept nogil:
+    cdef int64_t begin = shmq_read_clock(CLOCK_MONOTONIC), took = 0
+    cdef ssize_t got = -1
+    why[0] = EAGAIN
+    while took < ns:
+        got = recv(fd, to, room, MSG_DONTWAIT)
+        why[0] = errno
+        if got >= 0 or why[0] != EAGAIN:
+            break
+        sched_yield()  # let the peer run if it shares this core
+        took = shmq_read_clock(CLOCK_MONOTONIC) - begin
+    _spin_learn(spin, ns, took if got > 0 else -1)
+    return got
+
 
 EVENT_NOT_EMPTY = SHMQ_NOT_EMPTY
 EVENT_NOT_FULL = SHMQ_NOT_FULL
@@ -54,102 +115,19 @@ cdef class Bell:
         return status == SHMQ_OK
 
 
-@cython.no_gc_clear
-cdef class _Watcher(_Getter):
-    """The part of a handle that watches use."""
-
-    def has_message(self) -> bool:
-        """Whether a get would find a message now; does due maintenance first."""
-        cdef bint found
-        self._lock()
-        if self.q.h.next_tick <= shmq_now():
-            shmq_tick(&self.q, shmq_now())
-        found = shmq_looks_ready(self.q.h)
-        self._unlock()
-        self._after()
-        return found
-
-    def try_get(self) -> api.Message | None:
-        """Lease the next message, or return None. Does not look for dead processes."""
-        cdef shmq_view view
-        cdef Message message
-        cdef int status
-        cdef bint whole = False
-        while True:
-            if whole:
-                self._lock()
-            else:
-                self._lock_gets()
-            status = shmq_lease(&self.q, shmq_time(&self.q), True, &view)
-            self._unlock()
-            if status == SHMQ_EMPTY and not whole:
-                whole = True
-                continue
-            if status == SHMQ_EMPTY:
-                return None
-            if status != SHMQ_OK:
-                raise self._error(status)
-            message = _new_message(self, &view, None)
-            self._after()
-            if message is not None:
-                return message
-
-    def wrap(self, body, *, priority: int | None = None, group: str | None = None,
-             headers: Mapping[str, Any] | None = None, delay: float | None = None,
-             deliver_at: float | None = None, ttl: float | None = None,
-             dedupe_id: str | None = None, codec: str | None = None, reply_to: str | None = None,
-             correlation: str | None = None, encoded: bool = False) -> PreparedPut:
-        """Prepare a message for ``try_put``. Raises the errors of a put that can never succeed.
-
-        ``encoded``: the body is bytes already encoded with its codec.
-        """
-        cdef PreparedPut prepared = self._wrap(body, codec, priority, group, headers, delay, deliver_at,
-                                        ttl, dedupe_id, reply_to, correlation, encoded)
-        if shmq_fits(&self.q, prepared.c.body_bytes, prepared.c.meta_bytes) != SHMQ_OK:
-            raise self._too_large(prepared.c.body_bytes, prepared.c.meta_bytes)
-        return prepared
-
-    def try_put(self, PreparedPut prepared, block: bool | None = False,
-                timeout: float | None = None) -> Put:
-        """Put the message, or raise Full; waits only if ``block`` or ``timeout`` says so."""
-        if prepared.c.body_bytes > SMALL:
-            return self._put_large(prepared, block, timeout)
-        return self._put(&prepared.c, block, timeout)
-
-    @property
-    def waits_when_full(self) -> bool:
-        """Whether the queue's ``overflow`` is ``"block"``."""
-        return self.blocks
-
-    def look_for_dead(self):
-        """Do pending maintenance: dead processes, dying messages."""
-        self.q.look_for_dead = True
-        self._tend()
-
-    def processes(self) -> set[int]:
-        """The numbers of the attached processes. Reads without the lock, so only a hint."""
-        cdef uint32_t at, made = min(self.q.h.attachments_made, SHMQ_MAX_ATTACHMENTS)
-        cdef set numbers = set()
-        if self.open_:
-            for at in range(made):
-                if self.q.attachments[at].process:
-                    numbers.add(self.q.attachments[at].process)
-        return numbers
-
-
 @cython.final
 cdef class Watch:
     """One event of one queue, watched by the owner of a wakeup semaphore."""
 
     #| queue: Any
-    cdef readonly _Watcher queue
+    cdef readonly Handle queue
     #| bell: Bell | None
     cdef readonly Bell bell
     cdef shmq_watch w
     cdef uint64_t generation
     cdef bint begun                # armed, and not ended by disarm
 
-    def __cinit__(self, _Watcher queue: Handle, int event, Bell bell: Bell | None):
+    def __cinit__(self, Handle queue, int event, Bell bell: Bell | None):
         """``event`` is one of EVENT_…; ``bell`` is the wakeup semaphore, or None.
 
         EVENT_ARRIVED is for callers that take only some messages: it comes with each message

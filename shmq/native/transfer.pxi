@@ -1,4 +1,177 @@
-# Rows staged in chunks and moved from there: see shmq/core/queue/transfer.h.
+# Moving messages between queues, and rows that are staged in chunks and moved from there: see
+# shmq/core/queue/transfer.h.
+
+@cython.final
+cdef class Transfer:
+    """The part of a handle that moves messages from its queue to another, and from others here."""
+
+    cdef Handle handle
+
+    def __cinit__(self, Handle handle not None):
+        self.handle = handle
+
+    def take_dead(self) -> _Row | None:
+        """Take the next dying message, or None; see ``take``."""
+        cdef shmq_view view
+        cdef int status
+        self.handle._lock()
+        status = shmq_take_dead(&self.handle.q, &view)
+        self.handle._unlock()
+        if status == SHMQ_EMPTY:
+            return None
+        if status != SHMQ_OK:
+            raise self.handle._error(status)
+        return self._taken(&view)
+
+    def take(self, uint32_t at, uint64_t seq) -> _Row | None:
+        """Take a visible message to move it, or return None if it is gone.
+
+        (receipt, sequence, body, properties, codec, priority, deliveries, reason, died at,
+        whether it came from another queue)
+        """
+        cdef shmq_view view
+        cdef int status
+        self.handle._lock()
+        status = shmq_take(&self.handle.q, at, seq, &view)
+        self.handle._unlock()
+        return self._taken(&view) if status == SHMQ_OK else None
+
+    cdef tuple _taken(self, const shmq_view *view):
+        try:
+            return (view.receipt, view.seq,
+                    PyBytes_FromStringAndSize(<char *>view.body, view.body_bytes),
+                    PyBytes_FromStringAndSize(<char *>view.meta, view.meta_bytes), view.codec,
+                    view.priority, view.deliveries, view.reason, view.dead_at / 1e9,
+                    self.handle.q.slots[view.at].origin_queue != 0)
+        except MemoryError:
+            self.give_up(view.receipt)
+            raise
+
+    def stage_copy(self, bytes body, bytes meta, uint8_t codec, uint8_t priority,
+                   group: str | None, uint64_t origin_queue, uint64_t origin_seq) -> int:
+        """Put a message that ``publish_copy`` makes visible; returns its receipt. Raises Full."""
+        cdef PreparedPut prepared = PreparedPut.__new__(PreparedPut)
+        cdef Loan loan
+        cdef int64_t until = AT_ONCE
+        cdef int status
+        prepared.keep = body
+        prepared._set_body(body)
+        prepared._set_meta(meta)
+        prepared.c.codec = codec
+        prepared.c.priority = min(priority, <uint8_t>(self.handle.q.h.options.priorities - 1))
+        prepared.c.ttl = -1
+        prepared.c.origin_queue = origin_queue
+        prepared.c.origin_seq = origin_seq
+        if group is not None:
+            prepared.c.group = _hash(self.handle, group)[0] or 1
+        self.void_copies(origin_queue, origin_seq)
+        loan = _borrow(self.handle, prepared, False, None, &until)
+        _copy(loan.holder.place, prepared.c.body, prepared.c.body_bytes)
+        shmq_mark()
+        loan._end()
+        try:
+            self.handle._lock()
+            status = shmq_stage(&self.handle.q, loan.receipt, &prepared.c, shmq_now())
+            self.handle._unlock()
+        except BaseException:
+            loan._abandon()
+            raise
+        if status != SHMQ_OK:
+            raise self.handle._error(status)
+        return loan.receipt
+
+    def publish_copy(self, uint64_t receipt) -> bool:
+        """Make a staged message visible; whether it was still there."""
+        cdef int status
+        self.handle._lock()
+        status = shmq_commit_staged(&self.handle.q, receipt, shmq_now())
+        self.handle._unlock()
+        return status == SHMQ_OK
+
+    def moved(self, uint64_t receipt) -> bool:
+        """Settle the taken message, which has moved; whether this handle still had it."""
+        cdef int status
+        self.handle._lock()
+        status = shmq_moved(&self.handle.q, receipt)
+        self.handle._unlock()
+        return status == SHMQ_OK
+
+    def hand_over(self, Handle target, uint64_t receipt, uint64_t staged):
+        """Commit a move: settle the taken message here, then publish its copy there."""
+        if self.moved(receipt):
+            target.transfer.publish_copy(staged)
+        else:
+            target.abandon(staged)
+
+    def untake(self, uint64_t receipt):
+        """Return a taken message to the queue."""
+        self.handle._lock()
+        shmq_untake(&self.handle.q, receipt)
+        self.handle._unlock()
+
+    def give_up(self, uint64_t receipt):
+        """Leave a taken message to the next mover. Does nothing if it has moved."""
+        self.handle._lock()
+        shmq_give_up(&self.handle.q, receipt)
+        self.handle._unlock()
+
+    def void_copies(self, uint64_t origin_queue, uint64_t origin_seq, uint32_t rows=0):
+        """Remove the staged copies of that message that its mover left behind.
+
+        If it is a chunk, remove the copies of its rows from number ``rows`` on.
+        """
+        self.handle._lock()
+        shmq_void_copies(&self.handle.q, origin_queue, origin_seq, rows)
+        self.handle._unlock()
+
+    def orphans(self) -> list[tuple[int, int, int, int | None]]:
+        """Staged messages whose mover died: (receipt, origin queue, origin sequence, row).
+
+        ``row`` is the number of the row in the chunk that it was moved from, None for a whole
+        message. The rows of one chunk are listed in the chunk's order.
+        """
+        cdef shmq_origin origin
+        cdef uint32_t at = 0
+        cdef list rows = []
+        cdef int status = SHMQ_OK
+        while self.handle.q.h.staged and status == SHMQ_OK:
+            self.handle._lock()
+            status = shmq_find_orphan(&self.handle.q, at, &origin)
+            self.handle._unlock()
+            if status == SHMQ_OK:
+                rows.append((origin.queue, origin.seq, origin.row, origin.receipt))
+                at = <uint32_t>(origin.receipt & SHMQ_RECEIPT_SLOT) + 1
+        rows.sort()
+        return [(receipt, queue, seq, None if row == SHMQ_NO_ROW else row)
+                for queue, seq, row, receipt in rows]
+
+    def copies_from(self, origins: Container[int]) -> list[tuple[int, int]]:
+        """Messages here that were moved from queues of these ids: (origin queue, sequence)."""
+        cdef uint32_t at = 0, made = self.handle.q.h.slots_made, end
+        cdef shmq_slot *s
+        cdef list rows = []
+        while at < made:
+            self.handle._lock()
+            end = min(at + 65536, made)
+            for at in range(at, end):
+                s = &self.handle.q.slots[at]
+                if s.origin_queue and shmq_state_of(shmq_word(s)) != SHMQ_FREE:
+                    rows.append((s.origin_queue, s.origin_seq))
+            self.handle._unlock()
+            at = end
+        return [row for row in rows if row[0] in origins]
+
+    def still_moves(self, uint64_t seq, row: int | None = None) -> bool:
+        """Whether message ``seq``, or that row of it, is still here: dying or being moved."""
+        cdef bint there
+        cdef uint32_t number = SHMQ_NO_ROW if row is None else row
+        self.handle._lock()
+        there = shmq_still_moves(&self.handle.q, seq, number)
+        self.handle._unlock()
+        return there
+
+
+# ---- rows in chunks ----
 
 cdef enum:
     MOST_ROWS = 1000            # of a chunk
@@ -16,14 +189,18 @@ cdef struct _RowRun:
     uint64_t published
 
 
-@cython.no_gc_clear
-cdef class _RowMover(_Lessor):
-    """The part of a handle that stages rows in chunks, and moves rows out of chunks."""
+@cython.final
+cdef class Staging:
+    """The part of a handle that packs rows into chunks, lists them, and moves rows out of them."""
+
+    cdef Handle handle
+
+    def __cinit__(self, Handle handle not None):
+        self.handle = handle
 
     # ---- chunks ----
 
-    def chunks(self,
-               rows: Iterable[bytes | tuple[bytes, dict[str, Any]]] | api.Rows) -> list[tuple[bytes, int]]:
+    def chunks(self, rows: Iterable[_StagedRow] | api.Rows) -> list[tuple[bytes, int]]:
         """Pack rows into chunks to stage for this queue: a list of (chunk, number of rows).
 
         A row is a body, or (body, properties) with the properties by name; ``rows`` may also be
@@ -34,12 +211,12 @@ cdef class _RowMover(_Lessor):
         cdef uint64_t size, bytes_ = SHMQ_ROW_CHUNK_HEAD
         cdef shmq_put c
         if hasattr(rows, "offsets"):
-            return self._chunks_of(_RowTable(self, rows))
+            return self._chunks_of(_RowTable(self.handle, rows))
         memset(&c, 0, sizeof(c))
-        c.priority = self.q.middle
+        c.priority = self.handle.q.middle
         for row in rows:
             prepared = row if type(row) is bytes else self._row(row)
-            size = self._row_size(prepared, &c)
+            size = self._put_size(_put_of(prepared, &c))
             if prepared_puts and (bytes_ + size > MOST_CHUNK or len(prepared_puts) == MOST_ROWS):
                 chunks.append((self._chunk(prepared_puts, bytes_), len(prepared_puts)))
                 prepared_puts, bytes_ = [], SHMQ_ROW_CHUNK_HEAD
@@ -71,7 +248,7 @@ cdef class _RowMover(_Lessor):
         cdef uint64_t hash_[2]
         cdef shmq_put put
         cdef Py_ssize_t i
-        to = shmq_row_chunk_begin(to, <uint32_t>(end - start), self.q.h.options.hash_key)
+        to = shmq_row_chunk_begin(to, <uint32_t>(end - start), self.handle.q.h.options.hash_key)
         for i in range(start, end):
             table.read(i, &put, hash_)
             to = shmq_row_write(to, &put)
@@ -89,19 +266,17 @@ cdef class _RowMover(_Lessor):
                 dedupe_id=None, codec=None, reply_to=None, correlation=None):
         if isinstance(body, str):
             raise TypeError("a row's body must be bytes or another buffer, not str: encode it")
-        return self._wrap(body if isinstance(body, bytes) else memoryview(body), codec, priority, group, headers, delay, None, ttl,
-                          dedupe_id, reply_to, correlation, True)
+        body = body if isinstance(body, bytes) else memoryview(body)
+        return _wrap(self.handle, body, codec, priority, group, headers, delay, None, ttl,
+                     dedupe_id, reply_to, correlation, True)
 
-    # The bytes of the row in a chunk. Raises MessageTooLarge. `plain` is filled for a bare body.
-    cdef uint64_t _row_size(self, prepared, shmq_put *plain) except 0:
-        return self._put_size(_put_of(prepared, plain))
-
+    # The bytes of the row in a chunk. Raises MessageTooLarge.
     cdef uint64_t _put_size(self, const shmq_put *put) except 0:
         cdef uint32_t more = 0
         if put.delay > 0 or put.dedupe != NULL:
             more = SHMQ_DEFERRED_PUT_BYTES
-        if shmq_fits(&self.q, put.body_bytes, put.meta_bytes + more) != SHMQ_OK:
-            raise self._too_large(put.body_bytes, put.meta_bytes)
+        if shmq_fits(&self.handle.q, put.body_bytes, put.meta_bytes + more) != SHMQ_OK:
+            raise self.handle._too_large(put.body_bytes, put.meta_bytes)
         return shmq_row_bytes(put)
 
     cdef bytes _chunk(self, list prepared_puts, uint64_t size):
@@ -109,8 +284,9 @@ cdef class _RowMover(_Lessor):
         cdef unsigned char *to = <unsigned char *>PyBytes_AS_STRING(chunk)
         cdef shmq_put c
         memset(&c, 0, sizeof(c))
-        c.priority = self.q.middle
-        to = shmq_row_chunk_begin(to, <uint32_t>len(prepared_puts), self.q.h.options.hash_key)
+        c.priority = self.handle.q.middle
+        to = shmq_row_chunk_begin(to, <uint32_t>len(prepared_puts),
+                                  self.handle.q.h.options.hash_key)
         for prepared in prepared_puts:
             to = shmq_row_write(to, _put_of(prepared, &c))
         return chunk
@@ -129,10 +305,10 @@ cdef class _RowMover(_Lessor):
         try:
             if views == NULL or metas == NULL:
                 raise MemoryError
-            while at < self.q.h.slots_made:
-                self._lock()
+            while at < self.handle.q.h.slots_made:
+                self.handle._lock()
                 count = self._list_some(&at, codec, views, metas)
-                self._unlock()
+                self.handle._unlock()
                 for i in range(count):
                     rows.append((views[i].at, views[i].seq,
                                  shmq_state_of(views[i].word) == SHMQ_READY,
@@ -145,16 +321,16 @@ cdef class _RowMover(_Lessor):
 
     cdef uint32_t _list_some(self, uint32_t *at, uint8_t codec, shmq_view *views,
                              char *metas) noexcept nogil:
-        cdef uint32_t made = self.q.h.slots_made, count = 0, state
+        cdef uint32_t made = self.handle.q.h.slots_made, count = 0, state
         cdef shmq_slot *s
         while at[0] < made and count < LISTED_AT_ONCE:
-            s = &self.q.slots[at[0]]
+            s = &self.handle.q.slots[at[0]]
             at[0] += 1
             state = shmq_state_of(shmq_word(s))
             if (s.codec != codec or s.meta_bytes > LISTED_META
                     or state not in (SHMQ_READY, SHMQ_LEASED, SHMQ_DEAD, SHMQ_MOVING)):
                 continue
-            shmq_look(&self.q, s, &views[count])
+            shmq_look(&self.handle.q, s, &views[count])
             if views[count].meta == NULL:
                 views[count].meta_bytes = 0
             else:
@@ -166,21 +342,21 @@ cdef class _RowMover(_Lessor):
         """Remove a visible message; whether it was there."""
         cdef shmq_view view
         cdef int status
-        self._lock()
-        status = shmq_take(&self.q, at, seq, &view)
+        self.handle._lock()
+        status = shmq_take(&self.handle.q, at, seq, &view)
         if status == SHMQ_OK:
-            status = shmq_moved(&self.q, view.receipt)
-        self._unlock()
+            status = shmq_moved(&self.handle.q, view.receipt)
+        self.handle._unlock()
         return status == SHMQ_OK
 
     @property
     def used(self) -> int:
         """The bytes of the arena that messages take."""
-        return (self.q.h.units_used - self.q.h.units_cached) * SHMQ_UNIT
+        return (self.handle.q.h.units_used - self.handle.q.h.units_cached) * SHMQ_UNIT
 
     # ---- moving a chunk's rows here ----
 
-    def move_rows(self, _RowMover source: Handle, uint32_t at, uint64_t seq,
+    def move_rows(self, Handle source, uint32_t at, uint64_t seq,
                   timeout: float | None) -> tuple[int, bool] | None:
         """Move the rows of a chunk here: (how many became messages, whether all have moved).
 
@@ -201,18 +377,10 @@ cdef class _RowMover(_Lessor):
             done = self._move_taken(source, &view, &run, timeout)
         finally:
             free(run.receipts)
-            source._let_go(view.receipt)
+            _let_go(source, view.receipt)
         return run.published, done
 
-    # Puts a chunk back, unless all of it has moved. If its staged copies here could not be removed,
-    # its next mover removes them.
-    cdef void _let_go(self, uint64_t receipt) noexcept:
-        with nogil:
-            if self._lock_to_end():
-                shmq_untake(&self.q, receipt)
-                self._unlock()
-
-    cdef object _move_taken(self, _RowMover source, const shmq_view *view, _RowRun *run,
+    cdef object _move_taken(self, Handle source, const shmq_view *view, _RowRun *run,
                             timeout):
         cdef int status, round_ = 0
         cdef int64_t until = UNKNOWN
@@ -225,40 +393,35 @@ cdef class _RowMover(_Lessor):
                     return True
                 round_, until = 0, UNKNOWN if timeout is None else until
             elif status == SHMQ_FULL:
-                if not self._may_wait(SHMQ_NOT_FULL, timeout is None or timeout > 0, timeout,
-                                      &until, &round_):
+                if not self.handle._may_wait(SHMQ_NOT_FULL, timeout is None or timeout > 0, timeout,
+                                             &until, &round_):
                     return False
             elif status == SHMQ_STALE:
-                raise source._no_chunk(view.seq)
+                raise _no_chunk(source, view.seq)
             else:
-                raise self._error(status)
+                raise self.handle._error(status)
 
-    cdef int _begin(self, _RowMover source, const shmq_view *view, _RowRun *run) except -1:
+    cdef int _begin(self, Handle source, const shmq_view *view, _RowRun *run) except -1:
         cdef shmq_put put
         cdef uint32_t moved = view.deliveries
         if not shmq_row_chunk_read(&run.chunk, view.body, view.body_bytes):
-            raise source._no_chunk(view.seq)
-        if run.chunk.target != self.q.h.options.hash_key:
+            raise _no_chunk(source, view.seq)
+        if run.chunk.target != self.handle.q.h.options.hash_key:
             raise _errors.QueueDeleted(
-                f"the rows in {source.name!r} were staged for a queue {self.name!r} that was "
-                f"deleted: discard them, and stage them again")
+                f"the rows in {source.name!r} were staged for a queue {self.handle.name!r} that "
+                f"was deleted: discard them, and stage them again")
         while run.chunk.row < moved:
             if not shmq_row_read(&run.chunk, &put):
-                raise source._no_chunk(view.seq)
+                raise _no_chunk(source, view.seq)
         run.receipts = <uint64_t *>malloc(max(run.chunk.rows - moved, 1) * sizeof(uint64_t))
         if run.receipts == NULL:
             raise MemoryError
         run.origin_queue = source.q.h.options.hash_key
         run.origin_seq = view.seq
-        self._lock()
-        shmq_void_copies(&self.q, run.origin_queue, run.origin_seq, moved)
-        self._unlock()
+        self.handle._lock()
+        shmq_void_copies(&self.handle.q, run.origin_queue, run.origin_seq, moved)
+        self.handle._unlock()
         return 0
-
-    cdef object _no_chunk(self, uint64_t seq):
-        return _errors.DamagedSegment(
-            f"message {seq} of queue {self.name!r} is no chunk of rows, or a damaged one: "
-            f"discard the staging queue, and stage the rows again")
 
     # Stages as many of the next rows as fit.
     cdef int _stage_run(self, _RowRun *run, bint asleep_if_full) except -1:
@@ -269,7 +432,7 @@ cdef class _RowMover(_Lessor):
         cdef int status = SHMQ_OK
         cdef bint large = False
         run.staged = run.ids = 0
-        self._lock()
+        self.handle._lock()
         now = shmq_now()
         while copied < MOST_UNDER_LOCK and run.chunk.row < run.chunk.rows:
             before = run.chunk
@@ -281,7 +444,7 @@ cdef class _RowMover(_Lessor):
             large = put.body_bytes > NOGIL_COPY
             if large:
                 break
-            status = shmq_stage_row(&self.q, &put, run.ids, now, &run.receipts[run.staged])
+            status = shmq_stage_row(&self.handle.q, &put, run.ids, now, &run.receipts[run.staged])
             if status != SHMQ_OK:
                 run.chunk = before
                 break
@@ -289,8 +452,8 @@ cdef class _RowMover(_Lessor):
             run.ids += put.dedupe != NULL
             copied += put.body_bytes + 64
         if status == SHMQ_FULL and not run.staged and asleep_if_full:
-            shmq_fall_asleep(&self.q, SHMQ_NOT_FULL)
-        self._unlock()
+            shmq_fall_asleep(&self.handle.q, SHMQ_NOT_FULL)
+        self.handle._unlock()
         if large and run.staged:
             run.chunk = before
         elif large:
@@ -301,32 +464,32 @@ cdef class _RowMover(_Lessor):
 
     # A large row is written without the lock, into reserved and pinned space.
     cdef int _stage_large(self, _RowRun *run, shmq_put *put, bint asleep_if_full) except -1:
-        cdef uint32_t more = shmq_deferred_put_bytes(&self.q, put)
+        cdef uint32_t more = shmq_deferred_put_bytes(&self.handle.q, put)
         cdef uint64_t seq = 0
         cdef int64_t now
         cdef shmq_view view
         cdef int status
-        self._lock()
+        self.handle._lock()
         now = shmq_now()
-        status = shmq_reserve(&self.q, put.body_bytes + more, put.meta_bytes, now, NULL, &view,
-                              &seq)
+        status = shmq_reserve(&self.handle.q, put.body_bytes + more, put.meta_bytes, now, NULL,
+                              &view, &seq)
         if status == SHMQ_OK:
-            status = shmq_pin(&self.q, view.receipt, now, &view)
+            status = shmq_pin(&self.handle.q, view.receipt, now, &view)
             if status == SHMQ_OK:
-                self.views += 1
+                self.handle.views += 1
         if status == SHMQ_FULL and asleep_if_full:
-            shmq_fall_asleep(&self.q, SHMQ_NOT_FULL)
-        self._unlock()
+            shmq_fall_asleep(&self.handle.q, SHMQ_NOT_FULL)
+        self.handle._unlock()
         if status != SHMQ_OK:
             return status
         _copy(<void *>view.body, put.body, put.body_bytes)
         if put.meta_bytes:
             memcpy(<void *>view.meta, put.meta, put.meta_bytes)
         shmq_mark()
-        self._unpin(view.at, self.generation)
-        self._lock()
-        status = shmq_stage(&self.q, view.receipt, put, shmq_now())
-        self._unlock()
+        self.handle._unpin(view.at, self.handle.generation)
+        self.handle._lock()
+        status = shmq_stage(&self.handle.q, view.receipt, put, shmq_now())
+        self.handle._unlock()
         if status == SHMQ_OK:
             run.receipts[0] = view.receipt
             run.staged = 1
@@ -334,7 +497,7 @@ cdef class _RowMover(_Lessor):
         return status
 
     # Commits the run and publishes it; after the commit point nothing prevents the publishing.
-    cdef int _commit_run(self, _RowMover source, uint64_t receipt, _RowRun *run) except -1:
+    cdef int _commit_run(self, Handle source, uint64_t receipt, _RowRun *run) except -1:
         cdef int status
         try:
             source._lock()
@@ -351,7 +514,7 @@ cdef class _RowMover(_Lessor):
             raise _errors.ShmqError(
                 f"the rows in {source.name!r} were taken from their publisher: its handle was "
                 f"closed, or the queue is damaged")
-        self._after()
+        self.handle._after()
         return 0
 
     # Publishes the run, or removes it. If there is no room for dedupe ids, the rows are left to the
@@ -362,19 +525,34 @@ cdef class _RowMover(_Lessor):
         cdef int status
         cdef int64_t now
         with nogil:
-            if self._lock_to_end():
+            if self.handle._lock_to_end():
                 now = shmq_now()
                 for i in range(run.staged):
                     if not publish:
-                        shmq_abandon(&self.q, run.receipts[i])
+                        shmq_abandon(&self.handle.q, run.receipts[i])
                         continue
-                    status = shmq_commit_staged(&self.q, run.receipts[i], now)
+                    status = shmq_commit_staged(&self.handle.q, run.receipts[i], now)
                     if status == SHMQ_OK:
                         run.published += 1
                     elif status != SHMQ_DUPLICATE and status != SHMQ_STALE:
-                        shmq_disown(&self.q, run.receipts[i])
-                self._unlock()
+                        shmq_disown(&self.handle.q, run.receipts[i])
+                self.handle._unlock()
         run.staged = 0
+
+
+# Puts a chunk back, unless all of it has moved. If its staged copies here could not be removed,
+# its next mover removes them.
+cdef void _let_go(Handle handle, uint64_t receipt) noexcept:
+    with nogil:
+        if handle._lock_to_end():
+            shmq_untake(&handle.q, receipt)
+            handle._unlock()
+
+
+cdef object _no_chunk(Handle handle, uint64_t seq):
+    return _errors.DamagedSegment(
+        f"message {seq} of queue {handle.name!r} is no chunk of rows, or a damaged one: "
+        f"discard the staging queue, and stage the rows again")
 
 
 # The put of a row. `plain` is filled for a bare body.
@@ -390,7 +568,7 @@ cdef inline const shmq_put *_put_of(prepared, shmq_put *plain) noexcept:
 cdef class _RowTable:
     """The rows of a shmq.api.Rows, read as puts."""
 
-    cdef _RowMover queue
+    cdef Handle queue
     cdef const unsigned char[::1] data
     cdef const unsigned char[::1] metas
     cdef const int[::1] offsets
@@ -399,7 +577,7 @@ cdef class _RowTable:
     cdef bint worded             # the rows have properties
     cdef Py_ssize_t count
 
-    def __init__(self, _RowMover queue, rows):
+    def __init__(self, Handle queue, rows):
         cdef shmq_text name
         self.queue = queue
         self.data = memoryview(rows.data).cast("B")
