@@ -61,6 +61,15 @@ int shmq_robust_mutex_wait(union shmq_mutex *lock, int64_t end)
     return shmq_robust_mutex_try(lock);
 }
 
+int shmq_robust_mutex_take(union shmq_mutex *lock, int64_t ns)
+{
+    int error = shmq_robust_mutex_spin(lock);
+
+    return error == EBUSY && ns
+               ? shmq_robust_mutex_wait(lock, shmq_read_clock(CLOCK_MONOTONIC) + ns)
+               : error;
+}
+
 /* Whether `owner`, which glibc stores beside the word, is a thread that may be inside. */
 static bool is_inside(uint32_t owner, const union shmq_mutex *lock)
 {

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
-#include "base/crash_points.h"
+#include "base/shared_memory.h"
 
 #define SHMQ_LOCK_BYTES 48    /* fits a pthread_mutex_t on every machine              */
 
@@ -62,6 +62,9 @@ static inline int shmq_robust_mutex_spin(union shmq_mutex *lock)
 /* The same, waiting in the kernel until `end`, monotonic ns; call it without the GIL. A wait of
  * SHMQ_JUDGE_AFTER or more that fails has examined the holder. */
 int shmq_robust_mutex_wait(union shmq_mutex *lock, int64_t end);
+
+/* Spins, then waits in the kernel for up to `ns`. */
+int shmq_robust_mutex_take(union shmq_mutex *lock, int64_t ns);
 
 /* Examines the thread that the mutex names. EBUSY: it may be inside. 0: it is not inside, and the
  * mutex that it left locked can be taken now. EINVAL: the mutex is damaged beyond that. */

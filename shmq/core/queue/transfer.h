@@ -40,9 +40,6 @@ int shmq_untake(struct shmq_queue *q, uint64_t receipt);
 /* The mover gives up: the message becomes DEAD, whatever it was, for the next mover. */
 int shmq_give_up(struct shmq_queue *q, uint64_t receipt);
 
-/* The same after the mover died. */
-void shmq_move_orphaned(struct shmq_queue *q, struct shmq_slot *s);
-
 /* Removes orphaned copies of that message; of a chunk, those of its rows from `rows` on. */
 void shmq_void_copies(struct shmq_queue *q, uint64_t origin_queue, uint64_t origin_seq,
                       uint32_t rows);

@@ -183,10 +183,9 @@ void shmq_carry_out_run(struct shmq_session *session, const struct shmq_frame *f
 
     if (why) {
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST, why);
-    } else if (!(run.queue_session = shmq_queue_session_at(session, name, &status))) {
+    } else if (!(run.queue_session = shmq_queue_session_at(session, name, SHMQ_MAY_CONSUME,
+                                                           &status))) {
         shmq_refuse_request(session, frame->id, status, NULL);
-    } else if (!(run.queue_session->rights & SHMQ_MAY_CONSUME)) {
-        shmq_refuse_request(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
     } else if (!run.ms || !run.max_bytes || (!run.sought && !run.most)) {
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST,
                             "most, bytes and ms have to be 1 or more");

@@ -31,7 +31,10 @@
 #define SHMQ_WHY_BYTES 256u        /* the most bytes of policy's reason for a refusal     */
 #define SHMQ_DURABLE_REPLIES 65536u /* durable replies: with this many nothing is begun      */
 
-#define SHMQ_NOT_ASKED 8u /* an addition to enum shmq_right: policy was not asked yet     */
+#define SHMQ_NOT_ASKED 0x80u /* an addition to enum shmq_right: policy was not asked yet  */
+
+_Static_assert(!(SHMQ_NOT_ASKED & (SHMQ_MAY_PRODUCE | SHMQ_MAY_CONSUME | SHMQ_MAY_ADMIN)),
+               "no right has this bit");
 
 struct shmq_session;
 struct shmq_attached_queue;
@@ -518,10 +521,11 @@ static inline bool shmq_same_name(struct shmq_name a, struct shmq_name b)
     "a name is 1 to " SHMQ_AS_TEXT(SHMQ_NAME_MAX) " characters out of A-Z a-z 0-9 . _ : -"
 
 /* The session's queue session for the queue of that name, which is attached to if necessary: NULL,
- * and the status, if there is no queue or the session may not know of it. It is valid until the end
- * of the request, and as long as it has held leases or waiters. */
+ * and the status, if there is no queue, the session may not know of it, or it lacks the right. It is
+ * valid until the end of the request, and as long as it has held leases or waiters. */
 struct shmq_queue_session *shmq_queue_session_at(struct shmq_session *session,
-                                                 struct shmq_name name, uint16_t *status);
+                                                 struct shmq_name name, enum shmq_right right,
+                                                 uint16_t *status);
 
 /* The session leaves all its queue sessions that have no held leases and no waiters. */
 void shmq_queue_sessions_leave(struct shmq_session *session);
