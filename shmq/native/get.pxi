@@ -176,7 +176,7 @@ cdef class _Getter(_Putter):
     # concludes from the get side alone that there is nothing.
     cdef int _select_run(self, Filter filter, shmq_view *views, int most, bint handed,
                          _AckBuffer gatherer) except -1:
-        cdef shmq_choice choice
+        cdef shmq_selection choice
         cdef int64_t now
         cdef int status = SHMQ_OK, got = 0
         self._lock()

@@ -472,20 +472,20 @@ void crowd_follow(struct shmq_queue *q, struct crowd *c, uint64_t seed)
     bool last = false;
 
     CHECK(shelf != NULL);
-    shmq_scan_changes(&f, q);
+    shmq_scan_begin(&f, q);
     while (!last) {
         bool dies = !chance_below(&chance, 20);
 
         last = all_done(c);
-        (void)shmq_attend(&f, SLICE, (int64_t)chance_below(&chance, 200000), 0, 0);
+        (void)shmq_await_changes(&f, SLICE, (int64_t)chance_below(&chance, 200000), 0, 0);
         write_batch(&f, c, shelf, dies && !last);
         if (dies && !last) {
-            shmq_unscan(&f);
-            shmq_scan_changes(&f, q);
+            shmq_scan_end(&f);
+            shmq_scan_begin(&f, q);
             shmq_disclaim(&f);
         }
     }
-    shmq_unscan(&f);
+    shmq_scan_end(&f);
     CHECK_EQ(shmq_synced(q), CROWD_MESSAGES);
     for (uint32_t seq = 0; seq <= CROWD_MESSAGES; seq++)
         CHECK(!shelf->has[seq]);

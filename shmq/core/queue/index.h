@@ -120,10 +120,10 @@ void shmq_group_unready(struct shmq_queue *q, struct shmq_slot *s);
 
 /* Makes the READY message its group's front, whatever is before it. Returns false and changes
  * nothing if another message of the group is in flight. */
-bool shmq_group_call(struct shmq_queue *q, struct shmq_slot *s);
+bool shmq_group_bring_forward(struct shmq_queue *q, struct shmq_slot *s);
 
 /* The message is leased: it stays the front. */
-void shmq_group_fly(struct shmq_queue *q, struct shmq_slot *s);
+void shmq_group_leased(struct shmq_queue *q, struct shmq_slot *s);
 
 /* The message, which is in no list, leaves the group for good. If it was the front, the next one
  * becomes the front. */

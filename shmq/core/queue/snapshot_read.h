@@ -36,7 +36,7 @@ int shmq_snapshot_read_slots(struct shmq_queue *q, struct shmq_snapshot_read *e,
 int shmq_snapshot_read_run(struct shmq_queue *q, struct shmq_snapshot_read *e,
                            const uint32_t *slots, const uint64_t *seqs, uint64_t *at, uint64_t end);
 
-/* Begins an excerpt. If `picks` is NULL, there is no memory. The caller frees `picks`. */
+/* Begins to choose. If `picks` is NULL, there is no memory. The caller frees `picks`. */
 void shmq_snapshot_read_begin(struct shmq_snapshot_read *e, uint64_t messages, uint64_t max_bytes,
                               uint64_t largest);
 

@@ -96,7 +96,7 @@ struct shmq_held_lease {
 /* The filter of a waiter, and the state of its search. */
 struct shmq_filter_request {
     struct shmq_filter filter; /* of `code`                                              */
-    struct shmq_choice choice;
+    struct shmq_selection selection;
     bool looks; /* something may have come since it last looked           */
     bool searches; /* it has not reached the end of the queue yet            */
     bool again; /* something has come since that search began             */
@@ -127,10 +127,10 @@ struct shmq_waiter {
 };
 
 /* Deferred work for a queue whose lock was not free. */
-enum shmq_deed { SHMQ_RETURN_IT, SHMQ_RETURN_UNSEEN, SHMQ_ABANDON_IT, SHMQ_UNPIN_IT };
+enum shmq_owed_kind { SHMQ_RETURN_IT, SHMQ_RETURN_UNSEEN, SHMQ_ABANDON_IT, SHMQ_UNPIN_IT };
 
 struct shmq_owed {
-    enum shmq_deed deed;
+    enum shmq_owed_kind kind;
     uint64_t what; /* a receipt; SHMQ_UNPIN_IT: a slot                 */
 };
 
@@ -146,7 +146,7 @@ struct shmq_attached_queue {
     struct shmq_attached_queue *next; /* in the same bucket                               */
     struct shmq_attached_queue *next_touched;
     struct shmq_attached_queue *next_pending;
-    struct shmq_owed *owed; /* deeds, in their order                            */
+    struct shmq_owed *owed; /* in their order                            */
     uint32_t owed_count, owed_room;
     int64_t held_since; /* since when its lock is not free; 0: it is        */
     int64_t tended_at;
@@ -212,7 +212,7 @@ struct shmq_session {
         *durable_replies; /* a ring: replies that wait for the disk          */
     uint32_t durable_reply_first, durable_reply_count, durable_reply_room;
     uint64_t tickets; /* given so far                                    */
-    struct shmq_session *promising_next, *promising_before; /* the engine's, if it has any */
+    struct shmq_session *next_durable, *prev_durable; /* the engine's, if it has any */
     int64_t began_at;
     int64_t heard_at; /* when it began, or its last whole frame came     */
     int64_t moved_at; /* when output was last sent, or there was none       */
@@ -232,7 +232,7 @@ struct shmq_session {
     unsigned char *refused; /* of these, the refused ones, as received         */
     uint32_t refused_bytes;
     bool carrying; /* its frames are being carried out                */
-    bool promising; /* in the engine's list of these                    */
+    bool has_durable_replies; /* in the engine's list of these                    */
     bool fin; /* the peer sends no more                          */
     bool finished; /* nothing more is carried out                     */
     bool broken; /* its memory ran out                              */
@@ -249,7 +249,7 @@ struct shmq_engine {
     struct shmq_limits limits;
     struct shmq_session *sessions;
     struct shmq_session *output_pending;
-    struct shmq_session *promising; /* those with replies that wait for the disk       */
+    struct shmq_session *durable_sessions; /* those with replies that wait for the disk       */
     struct shmq_session *current; /* the one being fed                               */
     struct shmq_attached_queue *touched;
     struct shmq_attached_queue *pending; /* those that a tick looks at again soon           */
@@ -341,7 +341,7 @@ int shmq_attached_queue_lock(struct shmq_attached_queue *attached_queue, bool wh
 bool shmq_attached_queue_is_awaited(const struct shmq_attached_queue *attached_queue);
 
 /* Defers the operation, for want of the lock, to a later tick. */
-void shmq_attached_queue_owe(struct shmq_attached_queue *attached_queue, enum shmq_deed deed,
+void shmq_attached_queue_owe(struct shmq_attached_queue *attached_queue, enum shmq_owed_kind kind,
                              uint64_t what);
 
 /* Has a tick look at it soon. */
@@ -521,8 +521,8 @@ static inline bool shmq_same_name(struct shmq_name a, struct shmq_name b)
     "a name is 1 to " SHMQ_AS_TEXT(SHMQ_NAME_MAX) " characters out of A-Z a-z 0-9 . _ : -"
 
 /* The session's queue session for the queue of that name, which is attached to if necessary: NULL,
- * and the status, if there is no queue, the session may not know of it, or it lacks the right. It is
- * valid until the end of the request, and as long as it has held leases or waiters. */
+ * and the status, if there is no queue, the session may not know of it, or it lacks the right.
+ * Valid until the end of the request, and as long as it has held leases or waiters. */
 struct shmq_queue_session *shmq_queue_session_at(struct shmq_session *session,
                                                  struct shmq_name name, enum shmq_right right,
                                                  uint16_t *status);
