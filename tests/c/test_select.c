@@ -207,16 +207,16 @@ TEST("of random puts, leases and returns, each search finds the first that is me
     uint32_t count = 0;
 
     for (int round = 0; round < 20000; round++) {
-        uint64_t deed = chance_below(&chance, 10), seq;
+        uint64_t action = chance_below(&chance, 10), seq;
 
-        if (deed < 5 && q->h->live < q->capacity) {
+        if (action < 5 && q->h->live < q->capacity) {
             PUT(q, .body = "ab", .body_bytes = 1 + chance_below(&chance, 2),
                 .priority = (uint8_t)chance_below(&chance, 3));
-        } else if (deed < 7 && count < 64 && q->h->ready) {
+        } else if (action < 7 && count < 64 && q->h->ready) {
             held[count++] = take_next(q);
-        } else if (deed < 8 && count) {
+        } else if (action < 8 && count) {
             CHECK_EQ(shmq_nack(q, held[--count].receipt, 0, now), SHMQ_OK);
-        } else if (deed < 9 && count) {
+        } else if (action < 9 && count) {
             CHECK_EQ(shmq_ack(q, held[--count].receipt, now), SHMQ_OK);
         } else if (count < 64) {
             struct shmq_selection choice = choice_in(q);
