@@ -273,7 +273,8 @@ static void look_at_all(struct shmq_change_scan *f)
         qsort(f->puts.at, f->puts.len, sizeof *f->puts.at, by_seq);
 }
 
-bool shmq_has_news(const struct shmq_change_scan *f)
+/* Whether there is something to collect. */
+static bool has_news(const struct shmq_change_scan *f)
 {
     const struct shmq_header *h = f->q->h;
 
@@ -722,7 +723,7 @@ static int sleep_for_changes(struct shmq_change_scan *f, enum shmq_awake what, i
 
     atomic_store_explicit(&h->journal_asleep, what, memory_order_seq_cst);
     shmq_fence();
-    if (is_sync_awaited(f) || f->woken || (what == SHMQ_IDLE && shmq_has_news(f)))
+    if (is_sync_awaited(f) || f->woken || (what == SHMQ_IDLE && has_news(f)))
         status = SHMQ_OK;
     else
         status = shmq_futex_wait(&h->journal_asleep, what, ns);
@@ -740,7 +741,7 @@ int shmq_await_changes(struct shmq_change_scan *f, int64_t ns, int64_t linger, u
     if (f->spin > 1000)
         (void)spin_until_awaited(f);
     for (;; now = real_now()) {
-        bool news = shmq_has_news(f);
+        bool news = has_news(f);
         int64_t until = end;
         int status;
 

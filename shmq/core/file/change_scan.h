@@ -60,9 +60,6 @@ void shmq_scan_end(struct shmq_change_scan *f);
 /* Undoes what a dead writer had claimed and not marked as synced. */
 void shmq_disclaim(struct shmq_change_scan *f);
 
-/* Whether there is something to collect. */
-bool shmq_has_news(const struct shmq_change_scan *f);
-
 /* Writes records, sealed with `salt`, of all changes since the last collection: SHMQ_OK;
  * SHMQ_FULL if they exceed the room (the next record needs at least f->needed bytes);
  * SHMQ_NO_SPACE if private memory ran out and nothing was collected. Settlements come first,
@@ -96,8 +93,8 @@ void shmq_fail(struct shmq_queue *q, uint32_t error);
 
 /* Sleeps until there is something to do, at most `ns`. It returns at once if a put waits for the
  * disk; else up to `linger` after the first change, so that a message acknowledged meanwhile is
- * never written. If the last sync confirmed that many puts at once, it waits up to `patience` for as
- * many again. SHMQ_OK, SHMQ_TIMED_OUT, SHMQ_INTERRUPTED, SHMQ_DELETED. Without the GIL. */
+ * never written. If the last sync `confirmed` that many puts at once, it waits up to `patience` for
+ * as many again. SHMQ_OK, SHMQ_TIMED_OUT, SHMQ_INTERRUPTED, SHMQ_DELETED. Without the GIL. */
 int shmq_await_changes(struct shmq_change_scan *f, int64_t ns, int64_t linger, uint32_t confirmed,
                        int64_t patience);
 

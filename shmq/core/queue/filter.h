@@ -89,6 +89,8 @@ const char *shmq_filter_fault(const struct shmq_filter *filter);
 /* Whether the message matches. The program must have been checked. */
 bool shmq_filter_matches(const struct shmq_filter *filter, const struct shmq_facts *facts);
 
+/* ---- select.c ---- */
+
 /* Selection: leasing the first message, in the queue's order, that matches a filter.
  *
  * Messages that do not match stay in place. Only messages that a get could lease at once are looked

@@ -11,7 +11,7 @@ int shmq_rebuild(struct shmq_queue *q);
 /* The same, counted as a recovery; also settles the dedupe ring. */
 int shmq_recover(struct shmq_queue *q);
 
-/* Verification of every invariant of a segment, which the tests run after each operation. */
+/* ---- check.c: every invariant of a segment, which the tests verify after each operation ---- */
 
 /* NULL if all invariants hold, else the first violation (a constant string). Holds the lock. It
  * allocates private memory. */

@@ -175,6 +175,8 @@ int shmq_group_partition_release(struct shmq_group_state *r, uint32_t partition,
 int shmq_group_partition_commit(struct shmq_group_state *r, uint32_t partition, uint64_t id,
                                 uint64_t offset, int64_t wall);
 
+/* ---- shared_group.c ---- */
+
 /* Records of a stream that a group shares: each is leased to one member at a time, and settled
  * individually. Every record below a partition's `next` that is not held is done. So a record that
  * cannot be settled occupies one entry, and blocks neither the records behind it nor the partition.
