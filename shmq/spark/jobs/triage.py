@@ -5,11 +5,15 @@ from __future__ import annotations
 import collections
 import datetime as dt
 import json
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from rich import box, table
+from rich.console import Console
+from rich.text import Text
 
 from shmq.codec.codecs import decode_body, number_of
 from shmq.errors import InvalidOption, ShmqError
@@ -17,15 +21,13 @@ from shmq.expression.fingerprint import shape_of
 from shmq.expression.parse import quoted
 from shmq.spark.jobs import values
 from shmq.spark.jobs.config import Config, Key, Table
-from shmq.spark.jobs.job import Batch
-from shmq.spark.jobs.progress import Progress
+from shmq.spark.jobs.job import ABOUT, Batch, Progress
 from shmq.spark.jobs.tables import BATCH_TOP, SPARK, rows
-from shmq.spark.jobs.triage_table import show
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-__all__ = ["JOB", "kinds"]
+__all__ = ["JOB", "kinds", "show"]
 
 #: The columns that define a kind.
 _KIND: Final = ("reason", "queue", "codec", "shape")
@@ -280,7 +282,7 @@ def _write_json(path: Path, report: list[dict[str, Any]], at: dt.datetime) -> No
 
 JOB: Final = Batch(
     name="triage",
-    about="Group dead letters by kind, to redrive each kind.",
+    about=ABOUT["triage"],
     tables=(
         BATCH_TOP,
         rows(
@@ -295,3 +297,41 @@ JOB: Final = Batch(
     ),
     run=run,
 )
+
+
+_RIGHT: Final = ("row", "count", "bytes")
+_UNBOUNDED: Final = 100_000
+
+
+def show(report: Sequence[Mapping[str, Any]], *, more: bool) -> None:
+    """Print a row for each kind, the largest first; ``more``: smaller ones are left out."""
+    terminal = sys.stdout.isatty()
+    console = Console(
+        file=sys.stdout, width=None if terminal else _UNBOUNDED, emoji=False, highlight=False
+    )
+    made = table.Table(box=box.SIMPLE_HEAD if terminal else None, pad_edge=False)
+    names = ("row", "count", "reason", "queue", "codec", "shape", "first", "last", "sample")
+    for name in names:
+        made.add_column(name, justify="right" if name in _RIGHT else "left", no_wrap=not terminal)
+    for row in report:
+        made.add_row(*(Text(_cell(row, name)) for name in names))
+    console.print(made)
+    if more:
+        console.print("and smaller kinds: raise limit in [triage] to see them")
+
+
+def _cell(row: Mapping[str, Any], name: str) -> str:
+    if name == "sample":
+        samples = row["samples"]
+        return _plain(samples[0]["body"])[:60] if samples else ""
+    value = row[name]
+    if name in ("first", "last"):
+        return str(value.strftime("%Y-%m-%d %H:%M:%SZ"))
+    return _plain(str(value))
+
+
+def _plain(text: str) -> str:
+    """The text with a terminal's control characters escaped."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )

@@ -17,6 +17,7 @@ __all__ = [
     "Check",
     "flag",
     "function",
+    "master",
     "moment",
     "names",
     "number",
@@ -37,6 +38,10 @@ _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE: Final = re.compile(r"(\d{1,15})\s*([KMGT]?)(?:iB)?", re.ASCII)
 _SCALES: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_MASTER: Final = re.compile(
+    r"local|local\[(\*|\d+)(, *\d+)?\]|local-cluster\[\d+, *\d+, *\d+\]|"
+    r"spark://[^\s:/,]+:\d+(,[^\s:/,]+:\d+)*|yarn|k8s://\S+"
+)
 _FUNCTION: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
 
@@ -136,6 +141,13 @@ def function(value: Any, _: Path) -> str:
     if isinstance(value, str) and _FUNCTION.fullmatch(value):
         return value
     raise ValueError('of the form "module:function", as "app.flights:delays"')
+
+
+def master(value: Any, _: Path) -> str:
+    """A master URL that Spark knows. Raises a :class:`ValueError` that says what is allowed."""
+    if not isinstance(value, str) or not _MASTER.fullmatch(value):
+        raise ValueError('"local[N]", "local[*]", "spark://HOST:PORT", "yarn" or "k8s://…"')
+    return value
 
 
 def moment(value: Any, _: Path) -> dt.datetime:

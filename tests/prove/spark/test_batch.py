@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
 import shmq
-from shmq.spark.queue.kind import QueueKind
+from shmq.spark.queue.kind import QUEUE
 from shmq.spark.shared import columns
 from tests.support.certificates import WHY_NOT, Certificates
 from tests.support.serving import serve
@@ -254,8 +254,8 @@ def test_a_queue_is_read_in_as_many_parts_as_are_asked_for(
 def test_a_batch_of_arrow_is_bounded_in_bytes(broker: shmq.Broker, orders: shmq.Queue) -> None:
     orders.put_many([bytes(1000)] * 50)
     given = {"url": broker.namespace, "subscribe": "orders", "columns": "value"}
-    kind = QueueKind({**given, "maxBytesPerBatch": "8k", "minPartitions": "1"})
-    reader = kind.reader(StructType().add("value", "binary"))
+    given |= {"maxBytesPerBatch": "8k", "minPartitions": "1"}
+    reader = QUEUE.reader(given, StructType().add("value", "binary"))
     (part,) = reader.partitions()
     batches: list[Any] = list(reader.read(part))
     counts = [batch.num_rows for batch in batches]

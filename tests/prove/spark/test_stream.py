@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 import shmq
 from shmq.spark.commit_on_stop import settle
-from shmq.spark.queue.kind import QueueKind
+from shmq.spark.queue.kind import QUEUE
 from shmq.spark.queue.reader import QueueInputPartition
 from tests.support.certificates import WHY_NOT, Certificates
 from tests.support.serving import serve
@@ -377,7 +377,7 @@ def test_of_a_part_of_which_some_is_gone_the_rest_is_read_where_data_may_be_lost
 
     def read(**given: str) -> list[bytes]:
         here = {"url": broker.namespace, "subscribe": "orders"}
-        reader = QueueKind({**here, **given}).stream_reader(StructType().add("value", "binary"))
+        reader = QUEUE.stream_reader({**here, **given}, StructType().add("value", "binary"))
         found: list[Any] = list(reader.read(part))
         return [value.as_py() for batch in found for value in batch.column(0)]
 

@@ -13,14 +13,13 @@ import shmq
 from shmq.codec.compression import compressor
 from shmq.native import _stream
 from shmq.spark.format_dispatch import kind_of
-from shmq.spark.shared import options
 from shmq.spark.shared.address import Address
-from shmq.spark.shared.batch_id import BatchId
 from shmq.spark.shared.options import WRITE
-from shmq.spark.stream import append, offset_range
-from shmq.spark.stream.kind import OPTIONS, StreamKind
-from shmq.spark.stream.offset_range import Range
-from shmq.spark.stream.sink import StreamSink
+from shmq.spark.shared.sink import BatchId
+from shmq.spark.stream import append
+from shmq.spark.stream.kind import STREAM_KIND
+from shmq.spark.stream.reader import Range, read_range
+from shmq.spark.stream.writer import StreamSink
 from tests.support.persisting import persisting
 from tests.support.serving import serve
 from tests.system.wire import entries
@@ -72,7 +71,7 @@ def rows(url: str, stream: shmq.Stream, start: int, end: int, **how: Any) -> lis
     """The rows of partition 0, as a task reads them."""
     wanted = Range(stream.name, how.pop("identity", stream.identity), 0, start, end)
     strict = how.pop("strict", True)
-    batches = offset_range.read(Address(url), wanted, READ, 1 << 12, strict=strict)
+    batches = read_range(Address(url), wanted, READ, 1 << 12, strict=strict)
     return [row for batch in batches for row in batch.to_pylist()]
 
 
@@ -91,7 +90,7 @@ def test_headers_with_a_time_that_is_none_are_told_with_the_record(
     with pytest.raises(
         shmq.ShmqError, match=r"offset 1 of partition 0 of stream 'orders' are damaged.*'headers'"
     ):
-        list(offset_range.read(Address(url), wanted, WITH_HEADERS, 1 << 12, strict=True))
+        list(read_range(Address(url), wanted, WITH_HEADERS, 1 << 12, strict=True))
 
     assert [row["value"] for row in rows(url, orders, 0, 2)] == [b"good", b"bad"]
 
@@ -102,7 +101,7 @@ def test_headers_whose_values_are_maps_with_any_keys_are_json(
     orders.append(b"", headers={"h": {b"k": [{1: None}], "t": True}}, partition=0)
     wanted = Range("orders", orders.identity, 0, 0, 1)
 
-    (batch,) = offset_range.read(Address(url), wanted, WITH_HEADERS, 1 << 12, strict=True)
+    (batch,) = read_range(Address(url), wanted, WITH_HEADERS, 1 << 12, strict=True)
 
     value = b'{"aw==": [{"1": null}], "t": true}'
     assert batch.to_pylist() == [{"offset": 0, "headers": [{"key": "h", "value": value}]}]
@@ -153,7 +152,7 @@ def test_a_task_that_comes_too_late_says_so_or_leaves_out(url: str, orders: shmq
 
 def test_a_task_that_runs_again_appends_nothing_more(url: str, orders: shmq.Stream) -> None:
     given = {"url": url, "topic": "orders"}
-    chosen = options.parse(OPTIONS, given, WRITE, form="shmq")
+    chosen = STREAM_KIND.parse(given, WRITE)
     sink = StreamSink.of(chosen, WRITTEN)
     batch = pa.RecordBatch.from_pydict(
         {"key": [f"k{n % 5}" for n in range(4000)], "value": [b"%0100d" % n for n in range(4000)]},
@@ -171,4 +170,4 @@ def test_a_task_that_runs_again_appends_nothing_more(url: str, orders: shmq.Stre
 
 
 def test_a_name_is_found_to_be_a_stream(url: str, orders: shmq.Stream) -> None:
-    assert isinstance(kind_of({"url": url, "subscribe": orders.name}), StreamKind)
+    assert kind_of({"url": url, "subscribe": orders.name}) is STREAM_KIND
