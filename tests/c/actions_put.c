@@ -1,5 +1,5 @@
 /* Putting, at once or in steps, and staging. */
-#include "deeds.h"
+#include "actions.h"
 #include "queue/put_ring.h"
 #include "ledger.h"
 

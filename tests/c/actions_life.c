@@ -1,6 +1,6 @@
 /* Views, deaths, closing, recovery. */
 #include "queue/segment.h"
-#include "deeds.h"
+#include "actions.h"
 #include "ledger.h"
 #include "queue/recover.h"
 

@@ -1,5 +1,5 @@
 /* Leasing and settling. */
-#include "deeds.h"
+#include "actions.h"
 #include "ledger.h"
 
 static bool blocks(const struct shmq_slot *s)

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "crowd.h"
+#include "workers.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -25,10 +25,10 @@ struct letter {
     unsigned char fill[60];
 };
 
-struct crowd *crowd_new(uint32_t deaths)
+struct workers *workers_new(uint32_t deaths)
 {
-    struct crowd *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-                           0);
+    struct workers *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                             -1, 0);
 
     CHECK(c != MAP_FAILED);
     CHECK(!sem_init(&c->semaphores[0], 1, 0) && !sem_init(&c->semaphores[1], 1, 0));
@@ -36,9 +36,9 @@ struct crowd *crowd_new(uint32_t deaths)
     return c;
 }
 
-void crowd_free(struct crowd *c) { (void)munmap(c, sizeof *c); }
+void workers_free(struct workers *c) { (void)munmap(c, sizeof *c); }
 
-void crowd_lock(struct shmq_queue *q)
+void workers_lock(struct shmq_queue *q)
 {
     int status = shmq_lock(q);
 
@@ -47,17 +47,17 @@ void crowd_lock(struct shmq_queue *q)
     CHECK_EQ(status, SHMQ_OK);
 }
 
-void crowd_lock_gets(struct shmq_queue *q)
+void workers_lock_gets(struct shmq_queue *q)
 {
     int status = shmq_lock_gets(q);
 
     if (status == SHMQ_BUSY)
-        crowd_lock(q);
+        workers_lock(q);
     else
         CHECK_EQ(status, SHMQ_OK);
 }
 
-void crowd_unlock(struct shmq_queue *q, struct crowd *c)
+void workers_unlock(struct shmq_queue *q, struct workers *c)
 {
     uint32_t post[2];
 
@@ -68,19 +68,19 @@ void crowd_unlock(struct shmq_queue *q, struct crowd *c)
 }
 
 /* Waits, having been counted in by shmq_fall_asleep. */
-static void sleep_on(struct shmq_queue *q, struct crowd *c, enum shmq_event event)
+static void sleep_on(struct shmq_queue *q, struct workers *c, enum shmq_event event)
 {
     int status, left = 0;
 
     (void)shmq_spin(q, event, SPIN);
     status = shmq_sleep(&c->semaphores[event], SLICE);
-    crowd_lock(q);
+    workers_lock(q);
     CHECK(!sem_getvalue(&c->semaphores[event], &left));
     shmq_wake_up(q, event, status == SHMQ_OK, left);
-    crowd_unlock(q, c);
+    workers_unlock(q, c);
 }
 
-static void perhaps_die(struct crowd *c, struct chance *chance)
+static void perhaps_die(struct workers *c, struct chance *chance)
 {
     if (c->deaths && !chance_below(chance, c->deaths))
         raise(SIGKILL);
@@ -100,7 +100,7 @@ static void check_letter(const void *body)
     struct letter letter;
 
     memcpy(&letter, body, sizeof letter);
-    CHECK(letter.number < CROWD_MESSAGES);
+    CHECK(letter.number < WORKERS_MESSAGES);
     for (size_t at = 0; at < sizeof letter.fill; at++)
         CHECK_EQ(letter.fill[at], letter.number & 0xFF);
 }
@@ -113,12 +113,12 @@ static struct shmq_put put_of(uint32_t number, const struct letter *letter)
 
     put.priority = (uint8_t)(number % 3);
     if (put.priority == 1 && number / 3 % 2)
-        put.group = 1 + number / 6 % CROWD_GROUPS;
+        put.group = 1 + number / 6 % WORKERS_GROUPS;
     return put;
 }
 
 /* Counted before the lock is let go: whoever dies holding it has put no message twice. */
-static int put_quickly(struct shmq_queue *q, struct crowd *c, struct chance *chance,
+static int put_quickly(struct shmq_queue *q, struct workers *c, struct chance *chance,
                        uint32_t producer, uint32_t number)
 {
     struct letter letter;
@@ -131,16 +131,16 @@ static int put_quickly(struct shmq_queue *q, struct crowd *c, struct chance *cha
         return SHMQ_BUSY;
     status = shmq_quick_put(q, &put, shmq_now(), &seq);
     if (status == SHMQ_OK)
-        atomic_store(&c->put[producer], number % CROWD_EACH + 1);
+        atomic_store(&c->put[producer], number % WORKERS_EACH + 1);
     perhaps_die(c, chance);
     if (shmq_unlock_puts(q)) {
-        crowd_lock(q);
-        crowd_unlock(q, c);
+        workers_lock(q);
+        workers_unlock(q, c);
     }
     return status;
 }
 
-static int put_whole(struct shmq_queue *q, struct crowd *c, uint32_t number)
+static int put_whole(struct shmq_queue *q, struct workers *c, uint32_t number)
 {
     struct letter letter;
     struct shmq_put put = put_of(number, &letter);
@@ -148,16 +148,16 @@ static int put_whole(struct shmq_queue *q, struct crowd *c, uint32_t number)
     int status;
 
     write_letter(&letter, number);
-    crowd_lock(q);
+    workers_lock(q);
     status = shmq_put(q, &put, shmq_now(), &seq);
     if (status == SHMQ_FULL)
         shmq_fall_asleep(q, SHMQ_NOT_FULL);
-    crowd_unlock(q, c);
+    workers_unlock(q, c);
     return status;
 }
 
 /* Writes the body without the lock. */
-static int put_in_steps(struct shmq_queue *q, struct crowd *c, struct chance *chance,
+static int put_in_steps(struct shmq_queue *q, struct workers *c, struct chance *chance,
                         uint32_t number)
 {
     struct shmq_put put = put_of(number, NULL);
@@ -165,28 +165,28 @@ static int put_in_steps(struct shmq_queue *q, struct crowd *c, struct chance *ch
     uint64_t seq;
     int status;
 
-    crowd_lock(q);
+    workers_lock(q);
     status = shmq_reserve(q, put.body_bytes, 0, shmq_now(), NULL, &view, &seq);
     if (status == SHMQ_FULL)
         shmq_fall_asleep(q, SHMQ_NOT_FULL);
-    crowd_unlock(q, c);
+    workers_unlock(q, c);
     if (status != SHMQ_OK)
         return status;
     write_letter((struct letter *)view.body, number);
     perhaps_die(c, chance);
-    crowd_lock(q);
+    workers_lock(q);
     status = shmq_fill(q, view.receipt, &put, shmq_now(), &seq);
-    crowd_unlock(q, c);
+    workers_unlock(q, c);
     return status;
 }
 
-void crowd_produce(struct shmq_queue *q, struct crowd *c, uint32_t producer, uint64_t seed)
+void workers_produce(struct shmq_queue *q, struct workers *c, uint32_t producer, uint64_t seed)
 {
     struct chance chance = chance_from(seed);
     uint32_t put;
 
-    while ((put = atomic_load(&c->put[producer])) < CROWD_EACH) {
-        uint32_t number = producer * CROWD_EACH + put;
+    while ((put = atomic_load(&c->put[producer])) < WORKERS_EACH) {
+        uint32_t number = producer * WORKERS_EACH + put;
         int status = put_quickly(q, c, &chance, producer, number);
 
         if (status == SHMQ_BUSY)
@@ -202,25 +202,25 @@ void crowd_produce(struct shmq_queue *q, struct crowd *c, uint32_t producer, uin
 
 /* ---- consuming ---- */
 
-static bool all_done(struct crowd *c) { return atomic_load(&c->acked) >= CROWD_MESSAGES; }
+static bool all_done(struct workers *c) { return atomic_load(&c->acked) >= WORKERS_MESSAGES; }
 
 /* Leases up to AHEAD messages as not handed out yet; falls asleep if there is none. */
-static int lease_some(struct shmq_queue *q, struct crowd *c, struct chance *chance,
+static int lease_some(struct shmq_queue *q, struct workers *c, struct chance *chance,
                       struct shmq_view *views)
 {
     int count = 0;
 
     for (bool whole = false; !count; whole = true) {
         if (whole)
-            crowd_lock(q);
+            workers_lock(q);
         else
-            crowd_lock_gets(q);
+            workers_lock_gets(q);
         while (count < AHEAD && shmq_lease(q, shmq_now(), false, &views[count]) == SHMQ_OK)
             count++;
         perhaps_die(c, chance);
         if (!count && whole)
             shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
-        crowd_unlock(q, c);
+        workers_unlock(q, c);
         if (whole)
             break;
     }
@@ -228,7 +228,7 @@ static int lease_some(struct shmq_queue *q, struct crowd *c, struct chance *chan
 }
 
 /* One of a group at a time, in the order of their puts. The dead leave marks behind. */
-static void begin_group(struct crowd *c, const struct shmq_view *view)
+static void begin_group(struct workers *c, const struct shmq_view *view)
 {
     if (!view->group || c->deaths)
         return;
@@ -236,7 +236,7 @@ static void begin_group(struct crowd *c, const struct shmq_view *view)
     CHECK(atomic_load(&c->last[view->group - 1]) < view->seq);
 }
 
-static void end_group(struct crowd *c, const struct shmq_view *view, bool acked)
+static void end_group(struct workers *c, const struct shmq_view *view, bool acked)
 {
     if (!view->group || c->deaths)
         return;
@@ -245,46 +245,46 @@ static void end_group(struct crowd *c, const struct shmq_view *view, bool acked)
     CHECK_EQ(atomic_exchange(&c->flying[view->group - 1], 0), 1);
 }
 
-static void look_at(struct shmq_queue *q, struct crowd *c, const struct shmq_view *view,
+static void look_at(struct shmq_queue *q, struct workers *c, const struct shmq_view *view,
                     bool pinning)
 {
     struct shmq_view pinned;
     int status = SHMQ_STALE;
 
     if (pinning) {
-        crowd_lock(q);
+        workers_lock(q);
         status = shmq_pin(q, view->receipt, shmq_now(), &pinned);
         CHECK(status == SHMQ_OK || status == SHMQ_BUSY);
-        crowd_unlock(q, c);
+        workers_unlock(q, c);
     }
     check_letter(view->body);
     CHECK(shmq_holds(q, view->receipt, shmq_now()));
     if (status == SHMQ_OK) {
-        crowd_lock(q);
+        workers_lock(q);
         shmq_unpin(q, view->at);
-        crowd_unlock(q, c);
+        workers_unlock(q, c);
     }
 }
 
-static void count(struct crowd *c, uint32_t number)
+static void count(struct workers *c, uint32_t number)
 {
     atomic_fetch_add(&c->times[number], 1);
     atomic_fetch_add(&c->acked, 1);
 }
 
-static void acknowledge(struct shmq_queue *q, struct crowd *c, struct chance *chance,
+static void acknowledge(struct shmq_queue *q, struct workers *c, struct chance *chance,
                         const struct shmq_view *view, uint32_t number)
 {
     perhaps_die(c, chance);
-    crowd_lock_gets(q);
+    workers_lock_gets(q);
     CHECK_EQ(shmq_ack(q, view->receipt, shmq_now()), SHMQ_OK);
     count(c, number);
     perhaps_die(c, chance);
-    crowd_unlock(q, c);
+    workers_unlock(q, c);
 }
 
 /* Without the lock; the message is set free afterwards, if no recovery has done so. */
-static void acknowledge_first(struct shmq_queue *q, struct crowd *c, struct chance *chance,
+static void acknowledge_first(struct shmq_queue *q, struct workers *c, struct chance *chance,
                               const struct shmq_view *view, uint32_t number)
 {
     int status;
@@ -292,24 +292,24 @@ static void acknowledge_first(struct shmq_queue *q, struct crowd *c, struct chan
     CHECK_EQ(shmq_mark_acked(q, view->receipt, shmq_now()), SHMQ_OK);
     count(c, number);
     perhaps_die(c, chance);
-    crowd_lock_gets(q);
+    workers_lock_gets(q);
     status = shmq_finish(q, view->receipt);
     CHECK(status == SHMQ_OK || (status == SHMQ_STALE && (c->deaths || c->recovers)));
-    crowd_unlock(q, c);
+    workers_unlock(q, c);
     CHECK_EQ(shmq_mark_acked(q, view->receipt, shmq_now()), SHMQ_STALE);
 }
 
-static void give_back(struct shmq_queue *q, struct crowd *c, const struct shmq_view *view,
+static void give_back(struct shmq_queue *q, struct workers *c, const struct shmq_view *view,
                       bool nack)
 {
-    crowd_lock_gets(q);
+    workers_lock_gets(q);
     CHECK_EQ(nack ? shmq_nack(q, view->receipt, 0, shmq_now())
                   : shmq_return(q, view->receipt, shmq_now()),
              SHMQ_OK);
-    crowd_unlock(q, c);
+    workers_unlock(q, c);
 }
 
-static void handle_one(struct shmq_queue *q, struct crowd *c, struct chance *chance,
+static void handle_one(struct shmq_queue *q, struct workers *c, struct chance *chance,
                        const struct shmq_view *view)
 {
     uint64_t fate = chance_below(chance, 10);
@@ -328,7 +328,7 @@ static void handle_one(struct shmq_queue *q, struct crowd *c, struct chance *cha
         acknowledge(q, c, chance, view, number);
 }
 
-void crowd_consume(struct shmq_queue *q, struct crowd *c, uint64_t seed)
+void workers_consume(struct shmq_queue *q, struct workers *c, uint64_t seed)
 {
     struct chance chance = chance_from(seed);
     struct shmq_view views[AHEAD];
@@ -345,7 +345,7 @@ void crowd_consume(struct shmq_queue *q, struct crowd *c, uint64_t seed)
 
 /* ---- looking on ---- */
 
-void crowd_peek(struct shmq_queue *q, struct crowd *c, uint64_t seed)
+void workers_peek(struct shmq_queue *q, struct workers *c, uint64_t seed)
 {
     struct chance chance = chance_from(seed);
 
@@ -355,55 +355,55 @@ void crowd_peek(struct shmq_queue *q, struct crowd *c, uint64_t seed)
         struct shmq_slot *s;
         int status = SHMQ_STALE;
 
-        crowd_lock(q);
+        workers_lock(q);
         if ((s = shmq_slot_named(q, at)))
             status = shmq_pin_at(q, at, s->seq, &view);
-        crowd_unlock(q, c);
+        workers_unlock(q, c);
         if (status != SHMQ_OK)
             continue;
         check_letter(view.body);
-        crowd_lock(q);
+        workers_lock(q);
         shmq_unpin(q, at);
-        crowd_unlock(q, c);
+        workers_unlock(q, c);
     }
 }
 
 /* ---- passing by ---- */
 
-static bool lease_for_long(struct shmq_queue *q, struct crowd *c, struct shmq_view *view)
+static bool lease_for_long(struct shmq_queue *q, struct workers *c, struct shmq_view *view)
 {
     bool leased;
 
-    crowd_lock(q);
+    workers_lock(q);
     leased = shmq_lease(q, shmq_now(), true, view) == SHMQ_OK;
-    crowd_unlock(q, c);
+    workers_unlock(q, c);
     if (!leased)
         return false;
-    crowd_lock(q);
+    workers_lock(q);
     CHECK_EQ(shmq_extend(q, view->receipt, 3600 * SECOND, shmq_now()), SHMQ_OK);
-    crowd_unlock(q, c);
+    workers_unlock(q, c);
     return true;
 }
 
-static void pass_by_once(struct shmq_queue *q, struct crowd *c, struct chance *chance,
+static void pass_by_once(struct shmq_queue *q, struct workers *c, struct chance *chance,
                          uint64_t process)
 {
     struct shmq_view view;
 
-    crowd_lock(q);
+    workers_lock(q);
     CHECK_EQ(shmq_attach(q, process, 1, "passing by"), SHMQ_OK);
-    crowd_unlock(q, c);
+    workers_unlock(q, c);
     if (lease_for_long(q, c, &view) && chance_below(chance, 2))
         give_back(q, c, &view, true);
-    crowd_lock(q);
+    workers_lock(q);
     if (c->recovers && process % 4 == 0)
         CHECK_EQ(shmq_recover(q), SHMQ_OK);
     shmq_reclaim(q, q->attachment, process, shmq_now());
     q->attachment = SHMQ_NIL;
-    crowd_unlock(q, c);
+    workers_unlock(q, c);
 }
 
-void crowd_pass_by(struct shmq_queue *q, struct crowd *c, uint64_t seed)
+void workers_pass_by(struct shmq_queue *q, struct workers *c, uint64_t seed)
 {
     struct chance chance = chance_from(seed);
     uint64_t process = 1000;
@@ -421,13 +421,13 @@ void crowd_pass_by(struct shmq_queue *q, struct crowd *c, uint64_t seed)
 
 /* A queue's messages that were put, and not settled, in the journal; by sequence number. */
 struct shelf {
-    bool has[CROWD_MESSAGES + 1];
+    bool has[WORKERS_MESSAGES + 1];
     unsigned char bytes[SHELF];
 };
 
 static void put_on(struct shelf *shelf, const struct shmq_record *r)
 {
-    CHECK(r->seq <= CROWD_MESSAGES && r->body_bytes == sizeof(struct letter));
+    CHECK(r->seq <= WORKERS_MESSAGES && r->body_bytes == sizeof(struct letter));
     check_letter(r->body);
     shelf->has[r->seq] = true;
 }
@@ -447,7 +447,8 @@ static void read_batch(struct shelf *shelf, size_t size)
 }
 
 /* One batch; or, of a writer that is killed before it is synced, none. */
-static void write_batch(struct shmq_change_scan *f, struct crowd *c, struct shelf *shelf, bool dies)
+static void write_batch(struct shmq_change_scan *f, struct workers *c, struct shelf *shelf,
+                        bool dies)
 {
     struct shmq_out out = {shelf->bytes, shelf->bytes + SHELF};
     bool more = true;
@@ -458,13 +459,13 @@ static void write_batch(struct shmq_change_scan *f, struct crowd *c, struct shel
     read_batch(shelf, (size_t)(out.at - shelf->bytes));
     shmq_mark_synced(f, 1, 1, 1);
     while (more) {
-        crowd_lock(f->q);
+        workers_lock(f->q);
         more = shmq_release(f, 16);
-        crowd_unlock(f->q, c);
+        workers_unlock(f->q, c);
     }
 }
 
-void crowd_follow(struct shmq_queue *q, struct crowd *c, uint64_t seed)
+void workers_follow(struct shmq_queue *q, struct workers *c, uint64_t seed)
 {
     struct chance chance = chance_from(seed);
     struct shelf *shelf = calloc(1, sizeof *shelf);
@@ -472,35 +473,35 @@ void crowd_follow(struct shmq_queue *q, struct crowd *c, uint64_t seed)
     bool last = false;
 
     CHECK(shelf != NULL);
-    shmq_scan_changes(&f, q);
+    shmq_scan_begin(&f, q);
     while (!last) {
         bool dies = !chance_below(&chance, 20);
 
         last = all_done(c);
-        (void)shmq_attend(&f, SLICE, (int64_t)chance_below(&chance, 200000), 0, 0);
+        (void)shmq_await_changes(&f, SLICE, (int64_t)chance_below(&chance, 200000), 0, 0);
         write_batch(&f, c, shelf, dies && !last);
         if (dies && !last) {
-            shmq_unscan(&f);
-            shmq_scan_changes(&f, q);
+            shmq_scan_end(&f);
+            shmq_scan_begin(&f, q);
             shmq_disclaim(&f);
         }
     }
-    shmq_unscan(&f);
-    CHECK_EQ(shmq_synced(q), CROWD_MESSAGES);
-    for (uint32_t seq = 0; seq <= CROWD_MESSAGES; seq++)
+    shmq_scan_end(&f);
+    CHECK_EQ(shmq_synced(q), WORKERS_MESSAGES);
+    for (uint32_t seq = 0; seq <= WORKERS_MESSAGES; seq++)
         CHECK(!shelf->has[seq]);
     free(shelf);
 }
 
-void crowd_verify(struct shmq_queue *q, struct crowd *c)
+void workers_verify(struct shmq_queue *q, struct workers *c)
 {
-    crowd_lock(q);
+    workers_lock(q);
     CHECK_WELL(q);
     CHECK_EQ(q->h->live, 0);
     CHECK_EQ(q->h->leased, 0);
     CHECK_EQ(q->h->asleep[0] + q->h->asleep[1], 0);
-    CHECK_EQ(q->h->last_seq, CROWD_MESSAGES);
-    CHECK_EQ(atomic_load(&c->acked), CROWD_MESSAGES);
-    for (uint32_t number = 0; number < CROWD_MESSAGES; number++)
+    CHECK_EQ(q->h->last_seq, WORKERS_MESSAGES);
+    CHECK_EQ(atomic_load(&c->acked), WORKERS_MESSAGES);
+    for (uint32_t number = 0; number < WORKERS_MESSAGES; number++)
         CHECK_EQ(atomic_load(&c->times[number]), 1);
 }

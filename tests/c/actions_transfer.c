@@ -1,5 +1,5 @@
 /* Moving to another queue, and what is left: purge, time, sleep, want of memory. */
-#include "deeds.h"
+#include "actions.h"
 #include "ledger.h"
 #include "queue/wait.h"
 #include "queue/index.h"

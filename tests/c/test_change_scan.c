@@ -81,7 +81,7 @@ static struct shmq_change_scan follow(struct shmq_queue *q)
 {
     struct shmq_change_scan f;
 
-    shmq_scan_changes(&f, q);
+    shmq_scan_begin(&f, q);
     return f;
 }
 
@@ -104,7 +104,7 @@ TEST("every put is collected once in order")
     put_text(q, "three");
     CHECK_TEXT(sync_all(&f), "P3");
     CHECK_EQ(q->h->journal.synced, 3);
-    shmq_unscan(&f);
+    shmq_scan_end(&f);
 }
 
 TEST("what was acknowledged before it was collected is never written")
@@ -118,7 +118,7 @@ TEST("what was acknowledged before it was collected is never written")
     CHECK_EQ(q->h->live, 0);
     CHECK_TEXT(sync_all(&f), "");
     CHECK_EQ(q->h->journal.synced, 1);
-    shmq_unscan(&f);
+    shmq_scan_end(&f);
 }
 
 TEST("a logged message that is settled keeps its slot until that is on disk")
@@ -138,7 +138,7 @@ TEST("a logged message that is settled keeps its slot until that is on disk")
     mark_synced(&f, written);
     CHECK_EQ(q->h->spent, 0);
     CHECK_EQ(put_status(q, &(struct shmq_put){.body = "x", .body_bytes = 1}, &seq), SHMQ_OK);
-    shmq_unscan(&f);
+    shmq_scan_end(&f);
 }
 
 TEST("without a writer nothing is kept for it")
@@ -166,7 +166,7 @@ TEST("a message that comes back is updated once")
     now += 6 * SECOND;
     CHECK_EQ(shmq_return_unseen(q, take_next(q).receipt, now), SHMQ_OK);
     CHECK_TEXT(sync_all(&f), "U1"); /* no longer delayed */
-    shmq_unscan(&f);
+    shmq_scan_end(&f);
 }
 
 TEST("hints that were overwritten are made up for")
@@ -185,7 +185,7 @@ TEST("hints that were overwritten are made up for")
     }
     CHECK_TEXT(sync_all(&f), "P1");
     CHECK_EQ(q->h->journal.synced, 5001);
-    shmq_unscan(&f);
+    shmq_scan_end(&f);
 }
 
 TEST("hints that a rebuild lost are made up for")
@@ -202,7 +202,7 @@ TEST("hints that a rebuild lost are made up for")
     CHECK_WELL(q);
     CHECK_TEXT(sync_all(&f), "S1 P3");
     CHECK_EQ(q->h->live, 2);
-    shmq_unscan(&f);
+    shmq_scan_end(&f);
 }
 
 TEST("a purge is told")
@@ -220,7 +220,7 @@ TEST("a purge is told")
     CHECK_WELL(q);
     CHECK_TEXT(sync_all(&f), "S1 S2");
     CHECK_EQ(q->h->live, 0);
-    shmq_unscan(&f);
+    shmq_scan_end(&f);
 }
 
 TEST("a batch that has no room for all goes on in the next")
@@ -247,7 +247,7 @@ TEST("a batch that has no room for all goes on in the next")
     CHECK_EQ(collect_into(&f, 500, &written), SHMQ_FULL);
     CHECK(f.needed > 1000);
     CHECK_EQ(q->h->journal.synced, 50);
-    shmq_unscan(&f);
+    shmq_scan_end(&f);
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they need memory, too */
@@ -281,7 +281,7 @@ TEST("without private memory nothing is collected, and nothing is forgotten")
     CHECK_EQ(q->h->journal.puts, MANY);
     CHECK_EQ(q->h->journal.settles, 1);
     CHECK_EQ(q->h->spent, 0);
-    shmq_unscan(&f);
+    shmq_scan_end(&f);
 }
 #endif
 
@@ -298,12 +298,12 @@ TEST("what a dead writer had claimed is claimed anew")
     CHECK_EQ(collect_into(&dead, ROOM, &written), SHMQ_OK); /* never marked as synced */
     ack_next(q);
     ack_next(q);
-    shmq_unscan(&dead);
+    shmq_scan_end(&dead);
     f = follow(q);
     shmq_disclaim(&f);
     CHECK_TEXT(sync_all(&f), "S1 S2 P3");
     CHECK_EQ(q->h->live, 1);
-    shmq_unscan(&f);
+    shmq_scan_end(&f);
 }
 
 /* ---- moves ---- */
@@ -358,8 +358,8 @@ TEST("the end of a moved message is held back until its copy is on disk")
     shmq_arrived(&f, f.moved.at[0].at);
     CHECK_TEXT(sync_all(&f), "S1");
     CHECK_EQ(q->h->live, 0);
-    shmq_unscan(&f);
-    shmq_unscan(&g);
+    shmq_scan_end(&f);
+    shmq_scan_end(&g);
 }
 
 TEST("a message that was moved before it was logged is written all the same")
@@ -383,7 +383,7 @@ TEST("a message that was moved before it was logged is written all the same")
     shmq_arrived(&f, f.moved.at[0].at);
     CHECK_TEXT(sync_all(&f), "S1");
     CHECK_EQ(q->h->live, 1);
-    shmq_unscan(&f);
+    shmq_scan_end(&f);
 }
 
 TEST("so it is where somebody waits for the first writer to come")
@@ -403,7 +403,7 @@ TEST("so it is where somebody waits for the first writer to come")
     CHECK_EQ(q->h->live, 1);
     f = follow(q);
     CHECK_TEXT(sync_all(&f), "P1");
-    shmq_unscan(&f);
+    shmq_scan_end(&f);
 }
 
 TEST("a moved message that has arrived before its put was written is not written any more")
@@ -429,7 +429,7 @@ TEST("a moved message that has arrived before its put was written is not written
     shmq_arrived(&f, f.moved.at[0].at);
     CHECK_TEXT(sync_all(&f), "S2 P1"); /* and not P2 behind it: it would be back */
     CHECK_EQ(q->h->live, 1);
-    shmq_unscan(&f);
+    shmq_scan_end(&f);
 }
 
 TEST("what was held back twice, or is over, is forgotten")
@@ -453,7 +453,7 @@ TEST("what was held back twice, or is over, is forgotten")
     put_text(q, "poison too");
     CHECK_EQ(shmq_reject(q, take_next(q).receipt, now), SHMQ_OK);
     CHECK_EQ(shmq_held_back(&f), 0); /* this one is dead, and nowhere else yet */
-    shmq_unscan(&f);
+    shmq_scan_end(&f);
 }
 
 /* Whoever settles a message commits SPENT for a moment, even if the slot is free at once. */
@@ -484,7 +484,7 @@ TEST("a slot that was seen in passing is not set free for another message")
     mark_synced(&f, 0);
     CHECK_EQ(q->h->spent, 1);
     CHECK_TEXT(sync_all(&f), "P2");
-    shmq_unscan(&f);
+    shmq_scan_end(&f);
 }
 
 TEST("a copy that was voided leaves no trace")
@@ -501,7 +501,7 @@ TEST("a copy that was voided leaves no trace")
     put_bytes(q, 4);
     CHECK_EQ(q->slots[0].origin_queue, 0);
     CHECK_TEXT(sync_all(&f), "P1");
-    shmq_unscan(&f);
+    shmq_scan_end(&f);
 }
 
 /* ---- waiting ---- */
@@ -542,7 +542,7 @@ TEST("what comes into the slot of a copy is none")
     CHECK_EQ(q->h->live, 0);
     put_text(q, "own");
     CHECK_EQ(q->slots[0].origin_queue, 0);
-    shmq_unscan(&f);
+    shmq_scan_end(&f);
 }
 
 TEST("the writer waits for what it is woken for")
@@ -551,21 +551,21 @@ TEST("the writer waits for what it is woken for")
     struct shmq_change_scan f = follow(q);
 
     CHECK_TEXT(sync_all(&f), "");
-    CHECK_EQ(shmq_attend(&f, 1000000, 0, 0, 0), SHMQ_TIMED_OUT);
+    CHECK_EQ(shmq_await_changes(&f, 1000000, 0, 0, 0), SHMQ_TIMED_OUT);
     put_text(q, "one");
-    CHECK_EQ(shmq_attend(&f, SECOND, 1000, 0, 0), SHMQ_OK);
-    CHECK_EQ(shmq_attend(&f, 1000000, SECOND, 0, 0), SHMQ_TIMED_OUT); /* it lingers */
+    CHECK_EQ(shmq_await_changes(&f, SECOND, 1000, 0, 0), SHMQ_OK);
+    CHECK_EQ(shmq_await_changes(&f, 1000000, SECOND, 0, 0), SHMQ_TIMED_OUT); /* it lingers */
     shmq_request_sync(q, 1);
-    CHECK_EQ(shmq_attend(&f, SECOND, SECOND, 0, 0), SHMQ_OK);
+    CHECK_EQ(shmq_await_changes(&f, SECOND, SECOND, 0, 0), SHMQ_OK);
     CHECK_EQ(shmq_wait_synced(q, 1, 1000000), SHMQ_TIMED_OUT);
     CHECK_TEXT(sync_all(&f), "P1");
     CHECK_EQ(shmq_wait_synced(q, 1, SECOND), SHMQ_OK);
-    CHECK_EQ(shmq_attend(&f, 1000000, SECOND, 0, 0), SHMQ_TIMED_OUT);
-    shmq_nudge(&f);
-    CHECK_EQ(shmq_attend(&f, SECOND, SECOND, 0, 0), SHMQ_OK);
+    CHECK_EQ(shmq_await_changes(&f, 1000000, SECOND, 0, 0), SHMQ_TIMED_OUT);
+    shmq_wake_scan(&f);
+    CHECK_EQ(shmq_await_changes(&f, SECOND, SECOND, 0, 0), SHMQ_OK);
     shmq_fail(q, 28);
     CHECK_EQ(shmq_wait_synced(q, 2, SECOND), SHMQ_NO_SPACE);
-    shmq_unscan(&f);
+    shmq_scan_end(&f);
 }
 
 /* ---- restoring ---- */
@@ -641,7 +641,7 @@ TEST("a restored queue is as it was")
     CHECK_EQ(shmq_reject(q, take_next(q).receipt, now), SHMQ_OK);
     CHECK_EQ(shmq_nack(q, take_next(q).receipt, 10 * SECOND, now), SHMQ_OK); /* a1 holds a2 */
     sync_all(&f);
-    shmq_unscan(&f);
+    shmq_scan_end(&f);
 
     again = restored(&options);
     CHECK_EQ(again->h->last_seq, 1000);
@@ -674,13 +674,13 @@ TEST("what is restored counts as logged")
     f = follow(q);
     put_text(q, "one");
     sync_all(&f);
-    shmq_unscan(&f);
+    shmq_scan_end(&f);
     q = restored(&options);
     f = follow(q);
     CHECK_TEXT(sync_all(&f), "");
     ack_next(q);
     CHECK_TEXT(sync_all(&f), "S1");
-    shmq_unscan(&f);
+    shmq_scan_end(&f);
 }
 
 TEST("what cannot be restored is refused")
@@ -755,7 +755,7 @@ TEST("the disk has what the queue has")
         for (uint32_t at = 0; at < q->h->slots_made; at++)
             if (state_at(q, at) != SHMQ_FREE)
                 CHECK(kept[q->slots[at].seq].is);
-        shmq_unscan(&f);
+        shmq_scan_end(&f);
         release_everything();
     }
 }

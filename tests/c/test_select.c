@@ -9,16 +9,16 @@
 static const unsigned char small[] = {
     SHMQ_OP_TEST, SHMQ_FIELD_SIZE, SHMQ_IS_EQUAL, SHMQ_CONST_INT, 0, 0, 0, 0, 0, 0, 0, 1};
 
-static struct shmq_choice choice_in(struct shmq_queue *q)
+static struct shmq_selection choice_in(struct shmq_queue *q)
 {
-    struct shmq_choice choice;
+    struct shmq_selection choice;
 
     shmq_select_begin(q, &choice, &(struct shmq_filter){small, sizeof small});
     return choice;
 }
 
 /* The next one that is meant, however long it takes; 0: none. */
-static uint64_t go_on(struct shmq_queue *q, struct shmq_choice *choice, struct shmq_view *view)
+static uint64_t go_on(struct shmq_queue *q, struct shmq_selection *choice, struct shmq_view *view)
 {
     int status;
 
@@ -30,7 +30,7 @@ static uint64_t go_on(struct shmq_queue *q, struct shmq_choice *choice, struct s
 
 static uint64_t chosen(struct shmq_queue *q)
 {
-    struct shmq_choice choice = choice_in(q);
+    struct shmq_selection choice = choice_in(q);
     struct shmq_view view;
 
     return go_on(q, &choice, &view);
@@ -63,7 +63,7 @@ TEST("a higher priority is chosen first, and one that came back has its place")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 64);
     struct shmq_view view;
-    struct shmq_choice choice = choice_in(q);
+    struct shmq_selection choice = choice_in(q);
 
     put_bytes(q, 1);
     put_bytes(q, 1);
@@ -83,7 +83,7 @@ TEST("a higher priority is chosen first, and one that came back has its place")
 TEST("a long search lets the lock go, and goes on where it was")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4096, .arena_bytes = 1 << 20);
-    struct shmq_choice choice;
+    struct shmq_selection choice;
     struct shmq_view view;
     uint32_t holds = 1;
 
@@ -105,7 +105,7 @@ TEST("the longer a filter is, the fewer messages are looked at while the lock is
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4096, .arena_bytes = 1 << 20);
     static unsigned char code[1000 * (sizeof small + 1)];
     struct shmq_filter filter = {code, 0};
-    struct shmq_choice choice;
+    struct shmq_selection choice;
     struct shmq_view view;
     uint32_t holds = 1;
 
@@ -131,7 +131,7 @@ TEST("the longer a filter is, the fewer messages are looked at while the lock is
 TEST("a search goes on, though the message it stood at is gone")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4096, .arena_bytes = 1 << 20);
-    struct shmq_choice choice;
+    struct shmq_selection choice;
     struct shmq_view view, taken;
 
     fill(q, 1000, 1001);
@@ -149,7 +149,7 @@ TEST("a search goes on, though the message it stood at is gone")
 TEST("many that came back are looked through by parts, the first of them first")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 8192, .arena_bytes = 1 << 20);
-    struct shmq_choice choice;
+    struct shmq_selection choice;
     struct shmq_view view;
     uint32_t count = 2000;
     static uint64_t receipts[2000];
@@ -207,19 +207,19 @@ TEST("of random puts, leases and returns, each search finds the first that is me
     uint32_t count = 0;
 
     for (int round = 0; round < 20000; round++) {
-        uint64_t deed = chance_below(&chance, 10), seq;
+        uint64_t action = chance_below(&chance, 10), seq;
 
-        if (deed < 5 && q->h->live < q->capacity) {
+        if (action < 5 && q->h->live < q->capacity) {
             PUT(q, .body = "ab", .body_bytes = 1 + chance_below(&chance, 2),
                 .priority = (uint8_t)chance_below(&chance, 3));
-        } else if (deed < 7 && count < 64 && q->h->ready) {
+        } else if (action < 7 && count < 64 && q->h->ready) {
             held[count++] = take_next(q);
-        } else if (deed < 8 && count) {
+        } else if (action < 8 && count) {
             CHECK_EQ(shmq_nack(q, held[--count].receipt, 0, now), SHMQ_OK);
-        } else if (deed < 9 && count) {
+        } else if (action < 9 && count) {
             CHECK_EQ(shmq_ack(q, held[--count].receipt, now), SHMQ_OK);
         } else if (count < 64) {
-            struct shmq_choice choice = choice_in(q);
+            struct shmq_selection choice = choice_in(q);
             uint64_t best = UINT64_MAX, wanted = 0;
 
             for (uint32_t at = 0; at < q->h->slots_made; at++) {
