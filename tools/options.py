@@ -17,7 +17,7 @@ from shmq.api.group import GroupOptions
 from shmq.api.options import MAX_SECONDS, MAX_WHOLE, Option, Options, Part, QueueOptions, options_of
 from shmq.api.share import ShareOptions
 from shmq.api.stream_options import StreamOptions
-from shmq.cli.shared.option_flags import size_in_words
+from shmq.cli.shared.flags import size_in_words
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 

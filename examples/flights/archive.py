@@ -24,7 +24,7 @@ from examples.flights.errors import DemoError
 from examples.flights.queues import COUNTED, PATIENCE
 from examples.flights.tally import Sums
 from shmq.errors import ShmqError
-from shmq.supervision.parent_watch import tether
+from shmq.supervision.signals import tether
 
 __all__ = ["Archived", "archive", "missing"]
 

@@ -20,9 +20,9 @@ import psutil
 from examples.flights.errors import DemoError
 from examples.flights.queues import PATIENCE
 from shmq.errors import ShmqError
-from shmq.server.settings import Source
+from shmq.server.config.settings import Source
 from shmq.server.supervisor import Supervisor
-from shmq.supervision.parent_watch import tether
+from shmq.supervision.signals import tether
 
 __all__ = ["Server"]
 

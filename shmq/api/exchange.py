@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from shmq.api.closing import Closing
+from shmq.api.contract import Closing
 
 if TYPE_CHECKING:
     from shmq.api.message import Body

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, get_args
 
-from shmq.api.closing import Closing
+from shmq.api.contract import Closing
 from shmq.api.options import Options, option
 
 if TYPE_CHECKING:

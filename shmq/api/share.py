@@ -7,10 +7,9 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
-from shmq.api.closing import Closing
+from shmq.api.contract import Closing, Settling
 from shmq.api.group import GroupStart
 from shmq.api.options import Options, option
-from shmq.api.settling import Settling
 from shmq.native._group import MOST_HELD
 
 __all__ = ["Share", "ShareOptions", "SharedRecord"]

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 import click
 from rich.console import Console
 
-from shmq.cli.shared.broker_target import target_of
 from shmq.cli.shared.flags import Group
 from shmq.cli.shared.output import duration, note, show
-from shmq.cli.shared.stop_signal import Stop
+from shmq.cli.shared.target import target_of
 from shmq.spark.jobs import job as jobs
+from shmq.supervision.signals import Stop
 
 if TYPE_CHECKING:
     from shmq.spark.jobs.job import Progress

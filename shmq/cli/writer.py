@@ -12,24 +12,23 @@ import click
 
 import shmq
 from shmq.cli.shared import params
-from shmq.cli.shared.broker_target import target_of
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import data_dir_flag, json_flag, namespace_of
 from shmq.cli.shared.names import queue_names
 from shmq.cli.shared.output import amount, note, show, show_json
+from shmq.cli.shared.target import target_of
 from shmq.errors import ShmqError
-from shmq.namespace.data_directory import chosen_directory
-from shmq.persistence.durable_queues import directory_of, durable_queues
+from shmq.namespace.data_directory import chosen_directory, directory_of, durable_queues
 from shmq.persistence.process import Persistence
-from shmq.server.settings import LEVELS
+from shmq.server.config.settings import LEVELS
 from shmq.server.systemd import Manager
 from shmq.storage.disk import Disk
 from shmq.storage.paths import snapshot_name
 from shmq.storage.writer_control import ask_for_snapshots
-from shmq.supervision import detached_process
-from shmq.supervision.detached_process import Parent
-from shmq.supervision.log_lines import show_on_stderr
+from shmq.supervision import detached_writer
+from shmq.supervision.detached_writer import Parent
 from shmq.supervision.signals import caught
+from shmq.supervision.stderr import show_on_stderr
 
 __all__ = ["persist", "snapshot"]
 
@@ -84,7 +83,7 @@ def _detached(directory: Path) -> Parent:
     """Continue in a process of its own. Raises ShmqError, and SystemExit in this process."""
     try:
         Disk(directory).make()
-        return detached_process.detach(directory / "writer.log")
+        return detached_writer.detach(directory / "writer.log")
     except OSError as error:
         raise ShmqError(
             f"data_dir={str(directory)!r} cannot be used: {error.strerror or error}"

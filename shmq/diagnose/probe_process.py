@@ -87,7 +87,7 @@ def _reap(child: int) -> int:
 
 def _understood(said: bytes, code: int) -> Any:
     if code < 0:
-        raise Crashed(f"whoever touched it was killed by {signal.Signals(-code).name}")
+        raise Crashed(f"the process that read it was killed by {signal.Signals(-code).name}")
     told = json.loads(said)
     if "failed" in told:
         raise Crashed(told["failed"].strip().splitlines()[-1])

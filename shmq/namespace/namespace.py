@@ -59,8 +59,9 @@ from shmq.namespace.name_book import NameBook
 from shmq.namespace.semaphores import make_semaphores, remove_semaphores
 from shmq.native import _core
 from shmq.native.lock_holder import take_file_lock
-from shmq.storage import queue_erase
 from shmq.storage.disk import Disk
+from shmq.storage.erase import erase_queue
+from shmq.storage.inventory import is_written, writer_of
 
 __all__ = [
     "FLOCK",
@@ -344,11 +345,11 @@ class Namespace:
             pid = self._locker_of(_KEEPER_BYTE)
             if pid is None:
                 # A record lock does not exclude the same process; the directory's lock does.
-                if other is None or _is_same(other, directory) or not queue_erase.is_written(other):
+                if other is None or _is_same(other, directory) or not is_written(other):
                     return
-                pid = queue_erase.writer_of(other)
+                pid = writer_of(other)
         raise AlreadyKept(
-            f"{f'process {pid}' if pid > 0 else 'another process'} keeps the durable queues of "
+            f"{f'process {pid}' if pid > 0 else 'another process'} writes the durable queues of "
             f"namespace {self.name!r} already, in {other}: end it first; two cannot write one "
             f"journal",
             pid,
@@ -387,7 +388,7 @@ class Namespace:
         directory = self.data_dir
         if directory is None or not (directory / file).exists():
             return True
-        if queue_erase.is_written(directory):
+        if is_written(directory):
             return False
         try:
             disk = Disk(directory)
@@ -730,11 +731,11 @@ class Namespace:
         if directory is None:
             return
         try:
-            queue_erase.erase(
+            erase_queue(
                 Disk(directory),
                 queue,
                 None if segment is None else segment.hash_key,
-                last=not queue_erase.is_written(directory),
+                last=not is_written(directory),
             )
         except OSError as error:
             raise ShmqError(
@@ -820,7 +821,9 @@ def refuse_foreign(fd: int, path: Path) -> None:
 def as_foreign(error: OSError, path: Path) -> Exception:
     """The error as ForeignSegment, if the file is another user's; else as `no_descriptor`."""
     if error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR, errno.ENXIO}:
-        return ForeignSegment(f"{path} is someone else's: {error.strerror}; use another namespace")
+        return ForeignSegment(
+            f"{path} belongs to another user: {error.strerror}; use another namespace"
+        )
     return no_descriptor(error)
 
 
@@ -828,8 +831,8 @@ def as_no_file(error: OSError, path: Path) -> Exception:
     """The error of a failed creation; NoSpace means inodes: an empty file takes no bytes."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return NoSpace(
-            f"no file can be made in {SHM}: {error.strerror}, its inodes are used up; "
-            f"delete queues, or mount it with more"
+            f"no file can be created in {SHM}: {error.strerror}, all inodes are used; "
+            f"delete queues, or mount it with more inodes"
         )
     return as_foreign(error, path)
 

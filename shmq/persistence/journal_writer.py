@@ -3,28 +3,38 @@
 Group commit: while one commit is being synced, the changes for the next one gather in the queue,
 and go out together with one write and one sync. So the disk sets the pace, and how many
 operations share a sync.
+
+A message may move between two queues with separate journals. Its settlement is not written until
+its copy is in the target queue's journal: so whichever journal loses its end, one of the two
+survives. If both do, the copy counts. :class:`Transfers` knows which copies have arrived.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
+import threading
 import time
 from typing import Final
 
 from shmq.client.local.queue import LocalQueue
+from shmq.codec.codecs import unpack_properties
+from shmq.errors import NoSuchQueue, SegmentError
+from shmq.namespace.namespace import Namespace
 from shmq.native import _core
-from shmq.persistence.journal import Journal
-from shmq.persistence.snapshot import Snapshot
-from shmq.persistence.snapshot_writer import SnapshotWriter
-from shmq.persistence.transaction_notes import NO_NOTES, Notes
-from shmq.persistence.transfers import Transfers, target_of
+from shmq.persistence.journal import Journal, WriteSizes
+from shmq.persistence.snapshot import Snapshot, SnapshotWriter
+from shmq.persistence.transactions import NO_NOTES, Notes
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Limits
 from shmq.storage.paths import segment_name
 from shmq.storage.transaction_file import Id, Part
 
-__all__ = ["Journaled"]
+__all__ = [
+    "JournalWriter",
+    "Transfers",
+    "target_of",
+]
+
 
 log = logging.getLogger("shmq")
 
@@ -44,7 +54,64 @@ LONGEST: Final = 1.0
 SPARSE: Final = 2
 
 
-class Journaled(SnapshotWriter):
+def target_of(reason: int, meta: bytes, dead_letter: str | None) -> str | None:
+    """The queue a message was moved to: a dead letter to ``dead_letter``, a redriven one back."""
+    if reason:
+        return dead_letter
+    letter = unpack_properties(meta).get("dead")
+    return letter["queue"] if letter else None
+
+
+class Transfers:
+    """Knows the journaled queues of the namespace, and what arrived there. For any thread."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+        self._lock = threading.Lock()
+        self._followed: dict[str, JournalWriter] = {}
+
+    def enter(self, queue: JournalWriter) -> None:
+        """Add a queue whose journal this process writes."""
+        with self._lock:
+            self._followed[queue.name] = queue
+
+    def leave(self, queue: JournalWriter) -> None:
+        """Remove the queue."""
+        with self._lock:
+            if self._followed.get(queue.name) is queue:
+                del self._followed[queue.name]
+
+    def arrived(self, source: int, target: str | None, seqs: list[int]) -> set[int]:
+        """Which of the messages ``seqs`` of the queue with the hash key ``source`` have arrived.
+
+        All of them, if the target has no journal.
+        """
+        if target is None:
+            return set(seqs)
+        with self._lock:
+            queue = self._followed.get(target)
+        if queue is not None:
+            return set(seqs) - queue.follower.copies_waiting(source, seqs)
+        return set() if self._has_journal(target) else set(seqs)
+
+    def settle_all(self, target: JournalWriter) -> bool:
+        """Settle messages that arrived at the ``target`` in their source queues, on disk.
+
+        Returns false if a source's disk refuses.
+        """
+        with self._lock:
+            sources = [each for each in self._followed.values() if each is not target]
+        return all(source.settle_arrived(target.name) for source in sources)
+
+    def _has_journal(self, queue: str) -> bool:
+        try:
+            segment = self._namespace.open_segment(queue)
+        except (NoSuchQueue, SegmentError):
+            return False
+        return bool(segment.options["durability"] == "journal")
+
+
+class JournalWriter(SnapshotWriter):
     """Writes one queue with durability "journal". Any thread may call any method.
 
     Nothing runs by itself: `step` writes one commit, and `attend` waits until there is one.
@@ -54,7 +121,7 @@ class Journaled(SnapshotWriter):
         self,
         disk: Disk,
         handle: LocalQueue,
-        sizes: Limits,
+        sizes: WriteSizes,
         moves: Transfers,
         look: float = LOOK,
         transactions: Notes = NO_NOTES,
@@ -131,7 +198,7 @@ class Journaled(SnapshotWriter):
             self._fail(OSError(errno.EIO, str(error) or type(error).__name__))
 
     def settle_arrived(self, target: str) -> bool:
-        """See :class:`shmq.persistence.transfers.JournalOfQueue`."""
+        """Settle what has arrived at ``target``, on disk; return false if the disk refuses."""
         with self._lock:
             self.step()  # so that all messages moved by now are known
             while slots := self._arrived(target):
@@ -228,7 +295,7 @@ class Journaled(SnapshotWriter):
         # A copy that was moved here, and settled since, is only in the segments to be removed.
         # So the original must be settled in its own journal first.
         if not self._moves.settle_all(self):
-            raise OSError(errno.EAGAIN, "another queue's journal is behind")
+            raise OSError(errno.EAGAIN, "another queue has not settled moved messages yet")
         self._let_transactions_go()
         super()._replace(snapshot)
 

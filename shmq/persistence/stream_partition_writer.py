@@ -21,23 +21,22 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from shmq.errors import FileError, OffsetOutOfRange, ShmqError
+from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_journal import Commit, StreamJournal
-from shmq.persistence.transaction_notes import NO_NOTES, Notes
+from shmq.persistence.transactions import NO_NOTES, Notes
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Limits
-from shmq.storage.partition_generation import Generation, eras_among
-from shmq.storage.paths import free_name
-from shmq.storage.stream_erase import erase_stream
-from shmq.storage.stream_identity import StreamIdentity
-from shmq.storage.stream_meta import StreamCard, read_card, write_card
-from shmq.storage.stream_paths import (
+from shmq.storage.erase import erase_stream
+from shmq.storage.file_header import StreamIdentity
+from shmq.storage.paths import (
     CARD,
     PRODUCERS,
     bases,
+    free_name,
     partition_directory,
     segment_file,
     stream_directory,
 )
+from shmq.storage.stream_meta import Generation, StreamCard, eras_among, read_card, write_card
 from shmq.storage.stream_segment import StreamSegment
 from shmq.storage.transaction_file import Id, Part
 
@@ -98,7 +97,7 @@ class StreamPartitionWriter:
         identity: StreamIdentity,
         partition: int,
         ring: WrittenPartition,
-        sizes: Limits,
+        sizes: WriteSizes,
         gone: Callable[[], bool] = lambda: False,
         transactions: Notes = NO_NOTES,
     ) -> None:
@@ -192,7 +191,7 @@ class StreamPartitionWriter:
             return self._ring.collect(self.journal.next, self._sizes.commit)
         except OffsetOutOfRange as error:
             # Happens only if files were removed: at least the records that follow are written.
-            log.error("%s: records up to %d are on no disk", self._where, error.earliest)
+            log.error("%s: records before offset %d are not on disk", self._where, error.earliest)
             self._set_aside()
             self.journal = self.journal.anew(error.earliest)
             return self._ring.collect(self.journal.next, self._sizes.commit)
@@ -287,7 +286,7 @@ class StreamPartitionWriters:
         disk: Disk,
         handle: Any,
         identity: StreamIdentity,
-        sizes: Limits,
+        sizes: WriteSizes,
         groups: Callable[[], dict[str, Any]] = dict,
         transactions: Notes = NO_NOTES,
     ) -> None:
@@ -428,7 +427,7 @@ class StreamPartitionWriters:
         try:
             card = read_card(self._own)
         except FileError as error:
-            log.error("stream %s: its card is written anew: %s", self.name, error)
+            log.error("stream %s: its metadata file is rewritten: %s", self.name, error)
             card = None
         return StreamCard({}, []) if card is None else card[1]
 

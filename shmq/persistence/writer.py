@@ -24,15 +24,13 @@ from shmq.errors import NoSuchQueue, QueueDeleted, SegmentError, ShmqError
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.definitions import Definitions
-from shmq.persistence.journal_writer import RETRY, Journaled
-from shmq.persistence.snapshot_thread import SnapshotThread
-from shmq.persistence.snapshot_writer import SnapshotWriter
+from shmq.persistence.journal import WriteSizes
+from shmq.persistence.journal_writer import RETRY, JournalWriter, Transfers
+from shmq.persistence.snapshot import SnapshotThread, SnapshotWriter
 from shmq.persistence.stream_partition_writer import StreamPartitionWriters
 from shmq.persistence.stream_writer import StreamWriter
 from shmq.persistence.transactions import Transactions
-from shmq.persistence.transfers import Transfers
 from shmq.storage.inventory import others
-from shmq.storage.limits import Limits
 from shmq.storage.writer_control import CutFile
 
 __all__ = ["Writer"]
@@ -66,12 +64,12 @@ class Writer:
         self,
         namespace: str | None,
         directory: DataDirectory,
-        sizes: Limits | None = None,
+        sizes: WriteSizes | None = None,
         idle: float | None = None,
     ) -> None:
         self._namespace = Namespace.of(chosen_namespace(namespace))
         self._directory = directory
-        self._sizes = sizes or Limits()
+        self._sizes = sizes or WriteSizes()
         self._moves = Transfers(self._namespace)
         self._transactions = Transactions(self._namespace, directory.disk)
         self._streams = StreamWriter(self._namespace, directory, self._sizes, self._transactions)
@@ -199,8 +197,8 @@ class Writer:
             with contextlib.suppress(TimeoutError):
                 return asker.result(ROUND)
             if time.monotonic() >= end:
-                raise ShmqError(f"the writer has been busy for {FOUND:g} s")
-        raise ShmqError("the writer ends")
+                raise ShmqError(f"the writer did not answer within {FOUND:g} s: try again")
+        raise ShmqError("the writer is ending: ask the next one")
 
     def _define(self) -> None:
         """Write exchanges and schemas once for all waiting callers."""
@@ -352,12 +350,12 @@ class Writer:
             handle.close()
             raise
 
-    def _journaled(self, handle: LocalQueue) -> Journaled:
+    def _journaled(self, handle: LocalQueue) -> JournalWriter:
         """The queue's journal; if its files are missing, a snapshot is written first.
 
         Nothing more is confirmed before that. Raises OSError.
         """
-        kept = Journaled(
+        kept = JournalWriter(
             self._directory.disk,
             handle,
             self._sizes,
@@ -381,7 +379,7 @@ class Writer:
     def _keep(self, kept: SnapshotWriter) -> None:
         with self._lock:
             self._kept[kept.name] = kept
-        if isinstance(kept, Journaled):
+        if isinstance(kept, JournalWriter):
             thread = threading.Thread(target=self._follow, args=(kept,), name=kept.name)
             thread.start()
             self._threads[kept.name] = thread
@@ -395,7 +393,7 @@ class Writer:
 
     def _finish(self, kept: SnapshotWriter) -> None:
         thread = self._threads.pop(kept.name, None)
-        if isinstance(kept, Journaled):
+        if isinstance(kept, JournalWriter):
             kept.follower.wake()
         if thread is not None:
             thread.join()
@@ -410,11 +408,11 @@ class Writer:
             try:
                 self._transactions.mark()
             except OSError as error:
-                log.error("what transactions have done cannot be marked: %s", error)
+                log.error("finished transactions cannot be marked in writer.txn: %s", error)
 
     # ---- the threads ----
 
-    def _follow(self, kept: Journaled) -> None:
+    def _follow(self, kept: JournalWriter) -> None:
         """Write the queue's commits until it is deleted, or the writer stops."""
         while not self._stopped and not kept.deleted:
             try:
@@ -434,7 +432,7 @@ class Writer:
         while not self._stopped and time.monotonic() < end:
             time.sleep(GLANCE)
 
-    def _write_out(self, kept: Journaled) -> None:
+    def _write_out(self, kept: JournalWriter) -> None:
         """Write what is left since the writer was stopped."""
         last, end = kept.handle.last_sequence, time.monotonic() + LAST
         while not kept.deleted and kept.step() and time.monotonic() < end:
@@ -443,13 +441,13 @@ class Writer:
 
     def _end(self) -> None:
         for kept in self._list():
-            if isinstance(kept, Journaled):
+            if isinstance(kept, JournalWriter):
                 kept.follower.wake()
         self._streams.end()
         for thread in self._threads.values():
             thread.join()
         self._snapshot_thread.finish(
-            [kept for kept in self._list() if not isinstance(kept, Journaled)]
+            [kept for kept in self._list() if not isinstance(kept, JournalWriter)]
         )
         for kept in self._list():
             with self._lock:

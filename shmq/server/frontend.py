@@ -14,17 +14,13 @@ from shmq.client.local.waiting.wait_thread import wait_for
 from shmq.client.shared import durable_wait
 from shmq.errors import ShmqError
 from shmq.native import _core
-from shmq.server.auth.limits import Limits
-from shmq.server.auth.tokens import AccessList
-from shmq.server.connection.connection import Connection
-from shmq.server.connection.connection_counts import ConnectionCounts
-from shmq.server.connection.peer import Peer
-from shmq.server.connection.plain_connection import PlainConnection
-from shmq.server.connection.rate_limited_log import RateLimitedLog
+from shmq.server.config.settings import Limits, Settings
+from shmq.server.config.tokens import AccessList
+from shmq.server.connection.connection import Connection, ConnectionCounts, PlainConnection
+from shmq.server.connection.peer import Peer, RateLimitedLog
 from shmq.server.connection.tls_connection import TlsConnection
 from shmq.server.handlers.requests import Control
 from shmq.server.handlers.side_threads import SideThreads
-from shmq.server.settings import Settings
 
 __all__ = ["FrontEnd"]
 
@@ -155,7 +151,7 @@ class FrontEnd:
         for connection in list(self._connections):
             peer: Peer = connection.session.context
             if peer.token is not None and peer.token not in settings.tokens:
-                log.info("%s is cut off: token %r has changed", peer, peer.token.name)
+                log.info("%s: connection closed: token %r has changed", peer, peer.token.name)
                 connection.part()
 
     # ---- connections ----
@@ -177,7 +173,9 @@ class FrontEnd:
         limit = self._settings.limits.connections
         if self._connection_counts.total() >= limit:
             sock.close()
-            self._seldom.warning("%s:%s is closed: connections=%d are open", *address[:2], limit)
+            self._seldom.warning(
+                "%s:%s: connection refused: connections=%d are open", *address[:2], limit
+            )
             return
         try:
             sock.setblocking(False)
@@ -189,7 +187,7 @@ class FrontEnd:
             sock.close()
             return
         peer = Peer(f"{address[0]}:{address[1]}")
-        log.debug("%s has come", peer)
+        log.debug("%s: connected", peer)
         session = self._front.session(peer)
         peer.connection = self._carried(sock, session)
         peer.connection.left = self._control.left
@@ -206,7 +204,7 @@ class FrontEnd:
         self._connections.discard(connection)
         peer: Peer = connection.session.context
         peer.connection = None  # ends the reference cycle
-        log.debug("%s has gone", peer)
+        log.debug("%s: disconnected", peer)
         self._stirred.discard(connection.session)
         self._connection_counts.write(self._row, len(self._connections))
         self._leave_soon()
@@ -222,7 +220,7 @@ class FrontEnd:
         """Pause accepting for want of descriptors or memory; the kernel queues the others."""
         if error.errno not in {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}:
             raise error
-        self._seldom.warning("a connection cannot be taken now: %s", error.strerror)
+        self._seldom.warning("cannot accept a connection now: %s", error.strerror)
         self._loop.remove_reader(self._listening.fileno())
         self._loop.call_later(_BREATH, self._go_on)
 
@@ -260,7 +258,7 @@ class FrontEnd:
         try:
             await wait_for(queue.namespace, queue, event, lambda: self._attempt(queue, event), None)
         except ShmqError as error:
-            log.info("nobody waits for queue %s any more: %s", queue.name, error)
+            log.info("queue %s: its waiting requests are refused: %s", queue.name, error)
             self._front.forget(queue)
         finally:
             if self._waiting.get((queue, event)) is asyncio.current_task():
@@ -278,14 +276,14 @@ class FrontEnd:
         """Answer the puts that the queue's journal has on disk, until none is left to answer."""
         try:
             while True:
-                beyond = queue.synced_seq + 1
+                beyond = queue.journal.synced + 1
                 if not self._front.confirmed(queue):
                     # A put that waits for the disk from now on starts a new task.
                     return
                 if not await durable_wait.synced(queue, beyond, None):
                     await asyncio.sleep(_BAD_DISK)
         except ShmqError as error:
-            log.error("queue %s: nobody waits for its journal any more: %s", queue.name, error)
+            log.error("queue %s: its requests for the disk are refused: %s", queue.name, error)
             self._front.forget(queue)
         finally:
             del self._confirming[queue]
@@ -307,7 +305,7 @@ class FrontEnd:
                 self._round_at = self._loop.time() + _ROUND
                 self._look_round()
         except Exception:
-            log.exception("a fault of this server: it goes on")
+            log.exception("internal error; the server continues")
         finally:
             self._timer = self._loop.call_later(pause, self._keep_time)
 
@@ -331,7 +329,9 @@ class FrontEnd:
             each for each in self._connections if (each.stalled_since or before) < before
         ]:
             self._seldom.warning(
-                "%s is cut off: it took nothing for frame=%s s", connection.session.context, limit
+                "%s: connection closed: the peer read nothing for frame=%s s",
+                connection.session.context,
+                limit,
             )
             connection.close()
 

@@ -16,12 +16,11 @@ from shmq.errors import ShmqError
 from shmq.namespace.data_directory import chosen_directory
 from shmq.namespace.namespace import AlreadyKept, Namespace
 from shmq.persistence.process import Persistence
-from shmq.server.settings import Settings
+from shmq.server.config.settings import Settings
 from shmq.supervision.child_process import PipedChildProcess
-from shmq.supervision.heartbeat import Heartbeat, show_stack_on_demand
-from shmq.supervision.log_lines import show_on_stderr
-from shmq.supervision.parent_watch import tether
-from shmq.supervision.signals import leave_to_the_supervisor
+from shmq.supervision.heartbeat import Heartbeat
+from shmq.supervision.signals import leave_to_the_supervisor, tether
+from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
 __all__ = ["PersistenceProcess", "main"]
 

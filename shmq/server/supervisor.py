@@ -15,15 +15,15 @@ from shmq.client.local.broker import LocalBroker
 from shmq.client.shared import durability
 from shmq.errors import ShmqError
 from shmq.namespace.namespace import Namespace
-from shmq.server import keeper_process, worker
-from shmq.server.connection.connection_counts import ConnectionCounts
+from shmq.server import worker
+from shmq.server.config.settings import Settings, Source
+from shmq.server.connection.connection import ConnectionCounts
+from shmq.server.keeper import main as keep
 from shmq.server.listener import listen, refuse, url_of
 from shmq.server.persistence_process import PersistenceProcess
-from shmq.server.settings import Settings, Source
 from shmq.server.systemd import Manager
-from shmq.supervision.child_process import LOOK, ChildProcess, PipedChildProcess
+from shmq.supervision.child_process import LOOK, ChildProcess, PipedChildProcess, WakeupPipe
 from shmq.supervision.signals import caught
-from shmq.supervision.wakeup_pipe import WakeupPipe
 
 __all__ = ["Supervisor"]
 
@@ -163,7 +163,7 @@ class Supervisor:
         try:
             LocalBroker(self.settings.namespace).close()
         except (ShmqError, OSError) as error:
-            log.warning("namespace %r is left as it is: %s", self.settings.namespace, error)
+            log.warning("namespace %r is not removed: %s", self.settings.namespace, error)
 
     def stop(self) -> None:
         """Let `run` return when the connections have ended. For any thread."""
@@ -205,7 +205,7 @@ class Supervisor:
         ]
         keeper = ChildProcess(
             "keeper",
-            keeper_process.main,
+            keep,
             lambda: (settings.namespace, self.settings.level, keeper.heartbeat, os.getpid()),
             log,
             expected={0},
@@ -229,7 +229,7 @@ class Supervisor:
         if self._stopped and not self._draining:
             self._drain()
         if self._cut:
-            log.warning("the server ends at once")
+            log.warning("second signal: the server ends at once")
             raise KeyboardInterrupt if self._cut == signal.SIGINT else SystemExit(128 + self._cut)
         if self._drain_until is not None and time.monotonic() >= self._drain_until:
             self._give_up()
@@ -273,7 +273,10 @@ class Supervisor:
             child.replace(code)
             self._false_starts += not self._up and child in {*self._fronts, self._persistence}
             if self._false_starts > _FALSE_STARTS:
-                self._refusal = ShmqError("the server's processes die at once: the log says why")
+                self._refusal = ShmqError(
+                    f"processes died {self._false_starts} times before the server was up: the log "
+                    f"says why"
+                )
                 self._stopped = True
         if child.due is not None and child.due <= time.monotonic() and not self._stopped:
             child.start()
@@ -292,7 +295,7 @@ class Supervisor:
             self._manager.ready(f"listening on {self._url}")
         if self._reloading and not any(front.reloading for front in self._fronts):
             self._reloading = False
-            log.info("the settings are reloaded")
+            log.info("settings reloaded")
             self._manager.ready(f"listening on {self._url}")
 
     def _reload(self) -> None:
@@ -302,12 +305,12 @@ class Supervisor:
             if fresh.tls is not None:
                 fresh.tls.context()
         except ShmqError as error:
-            log.error("the settings stay as they are: %s", error)
+            log.error("settings not reloaded: %s", error)
             self._manager.ready(f"listening on {self._url}")
             return
         self.settings, refused = self.settings.reloaded(fresh)
         if refused:
-            log.warning("these take a restart, and stay as they are: %s", ", ".join(refused))
+            log.warning("not reloaded, since these settings need a restart: %s", ", ".join(refused))
         logging.getLogger("shmq").setLevel(self.settings.level)
         for front in self._fronts:
             front.reload(self.settings)
@@ -317,7 +320,7 @@ class Supervisor:
     def _drain(self) -> None:
         self._draining = True
         self._manager.stopping()
-        log.info("the server ends when its connections have")
+        log.info("the server ends when its connections have ended")
         for each in self._sockets:
             each.close()
         for child in self._others():

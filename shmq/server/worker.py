@@ -15,14 +15,13 @@ from typing import Any, Final
 
 from shmq.client.shared import durability
 from shmq.errors import DurabilityWarning, ShmqError
-from shmq.server.connection.connection_counts import ConnectionCounts
+from shmq.server.config.settings import Settings
+from shmq.server.connection.connection import ConnectionCounts
 from shmq.server.frontend import FrontEnd
-from shmq.server.lock_wait import limit_lock_waits
-from shmq.server.settings import Settings
-from shmq.supervision.heartbeat import BEAT, Heartbeat, show_stack_on_demand
-from shmq.supervision.log_lines import show_on_stderr
-from shmq.supervision.parent_watch import tether
-from shmq.supervision.signals import held_back, leave_to_the_supervisor
+from shmq.server.keeper import limit_lock_waits
+from shmq.supervision.heartbeat import BEAT, Heartbeat
+from shmq.supervision.signals import held_back, leave_to_the_supervisor, tether
+from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
 __all__ = ["READY", "RELOADED", "main"]
 
@@ -102,7 +101,7 @@ async def _serve(who: str, settings: Settings, *places: Any) -> None:
         try:
             front.reload(fresh)
         except ShmqError as error:  # the files have changed since the supervisor looked
-            log.error("%s: the settings stay as they are: %s", who, error)
+            log.error("%s: settings not reloaded: %s", who, error)
         pipe.send(RELOADED)
 
     def beat() -> None:
@@ -112,10 +111,10 @@ async def _serve(who: str, settings: Settings, *places: Any) -> None:
     beat()
     loop.add_signal_handler(signal.SIGTERM, drain)
     loop.add_reader(pipe.fileno(), hear)
-    log.info("%s takes connections", who)
+    log.info("%s accepts connections", who)
     pipe.send(READY)
     await front.run()
-    log.info("%s ends", who)
+    log.info("%s ended", who)
     _hear_no_more(loop)
 
 

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from shmq.storage.disk import Disk
-from shmq.storage.paths import EXCHANGES, SCHEMAS, catalog
-from shmq.storage.stream_paths import STREAMS, stream_directory, streams_among
+from shmq.storage.paths import EXCHANGES, SCHEMAS, STREAMS, catalog, stream_directory, streams_among
 from shmq.storage.transaction_file import TRANSACTIONS
 
 __all__ = ["FileSetAside", "RenamedDisk", "files_aside"]
@@ -37,10 +36,10 @@ _DEFINITIONS: Final = re.compile(
 )
 _TRANSACTIONS: Final = re.compile(rf"{re.escape(TRANSACTIONS)}\.damaged{_NUMBER}", re.ASCII)
 
-_MADE_WAY: Final = "it made way for another of its name, or for what was restored"
+_MADE_WAY: Final = "another queue or stream of its name, or a restored one, replaced it"
 _WHY_SEGMENT: Final = {
-    "damaged": "it is damaged: the stream has all of it that was whole",
-    "astray": "its records do not lead up to those that the stream went on with",
+    "damaged": "it is damaged: the stream has its intact records",
+    "astray": "its records do not connect to those with which the stream continued",
 }
 
 
@@ -113,7 +112,7 @@ def _of_namespace(disk: Disk) -> Iterator[FileSetAside]:
             why, old = "it could not be read at a start", match["file"]
             yield from _told(disk, "definitions", old, [name], why, {name: old})
         elif _TRANSACTIONS.fullmatch(name) is not None:
-            why = "it is damaged: what was whole in it is completed"
+            why = "it is damaged: its intact transactions were completed"
             yield from _told(disk, "transactions", TRANSACTIONS, [name], why, {})
 
 

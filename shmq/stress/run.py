@@ -14,14 +14,10 @@ from pathlib import Path
 from shmq import api
 from shmq.client.local.queue import LocalQueue
 from shmq.errors import InvalidOption, MessageTooLarge
-from shmq.stress.check_result import WRONGS, CheckResult, count_once, judge
-from shmq.stress.journal import NUMBER_BITS, read_all
-from shmq.stress.latency import BUCKETS, merged, upper_bound
-from shmq.stress.plan import Plan
-from shmq.stress.result import Result, Sample, latencies
-from shmq.stress.shared_counters import SharedCounters
-from shmq.stress.worker_processes import Crew, WorkerEnded
-from shmq.stress.workers import Job, failure_of, on_row, produce
+from shmq.stress.counters import BUCKETS, SharedCounters, merged, upper_bound
+from shmq.stress.journal import NUMBER_BITS, WRONGS, CheckResult, count_once, judge, read_all
+from shmq.stress.plan import Plan, Result, Sample, latencies
+from shmq.stress.workers import Crew, Job, WorkerEnded, failure_of, on_row, produce
 
 __all__ = ["PATIENCE", "run"]
 

@@ -8,16 +8,22 @@ import multiprocessing
 import multiprocessing.resource_tracker
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Collection
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, Final
 
-from shmq.supervision.heartbeat import SHOW_STACK, Heartbeat, is_stopped
+from shmq.supervision.heartbeat import Heartbeat, is_stopped
 from shmq.supervision.signals import held_back
+from shmq.supervision.stderr import SHOW_STACK
 
-__all__ = ["ChildProcess", "PipedChildProcess"]
+__all__ = [
+    "ChildProcess",
+    "PipedChildProcess",
+    "WakeupPipe",
+]
 
 # Spawned, not forked: the supervisor's program may have threads.
 _SPAWN = multiprocessing.get_context("spawn")
@@ -167,7 +173,7 @@ class ChildProcess:
         assert process.pid is not None
         stopped = is_stopped(process.pid)
         self._log.error(
-            "%s, pid %s, has given no sign of life for %.1f s, and is killed: %s",
+            "%s, pid %s, has missed its heartbeat for %.1f s, and is killed: %s",
             self.who,
             process.pid,
             self._silent_for,
@@ -270,3 +276,34 @@ def _told(code: int) -> str:
         return signal.Signals(-code).name
     except ValueError:
         return f"signal {-code}"
+
+
+class WakeupPipe:
+    """A pipe to wait on. Signal handlers and other threads may write to it."""
+
+    def __init__(self) -> None:
+        self._bell, self._ring = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._ringing = threading.RLock()  # a signal may arrive during `give`
+
+    def fileno(self) -> int:
+        """The descriptor that is readable from `give` until `clear`."""
+        return self._bell
+
+    def give(self) -> None:
+        """Wake the waiter. After `close` it does nothing."""
+        with self._ringing, contextlib.suppress(BlockingIOError):
+            if self._ring >= 0:
+                os.write(self._ring, b"!")
+
+    def clear(self) -> None:
+        """Empty the pipe, before the waiter checks what has changed."""
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._bell, 4096):
+                continue
+
+    def close(self) -> None:
+        """Close the pipe."""
+        with self._ringing:
+            os.close(self._bell)
+            os.close(self._ring)
+            self._ring = -1

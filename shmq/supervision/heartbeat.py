@@ -1,27 +1,21 @@
-"""The heartbeat of a process for its supervisor, and its stacks on demand."""
+"""The heartbeat of a process for its supervisor."""
 
 from __future__ import annotations
 
-import contextlib
-import faulthandler
 import mmap
 import os
-import signal
 import threading
 import time
 from multiprocessing import reduction
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["BEAT", "SHOW_STACK", "Heartbeat", "is_stopped", "show_stack_on_demand"]
+__all__ = ["BEAT", "Heartbeat", "is_stopped"]
 
 #: How often a process beats, in seconds: several times within the shortest limit.
 BEAT: Final = 0.2
-#: The signal at which a process writes the stacks of its threads to stderr.
-SHOW_STACK: Final = signal.SIGUSR2
 
 _WORD: Final = 8
-_STDERR: Final = 2
 
 
 class Heartbeat:
@@ -31,7 +25,7 @@ class Heartbeat:
     """
 
     def __init__(self, fd: int | None = None) -> None:
-        self._fd = os.memfd_create("shmq-pulse", os.MFD_CLOEXEC) if fd is None else fd
+        self._fd = os.memfd_create("shmq-heartbeat", os.MFD_CLOEXEC) if fd is None else fd
         if fd is None:
             os.ftruncate(self._fd, _WORD)
         self._word = memoryview(mmap.mmap(self._fd, _WORD)).cast("Q")
@@ -53,7 +47,7 @@ class Heartbeat:
                 self.beat()
                 time.sleep(BEAT)
 
-        threading.Thread(target=beat, name="shmq pulse", daemon=True).start()
+        threading.Thread(target=beat, name="shmq heartbeat", daemon=True).start()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _attached, (reduction.DupFd(self._fd),)
@@ -61,12 +55,6 @@ class Heartbeat:
 
 def _attached(fd: Any) -> Heartbeat:
     return Heartbeat(fd.detach())
-
-
-def show_stack_on_demand() -> None:
-    """Write the stacks to stderr at `SHOW_STACK` from now on, whatever the threads do."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # there is no stderr
-        faulthandler.register(SHOW_STACK, file=_STDERR, all_threads=True)
 
 
 def is_stopped(pid: int) -> bool:

@@ -11,12 +11,10 @@ from multiprocessing.connection import wait
 
 from shmq.api.options import check_seconds
 from shmq.errors import ConnectionLost, InvalidOption, QueueDeleted, ShmqError, ShuttingDown
-from shmq.supervision.child_process import ChildProcess
+from shmq.supervision.child_process import ChildProcess, WakeupPipe
 from shmq.supervision.signals import caught
-from shmq.supervision.wakeup_pipe import WakeupPipe
 from shmq.workers.plan import Plan
-from shmq.workers.process import main
-from shmq.workers.worker_loop import Ending
+from shmq.workers.process import Ending, main
 
 __all__ = ["Supervisor"]
 
@@ -48,7 +46,7 @@ class Supervisor:
 
     def __init__(self, plans: Sequence[Plan], drain_timeout: float | None = None) -> None:
         if not plans:
-            raise InvalidOption("there is no work to do: name one worker or more")
+            raise InvalidOption("no workers: give one or more")
         if drain_timeout is not None:
             check_seconds("drain_timeout", drain_timeout, 0.0)
         self._plans = plans
@@ -103,12 +101,12 @@ class Supervisor:
         if self._stopped and not self._draining:
             self._drain()
         if self._cut:
-            log.warning("the supervisor ends at once: messages at hand go back")
+            log.warning("second signal: the workers end at once, their messages are returned")
             raise KeyboardInterrupt if self._cut == signal.SIGINT else SystemExit(128 + self._cut)
         left = [child for child in self._children if child.process is not None]
         if left and self._drain_until is not None and time.monotonic() >= self._drain_until:
             self._refusal = self._refusal or ShmqError(
-                f"the messages at hand were not done within drain_timeout="
+                f"the current messages were not done within drain_timeout="
                 f"{self._drain_timeout} s: processes killed: {len(left)} of {len(self._children)}"
             )
             return False
@@ -137,7 +135,7 @@ class Supervisor:
         self._draining = True
         for child in self._children:
             child.drain()
-        log.info("the supervisor waits for the messages at hand")
+        log.info("draining: waiting for the current messages")
         if self._drain_timeout is not None:
             self._drain_until = time.monotonic() + self._drain_timeout
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "queue/attachments.h"
+#include "queue/segment.h"
 #include "base/clock.h"
 #include "queue/put_ring.h"
 #include "file/change_scan.h"
@@ -14,7 +14,7 @@
 #include "file/record.h"
 #include "queue/recover.h"
 #include "queue/wait.h"
-#include "queue/timer.h"
+#include "queue/index.h"
 
 #define SLICE 50000000ll /* ns */
 #define SPIN 2000ll      /* ns */

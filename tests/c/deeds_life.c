@@ -1,5 +1,5 @@
 /* Views, deaths, closing, recovery. */
-#include "queue/attachments.h"
+#include "queue/segment.h"
 #include "deeds.h"
 #include "ledger.h"
 #include "queue/recover.h"

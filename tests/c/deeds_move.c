@@ -2,7 +2,7 @@
 #include "deeds.h"
 #include "ledger.h"
 #include "queue/wait.h"
-#include "queue/timer.h"
+#include "queue/index.h"
 
 void do_take(struct actor *a)
 {

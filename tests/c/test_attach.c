@@ -1,5 +1,5 @@
 /* Who is attached, and what becomes of what a dead one held. */
-#include "queue/attachments.h"
+#include "queue/segment.h"
 #include "fixture.h"
 #include "queue/wait.h"
 

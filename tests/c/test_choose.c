@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "queue/select.h"
+#include "queue/filter.h"
 
 /* Is meant: what has a body of one byte. */
 static const unsigned char small[] = {

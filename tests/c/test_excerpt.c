@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "queue/snapshot_read.h"
 #include "queue/lock.h"
-#include "queue/find_by_sequence.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,11 +1,9 @@
 /* The two sides of a queue: quick puts, the rings between, the spare slots. */
-#include "queue/arena.h"
+#include "queue/slot.h"
 #include "queue/put_ring.h"
 #include "fixture.h"
 #include "queue/lock.h"
-#include "queue/drop_oldest.h"
 #include "queue/recover.h"
-#include "queue/slot.h"
 
 #include <string.h>
 

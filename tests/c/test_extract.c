@@ -1,6 +1,6 @@
 /* Messages of files as columns: all of them, those within limits, block by block. */
 #include "base/crc32c.h"
-#include "file/columns.h"
+#include "file/replay.h"
 #include "harness.h"
 
 #include <stdlib.h>

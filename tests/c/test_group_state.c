@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "stream/group_state.h"
-#include "stream/shared_group.h"
 
 #define SECOND 1000000000ll
 #define START 1000

@@ -1,7 +1,7 @@
 /* Answers that policy gives later: to what waits, and to what is promised. */
 #include <string.h>
 
-#include "server/durable_reply.h"
+#include "server/server.h"
 #include "wire_host.h"
 
 #define WAITS SHMQ_T_LIST

@@ -1,5 +1,5 @@
 /* Moving a message from one queue to another, exactly once whoever dies. */
-#include "queue/attachments.h"
+#include "queue/segment.h"
 #include "fixture.h"
 
 #include <string.h>

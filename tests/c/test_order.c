@@ -1,6 +1,6 @@
 /* The order: highest priority first, then lowest sequence number. */
 #include "fixture.h"
-#include "queue/ready_order.h"
+#include "queue/index.h"
 
 #include "queue/layout.h"
 

@@ -1,5 +1,5 @@
 /* Processes, each with an attachment of its own; some die at any moment, also inside. */
-#include "queue/attachments.h"
+#include "queue/segment.h"
 #include "base/clock.h"
 #include "crowd.h"
 

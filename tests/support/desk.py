@@ -12,14 +12,13 @@ import pytest
 import shmq
 from shmq.client.local.queue import attach
 from shmq.namespace.namespace import Namespace
-from shmq.persistence.journal_writer import Journaled
-from shmq.persistence.transfers import Transfers
+from shmq.persistence.journal import WriteSizes
+from shmq.persistence.journal_writer import JournalWriter, Transfers
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Limits
 from tests.support.persisting import Persister, persisting
 from tests.support.processes import Start
 
-SMALL = Limits(segment=16 << 10, ahead=4 << 10, commit=8 << 10, chunk=4 << 10)
+SMALL = WriteSizes(segment=16 << 10, ahead=4 << 10, commit=8 << 10, chunk=4 << 10)
 
 
 class Desk:
@@ -30,21 +29,21 @@ class Desk:
         self.namespace = Namespace.of(namespace)
         self.disk: Disk = Disk(path)
         self.moves = Transfers(self.namespace)
-        self._kept: list[Journaled] = []
+        self._kept: list[JournalWriter] = []
 
     def create(self, name: str = "q", **options: Any) -> shmq.Queue:
         """A queue with a journal."""
         options.setdefault("durability", "journal")
         return self.broker.create_queue(name, **options)
 
-    def keep(self, name: str = "q", sizes: Limits = SMALL) -> Journaled:
+    def keep(self, name: str = "q", sizes: WriteSizes = SMALL) -> JournalWriter:
         """Follow the queue with a journal, checking for moves in every step."""
         handle = attach(self.namespace, name)
-        kept = Journaled(self.disk, handle, sizes, self.moves, look=0.0)
+        kept = JournalWriter(self.disk, handle, sizes, self.moves, look=0.0)
         self._kept.append(kept)
         return kept
 
-    def lose(self, kept: Journaled) -> None:
+    def lose(self, kept: JournalWriter) -> None:
         """Kill the writer: what it had in memory is lost, and nothing is cleaned up."""
         self._kept.remove(kept)
         self.moves.leave(kept)
@@ -65,7 +64,7 @@ def desk(broker: shmq.Broker, namespace: str, tmp_path: Path) -> Iterator[Desk]:
     desk.close()
 
 
-def run_out(kept: Journaled) -> None:
+def run_out(kept: JournalWriter) -> None:
     """Write until nothing is left to write."""
     while kept.step():
         continue

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import shmq
-from shmq.server.connection.connection_counts import ConnectionCounts
+from shmq.server.config.settings import Settings
+from shmq.server.connection.connection import ConnectionCounts
 from shmq.server.frontend import FrontEnd
-from shmq.server.settings import Settings
 
 
 class Fronts:

@@ -14,17 +14,16 @@ from typing import Any
 from shmq import api, errors
 from shmq.api.names import check_name
 from shmq.api.options import Confirm, QueueOptions, check_whole
-from shmq.client.remote import batch as runs
 from shmq.client.remote.address import Target
 from shmq.client.remote.batch_window import RemotePipeline
 from shmq.client.remote.bulk import RemoteBulkQueue
 from shmq.client.remote.connection import Backoff, Connection
 from shmq.client.remote.consumer import RemoteAsyncConsumer, RemoteConsumer
 from shmq.client.remote.durable_wait import aconfirmed, confirmed, is_durable
-from shmq.client.remote.get import RemoteGet
-from shmq.client.remote.loan import RemoteLoan
+from shmq.client.remote.get import RemoteBatch, RemoteGet, RemotePacked
 from shmq.client.remote.put import (
     Item,
+    RemoteLoan,
     check_size,
     encode,
     waiting_put,
@@ -579,7 +578,7 @@ class RemoteQueue(api.Queue):
         except errors.ShmqError:
             self._refuse_batch(messages)
             raise
-        return runs.RemoteBatch(self, bodies, messages)
+        return RemoteBatch(self, bodies, messages)
 
     def _refuse_batch(self, messages: list[Any]) -> None:
         """Return the batch, except the message whose body its codec cannot decode."""
@@ -611,7 +610,7 @@ class RemoteQueue(api.Queue):
                 break
             messages += self._no_more_than(more, wanted - records)
             records = _core.records_in(messages)
-        return runs.RemotePacked(self, messages)
+        return RemotePacked(self, messages)
 
     def _no_more_than(self, messages: list[Any], most: int) -> list[Any]:
         """The first messages that hold ``most`` records; the others are returned."""

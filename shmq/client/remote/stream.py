@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
-import shmq.client.shared.record_policy  # noqa: F401 - the classes of what is read
 from shmq import api, errors
 from shmq.api.names import check_name
 from shmq.api.options import Confirm, check_whole
@@ -20,9 +19,8 @@ from shmq.client.remote.group import (
     open_group,
     open_share,
 )
-from shmq.client.remote.retention_hold import RemoteRetentionHold
 from shmq.client.remote.stream_appender import Appender, AppendOptions
-from shmq.client.remote.stream_reader import RemoteAsyncReader, RemoteReader
+from shmq.client.remote.stream_reader import RemoteAsyncReader, RemoteReader, RemoteRetentionHold
 from shmq.client.shared import producer as producing
 from shmq.client.shared.group import Group
 from shmq.client.shared.share import Share

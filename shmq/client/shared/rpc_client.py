@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from shmq import api
 from shmq.api.options import check_whole
-from shmq.client.shared.reply_inbox import Replies, ReplyCounts, ThreadReplies
+from shmq.client.shared.reply_inbox import LoopReplies, Replies, ReplyCounts, ThreadReplies
 from shmq.client.shared.rpc_server import Service, failure_of
 from shmq.errors import ConnectionLost, NoReply, QueueDeleted, ShmqError
 from shmq.native import _core
 
 if TYPE_CHECKING:
     import asyncio
-
-    from shmq.client.shared.reply_inbox_async import LoopReplies
 
 __all__ = ["REPLY_OPTIONS", "RpcClient"]
 
@@ -196,8 +194,6 @@ class RpcClient(api.Broker):
     async def _loop_replies(self) -> LoopReplies:
         # A caller that awaits has asyncio loaded; others do not need it.
         import asyncio  # noqa: PLC0415
-
-        from shmq.client.shared.reply_inbox_async import LoopReplies  # noqa: PLC0415
 
         if self._asker != os.getpid():
             self._forget_replies()

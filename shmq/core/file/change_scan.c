@@ -8,28 +8,22 @@
 #include "base/clock.h"
 #include "file/record.h"
 #include "queue/slot.h"
+#include "queue/transition.h"
+#include "queue/wait.h"
 
 #define SETTLES 1024u       /* of one record                                            */
 #define IDS 256u            /* dedupe ids of one record                                 */
 #define MOST_SPIN 50000ll   /* ns before the writer sleeps, where that has paid         */
 #define SOON 100000ll       /* ns: a spin would have paid                               */
 
-static uint64_t tail_of(const _Atomic uint64_t *tail)
-{
-    return atomic_load_explicit((_Atomic uint64_t *)tail, memory_order_acquire);
-}
-
-static uint32_t epoch_of(const struct shmq_header *h)
-{
-    return atomic_load_explicit(&((struct shmq_header *)h)->journal_epoch, memory_order_acquire);
-}
+static uint32_t epoch_of(const struct shmq_header *h) { return GET_ACQUIRE(h->journal_epoch); }
 
 void shmq_scan_changes(struct shmq_change_scan *f, struct shmq_queue *q)
 {
     memset(f, 0, sizeof *f);
     f->q = q;
     f->all = true;
-    f->batch = tail_of(&q->h->journal.batch) + 1;
+    f->batch = GET_ACQUIRE(q->h->journal.batch) + 1;
     f->covered = shmq_synced(q);
     f->dedupe = q->h->journal.dedupe;
 }
@@ -122,13 +116,6 @@ static void forget_puts_done(struct shmq_change_scan *f)
 
 /* ---- slots, read without a lock ---- */
 
-static struct shmq_slot *slot_of(const struct shmq_change_scan *f, uint32_t at)
-{
-    struct shmq_queue *q = f->q;
-
-    return at < GET_ATOMIC(q->h->slots_made) && at < q->capacity ? &q->slots[at] : NULL;
-}
-
 static uint64_t seq_of(const struct shmq_slot *s) { return GET_ATOMIC(s->seq); }
 
 /* A message that must be on disk. An acknowledged one counts as free. */
@@ -158,14 +145,6 @@ static bool may_differ(uint64_t word)
            state == SHMQ_MOVING;
 }
 
-static uint32_t deliveries_of(uint64_t word)
-{
-    uint32_t deliveries = shmq_deliveries_of(word);
-    bool counts = shmq_state_of(word) == SHMQ_LEASED && word & SHMQ_F_HANDED;
-
-    return counts && deliveries < SHMQ_DELIVERIES_MAX ? deliveries + 1 : deliveries;
-}
-
 /* The record of a message as its word says it is. What the word covers was written before it
  * was committed, so the fields are good if the word has not changed meanwhile. */
 static void describe(int64_t wall, struct shmq_queue *q, const struct shmq_slot *s, uint64_t word,
@@ -178,7 +157,7 @@ static void describe(int64_t wall, struct shmq_queue *q, const struct shmq_slot 
     r->type = SHMQ_R_PUT;
     r->seq = seq_of(s);
     r->put_at = s->put_at + wall;
-    r->deliveries = (uint16_t)deliveries_of(word);
+    r->deliveries = (uint16_t)shmq_deliveries_with_this(word);
     r->priority = GET_ATOMIC(s->lane) & 0xF;
     r->codec = s->codec;
     if (word & SHMQ_F_GROUPED) {
@@ -237,7 +216,7 @@ static bool follow_hints(struct shmq_change_scan *f)
 {
     struct shmq_queue *q = f->q;
     const struct shmq_header *h = q->h;
-    uint64_t fresh = tail_of(&h->fresh_tail), spent = tail_of(&h->spent_tail);
+    uint64_t fresh = GET_ACQUIRE(h->fresh_tail), spent = GET_ACQUIRE(h->spent_tail);
     uint32_t size = GET_ATOMIC(h->hints);
 
     if (fresh - f->fresh + spent - f->spent > GET_ATOMIC(h->slots_made))
@@ -249,8 +228,8 @@ static bool follow_hints(struct shmq_change_scan *f)
     for (uint64_t counter = f->spent; counter < spent; counter++)
         mark(f, &f->changed, GET_ATOMIC(q->spent[shmq_hint_of(q, counter)]));
     shmq_read_fence();
-    if (epoch_of(h) != f->epoch || tail_of(&h->fresh_tail) - f->fresh >= size ||
-        tail_of(&h->spent_tail) - f->spent >= size || f->lacking)
+    if (epoch_of(h) != f->epoch || GET_ACQUIRE(h->fresh_tail) - f->fresh >= size ||
+        GET_ACQUIRE(h->spent_tail) - f->spent >= size || f->lacking)
         return false;
     f->fresh = fresh;
     f->spent = spent;
@@ -284,8 +263,8 @@ static void look_at_all(struct shmq_change_scan *f)
     struct shmq_queue *q = f->q;
 
     f->epoch = epoch_of(q->h);
-    f->spent = tail_of(&q->h->spent_tail);
-    f->fresh = tail_of(&q->h->fresh_tail);
+    f->spent = GET_ACQUIRE(q->h->spent_tail);
+    f->fresh = GET_ACQUIRE(q->h->fresh_tail);
     f->puts_at = f->puts.len = f->changed.len = f->moved.len = 0;
     f->lacking = f->all = false;
     for (uint32_t at = 0; at < GET_ATOMIC(q->h->slots_made) && at < q->capacity; at++)
@@ -299,7 +278,7 @@ bool shmq_has_news(const struct shmq_change_scan *f)
     const struct shmq_header *h = f->q->h;
 
     return f->all || f->changed.len || f->arrived.len || f->puts_at < f->puts.len ||
-           tail_of(&h->fresh_tail) != f->fresh || tail_of(&h->spent_tail) != f->spent ||
+           GET_ACQUIRE(h->fresh_tail) != f->fresh || GET_ACQUIRE(h->spent_tail) != f->spent ||
            epoch_of(h) != f->epoch;
 }
 
@@ -322,7 +301,7 @@ static bool claim(struct shmq_change_scan *f, uint32_t at, uint64_t seq)
 void shmq_disclaim(struct shmq_change_scan *f)
 {
     struct shmq_queue *q = f->q;
-    uint64_t synced = tail_of(&q->h->journal.batch);
+    uint64_t synced = GET_ACQUIRE(q->h->journal.batch);
 
     for (uint32_t at = 0; at < GET_ATOMIC(q->h->slots_made) && at < q->capacity; at++) {
         struct shmq_logged *logged = &q->logged[at];
@@ -382,7 +361,7 @@ static bool write_update(struct shmq_change_scan *f, struct shmq_out *out, uint3
 static bool follow_change(struct shmq_change_scan *f, struct shmq_out *out, uint32_t at,
                           bool arrived, uint32_t salt, uint64_t *settled)
 {
-    struct shmq_slot *s = slot_of(f, at);
+    struct shmq_slot *s = shmq_slot_if_made(f->q, at);
     uint64_t word = s ? shmq_word(s) : 0, seq = s ? seq_of(s) : 0;
 
     *settled = 0;
@@ -442,7 +421,7 @@ static bool follow_changes(struct shmq_change_scan *f, struct shmq_out *out,
 static bool follow_put(struct shmq_change_scan *f, struct shmq_out *out,
                        const struct shmq_candidate *c, uint32_t salt)
 {
-    struct shmq_slot *s = slot_of(f, c->at);
+    struct shmq_slot *s = shmq_slot_if_made(f->q, c->at);
     struct shmq_record r;
     bool claimed, room;
 
@@ -589,7 +568,7 @@ uint32_t shmq_held_back(struct shmq_change_scan *f)
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < moved->len; i++) {
-        const struct shmq_slot *s = slot_of(f, moved->at[i].at);
+        const struct shmq_slot *s = shmq_slot_if_made(f->q, moved->at[i].at);
 
         if (s && is_held_back(shmq_word(s)) && seq_of(s) == moved->at[i].seq)
             moved->at[kept++] = moved->at[i];
@@ -618,7 +597,7 @@ static bool is_on_its_way(const struct shmq_queue *q, const struct shmq_slot *s,
     if (shmq_state_of(word) == SHMQ_STAGED || is_held_back(word))
         return true;
     return is_live_word(word) && (shmq_logged_seq(logged) != seq_of(s) ||
-                                  GET_ATOMIC(logged->batch) > tail_of(&q->h->journal.batch));
+                                  GET_ATOMIC(logged->batch) > GET_ACQUIRE(q->h->journal.batch));
 }
 
 static void keep(const uint64_t *seqs, bool *waits, uint32_t count, uint64_t seq)
@@ -661,10 +640,8 @@ void shmq_mark_synced(struct shmq_change_scan *f, uint64_t segment, uint64_t off
     SET_ATOMIC(j->segment, segment);
     shmq_fence();
     SET_ATOMIC(j->offset, offset);
-    atomic_store_explicit(&j->batch, f->batch, memory_order_release);
-    shmq_mark();
-    atomic_store_explicit(&j->synced, f->covered, memory_order_release);
-    shmq_mark();
+    SET_RELEASE(j->batch, f->batch);
+    SET_RELEASE(j->synced, f->covered);
     f->batch++;
     SET(j->dedupe, f->dedupe);
     SET(j->synced_at, shmq_wall());
@@ -682,7 +659,7 @@ bool shmq_release(struct shmq_change_scan *f, uint32_t most)
 
     for (; most && f->done.len; most--) {
         struct shmq_candidate done = f->done.at[--f->done.len];
-        struct shmq_slot *s = slot_of(f, done.at);
+        struct shmq_slot *s = shmq_slot_if_made(f->q, done.at);
 
         if (!s || shmq_state_of(shmq_word(s)) != SHMQ_SPENT || s->seq != done.seq)
             continue;
@@ -706,8 +683,8 @@ static bool is_sync_awaited(const struct shmq_change_scan *f)
 {
     const struct shmq_header *h = f->q->h;
 
-    return tail_of(&h->journal.awaited) > shmq_synced(f->q) &&
-           tail_of(&h->fresh_tail) > shmq_synced(f->q);
+    return GET_ACQUIRE(h->journal.awaited) > shmq_synced(f->q) &&
+           GET_ACQUIRE(h->fresh_tail) > shmq_synced(f->q);
 }
 
 static int64_t real_now(void) { return shmq_read_clock(CLOCK_MONOTONIC); }
@@ -717,7 +694,7 @@ static void await_crowd(struct shmq_change_scan *f, uint32_t crowd, int64_t pati
 {
     int64_t end = real_now() + patience;
 
-    while (tail_of(&f->q->h->fresh_tail) - shmq_synced(f->q) < crowd && real_now() < end)
+    while (GET_ACQUIRE(f->q->h->fresh_tail) - shmq_synced(f->q) < crowd && real_now() < end)
         (void)sched_yield();
 }
 
@@ -767,7 +744,7 @@ int shmq_attend(struct shmq_change_scan *f, int64_t ns, int64_t linger, uint32_t
         int64_t until = end;
         int status;
 
-        if (shmq_peek(&f->q->h->state) != SHMQ_OPEN)
+        if (GET_RELAXED(f->q->h->state) != SHMQ_OPEN)
             return SHMQ_DELETED;
         if (is_sync_awaited(f)) {
             await_crowd(f, crowd, patience);

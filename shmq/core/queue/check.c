@@ -1,12 +1,11 @@
-#include "queue/check.h"
+#include "queue/recover.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "queue/arena.h"
-#include "queue/wakeup.h"
-#include "queue/heap.h"
-#include "queue/timer.h"
+#include "queue/slot.h"
+#include "queue/index.h"
+#include "queue/wait.h"
 
 #define EXPECT(condition, what) \
     do {                        \

@@ -1,8 +1,6 @@
-#include "queue/group.h"
+#include "queue/index.h"
 
-#include "queue/list.h"
-#include "queue/backing.h"
-#include "queue/ready_order.h"
+#include "queue/segment.h"
 
 /* ---- the pairing heap: child, siblings by next, prev = left sibling or parent ---- */
 /* Fredman, Sedgewick, Sleator, Tarjan: The pairing heap, Algorithmica 1 (1986). */

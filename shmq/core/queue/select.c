@@ -1,9 +1,8 @@
-#include "queue/select.h"
+#include "queue/filter.h"
 
+#include "queue/index.h"
 #include "queue/put_ring.h"
-#include "queue/heap.h"
 #include "queue/transition.h"
-#include "queue/ready_order.h"
 
 /* The cost of one look, and the budget while the lock is held: 256 messages for a filter of a few
  * comparisons, fewer for a longer one, or 4096 slots that are skipped. */

@@ -51,4 +51,15 @@ bool shmq_is_there(const struct shmq_queue *q, uint32_t at, uint64_t seq);
 void shmq_snapshot_read_copy(struct shmq_queue *q, const struct shmq_snapshot_read *e, int64_t wall,
                              struct shmq_columns *c);
 
+/* Finding many messages by their sequence numbers in one pass over all slots. */
+
+/* The entries of the table for a search for `count` messages: a power of two. */
+uint64_t shmq_search_room(uint32_t count);
+
+/* Sets `at[i]` to the slot of the live message `seqs[i]`, or to SHMQ_NIL; of equal numbers only the
+ * first is set. `table` has shmq_search_room(count) entries. Needs no lock: the caller must check
+ * the results again under it. */
+void shmq_search(const struct shmq_queue *q, const uint64_t *seqs, uint32_t count, uint32_t *at,
+                 uint32_t *table, uint64_t room);
+
 #endif

@@ -1,9 +1,8 @@
-#include "server/attached_queue.h"
+#include "server/server.h"
 
 #include <stdlib.h>
 
 #include "queue/lock.h"
-#include "queue/wakeup_post.h"
 #include "queue/wait.h"
 
 #define MS 1000000ll

@@ -1,11 +1,9 @@
-#include "server/deliver.h"
+#include "server/requests.h"
 
-#include "server/attached_queue.h"
-#include "queue/transition.h"
 #include "queue/lock.h"
 #include "queue/properties.h"
-#include "server/session.h"
-#include "server/lease_table.h"
+#include "queue/transition.h"
+#include "server/server.h"
 
 #define FIXED 20u /* bytes of a DELIVER before its properties: sequence to flags */
 #define MOST_DELIVERIES 0xFFFFu

@@ -1,12 +1,7 @@
-#include "server/dispatch.h"
+#include "server/requests.h"
 
 #include "base/msgpack.h"
-#include "server/consume.h"
-#include "server/lease_many.h"
-#include "server/produce.h"
-#include "server/queue_session.h"
-#include "server/read_columns.h"
-#include "server/settle.h"
+#include "server/server.h"
 
 /* The facts of each operation, from shmq/protocol/opcodes.toml. */
 static const struct shmq_operation operations[256] = {SHMQ_OPERATIONS};

@@ -1,10 +1,8 @@
-#include "server/durable_reply.h"
+#include "server/server.h"
 
 #include <stdlib.h>
 
-#include "server/attached_queue.h"
 #include "queue/change_hints.h"
-#include "server/session.h"
 
 #define LEAST_ROOM 16u
 

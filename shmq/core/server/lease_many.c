@@ -1,12 +1,10 @@
-#include "server/lease_many.h"
+#include "server/requests.h"
 
 #include <stdlib.h>
 
-#include "server/attached_queue.h"
-#include "server/queue_session.h"
+#include "queue/snapshot_read.h"
 #include "queue/put_ring.h"
-#include "queue/find_by_sequence.h"
-#include "server/lease_table.h"
+#include "server/server.h"
 
 #define MS 1000000ll
 #define ROW 20u /* u64 sequence | u64 receipt | u32 slot                                 */
@@ -185,10 +183,9 @@ void shmq_carry_out_run(struct shmq_session *session, const struct shmq_frame *f
 
     if (why) {
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST, why);
-    } else if (!(run.queue_session = shmq_queue_session_at(session, name, &status))) {
+    } else if (!(run.queue_session = shmq_queue_session_at(session, name, SHMQ_MAY_CONSUME,
+                                                           &status))) {
         shmq_refuse_request(session, frame->id, status, NULL);
-    } else if (!(run.queue_session->rights & SHMQ_MAY_CONSUME)) {
-        shmq_refuse_request(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
     } else if (!run.ms || !run.max_bytes || (!run.sought && !run.most)) {
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST,
                             "most, bytes and ms have to be 1 or more");

@@ -15,12 +15,12 @@
 
 #include <semaphore.h>
 
-#include "queue/select.h"
 #include "protocol/frame.h"
+#include "queue/filter.h"
 #include "queue/message.h"
-#include "server/outbox.h"
 #include "queue/properties.h"
 #include "queue/queue.h"
+#include "server/outbox.h"
 
 #define SHMQ_SCRATCH (256u << 10)  /* bytes received at once                              */
 #define SHMQ_DIRECT (32u << 10)    /* bodies from this size on are received and sent in place */
@@ -31,7 +31,10 @@
 #define SHMQ_WHY_BYTES 256u        /* the most bytes of policy's reason for a refusal     */
 #define SHMQ_DURABLE_REPLIES 65536u /* durable replies: with this many nothing is begun      */
 
-#define SHMQ_NOT_ASKED 8u /* an addition to enum shmq_right: policy was not asked yet     */
+#define SHMQ_NOT_ASKED 0x80u /* an addition to enum shmq_right: policy was not asked yet  */
+
+_Static_assert(!(SHMQ_NOT_ASKED & (SHMQ_MAY_PRODUCE | SHMQ_MAY_CONSUME | SHMQ_MAY_ADMIN)),
+               "no right has this bit");
 
 struct shmq_session;
 struct shmq_attached_queue;
@@ -260,5 +263,278 @@ struct shmq_engine {
     int64_t search_from, search_spent; /* a span of time, and how much of it searches took */
     bool draining;
 };
+
+/* What requests need of their session: replies, and waiting. */
+
+/* Ends the session: its memory ran out, or its peer reads nothing. */
+void shmq_session_break(struct shmq_session *session);
+
+/* Room for `size` bytes of output, or NULL; the session is broken then. */
+unsigned char *shmq_session_room(struct shmq_session *session, size_t size);
+
+/* Writes a REPLY; message id 0 is answered, too. */
+void shmq_reply(struct shmq_session *session, uint32_t id, uint16_t status, const void *payload,
+                uint32_t bytes);
+
+/* Writes a REPLY whose payload gives the reason, for a status below 0x8000. */
+void shmq_refuse_request(struct shmq_session *session, uint32_t id, uint16_t status,
+                         const char *why);
+
+/* The same if a reply is wanted: message id 0 gets none. */
+static inline void shmq_refuse_if_asked(struct shmq_session *session, uint32_t id, uint16_t status,
+                                        const char *why)
+{
+    if (id)
+        shmq_refuse_request(session, id, status, why);
+}
+
+/* Lets policy answer later, with shmq_answer_late, without holding back other requests: false if
+ * too many of the session's requests wait. Once the peer sends no more, it is not answered. */
+bool shmq_answer_later(struct shmq_session *session);
+void shmq_answer_late(struct shmq_session *session, uint32_t id, uint16_t status,
+                      const void *payload, uint32_t bytes);
+
+/* The session has output, or must be closed. */
+void shmq_mark_pending(struct shmq_session *session);
+
+/* Consecutive frames in the received bytes. */
+struct shmq_frames {
+    const unsigned char *at, *end;
+};
+
+/* Holds back all later requests until shmq_unpark. */
+void shmq_park(struct shmq_session *session);
+
+/* The same, and the current frame is put back, to be carried out again then. `at`: so are the
+ * frames read behind it, from there on; NULL: it was the last. No reply is written before the
+ * frame's end. */
+void shmq_put_back(struct shmq_session *session, const unsigned char *at);
+
+/* Puts the request back until the attached queue's lock is free. False if it has waited long
+ * enough: it must be refused with SHMQ_S_BUSY. */
+bool shmq_park_at(struct shmq_session *session, struct shmq_attached_queue *attached_queue,
+                  const unsigned char *at);
+
+/* Whether the next frame is complete and of that type, with a valid header. */
+bool shmq_next_is(const struct shmq_session *session, const struct shmq_frames *frames,
+                  uint8_t type, struct shmq_frame *frame);
+
+/* The request that was parked without an attached queue is answered, or may be carried out
+ * again: the session continues behind it once it is reported, see shmq_engine_next_pending. */
+void shmq_unpark(struct shmq_session *session);
+
+/* The fatal status of the frame with that header, or SHMQ_S_OK. */
+uint16_t shmq_fatal_status(const struct shmq_session *session, const unsigned char *header,
+                           struct shmq_frame *frame);
+
+/* Attached queues: the queues that an engine has attached to, their locks, and the deferred work
+ * for a queue whose lock was not free. */
+
+/* ---- the lock ---- */
+
+/* Takes the get side or the whole queue: SHMQ_OK, or the error. SHMQ_BUSY: another process holds
+ * the lock for longer than this thread may wait. That is remembered: until the lock is free,
+ * later attempts return at once, and each tick tries again. */
+int shmq_attached_queue_lock(struct shmq_attached_queue *attached_queue, bool whole);
+
+/* Whether a request may still wait for the lock: only for a limited time. */
+bool shmq_attached_queue_is_awaited(const struct shmq_attached_queue *attached_queue);
+
+/* Defers the operation, for want of the lock, to a later tick. */
+void shmq_attached_queue_owe(struct shmq_attached_queue *attached_queue, enum shmq_deed deed,
+                             uint64_t what);
+
+/* Has a tick look at it soon. */
+void shmq_attached_queue_later(struct shmq_attached_queue *attached_queue);
+
+/* Does the deferred work: whether the lock was free, or the work is obsolete. */
+bool shmq_attached_queue_do_owed(struct shmq_attached_queue *attached_queue);
+
+/* Releases the lock, and wakes the sleepers for which there is something. */
+void shmq_attached_queue_unlock(struct shmq_attached_queue *attached_queue);
+
+/* The same for the put-side lock. */
+void shmq_attached_queue_unlock_puts(struct shmq_attached_queue *attached_queue);
+
+/* Reclaims what dead processes hold, and the like, unless that was done a moment ago; whether it
+ * was done now. */
+bool shmq_attached_queue_tend(struct shmq_attached_queue *attached_queue);
+
+/* ---- references ---- */
+
+/* Has its waiters served at the end of the request. */
+void shmq_attached_queue_touch(struct shmq_attached_queue *attached_queue);
+
+/* Drops one reference to it. */
+void shmq_attached_queue_release(struct shmq_attached_queue *attached_queue);
+
+/* An outgoing body was sent, or never will be: unpins it. */
+void shmq_outgoing_body_gone(struct shmq_outgoing_body *outgoing_body);
+
+/* Durable replies: replies that are held back until the changes they report are on disk. */
+
+/* A reply that is held back, and its condition. */
+struct shmq_durable_reply {
+    struct shmq_attached_queue
+        *attached_queue; /* once its queue has `seq` on disk; NULL: at once             */
+    uint64_t seq;
+    uint64_t ticket; /* not 0 until policy has given the reply                      */
+    char *why; /* text, freed with this; or NULL: use the payload             */
+    uint32_t why_bytes;
+    uint32_t id;
+    uint16_t status;
+    uint8_t bytes;
+    unsigned char payload[12];
+};
+
+/* Replies when the condition holds, after all earlier durable replies. `why` is copied. */
+void shmq_durable_reply(struct shmq_session *session,
+                        const struct shmq_durable_reply *durable_reply, const char *why);
+
+/* Reserves the place of a reply that policy gives with shmq_durable_reply_settle; returns its
+ * ticket, never 0. */
+uint64_t shmq_durable_reply_later(struct shmq_session *session, uint32_t id);
+void shmq_durable_reply_settle(struct shmq_session *session, uint64_t ticket, uint16_t status,
+                               const char *payload, uint32_t bytes);
+
+/* Asks the queue's journal for what the attached queue's durable replies wait for. */
+void shmq_durable_replies_ask(struct shmq_attached_queue *attached_queue);
+
+/* The journal of the attached queue may have progressed: sends the replies whose changes are on
+ * disk, for every session. Returns whether any durable reply still waits for the attached queue. */
+bool shmq_attached_queue_confirm(struct shmq_attached_queue *attached_queue);
+
+/* The attached queue is gone: replies whose changes are not on disk get that status. */
+void shmq_durable_replies_end(struct shmq_attached_queue *attached_queue, uint16_t status);
+
+/* Drops the session's durable replies. */
+void shmq_durable_replies_drop(struct shmq_session *session);
+
+/* Waiters: waiting CONSUMEs, and subscriptions. */
+
+/* The arguments of a CONSUME or a SUBSCRIBE. */
+struct shmq_consume_request {
+    uint32_t id;
+    uint32_t most; /* messages, or the credit                                         */
+    int64_t until; /* of a CONSUME: monotonic ns; 0: it does not wait                 */
+    bool subscribes;
+    bool settled;
+    bool tells; /* reports hand-outs to the application with HANDED                */
+    const unsigned char *where; /* an expression, or NULL                               */
+    uint16_t where_bytes;
+    struct shmq_filter_request *filtered; /* the compiled expression; the waiter takes it over    */
+};
+
+/* Makes a waiter of the session, not in its attached queue's list yet; NULL without memory: then
+ * the filter is freed. */
+struct shmq_waiter *shmq_waiter_begin(struct shmq_queue_session *queue_session,
+                                      const struct shmq_consume_request *request);
+
+/* Ends the waiter; one with leases is freed with its last. shmq_waiter_answer: with that status,
+ * unless it is OK. */
+void shmq_waiter_end(struct shmq_waiter *w);
+void shmq_waiter_answer(struct shmq_waiter *w, uint16_t status);
+
+/* Enters the end of its attached queue's list, or leaves the list. */
+void shmq_waiter_enqueue(struct shmq_waiter *w);
+void shmq_waiter_dequeue(struct shmq_waiter *w);
+
+static inline bool shmq_waiter_has_credit(const struct shmq_waiter *w)
+{
+    return !w->subscribes || w->settled || w->used < w->most;
+}
+
+/* Whether its filter has not reached the end of the queue yet. */
+static inline bool shmq_waiter_searches(const struct shmq_waiter *w)
+{
+    return w->filtered && w->filtered->searches;
+}
+
+/* The session's subscription with that id, or NULL. */
+struct shmq_waiter *shmq_subscription(struct shmq_session *session, uint32_t id);
+
+/* Ends the subscription; its leases continue. */
+void shmq_unsubscribe(struct shmq_waiter *subscription);
+
+/* The first `count` messages of the subscription were, or will at once be, handed out. */
+void shmq_waiter_handed(struct shmq_waiter *subscription, uint32_t count);
+
+/* One held lease of the subscription is over; an ended subscription is freed with its last. */
+void shmq_waiter_credit(struct shmq_waiter *subscription);
+
+/* Serves the session's waiters again that were passed over. */
+void shmq_waiters_unblock(struct shmq_session *session);
+
+/* Ends the session's CONSUMEs whose time is over; returns when the next one's is. */
+int64_t shmq_waiters_expire(struct shmq_session *session, int64_t now);
+
+/* Refuses those that end with their search and cannot have the lock for it. */
+void shmq_waiters_refuse(struct shmq_attached_queue *attached_queue);
+
+/* End all waiters of the session, or of the attached queue: answered with that status, or not if it
+ * is OK. */
+void shmq_waiters_leave(struct shmq_session *session, uint16_t status);
+void shmq_waiters_end(struct shmq_attached_queue *attached_queue, uint16_t status);
+
+/* Held leases: which messages a session has leased, so that they return when its connection ends,
+ * and use no credit once they are settled, by any process. */
+
+/* The session of the queue session has leased the message. */
+void shmq_held_lease_begin(struct shmq_queue_session *queue_session, const struct shmq_view *view,
+                           struct shmq_waiter *of);
+
+/* The lease of that receipt is over, if it is this engine's. */
+void shmq_held_lease_end(struct shmq_attached_queue *attached_queue, uint64_t receipt);
+
+/* Returns the session's leases to their queues. */
+void shmq_held_leases_return(struct shmq_session *session);
+
+/* Ends the session's held leases that have run out, or were settled elsewhere. */
+void shmq_held_leases_review(struct shmq_session *session, int64_t now);
+
+/* The queue is gone, and all its leases with it. */
+void shmq_held_leases_void(struct shmq_attached_queue *attached_queue);
+
+/* How many more messages the session may lease, and how many bytes: the last message may exceed
+ * those. */
+uint32_t shmq_lease_room(const struct shmq_session *session, uint64_t *bytes);
+
+/* Queue sessions: a session's use of an attached queue, found by the queue's name; and the end
+ * of an attached queue, with everything that waits for it. */
+
+struct shmq_name {
+    const unsigned char *at;
+    uint16_t bytes;
+};
+
+/* Reads a name; false if it is not a valid queue name by shmq/api/names.py. */
+bool shmq_read_name(struct shmq_reader *r, struct shmq_name *name);
+
+static inline bool shmq_same_name(struct shmq_name a, struct shmq_name b)
+{
+    return a.bytes == b.bytes && !memcmp(a.at, b.at, a.bytes);
+}
+
+#define SHMQ_TEXT_OF(number) #number
+#define SHMQ_AS_TEXT(macro) SHMQ_TEXT_OF(macro)
+#define SHMQ_WHY_NAME \
+    "a name is 1 to " SHMQ_AS_TEXT(SHMQ_NAME_MAX) " characters out of A-Z a-z 0-9 . _ : -"
+
+/* The session's queue session for the queue of that name, which is attached to if necessary: NULL,
+ * and the status, if there is no queue, the session may not know of it, or it lacks the right. It is
+ * valid until the end of the request, and as long as it has held leases or waiters. */
+struct shmq_queue_session *shmq_queue_session_at(struct shmq_session *session,
+                                                 struct shmq_name name, enum shmq_right right,
+                                                 uint16_t *status);
+
+/* The session leaves all its queue sessions that have no held leases and no waiters. */
+void shmq_queue_sessions_leave(struct shmq_session *session);
+
+/* The wire status of an outcome of the core. A queue that is gone or damaged is forgotten. */
+uint16_t shmq_attached_queue_status(struct shmq_attached_queue *attached_queue, int status);
+
+/* Removes the attached queue from the table: its waiters end with that status, its leases are
+ * void. */
+void shmq_attached_queue_forget(struct shmq_attached_queue *attached_queue, uint16_t status);
 
 #endif

@@ -7,7 +7,7 @@ from core.base cimport cbool
 from core.queue cimport shmq_columns, shmq_queue, shmq_slot
 
 
-cdef extern from "file/columns.h" nogil:
+cdef extern from "file/replay.h" nogil:
     struct shmq_file_columns:
         uint64_t least_seq, most_seq
         int64_t least_put_at, most_put_at

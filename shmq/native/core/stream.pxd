@@ -272,7 +272,7 @@ cdef extern from "stream/group_state.h" nogil:
                          int64_t wall)
 
 
-cdef extern from "stream/shared_group.h" nogil:
+cdef extern from "stream/group_state.h" nogil:
     struct shmq_lent:
         uint64_t receipt
         uint64_t offset

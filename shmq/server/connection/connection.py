@@ -5,13 +5,20 @@ from __future__ import annotations
 import abc
 import asyncio
 import logging
+import mmap
+import os
 import socket
 from collections.abc import Callable
-from typing import Final
+from multiprocessing import reduction
+from typing import Any, Final
 
 from shmq.native._core import ENDING, GONE, PAUSED, WANTS_WRITE, Session
 
-__all__ = ["Connection"]
+__all__ = [
+    "Connection",
+    "ConnectionCounts",
+    "PlainConnection",
+]
 
 log = logging.getLogger("shmq.server")
 
@@ -97,7 +104,7 @@ class Connection(abc.ABC):
 
     def _fail(self, error: Exception) -> None:
         """Log a fault of the server, and end this connection only."""
-        log.error("%s is cut off: a fault of this server", self.session.context, exc_info=error)
+        log.error("%s: connection closed: internal error", self.session.context, exc_info=error)
         self.close()
 
     def _heed(self, flags: int) -> None:
@@ -165,3 +172,51 @@ class Connection(abc.ABC):
         except OSError:
             pass
         self.close()
+
+
+class PlainConnection(Connection):
+    """A connection whose socket the engine itself reads and writes."""
+
+    def _readable(self) -> None:
+        try:
+            flags = self.session.readable(self._fd)
+            if flags or self._flags:
+                self._heed(flags)
+        except Exception as error:  # noqa: BLE001 - it ends this connection alone
+            self._fail(error)
+
+    def _writable(self) -> None:
+        self._heed(self.session.writable(self._fd))
+
+
+_WORD: Final = 8
+
+
+class ConnectionCounts:
+    """One number for each worker, in memory that all of them share.
+
+    Only its own worker writes a number. Two workers that check at the same moment may both find
+    room for the last connection. Can be pickled for a process that is being spawned.
+    """
+
+    def __init__(self, rows: int, fd: int | None = None) -> None:
+        self.rows = rows
+        self._fd = os.memfd_create("shmq-connections", os.MFD_CLOEXEC) if fd is None else fd
+        if fd is None:
+            os.ftruncate(self._fd, rows * _WORD)
+        self._words = memoryview(mmap.mmap(self._fd, rows * _WORD)).cast("Q")
+
+    def total(self) -> int:
+        """The connections of all workers."""
+        return sum(self._words)
+
+    def write(self, row: int, count: int) -> None:
+        """Set the number of a worker's connections."""
+        self._words[row] = count
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _attached, (self.rows, reduction.DupFd(self._fd))
+
+
+def _attached(rows: int, fd: Any) -> ConnectionCounts:
+    return ConnectionCounts(rows, fd.detach())

@@ -12,7 +12,7 @@ from typing import Final
 
 from shmq.native._core import ENDING, GONE, PAUSED, WANTS_WRITE, Session
 from shmq.server.connection.connection import Connection
-from shmq.server.connection.rate_limited_log import RateLimitedLog
+from shmq.server.connection.peer import RateLimitedLog
 
 __all__ = ["TlsConnection"]
 
@@ -91,7 +91,7 @@ class TlsConnection(Connection):
             return False
         except (ssl.SSLError, OSError) as error:
             why = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error
-            _seldom.warning("%s is not let in: no TLS, %s", self.session.context, why)
+            _seldom.warning("%s: TLS handshake failed: %s", self.session.context, why)
             self._flush()  # the alert that tells the peer why
             self._state = GONE
             return False
@@ -100,7 +100,7 @@ class TlsConnection(Connection):
         return True
 
     def _give_up(self) -> None:
-        _seldom.warning("%s is cut off: no TLS within handshake", self.session.context)
+        _seldom.warning("%s: connection closed: no TLS within handshake", self.session.context)
         self.close()
 
     def close(self) -> None:

@@ -32,9 +32,8 @@ from shmq.protocol.messages.group import (
 from shmq.protocol.messages.payload import pack_map, pack_numbers, unpack_map
 from shmq.protocol.opcodes import RIGHTS, Right, Status, Type
 from shmq.protocol.status import Refusal
-from shmq.server.auth.tokens import KNOWN
-from shmq.server.handlers.quotas import QuotaRequest, Quotas
-from shmq.server.handlers.request_errors import well_formed
+from shmq.server.config.tokens import KNOWN
+from shmq.server.handlers.refusals import QuotaRequest, Quotas, well_formed
 
 __all__ = ["Members"]
 
@@ -188,7 +187,7 @@ class Members:
         wanted = ShareTake.unpack(asked.rest)
         member_session = self._found(session, name, asked)
         if member_session.lender is None:
-            raise Refusal(Status.BAD_REQUEST, f"group {asked.group!r} does not share")
+            raise Refusal(Status.BAD_REQUEST, f"group {asked.group!r} is not a share group")
         if member_session.attend() is None:
             raise self._fenced(session, name, asked)
         move_to_dead_letters(
@@ -287,7 +286,9 @@ class Members:
 
     def _need(self, session: Session, name: str, right: int) -> None:
         if not self._streams.rights(session, name) & right:
-            raise Refusal(Status.FORBIDDEN, f"the token has no right to that of {name!r}")
+            raise Refusal(
+                Status.FORBIDDEN, f"dead_letter={name!r}: the token has no right to produce to it"
+            )
 
     def _fenced(self, session: Session, name: str, asked: MemberRequest) -> MemberFenced:
         """Forget a member that was fenced, and return its error."""
@@ -352,7 +353,7 @@ def _store_of(group: Group) -> LocalGroupStore:
 
 
 def _gone(asked: MemberRequest) -> MemberFenced:
-    return MemberFenced(f"member {asked.member} of group {asked.group!r} is no member any more")
+    return MemberFenced(f"member {asked.member} was removed from group {asked.group!r}: join again")
 
 
 def _check_same(stream: LocalStream, group: str, known: object) -> None:

@@ -31,14 +31,11 @@ from shmq.protocol.messages.queue import Create, Greeting, Hello, List, Select
 from shmq.protocol.messages.staging import Publish, Published, Stage, Staged, StagedState
 from shmq.protocol.opcodes import FOREVER, RIGHTS, Right, Status, Type
 from shmq.protocol.status import Refusal, refusal_of, status_of
-from shmq.server.auth.limits import Limits
-from shmq.server.auth.tokens import AccessList
-from shmq.server.connection.peer import Peer
-from shmq.server.connection.rate_limited_log import RateLimitedLog
-from shmq.server.handlers.exchange import ExchangeHandler
-from shmq.server.handlers.quotas import QuotaRequest, Quotas
-from shmq.server.handlers.request_errors import scarce, well_formed
-from shmq.server.handlers.schema import changes, schema_answer
+from shmq.server.config.settings import Limits
+from shmq.server.config.tokens import AccessList
+from shmq.server.connection.peer import Peer, RateLimitedLog
+from shmq.server.handlers.definitions import ExchangeHandler, changes, schema_answer
+from shmq.server.handlers.refusals import QuotaRequest, Quotas, scarce, well_formed
 from shmq.server.handlers.side_threads import SideThreads
 from shmq.server.handlers.stream import Streams
 from shmq.version import VERSION
@@ -269,7 +266,7 @@ class Control:
         """The handler of a request type. The engine has checked the request's form."""
         answer = self._answers.get(kind)
         if answer is None:
-            raise Refusal(Status.UNSUPPORTED, "this server has no such type")
+            raise Refusal(Status.UNSUPPORTED, "this server does not support requests of this type")
         return answer
 
     def failed(self, error: BaseException) -> None:
@@ -277,7 +274,7 @@ class Control:
         if isinstance(error, ShmqError):
             log.error("%s", error)
         else:
-            log.error("a fault of this server", exc_info=error)
+            log.error("internal error", exc_info=error)
 
     # ---- one request each ----
 
@@ -288,10 +285,12 @@ class Control:
         if self.access_list.ask:
             peer.token = self.access_list.find(asked.token or "")
             if peer.token is None:
-                form = "%s showed an unknown token" if asked.token else "%s showed no token"
+                form = "%s: unknown token" if asked.token else "%s: no token"
                 self._seldom.warning(form, peer)
-                raise Refusal(Status.UNAUTHORIZED, "this server asks for a token that it knows")
-            log.debug("%s is let in by token %r", peer, peer.token.name)
+                raise Refusal(
+                    Status.UNAUTHORIZED, "no token, or an unknown one: show one that the server has"
+                )
+            log.debug("%s: authenticated with token %r", peer, peer.token.name)
         return Greeting(f"shmq/{VERSION}", session.engine.max_frame, self._broker.namespace).pack()
 
     def _create(self, session: Session, name: str, rest: bytes) -> bytes:
@@ -332,7 +331,9 @@ class Control:
                 found = queue.options.dead_letter
             if self._may_see(session, name, found):
                 raise
-            raise Refusal(Status.QUEUE_EXISTS, "it exists with other options") from None
+            raise Refusal(
+                Status.QUEUE_EXISTS, f"queue {name!r} exists with other options"
+            ) from None
         made.close()
 
     def _create_own(self, session: Session, name: str, given: dict[str, Any]) -> None:

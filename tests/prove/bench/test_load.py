@@ -92,6 +92,13 @@ def test_a_faulty_message_is_found(work: str, fault: str, complaint: str) -> Non
     assert complaint in ended.stderr
 
 
+def test_a_faulty_message_of_the_round_that_is_not_timed_is_found() -> None:
+    with faulty("damage", 5) as port:
+        ended = load("consume", port, "-r", 2)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "came with other bytes than were sent" in ended.stderr
+
+
 @pytest.mark.parametrize(
     ("fault", "complaint"),
     [

@@ -12,8 +12,8 @@ from shmq.api.names import SHM
 from shmq.codec.codecs import unpack_properties
 from shmq.persistence.recovery import plan
 from shmq.persistence.transaction_recovery import complete_transactions
-from shmq.storage import queue_erase
 from shmq.storage.disk import Disk
+from shmq.storage.erase import finish_erasures
 from shmq.storage.transaction_file import TRANSACTIONS
 from tests.prove.powerloss.promise import Found, Recovered
 from tests.prove.powerloss.stage import Stage
@@ -43,7 +43,7 @@ class Recoverer:
         """What the queues hold, as recovery decides it. Raises what it finds wrong."""
         self._stage.lay_out(state)
         disk = Disk(self._stage.root / DATA)
-        if queue_erase.finish(disk):
+        if finish_erasures(disk):
             self._stage.dirty = True
         if TRANSACTIONS in disk.names():
             self._stage.dirty = True

@@ -16,13 +16,11 @@ from shmq.client.transaction.transaction_log import noted
 from shmq.namespace import namespace as registry
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
-from shmq.persistence.journal_writer import Journaled
+from shmq.persistence.journal import WriteSizes
+from shmq.persistence.journal_writer import JournalWriter, Transfers
 from shmq.persistence.recovery import recover
-from shmq.persistence.transaction_notes import Notes
-from shmq.persistence.transactions import Transactions
-from shmq.persistence.transfers import Transfers
+from shmq.persistence.transactions import Notes, Transactions
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Limits
 from tests.prove.powerloss.application import Application
 from tests.prove.powerloss.recording import Fault, Recording, RecordingDisk
 from tests.prove.powerloss.trace import Trace
@@ -31,7 +29,7 @@ from tests.prove.powerloss.trace import Trace
 DATA: Final = "data"
 
 #: Small enough that a few messages fill a segment.
-SIZES: Final = Limits(segment=4096, ahead=2048, commit=64 << 10, chunk=1024)
+SIZES: Final = WriteSizes(segment=4096, ahead=2048, commit=64 << 10, chunk=1024)
 
 #: More steps than any work needs.
 MANY: Final = 1000
@@ -68,12 +66,14 @@ class Task(Protocol):
 
 
 #: Makes what writes one queue's journal: the real one, or one that was broken on purpose.
-Make = Callable[[Disk, Any, Limits, Transfers, Notes], Journaled]
+Make = Callable[[Disk, Any, WriteSizes, Transfers, Notes], JournalWriter]
 
 
-def real(disk: Disk, handle: Any, sizes: Limits, moves: Transfers, notes: Notes) -> Journaled:
+def real(
+    disk: Disk, handle: Any, sizes: WriteSizes, moves: Transfers, notes: Notes
+) -> JournalWriter:
     """The writer of one queue as it is; it looks at each step what has arrived elsewhere."""
-    return Journaled(disk, handle, sizes, moves, look=0.0, transactions=notes)
+    return JournalWriter(disk, handle, sizes, moves, look=0.0, transactions=notes)
 
 
 class Station:
@@ -83,7 +83,7 @@ class Station:
     """
 
     def __init__(
-        self, root: Path, broker: Any, seed: int = 0, make: Make = real, sizes: Limits = SIZES
+        self, root: Path, broker: Any, seed: int = 0, make: Make = real, sizes: WriteSizes = SIZES
     ) -> None:
         self.app = Application(broker, seed)
         self.recording = Recording(root, self.app.know)
@@ -91,7 +91,7 @@ class Station:
         self.broker = broker
         self._make = make
         self._sizes = sizes
-        self._writes: dict[str, Journaled] = {}
+        self._writes: dict[str, JournalWriter] = {}
         self.dead = False
         #: Whether a call to the disk fails some time.
         self.faulty = False

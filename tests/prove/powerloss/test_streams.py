@@ -12,8 +12,7 @@ import pytest
 from shmq.persistence import stream_partition_writer, stream_recovery
 from shmq.persistence.stream_journal import Commit, StreamJournal
 from shmq.persistence.stream_partition_writer import StreamPartitionWriter, StreamPartitionWriters
-from shmq.storage.partition_generation import eras_among
-from shmq.storage.stream_meta import StreamCard
+from shmq.storage.stream_meta import StreamCard, eras_among
 from tests.prove.powerloss import streams
 from tests.prove.powerloss.recording import SHORT, RecordingDisk, failing
 from tests.prove.powerloss.streams import Station, record, try_crashes

@@ -20,8 +20,7 @@ from shmq.storage.aside import files_aside
 from shmq.storage.disk import Disk
 from shmq.storage.file_header import DEFINITIONS, FileHeader
 from shmq.storage.map_file import write_map
-from shmq.storage.paths import EXCHANGES, segment_name, snapshot_name, unfinished
-from shmq.storage.stream_paths import segment_file
+from shmq.storage.paths import EXCHANGES, segment_file, segment_name, snapshot_name, unfinished
 from shmq.storage.transaction_file import TRANSACTIONS
 from tests.prove.recovery.tools import Persist, lose
 from tests.support.processes import PATIENCE

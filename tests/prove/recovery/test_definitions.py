@@ -218,7 +218,7 @@ def test_a_damaged_file_is_set_aside_and_named(persist: Persist, namespace: str,
     lose(namespace)
     persist.begin()
 
-    assert f"{path} is not brought back, and is called {file}.aside from now on" in persist.log
+    assert f"{path} cannot be read, and is renamed to {file}.aside" in persist.log
     assert path.with_name(f"{file}.aside").read_bytes()[:-1] == raw[:-1]
     with shmq.connect(namespace) as broker:
         assert len(broker.list_exchanges()) == (file != "writer.exchanges")

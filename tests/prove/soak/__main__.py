@@ -11,9 +11,8 @@ import time
 from pathlib import Path
 
 import shmq
-from shmq.stress.check_result import WRONGS, CheckResult, judge
-from shmq.stress.journal import Journal, read_all
-from shmq.stress.worker_processes import Crew
+from shmq.stress.journal import WRONGS, CheckResult, Journal, judge, read_all
+from shmq.stress.workers import Crew
 from tests.prove.soak import durable, mixed, over_tcp, streams, transactions, workers
 from tests.prove.soak.draining import check, drain
 from tests.prove.soak.streams import history

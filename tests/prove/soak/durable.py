@@ -24,9 +24,8 @@ from typing import Any
 import psutil
 
 import shmq
-from shmq.stress.check_result import CheckResult, judge
-from shmq.stress.journal import ACKED, INTENT, PUT, Journal, Record, read_all
-from shmq.stress.worker_processes import Crew
+from shmq.stress.journal import ACKED, INTENT, PUT, CheckResult, Journal, Record, judge, read_all
+from shmq.stress.workers import Crew
 from tests.prove.soak import workers
 from tests.prove.soak.draining import check, drain
 from tests.prove.soak.workers import BATCH, body_of, properties
@@ -188,7 +187,7 @@ class Storm:
         then it waits for the journal.
         """
         now = time.monotonic_ns()
-        rows, _ = queue.scan(0, CAPACITY)
+        rows, _ = queue.inspection.scan(0, CAPACITY)
         if any(state == ACKED_SLOT for _, state, *_ in rows):
             return safe
         return now if queue.stats().journal_waiting == 0 else safe

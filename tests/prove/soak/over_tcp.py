@@ -18,9 +18,8 @@ from typing import Any
 import psutil
 
 import shmq
-from shmq.stress.check_result import CheckResult, judge
-from shmq.stress.journal import GOT, Journal, Record, read_all
-from shmq.stress.worker_processes import Crew
+from shmq.stress.journal import GOT, CheckResult, Journal, Record, judge, read_all
+from shmq.stress.workers import Crew
 from tests.prove.soak import links, workers
 from tests.prove.soak.draining import check, drain
 from tests.prove.soak.stops import Stops, insist

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from shmq.stress.check_result import judge
-from shmq.stress.journal import ACKED, ACKING, GOT, INTENT, PUT, Record
+from shmq.stress.journal import ACKED, ACKING, GOT, INTENT, PUT, Record, judge
 from tests.prove.soak import durable, over_tcp
 from tests.prove.soak.__main__ import soak
 

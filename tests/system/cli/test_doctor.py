@@ -232,8 +232,8 @@ def test_the_copy_of_a_dead_mover_is_published(
     """Its mover died when the message was gone from the one queue, not yet in the other."""
     assert isinstance(queue, LocalQueue)
     dies(
-        "queue = broker.queue('jobs'); broker.create_queue('other')\n"
-        "queue.stage_copy(b'moved', b'', 0, 1, None, broker.queue('other').segment.queue_id, 99)\n"
+        "queue = broker.queue('jobs'); other = broker.create_queue('other')\n"
+        "queue.transfer.stage_copy(b'moved', b'', 0, 1, None, other.segment.queue_id, 99)\n"
         "die()"
     )
     number = next(n for _, n, pid, *_ in queue.attached() if pid != os.getpid())
@@ -353,6 +353,7 @@ print(turn)
 )
 
 
+@pytest.mark.prove
 def test_nothing_that_lives_is_touched(shell: Shell, broker: shmq.Broker, tmp_path: Path) -> None:
     """The doctor makes its rounds while processes make, use and delete queues."""
     broker.create_queue("shared", max_deliveries=None)

@@ -239,7 +239,7 @@ def test_nobody_attached_is_an_empty_list(quick: Quick) -> None:
     quick("create", "-q", "jobs")
 
     assert quick("who", "-q", "jobs", "--json").json == []
-    assert "nobody is attached" in quick("who", "-q", "jobs").error
+    assert "no process is attached" in quick("who", "-q", "jobs").error
 
 
 def test_a_table_fits_the_terminal_it_is_shown_on(shell: Shell, queue: shmq.Queue) -> None:

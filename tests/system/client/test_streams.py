@@ -20,7 +20,7 @@ from shmq.client.local.stream import LocalStream
 from shmq.codec.compression import compressor
 from shmq.namespace.namespace import Namespace
 from shmq.native import _stream
-from shmq.storage.stream_paths import partition_directory
+from shmq.storage.paths import partition_directory
 from tests.conformance.tools import in_thread, outcome
 
 FORK = multiprocessing.get_context("fork")

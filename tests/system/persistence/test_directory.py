@@ -14,7 +14,7 @@ import shmq
 from shmq.namespace.data_directory import DataDirectory, chosen_directory
 from shmq.namespace.namespace import Namespace
 from shmq.storage.disk import Disk
-from shmq.storage.queue_erase import is_written
+from shmq.storage.inventory import is_written
 from tests.support.processes import PATIENCE, ROOT, environment
 
 

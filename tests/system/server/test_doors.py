@@ -139,7 +139,7 @@ def test_hello_comes_first_and_its_token_must_be_known(server: Server) -> None:
         with Peer(server) as peer:
             assert peer.hello(token).status == Status.UNAUTHORIZED
             assert peer.ended()
-    assert server.said("'a test' showed an unknown token")
+    assert server.said("'a test': unknown token")
 
 
 @pytest.mark.prove
@@ -150,7 +150,7 @@ def test_no_token_and_no_hash_is_ever_logged(served: Serve) -> None:
         bad.hello("bad" * 20)
         assert bad.ended()
 
-    server.hears("is let in by token 'token 0'")
+    server.hears("authenticated with token 'token 0'")
     assert not server.said(r"\*\*\*|xxx|badbad|sha256")
 
 

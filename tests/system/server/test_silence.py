@@ -13,7 +13,8 @@ import pytest
 import shmq
 from shmq.protocol.opcodes import Type
 from shmq.supervision.child_process import ChildProcess
-from shmq.supervision.heartbeat import BEAT, Heartbeat, show_stack_on_demand
+from shmq.supervision.heartbeat import BEAT, Heartbeat
+from shmq.supervision.stderr import show_stack_on_demand
 from tests.support.peer import Peer
 from tests.support.processes import eventually
 from tests.support.serving import Server
@@ -39,10 +40,12 @@ def test_processes_that_are_stopped_are_killed_and_replaced(server: Server) -> N
         os.kill(pid, signal.SIGSTOP)
 
     for who, pid in whose.items():
-        server.hears(rf"{who}, pid {pid}, has given no sign of life .* it is stopped \(SIGSTOP\)")
+        server.hears(
+            rf"{who}, pid {pid}, has missed its heartbeat for .* it is stopped \(SIGSTOP\)"
+        )
         server.hears(f"{who} started", 2)
 
-    server.hears("takes connections", 2)
+    server.hears("accepts connections", 2)
     with Peer(server) as peer:
         assert peer.ok(Type.PING, b"there?") == b"there?"
 

@@ -11,8 +11,8 @@ import pytest
 import shmq
 from shmq.protocol.opcodes import FOREVER, Type
 from shmq.server import frontend
-from shmq.server.connection.connection_counts import ConnectionCounts
-from shmq.server.settings import Settings
+from shmq.server.config.settings import Settings
+from shmq.server.connection.connection import ConnectionCounts
 from tests.support.peer import frame, name_of
 from tests.support.processes import eventually
 

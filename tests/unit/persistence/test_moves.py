@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shmq.persistence.journal_writer import Journaled
+from shmq.persistence.journal_writer import JournalWriter
 from tests.support.desk import Desk, run_out
 from tests.support.queue_chain import chain
 
@@ -11,7 +11,7 @@ def held(desk: Desk, name: str) -> list[bytes]:
     return [fields["body"] for _, fields in sorted(chain(desk.disk, name).items())]
 
 
-def pair(desk: Desk) -> tuple[Journaled, Journaled]:
+def pair(desk: Desk) -> tuple[JournalWriter, JournalWriter]:
     desk.create("q", max_deliveries=1)
     source, dead_letter_queues = desk.keep("q"), desk.keep("q.dlq")
     return source, dead_letter_queues

@@ -15,26 +15,25 @@ from typing import Any
 import pytest
 
 from shmq.errors import DamagedFile, OffsetOutOfRange
+from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_partition_writer import StreamPartitionWriter, StreamPartitionWriters
 from shmq.persistence.stream_recovery import PartitionEnd, plan_streams
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Limits
-from shmq.storage.partition_generation import Generation, eras_of
-from shmq.storage.stream_erase import erase_stream, sweep_streams
-from shmq.storage.stream_files import StreamFiles
-from shmq.storage.stream_meta import StreamCard, read_card, write_card
-from shmq.storage.stream_paths import (
+from shmq.storage.erase import erase_stream, sweep_streams
+from shmq.storage.paths import (
     CARD,
     bases,
     partition_directory,
     segment_file,
     stream_directory,
 )
+from shmq.storage.stream_files import StreamFiles
+from shmq.storage.stream_meta import Generation, StreamCard, eras_of, read_card, write_card
 from tests.support.failing_disk import FailingDisk
 from tests.support.processes import eventually
 from tests.support.stream_entries import IDENTITY, TICK, entry, value_of
 
-SMALL = Limits(segment=16 << 10, ahead=4 << 10, commit=8 << 10)
+SMALL = WriteSizes(segment=16 << 10, ahead=4 << 10, commit=8 << 10)
 OPTIONS = {"partitions": 2, "segment_bytes": 64 << 10, "retention_bytes": None}
 ONE = StreamCard({}, [Generation(0, 1)])
 #: What a stream of two partitions is known by since it got three more.
@@ -113,7 +112,7 @@ class Handle:
         self.closed = True
 
 
-def keep(disk: Disk, ring: Ring, sizes: Limits = SMALL) -> StreamPartitionWriter:
+def keep(disk: Disk, ring: Ring, sizes: WriteSizes = SMALL) -> StreamPartitionWriter:
     return StreamPartitionWriter(disk, IDENTITY, 0, ring, sizes)
 
 

@@ -15,7 +15,7 @@ from shmq.api.options import QueueOptions
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core
 from shmq.persistence.file_message import StoredMessage
-from shmq.persistence.queue_rebuild import rebuild
+from shmq.persistence.recovery import rebuild_queue
 from shmq.storage.queue_files import QueueFiles
 from tests.support.queue_files import WALL, Building, put, settle, update
 
@@ -299,7 +299,7 @@ def test_a_chain_is_read_into_a_queue_as_it_stands(registry: Namespace) -> None:
     file.batch(*(put(seq, b"%d" % seq, priority=seq % 3) for seq in range(1, 101)))
     file.batch(settle(*range(1, 101, 2)), update(50, deliveries=3), update(52, until=LATER))
     with QueueFiles([("f", bytes(file))]) as chain, registry.locked():
-        rebuild(registry, "q", chain, logged=False)
+        rebuild_queue(registry, "q", chain, logged=False)
     with shmq.connect(registry.name) as broker, broker.queue("q") as queue:
         stats = queue.stats()
         assert (stats.depth, stats.delayed) == (49, 1)
@@ -320,5 +320,5 @@ def test_messages_that_do_not_fit_are_refused_with_what_to_do(registry: Namespac
         registry.locked(),
         pytest.raises(shmq.FileError, match=r"message 4 does not fit .*: the queue is full"),
     ):
-        rebuild(registry, "q", chain, logged=False)
+        rebuild_queue(registry, "q", chain, logged=False)
     assert registry.queue_names() == []

@@ -12,7 +12,8 @@ import shmq
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
 from shmq.storage.disk import Disk
-from shmq.storage.queue_erase import erase, finish, hash_key_of, note
+from shmq.storage.erase import erase_queue, erasure_note, finish_erasures
+from shmq.storage.file_header import hash_key_of
 from tests.support.failing_disk import ShortDisk
 
 
@@ -38,16 +39,16 @@ def full(tmp_path: Path) -> Path:
 
 
 def test_the_files_of_one_life_go_and_no_others(full: Path) -> None:
-    assert erase(Disk(full), "jobs", 7)
+    assert erase_queue(Disk(full), "jobs", 7)
 
     assert left(full) == ["jobs@0000000000000004.dmsq", "others.dmsq"]
 
 
 def test_a_queue_that_cannot_be_read_takes_all_of_its_lives_along(full: Path) -> None:
-    assert erase(Disk(full), "jobs")
+    assert erase_queue(Disk(full), "jobs")
 
     assert left(full) == ["others.dmsq"]
-    assert not erase(Disk(full), "jobs")
+    assert not erase_queue(Disk(full), "jobs")
 
 
 class Cut(Exception):
@@ -83,13 +84,13 @@ class Dying(Disk):
 def test_one_who_dies_on_the_way_leaves_all_of_it_or_a_note(full: Path, calls: int) -> None:
     before = {name for name in left(full) if name.startswith("jobs")}
     try:
-        erase(Dying(full, calls), "jobs")
+        erase_queue(Dying(full, calls), "jobs")
     except Cut:
         there = set(left(full)) - {"others.dmsq"}
-        assert note("jobs") in there or there in ({*before}, set())
-        noted = (full / note("jobs")).stat().st_size if note("jobs") in there else 0
+        assert erasure_note("jobs") in there or there in ({*before}, set())
+        noted = (full / erasure_note("jobs")).stat().st_size if erasure_note("jobs") in there else 0
 
-        assert finish(Disk(full)) == (["jobs"] if note("jobs") in there else [])
+        assert finish_erasures(Disk(full)) == (["jobs"] if erasure_note("jobs") in there else [])
 
         gone = noted or not there
         assert set(left(full)) - {"others.dmsq"} == (set() if gone else before)
@@ -98,19 +99,19 @@ def test_one_who_dies_on_the_way_leaves_all_of_it_or_a_note(full: Path, calls: i
 
 
 def test_a_disk_that_writes_in_small_pieces_gets_the_whole_note(full: Path) -> None:
-    erase(ShortDisk(full), "jobs", 7, last=False)
+    erase_queue(ShortDisk(full), "jobs", 7, last=False)
     file(full, "jobs@0000000000000005.dmsq", 7)
 
-    finish(Disk(full))
+    finish_erasures(Disk(full))
 
     assert left(full) == ["jobs@0000000000000004.dmsq", "others.dmsq"]
 
 
 def test_the_note_stays_for_the_writer_that_may_be_making_a_file(full: Path) -> None:
-    erase(Disk(full), "jobs", 7, last=False)
+    erase_queue(Disk(full), "jobs", 7, last=False)
     file(full, "jobs@0000000000000005.dmsq", 7)  # it was
 
-    assert finish(Disk(full)) == ["jobs"]
+    assert finish_erasures(Disk(full)) == ["jobs"]
 
     assert left(full) == ["jobs@0000000000000004.dmsq", "others.dmsq"]
 
@@ -181,7 +182,7 @@ def test_a_deletion_that_cannot_remove_the_files_says_so_and_is_finished_later(
 
 
 def test_a_note_is_written_whole_however_little_is_written_at_once(full: Path) -> None:
-    erase(ShortDisk(full), "jobs", last=False)
+    erase_queue(ShortDisk(full), "jobs", last=False)
 
-    raw = (full / note("jobs")).read_bytes()
+    raw = (full / erasure_note("jobs")).read_bytes()
     assert {key for (key,) in struct.iter_unpack("<Q", raw)} == {7, 8}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import shmq
-from shmq.stress.worker_processes import Crew
+from shmq.stress.workers import Crew
 from tests.prove.soak.stops import Stops, insist
 from tests.prove.soak.streams import workers
 from tests.prove.soak.streams.history import Verdict, judge

@@ -15,7 +15,7 @@ import pytest
 
 import shmq
 from shmq.client.remote.address import Address
-from shmq.client.remote.tls import Seal
+from shmq.client.remote.connect import Seal
 from tests.support.certificates import WHY_NOT, Certificates
 from tests.support.serving import Server, serve
 

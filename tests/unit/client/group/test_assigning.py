@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import shmq
 from shmq.api import Assignment
-from shmq.client.local.assignment import ASSIGNORS, divided, in_turns, ranges, sticky
+from shmq.client.local.group_store import ASSIGNORS, divided, in_turns, ranges, sticky
 
 MEMBERS = st.lists(st.integers(1, 1000), min_size=1, max_size=20, unique=True).map(sorted)
 OWNERS = st.lists(st.integers(0, 40), max_size=40)
