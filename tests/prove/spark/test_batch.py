@@ -37,7 +37,6 @@ def orders(broker: shmq.Broker) -> shmq.Queue:
     return broker.create_queue("orders", max_deliveries=3, priorities=5)
 
 
-@pytest.mark.smoke
 def test_every_message_is_a_row_and_stays_where_it_is(
     spark: SparkSession, broker: shmq.Broker, orders: shmq.Queue
 ) -> None:
@@ -78,7 +77,6 @@ def test_a_plain_message_has_every_column(
     }
 
 
-@pytest.mark.smoke
 def test_what_was_put_with_a_message_is_in_its_columns(
     spark: SparkSession, broker: shmq.Broker, orders: shmq.Queue
 ) -> None:
@@ -216,7 +214,6 @@ def test_columns_come_in_the_order_in_which_they_are_asked_for(
     ]
 
 
-@pytest.mark.smoke
 def test_several_queues_are_read_by_name_and_by_pattern(
     spark: SparkSession, broker: shmq.Broker
 ) -> None:
