@@ -27,10 +27,10 @@ import shmq
 from shmq.stress.journal import ACKED, INTENT, PUT, CheckResult, Journal, Record, judge, read_all
 from shmq.stress.workers import Crew
 from tests.prove.soak import workers
-from tests.prove.soak.draining import check, drain
+from tests.prove.soak.drain import check, drain
 from tests.prove.soak.workers import BATCH, body_of, properties
 from tests.support.processes import PATIENCE, SHM, eventually
-from tests.support.serving import Server
+from tests.support.server import Server
 
 PRODUCERS = 3
 CONSUMERS = 2

@@ -20,11 +20,11 @@ import psutil
 import shmq
 from shmq.stress.journal import GOT, CheckResult, Journal, Record, judge, read_all
 from shmq.stress.workers import Crew
-from tests.prove.soak import links, workers
-from tests.prove.soak.draining import check, drain
+from tests.prove.soak import tcp_workers, workers
+from tests.prove.soak.drain import check, drain
 from tests.prove.soak.stops import Stops, insist
 from tests.support.processes import eventually
-from tests.support.serving import Server, serve
+from tests.support.server import Server, serve
 
 REMOTE = 3
 LOCAL = 1
@@ -150,7 +150,10 @@ def soak(
             queue = insist(functools.partial(_create, broker, durability))
             front = Front(server, **settings)
             crew = Crew(namespace, directory, front.port)
-            remote, local = [links.produce, links.consume], [produce_locally, consume_locally]
+            remote, local = (
+                [tcp_workers.produce, tcp_workers.consume],
+                [produce_locally, consume_locally],
+            )
             for work in remote * REMOTE + local * LOCAL:
                 crew.hire(work)
             end = time.monotonic() + seconds
@@ -236,7 +239,10 @@ def _killed_at(directory: Path, crew: Crew, served_until: Mapping[int, int]) -> 
     """
     found = dict(crew.killed_at)
     for number in (int(path.stem) for path in directory.glob("*.host")):
-        times = (crew.killed_at.get(number >> links.CONNECTION_BITS), served_until.get(number))
+        times = (
+            crew.killed_at.get(number >> tcp_workers.CONNECTION_BITS),
+            served_until.get(number),
+        )
         if known := [each for each in times if each is not None]:
             found[number] = min(known)
     return found

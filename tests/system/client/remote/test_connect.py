@@ -17,7 +17,7 @@ import shmq
 from shmq.client.remote.address import Address
 from shmq.client.remote.connect import Seal
 from tests.support.certificates import WHY_NOT, Certificates
-from tests.support.serving import Server, serve
+from tests.support.server import Server, serve
 
 TOKEN = "a token that nobody guesses, of a length that one asks for"
 EVERYTHING = {"produce": ["*"], "consume": ["*"], "admin": ["*"]}
