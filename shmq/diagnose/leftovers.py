@@ -25,7 +25,7 @@ from shmq.diagnose.probe_process import Crashed, ProbeTimeout, apart
 from shmq.diagnose.streams import half_made_streams, stream_findings
 from shmq.errors import ForeignSegment, InvalidName, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.namespace.namespace import Namespace
-from shmq.namespace.semaphores import bell_owner, semaphore_names
+from shmq.namespace.semaphores import semaphore_names, wakeup_owner
 from shmq.native import _core
 
 __all__ = ["Finding", "namespaces", "sweep"]
@@ -181,7 +181,7 @@ def _semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
     known = _known_semaphores(registry)
     for entry in sorted(name for name in os.listdir(SHM) if name.startswith(stem)):
         rest = entry.removeprefix(stem)
-        process = bell_owner(registry.name, entry)
+        process = wakeup_owner(registry.name, entry)
         if process is not None:
             if registry.is_alive(process):
                 continue
