@@ -34,7 +34,7 @@ from shmq.errors import (
 )
 from shmq.namespace import streams
 from shmq.namespace.namespace import Namespace
-from shmq.namespace.semaphores import bell_owner, semaphore_names
+from shmq.namespace.semaphores import semaphore_names, wakeup_owner
 from shmq.native import _core
 
 __all__ = ["Finding", "namespaces", "sweep"]
@@ -190,7 +190,7 @@ def _semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
     known = _known_semaphores(registry)
     for entry in sorted(name for name in os.listdir(SHM) if name.startswith(stem)):
         rest = entry.removeprefix(stem)
-        process = bell_owner(registry.name, entry)
+        process = wakeup_owner(registry.name, entry)
         if process is not None:
             if registry.is_alive(process):
                 continue
