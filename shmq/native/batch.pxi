@@ -5,7 +5,7 @@
 cdef class _LeasedBatch:
     """Messages leased in one step: the common base of `Batch` and `Packed`."""
 
-    cdef _Getter handle
+    cdef Handle handle
     cdef uint64_t *raw           # receipts
     cdef int units               # how many
     cdef bint _settled
@@ -32,7 +32,7 @@ cdef class _LeasedBatch:
                          f"of queue {self.handle.name!r}")
 
     # Takes over the receipts of the views whose leases still hold.
-    cdef int _keep(self, _Getter handle, const shmq_view *views, int count) except -1:
+    cdef int _keep(self, Handle handle, const shmq_view *views, int count) except -1:
         cdef int i
         self.handle = handle
         self.units = count
@@ -61,7 +61,7 @@ cdef class _LeasedBatch:
         if self._settled or not self.units:
             self._settled = True
             return []
-        self.handle._ack_all(self.raw, self.units)
+        _ack_all(self.handle, self.raw, self.units)
         self.handle._after()
         self._settled = True
         refused = [receipt for receipt in self.receipts if receipt]
@@ -77,7 +77,7 @@ cdef class _LeasedBatch:
             return refused
         for i in range(self.units):
             try:
-                self.handle._settle(NACK, self.raw[i], ns)
+                _settle(self.handle, NACK, self.raw[i], ns)
             except _errors.LeaseExpired:
                 refused.append(c_seal(&self.handle.q.seal, self.raw[i]))
             except _errors.LockTimeout:
@@ -124,19 +124,19 @@ cdef class Batch(_LeasedBatch):
 
 
 # Returns the leases on all other messages: the first `kept`, and all behind message `at`.
-cdef int _return_others(_Getter handle, const shmq_view *views, int kept, int at,
+cdef int _return_others(Handle handle, const shmq_view *views, int kept, int at,
                         int count) except -1:
     cdef int i
     for i in range(count):
         if i < kept or i > at:
             try:
-                handle._settle(NACK, views[i].receipt, 0)
+                _settle(handle, NACK, views[i].receipt, 0)
             except (_errors.LeaseExpired, _errors.LockTimeout):
                 pass
     return 0
 
 
-cdef Batch _new_batch(_Getter handle, shmq_view *views, int count):
+cdef Batch _new_batch(Handle handle, shmq_view *views, int count):
     cdef Batch batch = Batch.__new__(Batch)
     cdef list bodies = []
     cdef int i, kept = 0
@@ -236,7 +236,7 @@ cdef void _read_packed(const shmq_view *view, shmq_packed *packed) noexcept nogi
 
 
 # Copies the records of the messages whose leases still hold into one buffer.
-cdef Packed _new_packed(_Getter handle, shmq_view *views, shmq_packed *packed, int count):
+cdef Packed _new_packed(Handle handle, shmq_view *views, shmq_packed *packed, int count):
     cdef Packed made = Packed.__new__(Packed)
     cdef uint64_t total = 0, records = 0, at = 0
     cdef const unsigned char *lengths

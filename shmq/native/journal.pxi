@@ -1,5 +1,65 @@
-# The journal of a queue: the records of its files, what a writer follows in the queue, a scan for a
-# snapshot, and the queue restored from its files.
+# The journal of a queue: waiting for it, the records of its files, what a writer follows in the
+# queue, a scan for a snapshot, and the queue restored from its files.
+
+cdef enum:
+    SYNC_SLICE = 50000000       # ns: the most that a writer's death can delay a sleeper
+
+
+cdef bint _wait_synced(Handle handle, uint64_t seq, int64_t until) except -1:
+    cdef int status = SHMQ_TIMED_OUT
+    cdef int64_t left = SYNC_SLICE
+    shmq_request_sync(&handle.q, seq)
+    while shmq_synced(&handle.q) < seq:
+        if until != FOREVER:
+            left = min(SYNC_SLICE, until - _real_now())
+        if left <= 0 or not handle.open_:
+            return False
+        with nogil:
+            status = shmq_wait_synced(&handle.q, seq, left)
+        PyErr_CheckSignals()
+        if status == SHMQ_TIMED_OUT:
+            handle.await_writer()
+        if status != SHMQ_OK and status != SHMQ_TIMED_OUT and status != SHMQ_INTERRUPTED:
+            return False
+    return True
+
+
+@cython.final
+cdef class JournalProgress:
+    """How far the journal of a handle's queue is on disk, and waits for it."""
+
+    cdef Handle handle
+
+    def __cinit__(self, Handle handle not None):
+        self.handle = handle
+
+    @property
+    def synced(self) -> int:
+        """Every put up to this sequence number is on disk, or was settled before it got there."""
+        return shmq_synced(&self.handle.q)
+
+    @property
+    def error(self) -> int:
+        """The errno of the journal's last attempt to write; 0 if it succeeded."""
+        return self.handle.q.h.journal.error
+
+    @property
+    def writer(self) -> int:
+        """The process number of the queue's persistence writer; 0 if there is none."""
+        return self.handle.q.h.journal.writer
+
+    def request_sync(self, uint64_t seq):
+        """Ask the writer to write the puts up to ``seq`` without delay. Does not wait."""
+        shmq_request_sync(&self.handle.q, seq)
+
+    def wait_synced(self, uint64_t seq, timeout: float | None) -> bool:
+        """Wait until all puts up to ``seq`` are on disk; whether that was within ``timeout`` s.
+
+        None waits without limit. The wait also ends if the disk fails, the queue is deleted or
+        the handle is closed.
+        """
+        return _wait_synced(self.handle, seq, _deadline(timeout))
+
 
 # ---- records one at a time, for file headers and footers, and for tools ----
 
@@ -267,20 +327,20 @@ cdef class Follower:
     """
 
     cdef shmq_change_scan f
-    cdef _Attachment handle
+    cdef Handle handle
     cdef _Pages pages
     cdef bint collected
 
-    def __init__(self, _Attachment handle):
+    def __init__(self, Handle handle):
         if not handle.q.journaled:
             raise _errors.InvalidOption(f"queue {handle.name!r} keeps no journal")
         self.handle = handle
         self.pages = _Pages(0)
-        shmq_scan_changes(&self.f, &handle.q)
+        shmq_scan_begin(&self.f, &handle.q)
         handle.q.h.journal.writer = handle.number
 
     def __dealloc__(self):
-        shmq_unscan(&self.f)
+        shmq_scan_end(&self.f)
 
     @property
     def deleted(self) -> bool:
@@ -442,13 +502,13 @@ cdef class Follower:
         cdef int status
         cdef int64_t ns = _ns(timeout), some = _ns(linger), more = _ns(patience)
         with nogil:
-            status = shmq_attend(&self.f, ns, some, crowd, more)
+            status = shmq_await_changes(&self.f, ns, some, crowd, more)
         PyErr_CheckSignals()
         return status == SHMQ_OK
 
     def wake(self):
         """Let `wait` return. May be called from any thread."""
-        shmq_nudge(&self.f)
+        shmq_wake_scan(&self.f)
 
     def snapshot_taken(self, uint64_t size):
         """Record in the queue's statistics that a snapshot of ``size`` bytes is on disk."""
@@ -474,7 +534,7 @@ cdef class Scan:
     A message put meanwhile is not included; one settled meanwhile may or may not be.
     """
 
-    cdef _Attachment handle
+    cdef Handle handle
     cdef _Pages pages
     cdef uint32_t cursor
     cdef uint64_t ids
@@ -482,7 +542,7 @@ cdef class Scan:
     cdef readonly uint64_t count   # messages so far
     cdef int part                  # the next part: the totals, messages, dedupe ids, nothing
 
-    def __init__(self, _Attachment handle, limit: int | None = None):
+    def __init__(self, Handle handle, limit: int | None = None):
         self.handle = handle
         self.pages = _Pages(0)
         self.limit = handle.q.h.last_seq if limit is None else limit

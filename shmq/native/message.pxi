@@ -61,7 +61,7 @@ def warn_dropped(str what, int frames=1):
 cdef class View:
     """Bytes of a queue's arena, pinned until the last memoryview of them is gone."""
 
-    cdef _Attachment handle
+    cdef Handle handle
     cdef void *place
     cdef Py_ssize_t size
     cdef uint32_t at
@@ -77,13 +77,13 @@ cdef class View:
 
 
 # Takes over a pin that the caller has just taken.
-cdef View _new_view(_Attachment handle, const shmq_view *view):
+cdef View _new_view(Handle handle, const shmq_view *view):
     cdef View holder = View.__new__(View)
     _hold(holder, handle, view)
     return holder
 
 
-cdef void _hold(View holder, _Attachment handle, const shmq_view *view) noexcept:
+cdef void _hold(View holder, Handle handle, const shmq_view *view) noexcept:
     holder.handle = handle
     holder.place = <void *>view.body
     holder.size = view.body_bytes
@@ -97,7 +97,7 @@ cdef void _hold(View holder, _Attachment handle, const shmq_view *view) noexcept
 cdef class Message:
     """See :class:`shmq.api.Message`."""
 
-    cdef _Getter handle
+    cdef Handle handle
     cdef _AckBuffer gatherer  # its consumer's; None if it was leased by itself
     cdef object raw          # the body's bytes; None while they are only in shared memory
     cdef object decoded
@@ -272,27 +272,27 @@ cdef class Message:
         if self.gatherer is not None:
             self.gatherer.add(self)
         else:
-            self.handle._settle(ACK, self.lease, 0)
+            _settle(self.handle, ACK, self.lease, 0)
         self._settled = True
 
     def nack(self, delay: float | None = None):
         """See shmq.api.Message.nack."""
         ns = _delay_ns(delay)
         self._before_settling()
-        self.handle._settle(NACK, self.lease, ns)
+        _settle(self.handle, NACK, self.lease, ns)
         self._settled = True
 
     def reject(self):
         """See shmq.api.Message.reject."""
         self._before_settling()
-        self.handle._settle(REJECT, self.lease, 0)
+        _settle(self.handle, REJECT, self.lease, 0)
         self._settled = True
 
     def extend(self, seconds: float):
         """See shmq.api.Message.extend."""
         if self._settled:
             self._before_settling()
-        self.handle._settle(EXTEND, self.lease, _span_ns("seconds", seconds))
+        _settle(self.handle, EXTEND, self.lease, _span_ns("seconds", seconds))
 
     def __enter__(self):
         return self
@@ -319,7 +319,7 @@ cdef class Message:
 # Warns if a message is dropped while it still holds its lease.
 cdef void _look_at_dropped(dropped) noexcept:
     cdef Message message = <Message>dropped
-    cdef _Getter handle = message.handle
+    cdef Handle handle = message.handle
     if (message.by_receipt or handle is None or not handle.open_
             or handle.generation != fork_generation):
         return
@@ -342,7 +342,7 @@ cdef object _dead(properties):
     return None if properties is None else _policy.dead_letter(properties)
 
 
-cdef Message _bare_message(_Getter handle, const shmq_view *view):
+cdef Message _bare_message(Handle handle, const shmq_view *view):
     cdef Message message = Message.__new__(Message)
     message.handle = handle
     message.lease = view.receipt
@@ -357,7 +357,7 @@ cdef Message _bare_message(_Getter handle, const shmq_view *view):
 # The message of a lease just taken. A small body is copied without the lock: the lease protects
 # the bytes as long as the slot's word is unchanged, so the copy is good if the word is unchanged
 # after it. Returns None if the lease was lost meanwhile: the application never had it.
-cdef Message _new_message(_Getter handle, const shmq_view *view, _AckBuffer gatherer):
+cdef Message _new_message(Handle handle, const shmq_view *view, _AckBuffer gatherer):
     cdef Message message = _bare_message(handle, view)
     message.gatherer = gatherer
     if view.body_bytes <= SMALL:
@@ -371,7 +371,7 @@ cdef Message _new_message(_Getter handle, const shmq_view *view, _AckBuffer gath
 
 
 # A copy of a slot's message. It cannot settle anything.
-cdef Message _copy_message(_Getter handle, const shmq_view *view, const unsigned char *body,
+cdef Message _copy_message(Handle handle, const shmq_view *view, const unsigned char *body,
                            const unsigned char *meta):
     cdef Message message = _bare_message(handle, view)
     message.raw = PyBytes_FromStringAndSize(NULL, view.body_bytes)

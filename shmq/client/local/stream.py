@@ -228,9 +228,9 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
         if timeout != 0 and len(logs) == 1 and logs[0][0].spin(logs[0][1]):
             return True
         while True:
-            bell = 0
+            wakeup = 0
             for log, _ in logs:
-                bell = log.arm()
+                wakeup = log.arm()
             if any(log.bounds()[1] > offset for log, offset in logs):
                 return True
             if self.control.shape != shape:
@@ -238,7 +238,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
             left = 1.0 if until is None else until - time.monotonic()
             if left <= 0 or self.closed:
                 return False
-            if not logs[0][0].sleep(bell, left):
+            if not logs[0][0].sleep(wakeup, left):
                 look(self._namespace)
 
     def read_raw(

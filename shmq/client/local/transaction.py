@@ -265,7 +265,7 @@ class LocalTransaction(api.Transaction):
             if not (_keeps_journal(queue) and queue.has_writer()):
                 continue
             last = max((message.sequence for message in messages), default=0)
-            if not queue.wait_synced(last, max(0.0, until - time.monotonic())):
+            if not queue.journal.wait_synced(last, max(0.0, until - time.monotonic())):
                 raise durable_wait.not_confirmed(queue, last, len(messages))
         for member, offsets in self._members.items():
             if _keeps_journal(member.stream):
@@ -321,7 +321,7 @@ class LocalTransaction(api.Transaction):
                 receipts = staged.setdefault(queue, [])
                 for message in messages:
                     number = TRANSACTION | next(_numbers)  # a new one: a new copy voids an old one
-                    receipts.append((queue.stage_copy(*message, process, number), number))
+                    receipts.append((queue.transfer.stage_copy(*message, process, number), number))
         except (Full, NoSpace) as error:
             _unstage(staged)
             return error
@@ -443,7 +443,7 @@ class LocalTransaction(api.Transaction):
         for queue, messages in self._puts.items():
             if queue.confirms_on_disk(None):
                 last = queue.last_sequence
-                if not queue.wait_synced(last, _WRITTEN):
+                if not queue.journal.wait_synced(last, _WRITTEN):
                     raise durable_wait.not_confirmed(queue, last, len(messages))
 
     def __repr__(self) -> str:

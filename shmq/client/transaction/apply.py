@@ -167,10 +167,10 @@ def _publish(
         if queue is None:
             return
         for receipt in receipts:
-            queue.publish_copy(receipt)
-        for receipt, origin, sequence, _ in queue.orphans():
+            queue.transfer.publish_copy(receipt)
+        for receipt, origin, sequence, _ in queue.transfer.orphans():
             if origin == process and sequence & TRANSACTION:
-                queue.publish_copy(receipt)
+                queue.transfer.publish_copy(receipt)
 
 
 def _append(

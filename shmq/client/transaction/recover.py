@@ -135,4 +135,4 @@ def is_transaction(sequence: int) -> bool:
 def settle_copy(namespace: Namespace, target: Any, process: int, sequence: int) -> None:
     """Resolve an orphaned copy of a transaction: publish it if that is committed, else void it."""
     if not namespace.is_alive(process) and settle(namespace, process):
-        target.void_copies(process, sequence)
+        target.transfer.void_copies(process, sequence)

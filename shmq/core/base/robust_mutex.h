@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
-#include "base/crash_points.h"
+#include "base/shared_memory.h"
 
 #define SHMQ_LOCK_BYTES 48    /* fits a pthread_mutex_t on every machine              */
 
@@ -63,6 +63,9 @@ static inline int shmq_robust_mutex_spin(union shmq_mutex *lock)
  * SHMQ_JUDGE_AFTER or more that fails has examined the holder. */
 int shmq_robust_mutex_wait(union shmq_mutex *lock, int64_t end);
 
+/* Spins, then waits in the kernel for up to `ns`. */
+int shmq_robust_mutex_take(union shmq_mutex *lock, int64_t ns);
+
 /* Examines the thread that the mutex names. EBUSY: it may be inside. 0: it is not inside, and the
  * mutex that it left locked can be taken now. EINVAL: the mutex is damaged beyond that. */
 int shmq_robust_mutex_judge(union shmq_mutex *lock);
@@ -81,16 +84,6 @@ int shmq_robust_mutex_status(int error);
 
 /* What the kernel knows about the thread that a lock's word names. Reads /proc, so it is called
  * only after a wait for a lock has failed. */
-
-enum shmq_holding {
-    SHMQ_HOLDS_NOT, /* it is dead, or has not mapped the segment: it is not inside       */
-    SHMQ_HOLDS,     /* it lives and has mapped it                                         */
-    SHMQ_HOLDS_MAYBE, /* it lives, and its mappings cannot be read                         */
-};
-
-/* Whether the thread with id `thread`, if it is not the caller's, may be inside a critical section
- * of the segment that the caller has mapped at `address`. */
-enum shmq_holding shmq_may_hold(uint32_t thread, const void *address);
 
 /* Whether the thread runs, or waits for a CPU or a disk, so that it will continue by itself. A
  * stopped or sleeping thread will not. */

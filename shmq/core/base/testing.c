@@ -1,6 +1,6 @@
 /* What only tests set: the clock, and where to crash. */
 #include "base/clock.h"
-#include "base/crash_points.h"
+#include "base/shared_memory.h"
 
 int64_t shmq_clock_set;
 

@@ -329,6 +329,20 @@ struct shmq_geometry {
     uint32_t hints_max;        /* the most entries of the rings of hints               */
 };
 
+static inline uint64_t shmq_page_up(uint64_t bytes)
+{
+    return (bytes + SHMQ_PAGE - 1) / SHMQ_PAGE * SHMQ_PAGE;
+}
+
+/* The offset of a region of `count` entries, which begins at a page; moves the cursor behind it. */
+static inline uint64_t shmq_region(uint64_t *cursor, uint64_t count, uint64_t size)
+{
+    uint64_t at = shmq_page_up(*cursor);
+
+    *cursor = at + count * size;
+    return at;
+}
+
 _Static_assert(sizeof(struct shmq_slot) == 128, "a slot is two cache lines");
 _Static_assert(offsetof(struct shmq_slot, expires) == 64, "the hot half is one line");
 _Static_assert(offsetof(struct shmq_slot, origin_seq) == 112, "slot layout");

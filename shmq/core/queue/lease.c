@@ -21,7 +21,8 @@ static inline void fetch_ahead(struct shmq_queue *q, uint32_t next)
         shmq_fetch_to_write(&q->slots[s->next]);
 }
 
-static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, int64_t ns, bool handed)
+static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, int64_t ns, bool handed,
+                  struct shmq_view *view)
 {
     struct shmq_header *h = q->h;
     uint64_t word = shmq_word(s), keep = word & (SHMQ_F_GROUPED | SHMQ_F_TTL);
@@ -30,7 +31,7 @@ static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, int64_
     if (word & SHMQ_F_TTL)
         shmq_timer_unset(q, s);
     if (word & SHMQ_F_GROUPED)
-        shmq_group_fly(q, s);
+        shmq_group_leased(q, s);
     else
         shmq_order_remove(q, s);
     SET(h->visible, h->visible - 1);
@@ -45,6 +46,8 @@ static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, int64_
         shmq_timer_alone(q, s);
     if (shmq_deliveries_of(word))
         SET(h->redelivered, h->redelivered + 1);
+    shmq_look(q, s, view);
+    view->deliveries++;
 }
 
 int shmq_lease_for(struct shmq_queue *q, int64_t now, int64_t ns, bool handed,
@@ -70,9 +73,7 @@ int shmq_lease_for(struct shmq_queue *q, int64_t now, int64_t ns, bool handed,
             shmq_message_due(q, s, now);
             continue;
         }
-        grant(q, s, now, ns, handed);
-        shmq_look(q, s, view);
-        view->deliveries++;
+        grant(q, s, now, ns, handed, view);
         return shmq_outcome(q, SHMQ_OK);
     }
     return shmq_outcome(q, SHMQ_EMPTY);
@@ -86,19 +87,7 @@ int shmq_lease(struct shmq_queue *q, int64_t now, bool handed, struct shmq_view 
 void shmq_lease_this(struct shmq_queue *q, struct shmq_slot *s, int64_t now, bool handed,
                      struct shmq_view *view)
 {
-    grant(q, s, now, q->h->options.visibility, handed);
-    shmq_look(q, s, view);
-    view->deliveries++;
-}
-
-/* Whether the READY message may be leased now, whatever is before it. */
-static bool may_go(struct shmq_queue *q, struct shmq_slot *s, uint64_t word)
-{
-    enum shmq_where where = shmq_where_of(s);
-
-    if (where == SHMQ_NOWHERE)
-        return false; /* it was just put, and is in no index yet      */
-    return !(word & SHMQ_F_GROUPED) || shmq_group_call(q, s);
+    grant(q, s, now, q->h->options.visibility, handed, view);
 }
 
 int shmq_lease_at(struct shmq_queue *q, uint32_t at, uint64_t seq, int64_t now, int64_t ns,
@@ -115,11 +104,11 @@ int shmq_lease_at(struct shmq_queue *q, uint32_t at, uint64_t seq, int64_t now, 
         shmq_message_due(q, s, now);
         return shmq_outcome(q, SHMQ_STALE);
     }
-    if (!may_go(q, s, word))
+    /* A message that was just put is in no index yet. */
+    if (shmq_where_of(s) == SHMQ_NOWHERE ||
+        (word & SHMQ_F_GROUPED && !shmq_group_bring_forward(q, s)))
         return shmq_outcome(q, SHMQ_STALE);
-    grant(q, s, now, ns, true);
-    shmq_look(q, s, view);
-    view->deliveries++;
+    grant(q, s, now, ns, true, view);
     return shmq_outcome(q, SHMQ_OK);
 }
 
@@ -135,7 +124,7 @@ uint64_t shmq_held_by_us(struct shmq_queue *q, uint64_t receipt, int64_t now)
     struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_LEASED);
     uint64_t seq;
 
-    if (!s || q->attachment == SHMQ_NIL || GET_ATOMIC(q->h->state) != SHMQ_OPEN ||
+    if (!s || q->attachment == SHMQ_NIL || GET_RELAXED(q->h->state) != SHMQ_OPEN ||
         GET_ATOMIC(s->owner) != q->attachment + 1)
         return 0;
     seq = GET_ATOMIC(s->seq);

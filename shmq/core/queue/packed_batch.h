@@ -10,9 +10,7 @@
 #ifndef SHMQ_QUEUE_PACKED_BATCH_H
 #define SHMQ_QUEUE_PACKED_BATCH_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/endian.h"
 
 #define SHMQ_PACKED_VARIES UINT32_MAX
 #define SHMQ_PACKED_TRAILER 8u /* bytes of count and size */
@@ -24,15 +22,10 @@ struct shmq_packed {
     uint32_t size;                /* of every record, if there are no lengths */
 };
 
-static inline uint32_t shmq_packed_number(const unsigned char *at)
-{
-    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-
 /* The length of a record. */
 static inline uint32_t shmq_packed_length(const struct shmq_packed *packed, uint32_t record)
 {
-    return packed->lengths ? shmq_packed_number(packed->lengths + 4ull * record) : packed->size;
+    return packed->lengths ? shmq_load32_little(packed->lengths + 4ull * record) : packed->size;
 }
 
 /* Reads the end of a body; false if it is not a packed batch. */
@@ -44,8 +37,8 @@ static inline bool shmq_packed_read(const unsigned char *body, uint64_t bytes,
     if (bytes < SHMQ_PACKED_TRAILER)
         return false;
     left = bytes - SHMQ_PACKED_TRAILER;
-    packed->count = shmq_packed_number(body + left);
-    packed->size = shmq_packed_number(body + left + 4);
+    packed->count = shmq_load32_little(body + left);
+    packed->size = shmq_load32_little(body + left + 4);
     packed->lengths = NULL;
     packed->bytes = left;
     if (packed->size != SHMQ_PACKED_VARIES)

@@ -40,9 +40,6 @@ int shmq_untake(struct shmq_queue *q, uint64_t receipt);
 /* The mover gives up: the message becomes DEAD, whatever it was, for the next mover. */
 int shmq_give_up(struct shmq_queue *q, uint64_t receipt);
 
-/* The same after the mover died. */
-void shmq_move_orphaned(struct shmq_queue *q, struct shmq_slot *s);
-
 /* Removes orphaned copies of that message; of a chunk, those of its rows from `rows` on. */
 void shmq_void_copies(struct shmq_queue *q, uint64_t origin_queue, uint64_t origin_seq,
                       uint32_t rows);
@@ -64,6 +61,8 @@ void shmq_disown(struct shmq_queue *q, uint64_t receipt);
 
 /* Whether the queue still has message `seq`, or that row of it, dying or being moved. */
 bool shmq_still_moves(struct shmq_queue *q, uint64_t seq, uint32_t row);
+
+/* ---- row_chunk.c ---- */
 
 /* A chunk: many rows to be put into one queue, as the body of one message.
  *

@@ -47,6 +47,9 @@ void shmq_withdraw(struct shmq_queue *q, struct shmq_slot *s);
 void shmq_die(struct shmq_queue *q, struct shmq_slot *s, enum shmq_reason reason,
               uint32_t deliveries);
 
+/* Commits DEAD, and adds the slot to those that wait to be moved. */
+void shmq_make_dead(struct shmq_queue *q, struct shmq_slot *s, uint32_t deliveries);
+
 /* Returns a leased message that has no timer any more. A delivery that was handed out counts; if it
  * was the last one allowed, the message dies. */
 void shmq_come_back(struct shmq_queue *q, struct shmq_slot *s, int64_t delay, int64_t now);

@@ -35,8 +35,16 @@ void shmq_post(sem_t *const semaphores[2], const uint32_t post[2]);
  * SHMQ_TIMED_OUT, SHMQ_INTERRUPTED. Call it without the GIL. */
 int shmq_sleep(sem_t *semaphore, int64_t ns);
 
+/* Sleeps while *word == value, at most `ns`. SHMQ_OK: woken, or the value differs. */
+int shmq_futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t ns);
+
+/* Wakes all threads that sleep so. */
+void shmq_futex_wake(_Atomic uint32_t *word);
+
 /* Spins until the wait seems to be over, at most `ns`: how long that took, in ns, or -1. */
 int64_t shmq_spin(struct shmq_queue *q, enum shmq_event event, int64_t ns);
+
+/* ---- wakeup.c ---- */
 
 /* Wakeups: how an event loop, or a thread that waits for many queues, learns of an event.
  *
@@ -67,7 +75,7 @@ struct shmq_watch {
 
 static inline uint64_t shmq_armed(const struct shmq_header *h, enum shmq_event event)
 {
-    return atomic_load_explicit(&((struct shmq_header *)h)->armed[event], memory_order_acquire);
+    return GET_ACQUIRE(h->armed[event]);
 }
 
 /* ---- the party's side ---- */
@@ -107,16 +115,15 @@ void shmq_settle_parties(struct shmq_queue *q);
 
 bool shmq_party_is_attached(const struct shmq_queue *q, const struct shmq_party *p);
 
+/* ---- posting ---- */
+
 /* Posting the wakeups of other processes. A process opens each of them once by its name, and
  * keeps a limited number of them open. */
 
 #define SHMQ_WAKEUP_NAME 192 /* bytes */
 
 /* Whether the last critical section selected parties to wake: one read of private memory. */
-static inline bool shmq_must_wake(struct shmq_queue *q)
-{
-    return atomic_load_explicit(&q->to_wake, memory_order_relaxed) != 0;
-}
+static inline bool shmq_must_wake(struct shmq_queue *q) { return GET_RELAXED(q->to_wake) != 0; }
 
 /* Posts a wakeup unless it is posted already: then its owner has not looked yet, and will look at
  * everything. So the semaphore's value is one, plus one for each process that posts at the same

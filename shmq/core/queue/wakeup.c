@@ -11,8 +11,7 @@
 
 static void set_armed(struct shmq_header *h, enum shmq_event event, uint64_t armed)
 {
-    atomic_store_explicit(&h->armed[event], armed, memory_order_release);
-    shmq_mark();
+    SET_RELEASE(h->armed[event], armed);
 }
 
 static void clear(struct shmq_header *h, uint32_t party)
@@ -85,7 +84,7 @@ bool shmq_is_woken(const struct shmq_queue *q, const struct shmq_watch *w, bool 
 {
     const struct shmq_header *h = q->h;
 
-    if (atomic_load_explicit(&q->h->state, memory_order_relaxed) != SHMQ_OPEN)
+    if (GET_RELAXED(q->h->state) != SHMQ_OPEN)
         return true;
     if (w->party < SHMQ_PARTIES && !(shmq_armed(h, w->event) >> w->party & 1))
         return true;
@@ -129,7 +128,7 @@ static uint64_t filtered_parties(const struct shmq_header *h)
 }
 
 /* Takes all of them. */
-static uint64_t take_filtered(struct shmq_header *h)
+static uint64_t select_filtered(struct shmq_header *h)
 {
     uint64_t chosen = filtered_parties(h);
 
@@ -140,8 +139,8 @@ static uint64_t take_filtered(struct shmq_header *h)
 
 /* Takes up to `count` of the armed parties except `others`, first those after the last one
  * woken. */
-static uint64_t choose(struct shmq_header *h, enum shmq_event event, uint64_t others,
-                       uint32_t count)
+static uint64_t select_armed(struct shmq_header *h, enum shmq_event event, uint64_t others,
+                             uint32_t count)
 {
     uint64_t armed = shmq_armed(h, event) & ~others, chosen = 0;
     uint32_t last = h->last_woken[event] % SHMQ_PARTIES;
@@ -169,13 +168,13 @@ void shmq_select_parties(struct shmq_queue *q, uint32_t freed)
 
     if (posted > h->asleep[SHMQ_NOT_EMPTY])
         posted = h->asleep[SHMQ_NOT_EMPTY]; /* the other posts were for sleepers that died */
-    if (atomic_load_explicit(&h->state, memory_order_relaxed) == SHMQ_OPEN)
-        chosen = choose(h, SHMQ_NOT_EMPTY, filtered_parties(h),
-                        ready > posted ? ready - posted : 0) |
-                 choose(h, SHMQ_NOT_FULL, 0, freed) | (q->arrived ? take_filtered(h) : 0);
+    if (GET_RELAXED(h->state) == SHMQ_OPEN)
+        chosen = select_armed(h, SHMQ_NOT_EMPTY, filtered_parties(h),
+                              ready > posted ? ready - posted : 0) |
+                 select_armed(h, SHMQ_NOT_FULL, 0, freed) | (q->arrived ? select_filtered(h) : 0);
     else
-        chosen = choose(h, SHMQ_NOT_EMPTY, 0, SHMQ_PARTIES) |
-                 choose(h, SHMQ_NOT_FULL, 0, SHMQ_PARTIES);
+        chosen = select_armed(h, SHMQ_NOT_EMPTY, 0, SHMQ_PARTIES) |
+                 select_armed(h, SHMQ_NOT_FULL, 0, SHMQ_PARTIES);
     if (chosen)
         atomic_fetch_or_explicit(&q->to_wake, chosen, memory_order_relaxed);
 }
@@ -258,9 +257,7 @@ void shmq_post_wakeup(sem_t *wakeup)
 {
     int value = 0;
 
-#ifndef __SANITIZE_THREAD__ /* knows no fences; where it runs, the exchange before is one */
-    atomic_thread_fence(memory_order_seq_cst);
-#endif
+    shmq_fence();
     (void)sem_getvalue(wakeup, &value);
     if (value <= 0)
         (void)sem_post(wakeup);

@@ -147,7 +147,7 @@ static inline void own_ahead(const struct shmq_log *log, const struct shmq_log_s
     uint64_t at = spot->at + SHMQ_AHEAD, end = at + size;
 
     for (; at < end && at < log->ring_bytes; at += SHMQ_LINE)
-        shmq_prefetch_to_write(log->ring + at);
+        shmq_fetch_to_write(log->ring + at);
 }
 
 /* Writes the entries behind `committed`, where no reader looks. */
@@ -189,13 +189,11 @@ static void commit(struct shmq_log *log, const struct plan *plan, uint64_t last_
 {
     struct shmq_log_header *h = log->h;
 
-    atomic_store_explicit(&h->committed, plan->end, memory_order_release);
-    shmq_mark();
+    SET_RELEASE(h->committed, plan->end);
     SET(h->last_begin, last_begin);
     SET(h->last_pad, (uint32_t)(plan->wrap.pad / 8));
     SET_ATOMIC(h->last_seen, plan->seen);
-    atomic_store_explicit(&h->next, plan->offset, memory_order_release);
-    shmq_mark();
+    SET_RELEASE(h->next, plan->offset);
 }
 
 static int append(struct shmq_log *log, const struct shmq_log_piece *piece,
@@ -209,11 +207,11 @@ static int append(struct shmq_log *log, const struct shmq_log_piece *piece,
     out->duplicate = false;
     if ((status = plan_for(log, piece, &plan, &out->timestamp)))
         return status;
-    plan.offset = out->first = atomic_load_explicit(&h->next, memory_order_relaxed);
+    plan.offset = out->first = GET_RELAXED(h->next);
     out->records = plan.records;
     if (piece->produced && (status = check_producer(log, piece, out)))
         return status == SHMQ_DUPLICATE ? SHMQ_OK : status;
-    if (__builtin_expect(atomic_load_explicit(&h->sealed, memory_order_relaxed), 0))
+    if (__builtin_expect(GET_RELAXED(h->sealed), 0))
         return SHMQ_SEALED;
     if (log->retention && shmq_log_is_stale(log))
         shmq_log_expire(log);
@@ -226,8 +224,7 @@ static int append(struct shmq_log *log, const struct shmq_log_piece *piece,
     if (piece->produced)
         shmq_log_remember(log, piece->producer, piece->sequence, out->first,
                           (uint32_t)plan.records);
-    atomic_store_explicit(&h->settled, plan.end, memory_order_release);
-    shmq_mark();
+    SET_RELEASE(h->settled, plan.end);
     return SHMQ_OK;
 }
 

@@ -87,7 +87,7 @@ cdef extern from "base/siphash.h" nogil:
     void shmq_siphash(uint64_t key, const void *data, size_t size, uint64_t *hash)
 
 
-cdef extern from "base/crash_points.h" nogil:
+cdef extern from "base/shared_memory.h" nogil:
     """
     #ifdef SHMQ_CRASHPOINTS
     #define SHMQ_HAS_CRASHPOINTS 1

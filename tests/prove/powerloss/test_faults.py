@@ -89,12 +89,12 @@ def test_a_queue_whose_commit_fails_says_so_and_confirms_nothing(
         for _ in range(3):
             made.step()
             assert queue.stats().journal_error is not None
-            assert not queue.wait_synced(app.sent[name].sequence, 0.0)
+            assert not queue.journal.wait_synced(app.sent[name].sequence, 0.0)
             assert name not in app.know().must
         made.recording.fault = None
         made.step()
         assert queue.stats().journal_error is None
-        assert queue.wait_synced(app.sent[name].sequence, 0.0)
+        assert queue.journal.wait_synced(app.sent[name].sequence, 0.0)
         assert name in app.know().must
 
 

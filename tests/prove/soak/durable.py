@@ -187,7 +187,7 @@ class Storm:
         then it waits for the journal.
         """
         now = time.monotonic_ns()
-        rows, _ = queue.scan(0, CAPACITY)
+        rows, _ = queue.inspection.scan(0, CAPACITY)
         if any(state == ACKED_SLOT for _, state, *_ in rows):
             return safe
         return now if queue.stats().journal_waiting == 0 else safe

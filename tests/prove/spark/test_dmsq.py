@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 import shmq
-from shmq.spark.dmsq.kind import OPTIONS
+from shmq.spark.dmsq.options import OPTIONS
 from shmq.spark.jobs.failure import failure_of
 from shmq.spark.shared import columns
 from shmq.storage.paths import segment_name, snapshot_name

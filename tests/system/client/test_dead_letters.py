@@ -36,7 +36,7 @@ def half_a_burial(jobs: LocalQueue, dead_letter_queues: LocalQueue) -> None:
     """Reject a message and stage its copy, but not more."""
     jobs._dead_letters.retry_at = float("inf")
     jobs.get(block=False).reject()
-    row = jobs.take_dead()
+    row = jobs.transfer.take_dead()
     assert row is not None
     taken = dead_letters.TakenDeadLetter(*row)
     letter = {"dead": {"reason": "rejected", "queue": "jobs", "deliveries": 1, "at": 1}}
@@ -45,8 +45,8 @@ def half_a_burial(jobs: LocalQueue, dead_letter_queues: LocalQueue) -> None:
 
 def half_a_redrive(dead_letter_queues: LocalQueue, jobs: LocalQueue) -> None:
     """Take a dead letter and stage its copy, but not more."""
-    rows, _ = dead_letter_queues.scan(0, 10)
-    row = dead_letter_queues.take(rows[0][0], rows[0][2])
+    rows, _ = dead_letter_queues.inspection.scan(0, 10)
+    row = dead_letter_queues.transfer.take(rows[0][0], rows[0][2])
     assert row is not None
     stage(dead_letter_queues, jobs, dead_letters.TakenDeadLetter(*row), b"")
 
@@ -55,7 +55,9 @@ def stage(
     source: LocalQueue, target: LocalQueue, taken: dead_letters.TakenDeadLetter, meta: bytes
 ) -> None:
     origin = source.segment.queue_id
-    target.stage_copy(taken.body, meta, taken.codec, taken.priority, None, origin, taken.sequence)
+    target.transfer.stage_copy(
+        taken.body, meta, taken.codec, taken.priority, None, origin, taken.sequence
+    )
 
 
 def everything_in(*queues: LocalQueue) -> list[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shmq.spark.jobs.rate_limit import RateLimit
+from shmq.spark.jobs.replay import RateLimit
 
 
 class Clock:
