@@ -89,7 +89,7 @@ def test_a_confirmed_put_is_on_disk_when_it_returns(
         is_on_disk(journal)
 
 
-def test_a_plain_put_returns_at_once_though_nobody_writes(
+def test_a_plain_put_returns_at_once_without_a_writer(
     unwritten: Queue, way: Callable[..., Any]
 ) -> None:
     way(unwritten, b"x")
@@ -280,7 +280,7 @@ def test_threads_wait_side_by_side(journal: Queue) -> None:
     is_on_disk(journal)
 
 
-def test_a_queue_that_is_full_of_what_nobody_writes_names_the_missing_writer(
+def test_a_queue_that_is_full_of_unwritten_messages_names_the_missing_writer(
     broker: Broker, writer_process: WriterProcess
 ) -> None:
     queue = broker.create_queue("j", durability="journal", capacity=4)

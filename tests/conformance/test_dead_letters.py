@@ -29,7 +29,7 @@ def deliver_and_nack(queue: Queue, times: int) -> None:
         next_message(queue).nack(delay=0)
 
 
-def make_graveyard(broker: Broker, capacity: int) -> Queue:
+def make_dead_letter_queue(broker: Broker, capacity: int) -> Queue:
     """A dead-letter queue that was there before the queues that name it."""
     return broker.create_queue(
         "graveyard",
@@ -229,17 +229,17 @@ def test_a_dead_letter_has_left_its_queue(queue: Queue) -> None:
 
 
 def test_dead_letters_wait_in_their_queue_while_the_other_is_full(broker: Broker) -> None:
-    graveyard = make_graveyard(broker, capacity=1)
+    dead_letter_queue = make_dead_letter_queue(broker, capacity=1)
     queue = broker.create_queue("jobs", dead_letter="graveyard")
     queue.put_many([b"1", b"2"])
     for _ in range(2):
         queue.get().reject()
     assert queue.stats().dying == 1
 
-    assert drain(graveyard) == [b"1"]
+    assert drain(dead_letter_queue) == [b"1"]
 
     eventually(lambda: queue.stats().dying == 0, "the second one has moved")
-    assert drain(graveyard) == [b"2"]
+    assert drain(dead_letter_queue) == [b"2"]
 
 
 @pytest.mark.parametrize("options", [{"dead_letter": None}, {"max_deliveries": None}])
@@ -255,7 +255,7 @@ def test_a_queue_that_limits_deliveries_or_has_dead_letters_cannot_take_any(
 
 
 def test_messages_that_die_are_none_that_can_be_got(broker: Broker) -> None:
-    make_graveyard(broker, capacity=1).put(b"full")
+    make_dead_letter_queue(broker, capacity=1).put(b"full")
     queue = broker.create_queue("jobs", dead_letter="graveyard")
     queue.put(b"x")
     queue.get().reject()

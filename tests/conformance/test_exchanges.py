@@ -330,7 +330,7 @@ def test_a_full_queue_is_named_and_the_others_have_their_copy(
     assert held(broker, "a", "full", "z") == [[b"1", b"2"], [b"1"], [b"1", b"2"]]
 
 
-def test_a_publish_waits_for_room_and_holds_back_nobody(
+def test_a_publish_waits_for_room_and_holds_back_no_other(
     connect: Connect, broker: Broker, queues: Callable[..., None]
 ) -> None:
     queues("full", capacity=1, overflow="block")
@@ -405,7 +405,7 @@ def test_of_many_the_rest_follows_when_there_is_room(
         ({"headers": 1}, TypeError),
     ],
 )
-def test_what_no_put_could_do_is_refused_and_nobody_gets_anything(
+def test_what_no_put_could_do_is_refused_and_no_queue_gets_it(
     broker: Broker,
     queues: Callable[..., None],
     properties: dict[str, Any],

@@ -178,9 +178,9 @@ def test_dead_letters_are_asked_why_they_are_dead(broker: Broker, queue: Queue) 
     queue.get().reject()
     where = "reason = 'rejected' and queue = 'q' and deliveries = 1 and age < 1h"
 
-    dead_letter_queues = broker.queue("q.dlq")
+    dead_letter_queue = broker.queue("q.dlq")
 
-    assert dead_letter_queues.get(where=where, timeout=PATIENCE).body == "first"
+    assert dead_letter_queue.get(where=where, timeout=PATIENCE).body == "first"
     assert queue.get_many(9, where="reason != null", block=False) == []
 
 

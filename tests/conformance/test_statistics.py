@@ -1,4 +1,4 @@
-"""Statistics: depths, ages, rates, totals, and who is attached."""
+"""Statistics: depths, ages, rates, totals, and attached processes."""
 
 from __future__ import annotations
 

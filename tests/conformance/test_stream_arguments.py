@@ -70,7 +70,7 @@ def test_damaged_headers_are_one_clear_error_and_no_expression_meets_them(stream
 def test_a_record_with_damaged_headers_becomes_a_dead_letter(
     broker: Broker, stream: Stream
 ) -> None:
-    dead_letter_queues = broker.create_queue("dead_letter_queues")
+    dead_letter_queue = broker.create_queue("dead_letter_queues")
     append_damaged(stream)
     with stream.share("g", max_deliveries=1, dead_letter="dead_letter_queues") as share:
         message = share.get(timeout=5)
@@ -78,7 +78,7 @@ def test_a_record_with_damaged_headers_becomes_a_dead_letter(
         with pytest.raises(shmq.Empty):
             share.get(timeout=0)
 
-    letter = dead_letter_queues.get(timeout=5)
+    letter = dead_letter_queue.get(timeout=5)
     assert (letter.body, letter.headers["shmq-headers"]) == (b"x", LISTED)
 
 

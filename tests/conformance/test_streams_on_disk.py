@@ -156,7 +156,7 @@ def test_a_time_that_has_left_the_ring_is_found(
     assert stream.at(0.0, 0) == 0
 
 
-def test_what_nobody_writes_is_not_confirmed_and_does_not_give_way(connect: Connect) -> None:
+def test_without_a_writer_nothing_is_confirmed_or_gives_way(connect: Connect) -> None:
     stream = create(connect())
     with pytest.raises(shmq.NotConfirmed):
         stream.append(b"x", partition=0, confirm="disk", timeout=0.05)
@@ -232,7 +232,7 @@ def test_what_new_partitions_have_is_confirmed_and_read_from_the_files(
     assert found == [(0, value) for value in old] + [(2, value) for value in values]
 
 
-def test_nothing_of_new_partitions_is_confirmed_while_nobody_writes(
+def test_nothing_of_new_partitions_is_confirmed_without_a_writer(
     connect: Connect, namespace: str
 ) -> None:
     stream = create(connect(), partitions=2)

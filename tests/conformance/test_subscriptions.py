@@ -211,7 +211,7 @@ def test_two_subscriptions_of_one_handle_hold_back_each_for_itself(broker: Broke
     assert fill(stream) > 0
 
 
-def test_one_that_is_forgotten_holds_back_nobody(connect: Connect, broker: Broker) -> None:
+def test_a_forgotten_subscription_holds_back_no_append(connect: Connect, broker: Broker) -> None:
     stream = broker.create_stream("small", 1, ring_bytes=64 << 10, overflow="block")
     theirs = connect().stream("small")
     subscription = theirs.subscribe(policy="block")
@@ -297,7 +297,7 @@ def test_a_closed_one_ends(stream: Stream) -> None:
         subscription.poll()
 
 
-def test_a_closed_one_that_is_polled_holds_back_nobody(broker: Broker) -> None:
+def test_a_closed_subscription_that_is_polled_holds_back_no_append(broker: Broker) -> None:
     stream = broker.create_stream("small", 1, ring_bytes=64 << 10, overflow="block")
     subscription = stream.subscribe(policy="block")
     subscription.close()

@@ -41,7 +41,7 @@ def test_a_view_is_the_body_in_place_and_read_only(queue: Queue, size: int) -> N
     assert view == body
 
 
-def test_nobody_can_write_through_a_view(queue: Queue) -> None:
+def test_a_view_is_read_only(queue: Queue) -> None:
     queue.put(b"constant")
     view = queue.get().view
 

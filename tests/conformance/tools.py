@@ -61,7 +61,7 @@ def putter_asleep(queue: Queue) -> None:
 
 
 def drain(queue: Queue) -> list[Any]:
-    """Take and acknowledge what can be had now; the bodies in the order they came."""
+    """Take and acknowledge all visible messages; returns the bodies in order."""
     bodies = []
     while messages := queue.get_many(1, block=False):
         bodies.append(messages[0].body)
@@ -70,7 +70,7 @@ def drain(queue: Queue) -> list[Any]:
 
 
 def lease_all(queue: Queue) -> list[Message]:
-    """Lease what can be had now, one by one."""
+    """Lease all visible messages, one by one."""
     leased: list[Message] = []
     while messages := queue.get_many(1, block=False):
         leased += messages

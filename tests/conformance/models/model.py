@@ -79,7 +79,7 @@ class Item:
 
     @property
     def acting_group(self) -> str | None:
-        """Its group, unless it is a dead letter, whose group no longer acts."""
+        """Its group, unless it is a dead letter, whose group no longer matters."""
         return None if self.death else self.group
 
 

@@ -139,7 +139,7 @@ def records_of(member: shmq.Member, count: int) -> list[shmq.Record]:
     return found
 
 
-def test_what_was_repartitioned_while_nobody_wrote_is_kept_from_then_on(
+def test_what_was_repartitioned_without_a_writer_is_written_from_then_on(
     broker: shmq.Broker, stream: Any, writer_process: WriterProcess
 ) -> None:
     append_round(stream, 0)

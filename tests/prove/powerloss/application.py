@@ -67,10 +67,10 @@ class Application:
         self._options[name] = given
         self.queues[name] = self.broker.create_queue(name, **given)
         self._unconfirmed[name] = []
-        dead_letter_queues = given.get("dead_letter", f"{name}.dlq")
-        if dead_letter_queues is not None:
-            self.queues[dead_letter_queues] = self.broker.queue(dead_letter_queues)
-            self._unconfirmed.setdefault(dead_letter_queues, [])
+        dead_letter_queue = given.get("dead_letter", f"{name}.dlq")
+        if dead_letter_queue is not None:
+            self.queues[dead_letter_queue] = self.broker.queue(dead_letter_queue)
+            self._unconfirmed.setdefault(dead_letter_queue, [])
         return self.queues[name]
 
     def delete(self, name: str) -> None:
@@ -152,13 +152,13 @@ class Application:
         self.held.pop(name).reject()
         self._changes += 1
 
-    def redrive(self, dead_letter_queues: str) -> None:
+    def redrive(self, dead_letter_queue: str) -> None:
         """Send all dead letters back, under new numbers, if they are on disk."""
-        if self.queues[dead_letter_queues].stats().journal_lag:
+        if self.queues[dead_letter_queue].stats().journal_lag:
             return
-        self._renumbered |= set(self._names_in(dead_letter_queues))
+        self._renumbered |= set(self._names_in(dead_letter_queue))
         self._changed()
-        self.queues[dead_letter_queues].redrive()
+        self.queues[dead_letter_queue].redrive()
 
     def came_back_unwritten(self, name: Name) -> bool:
         """Whether it was sent back, and its queue's journal is behind."""
@@ -270,7 +270,7 @@ class Application:
         )
 
     def take_all(self) -> list[Name]:
-        """Lease whatever can be had, from all queues."""
+        """Lease all visible messages of all queues."""
         taken = []
         for name in self.queues:
             while True:

@@ -149,9 +149,9 @@ class SimulatedHost:
         if not self.dead:
             self.app.all_is_written()
 
-    def redrive(self, dead_letter_queues: str) -> None:
+    def redrive(self, dead_letter_queue: str) -> None:
         """Send dead letters back."""
-        self.app.redrive(dead_letter_queues)
+        self.app.redrive(dead_letter_queue)
 
     # --- its life -------------------------------------------------------------------------
 
@@ -208,7 +208,7 @@ class SimulatedHost:
         self._directory.close()
 
     def _follow(self) -> None:
-        """Follow new queues, and let go of those that are no more."""
+        """Follow new queues, and close those that were deleted."""
         for name, queue in list(self._writes.items()):
             if queue.deleted:
                 del self._writes[name]

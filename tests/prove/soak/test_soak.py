@@ -61,7 +61,7 @@ def test_the_verdict_sees_a_message_that_is_lost() -> None:
     assert judge([record(INTENT, 1), record(PUT, 2)], {}).lost == {7}
 
 
-def test_the_verdict_sees_a_message_that_nobody_put() -> None:
+def test_the_verdict_sees_a_message_that_was_never_put() -> None:
     assert judge([record(GOT, 1)], {}).unexpected == {7}
 
 

@@ -53,7 +53,7 @@ def test_the_verdict_sees_a_message_at_two_offsets() -> None:
     assert judge(observed([A, A]), [APPENDING, *seen(0, [A, A])]).doubled == {A}
 
 
-def test_the_verdict_sees_a_message_that_nobody_appended() -> None:
+def test_the_verdict_sees_a_message_that_was_never_appended() -> None:
     assert judge(observed([C]), seen(0, [C])).unexpected == {C}
 
 

@@ -50,7 +50,7 @@ def test_purge_removes_what_is_visible_or_delayed(quick: Quick, queue: shmq.Queu
 
 
 @pytest.mark.parametrize("command", ["delete", "purge"])
-def test_what_cannot_be_undone_needs_a_yes_where_nobody_can_be_asked(
+def test_what_cannot_be_undone_needs_a_yes_without_a_terminal(
     quick: Quick, queue: shmq.Queue, command: str
 ) -> None:
     queue.put("x")

@@ -1,4 +1,4 @@
-"""Where files are kept, and who may write there."""
+"""The data directory: where it is, and which process may write there."""
 
 from __future__ import annotations
 

@@ -47,36 +47,36 @@ def slow(writer: ManualWriter) -> Iterator[Slow]:
 
 
 @pytest.fixture
-def shutter() -> Iterator[SnapshotThread]:
-    shutter = SnapshotThread()
-    shutter.start()
-    yield shutter
-    shutter.finish([])
+def snapshot_thread() -> Iterator[SnapshotThread]:
+    snapshot_thread = SnapshotThread()
+    snapshot_thread.start()
+    yield snapshot_thread
+    snapshot_thread.finish([])
 
 
 def test_what_is_due_is_written_once_however_long_it_takes(
-    slow: Slow, shutter: SnapshotThread
+    slow: Slow, snapshot_thread: SnapshotThread
 ) -> None:
-    shutter.expose([slow])
+    snapshot_thread.expose([slow])
     assert slow.begun.acquire(timeout=PATIENCE)
-    shutter.expose([slow])
+    snapshot_thread.expose([slow])
     slow.go.release(3)
 
-    shutter.take(slow, PATIENCE)
+    snapshot_thread.take(slow, PATIENCE)
 
     assert slow.begun.acquire(blocking=False), "the one that was asked for"
     assert not slow.begun.acquire(blocking=False)
 
 
 def test_want_of_memory_fails_one_snapshot_and_not_the_next(
-    slow: Slow, shutter: SnapshotThread
+    slow: Slow, snapshot_thread: SnapshotThread
 ) -> None:
     slow.failure = MemoryError("no room for a chunk")
     slow.go.release(2)
 
     with pytest.raises(shmq.ShmqError, match="no room for a chunk"):
-        shutter.take(slow, PATIENCE)
-    shutter.take(slow, PATIENCE)
+        snapshot_thread.take(slow, PATIENCE)
+    snapshot_thread.take(slow, PATIENCE)
 
     assert slow.number
 

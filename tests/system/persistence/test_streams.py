@@ -425,7 +425,7 @@ def test_the_files_of_all_streams_can_be_examined_while_they_are_written(
 
 
 @pytest.mark.prove
-def test_a_stream_that_nobody_writes_is_told(
+def test_a_stream_without_a_writer_is_told(
     broker: shmq.Broker, writer_process: WriterProcess, namespace: str
 ) -> None:
     stream = create(broker)

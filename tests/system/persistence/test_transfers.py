@@ -30,7 +30,7 @@ def test_a_letter_that_was_sent_back_and_dies_again_moves_once_it_is_written(
     namespace: str, queue: Queue, writer_process: WriterProcess
 ) -> None:
     with shmq.connect(namespace) as broker:
-        dead_letter_queues = broker.queue("q.dlq")
+        dead_letter_queue = broker.queue("q.dlq")
         queue.put(b"poison")
         queue.get().reject()
         assert queue.redrive() == 1
@@ -40,12 +40,12 @@ def test_a_letter_that_was_sent_back_and_dies_again_moves_once_it_is_written(
             rejecting = threading.Thread(target=message.reject)
             rejecting.start()
             time.sleep(0.3)
-            assert dead_letter_queues.qsize() == 0
+            assert dead_letter_queue.qsize() == 0
         finally:
             writer_process.thaw()
         rejecting.join()
 
-        eventually(lambda: dead_letter_queues.qsize() == 1, "it is among the dead letters")
+        eventually(lambda: dead_letter_queue.qsize() == 1, "it is among the dead letters")
 
 
 def test_letters_go_back_once_they_are_written(queue: Queue, writer_process: WriterProcess) -> None:

@@ -311,7 +311,7 @@ def test_killed_writers_are_followed_by_others_and_nothing_is_lost_or_doubled(
 ) -> None:
     chance = random.Random(11)
     queue = broker.create_queue("q", durability="journal", retry_delay=0.0, max_deliveries=3)
-    dead_letter_queues = broker.queue("q.dlq")
+    dead_letter_queue = broker.queue("q.dlq")
     live: set[int] = set()
     confirmed = 0
     for _ in range(12):
@@ -332,10 +332,10 @@ def test_killed_writers_are_followed_by_others_and_nothing_is_lost_or_doubled(
         child.reap()
         child.kill()
     disk = Disk(tmp_path)
-    moved = dead_letter_queues.stats().put
+    moved = dead_letter_queue.stats().put
     with writing(namespace, disk):
         synced(queue)
-        synced(dead_letter_queues)
+        synced(dead_letter_queue)
     assert set(chain(disk, "q")) == live
-    assert len(chain(disk, "q.dlq")) == dead_letter_queues.qsize() == moved > 0
+    assert len(chain(disk, "q.dlq")) == dead_letter_queue.qsize() == moved > 0
     assert confirmed and catalog(disk.names())["q"].segments

@@ -15,7 +15,7 @@ def claimed(queue: shmq.Queue) -> bool:
 
 
 def claim(pipe: Connection, namespace: str, name: str) -> None:
-    """Say whether the claim could be had, and keep it until killed."""
+    """Say whether this process got the claim, and keep it until killed."""
     queue = shmq.connect(namespace).queue(name)
     while True:
         pipe.send(claimed(queue))

@@ -173,7 +173,7 @@ def test_a_damaged_queue_is_deleted_and_made_anew(broker: Broker, queue: Queue) 
     assert drain(anew) == [b"1"]
 
 
-def test_nobody_takes_over_while_the_one_inside_may_go_on(
+def test_no_process_takes_over_while_the_holder_may_go_on(
     queue: Queue, lock: Lock, other_queue: Queue
 ) -> None:
     with lock.held_by_stopped() as holder:

@@ -83,7 +83,7 @@ def hold_view(queue: Queue) -> object:
         return message.view
 
 
-#: What takes the space of a message from the queue, without being one that can be had.
+#: What takes the space of a message from the queue, without being one that can be leased.
 HOLDS = [hold_loan, hold_view]
 
 
@@ -199,9 +199,7 @@ def test_every_signal_that_ends_a_process_ends_its_leases(
     assert queue.get_nowait().delivery_count == 2
 
 
-def test_a_dead_process_that_nobody_has_waited_for_holds_nothing(
-    namespace: str, queue: Queue, start: Start
-) -> None:
+def test_a_zombie_holds_nothing(namespace: str, queue: Queue, start: Start) -> None:
     queue.put(b"1")
     holder = start(hold, namespace)
     holder.hear()
@@ -541,22 +539,22 @@ def test_killed_at_any_moment_a_process_leaves_a_sound_queue(
     queue = broker.create_queue(
         "q", capacity=2000, visibility_timeout=HOUR, dedupe_window=0.5, retry_delay=0.0
     )
-    dead_letter_queues = broker.queue("q.dlq")
+    dead_letter_queue = broker.queue("q.dlq")
     rest = [start(churn, namespace) for _ in range(others)]
     for _ in range(25):
         child = start(churn, namespace)
         next_word(child)
         child.kill()
         is_sound(queue)
-        is_sound(dead_letter_queues)
+        is_sound(dead_letter_queue)
     for child in rest:
         child.kill()
 
     queue.purge()
-    eventually(lambda: not drain(queue) + drain(dead_letter_queues), "everything is taken out")
+    eventually(lambda: not drain(queue) + drain(dead_letter_queue), "everything is taken out")
     assert attached(queue) == [os.getpid()]
     is_empty(queue)
-    is_empty(dead_letter_queues)
+    is_empty(dead_letter_queue)
     queue.put(b"1")
     assert drain(queue) == [b"1"]
 

@@ -208,8 +208,8 @@ def test_the_dead_letter_queue_stays(broker: Broker, queue: Queue) -> None:
 
     broker.delete_queue("q")
 
-    dead_letter_queues = broker.queue("q.dlq")
-    letter = dead_letter_queues.get()
+    dead_letter_queue = broker.queue("q.dlq")
+    letter = dead_letter_queue.get()
     assert letter.dead is not None
     assert (letter.body, letter.dead.queue) == (b"1", "q")
     assert broker.create_queue("q").redrive() == 0

@@ -264,7 +264,7 @@ def test_what_was_prefetched_at_the_end_does_not_count(namespace: str, filled: Q
 
 
 @pytest.mark.prove
-def test_nobody_has_to_recover_after_daemon_threads(namespace: str, filled: Queue) -> None:
+def test_no_recovery_is_needed_after_daemon_threads(namespace: str, filled: Queue) -> None:
     for _ in range(5):
         run_script(BEGIN + ALIVE["a daemon thread that waits"], namespace)
 
@@ -309,7 +309,7 @@ class Things:
         self.message = None
 
     def drop_views(self) -> None:
-        """Let go of all memory."""
+        """Free all memory."""
         self.views.clear()
         self.written.clear()
         self.handed.clear()

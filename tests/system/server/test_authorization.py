@@ -206,13 +206,13 @@ def test_a_redrive_moves_only_messages_of_queues_that_the_token_may_administer(
     for queue in (theirs, ours):
         queue.put(b"x")
         queue.get().reject()
-    dead_letter_queues = broker.queue("shop.dead")
-    assert dead_letter_queues.qsize() == 2
+    dead_letter_queue = broker.queue("shop.dead")
+    assert dead_letter_queue.qsize() == 2
 
     moved = peer.let_in(ADMIN).ok(Type.REDRIVE, name_of("shop.dead") + struct.pack("!I", FOREVER))
 
     assert moved == struct.pack("!Q", 1)
-    assert (theirs.qsize(), ours.qsize(), dead_letter_queues.qsize()) == (0, 1, 1)
+    assert (theirs.qsize(), ours.qsize(), dead_letter_queue.qsize()) == (0, 1, 1)
 
 
 def test_a_redrive_that_chooses_takes_the_right_to_look_at_what_it_chooses_from(

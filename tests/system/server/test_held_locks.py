@@ -78,7 +78,7 @@ def goes_on(server: Server) -> None:
     ],
     ids=lambda value: str(value)[:12] if isinstance(value, str) else repr(value)[:16],
 )
-def test_a_request_that_cannot_have_the_lock_is_busy_and_holds_nobody_else_up(
+def test_a_request_that_cannot_have_the_lock_is_busy_and_delays_no_other(
     server: Server, side: str, kind: Type, rest: bytes
 ) -> None:
     with Peer(server) as peer:
@@ -186,6 +186,6 @@ def test_a_waiting_consumer_gets_messages_when_the_queue_is_free_again(
 def test_the_keeper_tends_the_others(server: Server, broker: shmq.Broker) -> None:
     with held(server), broker.create_queue("short", ttl=0.05) as queue:
         queue.put(b"x")
-        dead_letter_queues = broker.queue("short.dlq")
-        eventually(lambda: dead_letter_queues.qsize() == 1, "the message is a dead letter")
+        dead_letter_queue = broker.queue("short.dlq")
+        eventually(lambda: dead_letter_queue.qsize() == 1, "the message is a dead letter")
     assert not server.said("died")

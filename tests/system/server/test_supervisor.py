@@ -96,13 +96,13 @@ def test_a_killed_keeper_is_replaced(served: Serve) -> None:
 
 
 @pytest.mark.prove
-def test_the_keeper_keeps_what_nobody_looks_at(served: Serve, broker: shmq.Broker) -> None:
+def test_the_keeper_does_what_is_due_in_an_unused_queue(served: Serve, broker: shmq.Broker) -> None:
     """Only the dead-letter queue is looked at, which does not touch the other."""
     served()
     broker.create_queue("jobs", ttl=0.05).put(b"x")
-    dead_letter_queues = broker.queue("jobs.dlq")
+    dead_letter_queue = broker.queue("jobs.dlq")
 
-    eventually(lambda: dead_letter_queues.qsize() == 1, "the message is a dead letter")
+    eventually(lambda: dead_letter_queue.qsize() == 1, "the message is a dead letter")
 
 
 def test_the_processes_of_a_killed_supervisor_drain_and_end(

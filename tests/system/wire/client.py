@@ -144,7 +144,7 @@ class Wire:
         return delivery
 
     def take_all(self, queue: str) -> list[Delivery]:
-        """All messages that can be had now."""
+        """All messages that can be leased now."""
         found: list[Delivery] = []
         while some := self.take(queue, 1000):
             found += some

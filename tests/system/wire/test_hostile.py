@@ -297,7 +297,7 @@ sys.stdin.readline()
 
 
 @pytest.mark.prove
-def test_ten_thousand_idle_connections_cost_little_and_keep_nobody_waiting(serve: Serve) -> None:
+def test_ten_thousand_idle_connections_cost_little_and_delay_no_other(serve: Serve) -> None:
     count = 10_000
     limits = {"connections": count + 10}
     with serve(workers=2, limits=limits) as server, Wire(server.address) as wire:

@@ -15,7 +15,7 @@ import psutil
 
 from tests.support.processes import PATIENCE, ROOT, environment, eventually
 
-__all__ = ["Crew", "Entry", "Journal", "eventually"]
+__all__ = ["Entry", "Journal", "Workers", "eventually"]
 
 
 class Entry(NamedTuple):
@@ -53,7 +53,7 @@ class Journal:
         self._gate.touch()
 
 
-class Crew:
+class Workers:
     """A supervisor with its processes, started by a command."""
 
     def __init__(self, command: list[str], namespace: str, log: Path, journal: Journal) -> None:
@@ -106,10 +106,10 @@ class Crew:
     def close(self) -> None:
         """Kill the supervisor, if it still runs; its workers do not outlive it."""
         if self.process.poll() is None:
-            workers = [child.pid for child in self.process.children(recursive=True)]
+            pids = [child.pid for child in self.process.children(recursive=True)]
             self.process.kill()
             self.process.wait()
-            eventually(lambda: not any(map(runs, workers)), "the workers end")
+            eventually(lambda: not any(map(runs, pids)), "the workers end")
 
 
 def runs(pid: int) -> bool:
@@ -122,7 +122,7 @@ def runs(pid: int) -> bool:
 
 
 def overlaps(entries: list[Entry]) -> Iterator[tuple[Entry, Entry]]:
-    """The pairs of neighbours that are not a beginning and its end."""
+    """The adjacent pairs that are not a beginning and its end."""
     for first, second in zip(entries[::2], entries[1::2], strict=True):
         if (first.what, second.what) != ("begin", "end") or first.number != second.number:
             yield first, second

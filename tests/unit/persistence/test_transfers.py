@@ -13,8 +13,8 @@ def held(writer: ManualWriter, name: str) -> list[bytes]:
 
 def pair(writer: ManualWriter) -> tuple[JournalWriter, JournalWriter]:
     writer.create("q", max_deliveries=1)
-    source, dead_letter_queues = writer.follow("q"), writer.follow("q.dlq")
-    return source, dead_letter_queues
+    source, dead_letter_queue = writer.follow("q"), writer.follow("q.dlq")
+    return source, dead_letter_queue
 
 
 def make_dead_letter(writer: ManualWriter, body: bytes = b"bad") -> None:
@@ -27,7 +27,7 @@ def make_dead_letter(writer: ManualWriter, body: bytes = b"bad") -> None:
 def test_a_dead_letter_is_settled_after_its_copy_is_on_disk_and_not_before(
     writer: ManualWriter,
 ) -> None:
-    source, dead_letter_queues = pair(writer)
+    source, dead_letter_queue = pair(writer)
     queue = writer.broker.queue("q")
     queue.put(b"bad")
     run_out(source)
@@ -36,7 +36,7 @@ def test_a_dead_letter_is_settled_after_its_copy_is_on_disk_and_not_before(
     assert writer.broker.queue("q.dlq").qsize() == 1
 
     run_out(source)
-    assert (held(writer, "q"), dead_letter_queues.step()) == ([b"bad"], True)
+    assert (held(writer, "q"), dead_letter_queue.step()) == ([b"bad"], True)
     assert held(writer, "q.dlq") == [b"bad"]
     run_out(source)
     assert held(writer, "q") == []
@@ -46,11 +46,11 @@ def test_a_dead_letter_is_settled_after_its_copy_is_on_disk_and_not_before(
 def test_a_dead_letter_that_was_never_written_leaves_no_trace_in_its_queue(
     writer: ManualWriter,
 ) -> None:
-    source, dead_letter_queues = pair(writer)
+    source, dead_letter_queue = pair(writer)
     source.step()
     make_dead_letter(writer)
     run_out(source)
-    run_out(dead_letter_queues)
+    run_out(dead_letter_queue)
     run_out(source)
     assert (held(writer, "q"), held(writer, "q.dlq")) == ([], [b"bad"])
     assert source.follower.held == 0
@@ -59,43 +59,43 @@ def test_a_dead_letter_that_was_never_written_leaves_no_trace_in_its_queue(
 def test_a_copy_that_was_acknowledged_before_it_was_written_has_arrived(
     writer: ManualWriter,
 ) -> None:
-    source, dead_letter_queues = pair(writer)
+    source, dead_letter_queue = pair(writer)
     source.step()
     make_dead_letter(writer)
     writer.broker.queue("q.dlq").get().ack()
     run_out(source)
     assert source.follower.held == 0
-    run_out(dead_letter_queues)
+    run_out(dead_letter_queue)
     assert (held(writer, "q"), held(writer, "q.dlq")) == ([], [])
 
 
 def test_a_redriven_message_goes_the_same_way_back(writer: ManualWriter) -> None:
-    source, dead_letter_queues = pair(writer)
+    source, dead_letter_queue = pair(writer)
     source.step()
     make_dead_letter(writer)
-    for each in (source, dead_letter_queues, source):
+    for each in (source, dead_letter_queue, source):
         run_out(each)
     assert writer.broker.queue("q.dlq").redrive() == 1
 
-    run_out(dead_letter_queues)
+    run_out(dead_letter_queue)
     assert held(writer, "q.dlq") == [b"bad"]
     run_out(source)
-    run_out(dead_letter_queues)
+    run_out(dead_letter_queue)
     assert (held(writer, "q"), held(writer, "q.dlq")) == ([b"bad"], [])
 
 
 def test_restarted_writers_find_out_what_has_arrived(writer: ManualWriter) -> None:
-    source, dead_letter_queues = pair(writer)
+    source, dead_letter_queue = pair(writer)
     source.step()
     make_dead_letter(writer)
     run_out(source)
-    run_out(dead_letter_queues)
+    run_out(dead_letter_queue)
     writer.kill(source)
-    writer.kill(dead_letter_queues)
+    writer.kill(dead_letter_queue)
 
-    source, dead_letter_queues = writer.follow("q"), writer.follow("q.dlq")
+    source, dead_letter_queue = writer.follow("q"), writer.follow("q.dlq")
     run_out(source)
-    run_out(dead_letter_queues)
+    run_out(dead_letter_queue)
     run_out(source)
     assert source.follower.held == 0
     assert (held(writer, "q"), held(writer, "q.dlq")) == ([], [b"bad"])
@@ -127,15 +127,15 @@ def test_nothing_is_held_back_for_a_queue_that_was_deleted(writer: ManualWriter)
     assert source.follower.held == 0
 
 
-def test_a_target_that_nobody_follows_yet_is_waited_for(writer: ManualWriter) -> None:
+def test_a_target_without_a_writer_is_waited_for(writer: ManualWriter) -> None:
     writer.create("q", max_deliveries=1)
     source = writer.follow("q")
     source.step()
     make_dead_letter(writer)
     run_out(source)
     assert source.follower.held == 1
-    dead_letter_queues = writer.follow("q.dlq")
-    run_out(dead_letter_queues)
+    dead_letter_queue = writer.follow("q.dlq")
+    run_out(dead_letter_queue)
     run_out(source)
     assert source.follower.held == 0
 
@@ -143,18 +143,18 @@ def test_a_target_that_nobody_follows_yet_is_waited_for(writer: ManualWriter) ->
 def test_a_snapshot_of_the_target_forgets_no_copy_before_its_original_is_settled(
     writer: ManualWriter,
 ) -> None:
-    source, dead_letter_queues = pair(writer)
+    source, dead_letter_queue = pair(writer)
     queue = writer.broker.queue("q")
     queue.put(b"bad")
     run_out(source)
     queue.get().reject()
     queue.stats()
     run_out(source)
-    run_out(dead_letter_queues)
+    run_out(dead_letter_queue)
     writer.broker.queue("q.dlq").get().ack()
-    run_out(dead_letter_queues)
+    run_out(dead_letter_queue)
     assert held(writer, "q") == [b"bad"], "it is settled with the next step"
 
-    dead_letter_queues.snapshot()
+    dead_letter_queue.snapshot()
 
     assert (held(writer, "q"), held(writer, "q.dlq")) == ([], [])

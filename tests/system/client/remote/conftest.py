@@ -28,7 +28,7 @@ def broker(url: str) -> Iterator[Broker]:
 
 @pytest.fixture
 def queue(broker: Broker) -> Queue:
-    """A queue, as one sees it who speaks to the server directly."""
+    """A local handle of the queue."""
     return broker.create_queue("q")
 
 

@@ -101,7 +101,7 @@ def test_what_is_for_a_server_is_refused_for_a_namespace(namespace: str) -> None
         shmq.connect(namespace, tls=True)
 
 
-def test_a_port_where_nobody_listens_is_named() -> None:
+def test_a_port_without_a_listener_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
 

@@ -101,7 +101,7 @@ def test_one_that_is_closed_without_a_connection_is_closed(
     assert proxy.connections == connections
 
 
-def test_a_closed_handle_holds_back_nobody(afar: Broker, stream: Stream) -> None:
+def test_a_closed_handle_holds_back_no_append(afar: Broker, stream: Stream) -> None:
     handle = afar.stream("small")
     subscription = handle.subscribe(policy="block")
     assert fill(stream) < ENDLESS
@@ -113,7 +113,7 @@ def test_a_closed_handle_holds_back_nobody(afar: Broker, stream: Stream) -> None
 
 
 @pytest.mark.prove
-def test_a_killed_server_holds_back_nobody(namespace: str) -> None:
+def test_a_killed_server_holds_back_no_append(namespace: str) -> None:
     with serve(namespace, workers=1) as server, shmq.connect(namespace) as near:
         stream = near.create_stream("small", 1, ring_bytes=64 << 10, overflow="block")
         with shmq.connect(server.url) as far:
