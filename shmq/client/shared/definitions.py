@@ -87,7 +87,7 @@ def _directory(namespace: Namespace) -> Path | None:
         there = (directory / LOCK).exists()
     except (OSError, ShmqError):
         return None
-    return directory if there or namespace.keeper is not None else None
+    return directory if there or namespace.writer_pid is not None else None
 
 
 def _is_kept(namespace: Namespace) -> bool:
@@ -139,7 +139,7 @@ def _confirm(namespace: Namespace) -> None:
         if directory is not None and _cannot_be_seen(directory, now - began):
             _warn(namespace, f"its directory {directory} cannot be seen from here")
             return
-        if namespace.keeper is None and not _is_written(namespace):
+        if namespace.writer_pid is None and not _is_written(namespace):
             return
         time.sleep(_LOOK)
 

@@ -147,7 +147,7 @@ def _is_kept(namespace: Namespace, end: float) -> bool:
     while True:
         try:
             with namespace.locked():
-                return namespace.keeper is not None
+                return namespace.writer_pid is not None
         except LockTimeout:  # it recovers a lot
             if time.monotonic() >= end:
                 raise
@@ -253,7 +253,7 @@ def bring_back_all(namespace: Namespace) -> None:
 
 def warn_unkept(namespace: Namespace, kind: Kind, name: str) -> None:
     """Ensure that a writer runs, now that something durable exists; warn if none does."""
-    if namespace.keeper is not None:
+    if namespace.writer_pid is not None:
         return
     try:
         reason = attend(namespace)
@@ -303,7 +303,7 @@ def see_to_it(namespace: Namespace) -> None:
     After a start, the next attempt is made only a while later.
     """
     now = time.monotonic()
-    if now < _again_at.get(namespace.name, 0.0) or namespace.keeper is not None:
+    if now < _again_at.get(namespace.name, 0.0) or namespace.writer_pid is not None:
         return
     if autostarts():
         _again_at[namespace.name] = now + PATIENCE  # until the outcome is known
