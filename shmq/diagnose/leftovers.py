@@ -22,7 +22,7 @@ from shmq.client.local.stream import LocalStream, attach
 from shmq.client.transaction.recover import settle
 from shmq.client.transaction.transaction_log import ledger_path, owners
 from shmq.diagnose.journals import unwritten, why_unkept
-from shmq.diagnose.probe_process import Crashed, ProbeTimeout, apart
+from shmq.diagnose.probe_process import Crashed, ProbeTimeout, run_in_child
 from shmq.errors import (
     ForeignSegment,
     InvalidName,
@@ -107,7 +107,7 @@ def _bounded(
 ) -> list[Finding]:
     """What ``work`` finds, in a separate process: memory may be damaged, a lock stuck."""
     try:
-        return [Finding(**found) for found in apart(work, seconds)]
+        return [Finding(**found) for found in run_in_child(work, seconds)]
     except (ProbeTimeout, Crashed) as error:
         return [
             Finding(

@@ -206,7 +206,7 @@ class Store:
         last one in the namespace, closing it at once would end the namespace during that.
         """
         if self._end():
-            self.namespace.when_free(functools.partial(_let_go, self.namespace, self.name))
+            self.namespace.run_when_unlocked(functools.partial(_let_go, self.namespace, self.name))
 
     def _end(self) -> bool:
         """Close all descriptors; False if that was done before."""

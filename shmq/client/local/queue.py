@@ -221,7 +221,7 @@ class LocalQueue(_core.Handle, api.Queue):
             oldest_age=age,
             shm_bytes=blocks * 512,
             journal_writer=self.has_writer(),
-            journal_writer_pid=self._namespace.keeper if self.has_writer() else None,
+            journal_writer_pid=self._namespace.writer_pid if self.has_writer() else None,
             **numbers,
         )
 
@@ -292,7 +292,7 @@ class LocalQueue(_core.Handle, api.Queue):
         kept = f"{spent} of them are settled, and keep their space until that is on disk"
         if error := self.journal.error:
             return f"{kept}; the disk fails: {os.strerror(error)}"
-        if not self.has_writer() and self._namespace.keeper is None:
+        if not self.has_writer() and self._namespace.writer_pid is None:
             return f"{kept}; {durability.missing(self._namespace)}"
         return f"{kept}: wait (block=True), consume, or make it larger"
 

@@ -365,7 +365,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
         log = self.logs[partition]
         if log.disk_error:
             return f"as they are not on disk, which fails: {os.strerror(log.disk_error)}"
-        if self._namespace.keeper is None:
+        if self._namespace.writer_pid is None:
             missing = durability.missing(self._namespace)
             return f"as {log.bounds()[1] - log.synced} records are not on disk; {missing}"
         return None
@@ -374,7 +374,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
         log = self.logs[partition]
         if log.disk_error:
             return f"the disk fails: {os.strerror(log.disk_error)}"
-        if self._namespace.keeper is None:
+        if self._namespace.writer_pid is None:
             return f"{durability.missing(self._namespace)}; it is written then"
         return f"all before offset {log.synced} is; wait longer"
 

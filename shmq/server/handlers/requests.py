@@ -126,7 +126,7 @@ class Control:
         confirm: Callable[[LocalQueue], None],
         on_output_pending: Callable[[Session], None],
         sooner: Callable[[], None],
-        aside: SideThreads,
+        side_threads: SideThreads,
         limits: Limits,
     ) -> None:
         self.access_list = access_list
@@ -138,14 +138,14 @@ class Control:
         self.sooner = sooner
         #: Called with the name of a queue, its handle or None, and the status.
         self.attached: Callable[[str, LocalQueue | None, int], None]
-        self._aside = aside
+        self._side_threads = side_threads
         #: The names whose lock timed out.
         self._held: dict[str, _LockRetry] = {}
         #: Since when each session with a request that was put back waits, on the monotonic clock.
         self._put_back: dict[Session, float] = {}
         self._broker = broker
         self._exchanging = ExchangeHandler(broker)
-        self._seldom = RateLimitedLog(log)
+        self._limited_log = RateLimitedLog(log)
         self.streams = Streams(broker, self.stream_rights, self.quotas)
         self._own: dict[Session, list[tuple[str, int]]] = {}
         self._answers: dict[int, Callable[[Session, str, bytes], Payload]] = {
@@ -169,7 +169,7 @@ class Control:
 
     def attach(self, name: str) -> None:
         """Attach to the queue in a side thread, then call `attached`."""
-        self._aside.do(lambda: self._open(name), lambda done: self._opened(name, done))
+        self._side_threads.do(lambda: self._open(name), lambda done: self._opened(name, done))
 
     def _open(self, name: str) -> LocalQueue:
         """Attach to the queue. Raises NoSuchQueue, NoSpace, SegmentError, LockTimeout."""
@@ -177,7 +177,7 @@ class Control:
             with scarce(f"queue {name!r}"):
                 return self._broker.queue(name)
         except NoSpace as error:
-            self._seldom.warning("%s", error)
+            self._limited_log.warning("%s", error)
             raise
 
     def _opened(self, name: str, done: Future[LocalQueue]) -> None:
@@ -192,7 +192,7 @@ class Control:
 
     def detach(self, queue: LocalQueue) -> None:
         """Close the queue's handle in a side thread."""
-        self._aside.owe(f"queue {queue.name}: leaving it", queue.leave)
+        self._side_threads.owe(f"queue {queue.name}: leaving it", queue.leave)
 
     def compile(self, where: str) -> Filter:
         """The filter of a client's expression. Raises InvalidOption."""
@@ -220,7 +220,7 @@ class Control:
             return held.answer
         asked = session.asked
         session.park()
-        self._aside.do(
+        self._side_threads.do(
             lambda: self._carry_out(session, kind, name, rest),
             lambda done: self._answered(session, asked, kind, name, done),
         )
@@ -257,7 +257,7 @@ class Control:
             del self._put_back[session]
             return held.answer
         session.put_back()
-        self._aside.later(held.pause, session.resume)
+        self._side_threads.later(held.pause, session.resume)
         return Status.OK, None
 
     def _carry_out(self, session: Session, kind: int, name: str, rest: bytes) -> Answer:
@@ -296,7 +296,7 @@ class Control:
             peer.token = self.access_list.find(asked.token or "")
             if peer.token is None:
                 form = "%s: unknown token" if asked.token else "%s: no token"
-                self._seldom.warning(form, peer)
+                self._limited_log.warning(form, peer)
                 raise Refusal(
                     Status.UNAUTHORIZED, "no token, or an unknown one: show one that the server has"
                 )
@@ -359,7 +359,7 @@ class Control:
 
     def _left_own(self, session: Session) -> None:
         for name, queue_id in self._own.pop(session, ()):
-            self._aside.owe(
+            self._side_threads.owe(
                 f"queue {name}: removing it",
                 functools.partial(self._broker.delete_own_queue, name, queue_id),
             )
