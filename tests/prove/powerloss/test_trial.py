@@ -88,7 +88,7 @@ def test_what_was_promised_and_nothing_else_is_no_complaint() -> None:
 
 
 @pytest.mark.parametrize(
-    ("promise", "queues", "told"),
+    ("expectation", "queues", "told"),
     [
         (ALL, {}, "a is lost"),
         (ALL, {"q": recovered(B)}, "a is lost"),
