@@ -128,7 +128,7 @@ cdef int _lease_run(Handle handle, shmq_view *views, int most, int *got, shmq_pa
 # concludes from the get side alone that there is nothing.
 cdef int _select_run(Handle handle, Filter filter, shmq_view *views, int most, bint handed,
                      _AckBuffer gatherer) except -1:
-    cdef shmq_choice choice
+    cdef shmq_selection choice
     cdef int64_t now
     cdef int status = SHMQ_OK, got = 0
     handle._lock()

@@ -85,16 +85,6 @@ int shmq_robust_mutex_status(int error);
 /* What the kernel knows about the thread that a lock's word names. Reads /proc, so it is called
  * only after a wait for a lock has failed. */
 
-enum shmq_holding {
-    SHMQ_HOLDS_NOT, /* it is dead, or has not mapped the segment: it is not inside       */
-    SHMQ_HOLDS,     /* it lives and has mapped it                                         */
-    SHMQ_HOLDS_MAYBE, /* it lives, and its mappings cannot be read                         */
-};
-
-/* Whether the thread with id `thread`, if it is not the caller's, may be inside a critical section
- * of the segment that the caller has mapped at `address`. */
-enum shmq_holding shmq_may_hold(uint32_t thread, const void *address);
-
 /* Whether the thread runs, or waits for a CPU or a disk, so that it will continue by itself. A
  * stopped or sleeping thread will not. */
 bool shmq_is_at_work(uint32_t thread);

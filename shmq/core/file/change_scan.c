@@ -18,7 +18,7 @@
 
 static uint32_t epoch_of(const struct shmq_header *h) { return GET_ACQUIRE(h->journal_epoch); }
 
-void shmq_scan_changes(struct shmq_change_scan *f, struct shmq_queue *q)
+void shmq_scan_begin(struct shmq_change_scan *f, struct shmq_queue *q)
 {
     memset(f, 0, sizeof *f);
     f->q = q;
@@ -28,7 +28,7 @@ void shmq_scan_changes(struct shmq_change_scan *f, struct shmq_queue *q)
     f->dedupe = q->h->journal.dedupe;
 }
 
-void shmq_unscan(struct shmq_change_scan *f)
+void shmq_scan_end(struct shmq_change_scan *f)
 {
     free(f->puts.at);
     free(f->changed.at);
@@ -273,7 +273,8 @@ static void look_at_all(struct shmq_change_scan *f)
         qsort(f->puts.at, f->puts.len, sizeof *f->puts.at, by_seq);
 }
 
-bool shmq_has_news(const struct shmq_change_scan *f)
+/* Whether there is something to collect. */
+static bool has_news(const struct shmq_change_scan *f)
 {
     const struct shmq_header *h = f->q->h;
 
@@ -377,7 +378,7 @@ static bool follow_change(struct shmq_change_scan *f, struct shmq_out *out, uint
         note(f, &f->moved, seq, at);
         return true;
     }
-    /* Its put, if that is still to be written, is not any more: nobody would settle it. */
+    /* The claim keeps its put from being written later, when no settlement would follow it. */
     if (shmq_logged_seq(&f->q->logged[at]) == seq || (arrived && claim(f, at, seq)))
         *settled = seq;
     note(f, &f->done, seq, at);
@@ -690,11 +691,11 @@ static bool is_sync_awaited(const struct shmq_change_scan *f)
 static int64_t real_now(void) { return shmq_read_clock(CLOCK_MONOTONIC); }
 
 /* Of many puts confirmed at once, the rest of their callers are about to put again. */
-static void await_crowd(struct shmq_change_scan *f, uint32_t crowd, int64_t patience)
+static void await_more_puts(struct shmq_change_scan *f, uint32_t confirmed, int64_t patience)
 {
     int64_t end = real_now() + patience;
 
-    while (GET_ACQUIRE(f->q->h->fresh_tail) - shmq_synced(f->q) < crowd && real_now() < end)
+    while (GET_ACQUIRE(f->q->h->fresh_tail) - shmq_synced(f->q) < confirmed && real_now() < end)
         (void)sched_yield();
 }
 
@@ -714,7 +715,7 @@ static bool spin_until_awaited(struct shmq_change_scan *f)
 }
 
 /* Sleeps, after announcing which events must wake it. */
-static int doze(struct shmq_change_scan *f, enum shmq_awake what, int64_t ns)
+static int sleep_for_changes(struct shmq_change_scan *f, enum shmq_awake what, int64_t ns)
 {
     struct shmq_header *h = f->q->h;
     int64_t start = real_now();
@@ -722,7 +723,7 @@ static int doze(struct shmq_change_scan *f, enum shmq_awake what, int64_t ns)
 
     atomic_store_explicit(&h->journal_asleep, what, memory_order_seq_cst);
     shmq_fence();
-    if (is_sync_awaited(f) || f->nudged || (what == SHMQ_IDLE && shmq_has_news(f)))
+    if (is_sync_awaited(f) || f->woken || (what == SHMQ_IDLE && has_news(f)))
         status = SHMQ_OK;
     else
         status = shmq_futex_wait(&h->journal_asleep, what, ns);
@@ -732,43 +733,43 @@ static int doze(struct shmq_change_scan *f, enum shmq_awake what, int64_t ns)
     return status;
 }
 
-int shmq_attend(struct shmq_change_scan *f, int64_t ns, int64_t linger, uint32_t crowd,
-                int64_t patience)
+int shmq_await_changes(struct shmq_change_scan *f, int64_t ns, int64_t linger, uint32_t confirmed,
+                       int64_t patience)
 {
     int64_t now = real_now(), end = now + ns, news_at = 0;
 
     if (f->spin > 1000)
         (void)spin_until_awaited(f);
     for (;; now = real_now()) {
-        bool news = shmq_has_news(f);
+        bool news = has_news(f);
         int64_t until = end;
         int status;
 
         if (GET_RELAXED(f->q->h->state) != SHMQ_OPEN)
             return SHMQ_DELETED;
         if (is_sync_awaited(f)) {
-            await_crowd(f, crowd, patience);
+            await_more_puts(f, confirmed, patience);
             return SHMQ_OK;
         }
         if (news && !news_at)
             news_at = now;
         if (news && now - news_at >= linger)
             return SHMQ_OK;
-        if (atomic_exchange_explicit(&f->nudged, false, memory_order_acq_rel))
+        if (atomic_exchange_explicit(&f->woken, false, memory_order_acq_rel))
             return SHMQ_OK;
         if (now >= end)
             return SHMQ_TIMED_OUT;
         if (news && news_at + linger < until)
             until = news_at + linger;
-        status = doze(f, news ? SHMQ_LINGERING : SHMQ_IDLE, until - now);
+        status = sleep_for_changes(f, news ? SHMQ_LINGERING : SHMQ_IDLE, until - now);
         if (status == SHMQ_INTERRUPTED)
             return status;
     }
 }
 
-void shmq_nudge(struct shmq_change_scan *f)
+void shmq_wake_scan(struct shmq_change_scan *f)
 {
-    atomic_store_explicit(&f->nudged, true, memory_order_seq_cst);
+    atomic_store_explicit(&f->woken, true, memory_order_seq_cst);
     shmq_wake_writer(f->q);
 }
 

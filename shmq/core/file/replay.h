@@ -117,7 +117,7 @@ void shmq_replay_message(const struct shmq_replay *r, uint64_t at, struct shmq_r
 uint64_t shmq_replay_closed(const unsigned char *bytes, uint64_t size, uint64_t start,
                             uint32_t salt);
 
-/* Messages of files as columns: from a sorted replay. */
+/* ---- as columns: the messages of a sorted replay ---- */
 
 /* The selected messages (both ends are inclusive), and their sizes. */
 struct shmq_file_columns {

@@ -10,7 +10,9 @@
 
 /* ---- hints ---- */
 
-void shmq_hint_spent(struct shmq_queue *q, uint32_t at)
+/* The message in slot `at`, which may have been logged, is settled or has changed. Holds the
+ * get-side lock. */
+static void hint_spent(struct shmq_queue *q, uint32_t at)
 {
     uint64_t tail = GET_RELAXED(q->h->spent_tail);
 
@@ -32,7 +34,7 @@ void shmq_hint_changed(struct shmq_queue *q, const struct shmq_slot *s)
      * other. */
     shmq_fence();
     if (logged_seq(q, s) == s->seq)
-        shmq_hint_spent(q, shmq_index_of(q, s));
+        hint_spent(q, shmq_index_of(q, s));
 }
 
 static bool is_message(enum shmq_state state)
@@ -77,7 +79,7 @@ bool shmq_spend(struct shmq_queue *q, struct shmq_slot *s)
     if (!commit_spent(q, s))
         return false;
     SET(q->h->spent, q->h->spent + 1);
-    shmq_hint_spent(q, shmq_index_of(q, s));
+    hint_spent(q, shmq_index_of(q, s));
     return true;
 }
 

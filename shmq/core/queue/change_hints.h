@@ -65,11 +65,8 @@ static inline void shmq_hint_fresh(struct shmq_queue *q, uint64_t seq, uint32_t 
     SET_RELEASE(q->h->fresh_tail, seq);
 }
 
-/* The message in slot `at`, which may have been logged, is settled or has changed. Holds the
- * get-side lock. */
-void shmq_hint_spent(struct shmq_queue *q, uint32_t at);
-
-/* The same for a message that came back: if it was not logged, it will be in its present state. */
+/* The message, which may have been logged, came back: if it was not logged, it will be in its
+ * present state. Holds the get-side lock. */
 void shmq_hint_changed(struct shmq_queue *q, const struct shmq_slot *s);
 
 /* Ends a message: commits SPENT if the journal has it or may have it; false if the caller must free

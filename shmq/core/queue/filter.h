@@ -89,6 +89,8 @@ const char *shmq_filter_fault(const struct shmq_filter *filter);
 /* Whether the message matches. The program must have been checked. */
 bool shmq_filter_matches(const struct shmq_filter *filter, const struct shmq_facts *facts);
 
+/* ---- select.c ---- */
+
 /* Selection: leasing the first message, in the queue's order, that matches a filter.
  *
  * Messages that do not match stay in place. Only messages that a get could lease at once are looked
@@ -99,7 +101,7 @@ bool shmq_filter_matches(const struct shmq_filter *filter, const struct shmq_fac
  * (wait.h). */
 
 /* A search. Private memory. */
-struct shmq_choice {
+struct shmq_selection {
     struct shmq_filter filter;
     int64_t wall;        /* ns since 1970 at the beginning                                */
     uint64_t recoveries; /* of the queue at that time: a rebuild moves everything         */
@@ -123,15 +125,15 @@ struct shmq_choice {
 };
 
 /* Begins a search. The filter must have been checked. */
-void shmq_select_begin(const struct shmq_queue *q, struct shmq_choice *choice,
+void shmq_select_begin(const struct shmq_queue *q, struct shmq_selection *selection,
                        const struct shmq_filter *filter);
 
 /* Leases the next match: SHMQ_OK; call again for one more. SHMQ_EMPTY: there is none, unless `more`
  * is set. Holds the get-side lock. */
-int shmq_select(struct shmq_queue *q, struct shmq_choice *choice, int64_t now, bool handed,
+int shmq_select(struct shmq_queue *q, struct shmq_selection *selection, int64_t now, bool handed,
                 struct shmq_view *view);
 
 /* Allows a new portion of steps after the lock was released. */
-void shmq_select_again(struct shmq_choice *choice);
+void shmq_select_again(struct shmq_selection *selection);
 
 #endif

@@ -5,6 +5,8 @@
 
 #include "queue/queue.h"
 
+/* ---- lists ---- */
+
 /* A doubly linked list through the slots' next and prev. The head's prev is undefined, so that
  * taking the head does not touch the slot behind it. */
 
@@ -45,6 +47,8 @@ static inline void shmq_list_remove(struct shmq_queue *q, struct shmq_list *list
         SET(shmq_slot_at(q, s->next)->prev, s->prev);
 }
 
+/* ---- heap.c ---- */
+
 /* A 4-ary min-heap of slots by a 64-bit key; the keys are adjacent, for the cache. Each slot knows
  * its position, so that any slot can be removed. Derived: recovery rebuilds it. */
 
@@ -82,6 +86,8 @@ static inline uint32_t shmq_heap_len(const struct shmq_heap *heap)
     return len;
 }
 
+/* ---- ready_order.c ---- */
+
 /* The order of service: highest priority first, then lowest sequence number.
  *
  * A message that comes in this order, as every fresh put of its priority does, is appended to a
@@ -97,6 +103,8 @@ uint32_t shmq_order_first(struct shmq_queue *q);
 
 /* The message with the lowest sequence number of all priorities, or SHMQ_NIL. */
 uint32_t shmq_order_oldest(struct shmq_queue *q);
+
+/* ---- group.c ---- */
 
 /* Message groups: at most one message of a group is in flight, the others wait behind it.
  *
@@ -120,10 +128,10 @@ void shmq_group_unready(struct shmq_queue *q, struct shmq_slot *s);
 
 /* Makes the READY message its group's front, whatever is before it. Returns false and changes
  * nothing if another message of the group is in flight. */
-bool shmq_group_call(struct shmq_queue *q, struct shmq_slot *s);
+bool shmq_group_bring_forward(struct shmq_queue *q, struct shmq_slot *s);
 
 /* The message is leased: it stays the front. */
-void shmq_group_fly(struct shmq_queue *q, struct shmq_slot *s);
+void shmq_group_leased(struct shmq_queue *q, struct shmq_slot *s);
 
 /* The message, which is in no list, leaves the group for good. If it was the front, the next one
  * becomes the front. */
@@ -134,6 +142,8 @@ void shmq_group_leave(struct shmq_queue *q, struct shmq_slot *s);
 void shmq_group_rebuild_front(struct shmq_queue *q, struct shmq_slot *s);
 void shmq_group_rebuild_behind(struct shmq_queue *q, struct shmq_slot *s);
 void shmq_group_rebuild_done(struct shmq_queue *q);
+
+/* ---- timer.c ---- */
 
 /* Everything that happens at a time: the ends of leases, delays and ttls.
  *
@@ -160,6 +170,8 @@ void shmq_tick(struct shmq_queue *q, int64_t now);
 
 /* The earliest time at which something is due. */
 int64_t shmq_next_due(struct shmq_queue *q);
+
+/* ---- dedupe.c ---- */
 
 /* The dedupe ids of the puts within the dedupe window, oldest first in a ring, and indexed by hash.
  *

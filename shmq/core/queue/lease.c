@@ -31,7 +31,7 @@ static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, int64_
     if (word & SHMQ_F_TTL)
         shmq_timer_unset(q, s);
     if (word & SHMQ_F_GROUPED)
-        shmq_group_fly(q, s);
+        shmq_group_leased(q, s);
     else
         shmq_order_remove(q, s);
     SET(h->visible, h->visible - 1);
@@ -105,7 +105,8 @@ int shmq_lease_at(struct shmq_queue *q, uint32_t at, uint64_t seq, int64_t now, 
         return shmq_outcome(q, SHMQ_STALE);
     }
     /* A message that was just put is in no index yet. */
-    if (shmq_where_of(s) == SHMQ_NOWHERE || (word & SHMQ_F_GROUPED && !shmq_group_call(q, s)))
+    if (shmq_where_of(s) == SHMQ_NOWHERE ||
+        (word & SHMQ_F_GROUPED && !shmq_group_bring_forward(q, s)))
         return shmq_outcome(q, SHMQ_STALE);
     grant(q, s, now, ns, true, view);
     return shmq_outcome(q, SHMQ_OK);

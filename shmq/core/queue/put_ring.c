@@ -210,7 +210,7 @@ bool shmq_return_slot(struct shmq_queue *q, const struct shmq_slot *s, uint32_t 
     return true;
 }
 
-void shmq_exchange_clear(struct shmq_header *h)
+void shmq_put_ring_clear(struct shmq_header *h)
 {
     SET_RELEASE(h->inbox_head, 0);
     SET_RELEASE(h->inbox_tail, 0);

@@ -31,7 +31,7 @@ static void forget_indexes(struct shmq_queue *q)
     shmq_list_clear(&h->dying);
     for (int p = 0; p < SHMQ_MAX_PRIORITIES; p++)
         shmq_list_clear(&h->fifo[p]);
-    shmq_exchange_clear(h);
+    shmq_put_ring_clear(h);
     for (int c = 0; c < SHMQ_CLASSES; c++)
         SET(h->free[c], SHMQ_NIL);
     if (h->group_buckets_backed)

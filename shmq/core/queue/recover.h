@@ -11,10 +11,10 @@ int shmq_rebuild(struct shmq_queue *q);
 /* The same, counted as a recovery; also settles the dedupe ring. */
 int shmq_recover(struct shmq_queue *q);
 
-/* Verification of every invariant of a segment, which the tests run after each operation. */
+/* ---- check.c: every invariant of a segment, which the tests verify after each operation ---- */
 
-/* NULL if all invariants hold, else the first violation (a constant string). Holds the lock. These
- * two are the only functions of the core that allocate memory. */
+/* NULL if all invariants hold, else the first violation (a constant string). Holds the lock. It
+ * allocates private memory. */
 const char *shmq_check(struct shmq_queue *q);
 
 /* All violations of different kinds, up to `most`; returns how many. Otherwise as above. */

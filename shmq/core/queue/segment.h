@@ -26,6 +26,8 @@ int shmq_inspect(const void *base, uint64_t mapped, uint64_t size, struct shmq_g
 /* The version in a header that shmq_inspect found INCOMPATIBLE. */
 uint32_t shmq_version_of(const void *base);
 
+/* ---- backing.c ---- */
+
 /* Allocating memory for the segment, in steps, before it is touched: on a full /dev/shm a store
  * to a page that was never allocated is a SIGBUS, while a refused allocation is an error. All
  * hold the lock; SHMQ_NO_SPACE sets q->refused_bytes. */
@@ -48,7 +50,7 @@ int shmq_back_attachments(struct shmq_queue *q, uint32_t count);
 /* Returns the memory above what is in use to the system. */
 void shmq_give_back(struct shmq_queue *q);
 
-/* Attachments of processes, and reclaiming what a dead process held. All hold the lock. */
+/* ---- attachments.c: processes, and reclaiming what a dead one held; all hold the lock ---- */
 
 /* Attaches the handle. SHMQ_CROWDED, SHMQ_NO_SPACE. */
 int shmq_attach(struct shmq_queue *q, uint64_t process, uint32_t pid, const char *name);

@@ -34,6 +34,8 @@ static inline void shmq_slot_lose_origin(struct shmq_slot *s)
 unsigned char *shmq_body_of(struct shmq_queue *q, struct shmq_slot *s);
 unsigned char *shmq_meta_of(struct shmq_queue *q, struct shmq_slot *s);
 
+/* ---- arena.c ---- */
+
 /* The arena: payloads as contiguous runs of 64-byte units, allocated first fit from a bitmap.
  *
  * A bitmap needs no links inside free space, coalesces by itself, and can be rebuilt by marking the

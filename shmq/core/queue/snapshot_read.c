@@ -16,7 +16,7 @@
 #endif
 
 /* The column `state` of a live message, or 0. An acknowledged one counts as free. */
-static uint8_t doing(uint64_t word)
+static uint8_t row_state(uint64_t word)
 {
     switch (shmq_state_of(word)) {
     case SHMQ_READY: return SHMQ_IS_READY;
@@ -33,14 +33,14 @@ static uint64_t seq_of(const struct shmq_slot *s) { return GET_ATOMIC(s->seq); }
 static bool holds(const struct shmq_slot *s, uint64_t seq)
 {
     shmq_read_fence();
-    return doing(shmq_word(s)) && seq_of(s) == seq;
+    return row_state(shmq_word(s)) && seq_of(s) == seq;
 }
 
 bool shmq_is_there(const struct shmq_queue *q, uint32_t at, uint64_t seq)
 {
     const struct shmq_slot *s = shmq_slot_if_made(q, at);
 
-    return s && doing(shmq_word(s)) && holds(s, seq);
+    return s && row_state(shmq_word(s)) && holds(s, seq);
 }
 
 int64_t shmq_wall_offset(void)
@@ -79,7 +79,7 @@ OPTIMISTIC static int pick(struct shmq_queue *q, struct shmq_snapshot_read *e,
     uint64_t word = shmq_word(s), seq = seq_of(s), body_bytes, meta_bytes;
     uint32_t block, units;
 
-    if (!doing(word))
+    if (!row_state(word))
         return SHMQ_STALE;
     block = GET_ATOMIC(s->block);
     units = GET_ATOMIC(s->units);
@@ -143,7 +143,7 @@ static int64_t micros(int64_t ns) { return ns / 1000; }
 OPTIMISTIC static void describe(const struct shmq_slot *s, uint64_t word, int64_t wall,
                                 struct shmq_row *row)
 {
-    uint8_t state = doing(word);
+    uint8_t state = row_state(word);
     int64_t deadline = GET_ATOMIC(s->deadline);
 
     row->sequence = seq_of(s);
@@ -183,7 +183,7 @@ static bool copy_one(struct shmq_queue *q, const struct shmq_pick *p, int64_t wa
     uint32_t units;
 
     for (;; word = again) {
-        if (!doing(word))
+        if (!row_state(word))
             return false;
         describe(s, word, wall, &row);
         units = GET_ATOMIC(s->units);

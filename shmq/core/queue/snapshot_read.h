@@ -36,7 +36,7 @@ int shmq_snapshot_read_slots(struct shmq_queue *q, struct shmq_snapshot_read *e,
 int shmq_snapshot_read_run(struct shmq_queue *q, struct shmq_snapshot_read *e,
                            const uint32_t *slots, const uint64_t *seqs, uint64_t *at, uint64_t end);
 
-/* Begins an excerpt. If `picks` is NULL, there is no memory. The caller frees `picks`. */
+/* Begins to choose. If `picks` is NULL, there is no memory. The caller frees `picks`. */
 void shmq_snapshot_read_begin(struct shmq_snapshot_read *e, uint64_t messages, uint64_t max_bytes,
                               uint64_t largest);
 
@@ -51,7 +51,7 @@ bool shmq_is_there(const struct shmq_queue *q, uint32_t at, uint64_t seq);
 void shmq_snapshot_read_copy(struct shmq_queue *q, const struct shmq_snapshot_read *e, int64_t wall,
                              struct shmq_columns *c);
 
-/* Finding many messages by their sequence numbers in one pass over all slots. */
+/* ---- by sequence number, in one pass over all slots ---- */
 
 /* The entries of the table for a search for `count` messages: a power of two. */
 uint64_t shmq_search_room(uint32_t count);

@@ -62,6 +62,8 @@ void shmq_disown(struct shmq_queue *q, uint64_t receipt);
 /* Whether the queue still has message `seq`, or that row of it, dying or being moved. */
 bool shmq_still_moves(struct shmq_queue *q, uint64_t seq, uint32_t row);
 
+/* ---- row_chunk.c ---- */
+
 /* A chunk: many rows to be put into one queue, as the body of one message.
  *
  *   magic, rows (4 bytes each) | the target's hash key (8) | row | row | ...

@@ -44,6 +44,8 @@ void shmq_futex_wake(_Atomic uint32_t *word);
 /* Spins until the wait seems to be over, at most `ns`: how long that took, in ns, or -1. */
 int64_t shmq_spin(struct shmq_queue *q, enum shmq_event event, int64_t ns);
 
+/* ---- wakeup.c ---- */
+
 /* Wakeups: how an event loop, or a thread that waits for many queues, learns of an event.
  *
  * A wakeup is a named semaphore of a process on which one of its threads sleeps, for any number of
@@ -112,6 +114,8 @@ void shmq_forget_parties(struct shmq_queue *q, uint32_t at);
 void shmq_settle_parties(struct shmq_queue *q);
 
 bool shmq_party_is_attached(const struct shmq_queue *q, const struct shmq_party *p);
+
+/* ---- posting ---- */
 
 /* Posting the wakeups of other processes. A process opens each of them once by its name, and
  * keeps a limited number of them open. */

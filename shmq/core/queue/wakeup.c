@@ -128,7 +128,7 @@ static uint64_t filtered_parties(const struct shmq_header *h)
 }
 
 /* Takes all of them. */
-static uint64_t take_filtered(struct shmq_header *h)
+static uint64_t select_filtered(struct shmq_header *h)
 {
     uint64_t chosen = filtered_parties(h);
 
@@ -139,8 +139,8 @@ static uint64_t take_filtered(struct shmq_header *h)
 
 /* Takes up to `count` of the armed parties except `others`, first those after the last one
  * woken. */
-static uint64_t choose(struct shmq_header *h, enum shmq_event event, uint64_t others,
-                       uint32_t count)
+static uint64_t select_armed(struct shmq_header *h, enum shmq_event event, uint64_t others,
+                             uint32_t count)
 {
     uint64_t armed = shmq_armed(h, event) & ~others, chosen = 0;
     uint32_t last = h->last_woken[event] % SHMQ_PARTIES;
@@ -169,12 +169,12 @@ void shmq_select_parties(struct shmq_queue *q, uint32_t freed)
     if (posted > h->asleep[SHMQ_NOT_EMPTY])
         posted = h->asleep[SHMQ_NOT_EMPTY]; /* the other posts were for sleepers that died */
     if (GET_RELAXED(h->state) == SHMQ_OPEN)
-        chosen = choose(h, SHMQ_NOT_EMPTY, filtered_parties(h),
-                        ready > posted ? ready - posted : 0) |
-                 choose(h, SHMQ_NOT_FULL, 0, freed) | (q->arrived ? take_filtered(h) : 0);
+        chosen = select_armed(h, SHMQ_NOT_EMPTY, filtered_parties(h),
+                              ready > posted ? ready - posted : 0) |
+                 select_armed(h, SHMQ_NOT_FULL, 0, freed) | (q->arrived ? select_filtered(h) : 0);
     else
-        chosen = choose(h, SHMQ_NOT_EMPTY, 0, SHMQ_PARTIES) |
-                 choose(h, SHMQ_NOT_FULL, 0, SHMQ_PARTIES);
+        chosen = select_armed(h, SHMQ_NOT_EMPTY, 0, SHMQ_PARTIES) |
+                 select_armed(h, SHMQ_NOT_FULL, 0, SHMQ_PARTIES);
     if (chosen)
         atomic_fetch_or_explicit(&q->to_wake, chosen, memory_order_relaxed);
 }

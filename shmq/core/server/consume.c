@@ -285,7 +285,7 @@ static bool conclude_look(struct shmq_waiter *w)
 
 /* One round of the waiters that must look: whether any got something, so that there may be more for
  * them. */
-static bool choose_round(struct shmq_attached_queue *attached_queue)
+static bool serve_filtered_round(struct shmq_attached_queue *attached_queue)
 {
     struct shmq_waiter *w = attached_queue->filtered_first, *next;
     bool served = false;
@@ -316,7 +316,7 @@ bool shmq_attached_queue_serve_filtered(struct shmq_attached_queue *attached_que
         w->filtered->looks = true;
         w->filtered->again = w->filtered->searches;
     }
-    while (choose_round(attached_queue))
+    while (serve_filtered_round(attached_queue))
         continue;
     return attached_queue->filtered_first != NULL;
 }

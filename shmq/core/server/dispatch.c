@@ -40,10 +40,10 @@ static const struct handler handlers[256] = {
     [SHMQ_T_REJECT] = {.run = shmq_carry_out_settle},
     [SHMQ_T_EXTEND] = {.run = shmq_carry_out_settle},
     [SHMQ_T_RETURN] = {.run = shmq_carry_out_settle},
-    [SHMQ_T_COLUMNS] = {.one = shmq_carry_out_reading},
-    [SHMQ_T_READ_RUN] = {.one = shmq_carry_out_reading},
-    [SHMQ_T_LEASE_RUN] = {.one = shmq_carry_out_run},
-    [SHMQ_T_LEASE_AGAIN] = {.one = shmq_carry_out_run},
+    [SHMQ_T_COLUMNS] = {.one = shmq_carry_out_read_columns},
+    [SHMQ_T_READ_RUN] = {.one = shmq_carry_out_read_columns},
+    [SHMQ_T_LEASE_RUN] = {.one = shmq_carry_out_lease_many},
+    [SHMQ_T_LEASE_AGAIN] = {.one = shmq_carry_out_lease_many},
 };
 
 /* ---- operations of policy ---- */

@@ -29,7 +29,7 @@ void shmq_engine_drain(struct shmq_engine *engine);
 /* A HELLO has changed the session's rights: policy is asked for them again. */
 void shmq_session_renew_rights(struct shmq_session *session);
 
-/* A connection: the incoming and outgoing frames of a session, without I/O. */
+/* ---- connection.c: the incoming and outgoing frames of a session, without I/O ---- */
 
 /* A new connection, or NULL if there is no memory. */
 struct shmq_session *shmq_session_begin(struct shmq_engine *engine, void *data);

@@ -7,7 +7,7 @@
 #include "server/server.h"
 
 #define MS 1000000ll
-#define ROW 20u /* u64 sequence | u64 receipt | u32 slot                                 */
+#define ROW 20u /* u64 sequence | u64 receipt | u32 slot */
 
 /* One request, and how far it has come. */
 struct run {
@@ -15,15 +15,15 @@ struct run {
     struct shmq_queue_session *queue_session;
     uint32_t id;
     uint32_t ms;
-    uint32_t most;               /* messages, of either type                             */
-    uint64_t max_bytes;          /* LEASE_RUN                                            */
-    const unsigned char *sought; /* LEASE_AGAIN: sequence numbers,                       */
-    uint32_t *at;                /*   and their slots                                    */
-    int64_t until;               /* the end of its leases                                */
-    uint32_t next;               /* LEASE_AGAIN: of the sought ones                      */
+    uint32_t most;               /* messages, of either type */
+    uint64_t max_bytes;          /* LEASE_RUN */
+    const unsigned char *sought; /* LEASE_AGAIN: sequence numbers, */
+    uint32_t *at;                /*   and their slots */
+    int64_t until;               /* the end of its leases */
+    uint32_t next;               /* LEASE_AGAIN: of the sought ones */
     uint32_t leased;
     uint64_t bytes;
-    size_t answer;               /* where its header stands                              */
+    size_t answer;               /* where its header stands */
 };
 
 /* Reads the payload: NULL, or what is wrong with its form. */
@@ -173,8 +173,8 @@ static void carry_out(struct run *run)
         end_answer(run, status);
 }
 
-void shmq_carry_out_run(struct shmq_session *session, const struct shmq_frame *frame,
-                        const unsigned char *payload)
+void shmq_carry_out_lease_many(struct shmq_session *session, const struct shmq_frame *frame,
+                               const unsigned char *payload)
 {
     struct run run = {.session = session, .id = frame->id};
     struct shmq_name name;

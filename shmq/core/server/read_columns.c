@@ -204,8 +204,8 @@ static void answer_run(struct request *request)
     free(e.picks);
 }
 
-void shmq_carry_out_reading(struct shmq_session *session, const struct shmq_frame *frame,
-                            const unsigned char *payload)
+void shmq_carry_out_read_columns(struct shmq_session *session, const struct shmq_frame *frame,
+                                 const unsigned char *payload)
 {
     struct request request = {.session = session, .id = frame->id};
     struct shmq_name name;

@@ -5,7 +5,7 @@
 
 #include "server/server.h"
 
-/* Items: messages of a PRODUCE, parsed, admitted and answered. */
+/* ---- item.c: messages of a PRODUCE, parsed, admitted and answered ---- */
 
 #define SHMQ_WHY_NO_JOURNAL "this queue keeps no journal"
 
@@ -25,7 +25,7 @@ static inline bool shmq_item_is_refused(const struct shmq_item *item)
 void shmq_answer_item(struct shmq_session *session, struct shmq_attached_queue *attached_queue,
                       const struct shmq_item *item);
 
-/* Large bodies: received directly into the queue, from the first byte behind the properties on. */
+/* ---- large_body.c: received into the queue, from the first byte behind the properties on ---- */
 
 /* The frame that begins at frames->at, whose header is valid, is incomplete. If it is a PRODUCE
  * of a large body, and everything before the body is there: takes what is there, and returns
@@ -45,7 +45,7 @@ void shmq_large_body_drop(struct shmq_session *session);
 /* Puts a large body that is complete, and copies it without the lock: sets the item's status. */
 void shmq_put_large(struct shmq_attached_queue *attached_queue, struct shmq_item *item);
 
-/* Leasing messages, and writing them as DELIVERs. */
+/* ---- deliver.c: leasing messages, and writing them as DELIVERs ---- */
 
 /* Leases up to `most` messages for the waiter, fewer if much output is pending, and writes them;
  * returns how many. `outcome`: of the last lease. `whole`: the whole queue is locked, so that
@@ -59,7 +59,7 @@ bool shmq_may_deliver(const struct shmq_session *session);
 void shmq_deliver_copy(struct shmq_session *session, uint32_t id, const struct shmq_view *view,
                        bool more);
 
-/* PRODUCE and PRODUCE_BATCH. */
+/* ---- produce.c: PRODUCE and PRODUCE_BATCH ---- */
 
 /* Carries out the frame, and following PRODUCEs to the same queue. */
 void shmq_carry_out_produce(struct shmq_session *session, const struct shmq_frame *frame,
@@ -73,7 +73,7 @@ void shmq_carry_out_batch(struct shmq_session *session, const struct shmq_frame 
 bool shmq_refuse_durable(struct shmq_session *session, const struct shmq_frame *frame,
                          const unsigned char *payload);
 
-/* CONSUME, SUBSCRIBE and UNSUBSCRIBE, and serving the waiters. */
+/* ---- consume.c: CONSUME, SUBSCRIBE and UNSUBSCRIBE, and serving the waiters ---- */
 
 void shmq_carry_out_consume(struct shmq_session *session, const struct shmq_frame *frame,
                             const unsigned char *payload);
@@ -91,7 +91,7 @@ bool shmq_attached_queue_serve(struct shmq_attached_queue *attached_queue);
  * that have not searched since they began to wait. Returns whether any of them still waits. */
 bool shmq_attached_queue_serve_filtered(struct shmq_attached_queue *attached_queue, bool arrived);
 
-/* ACK, NACK, REJECT, EXTEND and RETURN. */
+/* ---- settle.c: ACK, NACK, REJECT, EXTEND and RETURN ---- */
 
 /* Carries out the frame; after an ACK also the following ACKs of the same queue. */
 void shmq_carry_out_settle(struct shmq_session *session, const struct shmq_frame *frame,
@@ -100,17 +100,17 @@ void shmq_carry_out_settle(struct shmq_session *session, const struct shmq_frame
 /* Forgets the progress of a settlement that was put back and will not be carried out. */
 void shmq_settle_anew(struct shmq_session *session);
 
-/* LEASE_RUN and LEASE_AGAIN: many messages leased at once, as numbers without their bytes. */
+/* ---- lease_many.c: LEASE_RUN and LEASE_AGAIN: leases as numbers, without the bodies ---- */
 
-void shmq_carry_out_run(struct shmq_session *session, const struct shmq_frame *frame,
-                        const unsigned char *payload);
+void shmq_carry_out_lease_many(struct shmq_session *session, const struct shmq_frame *frame,
+                               const unsigned char *payload);
 
-/* COLUMNS and READ_RUN: messages as columns, read without leasing. */
+/* ---- read_columns.c: COLUMNS and READ_RUN: messages as columns, read without leasing ---- */
 
-void shmq_carry_out_reading(struct shmq_session *session, const struct shmq_frame *frame,
-                            const unsigned char *payload);
+void shmq_carry_out_read_columns(struct shmq_session *session, const struct shmq_frame *frame,
+                                 const unsigned char *payload);
 
-/* Dispatch: one table maps the type of a request to its handler. */
+/* ---- dispatch.c: one table maps the type of a request to its handler ---- */
 
 /* Carries out the whole frame at `frames`, whose header is valid, and following frames that can be
  * carried out together with it: sets frames->at to the place behind the last. */

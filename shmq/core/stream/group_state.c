@@ -266,13 +266,13 @@ uint64_t shmq_group_state_silent(const struct shmq_group_state *r, int64_t now)
 /* ---- partitions ---- */
 
 /* `planned` is stored last: an interrupted plan is made again. */
-int shmq_group_state_plan(struct shmq_group_state *r, uint64_t epoch, const uint64_t *whom,
+int shmq_group_state_plan(struct shmq_group_state *r, uint64_t epoch, const uint64_t *owners,
                           uint32_t n)
 {
     if (GET_RELAXED(r->h->epoch) != epoch || n != r->h->partitions)
         return SHMQ_STALE;
     for (uint32_t p = 0; p < n; p++)
-        SET_RELAXED(r->partitions[p].plan, whom[p]);
+        SET_RELAXED(r->partitions[p].plan, owners[p]);
     SET(r->h->rebalances, r->h->rebalances + 1);
     SET_RELAXED(r->h->planned, epoch);
     changed(r);
@@ -281,15 +281,15 @@ int shmq_group_state_plan(struct shmq_group_state *r, uint64_t epoch, const uint
 
 int shmq_group_partition_claim(struct shmq_group_state *r, uint32_t partition, uint64_t id)
 {
-    struct shmq_group_partition *s = &r->partitions[partition];
+    struct shmq_group_partition *p = &r->partitions[partition];
 
-    if (partition >= r->h->partitions || GET_RELAXED(s->plan) != id || !is_member(r, id) ||
+    if (partition >= r->h->partitions || GET_RELAXED(p->plan) != id || !is_member(r, id) ||
         GET_RELAXED(r->h->planned) != GET_RELAXED(r->h->epoch))
         return SHMQ_STALE;
-    if (GET_RELAXED(s->owner))
-        return GET_RELAXED(s->owner) == id ? SHMQ_OK : SHMQ_BUSY;
-    SET(s->moves, s->moves + 1);
-    SET_RELAXED(s->owner, id);
+    if (GET_RELAXED(p->owner))
+        return GET_RELAXED(p->owner) == id ? SHMQ_OK : SHMQ_BUSY;
+    SET(p->moves, p->moves + 1);
+    SET_RELAXED(p->owner, id);
     changed(r);
     return SHMQ_OK;
 }
@@ -306,11 +306,11 @@ int shmq_group_partition_release(struct shmq_group_state *r, uint32_t partition,
 int shmq_group_partition_commit(struct shmq_group_state *r, uint32_t partition, uint64_t id,
                                 uint64_t offset, int64_t wall)
 {
-    struct shmq_group_partition *s = &r->partitions[partition];
+    struct shmq_group_partition *p = &r->partitions[partition];
 
-    if (partition >= r->h->partitions || GET_RELAXED(s->owner) != id)
+    if (partition >= r->h->partitions || GET_RELAXED(p->owner) != id)
         return SHMQ_STALE;
-    SET_RELAXED(s->committed_at, wall);
-    SET_RELAXED(s->committed, offset);
+    SET_RELAXED(p->committed_at, wall);
+    SET_RELAXED(p->committed, offset);
     return SHMQ_OK;
 }

@@ -94,7 +94,7 @@ struct shmq_held {
     _Atomic uint64_t word; /* serial << 24 | deliveries << 8 | state; the commit point  */
     uint64_t offset;
     uint64_t owner;        /* a member's id                                             */
-    int64_t deadline;      /* LENT: its end; BACK: not before it; monotonic ns          */
+    int64_t deadline;      /* LEASED: its end; RETURNED: not before; monotonic ns       */
     uint32_t partition;
     uint32_t reserved[7];
 };
@@ -160,7 +160,7 @@ uint64_t shmq_group_state_silent(const struct shmq_group_state *r, int64_t now);
 
 /* Sets the planned owner of each of `n` partitions, if the plan was computed in `epoch` and that is
  * still the epoch: SHMQ_OK, or STALE. */
-int shmq_group_state_plan(struct shmq_group_state *r, uint64_t epoch, const uint64_t *whom,
+int shmq_group_state_plan(struct shmq_group_state *r, uint64_t epoch, const uint64_t *owners,
                           uint32_t n);
 
 /* Takes the partition for `id`: SHMQ_OK, BUSY while another member has it, STALE if it is not
@@ -175,16 +175,18 @@ int shmq_group_partition_release(struct shmq_group_state *r, uint32_t partition,
 int shmq_group_partition_commit(struct shmq_group_state *r, uint32_t partition, uint64_t id,
                                 uint64_t offset, int64_t wall);
 
+/* ---- shared_group.c ---- */
+
 /* Records of a stream that a group shares: each is leased to one member at a time, and settled
  * individually. Every record below a partition's `next` that is not held is done. So a record that
  * cannot be settled occupies one entry, and blocks neither the records behind it nor the partition.
  *
- *            lend                 ack
- *   (next) --------> LENT --------------------> done
- *                    |  ^
- *    nack, its end,  |  | again                    bury            buried
- *    owner's death   v  |      at the limit,   SPENT ----> MOVING ---------> done
- *                    BACK      or rejected --> (to the dead letters; without such
+ *            lease                   ack
+ *   (next) --------> LEASED --------------------> done
+ *                    |    ^
+ *    nack, its end,  |    | lease_returned        take_dead      moved
+ *    owner's death   v    |    at the limit,   DEAD ----> MOVING ------> done
+ *                    RETURNED  or rejected --> (to the dead letters; without such
  *                                               a queue it is dropped, and counted)
  *
  * A transition is one store of the entry's word; `next` follows it, so that a death between the two
@@ -195,9 +197,9 @@ int shmq_group_partition_commit(struct shmq_group_state *r, uint32_t partition, 
 
 enum shmq_held_state {
     SHMQ_HELD_FREE = 0,
-    SHMQ_HELD_LENT = 1,   /* leased by its owner until `deadline`                       */
-    SHMQ_HELD_BACK = 2,   /* to be leased again from `deadline` on                      */
-    SHMQ_HELD_SPENT = 3,  /* waits to be moved to the dead letters                      */
+    SHMQ_HELD_LEASED = 1,   /* leased by its owner until `deadline`                       */
+    SHMQ_HELD_RETURNED = 2,   /* to be leased again from `deadline` on                      */
+    SHMQ_HELD_DEAD = 3,  /* waits to be moved to the dead letters                      */
     SHMQ_HELD_MOVING = 4, /* its owner moves it                                         */
 };
 
@@ -206,7 +208,7 @@ enum shmq_held_state {
 #define SHMQ_HELD_DELIVERIES_SHIFT 8
 
 /* The description of a leased record for its member. */
-struct shmq_lent {
+struct shmq_shared_lease {
     uint64_t receipt; /* serial << 24 | entry                                           */
     uint64_t offset;
     uint32_t partition;
@@ -219,13 +221,13 @@ void shmq_shared_group_begin(struct shmq_group_state *r, uint32_t partition, uin
 /* Leases to `id` up to `limit` new records of the partition, between `earliest` and `latest` (the
  * next offset to come). Records before `earliest` are gone, and counted as skipped. SHMQ_OK with
  * `*count`, or FULL if `held` is full and nothing was leased. */
-int shmq_shared_group_lend(struct shmq_group_state *r, uint64_t id, uint32_t partition,
-                           uint64_t earliest, uint64_t latest, uint32_t limit, int64_t now,
-                           struct shmq_lent *lent, uint32_t *count);
+int shmq_shared_group_lease(struct shmq_group_state *r, uint64_t id, uint32_t partition,
+                            uint64_t earliest, uint64_t latest, uint32_t limit, int64_t now,
+                            struct shmq_shared_lease *leases, uint32_t *count);
 
 /* Leases to `id` up to `limit` records that were returned; returns how many. */
-uint32_t shmq_shared_group_again(struct shmq_group_state *r, uint64_t id, uint32_t limit,
-                                 int64_t now, struct shmq_lent *lent);
+uint32_t shmq_shared_group_lease_returned(struct shmq_group_state *r, uint64_t id, uint32_t limit,
+                                          int64_t now, struct shmq_shared_lease *leases);
 
 /* Counts the delivery of the record to the application: SHMQ_OK, or STALE if the lease is over. */
 int shmq_shared_group_hand(struct shmq_group_state *r, uint64_t receipt, int64_t now);
@@ -243,13 +245,13 @@ int shmq_shared_group_reject(struct shmq_group_state *r, uint64_t receipt, int64
 /* Extends the lease to `ns` from now; 0: to the group's lease. SHMQ_OK, or STALE. */
 int shmq_shared_group_extend(struct shmq_group_state *r, uint64_t receipt, int64_t ns, int64_t now);
 
-/* Gives `id` a SPENT record to move: SHMQ_OK, or EMPTY. */
-int shmq_shared_group_bury(struct shmq_group_state *r, uint64_t id, int64_t now,
-                           struct shmq_lent *lent);
+/* Gives `id` a DEAD record to move: SHMQ_OK, or EMPTY. */
+int shmq_shared_group_take_dead(struct shmq_group_state *r, uint64_t id, int64_t now,
+                                struct shmq_shared_lease *leases);
 
 /* Settles a moved record: it is in the dead-letter queue, or (not `there`) dropped, because
  * there is no such queue: SHMQ_OK, or STALE. */
-int shmq_shared_group_buried(struct shmq_group_state *r, uint64_t receipt, int there);
+int shmq_shared_group_moved(struct shmq_group_state *r, uint64_t receipt, int there);
 
 /* Settles a record that the stream no longer has, leased or moving: SHMQ_OK, or STALE. */
 int shmq_shared_group_lost(struct shmq_group_state *r, uint64_t receipt);

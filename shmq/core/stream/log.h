@@ -148,9 +148,6 @@ void shmq_log_expire(struct shmq_log *log);
 /* Whether shmq_log_expire has anything to do. Without the lock. */
 bool shmq_log_is_stale(const struct shmq_log *log);
 
-/* The position from which on nothing may be overwritten. */
-uint64_t shmq_log_floor(const struct shmq_log *log);
-
 /* Takes a hold from `offset` on: SHMQ_OK, OUT_OF_RANGE, CROWDED. Holds the lock. */
 int shmq_log_hold(struct shmq_log *log, uint32_t kind, uint64_t owner, uint64_t tag,
                   uint64_t offset, uint32_t *at);

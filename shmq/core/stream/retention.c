@@ -4,7 +4,8 @@
 
 /* ---- what must be retained ---- */
 
-uint64_t shmq_log_floor(const struct shmq_log *log)
+/* The position from which on nothing may be overwritten. */
+static uint64_t floor_of(const struct shmq_log *log)
 {
     uint64_t floor = UINT64_MAX;
 
@@ -52,7 +53,7 @@ static void let_go(struct shmq_log *log, uint64_t position)
  * that is allowed, as it costs no walk. SHMQ_FULL: some of them must stay. */
 static int let_go_before(struct shmq_log *log, uint64_t position)
 {
-    uint64_t floor = shmq_log_floor(log), target = shmq_log_indexed_behind(log, position);
+    uint64_t floor = floor_of(log), target = shmq_log_indexed_behind(log, position);
 
     if (target > floor)
         target = entry_behind(log, position);
@@ -130,7 +131,7 @@ static uint64_t entry_before(const struct shmq_log *log, uint64_t position)
 static void let_go_beyond(struct shmq_log *log, uint64_t end, const struct shmq_log_wrap *wrap)
 {
     uint64_t least = log->retention_bytes - log->retention_bytes / 10;
-    uint64_t latest = position_before(end, least, wrap), floor = shmq_log_floor(log), target;
+    uint64_t latest = position_before(end, least, wrap), floor = floor_of(log), target;
 
     latest = floor < latest ? floor : latest;
     if (latest <= shmq_log_oldest(log))
@@ -186,7 +187,7 @@ bool shmq_log_is_stale(const struct shmq_log *log)
 void shmq_log_expire(struct shmq_log *log)
 {
     int64_t until = shmq_wall() - log->retention;
-    uint64_t committed = shmq_log_committed(log), floor = shmq_log_floor(log);
+    uint64_t committed = shmq_log_committed(log), floor = floor_of(log);
     uint64_t at = shmq_log_oldest(log);
     struct shmq_peeked_entry g;
 

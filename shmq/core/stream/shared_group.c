@@ -20,7 +20,7 @@ static uint64_t word_of(uint64_t serial, uint32_t deliveries, uint64_t flags)
 }
 
 /* The same word in another state, not handed out. */
-static uint64_t turned(uint64_t word, enum shmq_held_state state)
+static uint64_t in_state(uint64_t word, enum shmq_held_state state)
 {
     return word_of(word >> SHMQ_SERIAL_SHIFT, deliveries_of(word), state);
 }
@@ -57,31 +57,31 @@ static struct shmq_held *entry_of(struct shmq_group_state *r, uint64_t receipt,
 }
 
 /* The same for a leased entry whose lease has not run out. */
-static struct shmq_held *lent_entry(struct shmq_group_state *r, uint64_t receipt, int64_t now)
+static struct shmq_held *leased_entry(struct shmq_group_state *r, uint64_t receipt, int64_t now)
 {
-    struct shmq_held *held = entry_of(r, receipt, SHMQ_HELD_LENT);
+    struct shmq_held *held = entry_of(r, receipt, SHMQ_HELD_LEASED);
 
     return held && now < held->deadline ? held : NULL;
 }
 
-static void let_go(struct shmq_group_state *r, struct shmq_held *held)
+static void set_free(struct shmq_group_state *r, struct shmq_held *held)
 {
     uint32_t at = (uint32_t)(held - r->held);
 
-    SET_RELAXED(held->word, turned(GET_RELAXED(held->word), SHMQ_HELD_FREE));
+    SET_RELAXED(held->word, in_state(GET_RELAXED(held->word), SHMQ_HELD_FREE));
     SET(r->h->live, r->h->live - 1);
     if (at < r->h->hint)
         SET(r->h->hint, at);
 }
 
-static void spend(struct shmq_group_state *r, struct shmq_held *held)
+static void make_dead(struct shmq_group_state *r, struct shmq_held *held)
 {
     if (r->h->options.dead_letter[0]) {
-        SET_RELAXED(held->word, turned(GET_RELAXED(held->word), SHMQ_HELD_SPENT));
+        SET_RELAXED(held->word, in_state(GET_RELAXED(held->word), SHMQ_HELD_DEAD));
         due_by(r, 0);
         return;
     }
-    let_go(r, held);
+    set_free(r, held);
     SET(r->h->dropped, r->h->dropped + 1);
 }
 
@@ -92,17 +92,17 @@ static void give_back(struct shmq_group_state *r, struct shmq_held *held, int64_
     uint64_t word = GET_RELAXED(held->word);
 
     if (word & SHMQ_HELD_HANDED && most && deliveries_of(word) >= most) {
-        spend(r, held);
+        make_dead(r, held);
         return;
     }
     SET(held->deadline, at);
     due_by(r, at);
-    SET_RELAXED(held->word, turned(word, SHMQ_HELD_BACK));
+    SET_RELAXED(held->word, in_state(word, SHMQ_HELD_RETURNED));
 }
 
-static void lend(struct shmq_group_state *r, struct shmq_held *held, uint64_t id,
-                 uint32_t deliveries, enum shmq_held_state state, int64_t now,
-                 struct shmq_lent *lent)
+static void lease_entry(struct shmq_group_state *r, struct shmq_held *held, uint64_t id,
+                        uint32_t deliveries, enum shmq_held_state state, int64_t now,
+                        struct shmq_shared_lease *lease)
 {
     uint64_t serial = next_serial(r);
 
@@ -110,10 +110,10 @@ static void lend(struct shmq_group_state *r, struct shmq_held *held, uint64_t id
     SET(held->deadline, lease_end(r, now));
     due_by(r, held->deadline);
     SET_RELAXED(held->word, word_of(serial, deliveries, state));
-    lent->receipt = serial << SHMQ_SERIAL_SHIFT | (uint64_t)(held - r->held);
-    lent->offset = held->offset;
-    lent->partition = held->partition;
-    lent->deliveries = deliveries;
+    lease->receipt = serial << SHMQ_SERIAL_SHIFT | (uint64_t)(held - r->held);
+    lease->offset = held->offset;
+    lease->partition = held->partition;
+    lease->deliveries = deliveries;
 }
 
 static struct shmq_held *free_entry(struct shmq_group_state *r)
@@ -148,9 +148,9 @@ static uint64_t first_of(struct shmq_group_state *r, struct shmq_group_partition
     return earliest;
 }
 
-int shmq_shared_group_lend(struct shmq_group_state *r, uint64_t id, uint32_t partition,
-                           uint64_t earliest, uint64_t latest, uint32_t limit, int64_t now,
-                           struct shmq_lent *lent, uint32_t *count)
+int shmq_shared_group_lease(struct shmq_group_state *r, uint64_t id, uint32_t partition,
+                            uint64_t earliest, uint64_t latest, uint32_t limit, int64_t now,
+                            struct shmq_shared_lease *lease, uint32_t *count)
 {
     struct shmq_group_partition *p = &r->partitions[partition];
     uint64_t offset;
@@ -165,7 +165,7 @@ int shmq_shared_group_lend(struct shmq_group_state *r, uint64_t id, uint32_t par
             return *count ? SHMQ_OK : SHMQ_FULL;
         SET(held->offset, offset);
         SET(held->partition, partition);
-        lend(r, held, id, 0, SHMQ_HELD_LENT, now, &lent[(*count)++]);
+        lease_entry(r, held, id, 0, SHMQ_HELD_LEASED, now, &lease[(*count)++]);
         SET(r->h->live, r->h->live + 1);
         SET_RELAXED(p->next, offset + 1);
     }
@@ -177,21 +177,21 @@ static int64_t promote(struct shmq_group_state *r, struct shmq_held *held, int64
 {
     enum shmq_held_state state = state_of(GET_RELAXED(held->word));
 
-    if (state == SHMQ_HELD_LENT && held->deadline <= now)
+    if (state == SHMQ_HELD_LEASED && held->deadline <= now)
         give_back(r, held, now);
     else if (state == SHMQ_HELD_MOVING && held->deadline <= now)
-        spend(r, held);
+        make_dead(r, held);
     switch (state_of(GET_RELAXED(held->word))) {
-    case SHMQ_HELD_LENT:
+    case SHMQ_HELD_LEASED:
     case SHMQ_HELD_MOVING:
-    case SHMQ_HELD_BACK: return held->deadline;
-    case SHMQ_HELD_SPENT: return 0;
+    case SHMQ_HELD_RETURNED: return held->deadline;
+    case SHMQ_HELD_DEAD: return 0;
     default: return FOREVER;
     }
 }
 
-uint32_t shmq_shared_group_again(struct shmq_group_state *r, uint64_t id, uint32_t limit,
-                                 int64_t now, struct shmq_lent *lent)
+uint32_t shmq_shared_group_lease_returned(struct shmq_group_state *r, uint64_t id, uint32_t limit,
+                                          int64_t now, struct shmq_shared_lease *lease)
 {
     int64_t next = FOREVER;
     uint32_t count = 0;
@@ -204,8 +204,8 @@ uint32_t shmq_shared_group_again(struct shmq_group_state *r, uint64_t id, uint32
         int64_t due = promote(r, held, now);
         uint64_t word = GET_RELAXED(held->word);
 
-        if (count < limit && state_of(word) == SHMQ_HELD_BACK && due <= now) {
-            lend(r, held, id, deliveries_of(word), SHMQ_HELD_LENT, now, &lent[count++]);
+        if (count < limit && state_of(word) == SHMQ_HELD_RETURNED && due <= now) {
+            lease_entry(r, held, id, deliveries_of(word), SHMQ_HELD_LEASED, now, &lease[count++]);
             due = held->deadline;
         }
         if (due < next)
@@ -219,7 +219,7 @@ uint32_t shmq_shared_group_again(struct shmq_group_state *r, uint64_t id, uint32
 
 int shmq_shared_group_hand(struct shmq_group_state *r, uint64_t receipt, int64_t now)
 {
-    struct shmq_held *held = lent_entry(r, receipt, now);
+    struct shmq_held *held = leased_entry(r, receipt, now);
     uint64_t word;
     uint32_t deliveries;
 
@@ -231,24 +231,24 @@ int shmq_shared_group_hand(struct shmq_group_state *r, uint64_t receipt, int64_t
     deliveries = deliveries_of(word);
     SET_RELAXED(held->word, word_of(word >> SHMQ_SERIAL_SHIFT,
                                     deliveries < SHMQ_DELIVERIES_MAX ? deliveries + 1 : deliveries,
-                                    SHMQ_HELD_LENT | SHMQ_HELD_HANDED));
+                                    SHMQ_HELD_LEASED | SHMQ_HELD_HANDED));
     return SHMQ_OK;
 }
 
 int shmq_shared_group_ack(struct shmq_group_state *r, uint64_t receipt, int64_t now)
 {
-    struct shmq_held *held = lent_entry(r, receipt, now);
+    struct shmq_held *held = leased_entry(r, receipt, now);
 
     if (!held)
         return SHMQ_STALE;
-    let_go(r, held);
+    set_free(r, held);
     SET(r->h->acked, r->h->acked + 1);
     return SHMQ_OK;
 }
 
 int shmq_shared_group_nack(struct shmq_group_state *r, uint64_t receipt, int64_t delay, int64_t now)
 {
-    struct shmq_held *held = lent_entry(r, receipt, now);
+    struct shmq_held *held = leased_entry(r, receipt, now);
 
     if (!held)
         return SHMQ_STALE;
@@ -258,17 +258,17 @@ int shmq_shared_group_nack(struct shmq_group_state *r, uint64_t receipt, int64_t
 
 int shmq_shared_group_reject(struct shmq_group_state *r, uint64_t receipt, int64_t now)
 {
-    struct shmq_held *held = lent_entry(r, receipt, now);
+    struct shmq_held *held = leased_entry(r, receipt, now);
 
     if (!held)
         return SHMQ_STALE;
-    spend(r, held);
+    make_dead(r, held);
     return SHMQ_OK;
 }
 
 int shmq_shared_group_extend(struct shmq_group_state *r, uint64_t receipt, int64_t ns, int64_t now)
 {
-    struct shmq_held *held = lent_entry(r, receipt, now);
+    struct shmq_held *held = leased_entry(r, receipt, now);
 
     if (!held)
         return SHMQ_STALE;
@@ -277,28 +277,28 @@ int shmq_shared_group_extend(struct shmq_group_state *r, uint64_t receipt, int64
     return SHMQ_OK;
 }
 
-int shmq_shared_group_bury(struct shmq_group_state *r, uint64_t id, int64_t now,
-                           struct shmq_lent *lent)
+int shmq_shared_group_take_dead(struct shmq_group_state *r, uint64_t id, int64_t now,
+                                struct shmq_shared_lease *lease)
 {
     for (uint32_t at = 0; r->h->next_due <= now && at < r->capacity; at++) {
         struct shmq_held *held = &r->held[at];
         uint64_t word = GET_RELAXED(held->word);
 
-        if (state_of(word) != SHMQ_HELD_SPENT)
+        if (state_of(word) != SHMQ_HELD_DEAD)
             continue;
-        lend(r, held, id, deliveries_of(word), SHMQ_HELD_MOVING, now, lent);
+        lease_entry(r, held, id, deliveries_of(word), SHMQ_HELD_MOVING, now, lease);
         return SHMQ_OK;
     }
     return SHMQ_EMPTY;
 }
 
-int shmq_shared_group_buried(struct shmq_group_state *r, uint64_t receipt, int there)
+int shmq_shared_group_moved(struct shmq_group_state *r, uint64_t receipt, int there)
 {
     struct shmq_held *held = entry_of(r, receipt, SHMQ_HELD_MOVING);
 
     if (!held)
         return SHMQ_STALE;
-    let_go(r, held);
+    set_free(r, held);
     if (there)
         SET(r->h->dead_lettered, r->h->dead_lettered + 1);
     else
@@ -308,12 +308,12 @@ int shmq_shared_group_buried(struct shmq_group_state *r, uint64_t receipt, int t
 
 int shmq_shared_group_lost(struct shmq_group_state *r, uint64_t receipt)
 {
-    struct shmq_held *held = entry_of(r, receipt, SHMQ_HELD_LENT);
+    struct shmq_held *held = entry_of(r, receipt, SHMQ_HELD_LEASED);
 
     held = held ? held : entry_of(r, receipt, SHMQ_HELD_MOVING);
     if (!held)
         return SHMQ_STALE;
-    let_go(r, held);
+    set_free(r, held);
     SET(r->h->skipped, r->h->skipped + 1);
     return SHMQ_OK;
 }
@@ -327,10 +327,10 @@ void shmq_shared_group_orphan(struct shmq_group_state *r, uint64_t id, int64_t n
 
         if (held->owner != id)
             continue;
-        if (state_of(GET_RELAXED(held->word)) == SHMQ_HELD_LENT)
+        if (state_of(GET_RELAXED(held->word)) == SHMQ_HELD_LEASED)
             give_back(r, held, now);
         else if (state_of(GET_RELAXED(held->word)) == SHMQ_HELD_MOVING)
-            spend(r, held);
+            make_dead(r, held);
     }
 }
 
@@ -354,7 +354,7 @@ static bool is_orphan(const struct shmq_group_state *r, const struct shmq_held *
 {
     enum shmq_held_state state = state_of(GET_RELAXED(held->word));
 
-    if (state != SHMQ_HELD_LENT && state != SHMQ_HELD_MOVING)
+    if (state != SHMQ_HELD_LEASED && state != SHMQ_HELD_MOVING)
         return false;
     for (uint32_t i = 0; i < SHMQ_MAX_MEMBERS; i++)
         if (GET_RELAXED(r->members[i].id) == held->owner)

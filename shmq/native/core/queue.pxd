@@ -289,12 +289,12 @@ cdef extern from "queue/filter.h" nogil:
 
 
 cdef extern from "queue/filter.h" nogil:
-    struct shmq_choice:
+    struct shmq_selection:
         cbool more
-    void shmq_select_begin(const shmq_queue *q, shmq_choice *choice, const shmq_filter *filter)
-    int shmq_select(shmq_queue *q, shmq_choice *choice, int64_t now, cbool handed,
+    void shmq_select_begin(const shmq_queue *q, shmq_selection *choice, const shmq_filter *filter)
+    int shmq_select(shmq_queue *q, shmq_selection *choice, int64_t now, cbool handed,
                     shmq_view *view)
-    void shmq_select_again(shmq_choice *choice)
+    void shmq_select_again(shmq_selection *choice)
 
 
 cdef extern from "queue/packed_batch.h" nogil:

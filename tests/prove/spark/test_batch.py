@@ -15,7 +15,7 @@ import shmq
 from shmq.spark.queue.kind import QUEUE
 from shmq.spark.shared import columns
 from tests.support.certificates import WHY_NOT, Certificates
-from tests.support.serving import serve
+from tests.support.server import serve
 
 SESAME = "open-sesame-" * 3
 OTHER = "another-one-" * 3

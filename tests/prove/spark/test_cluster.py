@@ -19,7 +19,7 @@ import shmq
 from tests.prove.spark.cluster_job import BATCHES
 from tests.support.certificates import WHY_NOT, Certificates
 from tests.support.processes import PATIENCE, ROOT
-from tests.support.serving import serve
+from tests.support.server import serve
 
 MESSAGES = 2_000
 #: A driver and two executors of a busy machine take their time, in seconds.

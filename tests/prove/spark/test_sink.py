@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as f
 
 import shmq
-from tests.support.serving import serve
+from tests.support.server import serve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,7 +20,7 @@ from shmq.spark.commit_on_stop import settle
 from shmq.spark.queue.kind import QUEUE
 from shmq.spark.queue.reader import QueueInputPartition
 from tests.support.certificates import WHY_NOT, Certificates
-from tests.support.serving import serve
+from tests.support.server import serve
 
 PATIENCE = 120
 SESAME = "open-sesame-" * 3

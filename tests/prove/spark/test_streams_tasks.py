@@ -20,8 +20,8 @@ from shmq.spark.stream import append
 from shmq.spark.stream.kind import STREAM_KIND
 from shmq.spark.stream.reader import Range, read_range
 from shmq.spark.stream.writer import StreamSink
-from tests.support.persisting import persisting
-from tests.support.serving import serve
+from tests.support.server import serve
+from tests.support.writer_process import persisting
 from tests.system.wire import entries
 
 READ = types.StructType(

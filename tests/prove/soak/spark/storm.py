@@ -27,7 +27,7 @@ import psutil
 import shmq
 from tests.prove.soak.spark.pipeline import Pipeline
 from tests.support.processes import PATIENCE, SHM, eventually
-from tests.support.serving import Server
+from tests.support.server import Server
 
 __all__ = ["Outcome", "storm"]
 
