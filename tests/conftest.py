@@ -15,7 +15,7 @@ import pytest
 import shmq
 from tests.support.namespaces import own_namespace
 from tests.support.spark_session import spark
-from tests.support.tcp_servers import FRONTS
+from tests.support.tcp_servers import TCP_SERVERS
 from tests.support.watchdog import Watchdog
 
 __all__ = ["spark"]
@@ -27,7 +27,7 @@ PROVE = Path(__file__).with_name("prove")
 #: another limit: ``@pytest.mark.watchdog(600)``.
 LIMIT = 300.0
 
-#: The descriptors of an ordinary user, so that whoever runs the tests sees what leaks.
+#: The descriptors of an ordinary user, so that a leak shows on every machine.
 DESCRIPTORS = 1024
 
 _watchdog = pytest.StashKey[Watchdog]()
@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_watchdog].close()
     config.stash[_data].cleanup()
-    FRONTS.close()
+    TCP_SERVERS.close()
 
 
 @pytest.hookimpl(wrapper=True)

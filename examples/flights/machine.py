@@ -12,7 +12,7 @@ from typing import Final, Self
 
 import shmq
 from examples.flights import memory
-from examples.flights.place import Place
+from examples.flights.checkpoint import Checkpoint
 from examples.flights.plan import Plan
 from examples.flights.queues import Queues
 from examples.flights.server import Server
@@ -44,7 +44,7 @@ class Machine:
     """The processes of one run and the queues between them. A context manager that ends them all.
 
     If the plan loses the memory, it keeps a directory on disk with the queues' journals and the
-    producers' places.
+    producers' checkpoints.
     """
 
     server: Server | None = None
@@ -100,8 +100,8 @@ class Machine:
         assert self._folder is not None
         left = []
         for share in range(self._plan.producers):
-            with Place(self._folder, share) as place:
-                left.append(self._plan.share(share) - place.flights)
+            with Checkpoint(self._folder, share) as checkpoint:
+                left.append(self._plan.share(share) - checkpoint.flights)
         return left
 
     def _serve(self) -> None:

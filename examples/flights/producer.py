@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 import shmq
+from examples.flights.checkpoint import Checkpoint
 from examples.flights.flights import Flight, read_flights
-from examples.flights.place import Place
 from examples.flights.plan import Plan
 from examples.flights.queues import FLIGHTS, PATIENCE
 from shmq.api.options import Confirm
@@ -23,17 +23,17 @@ PUT_AGAIN: Final = "put again"
 def produce(plan: Plan, share: int, folder: Path | None = None) -> None:
     """Put every flight of the plan whose number is ``share`` modulo its producers.
 
-    With a ``folder`` it continues from its :class:`~examples.flights.place.Place` there.
+    With a ``folder`` it continues from its :class:`~examples.flights.checkpoint.Checkpoint` there.
     """
     with shmq.connect(plan.namespace) as broker:
         queue = broker.queue(FLIGHTS)
         if folder is None:
             put_flights(queue, read_flights(plan.path, share, plan.producers, plan.flights))
             return
-        with Place(folder, share) as place:
-            first = share + place.flights * plan.producers
+        with Checkpoint(folder, share) as checkpoint:
+            first = share + checkpoint.flights * plan.producers
             rest = read_flights(plan.path, first, plan.producers, plan.flights)
-            put_safely(queue, rest, place, plan.stride)
+            put_safely(queue, rest, checkpoint, plan.stride)
 
 
 def put_flights(
@@ -59,18 +59,20 @@ def put_flights(
         )
 
 
-def put_safely(queue: shmq.Queue, flights: Iterable[Flight], place: Place, size: int) -> None:
+def put_safely(
+    queue: shmq.Queue, flights: Iterable[Flight], checkpoint: Checkpoint, size: int
+) -> None:
     """Put ``size`` flights at a time: they are on disk and noted before the next ones are put.
 
-    So a producer that continues from the ``place`` may have put the next ``size`` flights
+    So a producer that continues from the ``checkpoint`` may have put the next ``size`` flights
     before, but no later ones.
     """
-    again = place.resumed
-    place.begin()
+    again = checkpoint.resumed
+    checkpoint.begin()
     rest = iter(flights)
     while batch := list(itertools.islice(rest, size)):
         put_flights(queue, batch[:-1], again=again)
         # When a put is on disk, so are all puts before it.
         put_flights(queue, batch[-1:], confirm="disk", again=again)
-        place.note(place.flights + len(batch))
+        checkpoint.note(checkpoint.flights + len(batch))
         again = False

@@ -14,7 +14,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
-from tests.support.tcp_servers import FRONTS
+from tests.support.tcp_servers import TCP_SERVERS
 
 Connect = Callable[[], Broker]
 
@@ -28,7 +28,7 @@ def local(namespace: str) -> Iterator[Connect]:
 @contextlib.contextmanager
 def tcp(namespace: str) -> Iterator[Connect]:
     """Over the network: a front end of a server that is there for the whole run."""
-    with FRONTS.serve(namespace) as url:
+    with TCP_SERVERS.serve(namespace) as url:
         yield lambda: shmq.connect(url)
 
 
@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _transport(item) == "tcp":
             test = item.nodeid.partition("[")[0]
-            if test in met or "persister" in getattr(item, "fixturenames", ()):
+            if test in met or "writer_process" in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.prove)
             met.add(test)
 

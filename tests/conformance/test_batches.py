@@ -158,7 +158,7 @@ def test_put_many_of_bodies_that_raise_puts_none(queue: Queue) -> None:
     assert queue.empty()
 
 
-def test_put_many_wakes_who_waits(queue: Queue, other: Queue) -> None:
+def test_put_many_wakes_waiting_gets(queue: Queue, other: Queue) -> None:
     waiter = in_thread(lambda: other.get().body)
     getter_asleep(queue)
 
@@ -269,7 +269,7 @@ def test_messages_acked_together_are_settled(queue: Queue) -> None:
         message.ack()
 
 
-def test_ack_many_makes_room_for_who_waits(connect: Connect) -> None:
+def test_ack_many_makes_room_for_waiting_puts(connect: Connect) -> None:
     queue = connect().create_queue("jobs", capacity=3)
     queue.put_many(range(3))
     messages = queue.get_many(3)

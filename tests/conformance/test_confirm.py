@@ -15,30 +15,30 @@ import shmq
 from shmq import Broker, Queue
 from shmq.api.options import Durability
 from tests.support.processes import eventually
-from tests.support.writer_process import Persister, persisting
+from tests.support.writer_process import WriterProcess, running_writer
 
 #: A time within which a test's disk may be waited for in vain, in seconds.
 SHORT = 0.15
 
 
 @pytest.fixture
-def persister(namespace: str) -> Iterator[Persister]:
+def writer_process(namespace: str) -> Iterator[WriterProcess]:
     """A persistence writer of the test's namespace."""
-    with persisting(namespace) as persister:
-        yield persister
+    with running_writer(namespace) as writer_process:
+        yield writer_process
 
 
 @pytest.fixture
-def journal(broker: Broker, persister: Persister) -> Queue:
+def journal(broker: Broker, writer_process: WriterProcess) -> Queue:
     """A queue that keeps a journal, which is written."""
     queue = broker.create_queue("j", durability="journal")
-    persister.follows(queue)
+    writer_process.follows(queue)
     return queue
 
 
 @pytest.fixture
 def unwritten(broker: Broker) -> Queue:
-    """A queue that keeps a journal that nobody writes."""
+    """A queue with a journal, without a writer."""
     return broker.create_queue("u", durability="journal")
 
 
@@ -89,7 +89,7 @@ def test_a_confirmed_put_is_on_disk_when_it_returns(
         is_on_disk(journal)
 
 
-def test_a_plain_put_returns_at_once_though_nobody_writes(
+def test_a_plain_put_returns_at_once_without_a_writer(
     unwritten: Queue, way: Callable[..., Any]
 ) -> None:
     way(unwritten, b"x")
@@ -106,13 +106,13 @@ def test_without_a_writer_it_is_not_confirmed_within_its_timeout_and_in_the_queu
 
 
 def test_the_option_of_the_queue_is_for_every_put_that_does_not_say_otherwise(
-    broker: Broker, way: Callable[..., Any], persister: Persister
+    broker: Broker, way: Callable[..., Any], writer_process: WriterProcess
 ) -> None:
     queue = broker.create_queue("c", durability="journal", confirm="disk")
     assert queue.options.confirm == "disk"
     way(queue, b"x")
     is_on_disk(queue)
-    persister.stop()
+    writer_process.stop()
     with pytest.raises(shmq.NotConfirmed):
         way(queue, b"x", SHORT)
 
@@ -122,7 +122,7 @@ def test_a_writer_that_comes_later_confirms(unwritten: Queue, namespace: str) ->
     thread = threading.Thread(target=lambda: puts.append(unwritten.put(b"x", confirm="disk")))
     thread.start()
     eventually(lambda: unwritten.qsize() == 1, "it is in the queue")
-    with persisting(namespace):
+    with running_writer(namespace):
         thread.join()
     assert [put.sequence for put in puts] == [1]
 
@@ -143,25 +143,27 @@ def test_each_put_of_a_pipeline_may_have_its_own(journal: Queue) -> None:
 
 
 def test_a_disk_that_fails_is_an_error_and_is_made_up_for(
-    journal: Queue, persister: Persister
+    journal: Queue, writer_process: WriterProcess
 ) -> None:
     journal.put(b"one", confirm="disk")
-    persister.fail(errno.ENOSPC)
+    writer_process.fail(errno.ENOSPC)
     with pytest.raises(shmq.NotConfirmed, match=r"No space left on device") as error:
         journal.put(b"two", confirm="disk")
     assert pickle.loads(pickle.dumps(error.value)).sequence == error.value.sequence
     assert journal.stats().journal_error == "No space left on device"
     assert journal.qsize() == 2
-    persister.mend()
+    writer_process.mend()
     eventually(lambda: journal.stats().journal_error is None, "it has been made up for")
     journal.put(b"three", confirm="disk")
     is_on_disk(journal)
     assert journal.qsize() == 3
 
 
-def test_what_a_pipeline_has_not_on_disk_is_told(journal: Queue, persister: Persister) -> None:
+def test_what_a_pipeline_has_not_on_disk_is_told(
+    journal: Queue, writer_process: WriterProcess
+) -> None:
     journal.put(b"before", confirm="disk")  # so the disk is found to fail by what comes next
-    persister.fail(errno.EIO)
+    writer_process.fail(errno.EIO)
     with pytest.raises(shmq.PutsRefused) as error, journal.pipeline(confirm="disk") as pipe:
         pipe.put(b"x")
         pipe.put(b"y")
@@ -209,7 +211,9 @@ def test_a_confirm_that_there_is_not_is_refused(queue: Queue, way: Callable[...,
     assert queue.qsize() == 0
 
 
-def test_a_duplicate_is_confirmed_with_the_first_one(broker: Broker, persister: Persister) -> None:
+def test_a_duplicate_is_confirmed_with_the_first_one(
+    broker: Broker, writer_process: WriterProcess
+) -> None:
     queue = broker.create_queue("d", durability="journal", dedupe_window=60.0)
     first = queue.put(b"x", dedupe_id="a")
     again = queue.put(b"x", dedupe_id="a", confirm="disk")
@@ -223,7 +227,7 @@ def test_what_was_settled_before_it_was_written_is_confirmed(
 ) -> None:
     unwritten.put(b"x")
     unwritten.get().ack()
-    with persisting(namespace):
+    with running_writer(namespace):
         unwritten.put(b"y", confirm="disk")
     assert unwritten.stats().journal_synced == 2
 
@@ -243,7 +247,7 @@ def test_the_loop_goes_on_while_a_task_waits_for_the_disk(unwritten: Queue, name
         for _ in range(20):
             await asyncio.sleep(0.005)
         assert not task.done()
-        with persisting(namespace):
+        with running_writer(namespace):
             await task
 
     asyncio.run(go())
@@ -276,15 +280,15 @@ def test_threads_wait_side_by_side(journal: Queue) -> None:
     is_on_disk(journal)
 
 
-def test_a_queue_that_is_full_of_what_nobody_writes_names_the_missing_writer(
-    broker: Broker, persister: Persister
+def test_a_queue_that_is_full_of_unwritten_messages_names_the_missing_writer(
+    broker: Broker, writer_process: WriterProcess
 ) -> None:
     queue = broker.create_queue("j", durability="journal", capacity=4)
-    persister.follows(queue)
+    writer_process.follows(queue)
     queue.put_many([b"x"] * 4, confirm="disk")
     with pytest.raises(shmq.Full, match=r"consume, wait \(block=True\), or make it larger"):
         queue.put_nowait(b"x")
-    persister.kill()
+    writer_process.kill()
     for message in queue.get_many(4):
         message.ack()
 
@@ -296,10 +300,12 @@ def test_a_queue_that_is_full_of_what_nobody_writes_names_the_missing_writer(
             asyncio.run(queue.aput(b"x", timeout))
 
 
-def test_the_figures_say_how_far_the_journal_is(journal: Queue, persister: Persister) -> None:
+def test_the_figures_say_how_far_the_journal_is(
+    journal: Queue, writer_process: WriterProcess
+) -> None:
     for _ in range(4):
         journal.put(b"x", confirm="disk")
-    persister.stop()
+    writer_process.stop()
     journal.put(b"y")
     for message in journal.get_many(2):
         message.ack()
@@ -312,12 +318,12 @@ def test_the_figures_say_how_far_the_journal_is(journal: Queue, persister: Persi
 
 @pytest.mark.parametrize("by", ["the option", "the publish"])
 def test_what_is_published_is_on_disk_when_it_returns(
-    broker: Broker, persister: Persister, by: str
+    broker: Broker, writer_process: WriterProcess, by: str
 ) -> None:
     queue = broker.create_queue(
         "c", durability="journal", confirm="disk" if by == "the option" else "memory"
     )
-    persister.follows(queue)
+    writer_process.follows(queue)
     exchange = broker.create_exchange("x", "fanout")
     exchange.bind("c")
     confirm = None if by == "the option" else "disk"

@@ -29,7 +29,7 @@ def deliver_and_nack(queue: Queue, times: int) -> None:
         next_message(queue).nack(delay=0)
 
 
-def make_graveyard(broker: Broker, capacity: int) -> Queue:
+def make_dead_letter_queue(broker: Broker, capacity: int) -> Queue:
     """A dead-letter queue that was there before the queues that name it."""
     return broker.create_queue(
         "graveyard",
@@ -209,7 +209,7 @@ def test_without_a_dead_letter_queue_messages_are_dropped_and_counted(
     assert (stats.dropped, stats.dead_lettered) == (1, 0)
 
 
-def test_a_dead_letter_wakes_who_waits_for_one(queue: Queue, dead: Queue) -> None:
+def test_a_dead_letter_wakes_a_waiting_get(queue: Queue, dead: Queue) -> None:
     waiter = in_thread(lambda: dead.get().body)
     queue.put(b"x")
 
@@ -229,17 +229,17 @@ def test_a_dead_letter_has_left_its_queue(queue: Queue) -> None:
 
 
 def test_dead_letters_wait_in_their_queue_while_the_other_is_full(broker: Broker) -> None:
-    graveyard = make_graveyard(broker, capacity=1)
+    dead_letter_queue = make_dead_letter_queue(broker, capacity=1)
     queue = broker.create_queue("jobs", dead_letter="graveyard")
     queue.put_many([b"1", b"2"])
     for _ in range(2):
         queue.get().reject()
     assert queue.stats().dying == 1
 
-    assert drain(graveyard) == [b"1"]
+    assert drain(dead_letter_queue) == [b"1"]
 
     eventually(lambda: queue.stats().dying == 0, "the second one has moved")
-    assert drain(graveyard) == [b"2"]
+    assert drain(dead_letter_queue) == [b"2"]
 
 
 @pytest.mark.parametrize("options", [{"dead_letter": None}, {"max_deliveries": None}])
@@ -255,7 +255,7 @@ def test_a_queue_that_limits_deliveries_or_has_dead_letters_cannot_take_any(
 
 
 def test_messages_that_die_are_none_that_can_be_got(broker: Broker) -> None:
-    make_graveyard(broker, capacity=1).put(b"full")
+    make_dead_letter_queue(broker, capacity=1).put(b"full")
     queue = broker.create_queue("jobs", dead_letter="graveyard")
     queue.put(b"x")
     queue.get().reject()
@@ -359,7 +359,7 @@ def test_redrive_into_a_full_queue_leaves_the_rest_where_it_is(broker: Broker) -
     assert drain(queue) == [b"in the way", b"1"]
 
 
-def test_redrive_leaves_dead_letters_that_somebody_holds(queue: Queue, dead: Queue) -> None:
+def test_redrive_leaves_leased_dead_letters(queue: Queue, dead: Queue) -> None:
     queue.put_many([b"1", b"2"])
     for _ in range(2):
         queue.get().reject()
@@ -400,7 +400,7 @@ def test_a_message_may_die_and_come_back_again_and_again(queue: Queue, dead: Que
     assert message.dead is None
 
 
-def test_who_waits_for_a_message_gets_one_that_was_redriven(queue: Queue, dead: Queue) -> None:
+def test_a_waiting_get_gets_a_redriven_message(queue: Queue, dead: Queue) -> None:
     queue.put(b"x")
     queue.get().reject()
     waiter: Any = in_thread(lambda: queue.get().body)
@@ -410,7 +410,7 @@ def test_who_waits_for_a_message_gets_one_that_was_redriven(queue: Queue, dead: 
     assert outcome(waiter) == b"x"
 
 
-def bury(queue: Queue, body: Any, **properties: Any) -> None:
+def make_dead_letter(queue: Queue, body: Any, **properties: Any) -> None:
     queue.put(body, **properties)
     next_message(queue).reject()
 
@@ -418,10 +418,10 @@ def bury(queue: Queue, body: Any, **properties: Any) -> None:
 def test_redrive_with_an_expression_sends_back_what_is_meant_alone(
     queue: Queue, dead: Queue
 ) -> None:
-    bury(queue, {"id": 1}, headers={"source": "web"})
-    bury(queue, {"id": 2}, headers={"source": "till"})
-    bury(queue, {"id": "3"}, headers={"source": "web"})
-    bury(queue, b"4", headers={"source": "web"})
+    make_dead_letter(queue, {"id": 1}, headers={"source": "web"})
+    make_dead_letter(queue, {"id": 2}, headers={"source": "till"})
+    make_dead_letter(queue, {"id": "3"}, headers={"source": "web"})
+    make_dead_letter(queue, b"4", headers={"source": "web"})
 
     assert queue.redrive(where="header.source = 'web' and shape = '{id: int}'") == 1
     assert drain(queue) == [{"id": 1}]
@@ -433,7 +433,7 @@ def test_redrive_with_an_expression_sends_back_what_is_meant_alone(
 
 def test_the_limit_of_a_redrive_counts_those_that_are_meant(queue: Queue, dead: Queue) -> None:
     for number in range(6):
-        bury(queue, number, headers={"odd": bool(number % 2)})
+        make_dead_letter(queue, number, headers={"odd": bool(number % 2)})
 
     assert queue.redrive(2, where="header.odd = true") == 2
 
@@ -443,7 +443,7 @@ def test_the_limit_of_a_redrive_counts_those_that_are_meant(queue: Queue, dead: 
 
 def test_redrive_chooses_by_the_queue_that_a_letter_came_from(broker: Broker) -> None:
     for name in ("one", "two"):
-        bury(broker.create_queue(name, dead_letter="graveyard"), name)
+        make_dead_letter(broker.create_queue(name, dead_letter="graveyard"), name)
 
     assert broker.queue("graveyard").redrive(where="queue = 'two'") == 1
 
@@ -452,7 +452,7 @@ def test_redrive_chooses_by_the_queue_that_a_letter_came_from(broker: Broker) ->
 
 
 def test_redrive_refuses_an_expression_that_it_cannot_read(queue: Queue, dead: Queue) -> None:
-    bury(queue, b"x")
+    make_dead_letter(queue, b"x")
 
     with pytest.raises(shmq.InvalidOption, match="character 1: there is no field 'reson'"):
         queue.redrive(where="reson = 'rejected'")

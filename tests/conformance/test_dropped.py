@@ -1,4 +1,4 @@
-"""What is dropped while it is leased is said to be, to those who ask for ResourceWarnings."""
+"""A leased message that is dropped gives a ResourceWarning."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ HINT = (
 )
 
 
-def said(deed: Callable[[], object]) -> list[str]:
-    """What is said of what was dropped in the course of a deed, whose value is dropped, too."""
+def said(operation: Callable[[], object]) -> list[str]:
+    """The warnings about what the operation drops; its value is dropped, too."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ResourceWarning)
-        deed()
+        operation()
         gc.collect()
     ours = [one for one in caught if issubclass(one.category, ResourceWarning)]
     assert all(one.filename == __file__ for one in ours)

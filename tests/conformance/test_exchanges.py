@@ -1,4 +1,4 @@
-"""Exchanges: who gets what is published, and what becomes of what nobody gets."""
+"""Exchanges: which queues get a message, and what becomes of one that no queue gets."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def test_exchanges_in_a_circle_deliver_once(broker: Broker, queues: Callable[...
     assert broker.exchange("two").publish(b"x") == Published(1)
 
 
-# --- what nobody gets ---------------------------------------------------------------------
+# --- unrouted messages ---------------------------------------------------------------------
 
 
 def test_what_leads_to_no_queue_is_unroutable(broker: Broker, queues: Callable[..., None]) -> None:
@@ -330,7 +330,7 @@ def test_a_full_queue_is_named_and_the_others_have_their_copy(
     assert held(broker, "a", "full", "z") == [[b"1", b"2"], [b"1"], [b"1", b"2"]]
 
 
-def test_a_publish_waits_for_room_and_holds_back_nobody(
+def test_a_publish_waits_for_room_and_holds_back_no_other(
     connect: Connect, broker: Broker, queues: Callable[..., None]
 ) -> None:
     queues("full", capacity=1, overflow="block")
@@ -405,7 +405,7 @@ def test_of_many_the_rest_follows_when_there_is_room(
         ({"headers": 1}, TypeError),
     ],
 )
-def test_what_no_put_could_do_is_refused_and_nobody_gets_anything(
+def test_what_no_put_could_do_is_refused_and_no_queue_gets_it(
     broker: Broker,
     queues: Callable[..., None],
     properties: dict[str, Any],

@@ -1,4 +1,4 @@
-"""Filters: who asks for messages by their headers and properties, and what the others get."""
+"""Filters: gets that select messages by headers and properties, and what other gets receive."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ def test_a_wait_ends_with_the_first_that_is_meant(queue: Queue, other: Queue) ->
     assert other.qsize() == 3
 
 
-def test_who_means_something_else_takes_nobody_s_waking(connect: Connect, queue: Queue) -> None:
-    choosy = [connect().queue("q") for _ in range(2)]
-    waiting = [in_thread(each.get, timeout=PATIENCE, where=EU) for each in choosy]
+def test_a_filtered_wait_takes_no_wakeup_of_another_message(connect: Connect, queue: Queue) -> None:
+    filtered = [connect().queue("q") for _ in range(2)]
+    waiting = [in_thread(each.get, timeout=PATIENCE, where=EU) for each in filtered]
     getter_asleep(queue)
     plain = in_thread(connect().queue("q").get, timeout=PATIENCE)
 
@@ -114,7 +114,9 @@ def test_who_means_something_else_takes_nobody_s_waking(connect: Connect, queue:
     assert drain(queue) == ["1"]
 
 
-def test_what_comes_back_wakes_who_means_it(queue: Queue, other: Queue) -> None:
+def test_a_returned_message_wakes_a_filtered_wait_that_selects_it(
+    queue: Queue, other: Queue
+) -> None:
     put(queue, "us", "eu")
     message = other.get(where=EU)
     waiting = in_thread(queue.get, timeout=PATIENCE, where=EU)
@@ -176,9 +178,9 @@ def test_dead_letters_are_asked_why_they_are_dead(broker: Broker, queue: Queue) 
     queue.get().reject()
     where = "reason = 'rejected' and queue = 'q' and deliveries = 1 and age < 1h"
 
-    dead_letter_queues = broker.queue("q.dlq")
+    dead_letter_queue = broker.queue("q.dlq")
 
-    assert dead_letter_queues.get(where=where, timeout=PATIENCE).body == "first"
+    assert dead_letter_queue.get(where=where, timeout=PATIENCE).body == "first"
     assert queue.get_many(9, where="reason != null", block=False) == []
 
 

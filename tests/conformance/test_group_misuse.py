@@ -1,4 +1,4 @@
-"""Groups and their members: what makes no sense is refused, and what fails harms nobody else."""
+"""Groups and their members: misuse is refused, and what fails harms no other member."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_member_that_is_told_so_as_it_leaves_may_close_itself(stream: Stream) 
     assert stream.group("g").members() == []
 
 
-def test_who_cannot_be_told_what_it_has_is_no_member(stream: Stream) -> None:
+def test_a_member_whose_on_assigned_fails_does_not_join(stream: Stream) -> None:
     def fail(_: frozenset[int]) -> None:
         raise ZeroDivisionError
 

@@ -1,4 +1,4 @@
-"""Groups: who has which partition, what is committed, and what becomes of both."""
+"""Groups: the owner of each partition, committed offsets, and what becomes of both."""
 
 from __future__ import annotations
 
@@ -360,7 +360,7 @@ def test_a_deleted_group_tells_its_members_and_is_forgotten(stream: Stream) -> N
         stream.delete_group("h")
 
 
-def test_a_deleted_group_is_not_made_again_by_who_looks_at_it(stream: Stream) -> None:
+def test_a_deleted_group_is_not_made_again_by_a_look_at_it(stream: Stream) -> None:
     group = stream.group("g")
     stream.delete_group("g")
     for look in (group.lag, group.committed, group.members, group.join):

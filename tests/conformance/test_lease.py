@@ -122,7 +122,7 @@ def test_the_retry_delay_survives_any_number_of_deliveries(broker: Broker) -> No
     assert queue.stats().delayed == 1
 
 
-def test_a_nacked_message_wakes_who_waits(queue: Queue, other: Queue) -> None:
+def test_a_nacked_message_wakes_a_waiting_get(queue: Queue, other: Queue) -> None:
     queue.put(b"x")
     message = queue.get()
     waiter = in_thread(lambda: other.get().delivery_count)
@@ -156,7 +156,7 @@ def test_a_waiting_get_is_served_when_a_lease_runs_out(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("settle", SETTLE)
-def test_a_lease_ends_by_the_clock_even_if_nobody_noticed(broker: Broker, settle: str) -> None:
+def test_a_lease_ends_by_the_clock_even_before_it_is_noticed(broker: Broker, settle: str) -> None:
     queue = broker.create_queue("jobs", visibility_timeout=SOON)
     queue.put(b"x")
     late = queue.get()

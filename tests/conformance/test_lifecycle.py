@@ -135,9 +135,7 @@ def test_a_message_of_a_deleted_queue_cannot_be_settled(broker: Broker, settle: 
 
 
 @pytest.mark.parametrize("operation", ["get", "get_many", "consume"])
-def test_deleting_a_queue_wakes_and_fails_who_waits_for_a_message(
-    connect: Connect, operation: str
-) -> None:
+def test_deleting_a_queue_wakes_and_fails_waiting_gets(connect: Connect, operation: str) -> None:
     queue = connect().create_queue("jobs")
     waiters = [in_thread(OPERATIONS[operation], connect().queue("jobs")) for _ in range(3)]
     getter_asleep(queue)
@@ -150,9 +148,7 @@ def test_deleting_a_queue_wakes_and_fails_who_waits_for_a_message(
 
 
 @pytest.mark.parametrize("operation", ["put", "put_many"])
-def test_deleting_a_queue_wakes_and_fails_who_waits_for_space(
-    connect: Connect, operation: str
-) -> None:
+def test_deleting_a_queue_wakes_and_fails_waiting_puts(connect: Connect, operation: str) -> None:
     queue = connect().create_queue("jobs", capacity=1, overflow="block")
     queue.put(b"in the way")
     waiters = [in_thread(OPERATIONS[operation], connect().queue("jobs")) for _ in range(3)]
@@ -306,7 +302,7 @@ def test_purge_removes_what_a_delayed_nack_holds_and_frees_its_group(queue: Queu
     assert drain(queue) == [b"new"]
 
 
-def test_purge_makes_room_for_who_waits(connect: Connect) -> None:
+def test_purge_makes_room_for_waiting_puts(connect: Connect) -> None:
     queue = connect().create_queue("jobs", capacity=1, overflow="block")
     queue.put(b"old")
     waiter = in_thread(connect().queue("jobs").put, b"new")

@@ -1,4 +1,4 @@
-"""Numbers of NumPy, or of any type that is a number, are taken where an int or a float is."""
+"""Numbers of NumPy, or of any numeric type, are accepted in place of an int or a float."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ WRONG_TYPE: list[tuple[str, Any]] = [
     ("max_deliveries", "5"),
     ("ttl", True),
     ("dead_letter", 5),
-    ("dead_letter", b"graves"),
+    ("dead_letter", b"dead"),
     ("overflow", ["block"]),
     ("retry_delay_max", "5m"),
     ("priorities", True),
@@ -226,9 +226,9 @@ def test_the_dead_letter_queue_takes_the_sizes_of_its_queue(broker: Broker) -> N
 
 def test_the_dead_letter_queue_is_as_durable_as_its_queue(broker: Broker) -> None:
     broker.create_queue("jobs", durability="journal", snapshot_interval=5.0, confirm="disk")
-    dead_letter_queues = broker.queue("jobs.dlq").options
-    assert (dead_letter_queues.durability, dead_letter_queues.snapshot_interval) == ("journal", 5.0)
-    assert dead_letter_queues.confirm == "memory"
+    dead_letter_queue = broker.queue("jobs.dlq").options
+    assert (dead_letter_queue.durability, dead_letter_queue.snapshot_interval) == ("journal", 5.0)
+    assert dead_letter_queue.confirm == "memory"
 
 
 def test_the_capacity_is_the_number_of_messages_held(broker: Broker) -> None:

@@ -15,20 +15,20 @@ import pytest
 
 import shmq
 from shmq import Stream
-from tests.support.writer_process import Persister, persisting
+from tests.support.writer_process import WriterProcess, running_writer
 
 from .conftest import Connect
 from .tools import LATER, eventually, in_thread, outcome
 
-#: What there is much the same of, as bytes.
+#: Lines that are much the same, as bytes.
 LINES = [b"user %d has seen page %d of the catalogue" % (n % 7, n) for n in range(300)]
 
 
 @pytest.fixture
-def persister(namespace: str) -> Iterator[Persister]:
+def writer_process(namespace: str) -> Iterator[WriterProcess]:
     """A persistence writer of the test's namespace."""
-    with persisting(namespace) as persister:
-        yield persister
+    with running_writer(namespace) as writer_process:
+        yield writer_process
 
 
 @pytest.fixture
@@ -293,7 +293,7 @@ def test_what_is_not_compressed_as_it_says_is_refused(stream: Stream) -> None:
 
 
 def test_with_disk_a_batch_is_over_once_it_is_there(
-    broker: shmq.Broker, persister: Persister
+    broker: shmq.Broker, writer_process: WriterProcess
 ) -> None:
     stream = broker.create_stream("kept", 1, durability="journal")
     with stream.producer(acks="disk", linger=LATER, compression="lz4") as producer:
@@ -301,13 +301,13 @@ def test_with_disk_a_batch_is_over_once_it_is_there(
             producer.send(line)
     assert producer.appended == 100
 
-    persister.fail(errno.ENOSPC)
+    writer_process.fail(errno.ENOSPC)
     producer = stream.producer(acks="disk")
     producer.send(LINES[100])
     with pytest.raises(shmq.NotConfirmed, match=r"1 records .* partition 0: "):
         producer.flush()
     assert (producer.appended, producer.pending) == (0, 1)
-    persister.mend()
+    writer_process.mend()
     eventually(lambda: confirms(producer), "the disk works again")
     assert (producer.appended, producer.pending) == (1, 0)
     assert stream.read(0, 0).values() == LINES[:101]
@@ -346,7 +346,7 @@ def test_a_send_that_raises_full_has_not_taken_the_record(
             except shmq.Full:
                 refused += 1
                 if refused == 1:
-                    started.enter_context(persisting(namespace))  # which makes room
+                    started.enter_context(running_writer(namespace))  # which makes room
                 eventually(functools.partial(is_taken, producer, value), "there is room")
         flushed(producer)
         assert (producer.pending, producer.appended) == (0, 200)
@@ -424,17 +424,17 @@ def test_a_send_to_a_deleted_stream_has_not_taken_the_record(
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_who_repeats_what_raised_while_the_disk_failed_doubles_nothing(
-    broker: shmq.Broker, persister: Persister, idempotent: bool
+def test_a_repeated_append_after_a_failed_disk_doubles_nothing(
+    broker: shmq.Broker, writer_process: WriterProcess, idempotent: bool
 ) -> None:
     stream = broker.create_stream("kept", 1, durability="journal")
     stream.append(LINES[0], confirm="disk")
-    persister.fail(errno.ENOSPC)
+    writer_process.fail(errno.ENOSPC)
     producer = stream.producer(acks="disk", idempotent=idempotent)
     producer.send(LINES[1])
     with pytest.raises(shmq.NotConfirmed):
         producer.send(LINES[2])
-    persister.mend()
+    writer_process.mend()
     eventually(functools.partial(is_taken, producer, LINES[2]), "the disk works again")
     eventually(lambda: confirms(producer), "the disk works again")
     producer.close()

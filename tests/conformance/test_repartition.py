@@ -15,7 +15,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Record, Stream
-from tests.support.writer_process import persisting
+from tests.support.writer_process import running_writer
 
 from .conftest import Connect
 from .tools import LATER, PATIENCE, SOON, eventually
@@ -30,7 +30,7 @@ def options(request: pytest.FixtureRequest, namespace: str) -> Iterator[dict[str
     if request.param == "memory":
         yield given
         return
-    with persisting(namespace):
+    with running_writer(namespace):
         yield given
 
 
@@ -312,7 +312,7 @@ def test_what_a_group_has_not_done_is_kept_in_new_partitions_too(broker: Broker)
     assert stream.earliest(1) == 0
 
 
-def test_who_waits_for_room_goes_on_in_a_new_partition(broker: Broker) -> None:
+def test_a_wait_for_room_goes_on_in_a_new_partition(broker: Broker) -> None:
     stream = broker.create_stream("full", 1, ring_bytes=64 << 10, overflow="block")
     stream.group("g")
     with pytest.raises(shmq.Full):
@@ -381,7 +381,7 @@ def test_nothing_is_lost_and_no_key_is_out_of_order_while_others_append(
     assert by_key(list(stream.reader(timeout=SOON))) == {key: list(range(rounds)) for key in KEYS}
 
 
-def test_who_makes_it_again_gets_it_though_it_has_more_partitions(
+def test_a_repeated_create_gets_it_though_it_has_more_partitions(
     broker: Broker, stream: Stream, options: dict[str, Any]
 ) -> None:
     stream.repartition(3)

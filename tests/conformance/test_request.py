@@ -67,7 +67,7 @@ def test_a_large_reply_comes_whole(connect: Connect, queue: Queue) -> None:
         assert connect().request("q", b"", PATIENCE).body == bytes(3 << 20)
 
 
-def test_an_error_in_the_handler_reaches_who_asked(connect: Connect, queue: Queue) -> None:
+def test_an_error_in_the_handler_reaches_the_requester(connect: Connect, queue: Queue) -> None:
     def fail(_: Message) -> None:
         raise ValueError("no such \udcffthing")
 
@@ -316,7 +316,7 @@ def test_a_broker_is_closed_before_its_queues(
     assert own in closed
 
 
-def test_who_waits_is_told_when_the_broker_closes(connect: Connect, queue: Queue) -> None:
+def test_a_waiting_request_is_told_when_the_broker_closes(connect: Connect, queue: Queue) -> None:
     client = connect()
     asked = in_thread(client.request, "q", b"", LATER)
     eventually(lambda: queue.qsize() == 1, "the request is there")
@@ -326,7 +326,9 @@ def test_who_waits_is_told_when_the_broker_closes(connect: Connect, queue: Queue
         outcome(asked)
 
 
-def test_who_waits_is_told_when_its_reply_queue_is_deleted(connect: Connect, queue: Queue) -> None:
+def test_a_waiting_request_is_told_when_its_reply_queue_is_deleted(
+    connect: Connect, queue: Queue
+) -> None:
     client = connect()
     asked = in_thread(client.request, "q", b"", LATER)
     eventually(lambda: queue.qsize() == 1, "the request is there")

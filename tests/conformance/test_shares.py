@@ -113,7 +113,9 @@ def test_a_lease_that_ends_gives_the_record_to_another(stream: Stream, other: St
         kept.ack()
 
 
-def test_who_leaves_returns_what_it_has_not_settled(stream: Stream, other: Stream) -> None:
+def test_a_member_that_leaves_returns_what_it_has_not_settled(
+    stream: Stream, other: Stream
+) -> None:
     with other.share("g", lease=LATER) as two:
         with stream.share("g") as one:
             one.get_many(10)
@@ -164,14 +166,14 @@ def test_at_the_limit_a_record_is_dropped_and_counted(stream: Stream) -> None:
 
 
 def test_at_the_limit_a_record_goes_to_the_dead_letters(broker: Broker, stream: Stream) -> None:
-    dead_letter_queues = broker.create_queue("dead_letter_queues")
+    dead_letter_queue = broker.create_queue("dead_letter_queues")
     with stream.share("g", max_deliveries=1, dead_letter="dead_letter_queues") as share:
         share.get_many(10)[0].nack()
         stream.append(b"rejected", key="k", partition=0)
         share.get(timeout=PATIENCE).reject()
         with pytest.raises(shmq.Empty):
             share.get(timeout=0)
-    dead = [dead_letter_queues.get(), dead_letter_queues.get()]
+    dead = [dead_letter_queue.get(), dead_letter_queue.get()]
     assert [message.body for message in dead] == [b"0", b"rejected"]
     assert dead[1].headers["shmq-stream"] == "events"
     assert dead[1].headers["shmq-offset"] == 5
@@ -195,9 +197,9 @@ def test_without_their_queue_dead_letters_are_dropped_and_lending_goes_on(
         broker.delete_queue("dead_letter_queues")
         for _ in range(3):
             share.get(timeout=PATIENCE).reject()
-        dead_letter_queues = broker.create_queue("dead_letter_queues")
+        dead_letter_queue = broker.create_queue("dead_letter_queues")
         share.get(timeout=PATIENCE)
-        assert drain(dead_letter_queues) != []
+        assert drain(dead_letter_queue) != []
         (line,) = stream.groups()
     assert (line.dead_lettered, line.dropped) == (2, 2)
 

@@ -1,4 +1,4 @@
-"""Statistics: depths, ages, rates, totals, and who is attached."""
+"""Statistics: depths, ages, rates, totals, and attached processes."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_the_rates_follow_what_goes_in_and_out(queue: Queue) -> None:
     eventually(lambda: queue.stats().rate_in == 0, "the rate falls when nothing comes")
 
 
-def test_who_waits_for_a_message_is_counted(queue: Queue, other: Queue) -> None:
+def test_a_waiting_get_is_counted(queue: Queue, other: Queue) -> None:
     waiter = in_thread(other.get, True, PATIENCE)
     getter_asleep(queue)
     assert queue.stats().waiting_put == 0
@@ -182,10 +182,10 @@ def test_who_waits_for_a_message_is_counted(queue: Queue, other: Queue) -> None:
     queue.put(b"x")
     outcome(waiter)
 
-    eventually(lambda: queue.stats().waiting_get == 0, "nobody waits any more")
+    eventually(lambda: queue.stats().waiting_get == 0, "no process waits any more")
 
 
-def test_who_waits_for_space_is_counted(connect: Connect) -> None:
+def test_a_waiting_put_is_counted(connect: Connect) -> None:
     queue = connect().create_queue("jobs", capacity=1, overflow="block")
     queue.put(b"1")
     waiter = in_thread(connect().queue("jobs").put, b"2")
@@ -195,18 +195,18 @@ def test_who_waits_for_space_is_counted(connect: Connect) -> None:
     queue.purge()
     outcome(waiter)
 
-    eventually(lambda: queue.stats().waiting_put == 0, "nobody waits any more")
+    eventually(lambda: queue.stats().waiting_put == 0, "no process waits any more")
 
 
 def test_a_wait_that_timed_out_is_no_longer_counted(queue: Queue) -> None:
     with pytest.raises(shmq.Empty):
         queue.get(timeout=SOON)
 
-    eventually(lambda: queue.stats().waiting_get == 0, "nobody waits any more")
+    eventually(lambda: queue.stats().waiting_get == 0, "no process waits any more")
 
 
 @pytest.mark.only_local("a server is attached for its clients")
-def test_who_is_attached_is_told_with_the_leases_it_holds(connect: Connect) -> None:
+def test_attached_processes_are_told_with_the_leases_they_hold(connect: Connect) -> None:
     before = time.time()
     queue = connect().create_queue("jobs")
     idle = connect().queue("jobs")
@@ -226,7 +226,7 @@ def test_who_is_attached_is_told_with_the_leases_it_holds(connect: Connect) -> N
 
 
 @pytest.mark.only_local("a server is attached for its clients")
-def test_who_has_left_is_no_longer_attached(connect: Connect) -> None:
+def test_a_process_that_has_left_is_no_longer_attached(connect: Connect) -> None:
     queue = connect().create_queue("jobs")
     alone = len(queue.attachments())
     with connect() as leaver:

@@ -1,4 +1,4 @@
-"""What streams are given: what is none of it is refused with its value, and harms nobody later."""
+"""Arguments of streams: a wrong one is refused with its value, and does no harm later."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_damaged_headers_are_one_clear_error_and_no_expression_meets_them(stream
 def test_a_record_with_damaged_headers_becomes_a_dead_letter(
     broker: Broker, stream: Stream
 ) -> None:
-    dead_letter_queues = broker.create_queue("dead_letter_queues")
+    dead_letter_queue = broker.create_queue("dead_letter_queues")
     append_damaged(stream)
     with stream.share("g", max_deliveries=1, dead_letter="dead_letter_queues") as share:
         message = share.get(timeout=5)
@@ -78,7 +78,7 @@ def test_a_record_with_damaged_headers_becomes_a_dead_letter(
         with pytest.raises(shmq.Empty):
             share.get(timeout=0)
 
-    letter = dead_letter_queues.get(timeout=5)
+    letter = dead_letter_queue.get(timeout=5)
     assert (letter.body, letter.headers["shmq-headers"]) == (b"x", LISTED)
 
 
@@ -146,7 +146,7 @@ ASKED: dict[str, tuple[Any, type[Exception], str]] = {
     "a producer's key": (lambda s: s.producer().send(b"", key=5), TypeError, "key=5"),
     "a producer's headers": (lambda s: s.producer().send(b"", headers=5), TypeError, "headers=5"),
     "no partitioner": (lambda s: s.producer(partitioner=0), TypeError, "partitioner=0"),
-    "nobody to tell": (lambda s: s.subscribe(on_lost=5), TypeError, "on_lost=5"),
+    "on_lost is no callable": (lambda s: s.subscribe(on_lost=5), TypeError, "on_lost=5"),
 }
 
 

@@ -87,7 +87,7 @@ def test_records_are_a_sequence(stream: Stream) -> None:
         records[3]
 
 
-def test_the_oldest_records_go_and_whoever_asks_for_them_is_told(stream: Stream) -> None:
+def test_the_oldest_records_go_and_a_read_of_them_is_refused(stream: Stream) -> None:
     for n in range(2000):
         stream.append(b"%06d" % n * 10)
     earliest, latest = stream.earliest(0), stream.latest(0)
@@ -416,7 +416,7 @@ def test_a_stream_is_made_once_and_found_by_its_name(broker: Broker) -> None:
     ]
 
 
-def test_a_deleted_stream_is_gone_for_everybody(broker: Broker) -> None:
+def test_a_deleted_stream_is_gone_for_every_handle(broker: Broker) -> None:
     stream = broker.create_stream("gone", 1)
     waiting = in_thread(stream.read, 0, 0, block=True)
     broker.delete_stream("gone")

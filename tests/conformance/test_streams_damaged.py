@@ -17,7 +17,7 @@ from shmq.api import Stream
 from tests.conformance.conftest import Connect
 from tests.conformance.test_streams_on_disk import PATIENCE, create, filled
 from tests.conformance.tools import SOON
-from tests.support.writer_process import Persister, persisting
+from tests.support.writer_process import WriterProcess, running_writer
 
 COUNT = 2000
 #: The record of partition 0 that most tests damage.
@@ -25,10 +25,10 @@ AT = 100
 
 
 @pytest.fixture
-def persister(namespace: str) -> Iterator[Persister]:
+def writer_process(namespace: str) -> Iterator[WriterProcess]:
     """The namespace's persistence writer."""
-    with persisting(namespace) as persister:
-        yield persister
+    with running_writer(namespace) as writer_process:
+        yield writer_process
 
 
 @pytest.fixture
@@ -38,16 +38,16 @@ def values() -> list[bytes]:
 
 
 @pytest.fixture
-def stream(connect: Connect, persister: Persister) -> Stream:
+def stream(connect: Connect, writer_process: WriterProcess) -> Stream:
     """A stream of two partitions, the first of which has much more than its ring holds."""
     stream = create(connect(), partitions=2)
     filled(stream, COUNT)
     return stream
 
 
-def files(persister: Persister) -> list[Path]:
+def files(writer_process: WriterProcess) -> list[Path]:
     """The files of partition 0, by their first offsets."""
-    return sorted(path for path in persister.folder.rglob("*") if path.parent.name == "0")
+    return sorted(path for path in writer_process.folder.rglob("*") if path.parent.name == "0")
 
 
 def flip(path: Path, at: int) -> None:
@@ -60,9 +60,9 @@ def flip(path: Path, at: int) -> None:
 
 
 @pytest.fixture
-def damaged(stream: Stream, values: list[bytes], persister: Persister) -> Path:
+def damaged(stream: Stream, values: list[bytes], writer_process: WriterProcess) -> Path:
     """The file of partition 0 in which a bit of record 100 was flipped."""
-    (path,) = [path for path in files(persister) if values[AT] in path.read_bytes()]
+    (path,) = [path for path in files(writer_process) if values[AT] in path.read_bytes()]
     flip(path, path.read_bytes().index(values[AT]))
     return path
 
@@ -121,9 +121,9 @@ def test_the_error_comes_again_while_the_other_partition_is_never_at_rest(
 
 
 def test_a_file_without_a_header_is_passed_over_as_a_whole(
-    connect: Connect, stream: Stream, values: list[bytes], persister: Persister
+    connect: Connect, stream: Stream, values: list[bytes], writer_process: WriterProcess
 ) -> None:
-    first, second = files(persister)[:2]
+    first, second = files(writer_process)[:2]
     flip(first, 0)  # then it is no file of this kind
     other = connect().stream("s")
     with pytest.raises(shmq.DamagedFile) as caught:
@@ -138,9 +138,9 @@ def test_a_file_without_a_header_is_passed_over_as_a_whole(
 
 
 def test_a_bit_of_what_frames_the_records_costs_none_of_them(
-    stream: Stream, values: list[bytes], persister: Persister
+    stream: Stream, values: list[bytes], writer_process: WriterProcess
 ) -> None:
-    path = files(persister)[0]
+    path = files(writer_process)[0]
     raw = path.read_bytes()
     flip(path, raw.index(values[0]) - 48 - 16)  # of the commit's own record
     flip(path, len(raw.rstrip(b"\0")) - 60)  # of the index
@@ -149,9 +149,9 @@ def test_a_bit_of_what_frames_the_records_costs_none_of_them(
 
 
 def test_zeros_in_the_middle_of_a_file_are_damage(
-    connect: Connect, stream: Stream, values: list[bytes], persister: Persister
+    connect: Connect, stream: Stream, values: list[bytes], writer_process: WriterProcess
 ) -> None:
-    path = files(persister)[0]
+    path = files(writer_process)[0]
     raw = path.read_bytes()
     begin, end = raw.index(values[AT]) - 48, raw.index(values[AT + 20]) - 48
     path.write_bytes(raw[:begin] + bytes(end - begin) + raw[end:])
@@ -161,9 +161,9 @@ def test_zeros_in_the_middle_of_a_file_are_damage(
 
 
 def test_times_are_told_and_found_around_damage(
-    connect: Connect, stream: Stream, values: list[bytes], persister: Persister
+    connect: Connect, stream: Stream, values: list[bytes], writer_process: WriterProcess
 ) -> None:
-    path = files(persister)[0]
+    path = files(writer_process)[0]
     times = [stream.read(0, n, 1)[0].timestamp for n in (0, AT, AT + 500)]
     flip(path, path.read_bytes().index(values[0]))
     other = connect().stream("s")
@@ -271,11 +271,11 @@ def test_a_share_that_skips_is_lent_what_is_behind(
 
 
 def test_a_record_that_is_damaged_after_it_was_lent_is_no_trap(
-    connect: Connect, stream: Stream, values: list[bytes], persister: Persister
+    connect: Connect, stream: Stream, values: list[bytes], writer_process: WriterProcess
 ) -> None:
     with stream.share("g", max_deliveries=2) as share:
         share.get_many(AT + 3)[AT].nack()
-        (path,) = [path for path in files(persister) if values[AT] in path.read_bytes()]
+        (path,) = [path for path in files(writer_process) if values[AT] in path.read_bytes()]
         flip(path, path.read_bytes().index(values[AT]))
         with pytest.raises(shmq.DamagedFile):
             share.get(timeout=PATIENCE)

@@ -15,17 +15,17 @@ import shmq
 from shmq.api import Stream
 from tests.conformance.conftest import Connect
 from tests.conformance.tools import SOON, eventually, in_thread
-from tests.support.writer_process import Persister, persisting
+from tests.support.writer_process import WriterProcess, running_writer
 
 RING = 64 << 10
 PATIENCE = 60.0
 
 
 @pytest.fixture
-def persister(namespace: str) -> Iterator[Persister]:
+def writer_process(namespace: str) -> Iterator[WriterProcess]:
     """The namespace's persistence writer."""
-    with persisting(namespace) as persister:
-        yield persister
+    with running_writer(namespace) as writer_process:
+        yield writer_process
 
 
 def create(broker: shmq.Broker, **options: Any) -> Stream:
@@ -44,7 +44,7 @@ def filled(stream: Stream, count: int) -> list[bytes]:
 
 
 def test_what_has_left_the_ring_is_read_from_the_files(
-    connect: Connect, persister: Persister
+    connect: Connect, writer_process: WriterProcess
 ) -> None:
     broker = connect()
     stream = create(broker)
@@ -61,7 +61,7 @@ def test_what_has_left_the_ring_is_read_from_the_files(
 
 
 def test_a_subscriber_that_blocks_begins_with_what_only_the_files_have(
-    connect: Connect, persister: Persister
+    connect: Connect, writer_process: WriterProcess
 ) -> None:
     stream = create(connect(), overflow="block")
     values = filled(stream, 2000)
@@ -71,7 +71,7 @@ def test_a_subscriber_that_blocks_begins_with_what_only_the_files_have(
 
 
 def test_a_block_that_is_read_from_the_files_is_appended_as_it_lies(
-    connect: Connect, persister: Persister
+    connect: Connect, writer_process: WriterProcess
 ) -> None:
     broker = connect()
     stream = create(broker)
@@ -84,7 +84,7 @@ def test_a_block_that_is_read_from_the_files_is_appended_as_it_lies(
 
 
 def test_those_of_the_files_that_are_meant_are_found(
-    connect: Connect, persister: Persister
+    connect: Connect, writer_process: WriterProcess
 ) -> None:
     stream = create(connect())
     values = [b"%d " % n * 20 for n in range(2000)]
@@ -104,7 +104,7 @@ def test_those_of_the_files_that_are_meant_are_found(
 
 
 def test_what_was_read_from_the_files_is_there_when_they_are_gone(
-    connect: Connect, persister: Persister
+    connect: Connect, writer_process: WriterProcess
 ) -> None:
     broker = connect()
     stream = create(broker)
@@ -117,7 +117,7 @@ def test_what_was_read_from_the_files_is_there_when_they_are_gone(
 
 
 def test_what_is_read_and_kept_of_a_file_that_grows_holds_no_descriptors(
-    connect: Connect, persister: Persister
+    connect: Connect, writer_process: WriterProcess
 ) -> None:
     stream = create(connect(), segment_bytes=16 << 20)
     values = filled(stream, 2000)
@@ -131,7 +131,9 @@ def test_what_is_read_and_kept_of_a_file_that_grows_holds_no_descriptors(
     assert all(records.values() == values[:5] for records in kept)
 
 
-def test_the_list_counts_what_is_in_the_files_too(connect: Connect, persister: Persister) -> None:
+def test_the_list_counts_what_is_in_the_files_too(
+    connect: Connect, writer_process: WriterProcess
+) -> None:
     broker = connect()
     stream = create(broker)
     filled(stream, 2000)
@@ -142,7 +144,9 @@ def test_the_list_counts_what_is_in_the_files_too(connect: Connect, persister: P
     assert listed.bytes == offsets.bytes > RING
 
 
-def test_a_time_that_has_left_the_ring_is_found(connect: Connect, persister: Persister) -> None:
+def test_a_time_that_has_left_the_ring_is_found(
+    connect: Connect, writer_process: WriterProcess
+) -> None:
     stream = create(connect())
     filled(stream, 2000)
     record = stream.read(0, 300, 1)[0]
@@ -152,7 +156,7 @@ def test_a_time_that_has_left_the_ring_is_found(connect: Connect, persister: Per
     assert stream.at(0.0, 0) == 0
 
 
-def test_what_nobody_writes_is_not_confirmed_and_does_not_give_way(connect: Connect) -> None:
+def test_without_a_writer_nothing_is_confirmed_or_gives_way(connect: Connect) -> None:
     stream = create(connect())
     with pytest.raises(shmq.NotConfirmed):
         stream.append(b"x", partition=0, confirm="disk", timeout=0.05)
@@ -164,13 +168,13 @@ def test_what_nobody_writes_is_not_confirmed_and_does_not_give_way(connect: Conn
 
 
 def test_a_disk_that_fails_from_the_start_is_told_and_written_to_once_it_works(
-    connect: Connect, persister: Persister
+    connect: Connect, writer_process: WriterProcess
 ) -> None:
-    persister.fail(errno.ENOSPC)
+    writer_process.fail(errno.ENOSPC)
     stream = create(connect())
     with pytest.raises(shmq.NotConfirmed, match="No space left on device"):
         in_thread(stream.append, b"x", partition=0, confirm="disk").result(PATIENCE)
-    persister.mend()
+    writer_process.mend()
     stream.append(b"y", partition=0)
     eventually(lambda: is_confirmed(stream), "it is written")
     assert stream.read(0, 0, 2).values() == [b"x", b"y"]
@@ -183,7 +187,7 @@ def is_confirmed(stream: Stream) -> bool:
 
 
 def test_records_that_are_kept_no_longer_are_out_of_range(
-    connect: Connect, persister: Persister
+    connect: Connect, writer_process: WriterProcess
 ) -> None:
     stream = create(connect(), retention_bytes=RING)
     filled(stream, 3000)
@@ -202,7 +206,7 @@ def test_records_that_are_kept_no_longer_are_out_of_range(
 
 
 def test_a_deleted_stream_is_another_one_when_it_is_made_again(
-    connect: Connect, persister: Persister
+    connect: Connect, writer_process: WriterProcess
 ) -> None:
     broker = connect()
     filled(create(broker), 1000)
@@ -213,7 +217,7 @@ def test_a_deleted_stream_is_another_one_when_it_is_made_again(
 
 
 def test_what_new_partitions_have_is_confirmed_and_read_from_the_files(
-    connect: Connect, persister: Persister
+    connect: Connect, writer_process: WriterProcess
 ) -> None:
     stream = create(connect())
     old = filled(stream, 1000)
@@ -228,7 +232,7 @@ def test_what_new_partitions_have_is_confirmed_and_read_from_the_files(
     assert found == [(0, value) for value in old] + [(2, value) for value in values]
 
 
-def test_nothing_of_new_partitions_is_confirmed_while_nobody_writes(
+def test_nothing_of_new_partitions_is_confirmed_without_a_writer(
     connect: Connect, namespace: str
 ) -> None:
     stream = create(connect(), partitions=2)
@@ -240,18 +244,18 @@ def test_nothing_of_new_partitions_is_confirmed_while_nobody_writes(
     with pytest.raises(shmq.Full):
         for _ in range(2000):
             stream.append(b"x" * 100, partition=6, block=False)
-    with persisting(namespace):
+    with running_writer(namespace):
         for partition in range(5, 9):
             stream.append(b"x", partition=partition, confirm="disk", timeout=PATIENCE)
         assert [found.earliest for found in stream.offsets()] == [0] * 9
 
 
 def test_a_flipped_bit_is_an_error_of_its_partition_alone(
-    connect: Connect, persister: Persister
+    connect: Connect, writer_process: WriterProcess
 ) -> None:
     stream = create(connect(), partitions=2)
     values = filled(stream, 2000)
-    paths = [path for path in persister.folder.rglob("*") if path.parent.name == "0"]
+    paths = [path for path in writer_process.folder.rglob("*") if path.parent.name == "0"]
     (path,) = [path for path in paths if values[100] in path.read_bytes()]
     at = path.read_bytes().index(values[100])
     with path.open("r+b") as file:

@@ -118,7 +118,7 @@ def test_a_slow_one_loses_the_oldest_and_is_told(broker: Broker) -> None:
     assert [record.offset for record in records] == list(range(500 - len(records), 500))
 
 
-def test_one_that_blocks_holds_back_who_appends_until_it_goes_on(broker: Broker) -> None:
+def test_one_that_blocks_holds_back_appends_until_it_goes_on(broker: Broker) -> None:
     stream = broker.create_stream("small", 1, ring_bytes=64 << 10, overflow="block")
     subscription = stream.subscribe("#", policy="block", timeout=PATIENCE)
     appended = 0
@@ -153,7 +153,7 @@ def test_one_that_blocks_lets_go_of_what_it_has_handed_out_and_not_of_more(broke
 
 
 def fill(stream: Stream) -> int:
-    """Append for as long as there is room; how many that were: ENDLESS where nobody holds back."""
+    """Append while there is room; returns how many: ENDLESS where no reader holds back."""
     for count in range(ENDLESS):
         try:
             stream.append(bytes(1000), key="k", block=False)
@@ -211,7 +211,7 @@ def test_two_subscriptions_of_one_handle_hold_back_each_for_itself(broker: Broke
     assert fill(stream) > 0
 
 
-def test_one_that_is_forgotten_holds_back_nobody(connect: Connect, broker: Broker) -> None:
+def test_a_forgotten_subscription_holds_back_no_append(connect: Connect, broker: Broker) -> None:
     stream = broker.create_stream("small", 1, ring_bytes=64 << 10, overflow="block")
     theirs = connect().stream("small")
     subscription = theirs.subscribe(policy="block")
@@ -220,10 +220,10 @@ def test_one_that_is_forgotten_holds_back_nobody(connect: Connect, broker: Broke
     del subscription
     gc.collect()
 
-    eventually(lambda: fill(stream) == ENDLESS, "nobody holds it back")
+    eventually(lambda: fill(stream) == ENDLESS, "no reader holds it back")
 
 
-def test_one_whose_handle_is_closed_can_still_be_closed(broker: Broker) -> None:
+def test_a_subscription_of_a_closed_handle_can_still_be_closed(broker: Broker) -> None:
     stream = broker.create_stream("small", 1, ring_bytes=64 << 10, overflow="block")
     other = broker.stream("small")
     subscription = other.subscribe(policy="block")
@@ -232,7 +232,7 @@ def test_one_whose_handle_is_closed_can_still_be_closed(broker: Broker) -> None:
     other.close()
     subscription.close()
 
-    eventually(lambda: fill(stream) == ENDLESS, "nobody holds it back")
+    eventually(lambda: fill(stream) == ENDLESS, "no reader holds it back")
 
 
 def test_one_that_blocks_goes_on_with_partitions_that_come(broker: Broker) -> None:
@@ -297,7 +297,7 @@ def test_a_closed_one_ends(stream: Stream) -> None:
         subscription.poll()
 
 
-def test_a_closed_one_that_is_polled_holds_back_nobody(broker: Broker) -> None:
+def test_a_closed_subscription_that_is_polled_holds_back_no_append(broker: Broker) -> None:
     stream = broker.create_stream("small", 1, ring_bytes=64 << 10, overflow="block")
     subscription = stream.subscribe(policy="block")
     subscription.close()
@@ -306,7 +306,7 @@ def test_a_closed_one_that_is_polled_holds_back_nobody(broker: Broker) -> None:
         with pytest.raises(shmq.ShmqError, match="subscription is closed"):
             subscription.poll()
 
-    eventually(lambda: fill(stream) == ENDLESS, "nobody holds it back")
+    eventually(lambda: fill(stream) == ENDLESS, "no reader holds it back")
 
 
 def test_a_position_goes_on_behind_what_was_read(stream: Stream) -> None:

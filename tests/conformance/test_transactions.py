@@ -208,9 +208,9 @@ def test_what_can_never_be_is_refused_at_once(broker: Broker, queue: Queue) -> N
 def test_it_is_over_once(broker: Broker, sink: Stream) -> None:
     with broker.transaction() as transaction:
         transaction.append(sink, b"x")
-    for deed in (transaction.finish, lambda: transaction.append(sink, b"y")):
+    for operation in (transaction.finish, lambda: transaction.append(sink, b"y")):
         with pytest.raises(shmq.ShmqError, match="committed already"):
-            deed()
+            operation()
     aborted = broker.transaction()
     aborted.append(sink, b"y")
     aborted.abort()

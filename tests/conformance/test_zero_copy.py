@@ -41,7 +41,7 @@ def test_a_view_is_the_body_in_place_and_read_only(queue: Queue, size: int) -> N
     assert view == body
 
 
-def test_nobody_can_write_through_a_view(queue: Queue) -> None:
+def test_a_view_is_read_only(queue: Queue) -> None:
     queue.put(b"constant")
     view = queue.get().view
 
@@ -200,7 +200,7 @@ def test_a_view_keeps_its_place_in_the_capacity_while_it_lives(broker: Broker) -
 
 
 @pytest.mark.only_local("a view of a remote message is a copy")
-def test_the_end_of_a_view_makes_room_for_who_waits(connect: Connect) -> None:
+def test_the_end_of_a_view_makes_room_for_waiting_puts(connect: Connect) -> None:
     queue = connect().create_queue("jobs", capacity=1)
     queue.put(b"first")
     message = queue.get()

@@ -51,17 +51,17 @@ def outcome(future: Future[T]) -> T:
 
 
 def getter_asleep(queue: Queue) -> None:
-    """Return once somebody sleeps until a message comes."""
-    eventually(lambda: queue.stats().waiting_get > 0, "somebody waits for a message")
+    """Return once a get waits for a message."""
+    eventually(lambda: queue.stats().waiting_get > 0, "a get waits for a message")
 
 
 def putter_asleep(queue: Queue) -> None:
-    """Return once somebody sleeps until there is space."""
-    eventually(lambda: queue.stats().waiting_put > 0, "somebody waits for space")
+    """Return once a put waits for space."""
+    eventually(lambda: queue.stats().waiting_put > 0, "a put waits for space")
 
 
 def drain(queue: Queue) -> list[Any]:
-    """Take and acknowledge what can be had now; the bodies in the order they came."""
+    """Take and acknowledge all visible messages; returns the bodies in order."""
     bodies = []
     while messages := queue.get_many(1, block=False):
         bodies.append(messages[0].body)
@@ -70,7 +70,7 @@ def drain(queue: Queue) -> list[Any]:
 
 
 def lease_all(queue: Queue) -> list[Message]:
-    """Lease what can be had now, one by one."""
+    """Lease all visible messages, one by one."""
     leased: list[Message] = []
     while messages := queue.get_many(1, block=False):
         leased += messages

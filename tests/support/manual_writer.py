@@ -16,59 +16,59 @@ from shmq.persistence.journal import WriteSizes
 from shmq.persistence.journal_writer import JournalWriter, Transfers
 from shmq.storage.disk import Disk
 from tests.support.processes import Start
-from tests.support.writer_process import Persister, persisting
+from tests.support.writer_process import WriterProcess, running_writer
 
 SMALL = WriteSizes(segment=16 << 10, ahead=4 << 10, commit=8 << 10, chunk=4 << 10)
 
 
-class Desk:
-    """A namespace and a directory; the test decides when its queues are written."""
+class ManualWriter:
+    """A persistence writer in the test's own thread: it writes where the test says so."""
 
     def __init__(self, broker: shmq.Broker, namespace: str, path: Path) -> None:
         self.broker = broker
         self.namespace = Namespace.of(namespace)
         self.disk: Disk = Disk(path)
         self.moves = Transfers(self.namespace)
-        self._kept: list[JournalWriter] = []
+        self._followed: list[JournalWriter] = []
 
     def create(self, name: str = "q", **options: Any) -> shmq.Queue:
         """A queue with a journal."""
         options.setdefault("durability", "journal")
         return self.broker.create_queue(name, **options)
 
-    def keep(self, name: str = "q", sizes: WriteSizes = SMALL) -> JournalWriter:
+    def follow(self, name: str = "q", sizes: WriteSizes = SMALL) -> JournalWriter:
         """Follow the queue with a journal, checking for moves in every step."""
         handle = attach(self.namespace, name)
-        kept = JournalWriter(self.disk, handle, sizes, self.moves, look=0.0)
-        self._kept.append(kept)
-        return kept
+        journal_writer = JournalWriter(self.disk, handle, sizes, self.moves, look=0.0)
+        self._followed.append(journal_writer)
+        return journal_writer
 
-    def lose(self, kept: JournalWriter) -> None:
+    def kill(self, journal_writer: JournalWriter) -> None:
         """Kill the writer: what it had in memory is lost, and nothing is cleaned up."""
-        self._kept.remove(kept)
-        self.moves.leave(kept)
-        kept.journal.abandon()
-        kept.handle.close()
+        self._followed.remove(journal_writer)
+        self.moves.leave(journal_writer)
+        journal_writer.journal.abandon()
+        journal_writer.handle.close()
 
     def close(self) -> None:
         """Detach from all queues."""
-        for kept in self._kept:
+        for journal_writer in self._followed:
             with contextlib.suppress(OSError, shmq.ShmqError):
-                kept.close()
+                journal_writer.close()
 
 
 @pytest.fixture
-def desk(broker: shmq.Broker, namespace: str, tmp_path: Path) -> Iterator[Desk]:
-    desk = Desk(broker, namespace, tmp_path)
-    yield desk
-    desk.close()
+def writer(broker: shmq.Broker, namespace: str, tmp_path: Path) -> Iterator[ManualWriter]:
+    writer = ManualWriter(broker, namespace, tmp_path)
+    yield writer
+    writer.close()
 
 
-def run_out(kept: JournalWriter) -> None:
+def run_out(journal_writer: JournalWriter) -> None:
     """Write until nothing is left to write."""
-    while kept.step():
+    while journal_writer.step():
         continue
-    assert kept.error is None
+    assert journal_writer.error is None
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def start() -> Iterator[Start]:
 
 
 @pytest.fixture
-def persister(namespace: str) -> Iterator[Persister]:
+def writer_process(namespace: str) -> Iterator[WriterProcess]:
     """A persistence writer of the test's namespace."""
-    with persisting(namespace) as persister:
-        yield persister
+    with running_writer(namespace) as writer_process:
+        yield writer_process

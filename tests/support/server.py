@@ -143,7 +143,7 @@ class Server:
     def ends(self) -> int:
         """Wait for its end and that of its processes; returns its exit code."""
         code = int(self.process.wait(PATIENCE))
-        self.leaves_nobody()
+        self.leaves_no_process()
         return code
 
     def stops(self) -> int:
@@ -151,7 +151,7 @@ class Server:
         self.signal(signal.SIGTERM)
         return self.ends()
 
-    def leaves_nobody(self) -> None:
+    def leaves_no_process(self) -> None:
         eventually(lambda: not any(map(runs, self.children())), "its processes end")
 
     def close(self) -> None:
@@ -165,7 +165,7 @@ class Server:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        self.leaves_nobody()
+        self.leaves_no_process()
 
 
 def runs(pid: int) -> bool:

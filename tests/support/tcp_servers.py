@@ -21,7 +21,7 @@ from shmq.server.connection.connection import ConnectionCounts
 from shmq.server.frontend import FrontEnd
 
 
-class Fronts:
+class TcpServers:
     """The tests' side. The process is started with the first namespace."""
 
     def __init__(self) -> None:
@@ -64,20 +64,20 @@ class Fronts:
 
 
 #: The process of this run; tests/conftest.py ends it.
-FRONTS = Fronts()
+TCP_SERVERS = TcpServers()
 
 
-class _Served:
+class _TcpServer:
     """The process's side: one namespace."""
 
-    def __init__(self, namespace: str, census: ConnectionCounts) -> None:
+    def __init__(self, namespace: str, counts: ConnectionCounts) -> None:
         self._namespace = namespace
         listening = socket.create_server(("127.0.0.1", 0), backlog=128)
         listening.setblocking(False)
         self.port = listening.getsockname()[1]
         settings = Settings(namespace=namespace, port=self.port, workers=1)
         self._listening = listening
-        self._task = asyncio.create_task(FrontEnd(settings, listening, census, 0).run())
+        self._task = asyncio.create_task(FrontEnd(settings, listening, counts, 0).run())
 
     async def end(self) -> None:
         loop = asyncio.get_running_loop()
@@ -100,12 +100,12 @@ async def _main() -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    served: dict[str, _Served] = {}
-    census = ConnectionCounts(1)
+    served: dict[str, _TcpServer] = {}
+    counts = ConnectionCounts(1)
     while line := await reader.readline():
         verb, namespace = line.decode().split()
         if verb == "serve":
-            served[namespace] = _Served(namespace, census)
+            served[namespace] = _TcpServer(namespace, counts)
             print(served[namespace].port, flush=True)
         else:
             await served.pop(namespace).end()

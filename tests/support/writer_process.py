@@ -24,10 +24,10 @@ from shmq.storage.disk import Disk
 from shmq.storage.writer_control import Control
 from tests.support.processes import PATIENCE, ROOT, eventually
 
-__all__ = ["Persister", "persisting"]
+__all__ = ["WriterProcess", "running_writer"]
 
 
-class Persister:
+class WriterProcess:
     """The tests' side. It keeps the namespace's queues in a directory, across restarts."""
 
     def __init__(self, namespace: str, folder: Path) -> None:
@@ -111,15 +111,15 @@ class Persister:
 
 
 @contextlib.contextmanager
-def persisting(namespace: str) -> Iterator[Persister]:
+def running_writer(namespace: str) -> Iterator[WriterProcess]:
     """A running writer of the namespace's durable queues, for the block."""
     with tempfile.TemporaryDirectory(prefix="shmq-disk-") as folder:
-        persister = Persister(namespace, Path(folder))
+        writer_process = WriterProcess(namespace, Path(folder))
         try:
-            persister.start()
-            yield persister
+            writer_process.start()
+            yield writer_process
         finally:
-            persister.close()
+            writer_process.close()
 
 
 class _Disk(Disk):

@@ -5,7 +5,7 @@ last tick, by looking through all messages. Times are whole nanoseconds. A lease
 by a number that is never used again, as a receipt is.
 
 Two things are left to the real queue, which may choose: the order in which messages that
-die together reach the dead-letter queue (``bury``), and the jitter of a retry delay, of
+die together reach the dead-letter queue (``move_dying``), and the jitter of a retry delay, of
 which ``backoff`` gives the bounds.
 """
 
@@ -27,7 +27,7 @@ class Place(enum.Enum):
     """Where a message is in its life."""
 
     LOANED = enum.auto()  # being written: not a message yet
-    VISIBLE = enum.auto()  # to be had, or behind its group's one in flight
+    VISIBLE = enum.auto()  # can be leased, or behind its group's one in flight
     DELAYED = enum.auto()  # becomes visible when `until` comes
     LEASED = enum.auto()  # the holder's until `until`
     ACKED = enum.auto()  # acknowledged in a consumer, which has not carried it out yet
@@ -79,7 +79,7 @@ class Item:
 
     @property
     def acting_group(self) -> str | None:
-        """Its group, unless it is a dead letter, whose group no longer acts."""
+        """Its group, unless it is a dead letter, whose group no longer matters."""
         return None if self.death else self.group
 
 
@@ -96,7 +96,7 @@ class ModelQueue:
         self._leases = itertools.count(1)
         self._known: dict[str, tuple[int, Item]] = {}
 
-    # ---- what there is ----
+    # ---- contents ----
 
     def age(self) -> int:
         """Of the oldest visible message; 0 if there is none."""
@@ -188,13 +188,13 @@ class ModelQueue:
         if not item.views:
             self.items.remove(item)
 
-    def to_bury(self) -> int:
+    def dying_to_move(self) -> int:
         """How many of the dying move now: as many as the dead-letter queue has room for."""
         if self.dead_letters is None:
             return 0
         return min(len(self.at(Place.DYING)), self.dead_letters.room())
 
-    def bury(self, bodies: Iterable[bytes]) -> None:
+    def move_dying(self, bodies: Iterable[bytes]) -> None:
         """Move these of the dying, in this order, to the dead-letter queue."""
         for body in bodies:
             assert self.dead_letters is not None
@@ -279,7 +279,7 @@ class ModelQueue:
     # ---- lease and settle ----
 
     def get(self, holder: object, handed: bool = True) -> Item | None:
-        """Lease the next message, or None if there is none to be had."""
+        """Lease the next message; None if there is none."""
         found = self.deliverable()
         if not found:
             return None

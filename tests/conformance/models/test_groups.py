@@ -182,7 +182,7 @@ class Groups(OnAStream):
     @rule()
     @precondition(lambda self: self.members)
     def come_to_rest(self) -> None:
-        """Once each has looked, every partition is somebody's and nobody has too many."""
+        """Once each member has looked, every partition has an owner and no member has too many."""
         for _ in range(4):
             for member in self.members:
                 member.poll(1)

@@ -162,18 +162,18 @@ class QueueMachine(RuleBasedStateMachine):
 
     # ---- set-up ----
 
-    @initialize(options=OPTIONS, dead_letter_queues=st.sampled_from([2, 50, 50]))
-    def make(self, options: dict[str, Any], dead_letter_queues: int) -> None:
+    @initialize(options=OPTIONS, dead_letter_capacity=st.sampled_from([2, 50, 50]))
+    def make(self, options: dict[str, Any], dead_letter_capacity: int) -> None:
         _core.set_clock(self.now)
         self.brokers += [shmq.connect(self.namespace) for _ in range(CLIENTS)]
         self.options = options
         wanted = QueueOptions.for_queue(NAME, options)
-        dead = dataclasses.replace(wanted.for_dead_letters(), capacity=dead_letter_queues)
+        dead = dataclasses.replace(wanted.for_dead_letters(), capacity=dead_letter_capacity)
         self.brokers[0].create_queue(DEAD, **dead.as_dict())
         self.brokers[0].create_queue(NAME, **options)
-        graveyard = Side(self._open(DEAD), ModelQueue(dead, None))
-        model = ModelQueue(wanted, graveyard.model if wanted.dead_letter else None)
-        self.sides = [Side(self._open(NAME), model), graveyard]
+        dead_letter_queue = Side(self._open(DEAD), ModelQueue(dead, None))
+        model = ModelQueue(wanted, dead_letter_queue.model if wanted.dead_letter else None)
+        self.sides = [Side(self._open(NAME), model), dead_letter_queue]
         self._advance(0)
 
     def _open(self, name: str) -> list[Queue]:
@@ -453,7 +453,7 @@ class QueueMachine(RuleBasedStateMachine):
         delivery = self._pick(pick)
         least, most = delivery.side.model.backoff(delivery.item)
         self._settle(delivery, by, "nack", expected=most / SECOND)
-        self._bury()
+        self._move_dying()
         if least:
             self._advance(least - 1)
             self.agree()
@@ -597,12 +597,12 @@ class QueueMachine(RuleBasedStateMachine):
                 self._dropped(lent)
 
     def _delete_and_make_anew(self, client: int) -> None:
-        old, graveyard = self.sides
+        old, dead_letter_queue = self.sides
         self.brokers[client].delete_queue(NAME)
         self._nothing_works(old)
         self.brokers[1 - client].create_queue(NAME, **self.options)
         model = ModelQueue(old.model.options, old.model.dead_letters)
-        self.sides = [Side(self._open(NAME), model), graveyard]
+        self.sides = [Side(self._open(NAME), model), dead_letter_queue]
         self._advance(0)
 
     def _nothing_works(self, deleted: Side) -> None:
@@ -627,7 +627,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def agree(self) -> None:
-        self._bury()
+        self._move_dying()
         for side in self.sides:
             self._compare(side)
             check: Any = side.real[0]  # the local queue has more than the contract
@@ -635,20 +635,20 @@ class QueueMachine(RuleBasedStateMachine):
         for held in self.views:
             assert held.view == held.item.body
 
-    def _bury(self) -> None:
+    def _move_dying(self) -> None:
         """Let the model's dying go where the real ones went, in the real order."""
-        main, graveyard = self.sides
-        known = {item.body for item in graveyard.model.at(Place.VISIBLE)}
+        main, dead_letter_queue = self.sides
+        known = {item.body for item in dead_letter_queue.model.at(Place.VISIBLE)}
         for _ in range(PATIENCE):
             main.real[0].stats()
-            peeked = graveyard.real[0].peek(1000)
+            peeked = dead_letter_queue.real[0].peek(1000)
             arrived = [message for message in peeked if message.body not in known]
-            if len(arrived) == main.model.to_bury():
+            if len(arrived) == main.model.dying_to_move():
                 break
             time.sleep(0.01)  # after a refusal the real queue pauses by the real clock
-        assert len(arrived) == main.model.to_bury()
+        assert len(arrived) == main.model.dying_to_move()
         arrived.sort(key=lambda message: message.sequence)
-        main.model.bury(message.body for message in arrived)
+        main.model.move_dying(message.body for message in arrived)
 
     def _compare(self, side: Side) -> None:
         model, queue = side.model, side.real[1]

@@ -118,7 +118,7 @@ def taken(*pairs: tuple[int, int]) -> bytes:
     return array.array("I", [number for pair in pairs for number in pair]).tobytes()
 
 
-def test_of_a_crowd_every_message_must_be_taken_once() -> None:
+def test_of_many_consumers_every_message_must_be_taken_once() -> None:
     crowd.verify([taken((0, 0), (1, 1)), taken((1, 0), (0, 1))], 2, 2)
     with pytest.raises(Failed, match="3 messages were taken, 3 different ones, of 4"):
         crowd.verify([taken((0, 0), (1, 1)), taken((1, 0))], 2, 2)
@@ -126,6 +126,6 @@ def test_of_a_crowd_every_message_must_be_taken_once() -> None:
         crowd.verify([taken((0, 0), (1, 1)), taken((1, 0), (1, 1))], 2, 2)
 
 
-def test_of_a_crowd_each_consumer_must_see_a_producers_order() -> None:
+def test_of_many_consumers_each_must_see_a_producers_order() -> None:
     with pytest.raises(Failed, match="message 0 of producer 1 came after a later one"):
         crowd.verify([taken((0, 0), (1, 1), (1, 0)), taken((0, 1))], 2, 2)

@@ -98,7 +98,7 @@ def commit_all(stage: Stage) -> None:
 
 
 def survivor_gets_all(stage: Stage, finished: bool) -> None:
-    """Whoever owns a partition is a member; the survivor gets all, where it was committed."""
+    """Each owner of a partition is a member; the survivor gets all, where it was committed."""
     group_state = stage.group_state
     group_state.leave(stage.victim, True)
     members = {member for member, *_ in group_state.members()}
@@ -140,7 +140,7 @@ def settle_some(stage: Stage) -> None:
     stage.group_state.reject(stage.receipts[2])
 
 
-def bury_all(stage: Stage) -> None:
+def settle_spent(stage: Stage) -> None:
     while lent := stage.group_state.bury(stage.victim):
         stage.group_state.buried(lent[0])
 
@@ -191,7 +191,7 @@ SCENARIOS = {
     "bury": Scenario(
         {**SHARED, "dead_letter": "dead_letter_queues"},
         reject_all,
-        bury_all,
+        settle_spent,
         every_record_is_had_once,
     ),
     "orphan": Scenario(

@@ -168,7 +168,7 @@ def check_nothing_leaked(stage: Stage) -> None:
         if numbers[count]:
             raise Broken(f"{count} is {numbers[count]} in an empty queue")
     if numbers["waiting_get"] or numbers["waiting_put"]:
-        raise Broken("somebody dead is counted as asleep")
+        raise Broken("a dead process is counted as asleep")
     capacity = queue.options.capacity
     if queue.put_many([b"x"] * capacity, block=False) != capacity or not queue.full():
         raise Broken("a slot was lost")

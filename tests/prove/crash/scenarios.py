@@ -151,7 +151,7 @@ BEYOND_THE_SPARE = 40
 
 
 def with_free_slots(stage: Stage) -> None:
-    """Three messages, and free slots of their size where the puts have them at hand."""
+    """Three messages, and free slots of their size where the puts find them."""
     stage.queue.put_many([b"0"] * BEYOND_THE_SPARE)
     with stage.queue.get_batch(BEYOND_THE_SPARE):
         pass
@@ -353,7 +353,7 @@ def watch(stage: Stage, event: int) -> None:
     stage.watch.arm()
 
 
-def stirs_if_there_is_something(stage: Stage) -> None:
+def has_output_if_there_is_a_message(stage: Stage) -> None:
     """A death between any two steps of a waker is seen by a look, without the lock.
 
     The dead one's own end rings for room, too, so there may be none.
@@ -369,7 +369,7 @@ def stirs_if_there_is_something(stage: Stage) -> None:
 
 @scenario(
     prepare=lambda stage: watch(stage, _core.EVENT_NOT_EMPTY),
-    afterwards=stirs_if_there_is_something,
+    afterwards=has_output_if_there_is_a_message,
     added=(b"new",),
 )
 def put_that_rings(stage: Stage) -> None:
@@ -384,7 +384,7 @@ def free_slots_and_watched(stage: Stage) -> None:
 
 @scenario(
     prepare=free_slots_and_watched,
-    afterwards=stirs_if_there_is_something,
+    afterwards=has_output_if_there_is_a_message,
     added=(b"new",),
 )
 def put_quickly_that_rings(stage: Stage) -> None:
@@ -400,7 +400,7 @@ def full_and_watched(stage: Stage) -> None:
     options={"capacity": 3},
     prepare=full_and_watched,
     victim=take_one,
-    afterwards=stirs_if_there_is_something,
+    afterwards=has_output_if_there_is_a_message,
     kept=(b"b", b"c"),
     removed=(b"a",),
 )
@@ -666,7 +666,7 @@ def die_in_another_process(stage: Stage, *, holding_the_lock: bool) -> None:
 
 
 def drain(queue: Any) -> list[bytes]:
-    """Everything that can be had from a queue now, acknowledged."""
+    """Take and acknowledge all visible messages of a queue."""
     found: list[bytes] = []
     while True:
         try:
@@ -778,7 +778,7 @@ def publish_the_rows(stage: Stage) -> None:
 
 
 def publish_again(stage: Stage) -> None:
-    """As whoever finds that the publisher is dead; then nothing is staged any more."""
+    """As a process that finds the publisher dead; then nothing is staged any more."""
     publish_the_rows(stage)
     stage.queue.staged_publisher("p").discard()
 

@@ -80,7 +80,7 @@ def repartition_kept(stream: Any) -> None:
 
 
 def keep(stream: Any) -> None:
-    """The writer of a durable one that was repartitioned while nobody wrote."""
+    """The writer of a durable one that was repartitioned without a writer."""
     handle = attach(stream.namespace, "s")
     control = handle.control
     identity = StreamIdentity("s", control.stream_id, control.identity, control.options)

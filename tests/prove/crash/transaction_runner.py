@@ -48,7 +48,7 @@ class Stage:
         self.work.put(b"work")
 
     def found(self) -> Found:
-        """What there is, once all have looked. Nothing is there twice."""
+        """All messages and records, once all have looked. None is there twice."""
         for look in (self.group.members, self.work.tend, self.done.tend):
             look()
         came = [it.value for p in range(2) for it in self.sink.read(p, 0)]

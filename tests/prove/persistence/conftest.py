@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.support.manual_writer import desk, persister, start
+from tests.support.manual_writer import start, writer, writer_process
 
-__all__ = ["desk", "persister", "start"]
+__all__ = ["start", "writer", "writer_process"]

@@ -1,4 +1,4 @@
-"""A durable stream that gets more partitions: whoever dies, and whatever is lost."""
+"""A durable stream that gets more partitions, with deaths and lost memory meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shmq.native import _stream
 from shmq.storage.paths import stream_directory
 from tests.support.memory_loss import bring_back, lose_memory
 from tests.support.processes import eventually
-from tests.support.writer_process import Persister
+from tests.support.writer_process import WriterProcess
 
 PATIENCE = 60.0
 SOON = 0.05
@@ -50,20 +50,20 @@ def rounds(stream: Any, count: int) -> None:
     assert by_key(stream.reader(timeout=SOON)) == {key: list(range(count)) for key in KEYS}
 
 
-def lose_the_machine(persister: Persister, stream: Any, *, killed: bool = True) -> None:
+def lose_the_machine(writer_process: WriterProcess, stream: Any, *, killed: bool = True) -> None:
     """Its memory is lost; the next writer brings the stream back."""
     if killed:
-        persister.kill()
+        writer_process.kill()
     else:
-        persister.stop()
+        writer_process.stop()
     stream.close()
-    lose_memory(persister.namespace)
-    bring_back(persister.namespace, persister.folder)
-    persister.start()
+    lose_memory(writer_process.namespace)
+    bring_back(writer_process.namespace, writer_process.folder)
+    writer_process.start()
 
 
 def test_a_stream_that_lost_its_memory_has_the_partitions_that_it_had(
-    broker: shmq.Broker, stream: Any, persister: Persister
+    broker: shmq.Broker, stream: Any, writer_process: WriterProcess
 ) -> None:
     append_round(stream, 0)
     stream.repartition(3)
@@ -71,7 +71,7 @@ def test_a_stream_that_lost_its_memory_has_the_partitions_that_it_had(
     stream.repartition(4)
     append_round(stream, 2)
     before = stream.offsets()
-    lose_the_machine(persister, stream)
+    lose_the_machine(writer_process, stream)
 
     again = broker.stream("s")
     assert (again.partitions, again.open_partitions) == (9, range(5, 9))
@@ -89,7 +89,7 @@ def test_a_stream_that_lost_its_memory_has_the_partitions_that_it_had(
 
 
 def test_a_group_keeps_the_order_of_each_key_across_the_loss_of_memory(
-    broker: shmq.Broker, stream: Any, persister: Persister
+    broker: shmq.Broker, stream: Any, writer_process: WriterProcess
 ) -> None:
     append_round(stream, 0)
     stream.group("late", start="latest")
@@ -97,7 +97,7 @@ def test_a_group_keeps_the_order_of_each_key_across_the_loss_of_memory(
         member.poll(timeout=PATIENCE)
     stream.repartition(3)
     append_round(stream, 1)
-    lose_the_machine(persister, stream, killed=False)
+    lose_the_machine(writer_process, stream, killed=False)
 
     again = broker.stream("s")
     append_round(again, 2)
@@ -108,16 +108,16 @@ def test_a_group_keeps_the_order_of_each_key_across_the_loss_of_memory(
 
 
 def test_a_group_that_saw_partitions_which_no_disk_has_comes_back_without_them(
-    broker: shmq.Broker, stream: Any, persister: Persister
+    broker: shmq.Broker, stream: Any, writer_process: WriterProcess
 ) -> None:
     append_round(stream, 0)
     with stream.group("g").join() as member:
         records_of(member, len(KEYS))
-    group_state = group_files.look_at(Namespace.of(persister.namespace), stream.identity, "g")
+    group_state = group_files.look_at(Namespace.of(writer_process.namespace), stream.identity, "g")
     assert group_state is not None
     group_state.widen(6)  # as a member does, before the files are of that shape
     group_state.commit(4, 0, 3)
-    lose_the_machine(persister, stream, killed=False)
+    lose_the_machine(writer_process, stream, killed=False)
 
     again = broker.stream("s")
     append_round(again, 1)
@@ -139,43 +139,43 @@ def records_of(member: shmq.Member, count: int) -> list[shmq.Record]:
     return found
 
 
-def test_what_was_repartitioned_while_nobody_wrote_is_kept_from_then_on(
-    broker: shmq.Broker, stream: Any, persister: Persister
+def test_what_was_repartitioned_without_a_writer_is_written_from_then_on(
+    broker: shmq.Broker, stream: Any, writer_process: WriterProcess
 ) -> None:
     append_round(stream, 0)
-    persister.kill()
+    writer_process.kill()
     append_round(stream, 1, "memory")
     stream.repartition(3)
     append_round(stream, 2, "memory")
     stream.repartition(4)
     append_round(stream, 3, "memory")
-    persister.start()
+    writer_process.start()
     append_round(stream, 4)
-    lose_the_machine(persister, stream)
+    lose_the_machine(writer_process, stream)
     rounds(broker.stream("s"), 5)
 
 
 def test_what_is_written_when_the_writer_is_stopped_is_of_all_partitions(
-    broker: shmq.Broker, stream: Any, persister: Persister
+    broker: shmq.Broker, stream: Any, writer_process: WriterProcess
 ) -> None:
     for number in range(4):
         append_round(stream, number, "memory")
         stream.repartition(3 + number)
-    lose_the_machine(persister, stream, killed=False)
+    lose_the_machine(writer_process, stream, killed=False)
     rounds(broker.stream("s"), 4)
 
 
 def test_new_partitions_of_which_nothing_is_on_disk_may_go_with_the_memory(
-    broker: shmq.Broker, stream: Any, persister: Persister
+    broker: shmq.Broker, stream: Any, writer_process: WriterProcess
 ) -> None:
     append_round(stream, 0)
-    persister.kill()
+    writer_process.kill()
     stream.repartition(3)
     append_round(stream, 1, "memory")
-    persister.start()
-    persister.kill()
-    persister.start()
-    lose_the_machine(persister, stream)
+    writer_process.start()
+    writer_process.kill()
+    writer_process.start()
+    lose_the_machine(writer_process, stream)
 
     again = broker.stream("s")
     assert again.open_partitions in (range(2), range(2, 5))
@@ -187,7 +187,7 @@ def test_new_partitions_of_which_nothing_is_on_disk_may_go_with_the_memory(
 
 
 def test_what_a_dead_process_began_is_finished_on_disk_too(
-    broker: shmq.Broker, stream: Any, persister: Persister, monkeypatch: pytest.MonkeyPatch
+    broker: shmq.Broker, stream: Any, writer_process: WriterProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append_round(stream, 0)
     with monkeypatch.context() as patch:
@@ -197,18 +197,18 @@ def test_what_a_dead_process_began_is_finished_on_disk_too(
     stream.logs[0].seal()
     append_round(stream, 1)
     assert stream.open_partitions == range(2, 5)
-    lose_the_machine(persister, stream)
+    lose_the_machine(writer_process, stream)
     rounds(broker.stream("s"), 2)
 
 
 def dies_of_it(namespace: Namespace, control: _stream.Control) -> None:
-    """As `finish` where somebody dies once it is said what the stream is to become."""
+    """As `finish` where a process dies once it is said what the stream is to become."""
     if control.next_shape is not None:
         raise KeyboardInterrupt
 
 
 def test_its_files_are_sound_and_the_doctor_finds_nothing(
-    stream: Any, persister: Persister, namespace: str
+    stream: Any, writer_process: WriterProcess, namespace: str
 ) -> None:
     append_round(stream, 0)
     stream.repartition(3)
@@ -216,22 +216,22 @@ def test_its_files_are_sound_and_the_doctor_finds_nothing(
     assert [one.problems for one in examine_files(namespace)] == [[]]
     assert sweep(namespace, fix=False) == []
     assert all(log.writer == stream.logs[0].writer for log in stream.logs)
-    persister.kill()
+    writer_process.kill()
     assert [one.kind for one in sweep(namespace, fix=False)] == ["disk"]
 
 
 def test_files_of_a_partition_that_the_card_does_not_tell_of_are_told(
-    stream: Any, persister: Persister, namespace: str
+    stream: Any, writer_process: WriterProcess, namespace: str
 ) -> None:
-    own = persister.folder / stream_directory("s", stream.identity)
+    own = writer_process.folder / stream_directory("s", stream.identity)
     append_round(stream, 0)
     card = (own / "stream.dmsq").read_bytes()
     stream.repartition(3)
     append_round(stream, 1)
-    persister.kill()
+    writer_process.kill()
     (own / "stream.dmsq").write_bytes(card)
     (one,) = examine_files(namespace)
     assert one.state == "damaged"
     assert [Path(problem.split()[0]).name for problem in one.problems] == ["2", "3", "4"]
-    persister.start()
+    writer_process.start()
     eventually(lambda: not any(each.problems for each in examine_files(namespace)), "it is told")

@@ -74,12 +74,12 @@ def _try(workload: Workload, total: Outcome, most: int, seed: int) -> None:
 
 
 def _try_stream(
-    work: Callable[[streams.Station], None], total: Outcome, most: int, seed: int
+    work: Callable[[streams.StreamHost], None], total: Outcome, most: int, seed: int
 ) -> None:
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="shmq-powerloss-") as folder:
-        station = streams.record(work, Path(folder), seed, None)
-    outcome = streams.try_crashes(station, most, seed)
+        host = streams.record(work, Path(folder), seed, None)
+    outcome = streams.try_crashes(host, most, seed)
     _tell(f"stream {work.__name__}", outcome, begun, total)
 
 

@@ -11,9 +11,9 @@ import shmq
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import remove_semaphores
 from tests.prove.powerloss.expectation import (
+    Expectation,
     Found,
     Name,
-    Promise,
     Recovered,
     Sent,
     complaints,
@@ -51,8 +51,8 @@ class Application:
         self._delivered: dict[Name, int] = {}
         self._at_least: dict[Name, int] = {}
         #: While the memory is lost: what was known before.
-        self._blind: Promise | None = None
-        self._last: tuple[object, Promise] = (None, Promise())
+        self._blind: Expectation | None = None
+        self._last: tuple[object, Expectation] = (None, Expectation())
         self._changes = 0
         #: To be called whenever something is known that was not.
         self.noted: Callable[[], None] = lambda: None
@@ -67,10 +67,10 @@ class Application:
         self._options[name] = given
         self.queues[name] = self.broker.create_queue(name, **given)
         self._unconfirmed[name] = []
-        dead_letter_queues = given.get("dead_letter", f"{name}.dlq")
-        if dead_letter_queues is not None:
-            self.queues[dead_letter_queues] = self.broker.queue(dead_letter_queues)
-            self._unconfirmed.setdefault(dead_letter_queues, [])
+        dead_letter_queue = given.get("dead_letter", f"{name}.dlq")
+        if dead_letter_queue is not None:
+            self.queues[dead_letter_queue] = self.broker.queue(dead_letter_queue)
+            self._unconfirmed.setdefault(dead_letter_queue, [])
         return self.queues[name]
 
     def delete(self, name: str) -> None:
@@ -152,13 +152,13 @@ class Application:
         self.held.pop(name).reject()
         self._changes += 1
 
-    def redrive(self, dead_letter_queues: str) -> None:
+    def redrive(self, dead_letter_queue: str) -> None:
         """Send all dead letters back, under new numbers, if they are on disk."""
-        if self.queues[dead_letter_queues].stats().journal_lag:
+        if self.queues[dead_letter_queue].stats().journal_lag:
             return
-        self._renumbered |= set(self._names_in(dead_letter_queues))
+        self._renumbered |= set(self._names_in(dead_letter_queue))
         self._changed()
-        self.queues[dead_letter_queues].redrive()
+        self.queues[dead_letter_queue].redrive()
 
     def came_back_unwritten(self, name: Name) -> bool:
         """Whether it was sent back, and its queue's journal is behind."""
@@ -166,7 +166,7 @@ class Application:
         return name in self._renumbered and behind
 
     def purge(self, queue: str) -> None:
-        """Everything of the queue that nobody holds is gone. Call it where none has moved in."""
+        """Everything of the queue that is not leased is gone. Call it where none has moved in."""
         doomed = {
             each.name
             for each in self.sent.values()
@@ -190,7 +190,7 @@ class Application:
             Namespace.of(self.broker.namespace).remove_segment(name)
 
     def come_back(self) -> None:
-        """What was recovered is what there is. Raises AssertionError if it is not as promised."""
+        """Take over what was recovered. Raises AssertionError if it is not as promised."""
         assert self._blind is not None
         for name in self._options.keys() & self.queues.keys():
             # Of one of which nothing was ever written nothing is there; it is made anew.
@@ -199,7 +199,7 @@ class Application:
                 made.dead_letter_queue()
         self.queues = {name: self.broker.queue(name) for name in self.queues}
         for queue in self.queues.values():
-            queue.qsize()  # whoever comes buries what died before
+            queue.qsize()  # a look moves dead letters
         found = {name: in_memory(queue) for name, queue in self.queues.items()}
         wrong = complaints(replace(self._blind, deduped=frozenset()), self.sent, found)
         assert not wrong, f"after the loss of the memory: {'; '.join(wrong)}"
@@ -218,7 +218,7 @@ class Application:
 
     # --- what is known ------------------------------------------------------------------
 
-    def know(self) -> Promise:
+    def know(self) -> Expectation:
         """What is promised now."""
         if self._blind is not None:
             return self._blind
@@ -232,7 +232,7 @@ class Application:
                 self._confirmed.add(names.pop(0))
                 self._changes += 1
         if self._last[0] != self._changes:
-            self._last = (self._changes, self._promise())
+            self._last = (self._changes, self._expectation())
         return self._last[1]
 
     def all_is_written(self) -> None:
@@ -254,8 +254,8 @@ class Application:
         self._changes += 1
         self.noted()
 
-    def _promise(self) -> Promise:
-        return Promise(
+    def _expectation(self) -> Expectation:
+        return Expectation(
             must=frozenset(self._confirmed - self._settling),
             gone=frozenset(self._gone),
             begun=frozenset(self.sent),
@@ -270,7 +270,7 @@ class Application:
         )
 
     def take_all(self) -> list[Name]:
-        """Lease whatever can be had, from all queues."""
+        """Lease all visible messages of all queues."""
         taken = []
         for name in self.queues:
             while True:

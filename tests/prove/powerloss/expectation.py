@@ -23,10 +23,10 @@ class Sent:
 
 
 @dataclass(frozen=True)
-class Promise:
+class Expectation:
     """What is known of all messages at a moment."""
 
-    #: Confirmed to be on disk, and nobody has begun to settle them.
+    #: Confirmed to be on disk, and their settling has not begun.
     must: frozenset[Name] = frozenset()
     #: Settled, and that is on disk.
     gone: frozenset[Name] = frozenset()
@@ -70,7 +70,7 @@ def name_of(body: bytes) -> Name:
 
 
 def complaints(
-    promise: Promise, sent: Mapping[Name, Sent], queues: Mapping[str, Recovered]
+    expectation: Expectation, sent: Mapping[Name, Sent], queues: Mapping[str, Recovered]
 ) -> list[str]:
     """What of the promise was not kept, a line each; empty if all is well."""
     found = [
@@ -79,22 +79,22 @@ def complaints(
         for message in recovered.messages
     ]
     count = Counter(name for _, _, name in found)
-    wrong = [f"{name} is lost" for name in sorted(promise.must - count.keys())]
-    wrong += [f"{name} is back" for name in sorted(promise.gone & count.keys())]
+    wrong = [f"{name} is lost" for name in sorted(expectation.must - count.keys())]
+    wrong += [f"{name} is back" for name in sorted(expectation.gone & count.keys())]
     wrong += [f"{name} is there {n} times" for name, n in sorted(count.items()) if n > 1]
     for queue, message, name in found:
-        if name not in promise.begun:
+        if name not in expectation.begun:
             wrong.append(f"{name} was never put")
         else:
-            wrong += _differences(promise, sent[name], queue, message)
+            wrong += _differences(expectation, sent[name], queue, message)
     for queue, recovered in queues.items():
         wrong += _misplaced(queue, recovered)
-    wrong += _halved(promise, count)
-    return wrong + list(_forgotten(promise, sent, queues))
+    wrong += _halved(expectation, count)
+    return wrong + list(_forgotten(expectation, sent, queues))
 
 
-def _halved(promise: Promise, count: Mapping[Name, int]) -> Iterator[str]:
-    for inputs, outputs in sorted(promise.transactions):
+def _halved(expectation: Expectation, count: Mapping[Name, int]) -> Iterator[str]:
+    for inputs, outputs in sorted(expectation.transactions):
         there = {name: count.get(name, 0) for name in (*inputs, *outputs)}
         before = all(there[name] for name in inputs) and not any(there[name] for name in outputs)
         after = all(there[name] for name in outputs) and not any(there[name] for name in inputs)
@@ -102,18 +102,18 @@ def _halved(promise: Promise, count: Mapping[Name, int]) -> Iterator[str]:
             yield f"half of a transaction is there: {there}"
 
 
-def _differences(promise: Promise, sent: Sent, queue: str, message: Found) -> Iterator[str]:
+def _differences(expectation: Expectation, sent: Sent, queue: str, message: Found) -> Iterator[str]:
     if message.body != sent.body or message.headers != sent.headers:
         yield f"{sent.name} is corrupt"
-    at_home = queue == sent.queue and sent.name not in promise.renumbered
+    at_home = queue == sent.queue and sent.name not in expectation.renumbered
     if at_home and message.sequence != sent.sequence:
         yield f"{sent.name} has number {message.sequence}, not {sent.sequence}"
-    least, most = promise.deliveries.get(sent.name, (0, 0))
+    least, most = expectation.deliveries.get(sent.name, (0, 0))
     if at_home and not least <= message.deliveries <= most:
         yield f"{sent.name} was delivered {message.deliveries} times, not {least} to {most}"
     if queue != sent.queue and message.reason is None:
         yield f"{sent.name} is in {queue}, and no dead letter"
-    if sent.name in promise.dead and message.reason is None:
+    if sent.name in expectation.dead and message.reason is None:
         yield f"{sent.name} is no dead letter any more"
 
 
@@ -126,9 +126,9 @@ def _misplaced(queue: str, recovered: Recovered) -> Iterator[str]:
 
 
 def _forgotten(
-    promise: Promise, sent: Mapping[Name, Sent], queues: Mapping[str, Recovered]
+    expectation: Expectation, sent: Mapping[Name, Sent], queues: Mapping[str, Recovered]
 ) -> Iterator[str]:
-    for name in sorted(promise.deduped):
+    for name in sorted(expectation.deduped):
         message = sent[name]
         queue = queues.get(message.queue)
         if queue is None or message.sequence not in queue.deduped:

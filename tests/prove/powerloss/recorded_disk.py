@@ -23,7 +23,7 @@ from tests.prove.powerloss.events import (
     Unlink,
     Write,
 )
-from tests.prove.powerloss.expectation import Promise
+from tests.prove.powerloss.expectation import Expectation
 from tests.prove.powerloss.trace import Step, Trace
 
 #: Given the number of a call to the disk and its method's name: the error to raise, a
@@ -35,12 +35,12 @@ SHORT = -1
 
 
 class Recording:
-    """The log of one directory, whoever opens it: a writer, its successor, a recovery.
+    """The log of one directory and of all that open it: a writer, its successor, a recovery.
 
     ``know`` is asked before and after each step what the application knows.
     """
 
-    def __init__(self, root: Path, know: Callable[[], Promise]) -> None:
+    def __init__(self, root: Path, know: Callable[[], Expectation]) -> None:
         self.root = root
         self.trace = Trace()
         self.fault: Fault | None = None
@@ -64,11 +64,11 @@ class Recording:
         """The event has happened; without one, the application may have learnt something."""
         if self.silent:
             return
-        promise = self._know()
+        expectation = self._know()
         steps = self.trace.steps
-        if event is None and steps and steps[-1].promise == promise:
+        if event is None and steps and steps[-1].expectation == expectation:
             return
-        steps.append(Step(event, promise))
+        steps.append(Step(event, expectation))
 
     def call(self, method: str, name: str = "") -> int | None:
         """One call to the disk begins: what is to go wrong with it."""

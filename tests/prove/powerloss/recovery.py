@@ -17,7 +17,7 @@ from shmq.storage.erase import finish_erasures
 from shmq.storage.transaction_file import TRANSACTIONS
 from tests.prove.powerloss.expectation import Found, Recovered
 from tests.prove.powerloss.simulated_host import DATA
-from tests.prove.powerloss.state_directory import Stage
+from tests.prove.powerloss.state_directory import StateDirectory
 from tests.prove.powerloss.states import State
 
 
@@ -26,7 +26,7 @@ class Recoverer:
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="shmq-powerloss-", dir=SHM)
-        self._stage = Stage(Path(self._folder.name))
+        self._directory = StateDirectory(Path(self._folder.name))
 
     def __enter__(self) -> Self:
         return self
@@ -41,12 +41,12 @@ class Recoverer:
 
     def recover(self, state: State) -> Mapping[str, Recovered]:
         """What the queues hold, as recovery decides it. Raises what it finds wrong."""
-        self._stage.lay_out(state)
-        disk = Disk(self._stage.root / DATA)
+        self._directory.lay_out(state)
+        disk = Disk(self._directory.root / DATA)
         if finish_erasures(disk):
-            self._stage.dirty = True
+            self._directory.dirty = True
         if TRANSACTIONS in disk.names():
-            self._stage.dirty = True
+            self._directory.dirty = True
             complete_transactions(disk, ())
         found = {}
         for name, decision in plan(disk).items():

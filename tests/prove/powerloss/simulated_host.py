@@ -39,16 +39,16 @@ class Died(BaseException):
     """The process that writes was killed."""
 
 
-def _mortal(deed: Callable[..., None]) -> Callable[..., None]:
+def _mortal(operation: Callable[..., None]) -> Callable[..., None]:
     """What is done may be the writer's end; once it is dead, it does nothing."""
 
-    @functools.wraps(deed)
-    def done(station: Station, *arguments: str) -> None:
-        if not station.dead:
+    @functools.wraps(operation)
+    def done(host: SimulatedHost, *arguments: str) -> None:
+        if not host.dead:
             try:
-                deed(station, *arguments)
+                operation(host, *arguments)
             except Died:
-                station.dead = True
+                host.dead = True
 
     return done
 
@@ -57,7 +57,7 @@ class Task(Protocol):
     """What is to be recorded."""
 
     @property
-    def work(self) -> Callable[[Station], None]:
+    def work(self) -> Callable[[SimulatedHost], None]:
         """What is done."""
 
     @property
@@ -76,7 +76,7 @@ def real(
     return JournalWriter(disk, handle, sizes, moves, look=0.0, transactions=notes)
 
 
-class Station:
+class SimulatedHost:
     """An application, and the writer of its queues' journals, which can be killed.
 
     ``make`` is the writer of one queue: the real one, or one that is broken.
@@ -107,7 +107,7 @@ class Station:
 
     @_mortal
     def step(self, *names: str) -> None:
-        """Write all that there is to write of these queues, or of all."""
+        """Write until nothing is left to write of these queues, or of all."""
         for _ in range(MANY):
             self._follow()
             wanted = names or tuple(self._writes)
@@ -145,13 +145,13 @@ class Station:
             self._writes[name].journal.roll()
 
     def all_is_written(self) -> None:
-        """Every journal has all that there is. To be called when that is so."""
+        """Note that every journal is complete. To be called when that is so."""
         if not self.dead:
             self.app.all_is_written()
 
-    def redrive(self, dead_letter_queues: str) -> None:
+    def redrive(self, dead_letter_queue: str) -> None:
         """Send dead letters back."""
-        self.app.redrive(dead_letter_queues)
+        self.app.redrive(dead_letter_queue)
 
     # --- its life -------------------------------------------------------------------------
 
@@ -175,7 +175,7 @@ class Station:
         self._start()
 
     def lose_memory(self) -> None:
-        """Everybody is killed and the shared memory is lost; what is in the files comes back.
+        """All processes are killed and the shared memory is lost; what is in the files comes back.
 
         The machine goes on: what the dead writer had not synced is read all the same.
         """
@@ -208,7 +208,7 @@ class Station:
         self._directory.close()
 
     def _follow(self) -> None:
-        """Follow new queues, and let go of those that are no more."""
+        """Follow new queues, and close those that were deleted."""
         for name, queue in list(self._writes.items()):
             if queue.deleted:
                 del self._writes[name]
@@ -228,14 +228,14 @@ class Station:
 
 
 @contextlib.contextmanager
-def station(root: Path, seed: int = 0, make: Make = real) -> Iterator[Station]:
-    """A station in a namespace of its own, of which nothing is left at the end.
+def simulated_host(root: Path, seed: int = 0, make: Make = real) -> Iterator[SimulatedHost]:
+    """A host in a namespace of its own, of which nothing is left at the end.
 
-    Files that are removed by whoever deletes a queue are seen by the recording, too.
+    The recording also sees files that are removed with a queue.
     """
     namespace = f"test-{secrets.token_hex(6)}"
     with shmq.connect(namespace) as broker:
-        made = Station(root, broker, seed, make)
+        made = SimulatedHost(root, broker, seed, make)
         with mock.patch.object(registry, "Disk", lambda path: made.recording.open(path.name)):
             try:
                 yield made
@@ -248,7 +248,7 @@ def station(root: Path, seed: int = 0, make: Make = real) -> Iterator[Station]:
 
 def record(task: Task, root: Path, seed: int, make: Make = real) -> Trace:
     """What the task does to the disk."""
-    with station(root, seed, make) as made:
+    with simulated_host(root, seed, make) as made:
         if task.fault is not None:
             made.recording.fault = task.fault()
             made.faulty = True

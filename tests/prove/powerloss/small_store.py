@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.prove.powerloss.expectation import Found, Promise, Recovered, Sent
+from tests.prove.powerloss.expectation import Expectation, Found, Recovered, Sent
 from tests.prove.powerloss.recorded_disk import Recording
 from tests.prove.powerloss.states import State
 from tests.prove.powerloss.trace import Trace
@@ -20,7 +20,7 @@ _HEAD = struct.Struct("<II")
 PUT, ACK = b"+", b"-"
 
 
-class Toy:
+class SmallStore:
     """Names that are put and taken: a log, and a snapshot that makes a log superfluous.
 
     ``careless`` names the steps that it leaves out or does in the wrong order.
@@ -40,8 +40,8 @@ class Toy:
         self.waiting: list[tuple[bytes, str]] = []
         self._begin()
 
-    def know(self) -> Promise:
-        return Promise(
+    def know(self) -> Expectation:
+        return Expectation(
             must=frozenset(self.synced - self.acked),
             gone=frozenset(self.gone),
             begun=frozenset(self.sent),
@@ -60,14 +60,14 @@ class Toy:
         """Write what waits, sync, and say so."""
         batch, self.waiting = self.waiting, []
         record = b"".join(self._record(kind, name) for kind, name in batch)
-        self._promise(batch, early=True)
+        self._expectation(batch, early=True)
         self.disk.write(self.file, [record], self.end)
         self.end += len(record)
         if "log sync" not in self.careless:
             self.disk.sync(self.file)
         for kind, name in batch:
             self.live[name] = kind == PUT
-        self._promise(batch, early=False)
+        self._expectation(batch, early=False)
 
     def snapshot(self) -> None:
         """All that is live in one file, in place of the log."""
@@ -101,7 +101,7 @@ class Toy:
         if "name sync" not in self.careless:
             self.disk.sync_directory()
 
-    def _promise(self, batch: list[tuple[bytes, str]], *, early: bool) -> None:
+    def _expectation(self, batch: list[tuple[bytes, str]], *, early: bool) -> None:
         if ("promise first" in self.careless) == early:
             self.synced.update(name for kind, name in batch if kind == PUT)
             self.gone.update(name for kind, name in batch if kind == ACK)

@@ -8,12 +8,12 @@ from pathlib import Path
 from tests.prove.powerloss.states import State
 
 
-class Stage:
+class StateDirectory:
     """A directory that holds one state at a time; what two have in common stays as it is."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        #: Whether somebody has changed the files: then the next state is laid out from nothing.
+        #: Whether the files were changed: then the next state is laid out from nothing.
         self.dirty = False
         self._held: dict[str, bytes] = {}
         self._directories: set[str] = {""}
@@ -32,7 +32,7 @@ class Stage:
         self._directories = set(state.directories)
         for path, content in state.files.items():
             if self._held.get(path) != content:
-                # A file of its own: of the old one somebody may still have a mapping.
+                # A file of its own: the old one may still be mapped.
                 (self.root / path).unlink(missing_ok=True)
                 (self.root / path).touch(mode=0o600)
                 (self.root / path).write_bytes(content)

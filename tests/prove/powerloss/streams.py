@@ -26,7 +26,7 @@ from shmq.storage.stream_files import StreamFiles
 from shmq.storage.stream_meta import Generation, eras_among
 from tests.prove.powerloss.model import DiskModel
 from tests.prove.powerloss.recorded_disk import Fault, Recording
-from tests.prove.powerloss.state_directory import Stage
+from tests.prove.powerloss.state_directory import StateDirectory
 from tests.prove.powerloss.states import State, crash_states
 from tests.prove.powerloss.trace import Outcome
 from tests.support.stream_entries import entry, read_values
@@ -54,7 +54,7 @@ class Known:
     eras: tuple[Generation, ...] = ()
     #: How far the groups are: at least, and at most.
     groups: tuple[int, int] = (0, 0)
-    #: Whether somebody has begun to delete it, and whether that is over.
+    #: Whether its deletion has begun, and whether it is over.
     doomed: bool = False
     gone: bool = False
 
@@ -94,7 +94,7 @@ class Ring:
 
     def publish(self, offset: int) -> None:
         self.synced = offset
-        self.stream.station.noted()
+        self.stream.host.noted()
 
     def fail(self, code: int) -> None:
         self.code = code
@@ -106,8 +106,8 @@ class Ring:
 class Stream:
     """A stream of the application: what it appended, and what it knows."""
 
-    def __init__(self, station: Station, name: str, identity: int, partitions: int = 2) -> None:
-        self.station = station
+    def __init__(self, host: StreamHost, name: str, identity: int, partitions: int = 2) -> None:
+        self.host = host
         self.control = self
         self.deleted = False
         self.name = name
@@ -136,7 +136,7 @@ class Stream:
         self.logs += [Ring(self, begin + number, begin) for number in range(partitions)]
         self.values += [{} for _ in range(partitions)]
         self.kept_from += [0] * partitions
-        self.station.noted()
+        self.host.noted()
 
     def append(self, partition: int, size: int = 60) -> None:
         ring = self.logs[partition]
@@ -146,7 +146,7 @@ class Stream:
         value = (b"%d.%d.%d " % (partition, offset, len(told)) * size)[:size]
         told.append(value)
         ring.next += 1
-        self.station.noted()
+        self.host.noted()
         ring.entries[offset] = entry(offset, value)
 
     def know(self) -> Known:
@@ -171,7 +171,7 @@ class Stream:
         """The handle is given back."""
 
 
-class Station:
+class StreamHost:
     """An application with streams, and their writer, which can be killed."""
 
     def __init__(self, root: Path, seed: int = 0) -> None:
@@ -189,7 +189,7 @@ class Station:
         return stream
 
     def step(self, times: int = 99) -> None:
-        """Write what there is to write."""
+        """Write until nothing is left to write."""
         for stream in list(self.streams.values()):
             if not self.dead and not stream.gone:
                 try:
@@ -324,141 +324,141 @@ class Station:
 # ---- what is done ----
 
 
-def appends(station: Station) -> None:
-    stream = station.create("s", 1)
+def appends(host: StreamHost) -> None:
+    stream = host.create("s", 1)
     for size in (10, 60, 700, 1500, 5):
         for partition in (0, 1, 0):
             stream.append(partition, size)
-        station.step()
+        host.step()
 
 
-def rolls(station: Station) -> None:
-    stream = station.create("s", 1)
+def rolls(host: StreamHost) -> None:
+    stream = host.create("s", 1)
     for _ in range(9):
         stream.append(0, 900)
-        station.step()
+        host.step()
 
 
-def groups(station: Station) -> None:
-    stream = station.create("s", 1)
+def groups(host: StreamHost) -> None:
+    stream = host.create("s", 1)
     for _ in range(4):
         stream.append(1)
-        station.step()
-        station.commit(stream)
+        host.step()
+        host.commit(stream)
 
 
-def retained(station: Station) -> None:
-    stream = station.create("s", 1)
+def retained(host: StreamHost) -> None:
+    stream = host.create("s", 1)
     for _ in range(14):
         stream.append(0, 900)
-        station.step()
-        station.retain(stream, 0, 6000)
-    station.retain(stream, 0, 0)
+        host.step()
+        host.retain(stream, 0, 6000)
+    host.retain(stream, 0, 0)
     stream.append(0, 900)
-    station.step()
-    station.restart()
-    station.retain(stream, 0, 0)  # all that is left is a segment without records
-    station.restart()
+    host.step()
+    host.restart()
+    host.retain(stream, 0, 0)  # all that is left is a segment without records
+    host.restart()
 
 
-def deleted(station: Station) -> None:
-    stream = station.create("s", 1)
+def deleted(host: StreamHost) -> None:
+    stream = host.create("s", 1)
     for _ in range(3):
         stream.append(0, 300)
         stream.append(1, 300)
-        station.step()
-    station.delete(stream)
-    again = station.create("s", 2)
+        host.step()
+    host.delete(stream)
+    again = host.create("s", 2)
     for _ in range(3):
         again.append(0, 310)
-        station.step()
+        host.step()
 
 
-def killed(station: Station) -> None:
-    stream = station.create("s", 1)
+def killed(host: StreamHost) -> None:
+    stream = host.create("s", 1)
     for number in range(1, 9):
         stream.append(0, 400)
         stream.append(0, 30)
-        station.die_at(number)
-        station.step()
+        host.die_at(number)
+        host.step()
         stream.append(1)
-        station.commit(stream)
-        station.restart()
+        host.commit(stream)
+        host.restart()
 
 
-def lost(station: Station) -> None:
-    stream = station.create("s", 1)
+def lost(host: StreamHost) -> None:
+    stream = host.create("s", 1)
     for number in range(1, 10):
         for _ in range(3):
             stream.append(0, 300)
-        station.die_at(number)
-        station.step()
+        host.die_at(number)
+        host.step()
         stream.append(0, 700)
-        station.lose_memory()
+        host.lose_memory()
         stream.append(0, 200)
-        station.step()
+        host.step()
 
 
-def repartitioned(station: Station) -> None:
-    stream = station.create("s", 1)
+def repartitioned(host: StreamHost) -> None:
+    stream = host.create("s", 1)
     for partitions in (3, 4):
         for partition in stream.open_partitions:
             stream.append(partition, 500)
-        station.step(1)
+        host.step(1)
         for _ in range(3):  # more than one commit has
             stream.append(stream.open_partitions[-1], 1500)
         stream.repartition(partitions)
         stream.append(stream.open_partitions[0], 400)
-        station.commit(stream)
-        station.step(1)
+        host.commit(stream)
+        host.step(1)
         stream.append(stream.open_partitions[0], 30)
-        station.step()
+        host.step()
 
 
-def killed_repartitioning(station: Station) -> None:
+def killed_repartitioning(host: StreamHost) -> None:
     for number in range(3, 20, 4):
-        stream = station.create(f"s{number}", number)
+        stream = host.create(f"s{number}", number)
         stream.append(0, 300)
         stream.append(1, 30)
         stream.repartition(3)
         stream.append(3, 300)
-        station.die_at(number)
-        station.step()
+        host.die_at(number)
+        host.step()
         stream.append(4)
         if number % 8 == 3:
-            station.restart()
+            host.restart()
         else:
-            station.lose_memory()
+            host.lose_memory()
         stream.append(stream.open_partitions[1])
-        station.step()
-        station.delete(stream)
+        host.step()
+        host.delete(stream)
 
 
-def failing_repartition(station: Station) -> None:
-    stream = station.create("s", 1)
+def failing_repartition(host: StreamHost) -> None:
+    stream = host.create("s", 1)
     stream.append(0, 300)
     stream.append(1, 30)
     stream.repartition(3)
     stream.append(3, 300)
     for _ in range(3):
-        station.step()
+        host.step()
         stream.append(4, 300)
 
 
-def failing_appends(station: Station) -> None:
-    stream = station.create("s", 1)
+def failing_appends(host: StreamHost) -> None:
+    stream = host.create("s", 1)
     for _ in range(5):
         stream.append(0, 300)
-        station.step()
-    station.commit(stream)
+        host.step()
+    host.commit(stream)
     stream.append(0, 2000)
-    station.step()
-    station.step()
+    host.step()
+    host.step()
 
 
-def at_random(station: Station) -> None:
-    streams = [station.create("s", 1), station.create("t", 2)]
-    chance = station.chance
+def at_random(host: StreamHost) -> None:
+    streams = [host.create("s", 1), host.create("t", 2)]
+    chance = host.chance
     for _ in range(40):
         stream = chance.choice(streams)
         if stream.deleted:
@@ -469,18 +469,18 @@ def at_random(station: Station) -> None:
                 partition = chance.choice(stream.open_partitions)
                 stream.append(partition, chance.choice((1, 60, 500, 1500)))
         elif draw < 0.75:
-            station.step(chance.choice((1, 99)))
+            host.step(chance.choice((1, 99)))
         elif draw < 0.8:
-            station.commit(stream)
+            host.commit(stream)
         elif draw < 0.85:
-            station.retain(stream, chance.randrange(2), chance.choice((0, 5000)))
+            host.retain(stream, chance.randrange(2), chance.choice((0, 5000)))
         elif draw < 0.87:
             stream.repartition(len(stream.open_partitions) + 1)
         elif draw < 0.91:
-            station.die_at(chance.randrange(1, 9))
+            host.die_at(chance.randrange(1, 9))
         else:
-            station.restart()
-    station.step()
+            host.restart()
+    host.step()
 
 
 WORKLOADS: Final = (
@@ -500,54 +500,56 @@ WORKLOADS: Final = (
 # ---- the trial ----
 
 
-def record(work: Callable[[Station], None], root: Path, seed: int, fault: Fault | None) -> Station:
+def record(
+    work: Callable[[StreamHost], None], root: Path, seed: int, fault: Fault | None
+) -> StreamHost:
     """What that does to the disk."""
-    station = Station(root, seed)
-    station.recording.fault = fault
-    work(station)
-    station.recording.note()
-    station.recording.silent = True
-    station.disk.close_all()
-    return station
+    host = StreamHost(root, seed)
+    host.recording.fault = fault
+    work(host)
+    host.recording.note()
+    host.recording.silent = True
+    host.disk.close_all()
+    return host
 
 
-def try_crashes(station: Station, most: int, seed: int) -> Outcome:
+def try_crashes(host: StreamHost, most: int, seed: int) -> Outcome:
     """Cut the power after each step, recover, and compare with what was known."""
     with tempfile.TemporaryDirectory(prefix="shmq-powerloss-", dir=SHM) as folder:
-        return _tried(station, Stage(Path(folder)), most, seed)
+        return _tried(host, StateDirectory(Path(folder)), most, seed)
 
 
-def _tried(station: Station, stage: Stage, most: int, seed: int) -> Outcome:
+def _tried(host: StreamHost, directory: StateDirectory, most: int, seed: int) -> Outcome:
     chance, model, outcome = random.Random(seed), DiskModel(), Outcome()
     moment: list[Any] = [{}]
-    for step in [*station.recording.trace.steps, None]:
+    for step in [*host.recording.trace.steps, None]:
         if step is not None and step.event is None:
-            moment.append(step.promise)
+            moment.append(step.expectation)
             continue
-        _try(station, model, stage, moment, most, chance, outcome)
+        _try(host, model, directory, moment, most, chance, outcome)
         if step is None or step.event is None or outcome.wrong:
             break
         model.apply(step.event)
-        moment = [step.promise]
+        moment = [step.expectation]
     return outcome
 
 
 def _try(
-    station: Station, model: DiskModel, stage: Stage, moment: list[Mapping[int, Known]],
-    most: int, chance: random.Random, outcome: Outcome,
+    host: StreamHost, model: DiskModel, directory: StateDirectory,
+    moment: list[Mapping[int, Known]], most: int, chance: random.Random, outcome: Outcome,
 ) -> None:  # fmt: skip
     choice = crash_states(model, most, chance)
     outcome.crashes += 1
     for state in choice.states:
         outcome.states += 1
         try:
-            found = recovered(stage, state)
+            found = recovered(directory, state)
         except Exception as error:
             outcome.wrong.append(f"recovery gave up: {type(error).__name__}: {error}")
             return
         for known in moment:
             outcome.checks += 1
-            outcome.wrong += complaints(known, found, station.streams)
+            outcome.wrong += complaints(known, found, host.streams)
 
 
 @dataclass(frozen=True)
@@ -560,15 +562,15 @@ class Found:
     eras: list[Generation]
 
 
-def recovered(stage: Stage, state: State) -> dict[int, Found]:
+def recovered(directory: StateDirectory, state: State) -> dict[int, Found]:
     """The streams by identity, of this state."""
-    stage.lay_out(state)
-    disk = Disk(stage.root / DATA)
+    directory.lay_out(state)
+    disk = Disk(directory.root / DATA)
     if sweep_streams(disk, set()):
-        stage.dirty = True
+        directory.dirty = True
     plan = plan_streams(disk)
-    if not all((stage.root / path).exists() for path in state.files):
-        stage.dirty = True  # what was never begun was removed
+    if not all((directory.root / path).exists() for path in state.files):
+        directory.dirty = True  # what was never begun was removed
     found = {}
     for stored in plan.values():
         if stored.error is not None:

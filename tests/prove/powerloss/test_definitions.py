@@ -18,7 +18,7 @@ from shmq.storage.disk import Disk
 from shmq.storage.file_header import DEFINITIONS
 from shmq.storage.map_file import read_map
 from shmq.storage.paths import EXCHANGES
-from tests.prove.powerloss.expectation import Promise
+from tests.prove.powerloss.expectation import Expectation
 from tests.prove.powerloss.model import DiskModel
 from tests.prove.powerloss.recorded_disk import Recording, failing
 from tests.prove.powerloss.states import State, crash_states
@@ -34,7 +34,7 @@ class Definer:
 
     def __init__(self, namespace: str, folder: Path) -> None:
         self.known: frozenset[Names] = frozenset({frozenset()})
-        self.recording = Recording(folder, lambda: cast("Promise", self.known))
+        self.recording = Recording(folder, lambda: cast("Expectation", self.known))
         self._disk = self.recording.open("data")
         self._directory = DataDirectory(namespace, self._disk)
         self._definitions = Definitions(Namespace.of(namespace), self._directory)
@@ -83,7 +83,7 @@ def states_of(recording: Recording) -> Iterator[tuple[State, Any]]:
         if step.event is not None:
             model.apply(step.event)
         for state in crash_states(model, MOST, chance).states:
-            yield state, step.promise
+            yield state, step.expectation
 
 
 @pytest.mark.parametrize("fails", [0, *range(2, 9)])

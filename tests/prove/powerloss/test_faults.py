@@ -11,7 +11,7 @@ from tests.prove.powerloss.application import in_memory
 from tests.prove.powerloss.expectation import Recovered, complaints, name_of
 from tests.prove.powerloss.recorded_disk import SHORT, failing
 from tests.prove.powerloss.recovery import Recoverer
-from tests.prove.powerloss.simulated_host import Station, station
+from tests.prove.powerloss.simulated_host import SimulatedHost, simulated_host
 from tests.prove.powerloss.states import State
 from tests.prove.powerloss.workloads import ANY, WRITES
 
@@ -21,7 +21,7 @@ FAULTS = {"EIO": (errno.EIO, ANY), "ENOSPC": (errno.ENOSPC, ANY), "short": (SHOR
 COMMITS = frozenset({"write", "sync"})
 
 
-def work(made: Station) -> None:
+def work(made: SimulatedHost) -> None:
     """A bit of everything that a writer does."""
     app = made.app
     app.create("q", max_deliveries=2)
@@ -41,7 +41,7 @@ def work(made: Station) -> None:
 
 def calls(root: Path) -> int:
     """How many calls the work makes of a disk that does not fail."""
-    with station(root) as made:
+    with simulated_host(root) as made:
         work(made)
         return made.recording.calls
 
@@ -55,7 +55,7 @@ def test_whichever_call_fails_it_costs_nothing(
     assert most > 30
     for number in range(1, most + 1):
         root = tmp_path_factory.mktemp("disk")
-        with station(root) as made, Recoverer() as recoverer:
+        with simulated_host(root) as made, Recoverer() as recoverer:
             made.recording.fault = failing(number, methods, error)
             work(made)
             made.step()
@@ -65,11 +65,11 @@ def test_whichever_call_fails_it_costs_nothing(
                 None,
             ], told
             held = {name: in_memory(queue) for name, queue in made.app.queues.items()}
-            promise = made.app.know()
-            assert promise.must | promise.gone == promise.begun, told
-            assert complaints(promise, made.app.sent, held) == [], told
+            expectation = made.app.know()
+            assert expectation.must | expectation.gone == expectation.begun, told
+            assert complaints(expectation, made.app.sent, held) == [], told
             written = recoverer.recover(as_it_is(root))
-            assert complaints(promise, made.app.sent, written) == [], told
+            assert complaints(expectation, made.app.sent, written) == [], told
             for name, queue in held.items():
                 assert bodies(queue) == bodies(written[name]), told
 
@@ -78,7 +78,7 @@ def test_whichever_call_fails_it_costs_nothing(
 def test_a_queue_whose_commit_fails_says_so_and_confirms_nothing(
     method: str, tmp_path: Path
 ) -> None:
-    with station(tmp_path) as made:
+    with simulated_host(tmp_path) as made:
         app = made.app
         queue = app.create("q")
         made.step()

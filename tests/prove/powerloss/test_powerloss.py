@@ -32,7 +32,7 @@ SEED = 20_261_121
 
 
 def trial(workload: Workload, root: Path, most: int, make: Make = real) -> Outcome:
-    """What becomes of the workload, whoever writes."""
+    """What becomes of the workload, with any writer."""
     trace = record(workload, root, SEED, make)
     with Recoverer() as recoverer:
         return try_crashes(trace, recoverer.recover, most, SEED)

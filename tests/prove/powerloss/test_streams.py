@@ -15,26 +15,26 @@ from shmq.persistence.stream_partition_writer import StreamPartitionWriter, Stre
 from shmq.storage.stream_meta import StreamCard, eras_among
 from tests.prove.powerloss import streams
 from tests.prove.powerloss.recorded_disk import SHORT, RecordingDisk, failing
-from tests.prove.powerloss.streams import Station, record, try_crashes
+from tests.prove.powerloss.streams import StreamHost, record, try_crashes
 from tests.prove.powerloss.trace import Outcome
 
 SEED = 20_261_122
 
 
 def trial(
-    work: Callable[[Station], None], root: Path, most: int = 24, seed: int = SEED, **fault: int
+    work: Callable[[StreamHost], None], root: Path, most: int = 24, seed: int = SEED, **fault: int
 ) -> Outcome:
     wrong = None
     if fault:
         methods = frozenset({"sync", "write", "sync_directory", "create", "rename", "truncate"})
         wrong = failing(fault["number"], methods, fault["error"])
-    station = record(work, root, seed, wrong)
-    return try_crashes(station, most, seed)
+    host = record(work, root, seed, wrong)
+    return try_crashes(host, most, seed)
 
 
 @pytest.mark.parametrize("work", streams.WORKLOADS, ids=lambda work: work.__name__)
 def test_nothing_that_was_published_is_lost_with_the_power(
-    work: Callable[[Station], None], tmp_path: Path
+    work: Callable[[StreamHost], None], tmp_path: Path
 ) -> None:
     outcome = trial(work, tmp_path)
     assert outcome.wrong == []
@@ -123,7 +123,7 @@ def _unripe(patch: pytest.MonkeyPatch) -> None:
 )
 def test_a_writer_that_is_broken_is_found_out(
     broken: Callable[[pytest.MonkeyPatch], None],
-    work: Callable[[Station], None],
+    work: Callable[[StreamHost], None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

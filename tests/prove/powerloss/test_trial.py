@@ -6,26 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from tests.prove.powerloss.expectation import Found, Promise, Recovered, Sent, complaints
-from tests.prove.powerloss.small_store import Toy
+from tests.prove.powerloss.expectation import Expectation, Found, Recovered, Sent, complaints
+from tests.prove.powerloss.small_store import SmallStore
 from tests.prove.powerloss.trace import Outcome, try_crashes
 
 
 def trial(root: Path, *careless: str) -> Outcome:
-    """Puts, acks and a snapshot of a toy, and all crashes of it."""
-    toy = Toy(root, *careless)
+    """Puts, acks and a snapshot of a small store, and all crashes of it."""
+    store = SmallStore(root, *careless)
     for name in ("a", "b"):
-        toy.put(name, b"x" * 600)
-    toy.commit()
-    toy.ack("a")
-    toy.put("c")
-    toy.commit()
-    toy.snapshot()
-    toy.put("d", b"y" * 900)
-    toy.commit()
-    toy.ack("b")
-    toy.commit()
-    return try_crashes(toy.close(), toy.recover, most=3000, seed=1)
+        store.put(name, b"x" * 600)
+    store.commit()
+    store.ack("a")
+    store.put("c")
+    store.commit()
+    store.snapshot()
+    store.put("d", b"y" * 900)
+    store.commit()
+    store.ack("b")
+    store.commit()
+    return try_crashes(store.close(), store.recover, most=3000, seed=1)
 
 
 def test_a_careful_store_keeps_its_promise_in_every_state(tmp_path: Path) -> None:
@@ -54,17 +54,17 @@ def test_a_store_that_leaves_a_step_out_is_found_out(
 
 
 def test_the_same_seed_tries_the_same_states(tmp_path: Path) -> None:
-    toy = Toy(tmp_path)
-    toy.put("a", b"x" * 20_000)
-    toy.commit()
-    trace = toy.close()
+    store = SmallStore(tmp_path)
+    store.put("a", b"x" * 20_000)
+    store.commit()
+    trace = store.close()
     seen: list[list[bytes]] = []
     for _ in range(2):
         states: list[bytes] = []
 
         def recover(state, states=states):  # type: ignore[no-untyped-def]
             states.append(state.digest)
-            return toy.recover(state)
+            return store.recover(state)
 
         try_crashes(trace, recover, most=100, seed=7)
         seen.append(states)
@@ -72,7 +72,7 @@ def test_the_same_seed_tries_the_same_states(tmp_path: Path) -> None:
 
 
 SENT = {name: Sent(name, "q", n, name.encode() + b" body", {}) for n, name in enumerate("ab", 1)}
-ALL = Promise(must=frozenset("a"), begun=frozenset("ab"))
+ALL = Expectation(must=frozenset("a"), begun=frozenset("ab"))
 
 
 def recovered(*messages: Found, last: int = 2, deduped: frozenset[int] = frozenset()) -> Recovered:
@@ -92,7 +92,7 @@ def test_what_was_promised_and_nothing_else_is_no_complaint() -> None:
     [
         (ALL, {}, "a is lost"),
         (ALL, {"q": recovered(B)}, "a is lost"),
-        (Promise(gone=frozenset("a"), begun=frozenset("ab")), {"q": recovered(A)}, "a is back"),
+        (Expectation(gone=frozenset("a"), begun=frozenset("ab")), {"q": recovered(A)}, "a is back"),
         (ALL, {"q": recovered(A, A)}, "a is there 2 times"),
         (
             ALL,
@@ -112,18 +112,18 @@ def test_what_was_promised_and_nothing_else_is_no_complaint() -> None:
         ),
         (ALL, {"d": recovered(A)}, "a is in d, and no dead letter"),
         (
-            Promise(begun=frozenset("a"), dead=frozenset("a")),
+            Expectation(begun=frozenset("a"), dead=frozenset("a")),
             {"q": recovered(A)},
             "a is no dead letter any more",
         ),
         (
-            Promise(begun=frozenset("a"), deduped=frozenset("a")),
+            Expectation(begun=frozenset("a"), deduped=frozenset("a")),
             {"q": recovered(deduped=frozenset({2}))},
             "the dedupe id of a is forgotten",
         ),
     ],
 )
 def test_each_broken_promise_is_a_complaint(
-    promise: Promise, queues: dict[str, Recovered], told: str
+    expectation: Expectation, queues: dict[str, Recovered], told: str
 ) -> None:
-    assert complaints(promise, SENT, queues) == [told]
+    assert complaints(expectation, SENT, queues) == [told]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tests.prove.powerloss.events import Event
-from tests.prove.powerloss.expectation import Name, Promise, Recovered, Sent, complaints
+from tests.prove.powerloss.expectation import Expectation, Name, Recovered, Sent, complaints
 from tests.prove.powerloss.model import DiskModel
 from tests.prove.powerloss.states import State, crash_states
 
@@ -20,7 +20,7 @@ class Step:
     """Something that was done to the disk, or None; and what was known from then on."""
 
     event: Event | None
-    promise: Promise
+    expectation: Expectation
 
 
 @dataclass
@@ -81,14 +81,14 @@ def try_crashes(
     return outcome
 
 
-def _moments(trace: Trace) -> list[tuple[Event | None, list[Promise]]]:
+def _moments(trace: Trace) -> list[tuple[Event | None, list[Expectation]]]:
     """The events, each with all that was promised between it and the next one."""
-    moments: list[tuple[Event | None, list[Promise]]] = [(None, [Promise()])]
+    moments: list[tuple[Event | None, list[Expectation]]] = [(None, [Expectation()])]
     for step in trace.steps:
         if step.event is not None:
-            moments.append((step.event, [step.promise]))
-        elif step.promise is not moments[-1][1][-1]:
-            moments[-1][1].append(step.promise)
+            moments.append((step.event, [step.expectation]))
+        elif step.expectation is not moments[-1][1][-1]:
+            moments[-1][1].append(step.expectation)
     return moments
 
 
@@ -100,11 +100,11 @@ def _recovered(recover: Recover, state: State) -> Mapping[str, Recovered] | str:
 
 
 def _judge(
-    found: Mapping[str, Recovered] | str, promises: list[Promise], sent: Mapping[Name, Sent]
+    found: Mapping[str, Recovered] | str, promises: list[Expectation], sent: Mapping[Name, Sent]
 ) -> list[str]:
     if isinstance(found, str):
         return [found]
-    return [line for promise in promises for line in complaints(promise, sent, found)]
+    return [line for expectation in promises for line in complaints(expectation, sent, found)]
 
 
 def _told(number: int, event: Event | None, state: State, wrong: list[str]) -> str:

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import shmq
 from tests.prove.powerloss.recorded_disk import SHORT, Fault, failing
-from tests.prove.powerloss.simulated_host import Station
+from tests.prove.powerloss.simulated_host import SimulatedHost
 
 #: What a dead letter queue of "q" is called.
-GRAVES: Final = "q.dlq"
+DEAD_LETTERS: Final = "q.dlq"
 
 SYNCS: Final = frozenset({"sync"})
 WRITES: Final = frozenset({"write"})
@@ -27,424 +27,424 @@ class Workload:
     """Something to do, and which call to the disk fails meanwhile."""
 
     title: str
-    work: Callable[[Station], None]
+    work: Callable[[SimulatedHost], None]
     fault: Callable[[], Fault] | None = None
 
 
-def puts(station: Station) -> None:
-    app = station.app
+def puts(host: SimulatedHost) -> None:
+    app = host.app
     app.create("q")
-    station.step()
+    host.step()
     app.put("q")
     app.put("q", 700)
-    station.step()
+    host.step()
     app.put("q", 10, priority=shmq.HIGH, headers={"kind": "x", "n": 7})
     app.put("q", 10, group="g", ttl=3600.0)
     app.put("q", 10, delay=3600.0)
-    station.step()
-    station.step()
+    host.step()
+    host.step()
 
 
-def acks(station: Station) -> None:
-    app = station.app
+def acks(host: SimulatedHost) -> None:
+    app = host.app
     app.create("q")
     names = [app.put("q", 300) for _ in range(3)]
-    station.step()
+    host.step()
     # One that was never written leaves no trace.
     names.append(app.put("q"))
     for _ in range(4):
         app.get("q")
     app.ack(names[3])
     app.ack(names[0])
-    station.step()
+    host.step()
     app.ack(names[2])
     app.put("q", 600)
-    station.step()
+    host.step()
 
 
-def nacks(station: Station) -> None:
-    app = station.app
+def nacks(host: SimulatedHost) -> None:
+    app = host.app
     app.create("q", max_deliveries=5)
     app.put("q")
     app.put("q")
-    station.step()
+    host.step()
     first = app.get("q")
     app.nack(first)
-    station.step()
-    station.all_is_written()
+    host.step()
+    host.all_is_written()
     app.nack(app.get("q"), delay=3600.0)
     app.nack(app.get("q"))
-    station.step()
-    station.all_is_written()
+    host.step()
+    host.all_is_written()
     app.get("q")
     app.put("q")
-    station.step()
+    host.step()
 
 
-def dead_letters(station: Station, order: tuple[str, ...] = ("q", GRAVES)) -> None:
-    app = station.app
+def dead_letters(host: SimulatedHost, order: tuple[str, ...] = ("q", DEAD_LETTERS)) -> None:
+    app = host.app
     app.create("q", max_deliveries=1)
     for _ in range(4):
         app.put("q", 200)
-    station.step()
+    host.step()
     app.reject(app.get("q"))
     for name in order * 2:
-        station.step(name)
+        host.step(name)
     app.nack(app.get("q"))
     app.reject(app.get("q"))
     for name in order * 2:
-        station.step(name)
-    app.ack(app.get(GRAVES))
-    station.step(GRAVES)
+        host.step(name)
+    app.ack(app.get(DEAD_LETTERS))
+    host.step(DEAD_LETTERS)
     app.put("q")
-    station.step()
-    station.step()
+    host.step()
+    host.step()
 
 
-def dead_letters_first(station: Station) -> None:
-    dead_letters(station, (GRAVES, "q"))
+def dead_letters_first(host: SimulatedHost) -> None:
+    dead_letters(host, (DEAD_LETTERS, "q"))
 
 
-def moved_unwritten(station: Station) -> None:
+def moved_unwritten(host: SimulatedHost) -> None:
     """What the journal never saw is a dead letter before the other journal has it."""
-    app = station.app
+    app = host.app
     app.create("q")
     app.put("q", 100)
     app.reject(app.get("q"))
     app.put("q", 100)
-    station.step("q")
+    host.step("q")
     app.put("q", 100)
     app.ack(app.get("q"))
     app.reject(app.get("q"))
-    station.step("q")
-    station.step()
+    host.step("q")
+    host.step()
 
 
-def moved_after_recovery(station: Station) -> None:
+def moved_after_recovery(host: SimulatedHost) -> None:
     """What was recovered is a dead letter before its queue's new life is in any file."""
-    app = station.app
+    app = host.app
     app.create("q")
     for _ in range(3):
         app.put("q", 100)
-    station.step()
-    station.lose_memory()
+    host.step()
+    host.lose_memory()
     app.reject(app.get("q"))
-    station.step(GRAVES)
-    station.restart()
+    host.step(DEAD_LETTERS)
+    host.restart()
     app.reject(app.get("q"))
-    station.step(GRAVES)
-    station.step()
+    host.step(DEAD_LETTERS)
+    host.step()
 
 
-def numbers_of_the_lost(station: Station) -> None:
+def numbers_of_the_lost(host: SimulatedHost) -> None:
     """A copy is written before its original, which is lost; new messages get other numbers."""
-    app = station.app
+    app = host.app
     app.create("q")
     app.put("q", 50)
-    station.step()
+    host.step()
     app.put("q", 100)
     app.ack(app.get("q"))
     app.reject(app.get("q"))
-    station.step(GRAVES)
-    station.lose_memory()
+    host.step(DEAD_LETTERS)
+    host.lose_memory()
     for _ in range(3):
         app.put("q", 20)
-    station.step()
-    station.step()
+    host.step()
+    host.step()
 
 
-def redriven(station: Station) -> None:
-    app = station.app
+def redriven(host: SimulatedHost) -> None:
+    app = host.app
     app.create("q")
     for _ in range(3):
         app.put("q", 100)
-    station.step()
+    host.step()
     for _ in range(2):
         app.reject(app.get("q"))
-    station.step()
-    station.step()
-    station.redrive(GRAVES)
-    station.step()
-    station.step()
+    host.step()
+    host.step()
+    host.redrive(DEAD_LETTERS)
+    host.step()
+    host.step()
     app.ack(app.get("q"))
-    station.step()
+    host.step()
 
 
-def grave_forgotten(station: Station) -> None:
+def dead_letter_queue_forgotten(host: SimulatedHost) -> None:
     """The copy is settled and compacted away before its original's journal goes on."""
-    app = station.app
+    app = host.app
     app.create("q")
     app.put("q", 200)
-    station.step()
+    host.step()
     app.reject(app.get("q"))
-    station.step(GRAVES)
-    app.ack(app.get(GRAVES))
-    station.step(GRAVES)
-    station.compact(GRAVES)
-    station.step()
-    station.step()
+    host.step(DEAD_LETTERS)
+    app.ack(app.get(DEAD_LETTERS))
+    host.step(DEAD_LETTERS)
+    host.compact(DEAD_LETTERS)
+    host.step()
+    host.step()
 
 
-def deduped(station: Station) -> None:
-    app = station.app
+def deduped(host: SimulatedHost) -> None:
+    app = host.app
     app.create("q", dedupe_window=3600.0)
     first = app.put("q", dedupe_id="one")
-    station.step()
+    host.step()
     app.put_again(first, "one")
     app.put("q", dedupe_id="two")
     app.ack(app.get("q"))
     app.ack(app.get("q"))
-    station.step()
-    station.snapshot("q")
-    station.step()
-    station.compact("q")
+    host.step()
+    host.snapshot("q")
+    host.step()
+    host.compact("q")
 
 
-def snapshots(station: Station) -> None:
-    app = station.app
+def snapshots(host: SimulatedHost) -> None:
+    app = host.app
     app.create("q")
     for _ in range(3):
         app.put("q", 250)
-    station.step()
+    host.step()
     app.ack(app.get("q"))
     app.nack(app.get("q"))
-    station.snapshot("q")
+    host.snapshot("q")
     app.put("q", 100)
-    station.step()
+    host.step()
     app.ack(app.get("q"))
     app.ack(app.get("q"))
-    station.step()
-    station.snapshot("q")
+    host.step()
+    host.snapshot("q")
     app.put("q")
-    station.step()
+    host.step()
 
 
-def compactions(station: Station) -> None:
+def compactions(host: SimulatedHost) -> None:
     """One message stays while many others roll segment after segment by."""
-    app = station.app
+    app = host.app
     app.create("q")
     app.put("q", 50)
-    station.step()
+    host.step()
     kept = app.get("q")
     for n in range(14):
         app.put("q", 900)
         app.put("q", 20)
-        station.step()
+        host.step()
         app.ack(app.get("q"))
         app.ack(app.get("q"))
         if n % 5 == 4:
-            station.compact("q")
-    station.step()
+            host.compact("q")
+    host.step()
     app.nack(kept)
-    station.step()
+    host.step()
 
 
-def rolls(station: Station) -> None:
-    app = station.app
+def rolls(host: SimulatedHost) -> None:
+    app = host.app
     app.create("q")
     for size in (100, 400, 300):
         app.put("q", size)
-        station.step()
-        station.roll("q")
+        host.step()
+        host.roll("q")
     app.ack(app.get("q"))
-    station.step()
+    host.step()
 
 
-def restarts(station: Station) -> None:
-    app = station.app
+def restarts(host: SimulatedHost) -> None:
+    app = host.app
     app.create("q")
     app.put("q", 600)
-    station.step()
-    station.restart()
+    host.step()
+    host.restart()
     app.put("q")
     app.ack(app.get("q"))
-    station.step()
+    host.step()
     app.put("q", 600)
-    station.restart()
-    station.restart()
-    station.step()
+    host.restart()
+    host.restart()
+    host.step()
     app.reject(app.get("q"))
-    station.restart()
-    station.step()
-    station.step()
+    host.restart()
+    host.step()
+    host.step()
 
 
-def killed_writers(station: Station) -> None:
+def killed_writers(host: SimulatedHost) -> None:
     """The writer dies at its n-th call to the disk, for each n; another one goes on."""
-    app = station.app
+    app = host.app
     app.create("q")
     for n in range(1, 14):
         app.put("q", 100)
         if n % 3 == 0:
             app.ack(app.get("q"))
-        station.die_at(n)
-        station.step()
-        station.snapshot("q")
-        station.restart()
-        station.step()
+        host.die_at(n)
+        host.step()
+        host.snapshot("q")
+        host.restart()
+        host.step()
 
 
-def lost_memory(station: Station) -> None:
+def lost_memory(host: SimulatedHost) -> None:
     """Everything is killed and recovered, again and again; the disk is that of before."""
-    app = station.app
+    app = host.app
     app.create("q", max_deliveries=3, dedupe_window=3600.0)
     app.put("q", 300, dedupe_id="one", headers={"n": 1})
     app.put("q", 700, group="g", priority=shmq.HIGH)
     app.put("q", 20, delay=3600.0)
-    station.step()
+    host.step()
     app.put("q", 40)
-    station.lose_memory()
-    station.step()
+    host.lose_memory()
+    host.step()
     app.ack(app.get("q"))
     app.put("q", 600)
-    station.step()
-    station.snapshot("q")
+    host.step()
+    host.snapshot("q")
     app.reject(app.get("q"))
-    station.step()
-    station.lose_memory()
-    station.lose_memory()
+    host.step()
+    host.lose_memory()
+    host.lose_memory()
     app.put("q", 100)
-    station.step()
-    app.ack(app.get(GRAVES))
-    station.step()
+    host.step()
+    app.ack(app.get(DEAD_LETTERS))
+    host.step()
 
 
-def lost_between(station: Station) -> None:
+def lost_between(host: SimulatedHost) -> None:
     """The writer dies at its n-th call to the disk, and then the memory is lost, too."""
-    app = station.app
+    app = host.app
     app.create("q")
-    station.step()
+    host.step()
     for n in range(1, 12):
         app.put("q", 200)
         app.put("q", 100)
-        station.die_at(n)
-        station.step()
+        host.die_at(n)
+        host.step()
         app.ack(app.get("q"))
-        station.step()
-        station.snapshot("q")
-        station.lose_memory()
+        host.step()
+        host.snapshot("q")
+        host.lose_memory()
         app.put("q", 10)
-        station.step()
+        host.step()
 
 
-def purged(station: Station) -> None:
-    app = station.app
+def purged(host: SimulatedHost) -> None:
+    app = host.app
     app.create("q")
     for _ in range(3):
         app.put("q")
-    station.step()
+    host.step()
     app.get("q")
     app.purge("q")
     app.put("q")
-    station.step()
+    host.step()
 
 
-def deleted(station: Station) -> None:
-    app = station.app
+def deleted(host: SimulatedHost) -> None:
+    app = host.app
     app.create("q")
     app.put("q", 300)
-    station.step()
-    station.snapshot("q")
+    host.step()
+    host.snapshot("q")
     app.put("q", 300)
-    station.step()
+    host.step()
     app.delete("q")
-    station.step()
+    host.step()
     app.create("q")
     app.put("q", 200)
-    station.step()
-    station.step()
+    host.step()
+    host.step()
 
 
-def failed_sync(station: Station) -> None:
-    app = station.app
+def failed_sync(host: SimulatedHost) -> None:
+    app = host.app
     app.create("q")
     for n in range(4):
         app.put("q", 300)
-        station.step()
+        host.step()
         if n == 2:
             app.ack(app.get("q"))
-    station.snapshot("q")
+    host.snapshot("q")
     app.put("q")
-    station.step()
-    station.step()
+    host.step()
+    host.step()
 
 
-def transactions(station: Station) -> None:
+def transactions(host: SimulatedHost) -> None:
     """From one queue into two others, of which now one and now the other is behind."""
-    app = station.app
+    app = host.app
     for name in ("q", "a", "b"):
         app.create(name, dead_letter=None)
     for _ in range(6):
         app.put("q", 60)
-    station.step()
+    host.step()
     for order in (("q",), ("a",), ("b", "q"), ("q", "a"), ("a", "b")):
         app.transact([app.get("q")], ["a", "b"])
         for name in order:
-            station.step(name)
-        station.mark()
-    station.step()
-    station.mark()
+            host.step(name)
+        host.mark()
+    host.step()
+    host.mark()
     app.ack(app.get("a"))
-    station.step()
-    station.snapshot("a")
-    station.mark()
+    host.step()
+    host.snapshot("a")
+    host.mark()
 
 
-def transaction_into_a_failing_disk(station: Station) -> None:
+def transaction_into_a_failing_disk(host: SimulatedHost) -> None:
     """The disk of one of the targets refuses while the others go on."""
-    app = station.app
+    app = host.app
     for name in ("q", "a", "b"):
         app.create(name, dead_letter=None)
     for _ in range(4):
         app.put("q", 300)
-    station.step()
-    station.recording.refused = "b@"
+    host.step()
+    host.recording.refused = "b@"
     for _ in range(2):
         app.transact([app.get("q"), app.get("q")], ["a", "b"], 200)
-        station.step("q", "a")
-        station.step("b")
-        station.mark()
-    station.snapshot("q")
-    station.snapshot("a")
-    station.recording.refused = "\0"
-    station.step()
-    station.mark()
-    station.step()
+        host.step("q", "a")
+        host.step("b")
+        host.mark()
+    host.snapshot("q")
+    host.snapshot("a")
+    host.recording.refused = "\0"
+    host.step()
+    host.mark()
+    host.step()
 
 
-def chained_transactions(station: Station) -> None:
+def chained_transactions(host: SimulatedHost) -> None:
     """What comes out of one goes into the next; writers die, and the memory is lost."""
-    app = station.app
+    app = host.app
     for name in ("q", "a", "b"):
         app.create(name, dead_letter=None)
-    station.step()
+    host.step()
     for n in range(1, 8):
         app.put("q", 50)
-        station.step()
+        host.step()
         app.transact([app.get("q")], ["a"])
-        station.step("a")
-        station.mark()
+        host.step("a")
+        host.mark()
         if n % 3 == 0:
-            station.restart()
+            host.restart()
         app.transact([app.get("a")], ["b"])
-        station.die_at(n)
-        station.step("q")
-        station.mark()
+        host.die_at(n)
+        host.step("q")
+        host.mark()
         if n % 2:
-            station.restart()
+            host.restart()
         else:
-            station.lose_memory()
+            host.lose_memory()
             for name in ("q", "a"):
-                _into_the_next(app, name, {"q": "a", "a": "b"}[name], station)
-        station.step()
-        station.mark()
+                _into_the_next(app, name, {"q": "a", "a": "b"}[name], host)
+        host.step()
+        host.mark()
         if n % 4 == 0:
-            station.snapshot("a")
+            host.snapshot("a")
 
 
-def _into_the_next(app: Any, source: str, target: str, station: Station) -> None:
+def _into_the_next(app: Any, source: str, target: str, host: SimulatedHost) -> None:
     """What was not handed on by then."""
-    station.step()
+    host.step()
     while True:
         try:
             name = app.get(source)
@@ -452,45 +452,47 @@ def _into_the_next(app: Any, source: str, target: str, station: Station) -> None
             return
         app.ack(name)
         app.put(target)
-        station.step()
+        host.step()
 
 
-def at_random(station: Station, length: int = 40) -> None:
+def at_random(host: SimulatedHost, length: int = 40) -> None:
     """Anything of the above, in any order; what fails is tried again."""
-    app, chance = station.app, station.app.chance
+    app, chance = host.app, host.app.chance
     app.create("q", max_deliveries=2, dedupe_window=3600.0)
-    station.step()
+    host.step()
     for _ in range(length):
-        deed = chance.choices(list(_DEEDS), [weight for weight, _ in _DEEDS.values()])[0]
-        _DEEDS[deed][1](station, chance)
-    station.step()
+        operation = chance.choices(
+            list(_OPERATIONS), [weight for weight, _ in _OPERATIONS.values()]
+        )[0]
+        _OPERATIONS[operation][1](host, chance)
+    host.step()
 
 
-def _put(station: Station, chance: random.Random) -> None:
+def _put(host: SimulatedHost, chance: random.Random) -> None:
     properties: dict[str, Any] = chance.choice(
         [
             {},
             {"headers": {"n": chance.randrange(99)}},
             {"priority": chance.randrange(3)},
             {"group": "g"},
-            {"dedupe_id": f"id {len(station.app.sent)}"},
+            {"dedupe_id": f"id {len(host.app.sent)}"},
         ]
     )
     try:
-        station.app.put("q", chance.choice((0, 30, 200, 1200)), block=False, **properties)
+        host.app.put("q", chance.choice((0, 30, 200, 1200)), block=False, **properties)
     except shmq.Full:
-        station.step()
+        host.step()
 
 
-def _settle(station: Station, chance: random.Random) -> None:
-    app = station.app
+def _settle(host: SimulatedHost, chance: random.Random) -> None:
+    app = host.app
     try:
-        name = app.get(chance.choice(("q", "q", "q", GRAVES)))
+        name = app.get(chance.choice(("q", "q", "q", DEAD_LETTERS)))
     except shmq.Empty:
         return
     draw = chance.random()
     if app.came_back_unwritten(name):
-        station.step("q")  # a move waits for that, and there is nobody else here to do it
+        host.step("q")  # a move waits for that, and no other process here does it
     if app.came_back_unwritten(name):
         draw = 0.0  # the disk refuses
     if draw < 0.6:
@@ -501,24 +503,24 @@ def _settle(station: Station, chance: random.Random) -> None:
         app.reject(name)
 
 
-def _lose_memory(station: Station) -> None:
-    """Not where a sync has failed: whom it told is dead, and nobody else can know."""
-    if not station.faulty:
-        station.lose_memory()
+def _lose_memory(host: SimulatedHost) -> None:
+    """Not where a sync has failed: the process that knew is dead."""
+    if not host.faulty:
+        host.lose_memory()
 
 
-_DEEDS: Final = {
+_OPERATIONS: Final = {
     "put": (10, _put),
     "settle": (8, _settle),
-    "step": (8, lambda station, chance: station.step(chance.choice(("q", GRAVES)))),
-    "step all": (3, lambda station, chance: station.step()),
-    "snapshot": (1, lambda station, chance: station.snapshot(chance.choice(("q", GRAVES)))),
-    "roll": (1, lambda station, chance: station.roll("q")),
-    "compact": (1, lambda station, chance: station.compact(chance.choice(("q", GRAVES)))),
-    "restart": (1, lambda station, chance: station.restart()),
-    "lose memory": (0.5, lambda station, chance: _lose_memory(station)),
-    "redrive": (0.5, lambda station, chance: (station.step(GRAVES), station.redrive(GRAVES))),
-    "die": (0.5, lambda station, chance: station.die_at(chance.randrange(1, 9))),
+    "step": (8, lambda host, chance: host.step(chance.choice(("q", DEAD_LETTERS)))),
+    "step all": (3, lambda host, chance: host.step()),
+    "snapshot": (1, lambda host, chance: host.snapshot(chance.choice(("q", DEAD_LETTERS)))),
+    "roll": (1, lambda host, chance: host.roll("q")),
+    "compact": (1, lambda host, chance: host.compact(chance.choice(("q", DEAD_LETTERS)))),
+    "restart": (1, lambda host, chance: host.restart()),
+    "lose memory": (0.5, lambda host, chance: _lose_memory(host)),
+    "redrive": (0.5, lambda host, chance: (host.step(DEAD_LETTERS), host.redrive(DEAD_LETTERS))),
+    "die": (0.5, lambda host, chance: host.die_at(chance.randrange(1, 9))),
 }
 
 
@@ -544,7 +546,7 @@ WORKLOADS: Final = (
     Workload("moved after a recovery", moved_after_recovery),
     Workload("the numbers of what was lost", numbers_of_the_lost),
     Workload("redriven", redriven),
-    Workload("a grave that is forgotten first", grave_forgotten),
+    Workload("a dead-letter queue that is forgotten first", dead_letter_queue_forgotten),
     Workload("dedupe ids", deduped),
     Workload("snapshots", snapshots),
     Workload("compactions", compactions),

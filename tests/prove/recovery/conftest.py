@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.prove.recovery.tools import Persist, persisting
+from tests.prove.recovery.tools import Persist, running_writer
 
 
 @pytest.fixture
 def persist(namespace: str, tmp_path: Path) -> Iterator[Persist]:
     """``shmq persist`` of the test's namespace, begun."""
-    with persisting(namespace, tmp_path / "data") as running:
+    with running_writer(namespace, tmp_path / "data") as running:
         yield running

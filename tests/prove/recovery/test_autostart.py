@@ -17,12 +17,12 @@ import pytest
 import shmq
 from shmq.namespace.namespace import Namespace
 from tests.prove.recovery.test_recovery import damaged
-from tests.prove.recovery.tools import lose, persisting
+from tests.prove.recovery.tools import lose, running_writer
 from tests.support.processes import PATIENCE, ROOT, environment, eventually, run_script
 from tests.support.server import serve
 from tests.support.shell import Shell
 
-#: For how long a writer of these tests stays when nobody needs it, in seconds: on a busy machine
+#: For how long a writer of these tests stays when no queue needs it, in seconds: on a busy machine
 #: it may take a while until those that it was started for come to it.
 IDLE = "1.5"
 
@@ -89,7 +89,7 @@ def writers(namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
                 broker.delete_queue(summary.name)
             for stream in broker.list_streams():
                 broker.delete_stream(stream.name)
-        eventually(lambda: not writers.found(), "the writer ends when nobody needs it")
+        eventually(lambda: not writers.found(), "the writer ends when no queue needs it")
         eventually(lambda: not Namespace.of(namespace).is_shared(), "it lets go of all")
     finally:
         writers.kill()
@@ -168,7 +168,7 @@ def test_however_many_come_at_once_one_writer_is_started(writers: Writers) -> No
         assert broker.queue("orders").qsize() == 5
 
 
-def test_a_writer_is_nobodys_child_and_has_nothing_of_whoever_started_it(
+def test_a_detached_writer_has_no_parent_and_inherits_nothing(
     writers: Writers,
 ) -> None:
     reading, writing = os.pipe()
@@ -181,12 +181,12 @@ def test_a_writer_is_nobodys_child_and_has_nothing_of_whoever_started_it(
         assert os.getsid(process.pid) != os.getsid(0)
         assert process.terminal() is None
         os.close(writing)
-        assert os.read(reading, 1) == b""  # nobody else has the other end
+        assert os.read(reading, 1) == b""  # no process has the other end
         assert (writers.directory.stat().st_mode & 0o777) == 0o700
     os.close(reading)
 
 
-def test_who_waits_for_the_disk_starts_a_writer_in_place_of_one_that_was_killed(
+def test_a_wait_for_the_disk_starts_a_writer_in_place_of_one_that_was_killed(
     writers: Writers,
 ) -> None:
     with shmq.connect() as broker:
@@ -210,7 +210,7 @@ def test_an_operators_writer_takes_the_place_of_one_that_started_by_itself(
     with shmq.connect() as broker:
         queue = broker.create_queue("orders", durability="journal", dead_letter=None)
         queue.put("a", confirm="disk", timeout=PATIENCE)
-        with persisting(writers.namespace, writers.directory) as persist:
+        with running_writer(writers.namespace, writers.directory) as persist:
             assert persist.process is not None
             pid = persist.process.pid
             eventually(lambda: not writers.found(), "the other one ends")
@@ -289,9 +289,11 @@ def test_where_no_directory_can_be_made_it_warns_and_goes_on_in_memory(
             queue.put("b", confirm="disk", timeout=0.05)
 
 
-def test_the_name_of_damaged_files_is_refused_whoever_starts_the_writer(writers: Writers) -> None:
+def test_the_name_of_damaged_files_is_refused_where_the_writer_starts_by_itself(
+    writers: Writers,
+) -> None:
     writers.directory.parent.mkdir()
-    with persisting(writers.namespace, writers.directory) as persist:
+    with running_writer(writers.namespace, writers.directory) as persist:
         path = damaged(persist)
 
     with shmq.connect() as broker:
@@ -345,7 +347,9 @@ def test_nothing_in_memory_alone_starts_a_writer(writers: Writers) -> None:
         assert not writers.directory.exists()
 
 
-def test_sigterm_ends_it_and_the_next_who_needs_it_starts_another(writers: Writers) -> None:
+def test_sigterm_ends_it_and_the_next_process_that_needs_it_starts_another(
+    writers: Writers,
+) -> None:
     run_script(MAKE, "a")
     for process in writers.found():
         process.send_signal(signal.SIGTERM)

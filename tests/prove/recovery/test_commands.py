@@ -89,7 +89,7 @@ def test_without_a_writer_nothing_is_pretended(persist: Persist, shell: Shell) -
     assert "start shmq serve or shmq persist" in shell("backup", target, code=1).error
 
 
-def test_where_nobody_ever_wrote_that_is_told(namespace: str, shell: Shell) -> None:
+def test_a_namespace_without_files_is_told_of(namespace: str, shell: Shell) -> None:
     kept(namespace, "a", "snapshot", "one")
 
     assert "has no data directory yet" in shell("snapshot", code=Code.REFUSED).error
@@ -141,7 +141,7 @@ def test_a_backup_of_queues_in_use_has_each_message_that_moves_once(
 ) -> None:
     with shmq.connect(persist.namespace) as broker:
         queue = broker.create_queue("jobs", durability="journal")
-        dead_letter_queues = broker.queue("jobs.dlq")
+        dead_letter_queue = broker.queue("jobs.dlq")
         queue.put_many(range(300))
         running = shell.start("backup", str(tmp_path / "copy"))
         while running.poll() is None:
@@ -149,7 +149,7 @@ def test_a_backup_of_queues_in_use_has_each_message_that_moves_once(
                 message.reject()
             queue.qsize()
         assert running.returncode == 0
-        dead_letter_queues.close()
+        dead_letter_queue.close()
     persist.end()
     lose(persist.namespace)
     shell("restore", str(tmp_path / "copy"))

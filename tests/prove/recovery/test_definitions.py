@@ -14,7 +14,7 @@ from tests.prove.recovery.test_autostart import Writers, writers
 from tests.prove.recovery.tools import Persist, lose
 from tests.support.processes import PATIENCE, eventually
 from tests.support.server import serve
-from tests.support.writer_process import persisting
+from tests.support.writer_process import running_writer
 
 __all__ = ["writers"]
 
@@ -235,12 +235,12 @@ def test_a_server_answers_when_it_is_on_disk_and_has_it_after_a_reboot(
             broker.create_exchange("gone")
             broker.delete_exchange("gone")
             append(broker)
-        server.process.suspend()  # it starts nobody anew
+        server.process.suspend()  # it starts no process anew
         for pid in server.children():
             psutil.Process(pid).kill()
         server.process.kill()
         server.process.wait()
-        server.leaves_nobody()
+        server.leaves_no_process()
         lose(namespace)
         server.start()
         server.ready()
@@ -255,17 +255,17 @@ def test_a_server_answers_when_it_is_on_disk_and_has_it_after_a_reboot(
 
 
 def test_a_disk_that_refuses_is_told_and_what_was_defined_is_written_later(namespace: str) -> None:
-    with persisting(namespace) as persister, serve(namespace, persist=False) as server:
-        file = persister.folder / "writer.exchanges"
+    with running_writer(namespace) as writer_process, serve(namespace, persist=False) as server:
+        file = writer_process.folder / "writer.exchanges"
         with shmq.connect(namespace) as broker, shmq.connect(server.url) as remote:
             broker.create_exchange("before")
-            persister.fail(errno.ENOSPC)
+            writer_process.fail(errno.ENOSPC)
             with pytest.raises(shmq.NotConfirmed, match=os.strerror(errno.ENOSPC)):
                 broker.create_exchange("here")
             with pytest.raises(shmq.ServerError, match="are not known to be on disk"):
                 remote.create_exchange("there")
             raw = file.read_bytes()
-            persister.mend()
+            writer_process.mend()
             eventually(lambda: b"there" in file.read_bytes(), "it is written once it can be")
             assert b"here" not in raw
             assert b"here" in file.read_bytes()

@@ -181,14 +181,14 @@ def test_dead_letters_come_back_and_can_be_sent_back(lives: Lives) -> None:
     queue = lives(work)
 
     with shmq.connect(queue.namespace.name) as broker:  # type: ignore[attr-defined]
-        dead_letter_queues = broker.queue("jobs.dlq")
-        assert dead_letter_queues.options.durability == queue.options.durability
-        (letter,) = dead_letter_queues.peek()
+        dead_letter_queue = broker.queue("jobs.dlq")
+        assert dead_letter_queue.options.durability == queue.options.durability
+        (letter,) = dead_letter_queue.peek()
         assert letter.dead is not None
         assert (letter.dead.reason, letter.dead.queue) == ("rejected", "jobs")
         assert queue.redrive() == 1
         assert drain(queue) == [b"x", b"y"]
-        assert dead_letter_queues.qsize() == 0
+        assert dead_letter_queue.qsize() == 0
 
 
 def test_a_purge_stays(lives: Lives) -> None:
@@ -394,7 +394,7 @@ def test_a_deleted_queue_does_not_come_back(persist: Persist) -> None:
         assert broker.list_queues() == []
 
 
-def test_a_queue_that_is_deleted_while_nobody_writes_does_not_come_back(
+def test_a_queue_that_is_deleted_without_a_writer_does_not_come_back(
     persist: Persist,
 ) -> None:
     confirmed(persist.namespace, 2)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.support.processes import PATIENCE, ROOT, SHM, environment, eventually
 
-__all__ = ["Persist", "lose", "persisting"]
+__all__ = ["Persist", "lose", "running_writer"]
 
 
 class Persist:
@@ -92,7 +92,7 @@ def lose(namespace: str) -> None:
 
 
 @contextlib.contextmanager
-def persisting(namespace: str, directory: Path) -> Iterator[Persist]:
+def running_writer(namespace: str, directory: Path) -> Iterator[Persist]:
     """One that runs, and that does not outlive the block."""
     persist = Persist(namespace, directory)
     try:

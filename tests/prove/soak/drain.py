@@ -31,5 +31,5 @@ def check(queue: Any) -> None:
     stats = queue.stats()
     left = (stats.depth, stats.delayed, stats.in_flight, stats.dying, stats.arena_used)
     assert left == (0, 0, 0, 0, 0), f"left behind in an emptied queue: {left}"
-    assert (stats.waiting_get, stats.waiting_put) == (0, 0), "somebody dead is counted as asleep"
+    assert (stats.waiting_get, stats.waiting_put) == (0, 0), "a dead process is counted as asleep"
     assert len(queue.attachments()) == 1, "a dead process is counted as attached"

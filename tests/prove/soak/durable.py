@@ -60,7 +60,7 @@ class Host:
         self.server = Server(folder, namespace, {"data_dir": str(folder / "data")})
 
     def start(self) -> None:
-        """Start it; it has recovered what there is."""
+        """Start it; it has recovered the files."""
         self.server.start()
         self.server.ready()
 

@@ -34,7 +34,7 @@ class Stops:
             self.count += 1
 
     def resume(self, *, everything: bool = False) -> None:
-        """Let those go on whose time is over, or all of them."""
+        """Let processes go on whose time is over, or all of them."""
         now = time.monotonic()
         for pid, until in list(self._until.items()):
             if everything or until <= now:

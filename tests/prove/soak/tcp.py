@@ -1,4 +1,4 @@
-"""The soak over TCP: what serves is killed, too, and with ``stopped`` stands still for a while."""
+"""The soak over TCP: servers are killed, too, and with ``stopped`` stands still for a while."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Front:
                 os.kill(int(pid), signal.SIGKILL)
 
     def is_over(self) -> None:
-        """Return once nobody is left of those who were killed, or whose supervisor was."""
+        """Return once all processes have ended that were killed, or whose supervisor was."""
         eventually(lambda: not any(map(_lives, self._left)), "none outlives its supervisor")
 
     def _see(self, pid: int) -> None:

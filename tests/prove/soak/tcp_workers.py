@@ -1,4 +1,4 @@
-"""Producers and consumers over TCP, each to be killed at any moment, as is what serves them.
+"""Producers and consumers over TCP, each to be killed at any moment, as are their servers.
 
 A consumer writes a journal of its own for each connection: with a connection end its leases,
 at the moment when the process at its other end was killed. ``NUMBER.host`` says which that is.

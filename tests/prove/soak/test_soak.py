@@ -7,7 +7,7 @@ from tests.prove.soak import durable, tcp
 from tests.prove.soak.__main__ import soak
 
 
-def test_what_goes_in_comes_out_whoever_is_killed() -> None:
+def test_what_goes_in_comes_out_despite_killed_workers() -> None:
     verdict, killed = soak(seconds=4, seed=20_261_121)
 
     assert not verdict.wrong()
@@ -15,7 +15,7 @@ def test_what_goes_in_comes_out_whoever_is_killed() -> None:
     assert verdict.put > 1000
 
 
-def test_so_it_does_over_tcp_whoever_serves_is_killed() -> None:
+def test_what_goes_in_over_tcp_comes_out_despite_killed_servers() -> None:
     verdict, killed, served = tcp.soak(seconds=4, seed=20_261_122, least=3)
 
     assert not verdict.wrong()
@@ -61,7 +61,7 @@ def test_the_verdict_sees_a_message_that_is_lost() -> None:
     assert judge([record(INTENT, 1), record(PUT, 2)], {}).lost == {7}
 
 
-def test_the_verdict_sees_a_message_that_nobody_put() -> None:
+def test_the_verdict_sees_a_message_that_was_never_put() -> None:
     assert judge([record(GOT, 1)], {}).unexpected == {7}
 
 

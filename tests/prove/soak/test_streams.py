@@ -12,7 +12,7 @@ A, B, C = (1 << 32 | n for n in (1, 2, 5))  # C has the key of A
 APPENDING = Note(Kind.APPENDING, 0, 0, C, worker=1)
 
 
-def test_no_record_is_lost_doubled_or_out_of_order_whoever_is_killed() -> None:
+def test_no_record_is_lost_doubled_or_out_of_order_despite_kills() -> None:
     verdict, killed = soak(seconds=4, seed=20_261_124)
 
     assert not verdict.wrong()
@@ -53,7 +53,7 @@ def test_the_verdict_sees_a_message_at_two_offsets() -> None:
     assert judge(observed([A, A]), [APPENDING, *seen(0, [A, A])]).doubled == {A}
 
 
-def test_the_verdict_sees_a_message_that_nobody_appended() -> None:
+def test_the_verdict_sees_a_message_that_was_never_appended() -> None:
     assert judge(observed([C]), seen(0, [C])).unexpected == {C}
 
 

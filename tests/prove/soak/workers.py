@@ -117,7 +117,7 @@ def settle_all(ack: Callable[[], list[int]], numbers: list[int], journal: Journa
     write_all(journal, GOT, numbers)
     write_all(journal, ACKING, numbers)
     if insist(ack):
-        raise AssertionError("a lease was lost although nobody else could have had it")
+        raise AssertionError("a lease was lost although no other process could have had it")
     write_all(journal, ACKED, numbers)
 
 

@@ -15,7 +15,7 @@ from shmq.spark.jobs.failure import failure_of
 from shmq.spark.shared import columns
 from shmq.storage.paths import segment_name, snapshot_name
 from tests.support.queue_files import HASH_KEY, WALL, Building, put, settle, update
-from tests.support.writer_process import persisting
+from tests.support.writer_process import running_writer
 
 PUSH = "spark.sql.python.filterPushdown.enabled"
 SECOND = 10**9
@@ -111,14 +111,14 @@ def test_what_has_become_of_a_message_is_in_its_columns(
 
 def test_the_files_of_a_queue_in_use_are_read(spark: SparkSession, broker: shmq.Broker) -> None:
     queue = broker.create_queue("orders", durability="journal")
-    with persisting(broker.namespace) as persister:
+    with running_writer(broker.namespace) as writer_process:
         sent = [b"%d" % n for n in range(500)]
         queue.put_many(sent, headers={"from": "here"}, confirm="disk")
         for _ in range(100):
             queue.get().ack()
 
         wanted = "topic,offset,value,headers"
-        found = rows(read(spark, persister.folder, queue="orders", columns=wanted))
+        found = rows(read(spark, writer_process.folder, queue="orders", columns=wanted))
 
     assert {row.value for row in found} >= set(sent[100:])
     assert found[-1].headers == [Row(key="from", value=b"here")]

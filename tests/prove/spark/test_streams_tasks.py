@@ -21,7 +21,7 @@ from shmq.spark.stream.kind import STREAM_KIND
 from shmq.spark.stream.reader import Range, read_range
 from shmq.spark.stream.writer import StreamSink
 from tests.support.server import serve
-from tests.support.writer_process import persisting
+from tests.support.writer_process import running_writer
 from tests.system.wire import entries
 
 READ = types.StructType(
@@ -132,7 +132,7 @@ def test_records_that_were_compressed_together_are_rows_of_their_own(
 
 def test_what_has_left_the_ring_is_rows_from_the_files(url: str, broker: shmq.Broker) -> None:
     values = [b"%0100d" % n for n in range(2000)]
-    with persisting(broker.namespace):
+    with running_writer(broker.namespace):
         kept = broker.create_stream("kept", 1, ring_bytes=64 << 10, durability="journal")
         for first in range(0, 2000, 20):
             lot = values[first : first + 20]

@@ -50,7 +50,7 @@ def test_purge_removes_what_is_visible_or_delayed(quick: Quick, queue: shmq.Queu
 
 
 @pytest.mark.parametrize("command", ["delete", "purge"])
-def test_what_cannot_be_undone_needs_a_yes_where_nobody_can_be_asked(
+def test_what_cannot_be_undone_needs_a_yes_without_a_terminal(
     quick: Quick, queue: shmq.Queue, command: str
 ) -> None:
     queue.put("x")
@@ -129,7 +129,7 @@ def test_redrive_sends_dead_letters_back(quick: Quick, queue: shmq.Queue, name: 
     assert quick("redrive", "-q", name).text == "0 dead letters sent back\n"
 
 
-def bury(queue: shmq.Queue, body: object, **properties: Any) -> None:
+def make_dead_letter(queue: shmq.Queue, body: object, **properties: Any) -> None:
     queue.put(body, **properties)
     queue.get().reject()
 
@@ -138,8 +138,8 @@ def bury(queue: shmq.Queue, body: object, **properties: Any) -> None:
 def test_redrive_sends_back_those_that_the_expression_means(
     quick: Quick, queue: shmq.Queue, name: str
 ) -> None:
-    bury(queue, "a", headers={"source": "web"})
-    bury(queue, "b")
+    make_dead_letter(queue, "a", headers={"source": "web"})
+    make_dead_letter(queue, "b")
 
     told = quick("redrive", "-q", name, "--where", "header.source = 'web'", "--json")
 
@@ -150,8 +150,8 @@ def test_redrive_sends_back_those_that_the_expression_means(
 def test_redrive_reads_the_expression_from_a_file(
     quick: Quick, queue: shmq.Queue, tmp_path: Path
 ) -> None:
-    bury(queue, "a", group="x")
-    bury(queue, "b")
+    make_dead_letter(queue, "a", group="x")
+    make_dead_letter(queue, "b")
     file = tmp_path / "which"
     file.write_text("group = 'x'\n  and reason = 'rejected'\n")
 
@@ -161,7 +161,7 @@ def test_redrive_reads_the_expression_from_a_file(
 
 def test_redrive_takes_rows_of_a_triage(quick: Quick, queue: shmq.Queue, tmp_path: Path) -> None:
     for body in ("a", 1, 1.5, b"x"):
-        bury(queue, body)
+        make_dead_letter(queue, body)
     file = tmp_path / "triage.json"
     rows = [
         {"row": 1, "where": "codec = 'text'"},
@@ -192,7 +192,7 @@ def test_redrive_takes_rows_of_a_triage(quick: Quick, queue: shmq.Queue, tmp_pat
 def test_redrive_refuses_what_it_cannot_choose_by(
     quick: Quick, queue: shmq.Queue, tmp_path: Path, text: str | None, flags: list[str], why: str
 ) -> None:
-    bury(queue, "a")
+    make_dead_letter(queue, "a")
     if text is not None:
         (tmp_path / "file").write_text(text)
 

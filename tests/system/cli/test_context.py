@@ -1,4 +1,4 @@
-"""``shmq context``: names for places, kept where nobody else can read them."""
+"""``shmq context``: names for addresses, in a file that only its user can read."""
 
 from __future__ import annotations
 

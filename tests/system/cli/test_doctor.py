@@ -155,7 +155,7 @@ queue._store.wakeups()
 """
 
 
-def test_an_anonymous_queue_that_nobody_holds_is_removed(
+def test_an_unused_anonymous_queue_is_removed(
     shell: Shell, queue: shmq.Queue, dies: Callable[[str], None]
 ) -> None:
     before = files(shell)
@@ -190,7 +190,7 @@ def test_the_words_alone_of_an_anonymous_queue_are_removed(
     is_found_and_fixed(shell, "anonymous", words.rpartition("@")[2])
 
 
-def test_an_anonymous_queue_that_someone_holds_is_left_alone(shell: Shell) -> None:
+def test_an_anonymous_queue_in_use_is_left_alone(shell: Shell) -> None:
     """Its maker was killed; a child has the handle."""
     script = f"{BEGIN}{ANONYMOUS}\nif os.fork(): die()\nos.write(1, b'x'); sys.stdin.read()"
     maker = subprocess.Popen(
@@ -250,11 +250,11 @@ def test_the_copy_of_a_dead_mover_is_published(
 
 
 @pytest.mark.prove
-def test_the_file_of_a_namespace_that_nobody_uses_is_removed(shell: Shell) -> None:
+def test_the_file_of_an_unused_namespace_is_removed(shell: Shell) -> None:
     path = SHM / f"shmq@{shell.namespace}"
     path.touch(0o600)
     os.utime(path, (time.time() + 60,) * 2)
-    assert found(shell) == []  # so young a one may be somebody's who is about to lock it
+    assert found(shell) == []  # its maker may be about to lock it
     os.utime(path, (0, 0))
 
     is_found_and_fixed(shell, "namespace", shell.namespace)

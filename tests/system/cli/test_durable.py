@@ -10,7 +10,7 @@ import shmq
 from shmq.cli.shared.exit_codes import Code
 from tests.support.processes import eventually
 from tests.support.shell import Shell
-from tests.support.writer_process import persisting
+from tests.support.writer_process import running_writer
 from tests.system.cli.conftest import Quick
 
 
@@ -20,7 +20,7 @@ def queue(shell: Shell, broker: shmq.Broker) -> shmq.Queue:
 
 
 def test_confirmed_messages_are_on_disk(quick: Quick, queue: shmq.Queue) -> None:
-    with persisting(quick.namespace):
+    with running_writer(quick.namespace):
         ran = quick("produce", "-q", "jobs", "-m", "one", "--confirm", "disk")
         assert ran.text == "message 1 put on queue 'jobs'\n"
         assert queue.stats().journal_synced == 1
@@ -46,14 +46,14 @@ def test_without_a_journal_it_is_refused(quick: Quick, broker: shmq.Broker) -> N
     assert broker.queue("plain").qsize() == 0
 
 
-def test_a_queue_that_nobody_keeps_is_told_of(quick: Quick, queue: shmq.Queue) -> None:
+def test_a_durable_queue_without_a_writer_is_told_of(quick: Quick, queue: shmq.Queue) -> None:
     queue.put(b"x")
     for command in (("stats",), ("stats", "-q", "jobs"), ("top", "--once")):
         assert "no persistence writer runs for it" in quick(*command).error
     ran = quick("doctor", code=Code.WRONG)
     assert "no persistence writer" in ran.text.replace("\n", " ")
-    with persisting(quick.namespace) as persister:
-        persister.follows(queue)
+    with running_writer(quick.namespace) as writer_process:
+        writer_process.follows(queue)
         assert quick("stats").err == b""
         quick("doctor")
 
@@ -61,10 +61,10 @@ def test_a_queue_that_nobody_keeps_is_told_of(quick: Quick, queue: shmq.Queue) -
 def test_the_slots_that_wait_for_a_missing_writer_are_counted(
     quick: Quick, queue: shmq.Queue
 ) -> None:
-    with persisting(quick.namespace) as persister:
-        persister.follows(queue)
+    with running_writer(quick.namespace) as writer_process:
+        writer_process.follows(queue)
         queue.put_many([b"x", b"y", b"z"], confirm="disk", timeout=60)
-        persister.kill()
+        writer_process.kill()
     for message in queue.get_many(2):
         message.ack()
     queue.put(b"on no disk")
@@ -78,9 +78,9 @@ def test_the_slots_that_wait_for_a_missing_writer_are_counted(
 
 
 def test_a_disk_that_fails_is_told_of(quick: Quick, queue: shmq.Queue) -> None:
-    with persisting(quick.namespace) as persister:
-        persister.follows(queue)
-        persister.fail(errno.ENOSPC)
+    with running_writer(quick.namespace) as writer_process:
+        writer_process.follows(queue)
+        writer_process.fail(errno.ENOSPC)
         queue.put(b"x")
         eventually(lambda: queue.stats().journal_error is not None, "the disk has failed")
         for command in (("stats",), ("stats", "-q", "jobs"), ("top", "--once")):
@@ -93,14 +93,14 @@ def test_a_disk_that_fails_is_told_of(quick: Quick, queue: shmq.Queue) -> None:
 def test_a_damaged_file_ends_a_read_or_is_passed_over_and_told(
     quick: Quick, broker: shmq.Broker
 ) -> None:
-    with persisting(quick.namespace) as persister:
+    with running_writer(quick.namespace) as writer_process:
         stream = broker.create_stream(
             "s", 1, ring_bytes=64 << 10, segment_bytes=64 << 10, durability="journal"
         )
         for first in range(0, 2000, 200):
             values = [b"%06d" % n * 10 for n in range(first, first + 200)]
             stream.append_many(values, partition=0, confirm="disk", timeout=60.0)
-        for path in persister.folder.rglob("00000000000000000000.dmsq"):
+        for path in writer_process.folder.rglob("00000000000000000000.dmsq"):
             data = bytearray(path.read_bytes())
             data[data.index(b"000100" * 10)] ^= 1
             path.write_bytes(data)

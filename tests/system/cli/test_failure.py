@@ -109,7 +109,7 @@ def test_an_error_is_described_in_one_line(error: BaseException, line: str) -> N
     assert exit_codes.describe(error) == line
 
 
-def test_an_error_that_nobody_foresaw_says_how_to_learn_more() -> None:
+def test_an_unexpected_error_says_how_to_learn_more() -> None:
     line = exit_codes.describe(ZeroDivisionError("by zero"))
 
     assert line.startswith("internal error: ZeroDivisionError: by zero")

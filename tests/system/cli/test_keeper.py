@@ -1,4 +1,4 @@
-"""``shmq keeper``: what is due is done while nobody else looks."""
+"""``shmq keeper``: what is due is done without another process."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tests.support.shell import Shell, ended, eventually
 
 
 def test_it_keeps_time_until_it_is_told_to_stop(shell: Shell, broker: shmq.Broker) -> None:
-    """Only the dead-letter queue is looked at: whoever reads it does not touch the other."""
+    """Only the dead-letter queue is looked at, which does not touch the other."""
     jobs = broker.create_queue("jobs", ttl=0.05)
-    dead_letter_queues = broker.queue("jobs.dlq")
+    dead_letter_queue = broker.queue("jobs.dlq")
     jobs.put("x")
     jobs.close()
-    assert dead_letter_queues.qsize() == 0
+    assert dead_letter_queue.qsize() == 0
 
     running = shell.start("keeper", "--interval", "10ms", stdout=subprocess.PIPE)
-    eventually(lambda: dead_letter_queues.qsize() == 1, "the message was buried")
+    eventually(lambda: dead_letter_queue.qsize() == 1, "the message is a dead letter")
     running.send_signal(signal.SIGTERM)
 
     ran = ended(running)

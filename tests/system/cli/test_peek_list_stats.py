@@ -235,7 +235,7 @@ def test_who_tells_the_processes_attached_but_not_itself(shell: Shell, queue: sh
     queue.ack_many(held)
 
 
-def test_nobody_attached_is_an_empty_list(quick: Quick) -> None:
+def test_a_queue_without_processes_is_an_empty_list(quick: Quick) -> None:
     quick("create", "-q", "jobs")
 
     assert quick("who", "-q", "jobs", "--json").json == []

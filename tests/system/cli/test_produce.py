@@ -341,7 +341,7 @@ def test_a_file_that_fails_half_way_is_named(quick: Quick, queue: shmq.Queue) ->
     assert ran.text == "0 messages put on queue 'jobs'\n"
 
 
-def test_who_types_lines_is_told_how_to_end(shell: Shell, queue: shmq.Queue) -> None:
+def test_a_terminal_is_told_how_to_end_the_input(shell: Shell, queue: shmq.Queue) -> None:
     with terminal() as (ours, theirs):
         producer = shell.start(
             "produce", "-q", "jobs", stdin=theirs, stdout=subprocess.PIPE, stderr=theirs

@@ -167,7 +167,7 @@ def test_a_session_reads_the_same_over_tcp_as_on_the_host(server: Server, elsewh
 
 
 @pytest.mark.prove
-def test_top_shows_a_servers_queues_and_who_serves_them(
+def test_top_shows_a_servers_queues_and_the_attached_workers(
     remote: RemoteShell, server: Server, broker: shmq.Broker
 ) -> None:
     broker.create_queue("jobs", dead_letter=None).put("x")
@@ -343,7 +343,7 @@ def test_tls_and_mutual_tls_take_files(namespace: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.prove
-def test_a_ping_shows_who_answers_and_how_fast(remote: RemoteShell, server: Server) -> None:
+def test_a_ping_shows_the_server_and_its_latency(remote: RemoteShell, server: Server) -> None:
     ran = remote("ping", "-n", "3", "--interval", "1ms", "--size", "64")
     assert ran.lines[0].startswith(f"shmq/{shmq.__version__} at {server.url}: connected in ")
     assert [line.split(" in ")[0] for line in ran.lines[1:4]] == [

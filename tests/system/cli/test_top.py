@@ -168,7 +168,7 @@ def test_without_a_terminal_it_prints_one_frame(
 ) -> None:
     queue.put_many(["a", "b"])
     queue.get().reject()
-    eventually(lambda: broker.queue("jobs.dlq").qsize() == 1, "the letter is buried")
+    eventually(lambda: broker.queue("jobs.dlq").qsize() == 1, "the message is a dead letter")
 
     heading, *rows = shell("top").lines
 

@@ -35,7 +35,7 @@ def block(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def hubs() -> list[str]:
+def wait_threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("shmq hub")]
 
 
@@ -54,7 +54,7 @@ def test_what_is_there_is_had_at_once_and_without_a_thread(local: LocalBroker, r
         assert (await queue.aput(b"x")).sequence == 2
 
     run(work())
-    assert hubs() == []
+    assert wait_threads() == []
     assert queue.stats().acked == 1
 
 
@@ -216,9 +216,7 @@ def test_what_can_never_be_put_is_refused_at_once(local: LocalBroker, run: Loop)
     run(work())
 
 
-def test_room_for_many_wakes_all_who_wait_for_it_in_their_order(
-    local: LocalBroker, run: Loop
-) -> None:
+def test_room_for_many_wakes_all_waiting_puts_in_their_order(local: LocalBroker, run: Loop) -> None:
     queue = local.create_queue("q", capacity=5, overflow="block")
     queue.put_many([b"old"] * 5)
 
@@ -547,7 +545,7 @@ def test_loops_in_several_threads_share_a_handle(local: LocalBroker, run: Loop) 
     for thread in threads:
         thread.join()
     assert sorted(seen) == list(range(1, 3 * count + 1))
-    assert len(hubs()) == 1
+    assert len(wait_threads()) == 1
     assert waiting(queue) == (0, 0)
 
 
@@ -597,6 +595,6 @@ def test_the_thread_rests_and_is_woken_again(local: LocalBroker, run: Loop) -> N
             (await task).ack()
 
     run(work())
-    assert len(hubs()) == 1
+    assert len(wait_threads()) == 1
     local.delete_queue("q")
-    assert hubs() == []
+    assert wait_threads() == []

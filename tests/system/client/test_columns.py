@@ -1,4 +1,4 @@
-"""Columns and runs of a local queue: forks, deaths, and many who read while others write."""
+"""Columns and runs of a local queue: forks, deaths, and many readers while others write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters and redriven messages, when their moving is cut short or cannot be done."""
+"""Dead letters and redriven messages whose move is cut short or impossible."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def die_after(work: Callable[[], object]) -> None:
     os.waitpid(child, 0)
 
 
-def half_a_burial(jobs: LocalQueue, dead_letter_queues: LocalQueue) -> None:
+def half_a_burial(jobs: LocalQueue, dead_letter_queue: LocalQueue) -> None:
     """Reject a message and stage its copy, but not more."""
     jobs._dead_letters.retry_at = float("inf")
     jobs.get(block=False).reject()
@@ -40,15 +40,15 @@ def half_a_burial(jobs: LocalQueue, dead_letter_queues: LocalQueue) -> None:
     assert row is not None
     taken = dead_letters.TakenDeadLetter(*row)
     letter = {"dead": {"reason": "rejected", "queue": "jobs", "deliveries": 1, "at": 1}}
-    stage(jobs, dead_letter_queues, taken, pack_properties(letter))
+    stage(jobs, dead_letter_queue, taken, pack_properties(letter))
 
 
-def half_a_redrive(dead_letter_queues: LocalQueue, jobs: LocalQueue) -> None:
+def half_a_redrive(dead_letter_queue: LocalQueue, jobs: LocalQueue) -> None:
     """Take a dead letter and stage its copy, but not more."""
-    rows, _ = dead_letter_queues.inspection.scan(0, 10)
-    row = dead_letter_queues.transfer.take(rows[0][0], rows[0][2])
+    rows, _ = dead_letter_queue.inspection.scan(0, 10)
+    row = dead_letter_queue.transfer.take(rows[0][0], rows[0][2])
     assert row is not None
-    stage(dead_letter_queues, jobs, dead_letters.TakenDeadLetter(*row), b"")
+    stage(dead_letter_queue, jobs, dead_letters.TakenDeadLetter(*row), b"")
 
 
 def stage(
@@ -69,24 +69,24 @@ def everything_in(*queues: LocalQueue) -> list[bytes]:
     return sorted(found)
 
 
-def test_a_burial_and_a_redrive_that_die_at_once_lose_and_double_nothing(
+def test_a_dead_letter_move_and_a_redrive_that_die_at_once_lose_and_double_nothing(
     local: LocalBroker,
 ) -> None:
     with local:
         jobs = local.create_queue("jobs")
-        dead_letter_queues = local.queue("jobs.dlq")
+        dead_letter_queue = local.queue("jobs.dlq")
         jobs.put(b"one")
         jobs.get().reject()
         jobs.put(b"two")
-        die_after(lambda: half_a_redrive(dead_letter_queues, jobs))
-        die_after(lambda: half_a_burial(jobs, dead_letter_queues))
+        die_after(lambda: half_a_redrive(dead_letter_queue, jobs))
+        die_after(lambda: half_a_burial(jobs, dead_letter_queue))
 
         jobs.qsize()
-        dead_letter_queues.qsize()
+        dead_letter_queue.qsize()
 
         jobs.check()
-        dead_letter_queues.check()
-        assert everything_in(jobs, dead_letter_queues) == [b"one", b"two"]
+        dead_letter_queue.check()
+        assert everything_in(jobs, dead_letter_queue) == [b"one", b"two"]
 
 
 def test_a_dead_letter_waits_until_its_queue_can_take_it(

@@ -122,7 +122,7 @@ def test_a_search_through_many_lets_others_work_and_finds_the_first(namespace: s
         queue.check()
 
 
-def test_those_who_wait_for_other_things_cost_nobody_a_turn(queue: LocalQueue) -> None:
+def test_filtered_waits_for_other_messages_cost_no_consumer_its_turn(queue: LocalQueue) -> None:
     """Each message is meant by one of eight threads, and waited for by all."""
     found: list[tuple[int, int]] = []
 

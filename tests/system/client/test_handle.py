@@ -50,7 +50,9 @@ def make_circle(handle: LocalQueue, make: Callable[[LocalQueue], object]) -> Non
 
 
 @pytest.mark.prove
-def test_closing_a_handle_under_a_large_put_gives_its_bytes_to_nobody(local: LocalBroker) -> None:
+def test_closing_a_handle_under_a_large_put_gives_its_bytes_to_no_other(
+    local: LocalBroker,
+) -> None:
     with local:
         queue = local.create_queue(
             "q", arena_bytes=LARGE, max_message_bytes=LARGE, dead_letter=None
@@ -92,11 +94,11 @@ def test_a_message_that_another_process_views_can_be_peeked_at_and_redriven(
         jobs = local.create_queue("jobs")
         jobs.put(b"body", headers={"a": 1})
         jobs.get().reject()
-        dead_letter_queues = local.queue("jobs.dlq")
+        dead_letter_queue = local.queue("jobs.dlq")
         ready, go = os.pipe(), os.pipe()
         child = os.fork()
         if child == 0:
-            message = dead_letter_queues.get()
+            message = dead_letter_queue.get()
             view = message.view
             message.nack(delay=0)
             os.write(ready[1], b"x")
@@ -104,7 +106,7 @@ def test_a_message_that_another_process_views_can_be_peeked_at_and_redriven(
             os._exit(view[0] != ord("b"))
         os.read(ready[0], 1)
 
-        (copy,) = dead_letter_queues.peek()
+        (copy,) = dead_letter_queue.peek()
         moved = jobs.redrive()
 
         os.write(go[1], b"x")

@@ -1,4 +1,4 @@
-"""Whose a reply queue is, and when it goes."""
+"""The owner of a reply queue, and when the queue is deleted."""
 
 from __future__ import annotations
 

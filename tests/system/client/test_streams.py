@@ -52,7 +52,7 @@ def test_a_view_is_of_the_ring_itself_and_says_when_it_is_overtaken(stream: Loca
         records.check()
 
 
-def test_a_view_that_was_overtaken_has_no_records_whoever_asks_again(stream: LocalStream) -> None:
+def test_a_view_that_was_overtaken_has_no_records_when_asked_again(stream: LocalStream) -> None:
     stream.append_many([b"abc"] * 5)
     records = cast(_stream.Records, stream.read(0, 0, view=True))
     fill(stream)
@@ -131,12 +131,12 @@ def test_a_pin_of_nothing_ends_once(stream: LocalStream) -> None:
         assert len(stream.logs[0].holders()) == 1
 
 
-def test_who_looks_for_the_dead_drops_nothing_of_who_took_their_places(
+def test_a_look_for_dead_processes_drops_nothing_of_their_successors(
     stream: LocalStream,
 ) -> None:
     log, nobody = stream.logs[0], 1 << 40
     log.hold(0, nobody)
-    stream.namespace.process_number()  # or nobody can tell who lives
+    stream.namespace.process_number()  # or no process can tell which ones live
 
     class Overtaken(Namespace):
         """While it looks, another process drops the hold, and a third one takes its place."""
@@ -169,7 +169,7 @@ def test_where_a_hold_fails_halfway_nothing_is_held(broker: shmq.Broker, tmp_pat
     stream.namespace.release_writer()
 
 
-def test_an_append_waits_for_who_reads_along(broker: shmq.Broker) -> None:
+def test_an_append_waits_for_a_blocking_reader(broker: shmq.Broker) -> None:
     stream = cast(
         LocalStream, broker.create_stream("blocking", 1, ring_bytes=64 << 10, overflow="block")
     )
@@ -292,7 +292,7 @@ def test_what_a_maker_that_died_has_left_is_cleared_away(
     assert broker.create_stream("half", 1).append(b"x").offset == 0
 
 
-def test_a_segment_of_somebody_else_is_not_touched(broker: shmq.Broker, namespace: str) -> None:
+def test_a_segment_with_another_mode_is_not_touched(broker: shmq.Broker, namespace: str) -> None:
     broker.create_stream("open", 1)
     control = SHM / f"stream.shmq@{namespace}@open"
     control.chmod(0o644)

@@ -284,12 +284,12 @@ def test_what_waits_for_room_is_known_in_partitions_that_were_sealed_since(
             raise shmq.Full("no room")
         return whole(self, entries, **how)
 
-    doors = handles_in(Namespace.of(broker.namespace))
+    handles = handles_in(Namespace.of(broker.namespace))
     with monkeypatch.context() as patch:
         patch.setattr(LocalStream, "append_block", refuse_one)
-        assert not put_out(doors, put, wait=False)
+        assert not put_out(handles, put, wait=False)
     stream.repartition(5)
-    assert put_out(doors, put, wait=False)
-    assert put_out(doors, put, wait=False)
+    assert put_out(handles, put, wait=False)
+    assert put_out(handles, put, wait=False)
     keys = [record.key or b"" for record in stream.reader(timeout=0.1)]
     assert sorted(keys) == [b"k%d" % n for n in range(9)]

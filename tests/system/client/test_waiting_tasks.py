@@ -1,4 +1,4 @@
-"""Two parties of one queue: what one of them was rung for and leaves goes to the other."""
+"""Two waiters of one queue: a wakeup that one of them leaves unused goes to the other."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def wakeups(queue: LocalQueue) -> Iterator[list[_core.Wakeup]]:
         pool.give_back(wakeup)
 
 
-def party(local: LocalBroker, event: int, wakeup: _core.Wakeup) -> _core.Watch:
+def other_waiter(local: LocalBroker, event: int, wakeup: _core.Wakeup) -> _core.Watch:
     """One that waits through a handle of its own, as another process does.
 
-    It has the first entry of the queue, so the next party is rung before it.
+    It has the first entry of the queue, so it is woken before any other.
     """
     watch = _core.Watch(cast(Any, local.queue("q")), event, wakeup)
     watch.arm()
@@ -57,8 +57,10 @@ def clock() -> Iterator[int]:
     _core.set_clock(None)
 
 
-def line(queue: LocalQueue, event: int, wakeup: _core.Wakeup) -> tuple[TaskQueue, WaitingTask]:
-    """A line in which one task waits."""
+def task_queue(
+    queue: LocalQueue, event: int, wakeup: _core.Wakeup
+) -> tuple[TaskQueue, WaitingTask]:
+    """A task queue in which one task waits."""
     loop = asyncio.new_event_loop()
     waiter = WaitingTask(loop)
     loop.close()
@@ -68,17 +70,17 @@ def line(queue: LocalQueue, event: int, wakeup: _core.Wakeup) -> tuple[TaskQueue
     return armed, waiter
 
 
-def is_rung(watch: _core.Watch) -> bool:
+def is_woken(watch: _core.Watch) -> bool:
     assert watch.wakeup is not None
     return not watch.is_armed and watch.wakeup.sleep(0)
 
 
-def test_who_took_a_message_leaves_its_ring_for_the_next_one(
+def test_a_waiter_that_took_a_message_passes_its_wakeup_on(
     local: LocalBroker, queue: LocalQueue, wakeups: list[_core.Wakeup], clock: int
 ) -> None:
     queue.put_many([b"x", b"y"], delay=1)
-    theirs = party(local, _core.EVENT_NOT_EMPTY, wakeups[0])
-    ours, waiter = line(queue, _core.EVENT_NOT_EMPTY, wakeups[1])
+    theirs = other_waiter(local, _core.EVENT_NOT_EMPTY, wakeups[0])
+    ours, waiter = task_queue(queue, _core.EVENT_NOT_EMPTY, wakeups[1])
     _core.set_clock(clock + 2 * 10**9)
 
     # Both messages are due in this lease, whose own unlock rings for the second one.
@@ -87,34 +89,34 @@ def test_who_took_a_message_leaves_its_ring_for_the_next_one(
     assert not ours.watch.is_armed
     assert theirs.is_armed
     ours.leave(waiter, served=True)
-    assert is_rung(theirs)
+    assert is_woken(theirs)
     theirs.disarm()
 
 
 @pytest.mark.parametrize("served", [True, False])
-def test_who_leaves_beside_room_leaves_its_ring_for_the_next_one(
+def test_a_waiter_that_leaves_beside_room_passes_its_wakeup_on(
     local: LocalBroker, queue: LocalQueue, wakeups: list[_core.Wakeup], served: bool
 ) -> None:
     queue.put_many([b"x", b"y"])
     held = queue.get_many(2)
-    theirs = party(local, _core.EVENT_NOT_FULL, wakeups[0])
-    ours, waiter = line(queue, _core.EVENT_NOT_FULL, wakeups[1])
+    theirs = other_waiter(local, _core.EVENT_NOT_FULL, wakeups[0])
+    ours, waiter = task_queue(queue, _core.EVENT_NOT_FULL, wakeups[1])
     held[0].ack()
     assert not ours.watch.is_armed
     assert theirs.is_armed
 
     ours.leave(waiter, served=served)
-    assert is_rung(theirs)
+    assert is_woken(theirs)
     theirs.disarm()
 
 
-def test_who_leaves_a_full_queue_rings_nobody(
+def test_a_waiter_that_leaves_a_full_queue_wakes_no_other(
     local: LocalBroker, queue: LocalQueue, wakeups: list[_core.Wakeup]
 ) -> None:
     queue.put_many([b"x", b"y"])
     held = queue.get_many(2)
-    theirs = party(local, _core.EVENT_NOT_FULL, wakeups[0])
-    ours, waiter = line(queue, _core.EVENT_NOT_FULL, wakeups[1])
+    theirs = other_waiter(local, _core.EVENT_NOT_FULL, wakeups[0])
+    ours, waiter = task_queue(queue, _core.EVENT_NOT_FULL, wakeups[1])
     held[0].ack()
     queue.put(b"z")
 
@@ -123,26 +125,26 @@ def test_who_leaves_a_full_queue_rings_nobody(
     theirs.disarm()
 
 
-def test_a_wait_that_ends_leaves_its_ring_for_the_next_one(
+def test_a_wait_that_ends_passes_its_wakeup_on(
     local: LocalBroker, queue: LocalQueue, wakeups: list[_core.Wakeup]
 ) -> None:
-    theirs = party(local, _core.EVENT_NOT_EMPTY, wakeups[0])
+    theirs = other_waiter(local, _core.EVENT_NOT_EMPTY, wakeups[0])
     with wait_module._watches([queue]) as (_, watches):
         watches[0].arm()
         queue.put(b"x")
         assert not watches[0].is_armed
         assert theirs.is_armed
-    assert is_rung(theirs)
+    assert is_woken(theirs)
     theirs.disarm()
 
 
-def test_who_was_not_rung_takes_nothing_with_it(
+def test_a_waiter_that_was_not_woken_takes_nothing_with_it(
     local: LocalBroker, queue: LocalQueue, wakeups: list[_core.Wakeup]
 ) -> None:
-    theirs = party(local, _core.EVENT_NOT_EMPTY, wakeups[0])
-    ours, waiter = line(queue, _core.EVENT_NOT_EMPTY, wakeups[1])
+    theirs = other_waiter(local, _core.EVENT_NOT_EMPTY, wakeups[0])
+    ours, waiter = task_queue(queue, _core.EVENT_NOT_EMPTY, wakeups[1])
     ours.leave(waiter, served=False)
     assert theirs.is_armed
     queue.put(b"x")
-    assert is_rung(theirs)
+    assert is_woken(theirs)
     theirs.disarm()

@@ -1,4 +1,4 @@
-"""Where a producer finds how far it has come."""
+"""The checkpoint from which a producer goes on."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import shmq
+from examples.flights.checkpoint import Checkpoint
 from examples.flights.flights import Flight
-from examples.flights.place import Place
 from examples.flights.producer import PUT_AGAIN, put_safely
 from examples.flights.queues import Queues
-from tests.support.writer_process import persisting
+from tests.support.writer_process import running_writer
 
 FLOWN = [Flight(number, "UA", None, 5, 0, 0) for number in range(10)]
 
@@ -22,7 +22,7 @@ FLOWN = [Flight(number, "UA", None, 5, 0, 0) for number in range(10)]
 @pytest.fixture
 def flights(namespace: str) -> Iterator[shmq.Queue]:
     """The durable queue of flights, with a writer."""
-    with Queues(namespace, durable=True) as both, persisting(namespace):
+    with Queues(namespace, durable=True) as both, running_writer(namespace):
         yield both.flights
 
 
@@ -30,16 +30,16 @@ def put_again(queue: shmq.Queue) -> list[int]:
     return [message.body[0] for message in queue.peek(100) if PUT_AGAIN in message.headers]
 
 
-def test_a_new_place_is_at_the_beginning_and_what_was_noted_is_found(tmp_path: Path) -> None:
-    with Place(tmp_path, 1) as place:
-        assert (place.resumed, place.flights) == (False, 0)
-        place.begin()
-    with Place(tmp_path, 1) as place:
-        assert (place.resumed, place.flights) == (True, 0)
-        place.begin()
-        place.note(70_000)
-    with Place(tmp_path, 1) as place, Place(tmp_path, 0) as other:
-        assert (place.resumed, place.flights) == (True, 70_000)
+def test_a_new_checkpoint_is_at_the_beginning_and_what_was_noted_is_found(tmp_path: Path) -> None:
+    with Checkpoint(tmp_path, 1) as checkpoint:
+        assert (checkpoint.resumed, checkpoint.flights) == (False, 0)
+        checkpoint.begin()
+    with Checkpoint(tmp_path, 1) as checkpoint:
+        assert (checkpoint.resumed, checkpoint.flights) == (True, 0)
+        checkpoint.begin()
+        checkpoint.note(70_000)
+    with Checkpoint(tmp_path, 1) as checkpoint, Checkpoint(tmp_path, 0) as other:
+        assert (checkpoint.resumed, checkpoint.flights) == (True, 70_000)
         assert (other.resumed, other.flights) == (False, 0)
 
 
@@ -48,14 +48,14 @@ def test_each_stride_is_on_disk_when_it_is_noted(
 ) -> None:
     noted = []
 
-    def note(self: Place, number: int) -> None:
+    def note(self: Checkpoint, number: int) -> None:
         assert flights.stats().journal_lag == 0
         noted.append(number)
         self.flights = number
 
-    monkeypatch.setattr(Place, "note", note)
-    with Place(tmp_path, 0) as place:
-        put_safely(flights, FLOWN, place, 4)
+    monkeypatch.setattr(Checkpoint, "note", note)
+    with Checkpoint(tmp_path, 0) as checkpoint:
+        put_safely(flights, FLOWN, checkpoint, 4)
     assert noted == [0, 4, 8, 10]
     assert put_again(flights) == []
 
@@ -66,11 +66,11 @@ def test_only_the_first_stride_of_a_later_life_may_have_been_put_before(
 ) -> None:
     child = os.fork()
     if not child:  # killed after a stride that it could not note
-        with Place(tmp_path, 0) as place:
-            place.begin()
+        with Checkpoint(tmp_path, 0) as checkpoint:
+            checkpoint.begin()
             os.kill(os.getpid(), signal.SIGKILL)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
-    with Place(tmp_path, 0) as place:
-        put_safely(flights, FLOWN, place, 4)
-        assert place.flights == 10
+    with Checkpoint(tmp_path, 0) as checkpoint:
+        put_safely(flights, FLOWN, checkpoint, 4)
+        assert checkpoint.flights == 10
     assert put_again(flights) == [0, 1, 2, 3]

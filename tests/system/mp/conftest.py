@@ -28,5 +28,5 @@ def start() -> Iterator[Start]:
 
 
 def queues_of(namespace: str) -> list[str]:
-    """What there is of queues; the namespace's file stays while a process may use it."""
+    """The files of queues; the namespace's file stays while a process may use it."""
     return [name for name in files_of(namespace) if name != f"shmq@{namespace}"]

@@ -54,7 +54,7 @@ def test_an_array_is_got_as_a_copy_of_ones_own() -> None:
 
 
 @pytest.mark.parametrize("kind", [Queue, SimpleQueue, shmq.mp.JoinableQueue])
-def test_without_a_copy_an_array_is_a_view_that_nobody_writes_to(kind: Any) -> None:
+def test_without_a_copy_an_array_is_a_read_only_view(kind: Any) -> None:
     q = kind(zero_copy=True)
     q.put([np.arange(SIZE), np.ones((10, SIZE), order="F"), np.arange(5)])
     array, second, small = q.get()

@@ -262,7 +262,7 @@ OBJECTS: list[Any] = [
 @pytest.mark.parametrize("kind", ["Queue", "SimpleQueue"])
 def test_an_object_comes_as_it_was(mp: Any, kind: str, obj: Any) -> None:
     q = getattr(mp, kind)()
-    # A pipe takes only so much while nobody reads.
+    # A pipe takes only so much without a reader.
     putter = threading.Thread(target=q.put, args=[obj])
     putter.start()
     got = q.get()
@@ -384,7 +384,7 @@ def test_a_task_is_done_only_once(mp: Any) -> None:
         q.task_done()
     q.put(1)
     q.put(2)
-    q.task_done()  # nobody has to get it first
+    q.task_done()  # without a get before it
     q.get()
     q.get()
     q.task_done()

@@ -69,7 +69,7 @@ def test_the_last_handle_takes_all_of_it_along(kind: Any, own_namespace: str) ->
     assert files_of(own_namespace) == []
 
 
-def test_nobody_else_may_touch_it(own_namespace: str) -> None:
+def test_only_its_user_may_touch_it(own_namespace: str) -> None:
     q = JoinableQueue()
     q.put(1)
     q._store.wakeups()

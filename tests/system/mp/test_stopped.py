@@ -19,7 +19,7 @@ with Mutex(Path(sys.argv[1])):
 """
 
 
-def test_nobody_waits_for_it_without_an_end() -> None:
+def test_no_process_waits_for_it_without_a_bound() -> None:
     queue: mp.JoinableQueue = mp.JoinableQueue()
     queue.put(1)
     queue.get()

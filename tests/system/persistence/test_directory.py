@@ -1,4 +1,4 @@
-"""Where files are kept, and who may write there."""
+"""The data directory: where it is, and which process may write there."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_empty_path_is_refused() -> None:
         chosen_directory("shop", "")
 
 
-def test_it_is_made_for_its_user_alone_and_everybody_knows_it(
+def test_it_is_made_for_its_user_alone_and_the_namespace_knows_it(
     namespace: str, tmp_path: Path
 ) -> None:
     registry = Namespace.of(namespace)

@@ -1,21 +1,21 @@
-"""Queues that drop their oldest messages, and have to tell a journal of it first."""
+"""Queues that drop their oldest messages: the journal has it first."""
 
 from __future__ import annotations
 
 import pytest
 
 import shmq
-from tests.support.writer_process import Persister
+from tests.support.writer_process import WriterProcess
 
 pytestmark = pytest.mark.prove
 
 
 def test_a_queue_that_drops_makes_room_once_its_journal_has_what_was_dropped(
-    namespace: str, persister: Persister
+    namespace: str, writer_process: WriterProcess
 ) -> None:
     with shmq.connect(namespace) as broker:
         queue = broker.create_queue("d", capacity=2, overflow="drop-oldest", durability="journal")
-        persister.follows(queue)
+        writer_process.follows(queue)
         for number in range(20):
             queue.put(number)
 

@@ -11,7 +11,7 @@ from shmq.storage.disk import Disk
 from shmq.storage.paths import PRODUCERS, bases, partition_directory
 from shmq.storage.stream_producers import producers_before
 from tests.support.memory_loss import bring_back, lose_memory
-from tests.support.writer_process import Persister
+from tests.support.writer_process import WriterProcess
 
 pytestmark = pytest.mark.prove
 
@@ -32,11 +32,11 @@ def append(stream: Any, sequence: int, *values: bytes, producer: int = 7) -> Any
     return made
 
 
-def reboot(persister: Persister, broker: shmq.Broker) -> Any:
-    persister.stop()
+def reboot(writer_process: WriterProcess, broker: shmq.Broker) -> Any:
+    writer_process.stop()
     lose_memory(broker.namespace)
-    bring_back(broker.namespace, persister.folder)
-    persister.start()
+    bring_back(broker.namespace, writer_process.folder)
+    writer_process.start()
     return broker.stream("s")
 
 
@@ -50,13 +50,13 @@ def values(stream: Any, start: int = 0) -> list[bytes]:
 
 
 def test_what_is_repeated_after_a_reboot_is_there_once_and_keeps_its_offset(
-    broker: shmq.Broker, persister: Persister
+    broker: shmq.Broker, writer_process: WriterProcess
 ) -> None:
     stream = create(broker)
     append(stream, 0, b"a", b"b")
     append(stream, 0, b"other", producer=8)
     append(stream, 2, b"c")
-    stream = reboot(persister, broker)
+    stream = reboot(writer_process, broker)
 
     again = append(stream, 2, b"c")
     assert (again.first, again.duplicate) == (3, True)
@@ -68,11 +68,11 @@ def test_what_is_repeated_after_a_reboot_is_there_once_and_keeps_its_offset(
 
 
 def test_of_a_batch_that_is_on_disk_in_part_the_rest_is_appended(
-    broker: shmq.Broker, persister: Persister
+    broker: shmq.Broker, writer_process: WriterProcess
 ) -> None:
     stream = create(broker)
     append(stream, 0, b"a", b"b")  # as a commit that ended within a batch leaves it
-    stream = reboot(persister, broker)
+    stream = reboot(writer_process, broker)
 
     append(stream, 0, b"a", b"b", b"c", b"d")
     append(stream, 4, b"e")
@@ -80,11 +80,11 @@ def test_of_a_batch_that_is_on_disk_in_part_the_rest_is_appended(
 
 
 def test_a_producer_whose_last_records_went_with_the_memory_may_go_on(
-    broker: shmq.Broker, persister: Persister
+    broker: shmq.Broker, writer_process: WriterProcess
 ) -> None:
     stream = create(broker)
     append(stream, 0, b"a")
-    stream = reboot(persister, broker)
+    stream = reboot(writer_process, broker)
 
     append(stream, 5, b"f")
     append(stream, 6, b"g")
@@ -94,14 +94,14 @@ def test_a_producer_whose_last_records_went_with_the_memory_may_go_on(
 
 
 def test_a_producer_is_known_when_its_records_are_gone_and_all_restarts(
-    broker: shmq.Broker, persister: Persister
+    broker: shmq.Broker, writer_process: WriterProcess
 ) -> None:
     stream = create(broker, retention_bytes=RING)
     append(stream, 0, b"first")
     for number in range(40):
         append(stream, number * 10, *[b"x" * 1000] * 10, producer=8)
-    stream = reboot(persister, broker)
-    stream = reboot(persister, broker)
+    stream = reboot(writer_process, broker)
+    stream = reboot(writer_process, broker)
 
     assert stream.earliest(0) > 0
     assert append(stream, 0, b"first").duplicate
@@ -109,13 +109,13 @@ def test_a_producer_is_known_when_its_records_are_gone_and_all_restarts(
 
 
 def test_without_what_was_written_down_the_last_segments_tell(
-    broker: shmq.Broker, persister: Persister
+    broker: shmq.Broker, writer_process: WriterProcess
 ) -> None:
     stream = create(broker)
     for number in range(30):
         append(stream, number * 10, *[b"x" * 1000] * 10)
-    persister.stop()
-    disk = Disk(persister.folder / partition_directory("s", stream.identity, 0))
+    writer_process.stop()
+    disk = Disk(writer_process.folder / partition_directory("s", stream.identity, 0))
     assert len(bases(disk.names())) > 3
     known = producers_before(disk, 300)
     raw = disk.path(PRODUCERS).read_bytes()

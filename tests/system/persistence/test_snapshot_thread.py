@@ -12,15 +12,15 @@ import pytest
 import shmq
 from shmq.client.local.queue import attach
 from shmq.persistence.snapshot import SnapshotThread, SnapshotWriter
-from tests.support.manual_writer import SMALL, Desk
+from tests.support.manual_writer import SMALL, ManualWriter
 from tests.support.processes import PATIENCE, ROOT
 
 
 class Slow(SnapshotWriter):
     """Is due until its snapshot is there; one is written when the test says so."""
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk.disk, attach(desk.namespace, "q"), SMALL)
+    def __init__(self, writer: ManualWriter) -> None:
+        super().__init__(writer.disk, attach(writer.namespace, "q"), SMALL)
         self.begun = threading.Semaphore(0)
         self.go = threading.Semaphore(0)
         self.failure: BaseException | None = None
@@ -39,44 +39,44 @@ class Slow(SnapshotWriter):
 
 
 @pytest.fixture
-def slow(desk: Desk) -> Iterator[Slow]:
-    desk.create(durability="snapshot", dead_letter=None)
-    slow = Slow(desk)
+def slow(writer: ManualWriter) -> Iterator[Slow]:
+    writer.create(durability="snapshot", dead_letter=None)
+    slow = Slow(writer)
     yield slow
     slow.close()
 
 
 @pytest.fixture
-def shutter() -> Iterator[SnapshotThread]:
-    shutter = SnapshotThread()
-    shutter.start()
-    yield shutter
-    shutter.finish([])
+def snapshot_thread() -> Iterator[SnapshotThread]:
+    snapshot_thread = SnapshotThread()
+    snapshot_thread.start()
+    yield snapshot_thread
+    snapshot_thread.finish([])
 
 
 def test_what_is_due_is_written_once_however_long_it_takes(
-    slow: Slow, shutter: SnapshotThread
+    slow: Slow, snapshot_thread: SnapshotThread
 ) -> None:
-    shutter.expose([slow])
+    snapshot_thread.expose([slow])
     assert slow.begun.acquire(timeout=PATIENCE)
-    shutter.expose([slow])
+    snapshot_thread.expose([slow])
     slow.go.release(3)
 
-    shutter.take(slow, PATIENCE)
+    snapshot_thread.take(slow, PATIENCE)
 
     assert slow.begun.acquire(blocking=False), "the one that was asked for"
     assert not slow.begun.acquire(blocking=False)
 
 
 def test_want_of_memory_fails_one_snapshot_and_not_the_next(
-    slow: Slow, shutter: SnapshotThread
+    slow: Slow, snapshot_thread: SnapshotThread
 ) -> None:
     slow.failure = MemoryError("no room for a chunk")
     slow.go.release(2)
 
     with pytest.raises(shmq.ShmqError, match="no room for a chunk"):
-        shutter.take(slow, PATIENCE)
-    shutter.take(slow, PATIENCE)
+        snapshot_thread.take(slow, PATIENCE)
+    snapshot_thread.take(slow, PATIENCE)
 
     assert slow.number
 

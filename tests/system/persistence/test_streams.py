@@ -28,7 +28,7 @@ from shmq.storage.paths import (
 from shmq.storage.stream_meta import Generation, read_card, write_card
 from tests.support.memory_loss import bring_back, lose_memory
 from tests.support.processes import eventually
-from tests.support.writer_process import Persister
+from tests.support.writer_process import WriterProcess
 
 RING = 64 << 10
 PATIENCE = 60.0
@@ -66,19 +66,19 @@ def everything(stream: Any, start: int = 0, partition: int = 0, **given: Any) ->
     return found
 
 
-def files_of(persister: Persister, stream: Any, partition: int = 0) -> Disk:
-    return Disk(persister.folder).under(
+def files_of(writer_process: WriterProcess, stream: Any, partition: int = 0) -> Disk:
+    return Disk(writer_process.folder).under(
         partition_directory(stream.name, stream.identity, partition)
     )
 
 
 @pytest.mark.prove
 def test_a_read_goes_on_from_the_files_into_the_ring(
-    broker: shmq.Broker, persister: Persister
+    broker: shmq.Broker, writer_process: WriterProcess
 ) -> None:
     stream = create(broker)
     filled(stream, 3000)
-    assert len(bases(files_of(persister, stream).names())) > 3
+    assert len(bases(files_of(writer_process, stream).names())) > 3
     wanted = [value(n) for n in range(3000)]
     assert everything(stream) == wanted
     assert everything(stream, 17, limit=7) == wanted[17:]
@@ -91,7 +91,7 @@ def test_a_read_goes_on_from_the_files_into_the_ring(
 
 @pytest.mark.prove
 def test_a_time_is_found_in_the_files_and_in_the_ring(
-    broker: shmq.Broker, persister: Persister
+    broker: shmq.Broker, writer_process: WriterProcess
 ) -> None:
     stream = create(broker)
     filled(stream, 1500)
@@ -111,7 +111,7 @@ def test_a_time_is_found_in_the_files_and_in_the_ring(
 
 @pytest.mark.prove
 def test_timestamps_and_what_is_found_by_them_are_the_same_from_the_files(
-    namespace: str, broker: shmq.Broker, persister: Persister
+    namespace: str, broker: shmq.Broker, writer_process: WriterProcess
 ) -> None:
     stream = create(broker)
     start = time.time() - 10_000
@@ -130,15 +130,15 @@ def test_timestamps_and_what_is_found_by_them_are_the_same_from_the_files(
     later = stream.offsets()[0].latest_timestamp + 1
     assert later < time.time() + 60
     is_as_appended(stream)
-    persister.stop()
+    writer_process.stop()
     stream.close()
     lose_memory(namespace)
-    bring_back(namespace, persister.folder)
+    bring_back(namespace, writer_process.folder)
     is_as_appended(broker.stream("s"))
 
 
 def test_keys_headers_and_codecs_are_the_same_from_the_files(
-    broker: shmq.Broker, persister: Persister
+    broker: shmq.Broker, writer_process: WriterProcess
 ) -> None:
     stream = create(broker)
     stream.append({"n": 1}, key="k", headers={"h": [1, 2]}, confirm="disk", timeout=PATIENCE)
@@ -164,17 +164,17 @@ def test_nothing_that_is_not_on_disk_gives_way(broker: shmq.Broker) -> None:
     assert (done.partition, done.first, done.count) == (0, 0, 2)
 
 
-def test_a_ring_that_is_full_goes_on_once_somebody_writes(
-    broker: shmq.Broker, persister: Persister
+def test_a_full_ring_goes_on_once_a_writer_runs(
+    broker: shmq.Broker, writer_process: WriterProcess
 ) -> None:
     stream = create(broker, overflow="drop-oldest")
     eventually(lambda: stream.logs[0].writer, "the writer has taken it up")
-    persister.freeze()
+    writer_process.freeze()
     with pytest.raises(shmq.Full):
         for number in range(5000):
             stream.append(value(number))
     last = stream.latest(0)
-    persister.thaw()
+    writer_process.thaw()
     stream.append(value(last), block=True, timeout=PATIENCE)
     filled(stream, 500)
     assert everything(stream) == [value(n) for n in range(last + 501)]
@@ -183,7 +183,7 @@ def test_a_ring_that_is_full_goes_on_once_somebody_writes(
 @pytest.mark.prove
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
 def test_compressed_batches_are_read_from_the_files_one_by_one(
-    broker: shmq.Broker, persister: Persister, compression: Any
+    broker: shmq.Broker, writer_process: WriterProcess, compression: Any
 ) -> None:
     stream = create(broker)
     options = {"acks": "disk", "linger": 60, "batch_bytes": 8 << 10, "compression": compression}
@@ -198,33 +198,35 @@ def test_compressed_batches_are_read_from_the_files_one_by_one(
 
 
 @pytest.mark.prove
-def test_after_a_kill_the_next_writer_goes_on(broker: shmq.Broker, persister: Persister) -> None:
+def test_after_a_kill_the_next_writer_goes_on(
+    broker: shmq.Broker, writer_process: WriterProcess
+) -> None:
     stream = create(broker)
     filled(stream, 700)
-    persister.kill()
+    writer_process.kill()
     stream.append_many([value(n) for n in range(700, 800)], partition=0)
-    persister.start()
+    writer_process.start()
     filled(stream, 700)
     assert everything(stream) == [value(n) for n in range(1500)]
 
 
 @pytest.mark.prove
 def test_what_the_disk_refuses_is_not_confirmed_until_it_works(
-    broker: shmq.Broker, persister: Persister
+    broker: shmq.Broker, writer_process: WriterProcess
 ) -> None:
     stream = create(broker)
     filled(stream, 10)
-    persister.fail(errno.ENOSPC)
+    writer_process.fail(errno.ENOSPC)
     with pytest.raises(shmq.NotConfirmed):
         stream.append(value(10), confirm="disk", timeout=PATIENCE)
-    persister.mend()
+    writer_process.mend()
     eventually(lambda: stream.logs[0].synced == 11, "it is written again")
     filled(stream, 5)
     assert everything(stream) == [value(n) for n in range(16)]
 
 
 def test_after_a_reboot_offsets_times_and_groups_go_on(
-    broker: shmq.Broker, persister: Persister, namespace: str
+    broker: shmq.Broker, writer_process: WriterProcess, namespace: str
 ) -> None:
     stream = create(broker, partitions=2)
     filled(stream, 900)
@@ -234,11 +236,11 @@ def test_after_a_reboot_offsets_times_and_groups_go_on(
     group.widen(2)
     group.commit(0, 0, 450)
     identity, last = stream.identity, stream.offsets()[0].latest_timestamp
-    persister.stop()
+    writer_process.stop()
     stream.close()
     lose_memory(namespace)
     assert broker.list_streams() == []
-    bring_back(namespace, persister.folder)
+    bring_back(namespace, writer_process.folder)
 
     again = broker.stream("s")
     assert again.identity == identity
@@ -246,7 +248,7 @@ def test_after_a_reboot_offsets_times_and_groups_go_on(
     assert [each.latest for each in again.offsets()] == [900, 30]
     assert again.offsets()[0].latest_timestamp == last
     assert everything(again) == [value(n) for n in range(900)]
-    persister.start()
+    writer_process.start()
     done = again.append(value(900), partition=0, confirm="disk", timeout=PATIENCE)
     assert done.offset == 900
     assert done.timestamp >= last
@@ -261,7 +263,7 @@ def test_after_a_reboot_offsets_times_and_groups_go_on(
 
 @pytest.mark.prove
 def test_what_a_group_has_done_of_what_no_disk_has_is_done_again(
-    broker: shmq.Broker, persister: Persister, namespace: str
+    broker: shmq.Broker, writer_process: WriterProcess, namespace: str
 ) -> None:
     stream = create(broker)
     filled(stream, 5)
@@ -280,10 +282,10 @@ def test_what_a_group_has_done_of_what_no_disk_has_is_done_again(
                 group_state.ack(lent[0])
             group_state.leave(lender, False)
         assert ({"g": group_state.committed(0), "h": group_state.lows()[0]})[name] == 10
-    persister.stop()
+    writer_process.stop()
     stream.close()
     lose_memory(namespace)
-    bring_back(namespace, persister.folder)
+    bring_back(namespace, writer_process.folder)
 
     again = broker.stream("s")
     again.append_many([value(n) for n in range(5, 12)], partition=0)
@@ -297,30 +299,30 @@ def test_what_a_group_has_done_of_what_no_disk_has_is_done_again(
 
 @pytest.mark.prove
 def test_a_card_that_tells_what_cannot_be_keeps_no_other_stream_away(
-    broker: shmq.Broker, persister: Persister, namespace: str
+    broker: shmq.Broker, writer_process: WriterProcess, namespace: str
 ) -> None:
     for name in "rst":
         filled(create(broker, name), 10)
-    persister.stop()
-    tell(persister, broker.stream("s"), eras=[Generation(0, 1), Generation(1, 1, 1 << 63)])
+    writer_process.stop()
+    tell(writer_process, broker.stream("s"), eras=[Generation(0, 1), Generation(1, 1, 1 << 63)])
     groups = {
         "a": {"options": GROUP, "committed": [-1]},
         "b": {"options": {**GROUP, "dead_letter": 5}, "committed": [3]},
         "c": {"options": GROUP, "committed": [3]},
     }
     again = broker.stream("t")
-    tell(persister, again, groups=groups)
+    tell(writer_process, again, groups=groups)
     lose_memory(namespace)
-    bring_back(namespace, persister.folder)
+    bring_back(namespace, writer_process.folder)
     assert [one.name for one in broker.list_streams()] == ["r", "t"]
     whole = group_files.look_at(Namespace.of(namespace), again.identity, "c")
     assert whole is not None
     assert whole.committed(0) == 3
 
 
-def tell(persister: Persister, stream: Any, **changed: Any) -> None:
+def tell(writer_process: WriterProcess, stream: Any, **changed: Any) -> None:
     """Have the stream's card say something else; it is closed."""
-    own = Disk(persister.folder).under(stream_directory(stream.name, stream.identity))
+    own = Disk(writer_process.folder).under(stream_directory(stream.name, stream.identity))
     card = read_card(own)
     assert card is not None
     header, told = card
@@ -330,41 +332,41 @@ def tell(persister: Persister, stream: Any, **changed: Any) -> None:
 
 
 def test_what_lost_its_memory_while_it_was_written_comes_back_as_far_as_it_was_confirmed(
-    broker: shmq.Broker, persister: Persister, namespace: str
+    broker: shmq.Broker, writer_process: WriterProcess, namespace: str
 ) -> None:
     stream = create(broker)
     filled(stream, 300)
     stream.append_many([value(n) for n in range(300, 400)], partition=0)
-    persister.kill()
+    writer_process.kill()
     stream.close()
     lose_memory(namespace)
-    bring_back(namespace, persister.folder)
+    bring_back(namespace, writer_process.folder)
     again = broker.stream("s")
     assert 300 <= again.latest(0) <= 400
     assert everything(again) == [value(n) for n in range(again.latest(0))]
 
 
-def test_a_deleted_stream_leaves_no_file_whoever_writes(
-    broker: shmq.Broker, persister: Persister, namespace: str
+def test_a_deleted_stream_leaves_no_file_with_or_without_a_writer(
+    broker: shmq.Broker, writer_process: WriterProcess, namespace: str
 ) -> None:
     stream = create(broker)
     filled(stream, 300)
     broker.delete_stream("s")
-    there = persister.folder / STREAMS
+    there = writer_process.folder / STREAMS
     eventually(lambda: not list(there.iterdir()), "its files are gone")
     again = create(broker)
     filled(again, 10)
     assert everything(again) == [value(n) for n in range(10)]
-    persister.kill()
+    writer_process.kill()
     broker.delete_stream("s")
     assert list(there.iterdir()) == []
-    bring_back(namespace, persister.folder)
+    bring_back(namespace, writer_process.folder)
     assert broker.list_streams() == []
 
 
 @pytest.mark.prove
 def test_old_records_go_by_size_and_readers_are_told(
-    broker: shmq.Broker, persister: Persister
+    broker: shmq.Broker, writer_process: WriterProcess
 ) -> None:
     stream = create(broker, retention_bytes=2 * RING)
     filled(stream, 3000)
@@ -385,11 +387,11 @@ def test_old_records_go_by_size_and_readers_are_told(
 
 @pytest.mark.prove
 def test_damage_in_a_file_is_told_and_the_rest_is_read(
-    broker: shmq.Broker, persister: Persister
+    broker: shmq.Broker, writer_process: WriterProcess
 ) -> None:
     stream = create(broker)
     filled(stream, 3000)
-    disk = files_of(persister, stream)
+    disk = files_of(writer_process, stream)
     there = bases(disk.names())
     path = disk.path(segment_file(there[1]))
     data = bytearray(path.read_bytes())
@@ -403,14 +405,14 @@ def test_damage_in_a_file_is_told_and_the_rest_is_read(
 
 @pytest.mark.prove
 def test_the_files_of_all_streams_can_be_examined_while_they_are_written(
-    broker: shmq.Broker, persister: Persister, namespace: str
+    broker: shmq.Broker, writer_process: WriterProcess, namespace: str
 ) -> None:
     assert examine_files(namespace) == []
     stream = create(broker)
     filled(stream, 3000)
     (one,) = examine_files(namespace)
     assert (one.state, one.problems) == ("sound", [])
-    disk = files_of(persister, stream)
+    disk = files_of(writer_process, stream)
     damaged, missing = bases(disk.names())[1], bases(disk.names())[3]
     data = bytearray(disk.path(segment_file(damaged)).read_bytes())
     data[20_000] ^= 1
@@ -423,13 +425,13 @@ def test_the_files_of_all_streams_can_be_examined_while_they_are_written(
 
 
 @pytest.mark.prove
-def test_a_stream_that_nobody_writes_is_told(
-    broker: shmq.Broker, persister: Persister, namespace: str
+def test_a_stream_without_a_writer_is_told(
+    broker: shmq.Broker, writer_process: WriterProcess, namespace: str
 ) -> None:
     stream = create(broker)
     filled(stream, 1)
     assert sweep(namespace, fix=False) == []
-    persister.kill()
+    writer_process.kill()
     stream.logs[0].hold(0, 12345)
     told = {one.kind: one.what for one in sweep(namespace, fix=True)}
     assert "shmq persist" in told["disk"]

@@ -1,4 +1,4 @@
-"""What a move waits for, where journals are written: with a writer that can be stopped."""
+"""Moves between queues with journals wait for the writer, which can be stopped here."""
 
 from __future__ import annotations
 
@@ -11,54 +11,54 @@ import pytest
 import shmq
 from shmq import Queue
 from tests.support.processes import eventually
-from tests.support.writer_process import Persister
+from tests.support.writer_process import WriterProcess
 
 pytestmark = pytest.mark.prove
 
 
 @pytest.fixture
-def queue(namespace: str, persister: Persister) -> Iterator[Queue]:
+def queue(namespace: str, writer_process: WriterProcess) -> Iterator[Queue]:
     """A queue that is written, with its dead letters."""
     with shmq.connect(namespace) as broker:
         queue = broker.create_queue("q", durability="journal")
-        persister.follows(queue)
-        persister.follows(broker.queue("q.dlq"))
+        writer_process.follows(queue)
+        writer_process.follows(broker.queue("q.dlq"))
         yield queue
 
 
 def test_a_letter_that_was_sent_back_and_dies_again_moves_once_it_is_written(
-    namespace: str, queue: Queue, persister: Persister
+    namespace: str, queue: Queue, writer_process: WriterProcess
 ) -> None:
     with shmq.connect(namespace) as broker:
-        dead_letter_queues = broker.queue("q.dlq")
+        dead_letter_queue = broker.queue("q.dlq")
         queue.put(b"poison")
         queue.get().reject()
         assert queue.redrive() == 1
         message = queue.get()
-        persister.freeze()
+        writer_process.freeze()
         try:
             rejecting = threading.Thread(target=message.reject)
             rejecting.start()
             time.sleep(0.3)
-            assert dead_letter_queues.qsize() == 0
+            assert dead_letter_queue.qsize() == 0
         finally:
-            persister.thaw()
+            writer_process.thaw()
         rejecting.join()
 
-        eventually(lambda: dead_letter_queues.qsize() == 1, "it is among the dead letters")
+        eventually(lambda: dead_letter_queue.qsize() == 1, "it is among the dead letters")
 
 
-def test_letters_go_back_once_they_are_written(queue: Queue, persister: Persister) -> None:
+def test_letters_go_back_once_they_are_written(queue: Queue, writer_process: WriterProcess) -> None:
     queue.put(b"poison")
     queue.get().reject()
-    persister.freeze()
+    writer_process.freeze()
     try:
         sending = threading.Thread(target=queue.redrive)
         sending.start()
         time.sleep(0.3)
         assert queue.qsize() == 0
     finally:
-        persister.thaw()
+        writer_process.thaw()
     sending.join()
 
     assert queue.qsize() == 1

@@ -173,7 +173,7 @@ def test_a_queue_that_cannot_be_kept_is_tried_again_and_not_all_the_time(
     assert caplog.text.count("is not kept on disk") == 1
 
 
-def test_what_nobody_foresaw_ends_no_queue(
+def test_an_unexpected_error_ends_no_queue(
     broker: shmq.Broker, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = broker.create_queue("q", durability="journal", dead_letter=None)
@@ -192,7 +192,7 @@ def test_what_nobody_foresaw_ends_no_queue(
 
 
 class CountingDisk(Disk):
-    """Counts how often it is looked what there is."""
+    """Counts how often the queues are listed."""
 
     listed = 0
 
@@ -311,7 +311,7 @@ def test_killed_writers_are_followed_by_others_and_nothing_is_lost_or_doubled(
 ) -> None:
     chance = random.Random(11)
     queue = broker.create_queue("q", durability="journal", retry_delay=0.0, max_deliveries=3)
-    dead_letter_queues = broker.queue("q.dlq")
+    dead_letter_queue = broker.queue("q.dlq")
     live: set[int] = set()
     confirmed = 0
     for _ in range(12):
@@ -332,10 +332,10 @@ def test_killed_writers_are_followed_by_others_and_nothing_is_lost_or_doubled(
         child.reap()
         child.kill()
     disk = Disk(tmp_path)
-    buried = dead_letter_queues.stats().put
+    moved = dead_letter_queue.stats().put
     with writing(namespace, disk):
         synced(queue)
-        synced(dead_letter_queues)
+        synced(dead_letter_queue)
     assert set(chain(disk, "q")) == live
-    assert len(chain(disk, "q.dlq")) == dead_letter_queues.qsize() == buried > 0
+    assert len(chain(disk, "q.dlq")) == dead_letter_queue.qsize() == moved > 0
     assert confirmed and catalog(disk.names())["q"].segments

@@ -185,11 +185,11 @@ def reject(broker: Broker) -> Course:
     messages = queue.get_many(20)
     done = yield lambda: [message.reject() for message in messages]
     assert done
-    dead_letter_queues = broker.queue("dead_letter_queues")
+    dead_letter_queue = broker.queue("dead_letter_queues")
     until = time.monotonic() + 60
     while queue.stats().dying and time.monotonic() < until:
         time.sleep(0.01)
-    assert len(drain(dead_letter_queues)) == 20
+    assert len(drain(dead_letter_queue)) == 20
     _sound(queue)
 
 
@@ -200,10 +200,10 @@ def redrive(broker: Broker) -> Course:
     for message in queue.get_many(20):
         message.reject()
     queue.purge()
-    dead_letter_queues = broker.queue("dead_letter_queues")
-    yield dead_letter_queues.redrive
-    assert dead_letter_queues.qsize() + queue.qsize() == 20
-    dead_letter_queues.redrive()
+    dead_letter_queue = broker.queue("dead_letter_queues")
+    yield dead_letter_queue.redrive
+    assert dead_letter_queue.qsize() + queue.qsize() == 20
+    dead_letter_queue.redrive()
     assert len(drain(queue)) == 20
     _sound(queue)
 
@@ -345,7 +345,7 @@ def delete_stream(broker: Broker) -> Course:
 
 
 def block(broker: Broker) -> Course:
-    """A reader that holds back who appends has a hold."""
+    """A reader that holds back appends has a hold."""
     stream = _a_stream(broker, overflow="block")
     yield lambda: stream.subscribe(policy="block", timeout=0.01)
     _reads(stream, 0)
@@ -402,7 +402,7 @@ def lend(broker: Broker) -> Course:
     """What the member of a share group does takes no memory; dead letters wait for room."""
     stream = _a_stream(broker)
     stream.append_many([bytes(3000)] * 9, partition=0)
-    dead_letter_queues = broker.create_queue("dead_letter_queues", dead_letter=None)
+    dead_letter_queue = broker.create_queue("dead_letter_queues", dead_letter=None)
     one = stream.share("g", dead_letter="dead_letter_queues", max_deliveries=1, lease=0.5)
 
     def use() -> None:
@@ -416,10 +416,10 @@ def lend(broker: Broker) -> Course:
     done = yield use
     assert done
     until = time.monotonic() + 60
-    while dead_letter_queues.qsize() < 2 and time.monotonic() < until:
+    while dead_letter_queue.qsize() < 2 and time.monotonic() < until:
         _again(one)
         time.sleep(0.01)
-    assert dead_letter_queues.qsize() >= 2
+    assert dead_letter_queue.qsize() >= 2
     _reads(stream, 9)
 
 

@@ -15,7 +15,7 @@ def claimed(queue: shmq.Queue) -> bool:
 
 
 def claim(pipe: Connection, namespace: str, name: str) -> None:
-    """Say whether the claim could be had, and keep it until killed."""
+    """Say whether this process got the claim, and keep it until killed."""
     queue = shmq.connect(namespace).queue(name)
     while True:
         pipe.send(claimed(queue))
@@ -33,12 +33,12 @@ def test_it_is_one_process_that_has_the_claim(
     queue: shmq.Queue, namespace: str, start: Start
 ) -> None:
     assert claimed(queue)
-    assert claimed(queue)  # whoever has it has it
+    assert claimed(queue)  # a holder can claim it again
 
     assert not start(claim, namespace, "q").hear()
 
 
-def test_the_claim_goes_on_with_the_death_of_the_one_who_has_it(
+def test_the_claim_passes_on_with_the_death_of_its_holder(
     queue: shmq.Queue, namespace: str, start: Start
 ) -> None:
     first, second = (start(claim, namespace, "q", method="spawn") for _ in range(2))
@@ -53,7 +53,7 @@ def test_the_claim_goes_on_with_the_death_of_the_one_who_has_it(
     assert not claimed(queue)
 
 
-def test_who_gets_the_claim_finds_in_its_place_what_the_dead_one_had(
+def test_the_next_holder_of_the_claim_finds_what_the_dead_one_had(
     queue: shmq.Queue, namespace: str, start: Start
 ) -> None:
     queue.put_many([1, 2, 3])

@@ -331,7 +331,7 @@ made.put(b"1")
 
 
 @needs_cc
-def test_a_new_namespace_after_the_clock_was_set_back_takes_nobody_for_dead(
+def test_a_new_namespace_after_the_clock_was_set_back_takes_no_process_for_dead(
     shim: Path, namespace: str, broker: Broker
 ) -> None:
     code = """

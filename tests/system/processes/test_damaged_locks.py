@@ -1,4 +1,4 @@
-"""Locks whose words are damaged, or name a holder that does not exist: nobody waits for them."""
+"""Locks with damaged words, or with a holder that does not exist: no process waits for them."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def lock(request: pytest.FixtureRequest, broker: Broker, queue: Queue) -> Lock:
 
 
 @pytest.fixture
-def neighbour(broker: Broker) -> Iterator[Queue]:
+def other_queue(broker: Broker) -> Iterator[Queue]:
     """Another queue, which is as it was at the end."""
-    queue = broker.create_queue("neighbour")
+    queue = broker.create_queue("other_queue")
     queue.put(b"mine")
     yield queue
     assert drain(queue) == [b"mine"]
@@ -75,7 +75,7 @@ def recovers(queue: Queue) -> None:
 
 
 def test_a_lock_left_by_a_process_that_does_not_exist_is_taken_over(
-    queue: Queue, lock: Lock, neighbour: Queue
+    queue: Queue, lock: Lock, other_queue: Queue
 ) -> None:
     gone = dead_thread()
     lock.write(WORD, gone | WAITERS)
@@ -85,7 +85,7 @@ def test_a_lock_left_by_a_process_that_does_not_exist_is_taken_over(
 
 
 def test_a_lock_that_names_a_process_that_has_not_mapped_it_is_taken_over(
-    queue: Queue, lock: Lock, neighbour: Queue
+    queue: Queue, lock: Lock, other_queue: Queue
 ) -> None:
     other = sleeping_process()
     try:
@@ -118,7 +118,7 @@ def test_a_zombie_holds_no_lock(queue: Queue, lock: Lock) -> None:
 
 @pytest.mark.parametrize("bit", [*range(1, 30, 4), 30, 31])
 def test_a_flipped_bit_of_a_free_lock_ends_in_a_recovery_or_an_error(
-    queue: Queue, lock: Lock, neighbour: Queue, bit: int
+    queue: Queue, lock: Lock, other_queue: Queue, bit: int
 ) -> None:
     lock.write(WORD, 1 << bit)
 
@@ -130,14 +130,14 @@ def test_a_flipped_bit_of_a_free_lock_ends_in_a_recovery_or_an_error(
 
 
 def test_a_flipped_bit_of_the_kind_is_damage_of_this_queue_alone(
-    queue: Queue, lock: Lock, neighbour: Queue
+    queue: Queue, lock: Lock, other_queue: Queue
 ) -> None:
     kind = lock.read(KIND)
     for bit in range(32):
         lock.write(KIND, kind ^ 1 << bit)
-        for deed in (queue.qsize, lambda: queue.put(b"2", group="g")):
+        for operation in (queue.qsize, lambda: queue.put(b"2", group="g")):
             with pytest.raises(DamagedSegment):
-                deed()
+                operation()
     lock.write(KIND, kind)
     assert drain(queue) == [b"1"]
 
@@ -152,7 +152,7 @@ def test_what_the_c_library_writes_before_it_reads_may_be_anything(
     is_sound(queue)
 
 
-def test_an_owner_that_nobody_recovers_from_is_damage(queue: Queue, lock: Lock) -> None:
+def test_an_unrecoverable_owner_is_damage(queue: Queue, lock: Lock) -> None:
     lock.write(OWNER, NOT_RECOVERABLE)
 
     with pytest.raises(DamagedSegment):
@@ -173,8 +173,8 @@ def test_a_damaged_queue_is_deleted_and_made_anew(broker: Broker, queue: Queue) 
     assert drain(anew) == [b"1"]
 
 
-def test_nobody_takes_over_while_the_one_inside_may_go_on(
-    queue: Queue, lock: Lock, neighbour: Queue
+def test_no_process_takes_over_while_the_holder_may_go_on(
+    queue: Queue, lock: Lock, other_queue: Queue
 ) -> None:
     with lock.held_by_stopped() as holder:
         lock.write(WORD, dead_thread())  # under it

@@ -1,4 +1,4 @@
-"""SIGKILL of a process: what it held comes back at once, to whoever asks or sleeps."""
+"""SIGKILL of a process: what it held comes back at once, to calls and to sleepers."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def hold_view(queue: Queue) -> object:
         return message.view
 
 
-#: What takes the space of a message from the queue, without being one that can be had.
+#: What takes the space of a message from the queue, without being one that can be leased.
 HOLDS = [hold_loan, hold_view]
 
 
@@ -111,7 +111,7 @@ def keep(pipe: Connection, queue: Queue, holds: Callable[[Queue], object]) -> No
     del held
 
 
-# ---- to whoever asks ----
+# ---- to calls ----
 
 ASKS: dict[str, Callable[[Broker, Queue], int]] = {
     "get_nowait": lambda broker, queue: queue.get_nowait().sequence,
@@ -126,7 +126,7 @@ ASKS: dict[str, Callable[[Broker, Queue], int]] = {
 
 
 @pytest.mark.parametrize("how", ASKS)
-def test_a_dead_holders_lease_is_back_for_whoever_asks(
+def test_a_dead_holders_lease_is_back_for_the_next_get(
     namespace: str, broker: Broker, queue: Queue, start: Start, how: str
 ) -> None:
     queue.put(b"1")
@@ -156,7 +156,7 @@ def test_a_dead_holders_lease_is_back_though_the_queue_is_never_empty(
 
 
 @pytest.mark.parametrize("holds", [hold_lease, *HOLDS])
-def test_a_dead_holders_space_is_back_for_whoever_puts(
+def test_a_dead_holders_space_is_back_for_the_next_put(
     broker: Broker, start: Start, holds: Callable[[Queue], object]
 ) -> None:
     queue = tight(broker)
@@ -199,9 +199,7 @@ def test_every_signal_that_ends_a_process_ends_its_leases(
     assert queue.get_nowait().delivery_count == 2
 
 
-def test_a_dead_process_that_nobody_has_waited_for_holds_nothing(
-    namespace: str, queue: Queue, start: Start
-) -> None:
+def test_a_zombie_holds_nothing(namespace: str, queue: Queue, start: Start) -> None:
     queue.put(b"1")
     holder = start(hold, namespace)
     holder.hear()
@@ -331,7 +329,7 @@ def test_acknowledgements_that_were_not_flushed_are_delivered_again(
     assert [message.delivery_count for message in again][-1] == 1
 
 
-def test_a_message_that_kills_whoever_takes_it_ends_as_a_dead_letter(
+def test_a_message_that_kills_its_consumers_ends_as_a_dead_letter(
     namespace: str, broker: Broker, start: Start
 ) -> None:
     queue = broker.create_queue("q", visibility_timeout=HOUR, max_deliveries=3)
@@ -474,7 +472,7 @@ def test_the_living_are_woken_though_sleepers_have_died(queue: Queue, start: Sta
     is_empty(queue)
 
 
-def test_a_message_that_woke_a_sleeper_who_died_is_had_by_another(
+def test_a_message_that_woke_a_sleeper_that_died_goes_to_another(
     queue: Queue, start: Start
 ) -> None:
     def wait(pipe: Connection) -> bytes:
@@ -541,22 +539,22 @@ def test_killed_at_any_moment_a_process_leaves_a_sound_queue(
     queue = broker.create_queue(
         "q", capacity=2000, visibility_timeout=HOUR, dedupe_window=0.5, retry_delay=0.0
     )
-    dead_letter_queues = broker.queue("q.dlq")
+    dead_letter_queue = broker.queue("q.dlq")
     rest = [start(churn, namespace) for _ in range(others)]
     for _ in range(25):
         child = start(churn, namespace)
         next_word(child)
         child.kill()
         is_sound(queue)
-        is_sound(dead_letter_queues)
+        is_sound(dead_letter_queue)
     for child in rest:
         child.kill()
 
     queue.purge()
-    eventually(lambda: not drain(queue) + drain(dead_letter_queues), "everything is taken out")
+    eventually(lambda: not drain(queue) + drain(dead_letter_queue), "everything is taken out")
     assert attached(queue) == [os.getpid()]
     is_empty(queue)
-    is_empty(dead_letter_queues)
+    is_empty(dead_letter_queue)
     queue.put(b"1")
     assert drain(queue) == [b"1"]
 
@@ -588,7 +586,7 @@ def lines(ledger: Path, mark: bytes) -> list[bytes]:
     return [line[1:-1] for line in text if line.startswith(mark) and line.endswith(b".")]
 
 
-def test_nothing_confirmed_is_lost_and_nothing_acknowledged_returns_whoever_dies(
+def test_nothing_confirmed_is_lost_and_nothing_acknowledged_returns_despite_deaths(
     namespace: str, queue: Queue, start: Start, tmp_path: Path
 ) -> None:
     ledger = tmp_path / "ledger"
@@ -604,7 +602,7 @@ def test_nothing_confirmed_is_lost_and_nothing_acknowledged_returns_whoever_dies
     begun, put = set(lines(ledger, b"+")), set(lines(ledger, b"="))
     taken, acked = set(lines(ledger, b"-")), lines(ledger, b"!")
     assert put <= taken | set(left), "a confirmed message was lost"
-    assert set(left) | taken <= begun, "a message came that nobody had put"
+    assert set(left) | taken <= begun, "a message came that was never put"
     assert not set(acked) & set(left), "an acknowledged message came back"
     assert len(acked) == len(set(acked)), "a message was acknowledged twice"
     assert len(left) == len(set(left)), "a message was there twice"

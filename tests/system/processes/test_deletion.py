@@ -33,7 +33,7 @@ def is_told(pipe: Connection, queue: Queue, wait: Callable[[Queue], Any]) -> str
 
 
 @pytest.mark.parametrize("how", GETS)
-def test_deleting_wakes_and_fails_who_waits_for_a_message(
+def test_deleting_wakes_and_fails_waiting_gets(
     broker: Broker, queue: Queue, start: Start, how: str
 ) -> None:
     children = [start(is_told, queue, GETS[how]) for _ in range(3)]
@@ -45,9 +45,7 @@ def test_deleting_wakes_and_fails_who_waits_for_a_message(
 
 
 @pytest.mark.parametrize("how", PUTS)
-def test_deleting_wakes_and_fails_who_waits_for_space(
-    broker: Broker, start: Start, how: str
-) -> None:
+def test_deleting_wakes_and_fails_waiting_puts(broker: Broker, start: Start, how: str) -> None:
     queue = broker.create_queue("full", capacity=1)
     queue.put(b"1")
     children = [start(is_told, queue, PUTS[how]) for _ in range(3)]
@@ -210,8 +208,8 @@ def test_the_dead_letter_queue_stays(broker: Broker, queue: Queue) -> None:
 
     broker.delete_queue("q")
 
-    dead_letter_queues = broker.queue("q.dlq")
-    letter = dead_letter_queues.get()
+    dead_letter_queue = broker.queue("q.dlq")
+    letter = dead_letter_queue.get()
     assert letter.dead is not None
     assert (letter.body, letter.dead.queue) == (b"1", "q")
     assert broker.create_queue("q").redrive() == 0

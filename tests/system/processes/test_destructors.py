@@ -24,9 +24,9 @@ def garbage(what: object) -> None:
     what.__dict__["itself"] = what
 
 
-def within(deed: Callable[[], object]) -> bool:
+def within(operation: Callable[[], object]) -> bool:
     """Whether it ends; in a thread, so that one that waits for itself is seen."""
-    thread = threading.Thread(target=deed, daemon=True)
+    thread = threading.Thread(target=operation, daemon=True)
     thread.start()
     thread.join(PATIENCE)
     return not thread.is_alive()

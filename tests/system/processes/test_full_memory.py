@@ -278,7 +278,7 @@ def test_dead_letters_wait_where_they_are_until_there_is_space() -> None:
 import logging
 logging.getLogger("shmq").addHandler(logging.NullHandler())
 queue = broker.create_queue("q")
-graves = broker.queue("q.dlq")
+dead = broker.queue("q.dlq")
 queue.put_many([bytes(3000)] * 40)
 messages = queue.get_many(40)
 fill()
@@ -286,15 +286,15 @@ for message in messages:
     message.reject()
 stats = queue.stats()
 assert stats.dying > 0
-assert stats.dying + graves.qsize() == 40
-queue.check(), graves.check()
+assert stats.dying + dead.qsize() == 40
+queue.check(), dead.check()
 make_room()
 import time
 while queue.stats().dying:
     time.sleep(0.01)
-assert [letter.dead.reason for letter in graves.get_many(50)] == ["rejected"] * 40
+assert [letter.dead.reason for letter in dead.get_many(50)] == ["rejected"] * 40
 assert queue.stats().arena_used == 0
-queue.check(), graves.check()
+queue.check(), dead.check()
 """
     run_small(code, "1m")
 

@@ -47,7 +47,7 @@ def listings() -> Iterator[list[str]]:
 
 
 @pytest.fixture
-def crowd(namespace: str, broker: LocalBroker) -> Iterator[None]:
+def many_files(namespace: str, broker: LocalBroker) -> Iterator[None]:
     """Ten thousand other files, each named as a queue's segment, that the book knows."""
     paths = [SHM / f"shmq@{namespace}@other-{number}" for number in range(MANY)]
     for path in paths:
@@ -76,7 +76,7 @@ def seen(book: NameBook) -> list[str]:
 
 
 @pytest.mark.prove
-@pytest.mark.usefixtures("crowd")
+@pytest.mark.usefixtures("many_files")
 def test_making_and_deleting_a_queue_list_no_directory_whatever_else_there_is(
     broker: LocalBroker,
 ) -> None:
@@ -90,7 +90,7 @@ def test_making_and_deleting_a_queue_list_no_directory_whatever_else_there_is(
 
 
 @pytest.mark.prove
-@pytest.mark.usefixtures("crowd")
+@pytest.mark.usefixtures("many_files")
 def test_names_are_listed_without_listing_the_directory_each_time(broker: LocalBroker) -> None:
     names = set(broker.queue_names())
     began = time.monotonic()
@@ -102,7 +102,7 @@ def test_names_are_listed_without_listing_the_directory_each_time(broker: LocalB
 
 
 @pytest.mark.prove
-@pytest.mark.usefixtures("crowd")
+@pytest.mark.usefixtures("many_files")
 def test_what_another_process_makes_and_removes_is_known_at_once(
     namespace: str, broker: LocalBroker
 ) -> None:
@@ -170,32 +170,32 @@ def test_a_book_that_cannot_be_believed_is_not_and_is_written_anew(
     assert seen_anew(namespace) == ["one", "two"]
 
 
-def _die_in(_: Any, namespace: str, deed: str) -> None:
+def _die_in(_: Any, namespace: str, operation: str) -> None:
     """Die by SIGKILL once the book has been told, or is about to be."""
     note = NameBook.note
 
     def noting(book: NameBook, file: str, there: bool) -> None:
-        if there == (deed == "create"):
-            if deed == "create":
+        if there == (operation == "create"):
+            if operation == "create":
                 note(book, file, there)
             os.kill(os.getpid(), signal.SIGKILL)
         note(book, file, there)
 
     broker = shmq.connect(namespace)
-    if deed == "delete":
+    if operation == "delete":
         broker.create_queue("q", dead_letter=None)
     NameBook.note = noting  # type: ignore[method-assign, assignment]
-    if deed == "create":
+    if operation == "create":
         broker.create_queue("q", dead_letter=None)
     broker.delete_queue("q")
 
 
-@pytest.mark.parametrize("deed", ["create", "delete"])
+@pytest.mark.parametrize("operation", ["create", "delete"])
 def test_a_name_whose_maker_or_remover_died_is_not_believed(
-    namespace: str, broker: LocalBroker, start: Start, deed: str
+    namespace: str, broker: LocalBroker, start: Start, operation: str
 ) -> None:
     broker.create_queue("one", dead_letter=None)
-    assert start(_die_in, namespace, deed).reap() == -signal.SIGKILL
+    assert start(_die_in, namespace, operation).reap() == -signal.SIGKILL
 
     assert f"+shmq@{namespace}@q\n" in book_of(namespace).read_text("latin-1")
     assert broker.queue_names() == ["one"]

@@ -486,7 +486,7 @@ def test_a_damaged_lock_is_refused_or_works(
 
 
 @pytest.mark.debris
-def test_a_lock_that_nobody_releases_is_waited_for_until_ctrl_c(
+def test_a_lock_that_is_never_released_is_waited_for_until_ctrl_c(
     broker: LocalBroker, path: Path, busy: bytes, start: Start
 ) -> None:
     """What is damage in the lock's own word looks like a holder that takes its time."""

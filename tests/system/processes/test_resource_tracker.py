@@ -98,7 +98,7 @@ def test_a_queues_segment_is_an_ordinary_shared_memory_object(
 
     memory = SharedMemory(name)
     try:
-        # The tracker believes that whoever opens a block also owns it.
+        # The tracker believes that a process that opens a block also owns it.
         resource_tracker.unregister(f"/{name}", "shared_memory")
         assert memory.size == (SHM / name).stat().st_size
         assert memory.buf is not None

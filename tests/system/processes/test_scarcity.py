@@ -13,7 +13,7 @@ import pytest
 import shmq
 from tests.support.namespaces import own_namespace
 from tests.support.processes import run_script
-from tests.support.tcp_servers import FRONTS
+from tests.support.tcp_servers import TCP_SERVERS
 
 pytestmark = pytest.mark.prove
 
@@ -31,8 +31,8 @@ subscription, consumer = stream.subscribe(), queue.consume(timeout=0)
 """
 
 #: What is done with them, twice: without descriptors, and once there are some again.
-DEEDS = """
-DEEDS = {
+OPERATIONS = """
+OPERATIONS = {
     "put": lambda: queue.put("x", headers={"a": 1}),
     "put_many": lambda: queue.put_many([b"a", b"b"]),
     "get": lambda: queue.get(timeout=1).nack(0),
@@ -60,13 +60,13 @@ DEEDS = {
     "groups": stream.groups,
 }
 if "://" not in sys.argv[1]:
-    DEEDS["transaction"] = lambda: broker.transaction().abort()
-    DEEDS["wait"] = lambda: shmq.wait([queue, other], timeout=1)
-    DEEDS["wait in vain"] = lambda: shmq.wait([other], timeout=0.01)
+    OPERATIONS["transaction"] = lambda: broker.transaction().abort()
+    OPERATIONS["wait"] = lambda: shmq.wait([queue, other], timeout=1)
+    OPERATIONS["wait in vain"] = lambda: shmq.wait([other], timeout=0.01)
 
-def fails(deed):
+def fails(operation):
     try:
-        deed()
+        operation()
     except shmq.NoReply:  # as it is to be
         return ""
     except Exception as error:
@@ -81,14 +81,14 @@ try:
         taken.append(os.dup(2))
 except OSError:
     pass
-without = {name: fails(deed) for name, deed in DEEDS.items()}
+without = {name: fails(operation) for name, operation in OPERATIONS.items()}
 wrong = {name: why for name, why in without.items()
          if why and ("no file descriptor left of 128" not in why or "ulimit -n" not in why)}
 assert not wrong, wrong
 assert not any(without[name] for name in ALWAYS), without
 for descriptor in taken:
     os.close(descriptor)
-again = {name: why for name, deed in DEEDS.items() if (why := fails(deed))}
+again = {name: why for name, operation in OPERATIONS.items() if (why := fails(operation))}
 assert not again, again
 """
 
@@ -114,7 +114,7 @@ ALWAYS = (
 @contextlib.contextmanager
 def served(transport: str) -> Iterator[str]:
     """Where the scripts find what they use: the namespace, or the address of its server."""
-    with own_namespace(inhabited=True) as namespace, FRONTS.serve(namespace) as url:
+    with own_namespace(inhabited=True) as namespace, TCP_SERVERS.serve(namespace) as url:
         with shmq.connect(namespace) as broker:
             make(broker)
         yield namespace if transport == "local" else url
@@ -131,7 +131,7 @@ def make(broker: shmq.Broker) -> None:
 @pytest.mark.parametrize("transport", ["local", "tcp"])
 def test_without_descriptors_each_operation_works_or_names_their_limit(transport: str) -> None:
     with served(transport) as place:
-        run_script(OPEN + f"ALWAYS = {ALWAYS!r}\n" + DEEDS, place)
+        run_script(OPEN + f"ALWAYS = {ALWAYS!r}\n" + OPERATIONS, place)
 
 
 @pytest.mark.parametrize("transport", ["local", "tcp"])

@@ -217,7 +217,7 @@ def filled(broker: Broker) -> Queue:
     return queue
 
 
-def is_as_if_nobody_had_been_there(queue: Queue) -> None:
+def is_given_back(queue: Queue) -> None:
     """Fail unless all that a process held came back, and the queue is sound and works."""
     assert attached(queue) == [os.getpid()]
     stats = queue.stats()
@@ -235,7 +235,7 @@ def test_an_interpreter_ends_silently_whatever_is_alive(
 ) -> None:
     run_script(BEGIN + ALIVE[alive], namespace)
 
-    is_as_if_nobody_had_been_there(filled)
+    is_given_back(filled)
 
 
 @pytest.mark.parametrize("alive", ["everything", "a daemon thread that waits"])
@@ -246,7 +246,7 @@ def test_an_interpreter_ends_silently_in_development_mode(
 
     run_script(code, namespace, options=("-X", "dev", "-W", "error"))
 
-    is_as_if_nobody_had_been_there(filled)
+    is_given_back(filled)
 
 
 def test_what_was_not_settled_at_the_end_is_delivered_again_and_counts(
@@ -264,7 +264,7 @@ def test_what_was_prefetched_at_the_end_does_not_count(namespace: str, filled: Q
 
 
 @pytest.mark.prove
-def test_nobody_has_to_recover_after_daemon_threads(namespace: str, filled: Queue) -> None:
+def test_no_recovery_is_needed_after_daemon_threads(namespace: str, filled: Queue) -> None:
     for _ in range(5):
         run_script(BEGIN + ALIVE["a daemon thread that waits"], namespace)
 
@@ -309,7 +309,7 @@ class Things:
         self.message = None
 
     def drop_views(self) -> None:
-        """Let go of all memory."""
+        """Free all memory."""
         self.views.clear()
         self.written.clear()
         self.handed.clear()
@@ -340,7 +340,7 @@ def things(namespace: str, filled: Queue) -> Iterator[Callable[[], Things]]:
 
     yield make
     gc.collect()
-    is_as_if_nobody_had_been_there(filled)
+    is_given_back(filled)
 
 
 @pytest.mark.parametrize("first", sorted({order[0] for order in ORDERS}))

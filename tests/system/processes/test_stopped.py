@@ -1,4 +1,4 @@
-"""A process that is stopped inside a critical section: nobody waits for it without an end."""
+"""A process that is stopped inside a critical section: no process waits for it without a bound."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.stopped import lock_of_partition, locks_of_group, locks_of_qu
 SIDES = ("gets", "puts")
 
 #: What is to be done at once, and takes the whole queue.
-DEEDS: dict[str, Callable[[Queue], Any]] = {
+OPERATIONS: dict[str, Callable[[Queue], Any]] = {
     "get_nowait": lambda queue: queue.get_nowait(),
     "get": lambda queue: queue.get(timeout=0.2),
     "get_many": lambda queue: queue.get_many(3, timeout=0.2),
@@ -47,10 +47,10 @@ with Namespace.of(sys.argv[1]).locked():
 """
 
 
-def refused(deed: Callable[[], Any], pid: int) -> LockTimeout:
+def refused(operation: Callable[[], Any], pid: int) -> LockTimeout:
     """The LockTimeout that names the process, which is stopped."""
     with pytest.raises(LockTimeout) as caught:
-        deed()
+        operation()
     assert (caught.value.pid, caught.value.state) == (pid, "stopped")
     assert f"held by PID {pid} (stopped)" in str(caught.value)
     assert f"kill -CONT {pid}" in str(caught.value)
@@ -59,13 +59,13 @@ def refused(deed: Callable[[], Any], pid: int) -> LockTimeout:
 
 @pytest.mark.prove
 @pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("deed", DEEDS)
-def test_an_operation_ends_and_names_who_holds_the_queue(
-    broker: Broker, side: str, deed: str
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_operation_ends_and_names_the_process_that_holds_the_queue(
+    broker: Broker, side: str, operation: str
 ) -> None:
     queue = broker.create_queue("q", visibility_timeout=HOUR)
     with locks_of_queue(broker.namespace, "q")[side].held_by_stopped() as holder:
-        refused(lambda: DEEDS[deed](queue), holder.pid)
+        refused(lambda: OPERATIONS[operation](queue), holder.pid)
 
         holder.send_signal(signal.SIGCONT)
         assert holder.wait(PATIENCE) == 0
@@ -89,14 +89,14 @@ async def anext_of(consumer: shmq.AsyncConsumer) -> Any:
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("deed", AWAITED)
-def test_what_is_awaited_goes_on_once_the_lock_is_free(broker: Broker, deed: str) -> None:
+@pytest.mark.parametrize("operation", AWAITED)
+def test_what_is_awaited_goes_on_once_the_lock_is_free(broker: Broker, operation: str) -> None:
     queue = broker.create_queue("q", visibility_timeout=HOUR)
     queue.put(b"1")
 
     async def main() -> Any:
         with locks_of_queue(broker.namespace, "q")["gets"].held_by_stopped() as holder:
-            awaited = asyncio.create_task(AWAITED[deed](queue, PATIENCE))
+            awaited = asyncio.create_task(AWAITED[operation](queue, PATIENCE))
             for _ in range(3):  # each for as long as an operation waits that is done at once
                 await asyncio.to_thread(refused, queue.qsize, holder.pid)
             assert not awaited.done()
@@ -105,16 +105,16 @@ def test_what_is_awaited_goes_on_once_the_lock_is_free(broker: Broker, deed: str
     assert asyncio.run(main()).body == b"1"
 
 
-@pytest.mark.parametrize("deed", AWAITED)
+@pytest.mark.parametrize("operation", AWAITED)
 @pytest.mark.parametrize("timeout", [0, 0.3])
-def test_what_is_awaited_ends_with_its_timeout_and_names_who_holds_the_lock(
-    broker: Broker, deed: str, timeout: float
+def test_what_is_awaited_ends_with_its_timeout_and_names_the_holder_of_the_lock(
+    broker: Broker, operation: str, timeout: float
 ) -> None:
     queue = broker.create_queue("q", visibility_timeout=HOUR)
     queue.put(b"1")
     with locks_of_queue(broker.namespace, "q")["gets"].held_by_stopped() as holder:
         begin = time.monotonic()
-        refused(lambda: asyncio.run(AWAITED[deed](queue, timeout)), holder.pid)
+        refused(lambda: asyncio.run(AWAITED[operation](queue, timeout)), holder.pid)
         assert time.monotonic() - begin >= timeout
 
 
@@ -309,7 +309,7 @@ def test_the_registry_is_waited_for_no_longer_either(broker: Broker) -> None:
     broker.create_queue("other")
 
 
-def test_who_is_at_work_in_the_registry_is_waited_for(broker: Broker, start: Start) -> None:
+def test_a_process_at_work_in_the_registry_is_waited_for(broker: Broker, start: Start) -> None:
     def hold(pipe: Connection) -> None:
         from shmq.namespace.namespace import Namespace
 

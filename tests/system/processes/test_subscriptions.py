@@ -12,7 +12,7 @@ from tests.conformance.tools import PATIENCE
 from tests.support.processes import Start
 
 
-def test_a_dead_subscriber_holds_back_nobody(broker: shmq.Broker) -> None:
+def test_a_dead_subscriber_holds_back_no_append(broker: shmq.Broker) -> None:
     stream = broker.create_stream("small", 1, ring_bytes=64 << 10, overflow="block")
     ready, told = os.pipe()
     pid = os.fork()

@@ -119,7 +119,7 @@ def test_a_waiter_that_is_killed_leaves_nothing(
     is_sound(queue)
 
 
-def test_a_ring_that_a_killed_waiter_took_with_it_is_late_by_a_slice(
+def test_a_wakeup_that_a_killed_waiter_took_with_it_is_late_by_a_slice(
     queue: Queue, namespace: str, start: Start
 ) -> None:
     child = start(wait_for_ever, namespace, "wait")

@@ -154,7 +154,7 @@ def test_no_token_and_no_hash_is_ever_logged(served: Serve) -> None:
     assert not server.said(r"\*\*\*|xxx|badbad|sha256")
 
 
-def test_a_hello_that_is_wrong_lets_nobody_in(server: Server) -> None:
+def test_a_hello_that_is_wrong_is_refused(server: Server) -> None:
     for payload in (b"", b"\xc1", b"\x90", msgpack.packb({"client": 5}), msgpack.packb({1: 2})):
         with Peer(server) as peer:
             assert peer.status(Type.HELLO, payload) == Status.BAD_REQUEST
@@ -174,15 +174,15 @@ def test_dead_letters_go_where_the_token_may_administer_alone(server: Server, pe
             b"dead_letter='': the token has no right to administer that"
         )
     assert peer.names() == ["shop"]
-    assert peer.create("shop.b", dead_letter="shop.graves").status == Status.OK
+    assert peer.create("shop.b", dead_letter="shop.dead").status == Status.OK
     assert peer.create("shop.c").status == Status.OK
-    assert peer.names() == ["shop", "shop.b", "shop.c", "shop.c.dlq", "shop.graves"]
+    assert peer.names() == ["shop", "shop.b", "shop.c", "shop.c.dlq", "shop.dead"]
 
 
-def test_a_queue_of_others_is_not_told_as_somebodys_dead_letter_queue(
+def test_a_queue_of_others_is_not_told_as_a_dead_letter_queue(
     server: Server, peer: Peer, broker: shmq.Broker
 ) -> None:
-    broker.create_queue("shop.linked", dead_letter="secret.graves")
+    broker.create_queue("shop.linked", dead_letter="secret.dead")
     peer.let_in(ADMIN)
 
     stats = msgpack.unpackb(peer.ok(Type.STATS, name_of("shop.linked")))
@@ -194,25 +194,25 @@ def test_a_queue_of_others_is_not_told_as_somebodys_dead_letter_queue(
     with Peer(server) as clerk:
         clerk.let_in(ALL)
         told = msgpack.unpackb(clerk.ok(Type.STATS, name_of("shop.linked")))
-        assert told["options"]["dead_letter"] == "secret.graves"
+        assert told["options"]["dead_letter"] == "secret.dead"
         assert b"capacity" in clerk.create("shop.linked", capacity=5).payload
 
 
 def test_a_redrive_moves_only_messages_of_queues_that_the_token_may_administer(
     peer: Peer, broker: shmq.Broker
 ) -> None:
-    theirs = broker.create_queue("theirs", dead_letter="shop.graves")
-    ours = broker.create_queue("shop.ours", dead_letter="shop.graves")
+    theirs = broker.create_queue("theirs", dead_letter="shop.dead")
+    ours = broker.create_queue("shop.ours", dead_letter="shop.dead")
     for queue in (theirs, ours):
         queue.put(b"x")
         queue.get().reject()
-    dead_letter_queues = broker.queue("shop.graves")
-    assert dead_letter_queues.qsize() == 2
+    dead_letter_queue = broker.queue("shop.dead")
+    assert dead_letter_queue.qsize() == 2
 
-    moved = peer.let_in(ADMIN).ok(Type.REDRIVE, name_of("shop.graves") + struct.pack("!I", FOREVER))
+    moved = peer.let_in(ADMIN).ok(Type.REDRIVE, name_of("shop.dead") + struct.pack("!I", FOREVER))
 
     assert moved == struct.pack("!Q", 1)
-    assert (theirs.qsize(), ours.qsize(), dead_letter_queues.qsize()) == (0, 1, 1)
+    assert (theirs.qsize(), ours.qsize(), dead_letter_queue.qsize()) == (0, 1, 1)
 
 
 def test_a_redrive_that_chooses_takes_the_right_to_look_at_what_it_chooses_from(
@@ -368,7 +368,7 @@ def test_an_exchange_that_a_token_may_not_know_is_as_if_it_were_not_there(
             assert len(answers) == 1, answers
 
 
-def test_who_may_publish_needs_no_right_to_the_queues_and_learns_of_none(
+def test_a_publisher_needs_no_right_to_the_queues_and_learns_of_none(
     server: Server, broker: shmq.Broker
 ) -> None:
     exchanges(broker)
@@ -386,7 +386,7 @@ def test_who_may_publish_needs_no_right_to_the_queues_and_learns_of_none(
 
 
 @pytest.mark.prove
-def test_a_queue_is_bound_by_who_may_produce_to_it_and_administer_the_exchange(
+def test_binding_a_queue_needs_the_right_to_produce_to_it_and_to_administer_the_exchange(
     server: Server, broker: shmq.Broker
 ) -> None:
     exchanges(broker)

@@ -228,7 +228,7 @@ def test_a_short_wait_ends_in_its_time(served: Serve, broker: shmq.Broker) -> No
         assert time.monotonic() - began >= 0.1
 
 
-def test_the_deletion_of_a_queue_ends_who_waits_for_it(served: Serve, broker: shmq.Broker) -> None:
+def test_the_deletion_of_a_queue_ends_its_waits(served: Serve, broker: shmq.Broker) -> None:
     broker.create_queue("q", dead_letter=None)
     with Peer(served()) as waiter:
         asked = waiter.begin_to_take("q", FOREVER)

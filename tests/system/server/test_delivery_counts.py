@@ -1,4 +1,4 @@
-"""What a server counts as a delivery when a connection ends: what the application was handed."""
+"""What a server counts as a delivery when a connection ends: what the application received."""
 
 from __future__ import annotations
 
@@ -163,9 +163,9 @@ def test_a_message_that_kills_each_consumer_ends_and_takes_no_other_with_it(
         die(start, url, b"poison")
     all_are_back(queue)
 
-    dead_letter_queues = broker.queue("jobs.dlq")
-    eventually(lambda: dead_letter_queues.qsize() > 0, "it is a dead letter")
-    assert [message.body for message in dead_letter_queues.peek(10)] == [b"poison"]
+    dead_letter_queue = broker.queue("jobs.dlq")
+    eventually(lambda: dead_letter_queue.qsize() > 0, "it is a dead letter")
+    assert [message.body for message in dead_letter_queue.peek(10)] == [b"poison"]
     left = []
     with contextlib.suppress(shmq.Empty):
         while True:

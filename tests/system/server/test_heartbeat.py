@@ -1,4 +1,4 @@
-"""Processes of the server that stand still: they are found, shown and replaced."""
+"""Processes of the server that hang: they are found, logged and replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A local process that is stopped inside a queue's critical section, and who waits for it."""
+"""A local process that is stopped inside a queue's critical section, and the server's requests."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def goes_on(server: Server) -> None:
     ],
     ids=lambda value: str(value)[:12] if isinstance(value, str) else repr(value)[:16],
 )
-def test_a_request_that_cannot_have_the_lock_is_busy_and_holds_nobody_else_up(
+def test_a_request_that_cannot_have_the_lock_is_busy_and_delays_no_other(
     server: Server, side: str, kind: Type, rest: bytes
 ) -> None:
     with Peer(server) as peer:
@@ -164,21 +164,21 @@ def test_a_settlement_of_many_goes_on_where_it_was(server: Server, broker: shmq.
     assert queue.stats().acked == 200
 
 
-def test_who_waits_for_messages_gets_them_when_the_queue_is_free_again(
+def test_a_waiting_consumer_gets_messages_when_the_queue_is_free_again(
     server: Server, broker: shmq.Broker
 ) -> None:
-    with Peer(server) as peer, Peer(server) as choosy:
+    with Peer(server) as peer, Peer(server) as filtered:
         assert peer.put("free").status == Status.OK
         with held(server):
             peer.begin_to_take("held", FOREVER)
             where = b"size = 1"
-            choosy.post(
+            filtered.post(
                 Type.CONSUME,
                 name_of("held") + struct.pack("!IIBH", 1, FOREVER, 4, len(where)) + where,
             )
             goes_on(server)
         broker.queue("held").put_many([b"1", b"2"])
-        kinds = {peer.receive().kind, choosy.receive().kind}
+        kinds = {peer.receive().kind, filtered.receive().kind}
     assert kinds <= {Type.DELIVER, Type.REPLY}
 
 
@@ -186,6 +186,6 @@ def test_who_waits_for_messages_gets_them_when_the_queue_is_free_again(
 def test_the_keeper_tends_the_others(server: Server, broker: shmq.Broker) -> None:
     with held(server), broker.create_queue("short", ttl=0.05) as queue:
         queue.put(b"x")
-        dead_letter_queues = broker.queue("short.dlq")
-        eventually(lambda: dead_letter_queues.qsize() == 1, "the message was buried")
+        dead_letter_queue = broker.queue("short.dlq")
+        eventually(lambda: dead_letter_queue.qsize() == 1, "the message is a dead letter")
     assert not server.said("died")

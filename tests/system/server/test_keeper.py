@@ -1,4 +1,4 @@
-"""The keeper does what is due in queues that nobody touches."""
+"""The keeper does what is due in queues that no other process touches."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def test_dead_letters_move_although_only_their_own_queue_is_looked_at(
     broker: Broker, clock: int
 ) -> None:
     jobs = broker.create_queue("jobs", max_deliveries=1, visibility_timeout=5)
-    dead_letter_queues = broker.queue("jobs.dlq")
+    dead_letter_queue = broker.queue("jobs.dlq")
     jobs.put(b"x")
     jobs.get()
     keeper = Keeper(broker.namespace)
 
     _core.set_clock(clock + 6 * SECOND)
-    before = dead_letter_queues.qsize()
+    before = dead_letter_queue.qsize()
     keeper.tend()
 
-    assert (before, dead_letter_queues.qsize()) == (0, 1)
+    assert (before, dead_letter_queue.qsize()) == (0, 1)
     keeper.close()
 
 

@@ -1,4 +1,4 @@
-"""Queues that go with the connection that made them, and who may ask."""
+"""Queues that go with the connection that made them, and the rights that requests need."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_it_may_be_gone_before_its_connection_is(peer: Peer, broker: shmq.Broker
     name = reply_name()
     peer.ok(Type.CREATE, name_of(name) + OWN)
     peer.ok(Type.DELETE, name_of(name))
-    broker.create_queue(name, dead_letter=None)  # somebody else's
+    broker.create_queue(name, dead_letter=None)  # another client's
     peer.__exit__(None, None, None)
     with shmq.connect(broker.namespace):
         assert has(broker, name)

@@ -1,4 +1,4 @@
-"""A connection that is the only one is waited for; it keeps nobody else waiting."""
+"""The server waits for its only connection, which keeps no other waiting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.server import serve
 pytestmark = pytest.mark.prove
 
 
-def test_one_who_asks_without_a_pause_keeps_no_other_waiting(namespace: str) -> None:
+def test_a_client_that_asks_without_a_pause_keeps_no_other_waiting(namespace: str) -> None:
     with serve(namespace, workers=1) as server, shmq.connect(server.url) as busy:
         jobs = busy.create_queue("jobs")
         stopped = threading.Event()
@@ -36,7 +36,7 @@ def test_one_who_asks_without_a_pause_keeps_no_other_waiting(namespace: str) -> 
             assert here.queue("jobs").stats().put >= 20
 
 
-def test_one_who_falls_silent_is_read_from_when_it_speaks_again(namespace: str) -> None:
+def test_a_client_that_falls_silent_is_read_from_when_it_sends_again(namespace: str) -> None:
     with serve(namespace, workers=1) as server, shmq.connect(server.url) as broker:
         jobs = broker.create_queue("jobs")
         for pause in (0.0, 0.0001, 0.001, 0.02, 0.1):

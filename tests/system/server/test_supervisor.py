@@ -96,13 +96,13 @@ def test_a_killed_keeper_is_replaced(served: Serve) -> None:
 
 
 @pytest.mark.prove
-def test_the_keeper_keeps_what_nobody_looks_at(served: Serve, broker: shmq.Broker) -> None:
-    """Only the dead-letter queue is looked at: whoever reads it does not touch the other."""
+def test_the_keeper_does_what_is_due_in_an_unused_queue(served: Serve, broker: shmq.Broker) -> None:
+    """Only the dead-letter queue is looked at, which does not touch the other."""
     served()
     broker.create_queue("jobs", ttl=0.05).put(b"x")
-    dead_letter_queues = broker.queue("jobs.dlq")
+    dead_letter_queue = broker.queue("jobs.dlq")
 
-    eventually(lambda: dead_letter_queues.qsize() == 1, "the message was buried")
+    eventually(lambda: dead_letter_queue.qsize() == 1, "the message is a dead letter")
 
 
 def test_the_processes_of_a_killed_supervisor_drain_and_end(
@@ -114,7 +114,7 @@ def test_the_processes_of_a_killed_supervisor_drain_and_end(
     server.process.kill()
 
     assert all(peer.ended() for peer in peers)
-    server.leaves_nobody()
+    server.leaves_no_process()
     assert server.said(r"draining \d connections")
     assert broker.queue("jobs").stats().in_flight == 0
 
@@ -128,7 +128,7 @@ def test_processes_that_are_only_starting_do_not_outlive_it_either(served: Serve
 
     server.process.kill()
 
-    server.leaves_nobody()
+    server.leaves_no_process()
 
 
 @pytest.mark.prove
@@ -271,7 +271,7 @@ def test_a_worker_that_hangs_is_ended_when_the_drain_is_over(served: Serve) -> N
 
 
 @pytest.mark.prove
-def test_sighup_brings_new_tokens_and_cuts_off_who_showed_one_that_is_gone(served: Serve) -> None:
+def test_sighup_brings_new_tokens_and_closes_connections_of_removed_ones(served: Serve) -> None:
     server = served(workers=2, tokens={TOKEN: ALL, OTHER: ALL})
     with Peer(server) as stays, Peer(server) as goes, Peer(server) as again:
         stays.let_in(TOKEN)
@@ -287,7 +287,7 @@ def test_sighup_brings_new_tokens_and_cuts_off_who_showed_one_that_is_gone(serve
 
 
 @pytest.mark.prove
-def test_sighup_brings_new_rights_to_those_who_come_again(served: Serve) -> None:
+def test_sighup_brings_new_rights_to_new_connections(served: Serve) -> None:
     server = served(tokens={TOKEN: {"produce": ["*"]}})
     with Peer(server) as peer:
         peer.let_in(TOKEN)

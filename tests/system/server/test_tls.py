@@ -1,4 +1,4 @@
-"""TLS and mutual TLS: who is let in, and that a session is the same within."""
+"""TLS and mutual TLS: which clients are accepted, and that a session is the same over it."""
 
 from __future__ import annotations
 
@@ -281,7 +281,7 @@ def test_files_that_cannot_be_used_are_told(
 
 @pytest.mark.prove
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
-def test_one_who_sends_much_before_reading_gets_every_answer_in_order(
+def test_a_client_that_sends_much_before_reading_gets_every_answer_in_order(
     served: Serve, server_pair: Pair, trusting: ssl.SSLContext, secure: bool
 ) -> None:
     """The server stops reading, and goes on where it stopped."""

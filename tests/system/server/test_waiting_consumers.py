@@ -17,7 +17,7 @@ from tests.support.peer import frame, name_of
 from tests.support.processes import eventually
 
 
-def test_who_waited_and_is_gone_is_not_counted_any_more(
+def test_a_consumer_that_waited_and_is_gone_is_not_counted_any_more(
     namespace: str, broker: shmq.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frontend, "_ROUND", 3600.0)  # that it looks round is not what is tested

@@ -106,7 +106,7 @@ class Wire:
         return answer.payload
 
     def still_answers(self) -> None:
-        """Nothing has come that nobody asked for, and the connection is as good as new."""
+        """Fail if an answer came without a request, or the connection does not work."""
         assert self.ok(T.PING, b"there?") == b"there?"
 
     # --- requests ----------------------------------------------------------------------
@@ -144,7 +144,7 @@ class Wire:
         return delivery
 
     def take_all(self, queue: str) -> list[Delivery]:
-        """All messages that can be had now."""
+        """All messages that can be leased now."""
         found: list[Delivery] = []
         while some := self.take(queue, 1000):
             found += some

@@ -1,4 +1,4 @@
-"""Guesses at requests about queues: mostly such as a client sends, and sometimes anything."""
+"""Random requests about queues: mostly such as a client sends, and sometimes anything."""
 
 from __future__ import annotations
 

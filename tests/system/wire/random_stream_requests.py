@@ -1,4 +1,4 @@
-"""Guesses at requests about streams, groups, exchanges and schemas.
+"""Random requests about streams, groups, exchanges and schemas.
 
 What no guess would hit is written as a number that stands for it, until the server has said it.
 """

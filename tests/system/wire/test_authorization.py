@@ -1,4 +1,4 @@
-"""Tokens: who is let in, by which first frame, and what a token may know and do."""
+"""Tokens: which first frames authenticate, and what a token may know and do."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def guarded(serve: Serve) -> Iterator[Address]:
 
 
 @pytest.fixture
-def door(guarded: Address) -> Iterator[Wire]:
-    """A connection that nobody has let in yet."""
+def connection(guarded: Address) -> Iterator[Wire]:
+    """A connection that has not authenticated yet."""
     with Wire(guarded) as wire:
         yield wire
 
@@ -52,10 +52,10 @@ def let_in(wire: Wire, token: str) -> Wire:
 
 
 @pytest.mark.parametrize("type", sorted(set(range(256)) - {T.HELLO}))
-def test_any_other_first_frame_than_hello_is_unauthorized(door: Wire, type: int) -> None:
-    door.send(frame(type, frames.name("shop.orders"), 0x0A0B0C0D), frame(T.HELLO, hello(ALL)))
+def test_any_other_first_frame_than_hello_is_unauthorized(connection: Wire, type: int) -> None:
+    connection.send(frame(type, frames.name("shop.orders"), 0x0A0B0C0D), frame(T.HELLO, hello(ALL)))
 
-    assert [(each.kind, each.status, each.id) for each in door.rest()] == [
+    assert [(each.kind, each.status, each.id) for each in connection.rest()] == [
         (T.REPLY, S.UNAUTHORIZED, 0x0A0B0C0D)
     ]
 
@@ -63,37 +63,39 @@ def test_any_other_first_frame_than_hello_is_unauthorized(door: Wire, type: int)
 @pytest.mark.parametrize(
     "token", ["x" * 40, "", "p" * 39, "p" * 41, "P" * 40, " " + PRODUCER, PRODUCER + "\x00", None]
 )
-def test_a_hello_without_a_known_token_is_unauthorized(door: Wire, token: str | None) -> None:
-    door.send(frame(T.HELLO, hello(token), 9), frame(T.PING, b"", 10))
+def test_a_hello_without_a_known_token_is_unauthorized(connection: Wire, token: str | None) -> None:
+    connection.send(frame(T.HELLO, hello(token), 9), frame(T.PING, b"", 10))
 
-    assert [(each.status, each.id) for each in door.rest()] == [(S.UNAUTHORIZED, 9)]
+    assert [(each.status, each.id) for each in connection.rest()] == [(S.UNAUTHORIZED, 9)]
 
 
-def test_a_first_hello_of_4_kib_is_let_in(door: Wire) -> None:
+def test_a_first_hello_of_4_kib_is_let_in(connection: Wire) -> None:
     payload = hello(ALL, "n" * 3000)
     payload = hello(ALL, "n" * (3000 + 4096 - len(payload)))
     assert len(payload) == 4096
 
-    door.ok(T.HELLO, payload)
-    door.still_answers()
+    connection.ok(T.HELLO, payload)
+    connection.still_answers()
 
 
 @pytest.mark.parametrize("length", [4097, 1 << 20, 16 << 20])
-def test_a_longer_first_hello_is_unauthorized_on_its_header_alone(door: Wire, length: int) -> None:
-    door.send(frame(T.HELLO, b"", 77, length=length))
+def test_a_longer_first_hello_is_unauthorized_on_its_header_alone(
+    connection: Wire, length: int
+) -> None:
+    connection.send(frame(T.HELLO, b"", 77, length=length))
 
-    assert [(each.status, each.id) for each in door.rest()] == [(S.UNAUTHORIZED, 77)]
-
-
-def test_a_longer_hello_is_fine_once_one_was_ok(door: Wire) -> None:
-    let_in(door, ALL)
-    door.ok(T.HELLO, hello(ALL, "n" * 100_000))
+    assert [(each.status, each.id) for each in connection.rest()] == [(S.UNAUTHORIZED, 77)]
 
 
-def test_length_is_checked_before_the_token(door: Wire) -> None:
-    door.send(frame(T.PING, b"", 5, length=0xFFFFFFFF))
+def test_a_longer_hello_is_fine_once_one_was_ok(connection: Wire) -> None:
+    let_in(connection, ALL)
+    connection.ok(T.HELLO, hello(ALL, "n" * 100_000))
 
-    assert [(each.status, each.id) for each in door.rest()] == [(S.FRAME_TOO_LARGE, 5)]
+
+def test_length_is_checked_before_the_token(connection: Wire) -> None:
+    connection.send(frame(T.PING, b"", 5, length=0xFFFFFFFF))
+
+    assert [(each.status, each.id) for each in connection.rest()] == [(S.FRAME_TOO_LARGE, 5)]
 
 
 @pytest.mark.parametrize(
@@ -103,27 +105,29 @@ def test_length_is_checked_before_the_token(door: Wire) -> None:
         (frame(T.PING, b"", 5, version=2), S.BAD_VERSION),
     ],
 )
-def test_magic_and_version_are_checked_before_the_token(door: Wire, bad: bytes, status: S) -> None:
-    door.send(bad)
+def test_magic_and_version_are_checked_before_the_token(
+    connection: Wire, bad: bytes, status: S
+) -> None:
+    connection.send(bad)
 
-    assert [each.status for each in door.rest()] == [status]
+    assert [each.status for each in connection.rest()] == [status]
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xc1", b"\x90", frames.pack({"token": 5}), hello(5)])
-def test_a_malformed_first_hello_lets_nobody_in(door: Wire, payload: bytes) -> None:
-    door.send(frame(T.HELLO, payload, 3), frame(T.LIST, b"", 4))
+def test_a_malformed_first_hello_is_refused(connection: Wire, payload: bytes) -> None:
+    connection.send(frame(T.HELLO, payload, 3), frame(T.LIST, b"", 4))
 
-    answers = door.rest()
+    answers = connection.rest()
 
     assert answers[0].status in {S.BAD_REQUEST, S.UNAUTHORIZED}
     assert answers[-1].status == S.UNAUTHORIZED
     assert all(each.status != S.OK for each in answers)
 
 
-def test_a_token_of_another_type_or_of_bytes_lets_nobody_in(door: Wire) -> None:
-    door.send(frame(T.HELLO, hello(ALL.encode()), 3), frame(T.LIST, b"", 4))
+def test_a_token_of_another_type_or_of_bytes_is_refused(connection: Wire) -> None:
+    connection.send(frame(T.HELLO, hello(ALL.encode()), 3), frame(T.LIST, b"", 4))
 
-    assert all(each.status != S.OK for each in door.rest())
+    assert all(each.status != S.OK for each in connection.rest())
 
 
 # --- rights ----------------------------------------------------------------------------
@@ -138,29 +142,31 @@ RIGHT_OF = {
 
 @pytest.mark.parametrize("type", RIGHT_OF)
 @pytest.mark.parametrize("token", [PRODUCER, CONSUMER, ADMIN], ids=["produce", "consume", "admin"])
-def test_what_a_token_may_know_but_not_do_is_forbidden(door: Wire, token: str, type: T) -> None:
-    let_in(door, token)
+def test_what_a_token_may_know_but_not_do_is_forbidden(
+    connection: Wire, token: str, type: T
+) -> None:
+    let_in(connection, token)
 
-    answer = door.ask(type, frames.request(type, "shop.orders"))
+    answer = connection.ask(type, frames.request(type, "shop.orders"))
 
     if token == RIGHT_OF[type]:
         assert answer.status != S.FORBIDDEN
         if type == T.DELETE:
-            door.create("shop.orders", dead_letter=None)
+            connection.create("shop.orders", dead_letter=None)
     else:
         assert (answer.kind, answer.status) == (T.REPLY, S.FORBIDDEN)
-        door.still_answers()
+        connection.still_answers()
 
 
 @pytest.mark.parametrize("type", sorted(NAMED - {T.CREATE, T.STREAM_CREATE}))
 @pytest.mark.parametrize("token", [PRODUCER, CONSUMER, ADMIN], ids=["produce", "consume", "admin"])
 def test_a_queue_that_a_token_may_not_know_is_answered_as_if_it_were_not_there(
-    door: Wire, token: str, type: T
+    connection: Wire, token: str, type: T
 ) -> None:
-    let_in(door, token)
+    let_in(connection, token)
 
-    hidden = door.ask(type, frames.request(type, "secret"), 5)
-    absent = door.ask(type, frames.request(type, "absent"), 5)
+    hidden = connection.ask(type, frames.request(type, "secret"), 5)
+    absent = connection.ask(type, frames.request(type, "absent"), 5)
 
     assert hidden.status == S.NO_QUEUE
     text = hidden.payload.replace(b"secret", b"absent")
@@ -168,12 +174,13 @@ def test_a_queue_that_a_token_may_not_know_is_answered_as_if_it_were_not_there(
 
 
 @pytest.mark.parametrize("token", [PRODUCER, CONSUMER, ADMIN], ids=["produce", "consume", "admin"])
-def test_a_create_does_not_tell_what_a_token_may_not_know(door: Wire, token: str) -> None:
-    let_in(door, token)
+def test_a_create_does_not_tell_what_a_token_may_not_know(connection: Wire, token: str) -> None:
+    let_in(connection, token)
 
     for options in ({}, {"capacity": 5}, {"dead_letter": None}):
         answers = [
-            door.ask(T.CREATE, frames.create(name, **options), 5) for name in ("secret", "absent")
+            connection.ask(T.CREATE, frames.create(name, **options), 5)
+            for name in ("secret", "absent")
         ]
         texts = {
             each._replace(payload=each.payload.replace(b"secret", b"absent")) for each in answers
@@ -183,79 +190,84 @@ def test_a_create_does_not_tell_what_a_token_may_not_know(door: Wire, token: str
 
 
 def test_a_queue_cannot_be_made_with_dead_letters_into_what_a_token_may_not_know(
-    door: Wire,
+    connection: Wire,
 ) -> None:
-    let_in(door, ADMIN)
+    let_in(connection, ADMIN)
 
-    status = door.status(T.CREATE, frames.create("shop.leak", dead_letter="secret"))
+    status = connection.status(T.CREATE, frames.create("shop.leak", dead_letter="secret"))
 
     assert status in {S.NO_QUEUE, S.FORBIDDEN}
-    assert "shop.leak" not in door.names()
+    assert "shop.leak" not in connection.names()
 
 
-def test_list_names_only_what_a_token_may_know(door: Wire) -> None:
+def test_list_names_only_what_a_token_may_know(connection: Wire) -> None:
     for token in (PRODUCER, CONSUMER, ADMIN):
-        names = let_in(door, token).names()
+        names = let_in(connection, token).names()
         assert "shop.orders" in names
         assert "secret" not in names
-    assert {"shop.orders", "secret"} <= set(let_in(door, ALL).names())
+    assert {"shop.orders", "secret"} <= set(let_in(connection, ALL).names())
 
 
-def test_right_is_refused_before_range(door: Wire) -> None:
-    let_in(door, CONSUMER)
+def test_right_is_refused_before_range(connection: Wire) -> None:
+    let_in(connection, CONSUMER)
     payload = frames.produce("shop.orders", b"", {"pri": 99})
-    assert door.status(T.PRODUCE, payload) == S.FORBIDDEN
+    assert connection.status(T.PRODUCE, payload) == S.FORBIDDEN
 
 
-def test_flags_are_refused_before_right(door: Wire) -> None:
-    let_in(door, CONSUMER)
+def test_flags_are_refused_before_right(connection: Wire) -> None:
+    let_in(connection, CONSUMER)
     payload = frames.produce("shop.orders", b"", None, 0x80)
-    assert door.status(T.PRODUCE, payload) == S.UNSUPPORTED
+    assert connection.status(T.PRODUCE, payload) == S.UNSUPPORTED
 
 
-def test_a_refused_right_changes_nothing(door: Wire, guarded: Address) -> None:
+def test_a_refused_right_changes_nothing(connection: Wire, guarded: Address) -> None:
     with Wire(guarded) as all_seeing:
         let_in(all_seeing, ALL)
         before = all_seeing.stats("shop.orders")
-        let_in(door, ADMIN)
-        door.status(T.PRODUCE, frames.produce("shop.orders", b"x"))
-        let_in(door, PRODUCER)
-        door.status(T.PURGE, frames.name("shop.orders"))
-        door.status(T.DELETE, frames.name("shop.orders"))
+        let_in(connection, ADMIN)
+        connection.status(T.PRODUCE, frames.produce("shop.orders", b"x"))
+        let_in(connection, PRODUCER)
+        connection.status(T.PURGE, frames.name("shop.orders"))
+        connection.status(T.DELETE, frames.name("shop.orders"))
         after = all_seeing.stats("shop.orders")
     counted = ("depth", "delayed", "in_flight", "put", "acked")
     assert [before[key] for key in counted] == [after[key] for key in counted]
 
 
-def test_a_later_hello_replaces_the_rights_of_an_earlier_one(door: Wire) -> None:
+def test_a_later_hello_replaces_the_rights_of_an_earlier_one(connection: Wire) -> None:
     produce = frames.produce("shop.orders", b"1")
     consume = frames.consume("shop.orders")
-    let_in(door, PRODUCER)
-    assert door.status(T.PRODUCE, produce) == S.OK
-    assert door.status(T.CONSUME, consume) == S.FORBIDDEN
+    let_in(connection, PRODUCER)
+    assert connection.status(T.PRODUCE, produce) == S.OK
+    assert connection.status(T.CONSUME, consume) == S.FORBIDDEN
 
-    let_in(door, CONSUMER)
-    assert door.status(T.PRODUCE, produce) == S.FORBIDDEN
-    delivery = frames.read_delivery(door.ask(T.CONSUME, consume).payload)
-    assert door.settle("shop.orders", delivery.receipt) == []
+    let_in(connection, CONSUMER)
+    assert connection.status(T.PRODUCE, produce) == S.FORBIDDEN
+    delivery = frames.read_delivery(connection.ask(T.CONSUME, consume).payload)
+    assert connection.settle("shop.orders", delivery.receipt) == []
 
-    let_in(door, ALL)
-    assert door.status(T.PRODUCE, frames.produce("secret")) == S.OK
-    assert len(door.take_all("secret")) == 1
+    let_in(connection, ALL)
+    assert connection.status(T.PRODUCE, frames.produce("secret")) == S.OK
+    assert len(connection.take_all("secret")) == 1
 
 
-def test_a_receipt_needs_the_right_to_consume(door: Wire, guarded: Address) -> None:
-    let_in(door, ALL)
-    door.put("secret", b"x")
-    receipt = door.take_one("secret").receipt
+def test_a_receipt_needs_the_right_to_consume(connection: Wire, guarded: Address) -> None:
+    let_in(connection, ALL)
+    connection.put("secret", b"x")
+    receipt = connection.take_one("secret").receipt
     with Wire(guarded) as another:
         let_in(another, CONSUMER)
         assert another.status(T.ACK, frames.receipts("secret", receipt)) == S.NO_QUEUE
-    assert door.settle("secret", receipt) == []
+    assert connection.settle("secret", receipt) == []
 
 
-def test_unauthorized_is_answered_behind_what_was_there_before(door: Wire) -> None:
-    let_in(door, ALL)
-    door.send(frame(T.PING, b"1", 1), frame(T.HELLO, hello("wrong" * 8), 2), frame(T.PING, b"", 3))
+def test_unauthorized_is_answered_behind_what_was_there_before(connection: Wire) -> None:
+    let_in(connection, ALL)
+    connection.send(
+        frame(T.PING, b"1", 1), frame(T.HELLO, hello("wrong" * 8), 2), frame(T.PING, b"", 3)
+    )
 
-    assert [(each.status, each.id) for each in door.rest()] == [(S.OK, 1), (S.UNAUTHORIZED, 2)]
+    assert [(each.status, each.id) for each in connection.rest()] == [
+        (S.OK, 1),
+        (S.UNAUTHORIZED, 2),
+    ]

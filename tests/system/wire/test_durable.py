@@ -11,7 +11,7 @@ import pytest
 import shmq
 from tests.support.processes import eventually
 from tests.support.server import Server
-from tests.support.writer_process import Persister, persisting
+from tests.support.writer_process import WriterProcess, running_writer
 from tests.system.wire import frames
 from tests.system.wire.client import Wire
 from tests.system.wire.conftest import Serve
@@ -35,14 +35,14 @@ def shared_server(server: Server) -> Server:
 
 @pytest.fixture
 def journal(make_queue: Callable[..., str]) -> str:
-    """A queue with a journal that nobody writes."""
+    """A queue with a journal, without a writer."""
     return make_queue(durability="journal", dead_letter=None)
 
 
 @pytest.fixture
-def persister(server: Server) -> Iterator[Persister]:
-    with persisting(server.namespace) as persister:
-        yield persister
+def writer_process(server: Server) -> Iterator[WriterProcess]:
+    with running_writer(server.namespace) as writer_process:
+        yield writer_process
 
 
 def put(wire: Wire, queue: str, body: bytes = b"x", flags: int = DURABLE) -> int:
@@ -58,7 +58,7 @@ def test_the_answer_is_held_back_and_nothing_else(wire: Wire, journal: str, serv
     assert taken.sequence == 1
     second = put(wire, journal)
     wire.still_answers()
-    with persisting(server.namespace):
+    with running_writer(server.namespace):
         answers = [wire.receive(), wire.receive()]
     assert [(a.id, a.kind, a.status) for a in answers] == [
         (first, T.REPLY, S.OK),
@@ -74,7 +74,7 @@ def test_a_batch_is_answered_once_all_of_it_is_on_disk(
         T.PRODUCE_BATCH, frames.batch(journal, item(b"a"), item(b"b"), flags=DURABLE)
     )
     wire.still_answers()
-    with persisting(server.namespace):
+    with running_writer(server.namespace):
         answer = wire.receive()
     assert (answer.id, answer.status) == (number, S.OK)
     assert answer.payload == frames.u32(2) + frames.u64(1)
@@ -83,7 +83,7 @@ def test_a_batch_is_answered_once_all_of_it_is_on_disk(
 def test_a_large_body_is_held_back_too(wire: Wire, journal: str, server: Server) -> None:
     number = put(wire, journal, os.urandom(1_000_000))
     wire.still_answers()
-    with persisting(server.namespace):
+    with running_writer(server.namespace):
         answer = wire.receive()
     assert (answer.id, answer.status) == (number, S.OK)
 
@@ -105,7 +105,7 @@ def test_refusals_keep_their_place_behind_held_answers(
 ) -> None:
     ids = [put(wire, journal), put(wire, queue), put(wire, "nobody"), put(wire, journal)]
     wire.still_answers()
-    with persisting(server.namespace):
+    with running_writer(server.namespace):
         answers = [wire.receive() for _ in ids]
     assert [answer.id for answer in answers] == ids
     statuses = [answer.status for answer in answers]
@@ -121,14 +121,14 @@ def test_the_option_of_a_queue_is_for_plain_puts(
         wire.post(T.PRODUCE_BATCH, frames.batch(queue, item(b"a"))),
     ]
     wire.still_answers()
-    with persisting(server.namespace):
+    with running_writer(server.namespace):
         answers = [wire.receive() for _ in ids]
     assert [(answer.id, answer.status) for answer in answers] == [(each, S.OK) for each in ids]
 
 
 def test_no_answer_is_wanted_and_none_comes(wire: Wire, journal: str, server: Server) -> None:
     wire.post(T.PRODUCE, frames.produce(journal, b"x", None, DURABLE), id=0)
-    with persisting(server.namespace):
+    with running_writer(server.namespace):
         number = put(wire, journal)
         assert wire.receive().id == number
     wire.still_answers()
@@ -145,13 +145,13 @@ def test_a_queue_that_is_deleted_ends_the_wait(wire: Wire, journal: str) -> None
 
 @pytest.mark.prove
 def test_a_full_disk_is_no_space_and_takes_nothing(
-    wire: Wire, journal: str, broker: shmq.Broker, persister: Persister
+    wire: Wire, journal: str, broker: shmq.Broker, writer_process: WriterProcess
 ) -> None:
     queue = broker.queue(journal)
-    persister.follows(queue)
+    writer_process.follows(queue)
     for code, status in ((errno.ENOSPC, S.NO_SPACE), (errno.EIO, S.INTERNAL)):
         before = queue.stats().put
-        persister.fail(code)
+        writer_process.fail(code)
         held = put(wire, journal)
         eventually(lambda: queue.stats().journal_error is not None, "the disk has failed")
         with Wire(wire.socket.getpeername()) as other:
@@ -160,7 +160,7 @@ def test_a_full_disk_is_no_space_and_takes_nothing(
             answer = other.ask(T.PRODUCE_BATCH, payload)
             assert (answer.status, answer.payload) == (status, bytes(12))
             assert other.put(journal, b"plain") == before + 2
-        persister.mend()
+        writer_process.mend()
         answer = wire.receive()
         assert (answer.id, answer.status) == (held, S.OK)
         eventually(lambda: queue.stats().journal_error is None, "the disk works")
@@ -169,19 +169,19 @@ def test_a_full_disk_is_no_space_and_takes_nothing(
 def test_a_half_closed_client_has_its_answers(wire: Wire, journal: str, server: Server) -> None:
     number = put(wire, journal)
     wire.finish()
-    with persisting(server.namespace):
+    with running_writer(server.namespace):
         assert [(a.id, a.status) for a in wire.rest()] == [(number, S.OK)]
 
 
 def test_what_is_fatal_is_answered_last(wire: Wire, journal: str, server: Server) -> None:
     number = put(wire, journal)
     wire.send(b"GET / HTTP/1.1\r\n\r\n")
-    with persisting(server.namespace):
+    with running_writer(server.namespace):
         answers = [(a.id, a.status) for a in wire.rest()]
     assert answers == [(number, S.OK), (0, S.BAD_MAGIC)]
 
 
-def test_who_leaves_is_waited_for_by_nobody(
+def test_a_closed_connection_is_not_waited_for(
     wire: Wire, journal: str, broker: shmq.Broker, server: Server
 ) -> None:
     for _ in range(3):
@@ -189,7 +189,7 @@ def test_who_leaves_is_waited_for_by_nobody(
             put(other, journal)
             other.still_answers()
             other.reset()
-    with persisting(server.namespace):
+    with running_writer(server.namespace):
         number = put(wire, journal)
         assert wire.receive().id == number
     assert broker.queue(journal).stats().journal_synced == 4
@@ -210,7 +210,7 @@ def test_more_than_may_be_held_wait_until_some_are_answered(
 
         eventually(lambda: depth() >= 65_536, "as many are taken as may be held")
         assert depth() < 65_536 + 64  # a run of puts is not broken off
-    with persisting(server.namespace):
+    with running_writer(server.namespace):
         answers = [wire.receive() for _ in range(count)]
     assert [frames.read_u64s(a.payload)[0] for a in answers] == list(range(1, count + 1))
 
@@ -225,7 +225,7 @@ def test_a_server_that_ends_waits_for_the_disk_a_while(serve: Serve) -> None:
             server.process.terminate()
             server.hears("draining")
             late = put(wire, "j")
-            with persisting(server.namespace):
+            with running_writer(server.namespace):
                 answers = [(a.id, a.status) for a in wire.rest()]
             assert answers == [(number, S.OK), (late, S.SHUTTING_DOWN)]
         assert server.ends() == 0

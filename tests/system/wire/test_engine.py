@@ -15,10 +15,10 @@ class Policy:
         """A session has something to send."""
 
 
-def test_a_front_that_is_closed_ends_its_sessions() -> None:
-    front = _core.Engine(Policy())
-    session = front.session("somebody")
-    front.close()
+def test_an_engine_that_is_closed_ends_its_sessions() -> None:
+    engine = _core.Engine(Policy())
+    session = engine.session("client")
+    engine.close()
     assert session.flags == _core.GONE
-    assert front.sessions == 0
+    assert engine.sessions == 0
     session.close()

@@ -65,9 +65,7 @@ def test_a_consume_waits_for_what_is_meant(wire: Wire, address: Address, queue: 
     assert [delivery.body for delivery in wire.taken(7)] == [b"eu"]
 
 
-def test_one_who_waits_for_something_is_in_nobody_s_way(
-    wire: Wire, address: Address, queue: str
-) -> None:
+def test_a_filtered_wait_blocks_no_other_consumer(wire: Wire, address: Address, queue: str) -> None:
     wire.post(T.CONSUME, consume(queue, wait=FOREVER), 7)
     wire.post(T.CONSUME, frames.consume(queue, 1, FOREVER), 8)
     with Wire(address) as other:

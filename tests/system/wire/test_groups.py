@@ -137,7 +137,9 @@ def test_a_silent_member_is_fenced(wire: Wire, stream: str) -> None:
     assert join(wire, stream) > one
 
 
-def test_nobodys_partitions_are_committed_without_a_member(wire: Wire, stream: str) -> None:
+def test_partitions_without_an_owner_are_committed_without_a_member(
+    wire: Wire, stream: str
+) -> None:
     look(wire, stream)
     assert wire.ok(T.COMMIT, member(stream, 0, places((0, 2), (1, 9)))) == b""
     one = join(wire, stream)

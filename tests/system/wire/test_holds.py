@@ -106,7 +106,7 @@ def test_the_end_of_a_connection_ends_its_holds(wire: Wire, address: Address, st
     with Wire(address) as other:
         other.ok(T.HOLD, hold(stream, 1, (0, 0)))
         assert fill(wire, stream) < ENDLESS
-    eventually(lambda: fill(wire, stream) == ENDLESS, "nobody holds it back")
+    eventually(lambda: fill(wire, stream) == ENDLESS, "no reader holds it back")
 
 
 def test_holds_of_two_connections_are_two(wire: Wire, address: Address, stream: str) -> None:

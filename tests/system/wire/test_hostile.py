@@ -55,7 +55,7 @@ def test_garbage_is_answered_by_one_fatal_frame_and_a_close(address: Address, se
 
 
 @pytest.mark.parametrize("type", REQUESTS, ids=lambda each: each.name)
-def test_whoever_disconnects_within_a_frame_changes_nothing(
+def test_a_client_that_disconnects_within_a_frame_changes_nothing(
     address: Address, wire: Wire, queue: str, type: T
 ) -> None:
     wire.put(queue, b"there")
@@ -118,7 +118,7 @@ def stuff(wire: Wire, data: bytes, most: int) -> int:
     ],
     ids=["PING", "LIST", "STATS", "NO_QUEUE", "UNSUPPORTED", "CONSUME", "ACK"],
 )
-def test_who_never_reads_is_not_buffered_without_bound_and_others_go_on(
+def test_a_client_that_never_reads_is_not_buffered_without_bound_and_others_go_on(
     patient: Server, request_: bytes
 ) -> None:
     with Wire(patient.address) as wire, Wire(patient.address) as silent:
@@ -155,7 +155,7 @@ def test_a_subscriber_that_never_reads_is_not_buffered_without_bound(patient: Se
 
 
 @pytest.mark.prove
-def test_who_takes_nothing_for_too_long_is_closed_and_what_it_held_is_back(
+def test_a_client_that_reads_nothing_for_too_long_is_closed_and_what_it_held_is_back(
     patient: Server,
 ) -> None:
     with Wire(patient.address) as wire, Wire(patient.address) as silent:
@@ -203,7 +203,7 @@ def test_connections_that_come_and_go_leave_no_memory_behind(patient: Server) ->
 
 
 def annoy(address: Address, chance: random.Random, queue: str) -> None:
-    """One visit of somebody who means no good."""
+    """One connection with bad intentions."""
     with contextlib.suppress(OSError), Wire(address) as bad:
         bad.socket.settimeout(0.2)
         bad.send(
@@ -250,16 +250,16 @@ def test_others_go_on_beside_a_flood_of_hostile_connections(
             thread.join()
 
 
-def test_a_hundred_thousand_waits_of_one_connection_stop_nobody(
+def test_a_hundred_thousand_waits_of_one_connection_stop_no_other(
     address: Address, wire: Wire, make_queue: MakeQueue
 ) -> None:
     queue = make_queue()
-    with Wire(address) as crowd:
+    with Wire(address) as waiting:
         for _ in range(100):
-            crowd.send(frame(T.CONSUME, frames.consume(queue, 1, FOREVER), 9) * 1000)
-        last = crowd.post(T.PING)
+            waiting.send(frame(T.CONSUME, frames.consume(queue, 1, FOREVER), 9) * 1000)
+        last = waiting.post(T.PING)
         refused = 0
-        while (answer := crowd.receive()).id != last:
+        while (answer := waiting.receive()).id != last:
             assert answer.status == S.BAD_REQUEST
             refused += 1
         assert refused < 100_000
@@ -272,23 +272,23 @@ def test_a_hundred_thousand_waits_of_one_connection_stop_nobody(
 # --- many ------------------------------------------------------------------------------
 
 #: Opens so many connections that wait, tells when they are there, and ends with its input.
-_CROWD = """
+_CONNECTIONS = """
 import json, resource, socket, sys
 host, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, count + 100), hard))
 from tests.system.wire.frames import T, frame
 from tests.system.wire import frames
-crowd = []
+opened = []
 for n in range(count):
     each = socket.create_connection((host, port), timeout=60)
     each.sendall(frame(T.PING, b"", 7))
-    crowd.append(each)
-for each in crowd:
+    opened.append(each)
+for each in opened:
     assert len(each.recv(16, socket.MSG_WAITALL)) == 16
 print("there", flush=True)
 sys.stdin.readline()
-for each in crowd[: count // 10]:
+for each in opened[: count // 10]:
     each.sendall(frame(T.PING, b"", 8))
     assert len(each.recv(16, socket.MSG_WAITALL)) == 16
 print("alive", flush=True)
@@ -297,26 +297,26 @@ sys.stdin.readline()
 
 
 @pytest.mark.prove
-def test_ten_thousand_idle_connections_cost_little_and_keep_nobody_waiting(serve: Serve) -> None:
+def test_ten_thousand_idle_connections_cost_little_and_delay_no_other(serve: Serve) -> None:
     count = 10_000
     limits = {"connections": count + 10}
     with serve(workers=2, limits=limits) as server, Wire(server.address) as wire:
         wire.create("q")
         before = memory(server)
-        command = [sys.executable, "-c", _CROWD, *map(str, server.address), str(count)]
+        command = [sys.executable, "-c", _CONNECTIONS, *map(str, server.address), str(count)]
         with subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as crowd:
-            assert crowd.stdin is not None
-            assert crowd.stdout is not None
-            assert crowd.stdout.readline() == "there\n"
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stdout.readline() == "there\n"
             each = (memory(server) - before) / count
             for n in range(100):
                 wire.put("q", b"%d" % n)
                 assert wire.settle("q", wire.take_one("q").receipt) == []
-            crowd.stdin.write("\n")
-            crowd.stdin.flush()
-            assert crowd.stdout.readline() == "alive\n"
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "alive\n"
         wire.still_answers()
     assert each < 20 * 1024, f"{each:.0f} bytes for each idle connection"
 

@@ -1,4 +1,4 @@
-"""Limits of time and of size: who is told TIMED_OUT, and who is not."""
+"""Limits of time and of size: which connections get TIMED_OUT."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HANDSHAKE, IDLE, FRAME = 0.4, 0.8, 0.5
 
 @pytest.fixture(scope="module")
 def hasty(serve: Serve) -> Iterator[Address]:
-    """A server that waits for nobody."""
+    """A server without patience."""
     limits = {"handshake": HANDSHAKE, "idle": IDLE, "frame": FRAME, "max_frame": 65_536}
     with serve(limits=limits, workers=1) as server:
         yield server.address

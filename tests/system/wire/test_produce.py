@@ -317,21 +317,21 @@ def test_a_batch_that_was_sent_again_adds_nothing(wire: Wire, make_queue: MakeQu
 
 # --- the order of refusals: form, flags, queue, right, range ---------------------------
 
-NOBODY = "nobody.has.this"
+MISSING = "nobody.has.this"
 
 
 @pytest.mark.parametrize(
     ("type", "payload"),
     [
-        (T.PRODUCE, frames.name(NOBODY) + b"\x81\xff\xff\xff\xff"),
-        (T.PRODUCE_BATCH, frames.name(NOBODY) + b"\x80\x00\x00\x00"),
-        (T.CONSUME, frames.name(NOBODY) + frames.u32(1, 0)),
-        (T.CONSUME, frames.consume(NOBODY, flags=0x80) + b"\x00"),
-        (T.SUBSCRIBE, frames.subscribe(NOBODY, flags=0x80) + b"\x00"),
-        (T.ACK, frames.receipts(NOBODY, 1) + b"\x00"),
-        (T.NACK, frames.timed(NOBODY, 1, 2)[:-1]),
-        (T.REJECT, frames.receipts(NOBODY, 1)[:-7]),
-        (T.EXTEND, frames.name(NOBODY) + b"\x00\x00\x00"),
+        (T.PRODUCE, frames.name(MISSING) + b"\x81\xff\xff\xff\xff"),
+        (T.PRODUCE_BATCH, frames.name(MISSING) + b"\x80\x00\x00\x00"),
+        (T.CONSUME, frames.name(MISSING) + frames.u32(1, 0)),
+        (T.CONSUME, frames.consume(MISSING, flags=0x80) + b"\x00"),
+        (T.SUBSCRIBE, frames.subscribe(MISSING, flags=0x80) + b"\x00"),
+        (T.ACK, frames.receipts(MISSING, 1) + b"\x00"),
+        (T.NACK, frames.timed(MISSING, 1, 2)[:-1]),
+        (T.REJECT, frames.receipts(MISSING, 1)[:-7]),
+        (T.EXTEND, frames.name(MISSING) + b"\x00\x00\x00"),
     ],
 )
 def test_a_bad_form_is_refused_before_flags_and_queue(wire: Wire, type: T, payload: bytes) -> None:
@@ -341,11 +341,11 @@ def test_a_bad_form_is_refused_before_flags_and_queue(wire: Wire, type: T, paylo
 @pytest.mark.parametrize(
     ("type", "payload"),
     [
-        (T.PRODUCE, frames.produce(NOBODY, b"b", None, 0x80)),
-        (T.PRODUCE_BATCH, frames.batch(NOBODY, item(b"b"), flags=0x80)),
-        (T.PRODUCE_BATCH, frames.batch(NOBODY, item(b"b", None, 0x80))),
-        (T.CONSUME, frames.consume(NOBODY, flags=0x02)),
-        (T.SUBSCRIBE, frames.subscribe(NOBODY, flags=0x02)),
+        (T.PRODUCE, frames.produce(MISSING, b"b", None, 0x80)),
+        (T.PRODUCE_BATCH, frames.batch(MISSING, item(b"b"), flags=0x80)),
+        (T.PRODUCE_BATCH, frames.batch(MISSING, item(b"b", None, 0x80))),
+        (T.CONSUME, frames.consume(MISSING, flags=0x02)),
+        (T.SUBSCRIBE, frames.subscribe(MISSING, flags=0x02)),
     ],
 )
 def test_an_unknown_flag_is_refused_before_the_queue(wire: Wire, type: T, payload: bytes) -> None:
@@ -355,10 +355,10 @@ def test_an_unknown_flag_is_refused_before_the_queue(wire: Wire, type: T, payloa
 @pytest.mark.parametrize(
     ("type", "payload"),
     [
-        (T.PRODUCE, frames.produce(NOBODY, b"b", {"pri": 1000})),
-        (T.PRODUCE, frames.produce(NOBODY, bytes(8 << 20))),
-        (T.PRODUCE_BATCH, frames.batch(NOBODY, item(b"b", {"pri": 1000}))),
-        (T.ACK, frames.receipts(NOBODY, 0)),
+        (T.PRODUCE, frames.produce(MISSING, b"b", {"pri": 1000})),
+        (T.PRODUCE, frames.produce(MISSING, bytes(8 << 20))),
+        (T.PRODUCE_BATCH, frames.batch(MISSING, item(b"b", {"pri": 1000}))),
+        (T.ACK, frames.receipts(MISSING, 0)),
     ],
 )
 def test_a_missing_queue_is_refused_before_a_range(wire: Wire, type: T, payload: bytes) -> None:

@@ -185,7 +185,7 @@ def test_whatever_depth_of_nesting_is_taken_can_be_read_by_remote_and_local_cons
 
 
 @pytest.mark.parametrize("key", ["group", "dedupe", "codec", "reply_to", "corr", "headers", "x"])
-def test_a_string_that_is_not_utf_8_harms_nobody(
+def test_a_string_that_is_not_utf_8_harms_no_other_client(
     wire: Wire, broker: shmq.Broker, make_queue: MakeQueue, key: str
 ) -> None:
     queue = make_queue(dedupe_window=60)
@@ -351,7 +351,7 @@ def test_what_is_put_here_can_be_read_locally(wire: Wire, broker: shmq.Broker, q
 
 
 @pytest.mark.parametrize("codec", ["packed", "msgpack", "str", "json", "pickle", "numpy"])
-def test_a_body_that_is_not_what_its_codec_says_harms_nobody(
+def test_a_body_that_is_not_what_its_codec_says_harms_no_other_client(
     wire: Wire, broker: shmq.Broker, queue: str, codec: str
 ) -> None:
     for body in (b"", b"\xff" * 8, b"\xff\xff\xff\xff\x00\x00\x00\x01", b"\xc1" * 5000):

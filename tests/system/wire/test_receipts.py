@@ -184,7 +184,7 @@ def test_any_connection_may_settle_a_receipt(
 
 
 @every_way
-def test_a_lease_ends_by_the_clock_not_by_whoever_notices(
+def test_a_lease_ends_by_the_clock_and_not_when_it_is_noticed(
     wire: Wire, make_queue: MakeQueue, type: T
 ) -> None:
     queue = make_queue(visibility_timeout=0.1)

@@ -348,7 +348,7 @@ def test_each_takes_its_right(serve: Serve) -> None:
 
 
 @pytest.mark.prove
-def test_a_server_that_ends_tells_who_waits(serve: Serve) -> None:
+def test_a_server_that_ends_tells_waiting_clients(serve: Serve) -> None:
     with serve(workers=1) as server, shmq.connect(server.namespace) as broker:
         broker.create_stream("s", ring_bytes=1 << 20).close()
         with Wire(server.address) as wire:

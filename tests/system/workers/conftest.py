@@ -1,4 +1,4 @@
-"""A journal, a queue, and crews that end with the test."""
+"""A journal, a queue, and workers that end with the test."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import shmq
-from tests.system.workers.tools import Crew, Journal
+from tests.system.workers.tools import Journal, Workers
 
-Work = Callable[..., Crew]
+Work = Callable[..., Workers]
 
 
 @pytest.fixture
@@ -26,25 +26,25 @@ def jobs(broker: shmq.Broker) -> shmq.Queue:
 
 
 @pytest.fixture
-def started(namespace: str, tmp_path: Path, journal: Journal) -> Iterator[Callable[..., Crew]]:
-    """Starts Python with arguments; what it says on stderr is the crew's log."""
+def started(namespace: str, tmp_path: Path, journal: Journal) -> Iterator[Callable[..., Workers]]:
+    """Starts Python with arguments; what it says on stderr is their log."""
     with contextlib.ExitStack() as stack:
-        crews = iter(range(100))
+        numbers = iter(range(100))
 
-        def start(*arguments: str) -> Crew:
-            log = tmp_path / f"log-{next(crews)}"
-            crew = Crew(list(arguments), namespace, log, journal)
-            stack.callback(crew.close)
-            return crew
+        def start(*arguments: str) -> Workers:
+            log = tmp_path / f"log-{next(numbers)}"
+            workers = Workers(list(arguments), namespace, log, journal)
+            stack.callback(workers.close)
+            return workers
 
         yield start
 
 
 @pytest.fixture
-def work(started: Callable[..., Crew]) -> Work:
+def work(started: Callable[..., Workers]) -> Work:
     """Starts ``shmq worker`` on the queue ``jobs``."""
 
-    def start(*flags: str, handler: str = "act", queue: str = "jobs") -> Crew:
+    def start(*flags: str, handler: str = "act", queue: str = "jobs") -> Workers:
         target = f"tests.system.workers.handlers:{handler}"
         return started("-m", "shmq.cli", "worker", target, "-q", queue, *flags)
 

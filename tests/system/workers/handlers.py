@@ -32,16 +32,16 @@ def write(what: str, message: shmq.Message) -> None:
 
 def act(message: shmq.Message) -> str:
     write("begin", message)
-    for deed in message.body[1:]:
-        do(deed, message)
+    for operation in message.body[1:]:
+        do(operation, message)
     write("end", message)
     return "not looked at"
 
 
-def do(deed: str, message: shmq.Message) -> None:
-    what, _, value = deed.partition(" ")
+def do(operation: str, message: shmq.Message) -> None:
+    what, _, value = operation.partition(" ")
     if what != "first":
-        DEEDS[what](message, value)
+        OPERATIONS[what](message, value)
     elif message.delivery_count == 1:
         do(value, message)
 
@@ -63,7 +63,7 @@ def retry(_: shmq.Message, delay: str) -> None:
     raise shmq.Retry(delay=float(delay) if delay else None)
 
 
-DEEDS: dict[str, Callable[[shmq.Message, str], None]] = {
+OPERATIONS: dict[str, Callable[[shmq.Message, str], None]] = {
     "exit": lambda _, code: os._exit(int(code)),
     "raise": fail,
     "reject": reject,
@@ -80,8 +80,8 @@ DEEDS: dict[str, Callable[[shmq.Message, str], None]] = {
 async def act_in_a_loop(message: shmq.Message) -> None:
     write("begin", message)
     await asyncio.sleep(0.001)
-    for deed in message.body[1:]:
-        do(deed, message)
+    for operation in message.body[1:]:
+        do(operation, message)
     write("end", message)
 
 

@@ -1,4 +1,4 @@
-"""Workers and supervisors that die: what they held, who goes on, and who must not."""
+"""Workers and supervisors that die: what they held, which processes go on, and which must not."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from tests.system.workers.tools import Journal, eventually, kill, runs
 
 
 @pytest.mark.parametrize(
-    "deed",
+    "operation",
     [
-        *(pytest.param(deed, marks=pytest.mark.prove) for deed in ("exit 0", "exit 3")),
+        *(pytest.param(operation, marks=pytest.mark.prove) for operation in ("exit 0", "exit 3")),
         pytest.param("signal SIGSEGV", marks=pytest.mark.prove),
         "signal SIGKILL",
     ],
 )
 def test_a_message_that_kills_its_process_is_a_dead_letter_in_the_end(
-    broker: shmq.Broker, work: Work, journal: Journal, deed: str
+    broker: shmq.Broker, work: Work, journal: Journal, operation: str
 ) -> None:
     jobs = broker.create_queue("jobs", max_deliveries=3, visibility_timeout=3600)
-    jobs.put([1, deed])
+    jobs.put([1, operation])
     jobs.put([2])
-    crew = work()
+    workers = work()
 
     journal.until("end", 1)
     eventually(lambda: broker.queue("jobs.dlq").qsize() == 1, "a dead letter")
@@ -44,42 +44,42 @@ def test_a_message_that_kills_its_process_is_a_dead_letter_in_the_end(
     tries = [entry for entry in journal.entries("begin") if entry.number == 1]
     assert [entry.delivery for entry in tries] == [1, 2, 3]
     assert len({entry.pid for entry in tries}) == 3
-    how = deed.replace("exit", "exit code").removeprefix("signal ")
-    assert len(crew.said(rf"died, pid \d+: {how}")) == 3
-    assert crew.stops() == 0
+    how = operation.replace("exit", "exit code").removeprefix("signal ")
+    assert len(workers.said(rf"died, pid \d+: {how}")) == 3
+    assert workers.stops() == 0
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("deed", ["wait", "stuck"])
+@pytest.mark.parametrize("operation", ["wait", "stuck"])
 def test_a_handler_that_hangs_is_ended_and_that_counts_as_a_delivery(
-    broker: shmq.Broker, work: Work, journal: Journal, deed: str
+    broker: shmq.Broker, work: Work, journal: Journal, operation: str
 ) -> None:
     jobs = broker.create_queue("jobs", max_deliveries=2, visibility_timeout=3600)
-    jobs.put([1, deed])
+    jobs.put([1, operation])
     jobs.put([2])
-    crew = work("--timeout", "0.2")
+    workers = work("--timeout", "0.2")
 
     journal.until("end", 1)
     eventually(lambda: broker.queue("jobs.dlq").qsize() == 1, "a dead letter")
 
     assert sorted(journal.numbers("begin")) == [1, 1, 2]
-    assert len(crew.said(r"Timeout \(0:00:00.2")) == 2
-    assert crew.said(r"handlers.py\", line \d+ in do")
+    assert len(workers.said(r"Timeout \(0:00:00.2")) == 2
+    assert workers.said(r"handlers.py\", line \d+ in do")
 
 
 @pytest.mark.prove
 def test_a_timeout_is_for_one_message_and_not_for_the_wait_between_two(
     jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:
-    crew = work("--timeout", "2")
+    workers = work("--timeout", "2")
     jobs.put([1])
     journal.until("end", 1)
 
     jobs.put([2], delay=2.2)
     journal.until("end", 2)
 
-    assert len(crew.started()) == 1
-    assert crew.stops() == 0
+    assert len(workers.started()) == 1
+    assert workers.stops() == 0
 
 
 @pytest.mark.prove
@@ -107,25 +107,25 @@ def test_what_dies_at_once_again_and_again_is_replaced_after_a_growing_pause(
 def test_a_process_that_cannot_be_started_is_tried_again(
     jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:
-    crew = work()
-    crew.ready(1)
-    pid, limit = crew.process.pid, resource.RLIMIT_NOFILE
+    workers = work()
+    workers.ready(1)
+    pid, limit = workers.process.pid, resource.RLIMIT_NOFILE
     before = resource.prlimit(pid, limit, (3, resource.getrlimit(limit)[1]))
 
-    kill(crew.started()[0])
-    crew.hears("cannot be started: .* Too many open files", 3)
+    kill(workers.started()[0])
+    workers.hears("cannot be started: .* Too many open files", 3)
     resource.prlimit(pid, limit, before)
     jobs.put([1])
 
     journal.until("end", 1)
-    assert crew.stops() == 0
+    assert workers.stops() == 0
 
 
 def test_the_message_of_a_killed_worker_is_done_by_another(
     jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:
     jobs.put([1, "wait"])
-    crew = work("--processes", "2")
+    workers = work("--processes", "2")
     (first,) = journal.until("begin", 1)
 
     kill(first.pid)
@@ -134,23 +134,23 @@ def test_the_message_of_a_killed_worker_is_done_by_another(
     eventually(lambda: jobs.stats().acked == 1, "it is done")
 
     assert (again.number, again.delivery) == (1, 2)
-    assert crew.said(rf"died, pid {first.pid}: SIGKILL")
-    crew.ready(3)
-    assert crew.stops() == 0
+    assert workers.said(rf"died, pid {first.pid}: SIGKILL")
+    workers.ready(3)
+    assert workers.stops() == 0
 
 
-@pytest.mark.parametrize("deed", ["wait", "stuck"])
+@pytest.mark.parametrize("operation", ["wait", "stuck"])
 def test_no_worker_outlives_a_supervisor_that_is_killed(
-    jobs: shmq.Queue, work: Work, journal: Journal, deed: str
+    jobs: shmq.Queue, work: Work, journal: Journal, operation: str
 ) -> None:
     for number in range(3):
-        jobs.put([number, deed])
-    crew = work("--processes", "3")
+        jobs.put([number, operation])
+    workers = work("--processes", "3")
     journal.until("begin", 3)
 
-    crew.process.kill()
+    workers.process.kill()
 
-    crew.leaves_nobody()
+    workers.leaves_no_process()
     again = [jobs.get(timeout=10) for _ in range(3)]
     assert sorted((message.body[0], message.delivery_count) for message in again) == [
         (number, 2) for number in range(3)
@@ -161,13 +161,13 @@ def test_no_worker_outlives_a_supervisor_that_is_killed(
 def test_workers_that_are_only_starting_do_not_outlive_it_either(
     jobs: shmq.Queue, work: Work
 ) -> None:
-    crew = work("--processes", "3")
-    crew.hears("started, pid", 3)
-    children = [child.pid for child in crew.process.children(recursive=True)]
+    workers = work("--processes", "3")
+    workers.hears("started, pid", 3)
+    children = [child.pid for child in workers.process.children(recursive=True)]
 
-    crew.process.kill()
+    workers.process.kill()
 
-    eventually(lambda: not any(map(runs, children)), "nobody is left")
+    eventually(lambda: not any(map(runs, children)), "no process is left")
 
 
 @pytest.mark.prove
@@ -179,22 +179,22 @@ def test_nothing_is_lost_while_workers_and_a_supervisor_are_killed_at_random(
     chance = random.Random(mode)
     for number in range(300):
         jobs.put([number, "sleep 0.002"], group=f"group {number % 10}")
-    crew = work("--processes", "3", "--mode", mode)
+    workers = work("--processes", "3", "--mode", mode)
 
     for kills in range(1, 7):
         journal.until("end", kills * 40)
         if kills == 4:
-            crew.process.kill()
-            crew.leaves_nobody()
-            crew = work("--processes", "3", "--mode", mode)
+            workers.process.kill()
+            workers.leaves_no_process()
+            workers = work("--processes", "3", "--mode", mode)
         else:
             begun = journal.entries("begin")[-1].pid
-            others = [pid for pid in crew.started() if runs(pid)]
+            others = [pid for pid in workers.started() if runs(pid)]
             kill(chance.choice([begun, *others]) if runs(begun) else others[0])
     eventually(lambda: jobs.stats().acked == 300, "all are done")
 
     assert set(journal.numbers("end")) == set(range(300))
-    assert crew.stops() == 0
+    assert workers.stops() == 0
     stats = jobs.stats()
     assert (stats.depth, stats.in_flight, stats.dead_lettered) == (0, 0, 0)
     if mode != "parallel":

@@ -19,7 +19,7 @@ from shmq.workers.plan import Plan, load
 from shmq.workers.supervisor import Supervisor
 from tests.system.workers import handlers
 from tests.system.workers.conftest import Work
-from tests.system.workers.tools import Crew, Journal, eventually
+from tests.system.workers.tools import Journal, Workers, eventually
 
 ACT = "tests.system.workers.handlers:act"
 
@@ -80,50 +80,50 @@ def test_a_declared_worker_plans_what_was_declared() -> None:
 
 @pytest.mark.prove
 def test_a_program_runs_the_workers_that_it_declares(
-    broker: shmq.Broker, started: Callable[..., Crew], tmp_path: Path
+    broker: shmq.Broker, started: Callable[..., Workers], tmp_path: Path
 ) -> None:
     jobs, names, done = (broker.create_queue(name) for name in ("jobs", "names", "done"))
     script = tmp_path / "program.py"
     script.write_text(SCRIPT)
-    crew = started(str(script))
+    workers = started(str(script))
     jobs.put(21)
     names.put("Ada")
 
     eventually(lambda: done.qsize() == 2, "both are done")
 
     assert sorted(message.body for message in done.peek()) == [["doubled", 42], ["greeted", "Ada"]]
-    crew.ready(3)
-    assert sorted(crew.said(r"(worker \S+) consumes queue")) == [
+    workers.ready(3)
+    assert sorted(workers.said(r"(worker \S+) consumes queue")) == [
         "worker jobs/1",
         "worker jobs/2",
         "worker names/1",
     ]
-    assert crew.stops() == 0
+    assert workers.stops() == 0
 
 
 @pytest.mark.prove
 def test_the_command_runs_a_declared_worker_as_it_declares(
-    broker: shmq.Broker, started: Callable[..., Crew], journal: Journal
+    broker: shmq.Broker, started: Callable[..., Workers], journal: Journal
 ) -> None:
     broker.create_queue("declared").put([1])
-    crew = started("-m", "shmq.cli", "worker", "tests.system.workers.handlers:declared")
+    workers = started("-m", "shmq.cli", "worker", "tests.system.workers.handlers:declared")
 
-    assert crew.ends() == 0
+    assert workers.ends() == 0
 
     assert journal.numbers("end") == [1]
-    assert len(crew.said("declared/. ends, idle")) == 2
+    assert len(workers.said("declared/. ends, idle")) == 2
 
 
 @pytest.mark.prove
 def test_the_command_line_has_the_last_word(jobs: shmq.Queue, work: Work, journal: Journal) -> None:
     jobs.put([1])
-    crew = work("--processes", "3", "--mode", "fifo", handler="declared")
+    workers = work("--processes", "3", "--mode", "fifo", handler="declared")
 
-    assert crew.ends() == 0
+    assert workers.ends() == 0
 
     assert journal.numbers("end") == [1]
-    assert len(crew.started()) == 3
-    assert len(crew.said("is the active worker of queue 'jobs'")) == 3
+    assert len(workers.started()) == 3
+    assert len(workers.said("is the active worker of queue 'jobs'")) == 3
 
 
 def test_a_supervisor_in_a_thread_is_stopped_by_another(
@@ -255,17 +255,17 @@ def test_a_module_that_fails_says_why_and_where(
     ],
 )
 def test_the_command_refuses_in_one_line_with_the_code_of_wrong_usage(
-    jobs: shmq.Queue, started: Callable[..., Crew], arguments: list[str], told: str
+    jobs: shmq.Queue, started: Callable[..., Workers], arguments: list[str], told: str
 ) -> None:
-    crew = started("-m", "shmq.cli", "worker", *arguments)
+    workers = started("-m", "shmq.cli", "worker", *arguments)
 
-    assert crew.ends() == 2
-    assert len(crew.log.splitlines()) == 1
-    assert told in crew.log
+    assert workers.ends() == 2
+    assert len(workers.log.splitlines()) == 1
+    assert told in workers.log
 
 
 def test_the_command_finds_a_handler_in_the_directory_where_it_is_started(
-    jobs: shmq.Queue, started: Callable[..., Crew], tmp_path: Path
+    jobs: shmq.Queue, started: Callable[..., Workers], tmp_path: Path
 ) -> None:
     (tmp_path / "here.py").write_text("def handle(message): pass\n")
     code = (
@@ -274,26 +274,26 @@ def test_the_command_finds_a_handler_in_the_directory_where_it_is_started(
     )
     jobs.put([1])
 
-    crew = started("-c", code, str(tmp_path), "worker", "here:handle", "-q", "jobs")
+    workers = started("-c", code, str(tmp_path), "worker", "here:handle", "-q", "jobs")
 
     eventually(lambda: jobs.stats().acked == 1, "it is done")
-    assert crew.stops() == 0
+    assert workers.stops() == 0
 
 
-def test_what_is_in_no_file_is_refused(started: Callable[..., Crew]) -> None:
+def test_what_is_in_no_file_is_refused(started: Callable[..., Workers]) -> None:
     code = """
 import shmq
 def handle(message): ...
 shmq.worker("jobs")(handle)
 """
-    crew = started("-c", code)
+    workers = started("-c", code)
 
-    assert crew.ends() == 1
-    assert "handler '__main__:handle' is in no file" in crew.log
+    assert workers.ends() == 1
+    assert "handler '__main__:handle' is in no file" in workers.log
 
 
 def test_an_application_that_has_set_up_its_logging_gets_every_event_once(
-    broker: shmq.Broker, started: Callable[..., Crew], tmp_path: Path
+    broker: shmq.Broker, started: Callable[..., Workers], tmp_path: Path
 ) -> None:
     broker.create_queue("jobs", max_deliveries=1).put([1])
     (tmp_path / "quiet.py").write_text(
@@ -303,11 +303,11 @@ def test_an_application_that_has_set_up_its_logging_gets_every_event_once(
     )
     code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import shmq.cli.main as m; m.main()"
 
-    crew = started("-c", code, str(tmp_path), "worker", "quiet:handle", "-q", "jobs")
-    crew.hears("ValueError: once")
+    workers = started("-c", code, str(tmp_path), "worker", "quiet:handle", "-q", "jobs")
+    workers.hears("ValueError: once")
 
-    assert crew.stops() == 0
-    assert crew.log.count("message 1, delivery 1 of 1, failed") == 1
-    events = [line for line in crew.log.splitlines() if "worker jobs/1" in line]
+    assert workers.stops() == 0
+    assert workers.log.count("message 1, delivery 1 of 1, failed") == 1
+    events = [line for line in workers.log.splitlines() if "worker jobs/1" in line]
     assert len(events) == 4
     assert all(line.startswith("mine: worker jobs/1") for line in events)

@@ -10,7 +10,7 @@ import pytest
 
 import shmq
 from tests.system.workers.conftest import Work
-from tests.system.workers.tools import Crew, Journal, eventually
+from tests.system.workers.tools import Journal, Workers, eventually
 
 
 @pytest.mark.prove
@@ -20,16 +20,16 @@ def test_a_signal_lets_the_messages_at_hand_be_finished_and_no_others(
 ) -> None:
     for body in range(6):
         jobs.put([body, "wait"])
-    crew = work("--processes", "2")
+    workers = work("--processes", "2")
     journal.until("begin", 2)
 
-    crew.signal(number)
-    crew.hears("waiting for the current messages")
+    workers.signal(number)
+    workers.hears("waiting for the current messages")
     journal.open_gate()
 
-    assert crew.ends() == 0
+    assert workers.ends() == 0
     assert sorted(journal.numbers("end")) == [0, 1]
-    assert len(crew.said("ends, drained: 1 handled")) == 2
+    assert len(workers.said("ends, drained: 1 handled")) == 2
     stats = jobs.stats()
     assert (stats.acked, stats.depth, stats.in_flight) == (2, 4, 0)
 
@@ -39,15 +39,15 @@ def test_what_was_leased_ahead_goes_back_uncounted(
 ) -> None:
     for body in range(10):
         jobs.put([body, "wait"])
-    crew = work("--prefetch", "8")
+    workers = work("--prefetch", "8")
     journal.until("begin", 1)
     assert jobs.stats().in_flight == 8
 
-    crew.signal(signal.SIGTERM)
-    crew.hears("waiting for the current messages")
+    workers.signal(signal.SIGTERM)
+    workers.hears("waiting for the current messages")
     journal.open_gate()
 
-    assert crew.ends() == 0
+    assert workers.ends() == 0
     left = jobs.get_many(20, block=False)
     assert [(message.body[0], message.delivery_count) for message in left] == [
         (body, 1) for body in range(1, 10)
@@ -56,11 +56,11 @@ def test_what_was_leased_ahead_goes_back_uncounted(
 
 @pytest.mark.prove
 def test_workers_that_wait_end_at_a_signal(jobs: shmq.Queue, work: Work) -> None:
-    crews = [work("--processes", "2", "--mode", mode) for mode in ("parallel", "fifo")]
-    for crew in crews:
-        crew.ready(2)
+    both = [work("--processes", "2", "--mode", mode) for mode in ("parallel", "fifo")]
+    for workers in both:
+        workers.ready(2)
 
-    assert [crew.stops() for crew in crews] == [0, 0]
+    assert [workers.stops() for workers in both] == [0, 0]
     assert jobs.attachments() == [jobs.attachments()[0]]
 
 
@@ -70,16 +70,16 @@ def test_a_second_signal_ends_at_once_and_the_messages_at_hand_go_back(
     jobs: shmq.Queue, work: Work, journal: Journal, number: int, code: int
 ) -> None:
     jobs.put([1, "wait"])
-    crew = work("--processes", "2")
+    workers = work("--processes", "2")
     journal.until("begin", 1)
 
-    crew.signal(number)
-    crew.hears("waiting for the current messages")
-    crew.signal(number)
+    workers.signal(number)
+    workers.hears("waiting for the current messages")
+    workers.signal(number)
 
-    assert crew.ends() == code
+    assert workers.ends() == code
     assert jobs.get(timeout=10).delivery_count == 2
-    assert "Traceback" not in crew.log
+    assert "Traceback" not in workers.log
 
 
 @pytest.mark.prove
@@ -87,13 +87,13 @@ def test_the_drain_timeout_ends_what_takes_longer(
     jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:
     jobs.put([1, "wait"])
-    crew = work("--drain-timeout", "200ms")
+    workers = work("--drain-timeout", "200ms")
     journal.until("begin", 1)
 
-    crew.signal(signal.SIGTERM)
+    workers.signal(signal.SIGTERM)
 
-    assert crew.ends() == 1
-    assert crew.log.splitlines()[-1] == (
+    assert workers.ends() == 1
+    assert workers.log.splitlines()[-1] == (
         "shmq: the current messages were not done within drain_timeout=0.2 s: processes killed: "
         "1 of 1"
     )
@@ -105,15 +105,15 @@ def test_a_worker_that_dies_while_it_is_to_end_is_not_replaced(
     jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:
     jobs.put([1, "wait", "exit 3"])
-    crew = work()
+    workers = work()
     journal.until("begin", 1)
 
-    crew.signal(signal.SIGTERM)
-    crew.hears("waiting for the current messages")
+    workers.signal(signal.SIGTERM)
+    workers.hears("waiting for the current messages")
     journal.open_gate()
 
-    assert crew.ends() == 0
-    assert len(crew.started()) == 1
+    assert workers.ends() == 0
+    assert len(workers.started()) == 1
 
 
 @pytest.mark.prove
@@ -121,19 +121,19 @@ def test_a_worker_that_alone_gets_the_signal_is_replaced(
     jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:
     jobs.put([1, "wait"])
-    crew = work()
+    workers = work()
     (begun,) = journal.until("begin", 1)
 
     os.kill(begun.pid, signal.SIGTERM)
     journal.open_gate()
-    crew.ready(2)
+    workers.ready(2)
     jobs.put([2])
     journal.until("end", 2)
 
     first, second = journal.entries("end")
     assert first.pid == begun.pid != second.pid
-    assert "died" not in crew.log
-    assert crew.stops() == 0
+    assert "died" not in workers.log
+    assert workers.stops() == 0
 
 
 @pytest.mark.prove
@@ -142,27 +142,27 @@ def test_a_process_is_replaced_after_so_many_messages(
 ) -> None:
     for number in range(10):
         jobs.put([number])
-    crew = work("--max-messages", "3", "--prefetch", "8")
+    workers = work("--max-messages", "3", "--prefetch", "8")
 
     ended = journal.until("end", 10)
-    crew.ready(4)
+    workers.ready(4)
 
     assert [entry.number for entry in ended] == list(range(10))
     assert [entry.delivery for entry in ended] == [1] * 10
-    assert [entry.pid for entry in ended] == [crew.started()[n // 3] for n in range(10)]
-    assert "at once" not in crew.log
-    assert crew.stops() == 0
+    assert [entry.pid for entry in ended] == [workers.started()[n // 3] for n in range(10)]
+    assert "at once" not in workers.log
+    assert workers.stops() == 0
 
 
 @pytest.mark.prove
 def test_idle_workers_end_by_themselves(jobs: shmq.Queue, work: Work, journal: Journal) -> None:
     for number in range(20):
         jobs.put([number])
-    crew = work("--processes", "2", "--idle-timeout", "0.2")
+    workers = work("--processes", "2", "--idle-timeout", "0.2")
 
-    assert crew.ends() == 0
+    assert workers.ends() == 0
     assert sorted(journal.numbers("end")) == list(range(20))
-    assert len(crew.said("ends, idle")) == len(crew.started()) == 2
+    assert len(workers.said("ends, idle")) == len(workers.started()) == 2
 
 
 @pytest.mark.prove
@@ -171,14 +171,14 @@ def test_a_queue_that_is_deleted_ends_its_workers(
 ) -> None:
     for mode in ("parallel", "fifo"):
         queue = broker.ensure_queue("jobs")
-        crew = work("--processes", "2", "--mode", mode)
-        crew.ready(2)
+        workers = work("--processes", "2", "--mode", mode)
+        workers.ready(2)
         queue.close()
 
         broker.delete_queue("jobs")
 
-        assert crew.ends() == 4
-        assert crew.log.splitlines()[-1] == (
+        assert workers.ends() == 4
+        assert workers.log.splitlines()[-1] == (
             "shmq: queue 'jobs' was deleted: its workers have ended"
         )
 
@@ -186,25 +186,25 @@ def test_a_queue_that_is_deleted_ends_its_workers(
 def test_a_queue_that_is_not_there_is_refused_before_anything_starts(
     broker: shmq.Broker, work: Work
 ) -> None:
-    crew = work()
+    workers = work()
 
-    assert crew.ends() == 4
-    assert crew.started() == []
-    assert crew.log.startswith("shmq: there is no queue 'jobs' in namespace")
+    assert workers.ends() == 4
+    assert workers.started() == []
+    assert workers.log.startswith("shmq: there is no queue 'jobs' in namespace")
 
 
 @pytest.mark.prove
 def test_a_supervisor_that_was_started_to_ignore_a_signal_ignores_it(
-    jobs: shmq.Queue, started: Callable[..., Crew], journal: Journal
+    jobs: shmq.Queue, started: Callable[..., Workers], journal: Journal
 ) -> None:
     code = (
         "import signal, shmq.cli.main as m; signal.signal(signal.SIGHUP, signal.SIG_IGN); m.main()"
     )
-    crew = started("-c", code, "worker", "tests.system.workers.handlers:act", "-q", "jobs")
-    crew.ready(1)
+    workers = started("-c", code, "worker", "tests.system.workers.handlers:act", "-q", "jobs")
+    workers.ready(1)
 
-    crew.signal(signal.SIGHUP)
+    workers.signal(signal.SIGHUP)
     jobs.put([1])
 
     eventually(lambda: jobs.stats().acked == 1, "it is done")
-    assert crew.stops() == 0
+    assert workers.stops() == 0

@@ -34,20 +34,20 @@ def test_a_message_whose_lease_is_lost_is_not_acknowledged(
 ) -> None:
     jobs = broker.create_queue("jobs", visibility_timeout=0.2)
     jobs.put([1, "wait"])
-    crew = work("--processes", "2")
+    workers = work("--processes", "2")
     (first,) = journal.until("begin", 1)
 
     os.kill(first.pid, signal.SIGSTOP)
     again = journal.until("begin", 2)[-1]
     os.kill(first.pid, signal.SIGCONT)
-    crew.hears("the lease of the message in progress is lost")
+    workers.hears("the lease of the message in progress is lost")
     journal.open_gate()
-    crew.hears("message 1 cannot be settled")
+    workers.hears("message 1 cannot be settled")
     eventually(lambda: jobs.stats().acked == 1, "the other has done it")
 
     assert (again.number, again.delivery) == (1, 2)
     assert again.pid != first.pid
-    assert crew.stops() == 0
+    assert workers.stops() == 0
     assert jobs.stats().acked == 1
 
 

@@ -14,12 +14,12 @@ def test_parallel_processes_work_at_the_same_time(
 ) -> None:
     for number in range(4):
         jobs.put([number, "wait"])
-    crew = work("--processes", "4")
+    workers = work("--processes", "4")
 
     began = journal.until("begin", 4)
 
     assert sorted(entry.number for entry in began) == [0, 1, 2, 3]
-    assert {entry.pid for entry in began} == set(crew.started())
+    assert {entry.pid for entry in began} == set(workers.started())
     journal.open_gate()
     journal.until("end", 4)
 
@@ -86,9 +86,9 @@ def test_keyed_groups_are_not_held_back_by_what_was_leased_ahead(
 def test_fifo_is_the_order_of_the_queue_over_all_processes_and_supervisors(
     jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:
-    crews = [work("--processes", "2", "--mode", "fifo") for _ in range(2)]
-    for crew in crews:
-        crew.ready(2)
+    both = [work("--processes", "2", "--mode", "fifo") for _ in range(2)]
+    for workers in both:
+        workers.ready(2)
     for number in range(60):
         jobs.put([number, *(["first raise now"] if number % 7 == 3 else [])])
 
@@ -102,7 +102,7 @@ def test_fifo_is_the_order_of_the_queue_over_all_processes_and_supervisors(
     for entry in failed:  # what failed comes again before anything else does
         assert entries[entries.index(entry) + 1].number == entry.number
     assert len({entry.pid for entry in entries}) == 1
-    assert sum(len(crew.said("is the active worker")) for crew in crews) == 1
+    assert sum(len(workers.said("is the active worker")) for workers in both) == 1
 
 
 def test_fifo_is_taken_over_when_the_active_process_is_killed(
@@ -110,7 +110,7 @@ def test_fifo_is_taken_over_when_the_active_process_is_killed(
 ) -> None:
     for number in range(5):
         jobs.put([number, "wait"] if number == 2 else [number])
-    crew = work("--processes", "3", "--mode", "fifo")
+    workers = work("--processes", "3", "--mode", "fifo")
     began = journal.until("begin", 3)
 
     kill(began[-1].pid)
@@ -121,7 +121,7 @@ def test_fifo_is_taken_over_when_the_active_process_is_killed(
     journal.open_gate()
     journal.until("end", 5)
     assert journal.numbers("end") == [0, 1, 2, 3, 4]
-    assert crew.stops() == 0
+    assert workers.stops() == 0
 
 
 @pytest.mark.prove
@@ -142,7 +142,7 @@ def test_fifo_is_taken_over_when_the_active_supervisor_is_killed(
 
     assert journal.numbers("end") == [1, 2]
     assert {entry.pid for entry in journal.entries("end")} == set(second.started())
-    first.leaves_nobody()
+    first.leaves_no_process()
 
 
 @pytest.mark.prove
@@ -166,11 +166,11 @@ def test_fifo_waits_out_the_back_off_of_a_message_before_the_next(
     jobs = broker.create_queue("jobs", retry_delay=3600, retry_delay_max=3600, max_deliveries=2)
     jobs.put([1, "first raise now"])
     jobs.put([2])
-    crew = work("--mode", "fifo")
-    crew.hears("failed")
+    workers = work("--mode", "fifo")
+    workers.hears("failed")
 
     assert (jobs.stats().in_flight, jobs.stats().depth) == (1, 1)
-    assert crew.stops() == 0  # a drain cuts the pause short
+    assert workers.stops() == 0  # a drain cuts the pause short
     assert [message.body[0] for message in jobs.peek()] == [1, 2]
 
     work("--mode", "fifo")

@@ -15,7 +15,7 @@ import psutil
 
 from tests.support.processes import PATIENCE, ROOT, environment, eventually
 
-__all__ = ["Crew", "Entry", "Journal", "eventually"]
+__all__ = ["Entry", "Journal", "Workers", "eventually"]
 
 
 class Entry(NamedTuple):
@@ -49,11 +49,11 @@ class Journal:
         return self.entries(what)
 
     def open_gate(self) -> None:
-        """Let go on whoever waits, and comes to wait."""
+        """Let all go on that wait, now or later."""
         self._gate.touch()
 
 
-class Crew:
+class Workers:
     """A supervisor with its processes, started by a command."""
 
     def __init__(self, command: list[str], namespace: str, log: Path, journal: Journal) -> None:
@@ -92,7 +92,7 @@ class Crew:
     def ends(self) -> int:
         """Wait for the supervisor's end; its exit code. None of its workers is left."""
         code = int(self.process.wait(PATIENCE))
-        self.leaves_nobody()
+        self.leaves_no_process()
         return code
 
     def stops(self) -> int:
@@ -100,16 +100,16 @@ class Crew:
         self.signal(signal.SIGTERM)
         return self.ends()
 
-    def leaves_nobody(self) -> None:
+    def leaves_no_process(self) -> None:
         eventually(lambda: not any(map(runs, self.started())), "the workers end")
 
     def close(self) -> None:
         """Kill the supervisor, if it still runs; its workers do not outlive it."""
         if self.process.poll() is None:
-            workers = [child.pid for child in self.process.children(recursive=True)]
+            pids = [child.pid for child in self.process.children(recursive=True)]
             self.process.kill()
             self.process.wait()
-            eventually(lambda: not any(map(runs, workers)), "the workers end")
+            eventually(lambda: not any(map(runs, pids)), "the workers end")
 
 
 def runs(pid: int) -> bool:
@@ -122,7 +122,7 @@ def runs(pid: int) -> bool:
 
 
 def overlaps(entries: list[Entry]) -> Iterator[tuple[Entry, Entry]]:
-    """The pairs of neighbours that are not a beginning and its end."""
+    """The adjacent pairs that are not a beginning and its end."""
     for first, second in zip(entries[::2], entries[1::2], strict=True):
         if (first.what, second.what) != ("begin", "end") or first.number != second.number:
             yield first, second

@@ -1,4 +1,4 @@
-"""What a handle holds is let go of with it, and not when the collector comes by."""
+"""What a handle holds is freed with it, and not when the garbage collector runs."""
 
 from __future__ import annotations
 

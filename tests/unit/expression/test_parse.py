@@ -22,14 +22,14 @@ Letter = Callable[..., shmq.Message]
 def letter(namespace: str) -> Iterator[Letter]:
     """Puts a message into ``jobs`` and rejects it; returns a copy of the dead letter."""
     with shmq.connect(namespace) as broker:
-        queue, dead_letter_queues = broker.create_queue("jobs"), broker.queue("jobs.dlq")
+        queue, dead_letter_queue = broker.create_queue("jobs"), broker.queue("jobs.dlq")
 
-        def bury(body: object = b"x", **properties: Any) -> shmq.Message:
+        def make_dead_letter(body: object = b"x", **properties: Any) -> shmq.Message:
             queue.put(body, **properties)
             queue.get().reject()
-            return dead_letter_queues.peek(100)[-1]
+            return dead_letter_queue.peek(100)[-1]
 
-        yield bury
+        yield make_dead_letter
 
 
 def is_true(expression: str, message: shmq.Message, now: float | None = None) -> bool:

@@ -15,13 +15,13 @@ from shmq.namespace import streams
 def meanwhile(broker: shmq.Broker, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Has something done once the control segment was looked at, before a partition is."""
 
-    def do(deed: Callable[[], Any]) -> None:
+    def do(operation: Callable[[], Any]) -> None:
         real = streams.open_partition
-        deeds = [deed]
+        operations = [operation]
 
         def open_partition(*given: Any) -> Any:
-            if deeds:
-                deeds.pop()()
+            if operations:
+                operations.pop()()
             return real(*given)
 
         monkeypatch.setattr(streams, "open_partition", open_partition)

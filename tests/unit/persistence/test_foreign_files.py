@@ -1,4 +1,4 @@
-"""What somebody else left in the data directory stops no queue but the one it is called."""
+"""Foreign files in the data directory stop no queue but the one of their name."""
 
 from __future__ import annotations
 

@@ -437,7 +437,7 @@ def test_a_card_that_cannot_be_read_is_written_anew_with_all_that_is_on_disk(
     assert eras_on(disk) == written[0]
 
 
-def test_who_waits_for_a_partition_that_came_is_told_that_the_disk_refuses(
+def test_a_wait_for_a_new_partition_is_told_that_the_disk_refuses(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     handle, kept = repartitioned(FailingDisk(tmp_path))

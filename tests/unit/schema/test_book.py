@@ -74,7 +74,7 @@ def test_a_file_that_is_longer_than_it_says_is_not_read(file: Path, broker: shmq
         broker.schemas("q")
 
 
-def test_what_a_dead_writer_left_aside_is_in_nobodys_way(file: Path, broker: shmq.Broker) -> None:
+def test_what_a_dead_writer_left_aside_blocks_no_other(file: Path, broker: shmq.Broker) -> None:
     aside = file.with_name(f"{file.name}@new")
     aside.write_bytes(b"half")
     aside.chmod(0o600)

@@ -1,4 +1,4 @@
-"""The configuration: where settings come from, and what is refused."""
+"""The configuration: where settings come from, and which are refused."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ def test_a_reload_takes_over_what_can_change_and_names_the_rest() -> None:
     "change",
     [{"tls": Tls(certificate=Path("c"))}, {"tokens": (Token(name="a", hash=HASH),)}],
 )
-def test_a_reload_neither_opens_nor_closes_the_doors(change: dict[str, Any]) -> None:
+def test_a_reload_neither_adds_nor_removes_authentication(change: dict[str, Any]) -> None:
     with_it, without = Settings(**change), Settings()
 
     assert with_it.reloaded(without) == (with_it, [*change])

@@ -24,13 +24,13 @@ def test_tokens_differ_and_are_found_by_their_hash_alone() -> None:
     assert all(len(each) == 48 and each.startswith("shmq_") for each in made)
 
     rows = [Token(name=str(n), hash=hash_of(each)) for n, each in enumerate(made)]
-    doors = AccessList(rows)
+    access = AccessList(rows)
 
-    assert [doors.find(each) for each in made] == rows
-    assert doors.find("") is None
-    assert doors.find(make_token()) is None
-    assert doors.find(rows[0].hash) is None
-    assert doors.find("\ud800") is None
+    assert [access.find(each) for each in made] == rows
+    assert access.find("") is None
+    assert access.find(make_token()) is None
+    assert access.find(rows[0].hash) is None
+    assert access.find("\ud800") is None
     assert not any(secret in repr(rows) for secret in made)
 
 
@@ -97,7 +97,7 @@ def test_a_pattern_of_groups_is_for_these_alone_and_lets_their_members_read_the_
     assert allowed.rights("events") == 0, "a queue of that name is none of its business"
 
 
-def test_who_may_only_look_after_a_group_may_know_of_its_stream() -> None:
+def test_a_right_to_administer_a_group_includes_to_know_of_its_stream() -> None:
     allowed = token(admin=["*/g"])
 
     assert allowed.stream_rights("events") == KNOWN
@@ -105,7 +105,7 @@ def test_who_may_only_look_after_a_group_may_know_of_its_stream() -> None:
     assert allowed.stream_rights("events", "h") == 0
 
 
-def test_without_tokens_everybody_may_do_everything_and_with_them_nobody_anything() -> None:
+def test_without_tokens_a_client_has_every_right_and_with_them_none() -> None:
     peer = Peer("peer")
 
     assert peer.rights(AccessList([]), "q") == ALL_RIGHTS

@@ -174,7 +174,7 @@ def test_a_batch_is_what_is_between_two_offsets_and_where_something_began() -> N
     assert list(after.since(before)) == [("a", 9, 0, 5, 7), ("a", 9, 2, 1, 4)]
 
 
-def test_a_batch_whose_beginning_nobody_knows_is_refused() -> None:
+def test_a_batch_without_a_known_beginning_is_refused() -> None:
     with pytest.raises(shmq.ShmqError, match="a batch before that is missing"):
         list(StreamOffset({"a": Progress(9, {0: 7})}).since(NOWHERE))
 

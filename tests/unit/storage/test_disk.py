@@ -14,7 +14,7 @@ from shmq.storage.paths import aside_names, catalog, segment_name, snapshot_name
 from tests.support.failing_disk import FailingDisk, ShortDisk
 
 
-def test_nobody_else_may_enter_the_directory_or_read_its_files(tmp_path: Path) -> None:
+def test_only_its_user_may_enter_the_directory_or_read_its_files(tmp_path: Path) -> None:
     disk = Disk(tmp_path / "state" / "shmq" / "shop")
     before = os.umask(0)
     try:

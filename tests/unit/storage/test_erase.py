@@ -81,7 +81,7 @@ class Dying(Disk):
 
 
 @pytest.mark.parametrize("calls", range(6))
-def test_one_who_dies_on_the_way_leaves_all_of_it_or_a_note(full: Path, calls: int) -> None:
+def test_an_interrupted_erasure_leaves_all_files_or_a_note(full: Path, calls: int) -> None:
     before = {name for name in left(full) if name.startswith("jobs")}
     try:
         erase_queue(Dying(full, calls), "jobs")
@@ -128,7 +128,7 @@ def test_a_file_without_a_header_has_no_hash_key(tmp_path: Path) -> None:
 
 @pytest.fixture
 def kept(namespace: str, tmp_path: Path, broker: shmq.Broker) -> Path:
-    """A directory of the namespace that nobody writes in now."""
+    """A directory of the namespace without a writer."""
     directory = DataDirectory(namespace, Disk(tmp_path / "d"))
     directory.ready()
     directory.close()

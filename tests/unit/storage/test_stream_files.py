@@ -319,7 +319,7 @@ def test_every_flipped_bit_of_what_was_published_is_found(tmp_path: Path) -> Non
             checked = StreamSegment(disk, 0).check()
         except FileError:
             continue
-        # Of the last commit nobody can tell damage from a write that was cut short.
+        # In the last commit, damage looks like a write that was cut short.
         assert (checked.how, checked.offset) == ("torn", 9)
 
 

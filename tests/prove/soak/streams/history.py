@@ -24,7 +24,7 @@ WRONGS = {
     "lost": "confirmed to its appender, and not there",
     "divergent": "an offset had another value for one than for another",
     "doubled": "one message is at two offsets",
-    "unexpected": "nobody appended it",
+    "unexpected": "it was never appended",
     "out_of_order": "behind a later message of the same appender and key",
     "apart": "of one key in two partitions",
     "unread": "behind the group's commit, and read by none of its members",
@@ -86,7 +86,7 @@ def judge(observed: Sequence[array[int]], notes: Iterable[Note]) -> Verdict:
 
 
 def _compare(verdict: Verdict, observed: Sequence[array[int]], note: Note) -> None:
-    """Whoever saw, or made, a record at an offset means the same one."""
+    """All that read, or appended, a record at an offset mean the same one."""
     there = observed[note.partition]
     if note.offset >= len(there):
         verdict.lost.add(note.message)

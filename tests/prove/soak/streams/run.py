@@ -1,4 +1,4 @@
-"""The soak: kill, watch, and at the end compare what everybody saw."""
+"""The soak: kill, watch, and at the end compare what all processes saw."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Observer:
         self._member = stream.group("observer", start="earliest").join()
 
     def look(self, timeout: float) -> int:
-        """Take in what there is; how many records."""
+        """Take in new records; returns how many."""
         found = 0
         for records in insist(lambda: self._member.poll(1000, timeout=timeout)):
             for record in records:

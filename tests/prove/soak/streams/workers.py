@@ -103,4 +103,4 @@ def take_part(namespace: str, directory: Path, worker: int) -> None:
             try:
                 insist(member.commit)
             except shmq.MemberFenced:
-                continue  # whoever has the partition now reads them again
+                continue  # the owner of the partition reads them again

@@ -8,14 +8,14 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
-from tests.support.tcp_servers import FRONTS
+from tests.support.tcp_servers import TCP_SERVERS
 from tests.system.client.remote.proxy import Proxy
 
 
 @pytest.fixture
 def url(namespace: str) -> Iterator[str]:
     """Where the test's own namespace is served."""
-    with FRONTS.serve(namespace) as url:
+    with TCP_SERVERS.serve(namespace) as url:
         yield url
 
 
@@ -28,7 +28,7 @@ def broker(url: str) -> Iterator[Broker]:
 
 @pytest.fixture
 def queue(broker: Broker) -> Queue:
-    """A queue, as one sees it who speaks to the server directly."""
+    """A local handle of the queue."""
     return broker.create_queue("q")
 
 

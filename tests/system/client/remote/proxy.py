@@ -67,7 +67,7 @@ class Proxy:
         self._within = (which, count)
 
     def swallow(self, which: Which) -> None:
-        """The next such request comes to nobody, and is never answered."""
+        """The next such request gets lost, and is never answered."""
         self._silent = which
 
     def cut(self) -> None:

@@ -1,4 +1,4 @@
-"""Finding a server, and what is said where there is none."""
+"""Connecting to a server, and the error where there is none."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_what_is_for_a_server_is_refused_for_a_namespace(namespace: str) -> None
         shmq.connect(namespace, tls=True)
 
 
-def test_a_port_where_nobody_listens_is_named() -> None:
+def test_a_port_without_a_listener_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
 
@@ -169,7 +169,7 @@ def guarded(namespace: str) -> Iterator[Server]:
 
 
 @pytest.mark.prove
-def test_a_token_opens_the_door_and_its_rights_bind(guarded: Server) -> None:
+def test_a_token_authenticates_and_its_rights_bind(guarded: Server) -> None:
     with shmq.connect(guarded.url, token=TOKEN) as broker:
         broker.create_queue("in.a")
         broker.create_queue("other")
@@ -217,7 +217,7 @@ def test_the_token_of_the_environment_is_used(
 
 @pytest.mark.prove
 @pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
-def test_tls_carries_everything_and_knows_whom_it_trusts(namespace: str, folder: Path) -> None:
+def test_tls_carries_everything_and_checks_certificates(namespace: str, folder: Path) -> None:
     made = Certificates(folder)
     certificate, key = made.sign("server")
     mine, my_key = made.sign("client")

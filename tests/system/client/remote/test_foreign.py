@@ -215,7 +215,7 @@ def test_answers_may_come_in_any_pieces(step: int, url: str) -> None:
 
 @contextlib.contextmanager
 def pieces(url: str, step: int) -> Iterator[str]:
-    """A relay that hands ``step`` bytes on at a time."""
+    """A relay that forwards ``step`` bytes at a time."""
     host, port = url.removeprefix("shmq://").split(":")
     listening = socket.create_server(("127.0.0.1", 0))
     threads: list[threading.Thread] = []

@@ -286,7 +286,7 @@ def test_whether_the_batch_of_a_producer_without_numbers_was_taken_is_unknown(
     proxy.cut_after(of_type(Type.APPEND))
     producer.send(b"one")  # has taken the record, which may be there
     assert (producer.pending, stream.latest(0)) == (1, 1)
-    producer.flush()  # appends it again, and nobody knows it as the same
+    producer.flush()  # appends it again, as a new record
     assert (producer.pending, stream.latest(0)) == (0, 2)
 
 

@@ -1,4 +1,4 @@
-"""Subscriptions that hold a server's stream back, and connections that are cut meanwhile."""
+"""Subscriptions that hold back retention in a server's stream, and connections that are cut."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_what_was_overwritten_without_a_connection_is_told(
         filled = fill(stream)
         assert len(subscription.poll(PATIENCE)) == 10
         proxy.cut()
-        eventually(lambda: fill(stream) == ENDLESS, "nobody holds it back")
+        eventually(lambda: fill(stream) == ENDLESS, "no reader holds it back")
         end = stream.latest(0)
 
         found = [record.offset for record in subscription]
@@ -97,23 +97,23 @@ def test_one_that_is_closed_without_a_connection_is_closed(
     proxy.cut()
     subscription.close()
 
-    eventually(lambda: fill(stream) == ENDLESS, "nobody holds it back")
+    eventually(lambda: fill(stream) == ENDLESS, "no reader holds it back")
     assert proxy.connections == connections
 
 
-def test_a_closed_handle_holds_back_nobody(afar: Broker, stream: Stream) -> None:
+def test_a_closed_handle_holds_back_no_append(afar: Broker, stream: Stream) -> None:
     handle = afar.stream("small")
     subscription = handle.subscribe(policy="block")
     assert fill(stream) < ENDLESS
 
     handle.close()
 
-    eventually(lambda: fill(stream) == ENDLESS, "nobody holds it back")
+    eventually(lambda: fill(stream) == ENDLESS, "no reader holds it back")
     subscription.close()
 
 
 @pytest.mark.prove
-def test_a_killed_server_holds_back_nobody(namespace: str) -> None:
+def test_a_killed_server_holds_back_no_append(namespace: str) -> None:
     with serve(namespace, workers=1) as server, shmq.connect(namespace) as near:
         stream = near.create_stream("small", 1, ring_bytes=64 << 10, overflow="block")
         with shmq.connect(server.url) as far:

@@ -40,7 +40,7 @@ def test_the_same_members_and_owners_get_the_same(
 
 @given(members=MEMBERS, owners=OWNERS)
 def test_only_what_must_moves(members: list[int], owners: list[int]) -> None:
-    """As few as any division moves that is as even: what nobody has, and what is too much."""
+    """As few moves as any division needs that is as even: unowned partitions, and the excess."""
     whom = sticky(members, owners)
     moved = sum(a != b for a, b in zip(owners, whom, strict=True))
 
@@ -69,7 +69,7 @@ def test_a_newcomer_gets_its_share_and_the_others_keep_the_rest() -> None:
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-def test_without_members_nobody_has_anything(name: str) -> None:
+def test_without_members_no_partition_is_assigned(name: str) -> None:
     assert divided(name, [], [7, 0, 8], 1) == [0, 0, 0]
     assert divided(name, [], [], 0) == []
 

@@ -1,4 +1,4 @@
-"""What is named as a group in /dev/shm, and is none."""
+"""Files in /dev/shm that are named as a group, and are none."""
 
 from __future__ import annotations
 

@@ -7,13 +7,13 @@ import struct
 from pathlib import Path
 from typing import Final, Self
 
-__all__ = ["Place"]
+__all__ = ["Checkpoint"]
 
 # Fits one sector: after a power cut the file has either the old number or the new one.
 _NUMBER: Final = struct.Struct("<Q")
 
 
-class Place:
+class Checkpoint:
     """How many of a producer's flights are known to be in the queue's journal. A context manager.
 
     The number is on disk before `note` returns. Each producer has a file in ``folder``, named
@@ -23,7 +23,7 @@ class Place:
     def __init__(self, folder: Path, share: int) -> None:
         self._folder = folder
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        self._file = os.open(folder / f"producer-{share + 1}.place", flags, 0o600)
+        self._file = os.open(folder / f"producer-{share + 1}.checkpoint", flags, 0o600)
         raw = os.pread(self._file, _NUMBER.size, 0)
         #: Whether an earlier process of the producer has begun here.
         self.resumed = len(raw) == _NUMBER.size
