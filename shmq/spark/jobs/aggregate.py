@@ -52,32 +52,32 @@ def _by(value: Any, folder: Path) -> tuple[str, ...]:
 
 _AGGREGATE: Final = Table(
     name="aggregate",
-    about="What is counted.",
+    about="What to count, and how.",
     keys=(
         Key(
             name="window",
-            about="How long a window of time is.",
+            about="The length of a window of time.",
             check=values.seconds(0.001, 366 * 86400),
             default=60.0,
             example="1m",
         ),
         Key(
             name="late",
-            about="How much older than the newest message one may be, and still count.",
+            about="How much older than the newest message a message may be and still count.",
             check=values.seconds(0, 366 * 86400),
             default=600.0,
             example="10m",
         ),
         Key(
             name="by",
-            about=f'What is counted apart: {", ".join(_PLAIN)}, "header.NAME".',
+            about=f'What to group by: {", ".join(_PLAIN)}, "header.NAME".',
             check=_by,
             default=("queue",),
             example=["queue", "group", "header.kind"],
         ),
         Key(
             name="hot",
-            about="What is hot: how often the mean rate of all in its window.",
+            about="A key is hot above this many times the mean rate of its window.",
             check=values.number(1, 1e9),
             default=3.0,
         ),

@@ -164,20 +164,20 @@ _TOP: Final = Table(
     keys=(
         Key(
             name="checkpoint",
-            about="Where it keeps what is to be replayed, and how far it is. One for each replay.",
+            about="The folder for the selected rows and the progress. One for each replay.",
             check=values.path,
             required=True,
             example="replayed",
         ),
         Key(
             name="rate",
-            about="Rows a second, at most; as many as the queue takes without it.",
+            about="The most rows per second; without it, as many as the queue takes.",
             check=values.number(0.001, 1e9),
             example=1000,
         ),
         Key(
             name="every",
-            about="How often a batch is put, with a rate.",
+            about="How often a batch is put, if there is a rate.",
             check=values.seconds(0.1, 3600),
             default=1.0,
             example="1s",

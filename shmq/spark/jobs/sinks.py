@@ -27,20 +27,20 @@ FILES: Final = (
     ),
     Key(
         name="merge_to",
-        about="How large small files become when they are merged; 0: they never are.",
+        about="The size of merged files; 0: small files are not merged.",
         check=values.size(0, 1 << 40),
         default=128 << 20,
         example="128MiB",
     ),
     Key(
         name="merge_files",
-        about="How many small files there may be in a folder.",
+        about="Small files of a folder are merged once there are this many.",
         check=values.whole(2, 100_000),
         default=16,
     ),
     Key(
         name="keep_merged",
-        about="How long files that were merged are kept, for readers that have them in hand.",
+        about="How long replaced files are kept for readers that still use them.",
         check=values.seconds(0, 30 * 86400),
         default=3600.0,
         example="1h",

@@ -119,13 +119,13 @@ def rows(
         keys=(
             Key(
                 name="format",
-                about=f"What holds the rows: {', '.join(formats)}.",
+                about=f"The format of the rows: {', '.join(formats)}.",
                 check=values.one_of(*formats),
                 default=formats[0],
             ),
             Key(
                 name="path",
-                about="The folder, of files.",
+                about="The folder of the files.",
                 check=values.path,
                 required="shmq" not in formats,
                 example="rows",

@@ -17,19 +17,19 @@ __all__ = ["JOB", "build", "finish"]
 
 _TRANSFORM: Final = Table(
     name="transform",
-    about="What is done with the rows.",
+    about="What to do with the rows.",
     keys=(
         Key(
             name="function",
-            about='What takes a DataFrame and returns one, as "module:function". Put yours here: '
-            "this one leaves the rows as they are.",
+            about='The function, as "module:function": it takes a DataFrame and returns one. '
+            "This one leaves the rows as they are.",
             check=values.function,
             required=True,
             example="shmq.spark.jobs.functions:unchanged",
         ),
         Key(
             name="mode",
-            about="What a function that aggregates gives: append: what is final, update: changes.",
+            about="What a function that aggregates gives: append: final rows; update: changes.",
             check=values.one_of("append", "update"),
             default="append",
         ),
@@ -38,7 +38,7 @@ _TRANSFORM: Final = Table(
 
 _DECODE: Final = Table(
     name="decode",
-    about="Bodies as columns, which the function gets beside those of the message.",
+    about="Bodies as columns, in addition to the message's own.",
     optional=True,
     keys=(
         Key(
@@ -50,20 +50,20 @@ _DECODE: Final = Table(
         ),
         Key(
             name="codec",
-            about="What bodies are: json, msgpack, or what the codec of each message says.",
+            about="The codec of the bodies: json, msgpack, or message: each message's own.",
             check=values.one_of("message", "json", "msgpack"),
             default="message",
         ),
         Key(
             name="into",
-            about="The column that the fields are put into; without it each is a column.",
+            about="The column for the fields; without it each field is a column.",
             check=values.text,
             example="body",
         ),
         Key(
             name="bad",
-            about="What becomes of bodies that are not so: fail: the job does; drop: they are "
-            "left out, and counted; route: they go to [bad].",
+            about="What happens to bodies that do not match: fail: the job ends; drop: they are "
+            "left out and counted; route: they go to [bad].",
             check=values.one_of("fail", "drop", "route"),
             default="fail",
         ),

@@ -63,7 +63,7 @@ _SHOWN: Final = 200
 
 _TRIAGE: Final = Table(
     name="triage",
-    about="What is made of the dead letters.",
+    about="What to report of the dead letters, and where.",
     keys=(
         Key(
             name="json",
@@ -79,13 +79,13 @@ _TRIAGE: Final = Table(
         ),
         Key(
             name="limit",
-            about="The most kinds to tell of, the largest first.",
+            about="The most kinds to report, the largest first.",
             check=values.whole(1, 10_000),
             default=100,
         ),
         Key(
             name="samples",
-            about="How many letters of each kind are shown.",
+            about="How many letters of each kind to show.",
             check=values.whole(0, 100),
             default=3,
         ),

@@ -59,7 +59,9 @@ class Address:
             if chosen[option] is not None
         )
         if files and chosen["tls"] is False:
-            raise InvalidOption("the option tls=false refuses TLS, and tlsCa, … ask for it")
+            raise InvalidOption(
+                "the option tls=false refuses TLS, and tlsCa, … ask for it: leave one of them out"
+            )
         token = chosen["token"]
         if is_url(url):
             token = token or os.environ.get("SHMQ_TOKEN") or None

@@ -89,7 +89,7 @@ def check(schema: StructType) -> None:
         kind = _KINDS.get(field.name)
         if kind is None:
             raise InvalidOption(
-                f"the schema has a column {field.name!r}, which the messages of a queue have not: "
+                f"the schema has a column {field.name!r}, which a message does not have: "
                 f"it may have {', '.join(NAMES)}"
             )
         given = field.dataType.simpleString()
@@ -255,6 +255,6 @@ def _check_names(names: Sequence[str], known: Collection[str]) -> None:
             near = difflib.get_close_matches(name.lower(), known, 1)
             hint = f"did you mean {near[0]}? Else " if near else ""
             raise InvalidOption(
-                f"the column {name} is nothing that a message has: {hint}drop it, or put it into "
+                f"the column {name} has no meaning in a message: {hint}drop it, or put it into "
                 f"value or headers; there may be {', '.join(known)}"
             )

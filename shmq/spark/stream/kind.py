@@ -50,7 +50,7 @@ _OPTIONS: Final = (
 )
 
 _TAKES_NOTHING: Final = (
-    "it is of queues, and a stream takes nothing from anybody: leave it out, or name a queue"
+    "it is of queues, and a read takes nothing from a stream: leave it out, or name a queue"
 )
 
 _REFUSED: Final = MappingProxyType(

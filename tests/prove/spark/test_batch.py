@@ -324,7 +324,7 @@ def test_an_option_of_streams_is_refused(spark: SparkSession, broker: shmq.Broke
     ("schema", "said"),
     [
         ("value string", "the column value is of the type string in the schema, and binary"),
-        ("body binary", "the schema has a column 'body', which the messages of a queue have not"),
+        ("body binary", "the schema has a column 'body', which a message does not have"),
     ],
 )
 def test_a_schema_that_does_not_fit_is_said_at_the_driver(

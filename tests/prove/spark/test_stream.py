@@ -254,7 +254,7 @@ def test_messages_that_another_consumer_took_meanwhile_are_an_error_that_names_t
     said = stream.fails()
 
     numbers = ", ".join(str(message.sequence) for message in taken)
-    assert "2 of the 10 messages of batch 1 are no longer to be had from the queue 'orders'" in said
+    assert "2 of the 10 messages of batch 1 are no longer available in the queue 'orders'" in said
     assert f"sequence {numbers}." in said
     assert "failOnDataLoss=false" in said
     assert orders.stats().acked == 2

@@ -15,7 +15,9 @@ from tests.prove.soak.spark.storm import Outcome, archived, judge, storm
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=24)
-    parser.add_argument("--pause", type=float, default=25.0, help="seconds between two, at most")
+    parser.add_argument(
+        "--pause", type=float, default=25.0, help="seconds from a batch to a kill, at most"
+    )
     parser.add_argument("--seed", type=int, default=secrets.randbits(32))
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)

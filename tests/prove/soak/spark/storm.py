@@ -35,7 +35,7 @@ __all__ = ["Outcome", "storm"]
 BODY: Final = 100
 #: How many are put at a time, and how long after one another, in seconds.
 BATCH: Final = 50
-PAUSE: Final = 0.02
+PAUSE: Final = 0.1
 #: How often who is killed is a process of the server.
 OF_SERVER: Final = 0.25
 
