@@ -40,12 +40,17 @@ class GroupOptions(Options):
     """The options that a group with assigned partitions was created with. Times are in seconds."""
 
     assignment: Assignment = option(
-        "range", "choice", "How partitions are divided", choices=get_args(Assignment)
+        "range",
+        "choice",
+        "How partitions are divided",
+        "assignment",
+        choices=get_args(Assignment),
     )
     session_timeout: float = option(
         30.0,
         "seconds",
         "How long a member may be silent; one whose process died is out at once",
+        "session",
         least=0.001,
     )
     start: GroupStart = option(
@@ -53,6 +58,7 @@ class GroupOptions(Options):
         "choice",
         "Where a partition begins in which nothing was committed: with the first record there is, "
         "or behind the last one when a member first has the partition",
+        "latest",
         choices=get_args(GroupStart),
     )
 

@@ -20,11 +20,12 @@ __all__ = ["Share", "ShareOptions", "SharedRecord"]
 class ShareOptions(Options):
     """The options that a share group was created with. Times are in seconds."""
 
-    lease: float = option(30.0, "seconds", "How long a record is lent", least=0.001)
+    lease: float = option(30.0, "seconds", "How long a record is lent", "lease", least=0.001)
     max_deliveries: int | None = option(
         5,
         "count",
         "Deliveries after which a record that comes back is a dead letter",
+        "max_deliveries",
         most=65_535,
         none="no limit",
     )
@@ -32,11 +33,18 @@ class ShareOptions(Options):
         None,
         "name",
         "The queue for dead letters, which has to be there",
+        "dead_letter",
         none="dead letters are dropped and counted",
     )
-    held: int = option(4096, "count", "How many records may be unsettled at a time", most=MOST_HELD)
+    held: int = option(
+        4096, "count", "How many records may be unsettled at a time", "held", most=MOST_HELD
+    )
     start: GroupStart = option(
-        "earliest", "choice", "As of a group with an assignment", choices=get_args(GroupStart)
+        "earliest",
+        "choice",
+        "As of a group with an assignment",
+        "latest",
+        choices=get_args(GroupStart),
     )
 
 
