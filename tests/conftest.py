@@ -13,9 +13,9 @@ import hypothesis
 import pytest
 
 import shmq
-from tests.support.fronts import FRONTS
 from tests.support.namespaces import own_namespace
 from tests.support.spark_session import spark
+from tests.support.tcp_servers import FRONTS
 from tests.support.watchdog import Watchdog
 
 __all__ = ["spark"]

@@ -24,7 +24,7 @@ from examples.flights.errors import DemoError
 from examples.flights.queues import COUNTED, PATIENCE
 from examples.flights.tally import Sums
 from shmq.errors import ShmqError
-from shmq.supervision.signals import tether
+from shmq.supervision.signals import end_with_parent
 
 __all__ = ["Archived", "archive", "missing"]
 
@@ -129,7 +129,7 @@ def _log(folder: str) -> str:
 
 
 def _work(pipe: Connection, namespace: str, folder: str, parent: int) -> None:
-    tether(parent, signal.SIGTERM)
+    end_with_parent(parent, signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with Path(folder, "log").open("wb") as log:  # keeps Java's output off the screen

@@ -19,7 +19,7 @@ __all__ = ["Share", "ShareOptions", "SharedRecord"]
 class ShareOptions(Options):
     """The options that a share group was created with. Times are in seconds."""
 
-    lease: float = option(30.0, "seconds", "How long a record is lent", least=0.001)
+    lease: float = option(30.0, "seconds", "How long a record is leased", least=0.001)
     max_deliveries: int | None = option(
         5,
         "count",
@@ -30,12 +30,15 @@ class ShareOptions(Options):
     dead_letter: str | None = option(
         None,
         "name",
-        "The queue for dead letters, which has to be there",
+        "The queue for dead letters, which must exist",
         none="dead letters are dropped and counted",
     )
     held: int = option(4096, "count", "How many records may be unsettled at a time", most=MOST_HELD)
     start: GroupStart = option(
-        "earliest", "choice", "As of a group with an assignment", choices=get_args(GroupStart)
+        "earliest",
+        "choice",
+        "As for a group with assigned partitions",
+        choices=get_args(GroupStart),
     )
 
 

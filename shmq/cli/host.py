@@ -36,7 +36,7 @@ from shmq.errors import InvalidOption
 from shmq.namespace.data_directory import chosen_directory
 from shmq.namespace.namespace import Namespace
 from shmq.server.keeper import Keeper
-from shmq.storage.aside import FileSetAside, files_aside
+from shmq.storage.set_aside import FileSetAside, files_aside
 from shmq.supervision.signals import Stop
 
 __all__ = ["doctor", "fsck", "keeper"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from shmq.storage.paths import snapshot_name
 from shmq.storage.writer_control import ask_for_snapshots
 from shmq.supervision import detached_writer
 from shmq.supervision.detached_writer import Parent
-from shmq.supervision.signals import caught
+from shmq.supervision.signals import caught, ended_by
 from shmq.supervision.stderr import show_on_stderr
 
 __all__ = ["persist", "snapshot"]
@@ -100,7 +99,7 @@ def _run(namespace: str, persistence: Persistence, parent: Parent | None) -> Non
             # sys.exit would wait for the threads. The files allow a kill at any moment.
             os._exit(128 + number)
         if len(signals) > 1 or not started:
-            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+            raise ended_by(number)
         manager.stopping()
         persistence.stop()
 

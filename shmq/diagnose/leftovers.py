@@ -22,7 +22,7 @@ from shmq.client.local.stream import LocalStream, attach
 from shmq.client.transaction.recover import settle
 from shmq.client.transaction.transaction_log import ledger_path, owners
 from shmq.diagnose.journals import unwritten, why_unkept
-from shmq.diagnose.probe_process import Crashed, ProbeTimeout, apart
+from shmq.diagnose.probe_process import Crashed, ProbeTimeout, run_in_child
 from shmq.errors import (
     ForeignSegment,
     InvalidName,
@@ -34,7 +34,7 @@ from shmq.errors import (
 )
 from shmq.namespace import streams
 from shmq.namespace.namespace import Namespace
-from shmq.namespace.semaphores import bell_owner, semaphore_names
+from shmq.namespace.semaphores import semaphore_names, wakeup_owner
 from shmq.native import _core
 
 __all__ = ["Finding", "namespaces", "sweep"]
@@ -107,7 +107,7 @@ def _bounded(
 ) -> list[Finding]:
     """What ``work`` finds, in a separate process: memory may be damaged, a lock stuck."""
     try:
-        return [Finding(**found) for found in apart(work, seconds)]
+        return [Finding(**found) for found in run_in_child(work, seconds)]
     except (ProbeTimeout, Crashed) as error:
         return [
             Finding(
@@ -190,7 +190,7 @@ def _semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
     known = _known_semaphores(registry)
     for entry in sorted(name for name in os.listdir(SHM) if name.startswith(stem)):
         rest = entry.removeprefix(stem)
-        process = bell_owner(registry.name, entry)
+        process = wakeup_owner(registry.name, entry)
         if process is not None:
             if registry.is_alive(process):
                 continue

@@ -119,7 +119,7 @@ class DataDirectory:
         if make or self.exists():
             self.ready()
         else:
-            Namespace.of(self.namespace).keep_in(self.path)
+            Namespace.of(self.namespace).become_writer(self.path)
             self._claimed = True
 
     def when_taken(self, call: Callable[[], None]) -> None:
@@ -136,7 +136,7 @@ class DataDirectory:
         with self._guard:
             if self.held:
                 return
-            Namespace.of(self.namespace).refuse_second_keeper(self.path)
+            Namespace.of(self.namespace).refuse_second_writer(self.path)
             try:
                 self.disk.make()
                 lock = self._take()
@@ -145,7 +145,7 @@ class DataDirectory:
                     f"data_dir={str(self.path)!r} cannot be used: {error.strerror or error}"
                 ) from error
             try:
-                Namespace.of(self.namespace).keep_in(self.path)
+                Namespace.of(self.namespace).become_writer(self.path)
             except BaseException:
                 os.close(lock)
                 raise
@@ -187,7 +187,7 @@ class DataDirectory:
         """Release the directory, so that another writer can lock it."""
         with self._guard, contextlib.suppress(OSError):
             if self.held or self._claimed:
-                Namespace.of(self.namespace).keep_no_more()
+                Namespace.of(self.namespace).release_writer()
                 self._claimed = False
             if self.held:
                 os.close(self._lock)

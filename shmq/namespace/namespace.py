@@ -65,7 +65,7 @@ from shmq.storage.inventory import is_written, writer_of
 
 __all__ = [
     "FLOCK",
-    "AlreadyKept",
+    "AlreadyWritten",
     "Namespace",
     "as_foreign",
     "as_no_file",
@@ -77,8 +77,8 @@ __all__ = [
 _REGISTRY_BYTE: Final = 0
 #: Process numbers start at the time in ns, which has passed this long ago.
 _CLAIMS: Final = (1 << 60) - 1
-_KEEPER_BYTE: Final = 1 << 60
-_STARTER_BYTE: Final = _KEEPER_BYTE + 1
+_WRITER_BYTE: Final = 1 << 60
+_STARTER_BYTE: Final = _WRITER_BYTE + 1
 #: How often `starting` tries to lock its byte, in seconds.
 _LOOK: Final = 0.02
 #: The data directory in the namespace's file: the length of the path, its CRC-32, the path.
@@ -117,7 +117,7 @@ class KernelNamespaces(NamedTuple):
         return f"PID namespace {pid} and time namespace {time_}"
 
 
-class AlreadyKept(ShmqError):
+class AlreadyWritten(ShmqError):
     """Another process writes the namespace's durable queues."""
 
     def __init__(self, told: str, pid: int, directory: Path | None) -> None:
@@ -146,10 +146,10 @@ class Namespace:
         self._held = 0
         #: How many of them hold the registry lock.
         self._depth = 0
-        self._left: deque[Callable[[], None]] = deque()
+        self._deferred: deque[Callable[[], None]] = deque()
         self._claims: set[int] = set()
         #: Whether this process writes the durable queues.
-        self._keeps = False
+        self._is_writer = False
 
     @classmethod
     def of(cls, name: str) -> Namespace:
@@ -175,25 +175,25 @@ class Namespace:
                 finally:
                     self._held -= 1
         finally:
-            self._do_left()
+            self._run_deferred()
 
-    def when_free(self, deed: Callable[[], None]) -> None:
-        """Call ``deed`` now, or after the section that some thread, maybe this one, is in.
+    def run_when_unlocked(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` now, or after the section that some thread, maybe this one, is in.
 
         It is for destructors: the garbage collector runs them anywhere, also within a section of
-        their own thread. The deed must not raise.
+        their own thread. The callback must not raise.
         """
-        self._left.append(deed)
-        self._do_left()
+        self._deferred.append(callback)
+        self._run_deferred()
 
-    def _do_left(self) -> None:
+    def _run_deferred(self) -> None:
         """Run the deferred calls. A thread in a section does this again after the section."""
-        while self._left and self._lock.acquire(blocking=False):
+        while self._deferred and self._lock.acquire(blocking=False):
             try:
                 if self._held:
                     return
                 with contextlib.suppress(IndexError):
-                    self._left.popleft()()
+                    self._deferred.popleft()()
             finally:
                 self._lock.release()
 
@@ -270,8 +270,7 @@ class Namespace:
     def data_dir(self) -> Path | None:
         """The directory of its durable queues; None if no writer has been there yet.
 
-        The writer sets it with `keep_in`; it stays until the last queue and the last process are
-        gone.
+        The writer sets it with `become_writer`; it stays until the last queue and process are gone.
         """
         most = _DATA_DIR.size + os.pathconf("/", "PC_PATH_MAX")
         with self._section(), self._file_if_any() as there:
@@ -282,30 +281,30 @@ class Namespace:
         path = raw[_DATA_DIR.size : _DATA_DIR.size + size]
         return Path(os.fsdecode(path)) if path and zlib.crc32(path) == checksum else None
 
-    def keep_in(self, directory: Path) -> None:
-        """Become the writer of the durable queues, until `keep_no_more` or death.
+    def become_writer(self, directory: Path) -> None:
+        """Become the writer of the durable queues, until `release_writer` or death.
 
         Other processes see from now on that their files are in ``directory``, which need not
-        exist yet. Raises AlreadyKept, with its PID, if another process writes them, there or
+        exist yet. Raises AlreadyWritten, with its PID, if another process writes them, there or
         elsewhere: a journal has one writer.
         """
         path = os.fsencode(directory.absolute())
         with self.locked():
-            self.refuse_second_keeper(directory)
-            self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, _KEEPER_BYTE)
+            self.refuse_second_writer(directory)
+            self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, _WRITER_BYTE)
             record = _DATA_DIR.pack(len(path), zlib.crc32(path)) + path
             self._write_at(record, _DATA_DIR_AT)
-            self._keeps = True
+            self._is_writer = True
 
     @property
-    def keeper(self) -> int | None:
+    def writer_pid(self) -> int | None:
         """The PID of the writer of the durable queues; None if there is none.
 
         It is 0 for a process of another PID namespace.
         """
         self.process_number()  # opens the file
         with self._section():
-            return os.getpid() if self._keeps else self._locker_of(_KEEPER_BYTE)
+            return os.getpid() if self._is_writer else self._locker_of(_WRITER_BYTE)
 
     def is_shared(self) -> bool:
         """Whether other processes of the namespace are alive."""
@@ -337,18 +336,18 @@ class Namespace:
                 if self._fd >= 0:
                     self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _STARTER_BYTE)
 
-    def refuse_second_keeper(self, directory: Path) -> None:
-        """Raises AlreadyKept if another process writes the durable queues, there or elsewhere."""
+    def refuse_second_writer(self, directory: Path) -> None:
+        """Raises AlreadyWritten if another process writes the durable queues, anywhere."""
         self.process_number()  # opens the file, which stays open while this process lives
         with self.locked():
             other = self.data_dir
-            pid = self._locker_of(_KEEPER_BYTE)
+            pid = self._locker_of(_WRITER_BYTE)
             if pid is None:
                 # A record lock does not exclude the same process; the directory's lock does.
                 if other is None or _is_same(other, directory) or not is_written(other):
                     return
                 pid = writer_of(other)
-        raise AlreadyKept(
+        raise AlreadyWritten(
             f"{f'process {pid}' if pid > 0 else 'another process'} writes the durable queues of "
             f"namespace {self.name!r} already, in {other}: end it first; two cannot write one "
             f"journal",
@@ -372,12 +371,12 @@ class Namespace:
             raise
         return True
 
-    def keep_no_more(self) -> None:
+    def release_writer(self) -> None:
         """Let another process become the writer of the durable queues."""
         with self._section():
-            self._keeps = False
+            self._is_writer = False
             if self._fd >= 0:
-                self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _KEEPER_BYTE)
+                self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _WRITER_BYTE)
 
     def drop_stored(self, file: str) -> bool:
         """Remove that file of definitions from the disk; return whether it is gone.
@@ -558,17 +557,17 @@ class Namespace:
         self._fd = -1
         self._number = 0
         self._claims.clear()
-        self._keeps = False
+        self._is_writer = False
 
     def after_fork(self) -> None:
         """Reset the child of a fork, which has the descriptor, but neither locks nor a number."""
         self._number = 0
         self._lock = threading.RLock()
         self._held = self._depth = 0
-        self._left.clear()
+        self._deferred.clear()
         self._claims.clear()
         self._names.release()
-        self._keeps = False
+        self._is_writer = False
 
     # ---- names ----
 

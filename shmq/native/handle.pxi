@@ -9,7 +9,7 @@ cdef class Handle:
     cdef shmq_queue q
     cdef readonly Segment segment
     cdef readonly str name
-    cdef bytes bells               # what q.wakeup_prefix points to
+    cdef bytes wakeup_prefix       # what q.wakeup_prefix points to
     cdef sem_t *semaphores[2]
     cdef uint64_t generation
     cdef uint64_t number           # this process's number in the namespace
@@ -30,26 +30,27 @@ cdef class Handle:
         self.awake[0] = self.awake[1] = 0
         self.q.attachment = SHMQ_NIL
 
-    def __init__(self, str name, Segment segment, not_empty: str, not_full: str, bells: str):
+    def __init__(self, str name, Segment segment, not_empty: str, not_full: str,
+                 wakeup_prefix: str):
         """Bind the handle; ``not_empty`` and ``not_full`` name existing semaphores.
 
-        ``bells`` is the prefix of the names of the namespace's wakeup semaphores.
+        ``wakeup_prefix`` is the prefix of the names of the namespace's wakeup semaphores.
         """
         self.name = name
         self.segment = segment
         shmq_bind(&self.q, segment.base, segment.fd, &segment.geo)
-        self.bells = bells.encode()
-        self.q.wakeup_prefix = PyBytes_AS_STRING(self.bells)
+        self.wakeup_prefix = wakeup_prefix.encode()
+        self.q.wakeup_prefix = PyBytes_AS_STRING(self.wakeup_prefix)
         self.confirms = self.q.h.options.confirm == 1
         self.blocks = self.q.h.options.overflow == SHMQ_BLOCK
         self.drops = self.q.h.options.overflow == SHMQ_DROP_OLDEST and self.q.journaled
-        for bell in range(2):
-            _spin_init(&self.spins[bell], LEAST_SPIN)
-        for bell, path in enumerate((not_empty, not_full)):
+        for event in range(2):
+            _spin_init(&self.spins[event], LEAST_SPIN)
+        for event, path in enumerate((not_empty, not_full)):
             raw = path.encode()
-            self.semaphores[bell] = sem_open(raw, 0)
-            if self.semaphores[bell] == SEM_FAILED:
-                self.semaphores[bell] = NULL
+            self.semaphores[event] = sem_open(raw, 0)
+            if self.semaphores[event] == SEM_FAILED:
+                self.semaphores[event] = NULL
                 raise self._no_semaphore(path, errno)
         self.open_ = True
         self._attach()
@@ -58,9 +59,9 @@ cdef class Handle:
         if self.open_ and self.generation == fork_generation:
             with nogil:
                 self._leave()
-        for bell in range(2):
-            if self.semaphores[bell] != NULL:
-                sem_close(self.semaphores[bell])
+        for event in range(2):
+            if self.semaphores[event] != NULL:
+                sem_close(self.semaphores[event])
 
     cdef object _no_semaphore(self, path, int error):
         if error == ENOENT and self.segment.deleted:
@@ -210,14 +211,14 @@ cdef class Handle:
 
     # For an operation with a timeout: locks the whole queue, or only the get side. `until`: see
     # _end_of.
-    cdef inline int _lock_until(self, bint whole, int bell, block, timeout,
+    cdef inline int _lock_until(self, bint whole, int event, block, timeout,
                                 int64_t *until) except -1:
         cdef int status
         if not self.open_ or self.generation != fork_generation:
             self._reopen()
         status = shmq_lock(&self.q) if whole else shmq_lock_gets(&self.q)
         if status != SHMQ_OK:
-            self._lock_slowly(status, self._end_of(bell, block, timeout, until))
+            self._lock_slowly(status, self._end_of(event, block, timeout, until))
         return 0
 
     # Waits without the GIL until the lock is free, then tries to take it with the GIL: the holder
@@ -480,9 +481,9 @@ cdef class Handle:
 
     # The deadline of an operation's waits: monotonic ns, FOREVER or AT_ONCE. An UNKNOWN `until` is
     # computed from the timeout now, so an operation that succeeds at once never reads the clock.
-    cdef int64_t _end_of(self, int bell, block, timeout, int64_t *until) except -1:
+    cdef int64_t _end_of(self, int event, block, timeout, int64_t *until) except -1:
         if until[0] == UNKNOWN:
-            if self._blocks(block, timeout) if bell == SHMQ_NOT_FULL else block:
+            if self._blocks(block, timeout) if event == SHMQ_NOT_FULL else block:
                 until[0] = _deadline(timeout)
             else:
                 until[0] = AT_ONCE
@@ -490,29 +491,29 @@ cdef class Handle:
 
     # Whether to try again after SHMQ_FULL or SHMQ_EMPTY. Even without blocking there is one more
     # try, after a look for dead processes.
-    cdef bint _may_wait(self, int bell, block, timeout, int64_t *until, int *round_) except -1:
-        cdef int64_t end = self._end_of(bell, block, timeout, until)
+    cdef bint _may_wait(self, int event, block, timeout, int64_t *until, int *round_) except -1:
+        cdef int64_t end = self._end_of(event, block, timeout, until)
         if end == AT_ONCE and round_[0] == 0:
             # A dropped message frees its slot once the journal, if it has a writer, has the drop.
-            if bell == SHMQ_NOT_FULL and block is None and self.drops and self.q.h.spent:
+            if event == SHMQ_NOT_FULL and block is None and self.drops and self.q.h.spent:
                 end = until[0] = _real_now() + ROOM_SOON
             else:
                 self.q.look_for_dead = True
                 self._tend()
                 round_[0] = 2
                 return True
-        return self._wait(bell, end, round_)
+        return self._wait(event, end, round_)
 
     # Waits after an operation that found nothing; returns whether to try again. It spins first, as
     # long as that pays, then sleeps; before a sleep the failed operation must have counted this
     # handle as a sleeper with shmq_fall_asleep. It looks for dead processes before the sleep,
     # unless it just has, then during it, and once more before it gives up at the deadline.
-    cdef bint _wait(self, int bell, int64_t until, int *round_) except -1:
+    cdef bint _wait(self, int event, int64_t until, int *round_) except -1:
         cdef bint posted
         if round_[0] == 2:
             return False
         if round_[0] <= 0:
-            if round_[0] > -MOST_SPINS and self._spin(bell):
+            if round_[0] > -MOST_SPINS and self._spin(event):
                 round_[0] -= 1
                 if until == FOREVER or _real_now() < until:
                     return True
@@ -521,14 +522,14 @@ cdef class Handle:
                 self.q.look_for_dead = True
                 self._tend()
             return True
-        posted = self._sleep(bell, until)
+        posted = self._sleep(event, until)
         try:
             PyErr_CheckSignals()
             if self.q.look_for_dead or self.q.h.dying.head != SHMQ_NIL:
                 self._tend()
         except:
             if posted:
-                self._pass_on(bell)
+                self._pass_on(event)
             raise
         if not posted and until != FOREVER and _real_now() >= until:
             round_[0] = 2
@@ -537,36 +538,36 @@ cdef class Handle:
         return True
 
     # Spins; whether the awaited change seems to have come.
-    cdef bint _spin(self, int bell) noexcept:
-        cdef int64_t took, ns = _spin_time(&self.spins[bell])
+    cdef bint _spin(self, int event) noexcept:
+        cdef int64_t took, ns = _spin_time(&self.spins[event])
         if not ns:
             return False
         with nogil:
-            took = shmq_spin(&self.q, bell, ns)
-        _spin_learn(&self.spins[bell], ns, took)
+            took = shmq_spin(&self.q, event, ns)
+        _spin_learn(&self.spins[event], ns, took)
         return took >= 0
 
-    cdef void _pass_on(self, int bell) noexcept nogil:
+    cdef void _pass_on(self, int event) noexcept nogil:
         if self._lock_to_end():
-            shmq_pass_on(&self.q, bell)
+            shmq_pass_on(&self.q, event)
             self._unlock()
 
     # Sleeps; whether it was woken. A woken caller tries again even past its deadline, because the
     # wakeup was for it alone.
-    cdef bint _sleep(self, int bell, int64_t until) except -1:
+    cdef bint _sleep(self, int event, int64_t until) except -1:
         cdef int status, lock_status
         cdef int64_t waited = 0, due = self.q.h.next_tick - shmq_now()
         cdef int64_t slice_ = min(WAIT_SLICE, until - _real_now() if until != FOREVER else FOREVER)
-        cdef uint32_t sleepers = self.awake[bell] + 1
+        cdef uint32_t sleepers = self.awake[event] + 1
         if due < slice_ and not shmq_clock_set:
             slice_ = max(due, 0)
-        self.awake[bell] = 0
+        self.awake[event] = 0
         with nogil:
-            status = shmq_sleep(self.semaphores[bell], slice_)
+            status = shmq_sleep(self.semaphores[event], slice_)
             slice_ = shmq_patience(0, until, 0)
-            lock_status = self._count_out(bell, status == SHMQ_OK, sleepers, slice_)
+            lock_status = self._count_out(event, status == SHMQ_OK, sleepers, slice_)
         if lock_status != SHMQ_OK:
-            self.awake[bell] += sleepers
+            self.awake[event] += sleepers
             while lock_status == SHMQ_BUSY:
                 PyErr_CheckSignals()
                 waited += slice_
@@ -574,22 +575,22 @@ cdef class Handle:
                 if not slice_:
                     raise self._locked_out(waited)
                 with nogil:
-                    lock_status = self._count_out(bell, status == SHMQ_OK, sleepers, slice_)
+                    lock_status = self._count_out(event, status == SHMQ_OK, sleepers, slice_)
             if lock_status != SHMQ_OK:
                 raise self._error(lock_status)
-            self.awake[bell] -= sleepers
+            self.awake[event] -= sleepers
         return status == SHMQ_OK
 
     # Takes the lock within `ns`, and subtracts those from the count who no longer sleep.
-    cdef int _count_out(self, int bell, bint posted, uint32_t sleepers, int64_t ns) noexcept nogil:
+    cdef int _count_out(self, int event, bint posted, uint32_t sleepers, int64_t ns) noexcept nogil:
         cdef int left = 0, status = shmq_lock_even_deleted(&self.q, ns)
         if status != SHMQ_OK:
             return status
         if self.open_:  # closing a handle subtracts its sleepers
-            sem_getvalue(self.semaphores[bell], &left)
+            sem_getvalue(self.semaphores[event], &left)
             while sleepers:
                 sleepers -= 1
-                shmq_wake_up(&self.q, bell, posted, left)
+                shmq_wake_up(&self.q, event, posted, left)
                 posted = False
         self._unlock()
         return SHMQ_OK

@@ -264,13 +264,13 @@ def siphash(uint64_t key, bytes data) -> tuple[int, int]:
     return pair[0], pair[1]
 
 
-def mark_deleted(Segment segment, str not_empty, str not_full, str bells):
+def mark_deleted(Segment segment, str not_empty, str not_full, str wakeup_prefix):
     """Refuse every operation on the queue from now on, and wake all waiters.
 
-    ``not_empty`` and ``not_full`` name its semaphores; ``bells`` is the prefix of the names of
-    the namespace's wakeup semaphores. Raises LockTimeout; the queue is unchanged then.
+    ``not_empty`` and ``not_full`` name its semaphores; ``wakeup_prefix`` is the prefix of the names
+    of the namespace's wakeup semaphores. Raises LockTimeout; the queue is unchanged then.
     """
-    cdef bytes stem = bells.encode()
+    cdef bytes stem = wakeup_prefix.encode()
     cdef shmq_queue q
     cdef uint32_t post[2]
     cdef uint32_t asleep[2]
@@ -296,11 +296,11 @@ def mark_deleted(Segment segment, str not_empty, str not_full, str bells):
     shmq_wake_parties(&q)
     shmq_wake_synced(&q)
     shmq_wake_writer(&q)
-    for bell, name in enumerate((not_empty, not_full)):
+    for event, name in enumerate((not_empty, not_full)):
         raw = name.encode()
         semaphore = sem_open(raw, 0)
         if semaphore == SEM_FAILED:
             continue
-        for _ in range(min(asleep[bell], 65536)):
+        for _ in range(min(asleep[event], 65536)):
             sem_post(semaphore)
         sem_close(semaphore)

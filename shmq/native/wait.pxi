@@ -73,7 +73,7 @@ def check_timeout(timeout: float | None):
 
 
 @cython.final
-cdef class Bell:
+cdef class Wakeup:
     """A wakeup semaphore of this process; one thread sleeps on it, any process may wake it."""
 
     cdef sem_t *semaphore
@@ -97,7 +97,7 @@ cdef class Bell:
         if self.semaphore != NULL:
             sem_close(self.semaphore)
 
-    def ring(self):
+    def wake(self):
         """Wake the thread that sleeps on it."""
         shmq_post_wakeup(self.semaphore)
 
@@ -121,23 +121,23 @@ cdef class Watch:
 
     #| queue: Any
     cdef readonly Handle queue
-    #| bell: Bell | None
-    cdef readonly Bell bell
+    #| wakeup: Wakeup | None
+    cdef readonly Wakeup wakeup
     cdef shmq_watch w
     cdef uint64_t generation
     cdef bint begun                # armed, and not ended by disarm
 
-    def __cinit__(self, Handle queue, int event, Bell bell: Bell | None):
-        """``event`` is one of EVENT_…; ``bell`` is the wakeup semaphore, or None.
+    def __cinit__(self, Handle queue, int event, Wakeup wakeup: Wakeup | None):
+        """``event`` is one of EVENT_…; ``wakeup`` is the wakeup semaphore, or None.
 
         EVENT_ARRIVED is for callers that take only some messages: it comes with each message
         that becomes visible from now on.
         """
         self.queue = queue
-        self.bell = bell
+        self.wakeup = wakeup
         self.w.filtered = event == EVENT_ARRIVED
         self.w.event = SHMQ_NOT_EMPTY if self.w.filtered else event
-        self.w.n = 0 if bell is None else bell.number
+        self.w.n = 0 if wakeup is None else wakeup.number
         self.w.party = SHMQ_NIL
         self.w.seen = LONG_AGO
         self.generation = fork_generation
@@ -149,8 +149,8 @@ cdef class Watch:
         If the queue has no free entry, or there is no wakeup semaphore, no wakeup comes.
         """
         self.queue._lock()
-        if self.bell is not None:
-            shmq_arm(&self.queue.q, &self.w, self.bell.process)
+        if self.wakeup is not None:
+            shmq_arm(&self.queue.q, &self.w, self.wakeup.process)
             self.begun = True
         shmq_watch_time(&self.queue.q, &self.w, shmq_now())
         self.queue._unlock()

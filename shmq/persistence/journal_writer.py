@@ -24,7 +24,7 @@ from shmq.namespace.namespace import Namespace
 from shmq.native import _core
 from shmq.persistence.journal import Journal, WriteSizes
 from shmq.persistence.snapshot import Snapshot, SnapshotWriter
-from shmq.persistence.transactions import NO_NOTES, Notes
+from shmq.persistence.transactions import NO_TRANSACTIONS, Notes
 from shmq.storage.disk import Disk
 from shmq.storage.paths import segment_name
 from shmq.storage.transaction_file import Id, Part
@@ -122,9 +122,9 @@ class JournalWriter(SnapshotWriter):
         disk: Disk,
         handle: LocalQueue,
         sizes: WriteSizes,
-        moves: Transfers,
+        transfers: Transfers,
         look: float = LOOK,
-        transactions: Notes = NO_NOTES,
+        transactions: Notes = NO_TRANSACTIONS,
     ) -> None:
         super().__init__(disk, handle, sizes)
         self._transactions = transactions
@@ -136,17 +136,17 @@ class JournalWriter(SnapshotWriter):
         self._before: frozenset[Id] = frozenset()
         self.follower = _core.Follower(handle)
         self.journal = Journal(disk, self.identity, *self.follower.position, sizes)
-        self._moves = moves
+        self._transfers = transfers
         self._look = look
         self._look_at = 0.0
         #: Collected and claimed, but not on disk yet.
         self._unwritten: _core.Collected | None = None
         self._sealed_with = 0
-        self._crowd = 0
+        self._last_puts = 0
         self._patience = 0.0
         self._withdrawn = False
         self._more = False
-        moves.enter(self)
+        transfers.enter(self)
         if self.journal.segment:
             transactions.begun(self._part)
 
@@ -162,7 +162,7 @@ class JournalWriter(SnapshotWriter):
         return self.journal.is_broken or journal > max(SPARSE * live, 2 * self.sizes.segment)
 
     @property
-    def astray(self) -> bool:
+    def files_missing(self) -> bool:
         """Whether the queue's files are not in this directory.
 
         It was written elsewhere, or its files were removed. A segment that a snapshot replaced
@@ -175,7 +175,7 @@ class JournalWriter(SnapshotWriter):
         if self._more:
             return
         longest = LOOK if self.follower.held else LONGEST
-        self.follower.wait(longest, LINGER, self._crowd, self._patience)
+        self.follower.wait(longest, LINGER, self._last_puts, self._patience)
 
     def step(self) -> bool:
         """Write one commit, if there is anything to write; return whether one was written.
@@ -227,7 +227,7 @@ class JournalWriter(SnapshotWriter):
 
     def close(self) -> None:
         """See :meth:`SnapshotWriter.close`."""
-        self._moves.leave(self)
+        self._transfers.leave(self)
         with self._lock:
             self.journal.abandon()
             if self.deleted:
@@ -245,7 +245,7 @@ class JournalWriter(SnapshotWriter):
         if self._unwritten is None:
             self._more = False
             self._recover()
-            self._tell_transactions()
+            self._report_transactions()
             return False
         self._write(self._unwritten, salt)
         return True
@@ -268,7 +268,7 @@ class JournalWriter(SnapshotWriter):
             self._transactions.note()
             began = time.monotonic()
             self.journal.append(collected)
-            self._crowd = collected.puts
+            self._last_puts = collected.puts
             self._patience = (time.monotonic() - began) * PATIENCE
         self._recover()
         try:
@@ -276,11 +276,11 @@ class JournalWriter(SnapshotWriter):
         finally:  # it is on disk, even if freeing its slots failed
             collected.data.release()
             self._unwritten, self._more = None, collected.more
-        self._tell_transactions()
+        self._report_transactions()
         if self.journal.is_long:
             self.journal.roll()
 
-    def _tell_transactions(self) -> None:
+    def _report_transactions(self) -> None:
         """Report transactions done here, if all that was there at the collection is on disk."""
         if not self._more and self.follower.synced >= self._last:
             self._transactions.done(self._part, self._happened)
@@ -294,12 +294,12 @@ class JournalWriter(SnapshotWriter):
     def _replace(self, snapshot: Snapshot) -> None:
         # A copy that was moved here, and settled since, is only in the segments to be removed.
         # So the original must be settled in its own journal first.
-        if not self._moves.settle_all(self):
+        if not self._transfers.settle_all(self):
             raise OSError(errno.EAGAIN, "another queue has not settled moved messages yet")
-        self._let_transactions_go()
+        self._note_transactions()
         super()._replace(snapshot)
 
-    def _let_transactions_go(self) -> None:
+    def _note_transactions(self) -> None:
         """Note transactions of which the snapshot has a part, and wait for those before it.
 
         Raises OSError if one of those still needs the segments that the snapshot replaces.
@@ -331,7 +331,7 @@ class JournalWriter(SnapshotWriter):
                 by_target.setdefault(target, {})[seq] = slot
         found = []
         for target, slots in by_target.items():
-            arrived = self._moves.arrived(self.identity.hash_key, target, list(slots))
+            arrived = self._transfers.arrived(self.identity.hash_key, target, list(slots))
             found += [slots[seq] for seq in arrived]
         return found
 

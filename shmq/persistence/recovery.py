@@ -143,7 +143,7 @@ def recover(directory: DataDirectory) -> dict[str, Decision]:
             finish_erasures(disk)
             live = live_keys(registry)
             _sweep(disk)
-            _set_strangers_aside(disk, live)
+            _set_earlier_files_aside(disk, live)
             there = in_memory(registry, live)
             drop_the_lost(registry, there)
             complete_transactions(disk, there)
@@ -226,13 +226,13 @@ def _sweep(disk: Disk) -> None:
         disk.sync_directory()
 
 
-def _set_strangers_aside(disk: Disk, live: Mapping[str, int | None]) -> None:
+def _set_earlier_files_aside(disk: Disk, live: Mapping[str, int | None]) -> None:
     for name, files in catalog(disk.names()).items():
         if live.get(name) is not None:
             keys = {file: _hash_key_if_any(disk, file) for file in files.names()}
-            strangers = {file: key for file, key in keys.items() if key not in {live[name], None}}
-            if strangers:
-                set_aside(disk, name, strangers)
+            earlier = {file: key for file, key in keys.items() if key not in {live[name], None}}
+            if earlier:
+                set_aside(disk, name, earlier)
 
 
 def _hash_key_if_any(disk: Disk, file: str) -> int | None:

@@ -33,12 +33,12 @@ from shmq.persistence.stream_restore import (
     restore_streams,
 )
 from shmq.persistence.transaction_recovery import complete_transactions
-from shmq.storage.aside import FileSetAside, RenamedDisk, files_aside
 from shmq.storage.disk import Disk
 from shmq.storage.erase import finish_erasures
 from shmq.storage.file_header import hash_key_of
 from shmq.storage.inventory import is_written, others, writer_of
 from shmq.storage.paths import EXCHANGES, catalog
+from shmq.storage.set_aside import FileSetAside, RenamedDisk, files_aside
 from shmq.storage.transaction_file import TRANSACTIONS, read_noted, salvage_noted
 
 __all__ = [

@@ -120,7 +120,7 @@ class SnapshotWriter:
         #: Whether it is detached: nothing is written any more.
         self.closed = False
         self._lock = threading.RLock()
-        self._settle_in()
+        self._prepare()
 
     @property
     def deleted(self) -> bool:
@@ -178,28 +178,28 @@ class SnapshotWriter:
             self.number = snapshot.number
         self.disk.sync_directory()
 
-    def _settle_in(self) -> None:
+    def _prepare(self) -> None:
         """Set aside files of an earlier queue of that name, and remove an unfinished snapshot."""
         self.disk.sync_directory()  # the previous writer may have died before its own sync
         files = catalog(self.disk.names()).get(self.name)
         keys = {name: hash_key_of(self.disk, name) for name in (files.names() if files else ())}
         own = {None, self.identity.hash_key}
-        strangers = {name: key for name, key in keys.items() if key not in own}
-        for name, there in aside_names(strangers, self.disk.names()).items():
+        earlier = {name: key for name, key in keys.items() if key not in own}
+        for name, there in aside_names(earlier, self.disk.names()).items():
             self.disk.rename(name, there)
-        if strangers:
+        if earlier:
             self.disk.sync_directory()
             log.warning(
                 "queue %s: %s belonged to another queue of that name, and have been renamed "
                 "to FILE.%s in %s",
                 self.name,
-                ", ".join(strangers),
+                ", ".join(earlier),
                 "ID",
                 self.disk.directory,
             )
         with contextlib.suppress(FileNotFoundError):
             self.disk.unlink(unfinished(self.name))
-        if files is not None and files.snapshot and snapshot_name(self.name) not in strangers:
+        if files is not None and files.snapshot and snapshot_name(self.name) not in earlier:
             self.number = self._number_of(snapshot_name(self.name))
 
     def _number_of(self, name: str) -> int:

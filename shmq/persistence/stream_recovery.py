@@ -236,16 +236,16 @@ def end_of_partition(disk: Disk, identity: StreamIdentity, partition: int) -> Pa
     missing before it, it is reported as damage.
     """
     there = bases(disk.names())
-    if not there or not _is_stillborn(disk, identity, partition, there[-1]):
+    if not there or not _has_no_header(disk, identity, partition, there[-1]):
         return _end_of(disk, there, 0)
-    stillborn = there.pop()
-    end = _end_of(disk, there, stillborn)
-    if end.next < stillborn:
-        path = str(disk.path(segment_file(stillborn)))
+    empty = there.pop()
+    end = _end_of(disk, there, empty)
+    if end.next < empty:
+        path = str(disk.path(segment_file(empty)))
         raise DamagedFile(
             path, 0, f"its header is not whole, and what is before ends at {end.next}"
         )
-    disk.unlink(segment_file(stillborn))
+    disk.unlink(segment_file(empty))
     disk.sync_directory()
     return end
 
@@ -275,7 +275,7 @@ def _end_of(disk: Disk, there: list[int], begin: int) -> PartitionEnd:
     return PartitionEnd(there[0], last.base, time, producers, tail)
 
 
-def _is_stillborn(disk: Disk, identity: StreamIdentity, partition: int, base: int) -> bool:
+def _has_no_header(disk: Disk, identity: StreamIdentity, partition: int, base: int) -> bool:
     """Whether a power cut came before the segment's header was synced, so it has no records.
 
     Nothing is written behind a header that was not synced.

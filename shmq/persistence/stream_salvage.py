@@ -120,7 +120,7 @@ def salvage_stream(disk: Disk, name: str, identity: int) -> list[str]:
         if (header.name, header.hash_key) != (name, identity):
             raise DamagedFile(str(own.directory), 0, f"it has the card of {header.name!r}")
     except DamagedFile as error:
-        header, card = _told_by_segments(own, name, identity)
+        header, card = _card_from_segments(own, name, identity)
         problems.append(f"{error}: it is made anew, and the stream's groups are lost")
         write_card(own, _identity(name, identity, header, card), card)
     whose = _identity(name, identity, header, card)
@@ -142,7 +142,7 @@ def _committed(group: dict[str, Any], partition: int) -> int:
     return (offsets[partition] or 0) if partition < len(offsets) else 0
 
 
-def _told_by_segments(own: Disk, name: str, identity: int) -> tuple[FileHeader, StreamCard]:
+def _card_from_segments(own: Disk, name: str, identity: int) -> tuple[FileHeader, StreamCard]:
     """The metadata of a stream, from the headers of its segments. Raises FileError.
 
     The first segment of a partition has the options that the stream had when it was written.

@@ -17,7 +17,7 @@ from shmq.namespace.namespace import Namespace
 from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_partition_writer import RETRY, StreamPartitionWriters
 from shmq.persistence.stream_recovery import groups_of
-from shmq.persistence.transactions import NO_NOTES, Notes
+from shmq.persistence.transactions import NO_TRANSACTIONS, Notes
 from shmq.storage.file_header import StreamIdentity
 
 __all__ = ["StreamWriter"]
@@ -36,7 +36,7 @@ class StreamWriter:
         namespace: Namespace,
         directory: DataDirectory,
         sizes: WriteSizes,
-        transactions: Notes = NO_NOTES,
+        transactions: Notes = NO_TRANSACTIONS,
     ) -> None:
         self._namespace = namespace
         self._transactions = transactions

@@ -29,7 +29,7 @@ from shmq.storage.disk import Disk
 from shmq.storage.transaction_file import Id, Part, StoredTransaction, TransactionFile, parts_of
 
 __all__ = [
-    "NO_NOTES",
+    "NO_TRANSACTIONS",
     "Notes",
     "Transactions",
 ]
@@ -76,7 +76,7 @@ class Notes:
         """Record that the queue, stream or groups of the part were deleted."""
 
 
-NO_NOTES: Final = Notes()
+NO_TRANSACTIONS: Final = Notes()
 
 
 class Transactions(Notes):

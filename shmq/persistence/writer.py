@@ -38,7 +38,7 @@ __all__ = ["Writer"]
 log = logging.getLogger("shmq")
 
 #: How often the writer looks for new queues, in seconds; that is one stat(2).
-GLANCE: Final = 0.02
+POLL: Final = 0.02
 #: How often it checks every queue for deletion and a due snapshot, in seconds.
 ROUND: Final = 0.1
 #: How often it checks whether other processes use the queues, in seconds.
@@ -70,12 +70,12 @@ class Writer:
         self._namespace = Namespace.of(chosen_namespace(namespace))
         self._directory = directory
         self._sizes = sizes or WriteSizes()
-        self._moves = Transfers(self._namespace)
+        self._transfers = Transfers(self._namespace)
         self._transactions = Transactions(self._namespace, directory.disk)
         self._streams = StreamWriter(self._namespace, directory, self._sizes, self._transactions)
         self._definitions = Definitions(self._namespace, directory)
         #: Callers that wait until the current exchanges and schemas are on disk.
-        self._askers: queue.SimpleQueue[Future[None]] = queue.SimpleQueue()
+        self._define_requests: queue.SimpleQueue[Future[None]] = queue.SimpleQueue()
         self._snapshot_thread = SnapshotThread()
         self._kept: dict[str, SnapshotWriter] = {}
         self._threads: dict[str, threading.Thread] = {}
@@ -99,15 +99,15 @@ class Writer:
         """
         try:
             self._directory.claim(make=False)
-            self._look_around()
+            self._find_queues()
             if begun is not None:
                 begun()
             self._snapshot_thread.start()
             round_at = 0.0
             while not self._stopped:
                 with contextlib.suppress(queue.Empty):
-                    self._wake.get(timeout=GLANCE)
-                self._look_around()
+                    self._wake.get(timeout=POLL)
+                self._find_queues()
                 self._define()
                 self._streams.grow()
                 if time.monotonic() >= round_at:
@@ -121,7 +121,7 @@ class Writer:
                     if self._idle is not None and self._is_over(self._idle):
                         break
             self._leave_deleted()
-            self._look_around()  # queues created before the stop are written, too
+            self._find_queues()  # queues created before the stop are written, too
             self._definitions.attend()
         finally:
             self._stopped = True
@@ -136,7 +136,7 @@ class Writer:
         """See :class:`shmq.storage.writer_control.Source`."""
         if self._idle is None:
             raise ShmqError("this writer was not started automatically: end it yourself")
-        self._namespace.keep_no_more()
+        self._namespace.release_writer()
         self.stop()
 
     def _is_over(self, idle: float) -> bool:
@@ -156,7 +156,7 @@ class Writer:
             if self._in_use():
                 self._used_at = now
                 return False
-            self._namespace.keep_no_more()
+            self._namespace.release_writer()
         log.info("nothing durable was in use for %g s: the writer ends", idle)
         return True
 
@@ -189,33 +189,33 @@ class Writer:
         Their queues and streams are being written then, too. For any thread while `run` runs.
         Raises ShmqError and OSError.
         """
-        asker: Future[None] = Future()
-        self._askers.put(asker)
+        request: Future[None] = Future()
+        self._define_requests.put(request)
         self._wake.put(None)
         end = time.monotonic() + FOUND
         while not self._stopped:
             with contextlib.suppress(TimeoutError):
-                return asker.result(ROUND)
+                return request.result(ROUND)
             if time.monotonic() >= end:
                 raise ShmqError(f"the writer did not answer within {FOUND:g} s: try again")
         raise ShmqError("the writer is ending: ask the next one")
 
     def _define(self) -> None:
         """Write exchanges and schemas once for all waiting callers."""
-        askers = []
+        requests = []
         with contextlib.suppress(queue.Empty):
             while True:
-                askers.append(self._askers.get_nowait())
-        if not askers:
+                requests.append(self._define_requests.get_nowait())
+        if not requests:
             return
         try:
             self._definitions.keep()
         except (ShmqError, OSError) as error:
-            for asker in askers:
-                asker.set_exception(error)
+            for request in requests:
+                request.set_exception(error)
         else:
-            for asker in askers:
-                asker.set_result(None)
+            for request in requests:
+                request.set_result(None)
 
     def cut(self, queues: list[str], streams: list[str]) -> list[CutFile]:
         """The open files of these queues and streams at one moment; the caller closes them.
@@ -255,7 +255,7 @@ class Writer:
                     f"stream {name!r} of namespace {self._namespace.name!r} is not kept on disk: "
                     f"the writer's log says why"
                 )
-            time.sleep(GLANCE)
+            time.sleep(POLL)
         return kept
 
     def _named(self, name: str) -> SnapshotWriter:
@@ -271,7 +271,7 @@ class Writer:
                     f"make it with durability='snapshot' or 'journal'; if it has that, the "
                     f"writer's log says more"
                 )
-            time.sleep(GLANCE)
+            time.sleep(POLL)
 
     def _list(self) -> list[SnapshotWriter]:
         with self._lock:
@@ -283,7 +283,7 @@ class Writer:
         for name in [kept.name for kept in self._list() if kept.deleted]:
             self._leave(name)
 
-    def _look_around(self) -> None:
+    def _find_queues(self) -> None:
         # Read first: changes during this round are seen in the next one.
         changed_at = SHM.stat().st_mtime_ns
         now = time.monotonic()
@@ -292,7 +292,7 @@ class Writer:
             return
         self._streams.look_around()
         self._leave_deleted()
-        for name, inode in list(self._strangers()):
+        for name, inode in list(self._new_queues()):
             if now < self._put_off.get((name, inode), 0.0):
                 continue
             try:
@@ -321,7 +321,7 @@ class Writer:
             log.warning("queue %s is not kept on disk: %s", name, error)
         self._put_off[name, inode] = time.monotonic() + RETRY
 
-    def _strangers(self) -> Iterator[tuple[str, int]]:
+    def _new_queues(self) -> Iterator[tuple[str, int]]:
         """The queues that were not looked at yet, each with its segment's inode."""
         there = set()
         for name in self._namespace.queue_names():
@@ -359,11 +359,11 @@ class Writer:
             self._directory.disk,
             handle,
             self._sizes,
-            self._moves,
+            self._transfers,
             transactions=self._transactions,
         )
         try:
-            if kept.astray:
+            if kept.files_missing:
                 log.warning(
                     "queue %s: what was written of it is not in %s; all that it holds is "
                     "written there now",
@@ -430,7 +430,7 @@ class Writer:
     def _rest(self) -> None:
         end = time.monotonic() + RETRY
         while not self._stopped and time.monotonic() < end:
-            time.sleep(GLANCE)
+            time.sleep(POLL)
 
     def _write_out(self, kept: JournalWriter) -> None:
         """Write what is left since the writer was stopped."""

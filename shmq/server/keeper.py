@@ -23,7 +23,7 @@ from shmq.errors import LockTimeout, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core, _group, _stream
 from shmq.supervision.heartbeat import Heartbeat
-from shmq.supervision.signals import leave_to_the_supervisor, tether
+from shmq.supervision.signals import end_with_parent, handle_sigterm
 from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
 __all__ = [
@@ -153,10 +153,10 @@ _LOCK_WAIT: Final = 0.01
 
 def main(namespace: str, level: int, heartbeat: Heartbeat, supervisor: int) -> None:
     """Tend the namespace until SIGTERM, or until the ``supervisor`` ends."""
-    tether(supervisor, signal.SIGTERM)
+    end_with_parent(supervisor, signal.SIGTERM)
     show_stack_on_demand()
     show_on_stderr("shmq", level)
     limit_lock_waits(_LOCK_WAIT)
     keeper = Keeper(namespace, alive=heartbeat.beat)
-    leave_to_the_supervisor(keeper.stop)
+    handle_sigterm(keeper.stop)
     keeper.run()

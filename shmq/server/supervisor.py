@@ -23,7 +23,7 @@ from shmq.server.listener import listen, refuse, url_of
 from shmq.server.persistence_process import PersistenceProcess
 from shmq.server.systemd import Manager
 from shmq.supervision.child_process import LOOK, ChildProcess, PipedChildProcess, WakeupPipe
-from shmq.supervision.signals import caught
+from shmq.supervision.signals import caught, ended_by
 
 __all__ = ["Supervisor"]
 
@@ -85,15 +85,15 @@ class _WorkerProcess(PipedChildProcess):
             self._connection_counts.write(self._row, 0)
         return code
 
-    def heard(self, said: str) -> None:
+    def received(self, said: str) -> None:
         """See :class:`PipedChildProcess`."""
         self.ready = self.ready or said == worker.READY
         self.reloading = self.reloading and said != worker.RELOADED
 
-    def hang_up(self) -> None:
+    def close_pipe(self) -> None:
         """See :class:`PipedChildProcess`; the successor starts with the new settings."""
         self.reloading = False
-        super().hang_up()
+        super().close_pipe()
 
     def reload(self, settings: Settings) -> None:
         """Give the worker new settings."""
@@ -102,7 +102,7 @@ class _WorkerProcess(PipedChildProcess):
                 self.pipe.send(settings)
                 self.reloading = True
             except OSError:
-                self.hang_up()
+                self.close_pipe()
 
 
 class Supervisor:
@@ -124,8 +124,8 @@ class Supervisor:
         self._up = False
         self._false_starts = 0
         self._stopped = False
-        self._hung_up = False
-        self._cut = 0
+        self._reload_requested = False
+        self._forced_by = 0
         self._reloading = False
         self._draining = False
         self._drain_until: float | None = None
@@ -141,9 +141,9 @@ class Supervisor:
         can be started, or some did not end in time.
         """
         try:
-            with caught(self._hear):
+            with caught(self._on_signal):
                 self._open()
-                while self._go_on():
+                while self._step():
                     self._sleep()
         finally:
             for child in self._children:
@@ -151,11 +151,11 @@ class Supervisor:
             for each in self._sockets:
                 each.close()
             self._wakeup.close()
-            self._leave_nothing()
+            self._remove_namespace()
         if self._refusal is not None:
             raise self._refusal
 
-    def _leave_nothing(self) -> None:
+    def _remove_namespace(self) -> None:
         """Remove the namespace's file and semaphores if it has no queue left.
 
         The server's processes end together, so each of them may leave that to another.
@@ -170,13 +170,13 @@ class Supervisor:
         self._stopped = True
         self._wakeup.give()
 
-    def _hear(self, number: int) -> None:
+    def _on_signal(self, number: int) -> None:
         if number == signal.SIGHUP:
-            self._hung_up = True
+            self._reload_requested = True
             self._wakeup.give()
             return
         if self._stopped:
-            self._cut = number
+            self._forced_by = number
         self.stop()
 
     def _open(self) -> None:
@@ -192,9 +192,9 @@ class Supervisor:
         else:  # so that the workers, which never wait, find what a writer recovers
             durability.bring_back_all(Namespace.of(settings.namespace))
         if self._persistence is None or self._persistence.recovered:
-            self._open_doors()
+            self._start_accepting()
 
-    def _open_doors(self) -> None:
+    def _start_accepting(self) -> None:
         """Accept connections, now that the queues are recovered."""
         settings = self.settings
         self._sockets = listen(settings)
@@ -212,32 +212,32 @@ class Supervisor:
         )
         self._children += [*self._fronts, keeper]
 
-    def _go_on(self) -> bool:
+    def _step(self) -> bool:
         """Do what is due; return whether to go on."""
         for front in self._fronts:
-            front.hear()
+            front.receive()
         for child in self._children:
-            self._attend(child)
+            self._restart_ended(child)
             if not self._draining:
                 child.look(self.settings.limits.silence)
         if self._persistence is not None:
-            self._follow(self._persistence)
-        self._tell()
-        if self._hung_up and not self._stopped:
-            self._hung_up = False
+            self._attend_persistence(self._persistence)
+        self._report()
+        if self._reload_requested and not self._stopped:
+            self._reload_requested = False
             self._reload()
         if self._stopped and not self._draining:
             self._drain()
-        if self._cut:
+        if self._forced_by:
             log.warning("second signal: the server ends at once")
-            raise KeyboardInterrupt if self._cut == signal.SIGINT else SystemExit(128 + self._cut)
+            raise ended_by(self._forced_by)
         if self._drain_until is not None and time.monotonic() >= self._drain_until:
-            self._give_up()
+            self._kill_late()
         return not self._draining or any(child.process is not None for child in self._children)
 
-    def _follow(self, persistence: PersistenceProcess) -> None:
+    def _attend_persistence(self, persistence: PersistenceProcess) -> None:
         """Start the front ends after the recovery, and end the writer after the front ends."""
-        persistence.hear()
+        persistence.receive()
         refusal, persistence.refusal = persistence.refusal, None
         if refusal is not None and persistence.begun:
             log.error("durable queues are not written: %s", refusal)
@@ -245,7 +245,7 @@ class Supervisor:
             self._refusal = self._refusal or ShmqError(refusal)
             self._stopped = True
         if persistence.recovered and not self._fronts and not self._stopped:
-            self._open_doors()
+            self._start_accepting()
             self._wakeup.give()
         if self._draining and all(child.process is None for child in self._others()):
             self._drain_until = None  # the writer may take its time: unwritten data would be lost
@@ -254,7 +254,7 @@ class Supervisor:
     def _others(self) -> list[ChildProcess]:
         return [child for child in self._children if child is not self._persistence]
 
-    def _give_up(self) -> None:
+    def _kill_late(self) -> None:
         """Kill the processes that did not end in time, except the persistence process."""
         self._drain_until = None
         late = [child for child in self._others() if child.process is not None]
@@ -267,7 +267,7 @@ class Supervisor:
             child.kill()
         self._wakeup.give()
 
-    def _attend(self, child: ChildProcess) -> None:
+    def _restart_ended(self, child: ChildProcess) -> None:
         code = child.reap()
         if code is not None and not self._draining:
             child.replace(code)
@@ -281,7 +281,7 @@ class Supervisor:
         if child.due is not None and child.due <= time.monotonic() and not self._stopped:
             child.start()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """Report to the log and the service manager that the server is up, or reloaded."""
         writes = self._persistence is None or self._persistence.begun
         if not self._up and writes and self._fronts and all(front.ready for front in self._fronts):

@@ -20,7 +20,7 @@ from shmq.server.connection.connection import ConnectionCounts
 from shmq.server.frontend import FrontEnd
 from shmq.server.keeper import limit_lock_waits
 from shmq.supervision.heartbeat import BEAT, Heartbeat
-from shmq.supervision.signals import held_back, leave_to_the_supervisor, tether
+from shmq.supervision.signals import blocked_signals, end_with_parent, handle_sigterm
 from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
 __all__ = ["READY", "RELOADED", "main"]
@@ -57,11 +57,11 @@ def main(
     The ``pipe`` from the supervisor brings new settings; the ``heartbeat`` shows it that the loop
     runs.
     """
-    tether(supervisor, signal.SIGTERM)
+    end_with_parent(supervisor, signal.SIGTERM)
     show_stack_on_demand()
     sys.setswitchinterval(_SWITCH)
     limit_lock_waits(_LOCK_WAIT)
-    leave_to_the_supervisor(lambda: os._exit(0))  # there is nothing to clean up yet
+    handle_sigterm(lambda: os._exit(0))  # there is nothing to clean up yet
     show_on_stderr("shmq", settings.level)
     durability.never_wait()
     if settings.persist:  # the supervisor runs the writer
@@ -115,11 +115,11 @@ async def _serve(who: str, settings: Settings, *places: Any) -> None:
     pipe.send(READY)
     await front.run()
     log.info("%s ended", who)
-    _hear_no_more(loop)
+    _ignore_sigterm(loop)
 
 
-def _hear_no_more(loop: asyncio.AbstractEventLoop) -> None:
+def _ignore_sigterm(loop: asyncio.AbstractEventLoop) -> None:
     """Ignore further SIGTERMs: the server ends already, and a closing loop cannot take one."""
-    with held_back():
+    with blocked_signals():
         loop.remove_signal_handler(signal.SIGTERM)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

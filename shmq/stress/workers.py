@@ -21,9 +21,9 @@ from shmq.stress.journal import ACKED, ACKING, GOT, Journal
 from shmq.stress.plan import Plan
 
 __all__ = [
-    "Crew",
     "Job",
     "WorkerEnded",
+    "WorkerProcesses",
     "failure_of",
     "on_row",
     "produce",
@@ -36,7 +36,7 @@ class WorkerEnded(RuntimeError):
     """A worker ended on its own."""
 
 
-class Crew:
+class WorkerProcesses:
     """The live workers, and the times at which the others were killed.
 
     A worker calls ``work(*arguments, number)``; the first worker has the number 1.
@@ -47,16 +47,16 @@ class Crew:
         #: When each killed worker was last known to live, in monotonic ns.
         self.killed_at: dict[int, int] = {}
         #: How many workers were started; also the number of the newest.
-        self.hired = 0
+        self.started = 0
         self._alive: dict[int, tuple[multiprocessing.process.BaseProcess, Callable[..., None]]] = {}
 
-    def hire(self, work: Callable[..., None]) -> int:
+    def start(self, work: Callable[..., None]) -> int:
         """Start another worker and return its number."""
-        self.hired += 1
-        process = _FORK.Process(target=work, args=(*self._arguments, self.hired), daemon=True)
+        self.started += 1
+        process = _FORK.Process(target=work, args=(*self._arguments, self.started), daemon=True)
         process.start()
-        self._alive[self.hired] = (process, work)
-        return self.hired
+        self._alive[self.started] = (process, work)
+        return self.started
 
     @property
     def alive(self) -> list[int]:
@@ -73,7 +73,7 @@ class Crew:
         """The live workers that do that work."""
         return [worker for worker, (_, does) in self._alive.items() if does is work]
 
-    def see(self) -> None:
+    def check(self) -> None:
         """Forget the workers that ended normally. Raises :class:`WorkerEnded` for others."""
         for worker, (process, _) in list(self._alive.items()):
             if process.exitcode == 0:
@@ -95,7 +95,7 @@ class Crew:
         process.close()
         return work
 
-    def dismiss(self) -> None:
+    def kill_all(self) -> None:
         """Kill all remaining workers, whatever their state."""
         for process, _ in self._alive.values():
             process.kill()
@@ -169,14 +169,14 @@ def _put(queue: api.Queue, bodies: list[bytes], group: str | None) -> int:
 def consume(job: Job, worker: int, row: int) -> None:
     """Get, verify and acknowledge messages until the counters say drain and none is left."""
     with _at_work(job, worker) as queue:
-        taker = _Taker(job, worker, row)
+        consumer = _Consumer(job, worker, row)
         while not job.abandoned:
             messages = _get(queue, job.plan.batch)
             if messages:
-                taker.take(queue, messages)
+                consumer.take(queue, messages)
             elif job.counters.draining and _nothing_left(queue):
                 break
-        taker.close()
+        consumer.close()
 
 
 def _get(queue: api.Queue, batch: int) -> Sequence[api.Message]:
@@ -193,7 +193,7 @@ def _nothing_left(queue: api.Queue) -> bool:
     return not (stats.depth or stats.delayed or stats.in_flight or stats.dying)
 
 
-class _Taker:
+class _Consumer:
     """Verifies a consumer's messages and records them in its journal and counters."""
 
     def __init__(self, job: Job, worker: int, row: int) -> None:

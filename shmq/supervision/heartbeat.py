@@ -10,7 +10,7 @@ from multiprocessing import reduction
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["BEAT", "Heartbeat", "is_stopped"]
+__all__ = ["BEAT", "Heartbeat", "SharedNumbers", "is_stopped"]
 
 #: How often a process beats, in seconds: several times within the shortest limit.
 BEAT: Final = 0.2
@@ -18,26 +18,41 @@ BEAT: Final = 0.2
 _WORD: Final = 8
 
 
-class Heartbeat:
-    """A count in memory that a process shares with its supervisor.
+class SharedNumbers:
+    """Numbers in memory that several processes share, 64 bits each; ``NAME`` is that of the memory.
 
-    Only the process writes it. Can be pickled for a process that is being spawned.
+    Can be pickled for a process that is being spawned.
     """
 
-    def __init__(self, fd: int | None = None) -> None:
-        self._fd = os.memfd_create("shmq-heartbeat", os.MFD_CLOEXEC) if fd is None else fd
+    NAME = "shmq-numbers"
+
+    def __init__(self, count: int = 1, fd: int | None = None) -> None:
+        self._fd = os.memfd_create(self.NAME, os.MFD_CLOEXEC) if fd is None else fd
         if fd is None:
-            os.ftruncate(self._fd, _WORD)
-        self._word = memoryview(mmap.mmap(self._fd, _WORD)).cast("Q")
+            os.ftruncate(self._fd, count * _WORD)
+        self.numbers = memoryview(mmap.mmap(self._fd, count * _WORD)).cast("Q")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _attached, (type(self), len(self.numbers), reduction.DupFd(self._fd))
+
+
+def _attached(kind: type[SharedNumbers], count: int, fd: Any) -> SharedNumbers:
+    return kind(count, fd.detach())
+
+
+class Heartbeat(SharedNumbers):
+    """A count that a process shares with its supervisor. Only the process writes it."""
+
+    NAME = "shmq-heartbeat"
 
     @property
     def count(self) -> int:
         """The number of beats so far."""
-        return self._word[0]
+        return self.numbers[0]
 
     def beat(self) -> None:
         """Count one beat."""
-        self._word[0] += 1
+        self.numbers[0] += 1
 
     def beat_from_a_thread(self) -> None:
         """Beat from a separate thread, for a process that may wait for a disk indefinitely."""
@@ -48,13 +63,6 @@ class Heartbeat:
                 time.sleep(BEAT)
 
         threading.Thread(target=beat, name="shmq heartbeat", daemon=True).start()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _attached, (reduction.DupFd(self._fd),)
-
-
-def _attached(fd: Any) -> Heartbeat:
-    return Heartbeat(fd.detach())
 
 
 def is_stopped(pid: int) -> bool:

@@ -14,10 +14,11 @@ from typing import Any, Final, Self
 __all__ = [
     "ENDING",
     "Stop",
+    "blocked_signals",
     "caught",
-    "held_back",
-    "leave_to_the_supervisor",
-    "tether",
+    "end_with_parent",
+    "ended_by",
+    "handle_sigterm",
 ]
 
 #: What ends a supervisor: Ctrl-C, a service manager, a terminal that is closed.
@@ -44,7 +45,7 @@ def caught(tell: Callable[[int], None]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def held_back() -> Iterator[None]:
+def blocked_signals() -> Iterator[None]:
     """Block the signals, for this thread and for a process that it starts meanwhile."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
@@ -53,7 +54,12 @@ def held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def leave_to_the_supervisor(drain: Callable[[], None]) -> None:
+def ended_by(number: int) -> BaseException:
+    """What to raise for the signal, so that the process ends with the code a shell expects."""
+    return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
+
+
+def handle_sigterm(drain: Callable[[], None]) -> None:
     """In a worker: SIGTERM calls ``drain``; the terminal's SIGINT and SIGHUP are ignored.
 
     Signals that were blocked since the process was started are delivered now.
@@ -67,7 +73,7 @@ def leave_to_the_supervisor(drain: Callable[[], None]) -> None:
 _PR_SET_PDEATHSIG: Final = 1
 
 
-def tether(parent: int, number: int = signal.SIGKILL) -> None:
+def end_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
     """Let the kernel send this process a signal when ``parent`` ends.
 
     prctl(2), PR_SET_PDEATHSIG: this also works if the parent was killed, and if the child never

@@ -25,7 +25,7 @@ from shmq.errors import (
     SegmentError,
     ShuttingDown,
 )
-from shmq.supervision.signals import leave_to_the_supervisor, tether
+from shmq.supervision.signals import end_with_parent, handle_sigterm
 from shmq.supervision.stderr import show_on_stderr
 from shmq.workers.plan import Handler, Plan, load
 
@@ -218,8 +218,8 @@ def main(who: str, plan: Plan, supervisor: int) -> None:
 
     ``supervisor`` is the process that started this one. This process ends with it.
     """
-    tether(supervisor)
-    leave_to_the_supervisor(lambda: os._exit(Ending.DRAINED))  # there is nothing to clean up yet
+    end_with_parent(supervisor)
+    handle_sigterm(lambda: os._exit(Ending.DRAINED))  # there is nothing to clean up yet
     handler = load(plan.handler)
     show_on_stderr("shmq.workers")
     with contextlib.ExitStack() as stack:
@@ -231,10 +231,10 @@ def main(who: str, plan: Plan, supervisor: int) -> None:
         except (ConnectionLost, ShuttingDown) as error:
             log.error("%s ends: %s", who, error)
             sys.exit(Ending.UNREACHED)
-        shift = WorkerLoop(who, plan, queue, _awaiting(handler, stack))
-        leave_to_the_supervisor(shift.drain)
+        loop_of_worker = WorkerLoop(who, plan, queue, _awaiting(handler, stack))
+        handle_sigterm(loop_of_worker.drain)
         log.info("%s consumes queue %r", who, plan.queue)
-        sys.exit(shift.run())
+        sys.exit(loop_of_worker.run())
 
 
 def _awaiting(handler: Handler, stack: contextlib.ExitStack) -> Handler:

@@ -12,7 +12,7 @@ from multiprocessing.connection import wait
 from shmq.api.options import check_seconds
 from shmq.errors import ConnectionLost, InvalidOption, QueueDeleted, ShmqError, ShuttingDown
 from shmq.supervision.child_process import ChildProcess, WakeupPipe
-from shmq.supervision.signals import caught
+from shmq.supervision.signals import caught, ended_by
 from shmq.workers.plan import Plan
 from shmq.workers.process import Ending, main
 
@@ -56,7 +56,7 @@ class Supervisor:
         ]
         self._wakeup = WakeupPipe()
         self._stopped = False
-        self._cut = 0
+        self._forced_by = 0
         self._drain_until: float | None = None
         self._draining = False
         self._refusal: ShmqError | None = None
@@ -71,10 +71,10 @@ class Supervisor:
         first.
         """
         try:
-            with caught(self._hear):
+            with caught(self._on_signal):
                 for plan in self._plans:
                     _look_at_queue(plan)
-                while self._go_on():
+                while self._step():
                     self._sleep()
         finally:
             for child in self._children:
@@ -88,21 +88,21 @@ class Supervisor:
         self._stopped = True
         self._wakeup.give()
 
-    def _hear(self, number: int) -> None:
+    def _on_signal(self, number: int) -> None:
         """Handle a signal. A closed terminal may send SIGHUP twice, so it never forces an end."""
         if self._stopped and number != signal.SIGHUP:
-            self._cut = number
+            self._forced_by = number
         self.stop()
 
-    def _go_on(self) -> bool:
+    def _step(self) -> bool:
         """Do what is due; return whether anything is left to wait for."""
         for child in self._children:
-            self._attend(child)
+            self._restart_ended(child)
         if self._stopped and not self._draining:
             self._drain()
-        if self._cut:
+        if self._forced_by:
             log.warning("second signal: the workers end at once, their messages are returned")
-            raise KeyboardInterrupt if self._cut == signal.SIGINT else SystemExit(128 + self._cut)
+            raise ended_by(self._forced_by)
         left = [child for child in self._children if child.process is not None]
         if left and self._drain_until is not None and time.monotonic() >= self._drain_until:
             self._refusal = self._refusal or ShmqError(
@@ -112,16 +112,16 @@ class Supervisor:
             return False
         return bool(left) or any(child.due is not None for child in self._children)
 
-    def _attend(self, child: _WorkerProcess) -> None:
+    def _restart_ended(self, child: _WorkerProcess) -> None:
         code = child.reap()
         if code is not None and not self._draining and code != Ending.IDLE:
             if code == Ending.NO_QUEUE:
-                self._give_up_if_gone(child.plan)
+                self._stop_if_deleted(child.plan)
             child.replace(code)
         if child.due is not None and child.due <= time.monotonic() and not self._stopped:
             child.start()
 
-    def _give_up_if_gone(self, plan: Plan) -> None:
+    def _stop_if_deleted(self, plan: Plan) -> None:
         """Stop if the queue was deleted, but not if it was created again."""
         try:
             _look_at_queue(plan)

@@ -43,7 +43,7 @@ from shmq.errors import (
     no_descriptor,
 )
 from shmq.namespace.namespace import Namespace
-from shmq.namespace.semaphores import sweep_bells
+from shmq.namespace.semaphores import sweep_wakeups
 from shmq.native import _core
 from shmq.routing.book import Book
 from shmq.schema.book import Schemas
@@ -457,7 +457,7 @@ class LocalBroker(RpcClient, SchemaMethods):
             self._forget_schemas()
             wait_thread.rest(self._namespace)
             settle_all(self._namespace)
-            sweep_bells(self._namespace.name, self._namespace.is_alive)
+            sweep_wakeups(self._namespace.name, self._namespace.is_alive)
         Book.of(self._namespace).tidy()
         self._namespace.retire()
 

@@ -206,7 +206,7 @@ def keep_new(
 # than one partition more than another. An owner keeps its partition until it gives it up, whatever
 # the plan says; so under every rule only the partitions that move are interrupted.
 
-_NOBODY: Final = 0
+_NO_MEMBER: Final = 0
 
 
 def ranges(members: Sequence[int], owners: Sequence[int]) -> list[int]:
@@ -227,14 +227,14 @@ def sticky(members: Sequence[int], owners: Sequence[int]) -> list[int]:
     The members with the most partitions keep the extra ones.
     """
     room = _room(members, owners)
-    whom = []
+    assigned = []
     for owner in owners:
         keeps = room.get(owner, 0) > 0
-        whom.append(owner if keeps else _NOBODY)
+        assigned.append(owner if keeps else _NO_MEMBER)
         if keeps:
             room[owner] -= 1
     wanting = (member for member in members for _ in range(room[member]))
-    return [member or next(wanting) for member in whom]
+    return [member or next(wanting) for member in assigned]
 
 
 def _room(members: Sequence[int], owners: Sequence[int]) -> dict[int, int]:
@@ -263,6 +263,6 @@ def divided(
     one.
     """
     if not members:
-        return [_NOBODY] * len(owners)
+        return [_NO_MEMBER] * len(owners)
     rule = ASSIGNORS[assignment]
     return [*rule(members, owners[:begin]), *rule(members, owners[begin:])]

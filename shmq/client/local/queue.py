@@ -29,7 +29,7 @@ from shmq.client.shared.policy import compile_filter
 from shmq.client.transaction.recover import settle
 from shmq.errors import Full, LockTimeout, QueueDeleted, ShmqError, descriptors
 from shmq.namespace.namespace import Namespace
-from shmq.namespace.semaphores import bell_stem, semaphore_names, sweep_bells
+from shmq.namespace.semaphores import semaphore_names, sweep_wakeups, wakeup_prefix
 from shmq.native import _core
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class LocalQueue(_core.Handle, api.Queue):
         self._publishers: weakref.WeakSet[LocalStagedPublisher] = weakref.WeakSet()
         self._consumers: weakref.WeakSet[api.Consumer] = weakref.WeakSet()
         names = semaphore_names(namespace.name, segment.queue_id)
-        super().__init__(name, segment, *names, bell_stem(namespace.name))
+        super().__init__(name, segment, *names, wakeup_prefix(namespace.name))
 
     @property
     def options(self) -> QueueOptions:
@@ -221,7 +221,7 @@ class LocalQueue(_core.Handle, api.Queue):
             oldest_age=age,
             shm_bytes=blocks * 512,
             journal_writer=self.has_writer(),
-            journal_writer_pid=self._namespace.keeper if self.has_writer() else None,
+            journal_writer_pid=self._namespace.writer_pid if self.has_writer() else None,
             **numbers,
         )
 
@@ -292,7 +292,7 @@ class LocalQueue(_core.Handle, api.Queue):
         kept = f"{spent} of them are settled, and keep their space until that is on disk"
         if error := self.journal.error:
             return f"{kept}; the disk fails: {os.strerror(error)}"
-        if not self.has_writer() and self._namespace.keeper is None:
+        if not self.has_writer() and self._namespace.writer_pid is None:
             return f"{kept}; {durability.missing(self._namespace)}"
         return f"{kept}: wait (block=True), consume, or make it larger"
 
@@ -322,7 +322,7 @@ class LocalQueue(_core.Handle, api.Queue):
         for at, number in dead:
             self.reclaim(at, number)
         if dead:
-            sweep_bells(self._namespace.name, self._namespace.is_alive)
+            sweep_wakeups(self._namespace.name, self._namespace.is_alive)
 
     def finish_moves(self) -> None:
         """See :class:`shmq.client.local.dead_letters.Source`.
@@ -387,7 +387,7 @@ class LocalQueue(_core.Handle, api.Queue):
                 consumer.close()  # with the acknowledgements that it has collected
         self._dead_letters.close()
         _core.Handle.close(self)
-        wait_thread.ring(self._namespace)
+        wait_thread.wake_thread(self._namespace)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _attach_by_name, (self._namespace.name, self.name)

@@ -228,9 +228,9 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
         if timeout != 0 and len(logs) == 1 and logs[0][0].spin(logs[0][1]):
             return True
         while True:
-            bell = 0
+            wakeup = 0
             for log, _ in logs:
-                bell = log.arm()
+                wakeup = log.arm()
             if any(log.bounds()[1] > offset for log, offset in logs):
                 return True
             if self.control.shape != shape:
@@ -238,7 +238,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
             left = 1.0 if until is None else until - time.monotonic()
             if left <= 0 or self.closed:
                 return False
-            if not logs[0][0].sleep(bell, left):
+            if not logs[0][0].sleep(wakeup, left):
                 look(self._namespace)
 
     def read_raw(
@@ -365,7 +365,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
         log = self.logs[partition]
         if log.disk_error:
             return f"as they are not on disk, which fails: {os.strerror(log.disk_error)}"
-        if self._namespace.keeper is None:
+        if self._namespace.writer_pid is None:
             missing = durability.missing(self._namespace)
             return f"as {log.bounds()[1] - log.synced} records are not on disk; {missing}"
         return None
@@ -374,7 +374,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
         log = self.logs[partition]
         if log.disk_error:
             return f"the disk fails: {os.strerror(log.disk_error)}"
-        if self._namespace.keeper is None:
+        if self._namespace.writer_pid is None:
             return f"{durability.missing(self._namespace)}; it is written then"
         return f"all before offset {log.synced} is; wait longer"
 

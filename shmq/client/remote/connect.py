@@ -23,7 +23,7 @@ __all__ = ["Seal", "dial"]
 _SLICE = struct.pack("ll", 0, 250_000)
 _READ = 1 << 16
 
-_TRUST = "; whom to trust is said by tls= or --cafile"
+_TRUST = "; name the certificates to trust by tls= or --cafile"
 
 
 def dial(
@@ -107,7 +107,7 @@ def _hint(target: Target, why: str) -> str:
     if not target.address.tls:
         return "; if the server wants TLS, the URL begins with shmqs://"
     if "CERTIFICATE" in why:
-        return "; the server wants a certificate of one's own that it knows: tls= or --cert"
+        return "; the server requires a client certificate that it knows: tls= or --cert"
     return ""
 
 

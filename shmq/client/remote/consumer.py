@@ -48,7 +48,7 @@ class _AckFlusher(_core.AckFlusher):
     def renew(self) -> None:
         """Start anew, also in the child of a fork, which lacks the thread."""
         self._lock = threading.Lock()
-        self._bell = threading.Event()
+        self._wakeup = threading.Event()
         self._thread: threading.Thread | None = None
         self.awake = False
 
@@ -65,13 +65,13 @@ class _AckFlusher(_core.AckFlusher):
         if self._thread is None:
             self._thread = threading.Thread(target=self._walk, name="shmq ack flusher", daemon=True)
             self._thread.start()
-        self._bell.set()
+        self._wakeup.set()
 
     def _walk(self) -> None:
-        bell = self._bell
+        wakeup = self._wakeup
         while True:
-            bell.wait()
-            bell.clear()
+            wakeup.wait()
+            wakeup.clear()
             idle = 0
             while idle < _IDLE_ROUNDS:
                 time.sleep(_ROUND)

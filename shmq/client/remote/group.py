@@ -17,8 +17,13 @@ from shmq.client.shared.share import Lender, Lent, Share, share_options
 from shmq.errors import MemberFenced, Unsupported
 from shmq.native import _core
 from shmq.protocol.messages.group import (
+    GROUPS,
     GroupChange,
+    GroupsRequest,
+    GroupView,
     Heartbeat,
+    Join,
+    Joined,
     MemberRequest,
     Seats,
     Settlement,
@@ -26,7 +31,7 @@ from shmq.protocol.messages.group import (
     ShareTake,
     ShareTaken,
 )
-from shmq.protocol.messages.payload import pack_map, pack_places, unpack_answer, unpack_rows
+from shmq.protocol.messages.payload import pack_places
 from shmq.protocol.opcodes import Feature, Status, Type
 from shmq.protocol.status import stream_error_of
 
@@ -60,7 +65,6 @@ def open_share(stream: Any, name: str, member: str | None, options: dict[str, An
     on_damage = options.pop("on_damage", "raise")
     check_one_of("on_damage", on_damage, ("raise", "skip"))
     share_options(options)
-    asked = {**options, "shared": True}
     if on_damage == "skip":
         greeting = stream.connection.greeting
         if greeting is None or Feature.ON_DAMAGE not in greeting.features:
@@ -68,22 +72,22 @@ def open_share(stream: Any, name: str, member: str | None, options: dict[str, An
                 f"on_damage='skip': the server of stream {stream.name!r} cannot pass over damage "
                 f"for a group that shares: it needs a newer version of shmq"
             )
-        asked["on_damage"] = on_damage
-    state = RemoteMemberState(stream, check_name(name, "group"), asked)
+    state = RemoteMemberState(
+        stream, check_name(name, "group"), options, shared=True, skips_damage=on_damage == "skip"
+    )
     return Share(RemoteLender(stream, name, state, member_name(member)), on_damage)
 
 
 def groups_of(stream: Any) -> list[api.GroupSummary]:
     """See ``groups`` of :class:`shmq.api.Stream`."""
-    asked = pack_map({"identity": stream.identity, "action": "list"})
-    rows = unpack_rows(stream.ask(Type.STREAM_GROUPS, asked))
-    return [api.GroupSummary(**row) for row in rows]
+    asked = GroupsRequest(stream.identity, "list").pack()
+    return GROUPS.unpack(stream.ask(Type.STREAM_GROUPS, asked))
 
 
 def delete_group(stream: Any, name: str) -> None:
     """See ``delete_group`` of :class:`shmq.api.Stream`."""
-    asked = {"identity": stream.identity, "action": "delete", "group": check_name(name, "group")}
-    stream.ask(Type.STREAM_GROUPS, pack_map(asked))
+    asked = GroupsRequest(stream.identity, "delete", check_name(name, "group"))
+    stream.ask(Type.STREAM_GROUPS, asked.pack())
 
 
 class RemoteLender(Lender):
@@ -164,21 +168,19 @@ class RemoteGroupState:
         self._seats: list[PartitionSeat] = []
         self.options: dict[str, Any] = {}
 
-    def look(self) -> dict[str, Any]:
+    def look(self) -> GroupView:
         """The whole current state of the group; the first call creates the group if there is none.
 
         Raises StreamDeleted if the group of the earlier calls is gone.
         """
-        asked = {"identity": self._stream.identity, "action": "look", "group": self._name}
-        if self.options:
-            asked["group_id"] = self.options["group_id"]
+        known = self.options.get("group_id")
+        asked = GroupsRequest(self._stream.identity, "look", self._name, known, self._given)
         try:
-            answer = self._stream.ask(Type.STREAM_GROUPS, pack_map({**asked, **self._given}))
+            answer = self._stream.ask(Type.STREAM_GROUPS, asked.pack())
         except errors.NoSuchGroup as error:
             raise errors.StreamDeleted(str(error)) from error
-        shown = unpack_answer(answer)
-        self.options = shown["options"]
-        self._seats = [tuple(each) for each in shown["seats"]]
+        shown = GroupView.unpack(answer)
+        self.options, self._seats = shown.options, shown.seats
         return shown
 
     @property
@@ -188,12 +190,11 @@ class RemoteGroupState:
 
     def numbers(self) -> dict[str, int]:
         """The counters of the group."""
-        numbers: dict[str, int] = self.look()["numbers"]
-        return numbers
+        return self.look().numbers
 
     def members(self) -> list[tuple[int, int, str, int, int]]:
         """The members of the group."""
-        return [tuple(each) for each in self.look()["members"]]
+        return self.look().members
 
     def seats(self) -> list[PartitionSeat]:
         """The partitions of the group."""
@@ -243,8 +244,18 @@ class RemoteGroupState:
 class RemoteMemberState(RemoteGroupState):
     """The state of one member. It belongs to the connection: when that is lost, it rejoins."""
 
-    def __init__(self, stream: Any, name: str, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        stream: Any,
+        name: str,
+        options: Mapping[str, Any],
+        *,
+        shared: bool = False,
+        skips_damage: bool = False,
+    ) -> None:
         super().__init__(stream, name, options)
+        self._shared = shared
+        self._skips_damage = skips_damage
         self._change = 0
         self._heard_at = 0.0
         self._due = 0
@@ -266,18 +277,23 @@ class RemoteMemberState(RemoteGroupState):
 
     def join(self, _process: int, name: bytes) -> tuple[int, int]:
         """Become a member."""
-        given = {**self._given, "member": name.decode("utf-8", "replace")}
+        asked = Join(
+            self._given,
+            name.decode("utf-8", "replace"),
+            self._shared,
+            "skip" if self._skips_damage else None,
+        )
         try:
-            answer = self._ask(Type.JOIN, 0, pack_map(given))
+            answer = self._ask(Type.JOIN, 0, asked.pack())
         except errors.StreamDeleted:
             self._check_grave()
             raise
-        said = unpack_answer(answer)
-        self.options = said["options"]
+        joined = Joined.unpack(answer)
+        self.options = joined.options
         self._change, self._heard_at = 0, 0.0
         self._damaged_before, self._damaged = self.damaged, 0
         self._wire = self._stream.connection.wire
-        return 0, int(said["member"])
+        return 0, joined.member
 
     def _check_grave(self) -> None:
         """Raise NoSuchQueue if the missing object is the dead-letter queue."""
@@ -359,7 +375,7 @@ class RemoteMemberState(RemoteGroupState):
     def take(self, member: int, limit: int, *, handed: bool) -> tuple[dict[int, int], list[Lent]]:
         """The offset of each partition's next new record, and what is leased to the member."""
         answer = self._ask(Type.SHARE_TAKE, member, ShareTake(limit, handed).pack())
-        taken = ShareTaken.unpack(answer, skips_damage="on_damage" in self._given)
+        taken = ShareTaken.unpack(answer, skips_damage=self._skips_damage)
         self._due = time.monotonic_ns() + taken.due
         self._damaged = taken.damaged or 0
         return {p: at for p, at in enumerate(taken.ends) if at is not None}, list(taken.lent)

@@ -167,7 +167,7 @@ def _is_kept(namespace: Namespace, end: float) -> bool:
     while True:
         try:
             with namespace.locked():
-                return namespace.keeper is not None
+                return namespace.writer_pid is not None
         except LockTimeout:  # it recovers a lot
             if time.monotonic() >= end:
                 raise
@@ -273,7 +273,7 @@ def bring_back_all(namespace: Namespace) -> None:
 
 def warn_unkept(namespace: Namespace, kind: Kind, name: str) -> None:
     """Ensure that a writer runs, now that something durable exists; warn if none does."""
-    if namespace.keeper is not None:
+    if namespace.writer_pid is not None:
         return
     try:
         reason = attend(namespace)
@@ -323,7 +323,7 @@ def see_to_it(namespace: Namespace) -> None:
     After a start, the next attempt is made only a while later.
     """
     now = time.monotonic()
-    if now < _again_at.get(namespace.name, 0.0) or namespace.keeper is not None:
+    if now < _again_at.get(namespace.name, 0.0) or namespace.writer_pid is not None:
         return
     if autostarts():
         _again_at[namespace.name] = now + PATIENCE  # until the outcome is known
@@ -399,7 +399,7 @@ def _definitions_directory(namespace: Namespace) -> Path | None:
         there = (directory / LOCK).exists()
     except (OSError, ShmqError):
         return None
-    return directory if there or namespace.keeper is not None else None
+    return directory if there or namespace.writer_pid is not None else None
 
 
 def _is_defined_on_disk(namespace: Namespace) -> bool:
@@ -451,7 +451,7 @@ def _confirm(namespace: Namespace) -> None:
         if directory is not None and _cannot_be_seen(directory, now - began):
             _warn(namespace, f"its directory {directory} cannot be seen from here")
             return
-        if namespace.keeper is None and not _is_written(namespace):
+        if namespace.writer_pid is None and not _is_written(namespace):
             return
         time.sleep(_LOOK)
 

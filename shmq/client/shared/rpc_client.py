@@ -214,7 +214,7 @@ class RpcClient(api.Broker):
             self._check_asking()
             raise ConnectionLost(
                 f"the reply queue {replies.name!r} is gone, so no reply can come: the connection "
-                f"was lost, or somebody deleted it; whether the request was handled is unknown"
+                f"was lost, or the queue was deleted; whether the request was handled is unknown"
             ) from error
         except ShmqError:
             self._check_asking()

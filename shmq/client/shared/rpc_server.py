@@ -256,6 +256,10 @@ class LeaseKeeper:
         except LeaseExpired as error:
             if self._message is message and not message.settled:
                 self._message = None
-                log.warning("%s: the lease of the message at hand is lost: %s", self._who, error)
+                log.warning(
+                    "%s: the lease of the message in progress is lost: %s", self._who, error
+                )
         except ShmqError as error:
-            log.warning("%s: the lease of the message at hand is not kept: %s", self._who, error)
+            log.warning(
+                "%s: the lease of the message in progress is not extended: %s", self._who, error
+            )

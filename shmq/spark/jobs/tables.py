@@ -12,7 +12,7 @@ from shmq.errors import InvalidOption
 from shmq.spark.jobs import values
 from shmq.spark.jobs.config import Key, Rest, Table
 
-__all__ = ["AVAILABLE_NOW", "BATCH_TOP", "FORMATS", "SPARK", "STREAM_TOP", "queue", "rows"]
+__all__ = ["AVAILABLE_NOW", "FORMATS", "SPARK", "STREAM_TOP", "queue", "rows"]
 
 #: The trigger of a stream that ends when it has read everything that existed at its start.
 AVAILABLE_NOW: Final = "available-now"
@@ -180,6 +180,3 @@ STREAM_TOP: Final = Table(
         ),
     ),
 )
-
-#: The top of the file of a job that ends on its own.
-BATCH_TOP: Final = Table(name="", about="")

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 from rich import box, table
 from rich.console import Console
 from rich.text import Text
@@ -22,7 +24,7 @@ from shmq.expression.parse import quoted
 from shmq.spark.jobs import values
 from shmq.spark.jobs.config import Config, Key, Table
 from shmq.spark.jobs.job import ABOUT, Batch, Progress
-from shmq.spark.jobs.tables import BATCH_TOP, SPARK, rows
+from shmq.spark.jobs.tables import SPARK, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -54,29 +56,6 @@ _REPORT: Final = (
     "row int, count bigint, reason string, queue string, codec string, shape string, "
     "bytes bigint, deliveries int, first timestamp, last timestamp, "
     f"samples array<{_SAMPLE}>, where string, triaged_at timestamp"
-)
-
-#: :data:`_LETTER` as Arrow has it.
-_ARROW: Final = pa.schema(
-    [
-        *((name, pa.string()) for name in ("reason", "queue", "codec", "shape")),
-        ("bytes", pa.int64()),
-        ("deliveries", pa.int32()),
-        ("at", pa.timestamp("us", "UTC")),
-        (
-            "sample",
-            pa.struct(
-                [
-                    ("sequence", pa.int64()),
-                    ("body", pa.string()),
-                    (
-                        "headers",
-                        pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])),
-                    ),
-                ]
-            ),
-        ),
-    ]
 )
 
 #: The most characters of a body, or of a header, in a sample.
@@ -124,7 +103,8 @@ def kinds(letters: DataFrame, samples: int, *, headers: bool = False) -> DataFra
 
     shown = ("headers",) if headers else ()
     dead = letters.where("dead_reason is not null").select(*_NEEDED, *shown)
-    told = dead.mapInArrow(_Reader(samples).read, _LETTER)
+    letter = to_arrow_schema(_schema(_LETTER), timezone="UTC")
+    told = dead.mapInArrow(_Reader(letter, samples).read, _LETTER)
     return (
         told.groupBy(*_KIND)
         .agg(
@@ -142,7 +122,8 @@ def kinds(letters: DataFrame, samples: int, *, headers: bool = False) -> DataFra
 class _Reader:
     """Reads the shapes of letters, and keeps the first few bodies of each kind as samples."""
 
-    def __init__(self, samples: int) -> None:
+    def __init__(self, schema: pa.Schema, samples: int) -> None:
+        self._schema = schema
         self._samples = samples
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -150,7 +131,7 @@ class _Reader:
         shown: collections.Counter[tuple[str, ...]] = collections.Counter()
         for batch in batches:
             made = [self._row(row, shown) for row in batch.to_pylist()]
-            yield pa.RecordBatch.from_pylist(made, schema=_ARROW)
+            yield pa.RecordBatch.from_pylist(made, schema=self._schema)
 
     def _row(self, row: Mapping[str, Any], shown: collections.Counter[Any]) -> dict[str, Any]:
         body, codec = row["value"] or b"", row["codec"] or "bytes"
@@ -231,23 +212,17 @@ def run(
     if settings["json"] is not None:
         _write_json(Path(settings["json"]), report, at)
     if settings["parquet"] is not None:
-        columns = [name.split()[0] for name in _split(_REPORT)]
-        data = [tuple(row[name] for name in columns) for row in report]
-        session.createDataFrame(data, _REPORT).coalesce(1).write.mode("append").parquet(
+        schema = _schema(_REPORT)
+        data = [tuple(row[name] for name in schema.names) for row in report]
+        session.createDataFrame(data, schema).coalesce(1).write.mode("append").parquet(
             settings["parquet"]
         )
 
 
-def _split(ddl: str) -> list[str]:
-    """The columns of a schema, each with its type."""
-    parts, deep = [""], 0
-    for character in ddl:
-        deep += {"<": 1, ">": -1}.get(character, 0)
-        if character == "," and not deep:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return parts
+def _schema(ddl: str) -> StructType:
+    schema = StructType.fromDDL(ddl)
+    assert isinstance(schema, StructType)
+    return schema
 
 
 def _reported(number: int, row: Row, at: dt.datetime) -> dict[str, Any]:
@@ -284,7 +259,6 @@ JOB: Final = Batch(
     name="triage",
     about=ABOUT["triage"],
     tables=(
-        BATCH_TOP,
         rows(
             "source",
             "Where the dead letters are: a queue, files of queues, or an archive.",

@@ -130,16 +130,16 @@ def test_only_the_rows_asked_for_are_run() -> None:
     assert "there is no row 'consum': the rows are one-call" in complained
 
 
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize(
-    "row",
+    ("row", "end"),
     [
-        ["--only", "one-call", "--contestant", "shmq"],
-        ["--tcp", "--only", "tcp-produce", "--contestant", "shmq"],
-        ["--disk", "--only", "disk-one", "--contestant", "Redis"],
-        ["--disk", "--only", "disk-one", "--contestant", "shmq"],
+        (["--only", "one-call", "--contestant", "shmq"], signal.SIGINT),
+        (["--only", "one-call", "--contestant", "shmq"], signal.SIGTERM),
+        (["--tcp", "--only", "tcp-produce", "--contestant", "shmq"], signal.SIGTERM),
+        (["--disk", "--only", "disk-one", "--contestant", "Redis"], signal.SIGTERM),
+        (["--disk", "--only", "disk-one", "--contestant", "shmq"], signal.SIGTERM),
     ],
-    ids=["local", "tcp", "disk-peer", "disk"],
+    ids=["interrupt", "local", "tcp", "disk-peer", "disk"],
 )
 def test_a_run_that_is_ended_early_leaves_nothing(
     row: list[str], end: signal.Signals, tmp_path: Path

@@ -8,7 +8,7 @@ from typing import Any, cast
 from shmq.persistence.journal import WriteSizes
 from shmq.persistence.journal_writer import JournalWriter, Transfers
 from shmq.persistence.snapshot import Snapshot
-from shmq.persistence.transactions import NO_NOTES, Notes
+from shmq.persistence.transactions import NO_TRANSACTIONS, Notes
 from shmq.storage.disk import Disk
 from shmq.storage.transaction_file import Id, Part
 
@@ -169,7 +169,7 @@ def notes_no_transaction(
 ) -> JournalWriter:
     """It writes what transactions did as if each queue were by itself."""
     del notes
-    return _Eager(disk, handle, sizes, moves, NO_NOTES)
+    return _Eager(disk, handle, sizes, moves, NO_TRANSACTIONS)
 
 
 class _NotesLate:

@@ -20,8 +20,8 @@ from shmq.spark.stream import append
 from shmq.spark.stream.kind import STREAM_KIND
 from shmq.spark.stream.reader import Range, read_range
 from shmq.spark.stream.writer import StreamSink
-from tests.support.persisting import persisting
-from tests.support.serving import serve
+from tests.support.server import serve
+from tests.support.writer_process import persisting
 from tests.system.wire import entries
 
 READ = types.StructType(
@@ -52,14 +52,17 @@ WRITTEN = types.StructType(
 )
 
 
-@pytest.fixture(params=["local", "tcp"])
+@pytest.fixture
 def url(request: pytest.FixtureRequest, broker: shmq.Broker) -> Iterator[str]:
-    """Where the tasks find the streams of the broker."""
-    if request.param == "local":
+    """Where the tasks find the streams of the broker: on this host, unless a test asks for TCP."""
+    if getattr(request, "param", "local") == "local":
         yield broker.namespace
         return
     with serve(broker.namespace, persist=False) as server:  # a test may have a writer of its own
         yield server.url
+
+
+everywhere = pytest.mark.parametrize("url", ["local", "tcp"], indirect=True)
 
 
 @pytest.fixture
@@ -107,6 +110,7 @@ def test_headers_whose_values_are_maps_with_any_keys_are_json(
     assert batch.to_pylist() == [{"offset": 0, "headers": [{"key": "h", "value": value}]}]
 
 
+@everywhere
 def test_a_task_has_just_the_offsets_of_its_range(url: str, orders: shmq.Stream) -> None:
     orders.append_many([b"%03d" % n for n in range(300)], partition=0)
     found = rows(url, orders, 17, 290)
@@ -139,6 +143,7 @@ def test_what_has_left_the_ring_is_rows_from_the_files(url: str, broker: shmq.Br
     ]
 
 
+@everywhere
 def test_a_task_that_comes_too_late_says_so_or_leaves_out(url: str, orders: shmq.Stream) -> None:
     orders.append_many([bytes(1000)] * 2000, partition=0)
     gone = orders.earliest(0)
@@ -150,6 +155,7 @@ def test_a_task_that_comes_too_late_says_so_or_leaves_out(url: str, orders: shmq
         rows(url, orders, gone, 2000, identity=1)
 
 
+@everywhere
 def test_a_task_that_runs_again_appends_nothing_more(url: str, orders: shmq.Stream) -> None:
     given = {"url": url, "topic": "orders"}
     chosen = STREAM_KIND.parse(given, WRITE)
@@ -169,5 +175,6 @@ def test_a_task_that_runs_again_appends_nothing_more(url: str, orders: shmq.Stre
     assert next_one.before == 0
 
 
+@everywhere
 def test_a_name_is_found_to_be_a_stream(url: str, orders: shmq.Stream) -> None:
     assert kind_of({"url": url, "subscribe": orders.name}) is STREAM_KIND

@@ -125,7 +125,7 @@ def test_semaphores_without_a_queue_are_removed(shell: Shell, queue: shmq.Queue)
     assert shell("fsck").code == Code.OK
 
 
-def test_a_bell_is_removed_when_its_process_is_dead(
+def test_a_wakeup_semaphore_is_removed_when_its_process_is_dead(
     shell: Shell, queue: shmq.Queue, dies: Callable[[str], None]
 ) -> None:
     number = Namespace.of(shell.namespace).process_number()
@@ -151,7 +151,7 @@ os.environ["SHMQ_MP_NAMESPACE"] = namespace
 import shmq.mp
 queue = shmq.mp.JoinableQueue()
 queue.put("x")
-queue._store.bell()
+queue._store.wakeups()
 """
 
 

@@ -158,7 +158,7 @@ def test_where_a_hold_fails_halfway_nothing_is_held(broker: shmq.Broker, tmp_pat
     files = tmp_path / partition_directory("kept", stream.identity, 1)
     files.parent.mkdir(parents=True)
     files.touch()  # it should be a directory
-    stream.namespace.keep_in(tmp_path)
+    stream.namespace.become_writer(tmp_path)
     held = RetentionHold(stream)
 
     with pytest.raises(shmq.ShmqError, match="the files of stream 'kept' cannot be read"):
@@ -166,7 +166,7 @@ def test_where_a_hold_fails_halfway_nothing_is_held(broker: shmq.Broker, tmp_pat
 
     assert held.is_empty
     assert [log.holders() for log in stream.logs] == [[], []]
-    stream.namespace.keep_no_more()
+    stream.namespace.release_writer()
 
 
 def test_an_append_waits_for_who_reads_along(broker: shmq.Broker) -> None:

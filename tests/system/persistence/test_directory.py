@@ -221,7 +221,7 @@ def test_what_is_no_directory_is_refused(namespace: str, tmp_path: Path) -> None
 
 def test_a_record_that_was_written_half_is_none(namespace: str, tmp_path: Path) -> None:
     registry = Namespace.of(namespace)
-    registry.keep_in(tmp_path)
+    registry.become_writer(tmp_path)
     path = Path(f"/dev/shm/shmq@{namespace}")
     raw = path.read_bytes()
 

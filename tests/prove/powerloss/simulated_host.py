@@ -22,7 +22,7 @@ from shmq.persistence.recovery import recover
 from shmq.persistence.transactions import Notes, Transactions
 from shmq.storage.disk import Disk
 from tests.prove.powerloss.application import Application
-from tests.prove.powerloss.recording import Fault, Recording, RecordingDisk
+from tests.prove.powerloss.recorded_disk import Fault, Recording, RecordingDisk
 from tests.prove.powerloss.trace import Trace
 
 #: Below the root of a recording.

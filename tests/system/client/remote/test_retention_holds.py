@@ -13,7 +13,7 @@ import shmq
 from shmq import Broker, Stream
 from shmq.protocol.opcodes import Type
 from tests.conformance.tools import PATIENCE, SOON, eventually, in_thread, outcome
-from tests.support.serving import serve
+from tests.support.server import serve
 from tests.system.client.remote.proxy import Proxy, of_type
 from tests.system.client.remote.test_foreign import reply, server
 

@@ -23,7 +23,7 @@ from tests.prove.powerloss.events import (
     Unlink,
     Write,
 )
-from tests.prove.powerloss.promise import Promise
+from tests.prove.powerloss.expectation import Promise
 from tests.prove.powerloss.trace import Step, Trace
 
 #: Given the number of a call to the disk and its method's name: the error to raise, a

@@ -12,7 +12,7 @@ import shmq
 from shmq.protocol.opcodes import FOREVER, Status, Type
 from tests.support.namespaces import own_namespace
 from tests.support.peer import Frame, Peer, name_of
-from tests.support.serving import Server, serve
+from tests.support.server import Server, serve
 from tests.system.server.conftest import Serve
 from tests.system.wire.frames import OF_QUEUES, OPERATIONS
 

@@ -15,10 +15,10 @@ from shmq.persistence.transaction_recovery import complete_transactions
 from shmq.storage.disk import Disk
 from shmq.storage.erase import finish_erasures
 from shmq.storage.transaction_file import TRANSACTIONS
-from tests.prove.powerloss.promise import Found, Recovered
-from tests.prove.powerloss.stage import Stage
+from tests.prove.powerloss.expectation import Found, Recovered
+from tests.prove.powerloss.simulated_host import DATA
+from tests.prove.powerloss.state_directory import Stage
 from tests.prove.powerloss.states import State
-from tests.prove.powerloss.station import DATA
 
 
 class Recoverer:

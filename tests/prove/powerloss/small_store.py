@@ -11,8 +11,8 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.prove.powerloss.promise import Found, Promise, Recovered, Sent
-from tests.prove.powerloss.recording import Recording
+from tests.prove.powerloss.expectation import Found, Promise, Recovered, Sent
+from tests.prove.powerloss.recorded_disk import Recording
 from tests.prove.powerloss.states import State
 from tests.prove.powerloss.trace import Trace
 

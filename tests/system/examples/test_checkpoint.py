@@ -14,7 +14,7 @@ from examples.flights.flights import Flight
 from examples.flights.place import Place
 from examples.flights.producer import PUT_AGAIN, put_safely
 from examples.flights.queues import Queues
-from tests.support.persisting import persisting
+from tests.support.writer_process import persisting
 
 FLOWN = [Flight(number, "UA", None, 5, 0, 0) for number in range(10)]
 

@@ -1,4 +1,4 @@
-"""Waiting on bells across processes: deaths, forks, and what is left in /dev/shm."""
+"""Waiting on wakeup semaphores across processes: deaths, forks, and what is left in /dev/shm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shmq import Broker, Queue
 from tests.support.processes import Start, eventually, files_of, is_empty, is_sound, run_script
 
 
-def bells_of(namespace: str) -> list[str]:
+def wakeups_of(namespace: str) -> list[str]:
     return [name for name in files_of(namespace) if "@bell." in name]
 
 
@@ -24,7 +24,7 @@ def armed(queue: Queue) -> int:
 
 
 async def are_armed(queue: Queue, count: int) -> None:
-    """Return once so many bells are to be rung for a message."""
+    """Return once so many wakeups are armed for a message."""
     while armed(queue) < count:  # noqa: ASYNC110 - it happens in shared memory
         await asyncio.sleep(0.002)
 
@@ -97,7 +97,7 @@ def test_processes_share_a_queue_through_their_loops(
     assert sum(taken) == 1000
     queue.get_nowait().ack()
     is_empty(queue)
-    assert bells_of(namespace) == []
+    assert wakeups_of(namespace) == []
 
 
 @pytest.mark.parametrize("how", ["aget", "wait"])
@@ -106,14 +106,14 @@ def test_a_waiter_that_is_killed_leaves_nothing(
 ) -> None:
     child = start(wait_for_ever, namespace, how)
     eventually(lambda: armed(queue) == 1, "the child waits")
-    assert len(bells_of(namespace)) == 1
+    assert len(wakeups_of(namespace)) == 1
 
     child.signal(signal.SIGKILL)
     child.reap()
 
     queue.qsize()  # looks for the dead
     assert armed(queue) == 0
-    assert bells_of(namespace) == []
+    assert wakeups_of(namespace) == []
     queue.put(b"x")
     assert queue.get_nowait().delivery_count == 1
     is_sound(queue)
@@ -174,7 +174,7 @@ def test_the_child_of_a_fork_has_a_thread_of_its_own(
     def child(pipe: Connection) -> int:
         asyncio.run(once())
         assert shmq.wait([queue], timeout=0.01) == []
-        return len(bells_of(namespace))
+        return len(wakeups_of(namespace))
 
     asyncio.run(once())
     with warnings.catch_warnings():
@@ -217,9 +217,9 @@ def test_an_interpreter_ends_cleanly(
 
     run_script(SCRIPT.format(work=ENDINGS[ending]), namespace)
 
-    if ending != "with a waiting thread":  # whose bell its death leaves
-        assert bells_of(namespace) == []
+    if ending != "with a waiting thread":  # whose semaphore its death leaves
+        assert wakeups_of(namespace) == []
     queue.qsize()
     broker.queue("w").qsize()
-    assert bells_of(namespace) == []
+    assert wakeups_of(namespace) == []
     assert armed(queue) == armed(broker.queue("w")) == 0

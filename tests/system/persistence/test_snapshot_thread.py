@@ -12,7 +12,7 @@ import pytest
 import shmq
 from shmq.client.local.queue import attach
 from shmq.persistence.snapshot import SnapshotThread, SnapshotWriter
-from tests.support.desk import SMALL, Desk
+from tests.support.manual_writer import SMALL, Desk
 from tests.support.processes import PATIENCE, ROOT
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shmq.persistence.journal_writer import JournalWriter
-from tests.support.desk import Desk, run_out
+from tests.support.manual_writer import Desk, run_out
 from tests.support.queue_chain import chain
 
 

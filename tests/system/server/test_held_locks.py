@@ -14,7 +14,7 @@ import shmq
 from shmq.protocol.opcodes import FOREVER, Status, Type
 from tests.support.peer import Peer, name_of
 from tests.support.processes import eventually
-from tests.support.serving import Server, serve
+from tests.support.server import Server, serve
 from tests.support.stopped import locks_of_queue
 
 LARGE = b"x" * (64 << 10)

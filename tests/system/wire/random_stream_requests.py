@@ -13,7 +13,7 @@ import hypothesis.strategies as st
 from tests.system.wire import entries, frames
 from tests.system.wire.client import Wire
 from tests.system.wire.frames import T
-from tests.system.wire.guesses import (
+from tests.system.wire.random_queue_requests import (
     QUEUES,
     bodies,
     mostly,

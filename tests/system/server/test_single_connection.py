@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import shmq
-from tests.support.serving import serve
+from tests.support.server import serve
 
 pytestmark = pytest.mark.prove
 

@@ -17,7 +17,7 @@ from shmq.supervision.heartbeat import BEAT, Heartbeat
 from shmq.supervision.stderr import show_stack_on_demand
 from tests.support.peer import Peer
 from tests.support.processes import eventually
-from tests.support.serving import Server
+from tests.support.server import Server
 from tests.system.server.conftest import Serve
 
 #: The least that may be set, in seconds.

@@ -19,12 +19,12 @@ import psutil
 
 import shmq
 from shmq.stress.journal import GOT, CheckResult, Journal, Record, judge, read_all
-from shmq.stress.workers import Crew
-from tests.prove.soak import links, workers
-from tests.prove.soak.draining import check, drain
+from shmq.stress.workers import WorkerProcesses
+from tests.prove.soak import tcp_workers, workers
+from tests.prove.soak.drain import check, drain
 from tests.prove.soak.stops import Stops, insist
 from tests.support.processes import eventually
-from tests.support.serving import Server, serve
+from tests.support.server import Server, serve
 
 REMOTE = 3
 LOCAL = 1
@@ -149,10 +149,13 @@ def soak(
             durability = "memory" if data_dir is None else "journal"
             queue = insist(functools.partial(_create, broker, durability))
             front = Front(server, **settings)
-            crew = Crew(namespace, directory, front.port)
-            remote, local = [links.produce, links.consume], [produce_locally, consume_locally]
+            crew = WorkerProcesses(namespace, directory, front.port)
+            remote, local = (
+                [tcp_workers.produce, tcp_workers.consume],
+                [produce_locally, consume_locally],
+            )
             for work in remote * REMOTE + local * LOCAL:
-                crew.hire(work)
+                crew.start(work)
             end = time.monotonic() + seconds
             while time.monotonic() < end or min(crew.killed, len(front.killed_at)) < least:
                 _strike(crew, front, chance, stops, stopped)
@@ -172,14 +175,16 @@ def soak(
         return verdict, crew.killed, len(front.killed_at)
     finally:
         if crew is not None:
-            crew.dismiss()
+            crew.kill_all()
         for name in ("work", "work.dlq"):
             insist(functools.partial(broker.delete_queue, name))
         broker.close()
         shutil.rmtree(directory)
 
 
-def _strike(crew: Crew, front: Front, chance: random.Random, stops: Stops, stopped: float) -> None:
+def _strike(
+    crew: WorkerProcesses, front: Front, chance: random.Random, stops: Stops, stopped: float
+) -> None:
     """Kill one that is chosen, or stop it."""
     time.sleep(chance.random() / 5)
     stops.resume()
@@ -194,10 +199,10 @@ def _strike(crew: Crew, front: Front, chance: random.Random, stops: Stops, stopp
     elif draw < SUPERVISORS_KILLED + WORKERS_KILLED + WRITERS_KILLED:
         front.kill_writer()
     else:
-        crew.hire(crew.kill(chance.choice(crew.alive)))
+        crew.start(crew.kill(chance.choice(crew.alive)))
 
 
-def _stop_one(crew: Crew, front: Front, chance: random.Random, stops: Stops) -> None:
+def _stop_one(crew: WorkerProcesses, front: Front, chance: random.Random, stops: Stops) -> None:
     """Stop a client or a front end, for less than the supervisor waits or for good."""
     if chance.random() < FOR_GOOD:
         front.stop_worker(chance)
@@ -229,14 +234,19 @@ def _served_until(directory: Path, front: Front) -> dict[int, int]:
     return found
 
 
-def _killed_at(directory: Path, crew: Crew, served_until: Mapping[int, int]) -> dict[int, int]:
+def _killed_at(
+    directory: Path, crew: WorkerProcesses, served_until: Mapping[int, int]
+) -> dict[int, int]:
     """When each journal's writer was last known to have what it had.
 
     A connection has its leases until its client is killed, or what serves it.
     """
     found = dict(crew.killed_at)
     for number in (int(path.stem) for path in directory.glob("*.host")):
-        times = (crew.killed_at.get(number >> links.CONNECTION_BITS), served_until.get(number))
+        times = (
+            crew.killed_at.get(number >> tcp_workers.CONNECTION_BITS),
+            served_until.get(number),
+        )
         if known := [each for each in times if each is not None]:
             found[number] = min(known)
     return found

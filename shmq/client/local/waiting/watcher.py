@@ -21,8 +21,8 @@ class Watcher:
     timer of its queues: when something in one of them becomes due, it does it.
     """
 
-    def __init__(self, bell: _core.Bell) -> None:
-        self.bell = bell
+    def __init__(self, wakeup: _core.Wakeup) -> None:
+        self.wakeup = wakeup
         #: When the current sleep ends, on time.monotonic(); inf while awake.
         self.until = math.inf
         #: Whether the last check was of every queue.
@@ -37,7 +37,7 @@ class Watcher:
         """
         pause = _VERY_LONG if idle else min(self._pause, at_most)
         self.until = time.monotonic() + pause
-        self.bell.sleep(pause)
+        self.wakeup.sleep(pause)
         self.until = math.inf
 
     def look(self, watches: list[_core.Watch]) -> list[_core.Watch]:

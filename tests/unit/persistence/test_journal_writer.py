@@ -9,8 +9,8 @@ import pytest
 
 import shmq
 from shmq.storage.paths import catalog, segment_name
-from tests.support.desk import SMALL, Desk, run_out
 from tests.support.failing_disk import ShortDisk
+from tests.support.manual_writer import SMALL, Desk, run_out
 from tests.support.queue_chain import chain, record_types
 
 

@@ -15,8 +15,8 @@ from shmq.namespace.namespace import Namespace
 from shmq.persistence.journal import WriteSizes
 from shmq.persistence.journal_writer import JournalWriter, Transfers
 from shmq.storage.disk import Disk
-from tests.support.persisting import Persister, persisting
 from tests.support.processes import Start
+from tests.support.writer_process import Persister, persisting
 
 SMALL = WriteSizes(segment=16 << 10, ahead=4 << 10, commit=8 << 10, chunk=4 << 10)
 

@@ -10,8 +10,8 @@ import pytest
 
 import shmq
 from shmq import Queue
-from tests.support.persisting import Persister
 from tests.support.processes import eventually
+from tests.support.writer_process import Persister
 
 pytestmark = pytest.mark.prove
 

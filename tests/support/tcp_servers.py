@@ -39,7 +39,7 @@ class Fronts:
     def _ask(self, line: str) -> str:
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.fronts"],
+                [sys.executable, "-m", "tests.support.tcp_servers"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

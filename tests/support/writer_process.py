@@ -38,7 +38,13 @@ class Persister:
     def start(self) -> None:
         """Start the process."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.persisting", self.namespace, str(self.folder)],
+            [
+                sys.executable,
+                "-m",
+                "tests.support.writer_process",
+                self.namespace,
+                str(self.folder),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

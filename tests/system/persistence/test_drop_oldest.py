@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import shmq
-from tests.support.persisting import Persister
+from tests.support.writer_process import Persister
 
 pytestmark = pytest.mark.prove
 
