@@ -145,12 +145,13 @@ def _work(pipe: Connection, namespace: str, folder: str, parent: int) -> None:
 
 def _archived(namespace: str, folder: Path) -> Archived:
     import shmq.spark  # noqa: PLC0415 - an extra that only this process needs
-    from shmq.spark.jobs import config, registry, runner  # noqa: PLC0415
+    from shmq.spark.jobs import config, runner  # noqa: PLC0415
+    from shmq.spark.jobs import job as jobs  # noqa: PLC0415
 
     path = folder / "archive.toml"
     names = {"namespace": json.dumps(namespace), "queue": json.dumps(COUNTED)}
     path.write_text(_JOB.format(**names))
-    job = registry.load("archive")
+    job = jobs.load("archive")
     spark = shmq.spark.session(
         "examples.flights", master="local[2]", conf={**_CONF, "spark.local.dir": folder / "spark"}
     )

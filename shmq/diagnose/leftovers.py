@@ -34,7 +34,7 @@ from shmq.errors import (
 )
 from shmq.namespace import streams
 from shmq.namespace.namespace import Namespace
-from shmq.namespace.semaphores import bell_owner, semaphore_names
+from shmq.namespace.semaphores import semaphore_names, wakeup_owner
 from shmq.native import _core
 
 __all__ = ["Finding", "namespaces", "sweep"]
@@ -190,7 +190,7 @@ def _semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
     known = _known_semaphores(registry)
     for entry in sorted(name for name in os.listdir(SHM) if name.startswith(stem)):
         rest = entry.removeprefix(stem)
-        process = bell_owner(registry.name, entry)
+        process = wakeup_owner(registry.name, entry)
         if process is not None:
             if registry.is_alive(process):
                 continue
@@ -273,7 +273,7 @@ def _queue(namespace: str, name: str, fix: bool) -> list[dict[str, Any]]:
 
 def _disk(namespace: str, queue: LocalQueue) -> Iterator[dict[str, Any]]:
     # Not its stats: those would return the leases of dead processes, which only --fix may.
-    numbers = queue.journal_numbers()
+    numbers = queue.inspection.journal_numbers()
     problem = why_unkept(
         numbers["durability"],
         numbers["journal_error"],
@@ -293,7 +293,7 @@ def _dead(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
 
 
 def _copies(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
-    for _, _, sequence, _ in queue.orphans():
+    for _, _, sequence, _ in queue.transfer.orphans():
         what = f"the process that moved message {sequence} here died before it finished"
         yield _found(registry.name, "copy", queue.name, what)
 

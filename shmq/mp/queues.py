@@ -308,17 +308,17 @@ class JoinableQueue(Queue):
                 return
             epoch = words[IDLE]
             words[JOINING] = 1
-        bell = store.bell()
+        wakeups = store.wakeups()
         while True:
             with contextlib.suppress(errors.Empty, errors.LeaseExpired):
-                bell.get(True, _SLICE).ack()
+                wakeups.get(True, _SLICE).ack()
             if words[SHUT] == IMMEDIATE:  # messages of a dead getter come back after the discard
                 store.discard()
             with store.mutex:
                 if words[IDLE] != epoch or not store.unfinished():
                     break
                 words[JOINING] = 1
-        store.ring()  # for the other waiters
+        store.wake()  # for the other waiters
 
 
 class SimpleQueue(_Queue):

@@ -94,7 +94,7 @@ class Store:
         self.words = memoryview(self._map).cast("Q")
         self.mutex = Mutex(_path(namespace, name))
         self._lifeline = -1
-        self._bell: LocalQueue | None = None
+        self._wakeups: LocalQueue | None = None
         self._closed = False
         _retire_at_exit(namespace)
 
@@ -165,22 +165,22 @@ class Store:
             self.words[IDLE] += 1
             if self.words[JOINING]:
                 self.words[JOINING] = 0
-                self.ring()
+                self.wake()
 
     def discard(self) -> None:
         """Discard the messages; each counts as done."""
         with self.mutex:
             self.count_done(self.queue.purge())
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake one process that waits in ``join``, or the next one that will."""
         with contextlib.suppress(Full):  # a wakeup is pending; its receiver sends another
-            self.bell().put(b"", False)
+            self.wakeups().put(b"", False)
 
-    def bell(self) -> LocalQueue:
+    def wakeups(self) -> LocalQueue:
         """The queue of wakeups: each woken process puts a wakeup for the next."""
-        if self._bell is None:
-            self._bell = LocalBroker(self.namespace.name).ensure_queue(
+        if self._wakeups is None:
+            self._wakeups = LocalBroker(self.namespace.name).ensure_queue(
                 f"{self.name}.done",
                 capacity=1,
                 arena_bytes=MIN_ARENA,
@@ -190,7 +190,7 @@ class Store:
                 priorities=1,
                 overflow="drop-oldest",
             )
-        return self._bell
+        return self._wakeups
 
     # ---- the end ----
 
@@ -214,8 +214,8 @@ class Store:
             return False
         self._closed = True
         self.queue.close()
-        if self._bell is not None:
-            self._bell.close()
+        if self._wakeups is not None:
+            self._wakeups.close()
         self.mutex.close()
         if self._lifeline >= 0:
             os.close(self._lifeline)

@@ -4,9 +4,9 @@ They only wake waiters: the segment decides which waiter gets what, so a lost or
 sem_post costs at most one slice of a wait. They are named by the queue's id, not its name, so
 that a new queue of an old name never shares them with waiters of the old one.
 
-A wakeup semaphore ("bell" in names) serves a process that waits on many queues at once: an event
-loop, a ``shmq.wait``. Its name has the process's number in the namespace, so that other processes
-can remove it once that process is dead.
+A wakeup semaphore (its file is called "bell") serves a process that waits on many queues at once:
+an event loop, a ``shmq.wait``. Its name has the process's number in the namespace, so that other
+processes can remove it once that process is dead.
 
 posix_ipc creates, finds and removes them. The sleep itself is the core's sem_clockwait:
 posix_ipc's timeouts, like sem_timedwait's, run on the wall clock, and would stretch if
@@ -27,17 +27,17 @@ from shmq.api.names import listed
 from shmq.errors import descriptors
 
 __all__ = [
-    "bell_owner",
-    "bell_stem",
-    "make_bell",
     "make_semaphores",
-    "remove_bell",
+    "make_wakeup",
     "remove_semaphores",
+    "remove_wakeup",
     "semaphore_names",
-    "sweep_bells",
+    "sweep_wakeups",
+    "wakeup_owner",
+    "wakeup_prefix",
 ]
 
-_BELL: Final = re.compile(r"([0-9a-f]{1,16})\.[0-9]+")
+_WAKEUP: Final = re.compile(r"([0-9a-f]{1,16})\.[0-9]+")
 
 
 def semaphore_names(namespace: str, queue_id: int) -> tuple[str, str]:
@@ -71,37 +71,37 @@ def remove_semaphores(namespace: str, queue_id: int) -> None:
             posix_ipc.unlink_semaphore(name)
 
 
-def bell_stem(namespace: str) -> str:
+def wakeup_prefix(namespace: str) -> str:
     """The prefix of the names of the namespace's wakeup semaphores."""
     return f"/shmq@{namespace}@bell."
 
 
-def make_bell(namespace: str, process: int, number: int) -> str:
+def make_wakeup(namespace: str, process: int, number: int) -> str:
     """Create a wakeup semaphore of that process, for this user only; returns its name.
 
     The process must not have used the number before. Raises OSError(ENOSPC).
     """
-    name = f"{bell_stem(namespace)}{process:016x}.{number}"
+    name = f"{wakeup_prefix(namespace)}{process:016x}.{number}"
     _make(name)
     return name
 
 
-def bell_owner(namespace: str, file: str) -> int | None:
+def wakeup_owner(namespace: str, file: str) -> int | None:
     """The number of the process whose wakeup semaphore the file is; None if it is none."""
-    stem = f"sem.{bell_stem(namespace)[1:]}"
-    numbers = _BELL.fullmatch(file.removeprefix(stem)) if file.startswith(stem) else None
+    stem = f"sem.{wakeup_prefix(namespace)[1:]}"
+    numbers = _WAKEUP.fullmatch(file.removeprefix(stem)) if file.startswith(stem) else None
     return None if numbers is None else int(numbers[1], 16)
 
 
-def remove_bell(name: str) -> None:
+def remove_wakeup(name: str) -> None:
     """Remove the semaphore, if it exists and belongs to this user."""
     with contextlib.suppress(posix_ipc.ExistentialError, posix_ipc.PermissionsError):
         posix_ipc.unlink_semaphore(name)
 
 
-def sweep_bells(namespace: str, is_alive: Callable[[int], bool]) -> None:
+def sweep_wakeups(namespace: str, is_alive: Callable[[int], bool]) -> None:
     """Remove the wakeup semaphores of dead processes; ``is_alive`` takes their numbers."""
     for entry in listed():
-        process = bell_owner(namespace, entry)
+        process = wakeup_owner(namespace, entry)
         if process is not None and not is_alive(process):
-            remove_bell(f"/{entry[4:]}")
+            remove_wakeup(f"/{entry[4:]}")

@@ -10,6 +10,7 @@ Classes whose deallocation touches shared memory are `no_gc_clear`: the collecto
 their reference to the handle, or the handle's to the mapping, before they are deallocated.
 """
 
+#| _StagedRow = bytes | tuple[bytes, dict[str, Any]]
 #| _Row = tuple[int, int, bytes, bytes, int, int, int, int, float, bool]
 
 cimport cython
@@ -46,31 +47,17 @@ from shmq.native import lock_holder as _holders
 
 include "segment.pxi"
 include "common.pxi"
-include "adaptive_spin.pxi"
-include "prepared_put.pxi"
-include "dropped.pxi"
-include "attachment.pxi"
-include "durable_wait.pxi"
-include "put.pxi"
-include "filter.pxi"
-include "get.pxi"
-include "wakeup.pxi"
-include "columns.pxi"
-include "leased_run.pxi"
-include "row_chunks.pxi"
+include "wait.pxi"
 include "handle.pxi"
+include "put.pxi"
+include "get.pxi"
+include "bulk.pxi"
+include "transfer.pxi"
+include "inspection.pxi"
 include "message.pxi"
 include "batch.pxi"
-include "packed.pxi"
-include "view.pxi"
-include "loan.pxi"
 include "consumer.pxi"
-include "deletion.pxi"
-include "change_log.pxi"
-include "session.pxi"
-include "engine.pxi"
+include "journal.pxi"
+include "server.pxi"
 include "remote_message.pxi"
 include "client_connection.pxi"
-include "record.pxi"
-include "replay.pxi"
-include "testing.pxi"

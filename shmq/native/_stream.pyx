@@ -37,10 +37,7 @@ from collections.abc import Sequence as _Sequence
 from shmq import errors as _errors
 from shmq.native import lock_holder as _holders
 
-include "_stream_common.pxi"
 include "_stream_segment.pxi"
-include "_stream_record.pxi"
 include "_stream_block.pxi"
 include "_stream_partition.pxi"
 include "_stream_stream.pxi"
-include "_stream_testing.pxi"

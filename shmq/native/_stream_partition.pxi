@@ -120,7 +120,7 @@ cdef class Partition(Segment):
 
     # ---- the lock ----
 
-    # Waits until the operation's deadline, see shmq/core/base/lock_holder.h. Raises LockTimeout.
+    # Waits until the operation's deadline, see shmq/core/base/robust_mutex.h. Raises LockTimeout.
     cdef int _lock(self, int64_t until) except -1:
         cdef int status = shmq_log_lock(&self.c, 0)
         cdef int64_t waited = 0, slice_
@@ -448,12 +448,12 @@ cdef class Partition(Segment):
         """Announce that a reader is about to sleep; it must look once more before it `sleep`s."""
         return shmq_log_arm(&self.c)
 
-    def sleep(self, uint32_t bell, double seconds) -> bool:
+    def sleep(self, uint32_t wakeup, double seconds) -> bool:
         """Sleep until an append to an armed partition of the stream, or for a slice."""
         cdef int64_t ns = <int64_t>(min(seconds, 1.0) * 1e9)
         cdef int status
         with nogil:
-            status = shmq_stream_sleep(<shmq_stream *>self.control.base, bell, ns)
+            status = shmq_stream_sleep(<shmq_stream *>self.control.base, wakeup, ns)
         if status == SHMQ_INTERRUPTED:
             PyErr_CheckSignals()
         return status != SHMQ_TIMED_OUT
@@ -467,9 +467,9 @@ cdef class Partition(Segment):
         """Wait until there is a record at ``offset``; False if none came in time."""
         cdef int64_t until = _until(timeout)
         cdef c_bounds b
-        cdef uint32_t bell
+        cdef uint32_t wakeup
         while True:
-            bell = shmq_log_arm(&self.c)
+            wakeup = shmq_log_arm(&self.c)
             self.control._check()
             if shmq_log_bounds(&self.c, &b) != SHMQ_OK:
                 raise _damaged_error(self.control.name)
@@ -478,7 +478,7 @@ cdef class Partition(Segment):
             left = until - _monotonic()
             if left <= 0:
                 return False
-            self.sleep(bell, left / 1e9)
+            self.sleep(wakeup, left / 1e9)
 
     def reaches(self, int64_t offset) -> bool:
         """Whether there is a record at or behind ``offset``, or the stream was deleted."""

@@ -411,7 +411,7 @@ cdef class StreamHandle:
         cdef int64_t at = _natural("offset", offset), until = 0
         cdef uint64_t most = _natural("max_bytes", max_bytes), records = _natural("limit", limit)
         cdef uint64_t last = NOWHERE if end is None else _natural("end", end)
-        cdef uint32_t bell = 0
+        cdef uint32_t wakeup = 0
         cdef bint armed = False
         cdef Records found
         if not records:
@@ -435,16 +435,16 @@ cdef class StreamHandle:
             if not armed and log._spin(at, until):
                 continue
             if not armed:
-                bell, armed = shmq_log_arm(&log.c), True
+                wakeup, armed = shmq_log_arm(&log.c), True
                 continue
-            self._sleep(log, bell, until)
+            self._sleep(log, wakeup, until)
             armed = False
 
-    cdef int _sleep(self, Partition log, uint32_t bell, int64_t until) except -1:
+    cdef int _sleep(self, Partition log, uint32_t wakeup, int64_t until) except -1:
         cdef int64_t ns = until - _monotonic()
         if ns > 0:
             with nogil:
-                shmq_stream_sleep(<shmq_stream *>log.control.base, bell, ns)
+                shmq_stream_sleep(<shmq_stream *>log.control.base, wakeup, ns)
         PyErr_CheckSignals()
         self._check()
         return 0

@@ -9,7 +9,7 @@ cdef int64_t FLUSH_AFTER = 10000000  # ns
 @cython.final
 cdef class _AckBuffer:
 
-    cdef _Getter handle
+    cdef Handle handle
     cdef uint64_t *acks
     cdef int room
     cdef int count
@@ -17,7 +17,7 @@ cdef class _AckBuffer:
     cdef bint ended
     cdef uint64_t generation
 
-    def __cinit__(self, _Getter handle, int room):
+    def __cinit__(self, Handle handle, int room):
         self.handle = handle
         self.room = room
         self.generation = fork_generation
@@ -31,7 +31,7 @@ cdef class _AckBuffer:
     cdef int add(self, Message message) except -1:
         cdef int64_t now
         if self.ended or self.generation != fork_generation:
-            self.handle._settle(ACK, message.lease, 0)
+            _settle(self.handle, ACK, message.lease, 0)
             return 0
         if self.count == self.room:
             self.flush()  # first: if this fails, the message is not acknowledged
@@ -70,7 +70,7 @@ cdef class Consumer:
     It is for one thread at a time, but its messages may be settled from any.
     """
 
-    cdef _Getter handle
+    cdef Handle handle
     cdef _AckBuffer gatherer
     cdef shmq_view *views
     cdef int prefetch
@@ -84,7 +84,7 @@ cdef class Consumer:
     cdef int64_t lease_time
     cdef object __weakref__
 
-    def __cinit__(self, _Getter handle, int prefetch, timeout, block, Filter filter):
+    def __cinit__(self, Handle handle, int prefetch, timeout, block, Filter filter):
         self.handle = handle
         self.filter = filter
         self.gatherer = _AckBuffer.__new__(_AckBuffer, handle, prefetch)
@@ -178,8 +178,8 @@ cdef class Consumer:
         if self.ended:
             return 0
         self.next = self.held = 0
-        self.held = self.handle._select_run(self.filter, self.views, self.prefetch, False,
-                                            self.gatherer)
+        self.held = _select_run(self.handle, self.filter, self.views, self.prefetch, False,
+                                self.gatherer)
         if self.ended:
             self.handle._lock_gets()
             self._give_back_locked(shmq_now())
@@ -261,7 +261,7 @@ cdef class Consumer:
         return message
 
 
-def make_consumer(_Getter handle: Handle, prefetch: int, timeout: float | None, block: bool,
+def make_consumer(Handle handle, prefetch: int, timeout: float | None, block: bool,
                   where: str | Filter | None = None) -> Any:
     """See shmq.api.Queue.consume."""
     prefetch = _whole("prefetch", prefetch)

@@ -1,12 +1,907 @@
-# The complete handle: looking without leasing, and moving messages between queues.
-
-#: The state of a visible message in the rows of `Handle.scan`.
-READY = <int>SHMQ_READY
-
+# A handle: one attachment of one process to one queue, with what a put, a get and an ack need. Other
+# work is done by parts that refer to the handle and are made on demand: Bulk, Inspection,
+# JournalProgress, Staging, Transfer, Watch.
 
 @cython.no_gc_clear
-cdef class Handle(_RowMover):
+cdef class Handle:
     """One attachment to a queue. shmq.client.local.broker builds its queue on it."""
+
+    cdef shmq_queue q
+    cdef readonly Segment segment
+    cdef readonly str name
+    cdef bytes wakeup_prefix       # what q.wakeup_prefix points to
+    cdef sem_t *semaphores[2]
+    cdef uint64_t generation
+    cdef uint64_t number           # this process's number in the namespace
+    cdef Spin spins[2]             # one for each event
+    cdef int64_t looked_at         # when this handle last looked for dead processes
+    cdef uint32_t views            # pins that this handle's process holds
+    cdef uint32_t awake[2]         # by event: awake, but still counted as asleep
+    cdef bint open_
+    cdef bint tending
+    cdef bint blocks               # overflow="block"
+    cdef bint drops                # overflow="drop-oldest" with a journal, told of drops first
+    cdef bint confirms             # confirm="disk"
+
+    def __cinit__(self, *args, **kwargs):
+        self.semaphores[0] = self.semaphores[1] = NULL
+        self.open_ = False
+        self.views = 0
+        self.awake[0] = self.awake[1] = 0
+        self.q.attachment = SHMQ_NIL
+
+    def __init__(self, str name, Segment segment, not_empty: str, not_full: str,
+                 wakeup_prefix: str):
+        """Bind the handle; ``not_empty`` and ``not_full`` name existing semaphores.
+
+        ``wakeup_prefix`` is the prefix of the names of the namespace's wakeup semaphores.
+        """
+        self.name = name
+        self.segment = segment
+        shmq_bind(&self.q, segment.base, segment.fd, &segment.geo)
+        self.wakeup_prefix = wakeup_prefix.encode()
+        self.q.wakeup_prefix = PyBytes_AS_STRING(self.wakeup_prefix)
+        self.confirms = self.q.h.options.confirm == 1
+        self.blocks = self.q.h.options.overflow == SHMQ_BLOCK
+        self.drops = self.q.h.options.overflow == SHMQ_DROP_OLDEST and self.q.journaled
+        for event in range(2):
+            _spin_init(&self.spins[event], LEAST_SPIN)
+        for event, path in enumerate((not_empty, not_full)):
+            raw = path.encode()
+            self.semaphores[event] = sem_open(raw, 0)
+            if self.semaphores[event] == SEM_FAILED:
+                self.semaphores[event] = NULL
+                raise self._no_semaphore(path, errno)
+        self.open_ = True
+        self._attach()
+
+    def __dealloc__(self):
+        if self.open_ and self.generation == fork_generation:
+            with nogil:
+                self._leave()
+        for event in range(2):
+            if self.semaphores[event] != NULL:
+                sem_close(self.semaphores[event])
+
+    cdef object _no_semaphore(self, path, int error):
+        if error == ENOENT and self.segment.deleted:
+            return _errors.NoSuchQueue(f"queue {self.name!r} is being deleted")
+        if error == ENOENT:
+            return _errors.DamagedSegment(
+                f"queue {self.name!r} has lost its semaphore {path}: it was half removed; delete "
+                f"it and make it anew"
+            )
+        return _errors.no_descriptor(OSError(
+            error, f"queue {self.name!r}: cannot open its semaphore: {_os.strerror(error)}", path))
+
+    # ---- its parts ----
+
+    @property
+    def journal(self) -> JournalProgress:
+        """How far the queue's journal is on disk."""
+        return JournalProgress(self)
+
+    @property
+    def inspection(self) -> Inspection:
+        """The queue's counters and messages, without leases."""
+        return Inspection(self)
+
+    @property
+    def transfer(self) -> Transfer:
+        """Moving messages from this queue to another, and from others here."""
+        return Transfer(self)
+
+    @property
+    def staging(self) -> Staging:
+        """Rows in chunks: packing them for this queue, listing them in it, moving them here."""
+        return Staging(self)
+
+    # ---- overridden by the layer above ----
+
+    def _process_number(self) -> int:
+        """This process's number in the namespace; > 0."""
+        raise NotImplementedError
+
+    def _look_for_dead(self):
+        """Reclaim what dead processes hold."""
+        raise NotImplementedError
+
+    def await_writer(self):
+        """Start a persistence writer if none is running. Does not wait for it."""
+        raise NotImplementedError
+
+    def _why_unwritten(self, spent: int) -> str:
+        """Why ``spent`` settled messages keep their slots, as text for an error."""
+        raise NotImplementedError
+
+    def _move_dying(self, limit: int = 256):
+        """Move up to ``limit`` dying messages to the dead-letter queue."""
+        raise NotImplementedError
+
+    def _wait_filtered(self, attempt: Callable[[], Any], block: bool,
+                       timeout: float | None) -> Any:
+        """Return what ``attempt()`` returns once that is true, or its last result at the timeout.
+
+        ``attempt`` is called again whenever a message has arrived.
+        """
+        raise NotImplementedError
+
+    def _not_confirmed(self, sequence: int, taken: int) -> Exception:
+        """The error for a put that is not known to be on disk."""
+        raise NotImplementedError
+
+    # ---- errors ----
+
+    cdef object _error(self, int status):
+        if status == SHMQ_DELETED:
+            return _errors.QueueDeleted(f"queue {self.name!r} was deleted")
+        if status == SHMQ_DAMAGED:
+            return _errors.DamagedSegment(
+                f"the segment of queue {self.name!r} is damaged: its slots contradict each "
+                f"other; delete the queue"
+            )
+        if status == SHMQ_NO_SPACE:
+            return _no_space(self.segment.fd, self.q.refused_bytes)
+        if status == SHMQ_CROWDED:
+            return _errors.ShmqError(
+                f"queue {self.name!r} has as many handles attached as it can; close some"
+            )
+        return _errors.ShmqError(f"queue {self.name!r}: status {status}")
+
+    cdef object _full(self):
+        o = &self.q.h.options
+        spent = self.q.h.spent
+        advice = self._why_unwritten(spent) if spent else (
+            "consume, wait (block=True), or make it larger")
+        return _errors.Full(
+            f"queue {self.name!r} is full: {self.q.h.live} of {o.capacity} messages, "
+            f"{(self.q.h.units_used - self.q.h.units_cached) * SHMQ_UNIT} of "
+            f"{o.arena_bytes} bytes; {advice}"
+        )
+
+    cdef object _empty(self, block, timeout):
+        if block and timeout is not None:
+            return _errors.Empty(f"no message came to queue {self.name!r} within {timeout} s")
+        return _errors.Empty(f"no message is visible in queue {self.name!r}")
+
+    cdef object _too_large(self, size, uint32_t meta):
+        return _errors.MessageTooLarge(
+            f"a body of {size} bytes with {meta} bytes of properties can never fit into queue "
+            f"{self.name!r}: max_message_bytes={self.q.h.options.max_message_bytes}, "
+            f"arena_bytes={self.q.h.options.arena_bytes}"
+        )
+
+    cdef object _stale(self, uint64_t receipt):
+        return _errors.LeaseExpired(
+            f"receipt {c_seal(&self.q.seal, receipt)} of queue {self.name!r} is no longer good: its "
+            f"lease ended, or the message was settled; nothing was changed"
+        )
+
+    cdef object _locked_out(self, int64_t waited):
+        return _holders.lock_timeout(f"queue {self.name!r}", shmq_lock_holder(&self.q),
+                                     waited / 1e9)
+
+    cdef object _closed_error(self):
+        return _errors.ShmqError(f"this handle of queue {self.name!r} is closed")
+
+    # ---- the lock ----
+
+    # For an operation without a timeout.
+    cdef inline int _lock(self) except -1:
+        return self._lock_by(AT_ONCE)
+
+    cdef inline int _lock_by(self, int64_t until) except -1:
+        cdef int status
+        if not self.open_ or self.generation != fork_generation:
+            self._reopen()
+        status = shmq_lock(&self.q)
+        if status != SHMQ_OK:
+            self._lock_slowly(status, until)
+        return 0
+
+    # Locks only the get side: for leases and settlements.
+    cdef inline int _lock_gets(self) except -1:
+        cdef int status
+        if not self.open_ or self.generation != fork_generation:
+            self._reopen()
+        status = shmq_lock_gets(&self.q)
+        if status != SHMQ_OK:
+            self._lock_slowly(status, AT_ONCE)
+        return 0
+
+    # For an operation with a timeout: locks the whole queue, or only the get side. `until`: see
+    # _end_of.
+    cdef inline int _lock_until(self, bint whole, int event, block, timeout,
+                                int64_t *until) except -1:
+        cdef int status
+        if not self.open_ or self.generation != fork_generation:
+            self._reopen()
+        status = shmq_lock(&self.q) if whole else shmq_lock_gets(&self.q)
+        if status != SHMQ_OK:
+            self._lock_slowly(status, self._end_of(event, block, timeout, until))
+        return 0
+
+    # Waits without the GIL until the lock is free, then tries to take it with the GIL: the holder
+    # of the lock must never wait for the GIL, which could take long. If other processes are
+    # quicker each time, this thread finally keeps the lock; if no other thread can hold the GIL, it
+    # keeps it at once. Raises LockTimeout at the operation's deadline, see
+    # shmq/core/base/robust_mutex.h.
+    cdef int _lock_slowly(self, int status, int64_t until) except -1:
+        cdef int64_t waited = 0, slice_
+        cdef int tries = 0, patience
+        while status == SHMQ_BUSY:
+            slice_ = shmq_patience(waited, until, shmq_lock_holder(&self.q))
+            if not slice_:
+                raise self._locked_out(waited)
+            tries += 1
+            patience = PATIENCE if _has_threads() else 0
+            with nogil:
+                status = shmq_lock_slowly(&self.q, slice_)
+                if status == SHMQ_BUSY:
+                    waited += slice_
+                elif status == SHMQ_OK and tries < patience:
+                    self._unlock()
+                    status = SHMQ_BUSY
+            if status == SHMQ_BUSY:
+                PyErr_CheckSignals()
+                status = shmq_lock(&self.q)
+        if status != SHMQ_OK:
+            raise self._error(status)
+        if not self.open_:  # another thread has closed it meanwhile
+            self._unlock()
+            raise self._closed_error()
+        return 0
+
+    cdef inline void _unlock(self) noexcept nogil:
+        cdef uint32_t post[2]
+        shmq_unlock(&self.q, post)
+        if post[0] or post[1]:
+            shmq_post(self.semaphores, post)
+        if shmq_must_wake(&self.q):
+            shmq_wake_parties(&self.q)
+
+    # Wakes sleepers that should be awake, after a put that is done: so it neither raises nor looks
+    # at signals. If the lock is not to be had, a sleeper sleeps up to one slice longer.
+    cdef void _rouse(self) noexcept:
+        if shmq_lock(&self.q) == SHMQ_OK:
+            self._unlock()
+            return
+        with nogil:
+            if self._lock_to_end():
+                self._unlock()
+
+    # Takes the lock to release something, even that of a deleted queue. Returns whether it was
+    # taken; if not, what is left is reclaimed with the handle or the process.
+    cdef bint _lock_to_end(self) noexcept nogil:
+        cdef int64_t waited = 0, slice_
+        cdef int status = SHMQ_BUSY
+        if self.q.attachment == SHMQ_NIL:
+            return False
+        while status == SHMQ_BUSY:
+            slice_ = shmq_patience(waited, AT_ONCE, shmq_lock_holder(&self.q))
+            if not slice_:
+                return False
+            status = shmq_lock_even_deleted(&self.q, slice_)
+            waited += slice_
+        return status == SHMQ_OK
+
+    # ---- attaching and detaching ----
+
+    cdef int _reopen(self) except -1:
+        if not self.open_:
+            raise self._closed_error()
+        self.q.attachment = SHMQ_NIL
+        self.views = self.awake[0] = self.awake[1] = 0
+        self._attach()
+        return 0
+
+    cdef int _attach(self) except -1:
+        cdef int status
+        cdef bytes comm = _process_name()
+        self.number = self._process_number()
+        self.generation = fork_generation
+        self._lock()
+        status = shmq_attach(&self.q, self.number, _os.getpid(), comm)
+        self._unlock()
+        if status != SHMQ_OK:
+            self.open_ = False
+            raise self._error(status)
+        return 0
+
+    # The caller holds the lock.
+    cdef void _detach(self) noexcept nogil:
+        shmq_reclaim(&self.q, self.q.attachment, self.number, shmq_now())
+        self.q.attachment = SHMQ_NIL
+
+    cdef void _leave(self) noexcept nogil:
+        if not self._lock_to_end():
+            return
+        if self.views:
+            shmq_retire(&self.q, shmq_now())
+        else:
+            self._detach()
+        self._unlock()
+
+    def close(self):
+        """Detach: messages leased through the handle return at once. May be called again.
+
+        Views stay valid; their bytes are released as the views are.
+        """
+        if not self.open_:
+            return
+        self.open_ = False
+        if self.generation == fork_generation:
+            with nogil:
+                self._leave()
+
+    def leave(self):
+        """Do what `close` does, but raise LockTimeout and change nothing if the lock is held."""
+        cdef int status = SHMQ_OK
+        if self.open_ and self.generation == fork_generation:
+            with nogil:
+                status = shmq_lock_even_deleted(&self.q, LEAVE_WITHIN)
+                if status == SHMQ_OK:
+                    self._unlock()
+        if status == SHMQ_BUSY:
+            raise self._locked_out(LEAVE_WITHIN)
+        self.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the handle was closed."""
+        return not self.open_
+
+    cdef void _unpin(self, uint32_t at, uint64_t generation) noexcept:
+        if generation != fork_generation or self.generation != fork_generation:
+            return  # the pin belongs to the parent
+        with nogil:
+            if self._lock_to_end():
+                shmq_unpin(&self.q, at)
+                self.views -= 1
+                if not self.views and not self.open_:
+                    self._detach()
+                self._unlock()
+
+    def processes(self) -> set[int]:
+        """The numbers of the attached processes. Reads without the lock, so only a hint."""
+        cdef uint32_t at, made = min(self.q.h.attachments_made, SHMQ_MAX_ATTACHMENTS)
+        cdef set numbers = set()
+        if self.open_:
+            for at in range(made):
+                if self.q.attachments[at].process:
+                    numbers.add(self.q.attachments[at].process)
+        return numbers
+
+    def attached(self) -> list[tuple[int, int, int, bytes, int, float]]:
+        """The attachments: (index, process number, pid, name, leases, since)."""
+        cdef shmq_attachment *a
+        cdef uint32_t at
+        cdef list rows = []
+        if self.q.h.state == SHMQ_GONE:
+            raise self._error(SHMQ_DELETED)
+        for at in range(min(self.q.h.attachments_made, SHMQ_MAX_ATTACHMENTS)):
+            a = &self.q.attachments[at]
+            if a.process:
+                rows.append((at, a.process, a.pid, a.name[:31].split(b"\0")[0], a.leases,
+                             a.since / 1e9))
+        return rows
+
+    def reclaim(self, uint32_t at, uint64_t process):
+        """Return what attachment ``at`` of the dead process ``process`` holds."""
+        self._lock()
+        shmq_reclaim(&self.q, at, process, shmq_now())
+        self._unlock()
+
+    # ---- maintenance ----
+
+    # Does the pending maintenance after an operation, once the lock is free again. This must not
+    # fail an operation that succeeded: what cannot be locked now is left for later.
+    cdef inline int _after(self) except -1:
+        if self.q.look_for_dead or self.q.h.dying.head != SHMQ_NIL:
+            self._tend()
+        return 0
+
+    cdef int _tend(self) except -1:
+        if self.tending:
+            return 0
+        self.tending = True
+        try:
+            if self.q.look_for_dead:
+                self.q.look_for_dead = False
+                self.looked_at = _real_now()
+                self._look_for_dead()
+            if self.q.h.dying.head != SHMQ_NIL:
+                self._move_dying()
+        except _errors.LockTimeout:
+            pass
+        finally:
+            self.tending = False
+        return 0
+
+    def tend(self):
+        """Do the maintenance that is due: timers, dead processes, dying messages."""
+        self._tick()
+
+    def look_for_dead(self):
+        """Do pending maintenance: dead processes, dying messages."""
+        self.q.look_for_dead = True
+        self._tend()
+
+    # Does all maintenance that is due, however much it is.
+    cdef int _tick(self) except -1:
+        cdef int64_t now
+        cdef bint more = True, damaged = False
+        self.q.look_for_dead = True
+        self._tend()
+        while more:
+            self._lock()
+            now = shmq_now()
+            shmq_tick(&self.q, now)
+            more = shmq_next_due(&self.q) <= now
+            damaged = self.q.damaged
+            self._unlock()
+            if damaged:
+                raise self._error(SHMQ_DAMAGED)
+            PyErr_CheckSignals()
+        if self.q.h.dying.head != SHMQ_NIL and not self.tending:
+            self.tending = True
+            try:
+                self._move_dying(1 << 31)
+            except _errors.LockTimeout:
+                pass
+            finally:
+                self.tending = False
+        return 0
+
+    def check(self):
+        """Verify every invariant of the segment; raises DamagedSegment."""
+        cdef const char *wrong
+        self._lock()
+        wrong = shmq_check(&self.q)
+        self._unlock()
+        if wrong != NULL:
+            raise _errors.DamagedSegment(
+                f"the segment of queue {self.name!r} is damaged: {wrong.decode()}")
+
+    def violations(self) -> list[str]:
+        """The invariants of the segment that do not hold, in words; empty if all hold."""
+        cdef const char *wrong[32]
+        cdef uint32_t at, count
+        self._lock()
+        count = shmq_check_all(&self.q, wrong, 32)
+        self._unlock()
+        return [wrong[at].decode() for at in range(count)]
+
+    # ---- waiting ----
+
+    cdef bint _blocks(self, block, timeout) except -1:
+        if block is None:
+            return self.blocks or timeout is not None
+        return bool(block)
+
+    # The deadline of an operation's waits: monotonic ns, FOREVER or AT_ONCE. An UNKNOWN `until` is
+    # computed from the timeout now, so an operation that succeeds at once never reads the clock.
+    cdef int64_t _end_of(self, int event, block, timeout, int64_t *until) except -1:
+        if until[0] == UNKNOWN:
+            if self._blocks(block, timeout) if event == SHMQ_NOT_FULL else block:
+                until[0] = _deadline(timeout)
+            else:
+                until[0] = AT_ONCE
+        return until[0]
+
+    # Whether to try again after SHMQ_FULL or SHMQ_EMPTY. Even without blocking there is one more
+    # try, after a look for dead processes.
+    cdef bint _may_wait(self, int event, block, timeout, int64_t *until, int *round_) except -1:
+        cdef int64_t end = self._end_of(event, block, timeout, until)
+        if end == AT_ONCE and round_[0] == 0:
+            # A dropped message frees its slot once the journal, if it has a writer, has the drop.
+            if event == SHMQ_NOT_FULL and block is None and self.drops and self.q.h.spent:
+                end = until[0] = _real_now() + ROOM_SOON
+            else:
+                self.q.look_for_dead = True
+                self._tend()
+                round_[0] = 2
+                return True
+        return self._wait(event, end, round_)
+
+    # Waits after an operation that found nothing; returns whether to try again. It spins first, as
+    # long as that pays, then sleeps; before a sleep the failed operation must have counted this
+    # handle as a sleeper with shmq_fall_asleep. It looks for dead processes before the sleep,
+    # unless it just has, then during it, and once more before it gives up at the deadline.
+    cdef bint _wait(self, int event, int64_t until, int *round_) except -1:
+        cdef bint posted
+        if round_[0] == 2:
+            return False
+        if round_[0] <= 0:
+            if round_[0] > -MOST_SPINS and self._spin(event):
+                round_[0] -= 1
+                if until == FOREVER or _real_now() < until:
+                    return True
+            round_[0] = 1
+            if _real_now() - self.looked_at > WAIT_SLICE:
+                self.q.look_for_dead = True
+                self._tend()
+            return True
+        posted = self._sleep(event, until)
+        try:
+            PyErr_CheckSignals()
+            if self.q.look_for_dead or self.q.h.dying.head != SHMQ_NIL:
+                self._tend()
+        except:
+            if posted:
+                self._pass_on(event)
+            raise
+        if not posted and until != FOREVER and _real_now() >= until:
+            round_[0] = 2
+            self.q.look_for_dead = True
+            self._tend()
+        return True
+
+    # Spins; whether the awaited change seems to have come.
+    cdef bint _spin(self, int event) noexcept:
+        cdef int64_t took, ns = _spin_time(&self.spins[event])
+        if not ns:
+            return False
+        with nogil:
+            took = shmq_spin(&self.q, event, ns)
+        _spin_learn(&self.spins[event], ns, took)
+        return took >= 0
+
+    cdef void _pass_on(self, int event) noexcept nogil:
+        if self._lock_to_end():
+            shmq_pass_on(&self.q, event)
+            self._unlock()
+
+    # Sleeps; whether it was woken. A woken caller tries again even past its deadline, because the
+    # wakeup was for it alone.
+    cdef bint _sleep(self, int event, int64_t until) except -1:
+        cdef int status, lock_status
+        cdef int64_t waited = 0, due = self.q.h.next_tick - shmq_now()
+        cdef int64_t slice_ = min(WAIT_SLICE, until - _real_now() if until != FOREVER else FOREVER)
+        cdef uint32_t sleepers = self.awake[event] + 1
+        if due < slice_ and not shmq_clock_set:
+            slice_ = max(due, 0)
+        self.awake[event] = 0
+        with nogil:
+            status = shmq_sleep(self.semaphores[event], slice_)
+            slice_ = shmq_patience(0, until, 0)
+            lock_status = self._count_out(event, status == SHMQ_OK, sleepers, slice_)
+        if lock_status != SHMQ_OK:
+            self.awake[event] += sleepers
+            while lock_status == SHMQ_BUSY:
+                PyErr_CheckSignals()
+                waited += slice_
+                slice_ = shmq_patience(waited, until, shmq_lock_holder(&self.q))
+                if not slice_:
+                    raise self._locked_out(waited)
+                with nogil:
+                    lock_status = self._count_out(event, status == SHMQ_OK, sleepers, slice_)
+            if lock_status != SHMQ_OK:
+                raise self._error(lock_status)
+            self.awake[event] -= sleepers
+        return status == SHMQ_OK
+
+    # Takes the lock within `ns`, and subtracts those from the count who no longer sleep.
+    cdef int _count_out(self, int event, bint posted, uint32_t sleepers, int64_t ns) noexcept nogil:
+        cdef int left = 0, status = shmq_lock_even_deleted(&self.q, ns)
+        if status != SHMQ_OK:
+            return status
+        if self.open_:  # closing a handle subtracts its sleepers
+            sem_getvalue(self.semaphores[event], &left)
+            while sleepers:
+                sleepers -= 1
+                shmq_wake_up(&self.q, event, posted, left)
+                posted = False
+        self._unlock()
+        return SHMQ_OK
+
+    # ---- putting: see put.pxi ----
+
+    def put(self, body, block: bool | None = None, timeout: float | None = None, *,
+            priority: int | None = None, group: str | None = None,
+            headers: Mapping[str, Any] | None = None, delay: float | None = None,
+            deliver_at: float | None = None, ttl: float | None = None,
+            dedupe_id: str | None = None, codec: str | None = None, reply_to: str | None = None,
+            correlation: str | None = None, confirm: str | None = None) -> Put:
+        """See shmq.api.Queue.put."""
+        cdef shmq_put c
+        cdef PreparedPut prepared
+        cdef Put put
+        cdef int64_t until
+        if timeout is not None:
+            _check_timeout(timeout)
+        if (confirm is not None or self.confirms) and _confirms(self, confirm):
+            until = _deadline(timeout)
+            put = self.put(body, block, timeout, priority=priority, group=group, headers=headers,
+                           delay=delay, deliver_at=deliver_at, ttl=ttl, dedupe_id=dedupe_id,
+                           codec=codec, reply_to=reply_to, correlation=correlation,
+                           confirm="memory")
+            _confirm(self, put.sequence, 1, until)
+            return put
+        if (type(body) is bytes and PyBytes_GET_SIZE(body) <= SMALL and priority is None
+                and group is None and headers is None and delay is None
+                and deliver_at is None and ttl is None and dedupe_id is None
+                and codec is None and reply_to is None and correlation is None):
+            memset(&c, 0, sizeof(c))
+            c.body = PyBytes_AS_STRING(body)
+            c.body_bytes = PyBytes_GET_SIZE(body)
+            c.priority = self.q.middle
+            return _put(self, &c, block, timeout)
+        prepared = _wrap(self, body, codec, priority, group, headers, delay, deliver_at, ttl,
+                         dedupe_id, reply_to, correlation)
+        if prepared.c.body_bytes > SMALL:
+            return _put_large(self, prepared, block, timeout)
+        return _put(self, &prepared.c, block, timeout)
+
+    def put_many(self, bodies: Iterable[Any], block: bool | None = None,
+                 timeout: float | None = None, *, priority: int | None = None,
+                 group: str | None = None, headers: Mapping[str, Any] | None = None,
+                 delay: float | None = None, ttl: float | None = None, codec: str | None = None,
+                 confirm: str | None = None) -> int:
+        """See shmq.api.Queue.put_many."""
+        cdef bint confirms = _confirms(self, confirm)
+        cdef int64_t until = _deadline(timeout)
+        cdef uint64_t last = 0
+        cdef Py_ssize_t done
+        if isinstance(bodies, (str, bytes, bytearray, memoryview, dict)):
+            raise TypeError(
+                f"bodies={bodies!r:.60} is one body, not many: put it in a list, or use put")
+        prepared_puts = _wrap_many(self, bodies, codec, priority, group, headers, delay, ttl)
+        done = _put_all(self, prepared_puts, block, timeout, &last)
+        if confirms and done:
+            _confirm(self, last, done, until)
+        return done
+
+    def put_packed(self, data, lengths: int | Iterable[int], block: bool | None = None,
+                   timeout: float | None = None, *, priority: int | None = None,
+                   group: str | None = None, headers: Mapping[str, Any] | None = None,
+                   delay: float | None = None, ttl: float | None = None,
+                   dedupe_id: str | None = None, confirm: str | None = None) -> Put:
+        """See shmq.api.Queue.put_packed."""
+        cdef PreparedPut prepared
+        cdef Put put
+        cdef bytes trailer
+        cdef bint confirms = _confirms(self, confirm)
+        cdef int64_t until = _deadline(timeout)
+        if (priority is None and group is None and headers is None and delay is None
+                and ttl is None and dedupe_id is None):
+            prepared = _wrap_plainly(self, data, SHMQ_CODEC_PACKED)
+        else:
+            prepared = _wrap(self, data, "packed", priority, group, headers, delay, None, ttl,
+                             dedupe_id, None, None, True)
+        trailer = packed_trailer(prepared.c.body_bytes, lengths)
+        prepared.tail = trailer
+        prepared.c.tail = PyBytes_AS_STRING(trailer)
+        prepared.c.tail_bytes = PyBytes_GET_SIZE(trailer)
+        prepared.c.body_bytes += prepared.c.tail_bytes
+        if prepared.c.body_bytes > MOST_QUICK:
+            put = _put_large(self, prepared, block, timeout)
+        else:
+            put = _put(self, &prepared.c, block, timeout)
+        if confirms:
+            _confirm(self, put.sequence, 1, until)
+        return put
+
+    def wrap(self, body, *, priority: int | None = None, group: str | None = None,
+             headers: Mapping[str, Any] | None = None, delay: float | None = None,
+             deliver_at: float | None = None, ttl: float | None = None,
+             dedupe_id: str | None = None, codec: str | None = None, reply_to: str | None = None,
+             correlation: str | None = None, encoded: bool = False) -> PreparedPut:
+        """Prepare a message for ``try_put``. Raises the errors of a put that can never succeed.
+
+        ``encoded``: the body is bytes already encoded with its codec.
+        """
+        cdef PreparedPut prepared = _wrap(self, body, codec, priority, group, headers, delay,
+                                          deliver_at, ttl, dedupe_id, reply_to, correlation,
+                                          encoded)
+        if shmq_fits(&self.q, prepared.c.body_bytes, prepared.c.meta_bytes) != SHMQ_OK:
+            raise self._too_large(prepared.c.body_bytes, prepared.c.meta_bytes)
+        return prepared
+
+    def try_put(self, PreparedPut prepared, block: bool | None = False,
+                timeout: float | None = None) -> Put:
+        """Put the message, or raise Full; waits only if ``block`` or ``timeout`` says so."""
+        if prepared.c.body_bytes > SMALL:
+            return _put_large(self, prepared, block, timeout)
+        return _put(self, &prepared.c, block, timeout)
+
+    def abandon(self, uint64_t receipt) -> bool:
+        """Release reserved or staged space; whether this handle still held it."""
+        cdef int status
+        self._lock()
+        status = shmq_abandon(&self.q, receipt)
+        self._unlock()
+        return status == SHMQ_OK
+
+    @property
+    def waits_when_full(self) -> bool:
+        """Whether the queue's ``overflow`` is ``"block"``."""
+        return self.blocks
+
+    def confirms_on_disk(self, confirm: str | None) -> bool:
+        """Whether a put with this ``confirm`` must be on disk. Raises what ``put`` raises."""
+        return _confirms(self, confirm)
+
+    # ---- getting: see get.pxi ----
+
+    def get(self, block: bool = True, timeout: float | None = None, *,
+            where: str | None = None) -> api.Message:
+        """See shmq.api.Queue.get."""
+        cdef shmq_view view
+        cdef Message message
+        cdef int status, round_ = 0
+        cdef int64_t until = UNKNOWN
+        if timeout is not None:
+            _check_timeout(timeout)
+        if where is not None:
+            return _get_filtered(self, _filter_of(where), block, timeout)
+        while True:
+            # Only the whole lock may conclude that the queue is empty, or let us sleep.
+            self._lock_until(round_ > 0, SHMQ_NOT_EMPTY, block, timeout, &until)
+            status = shmq_lease(&self.q, shmq_time(&self.q), True, &view)
+            if status == SHMQ_EMPTY and round_ == 1:
+                shmq_fall_asleep(&self.q, SHMQ_NOT_EMPTY)
+            self._unlock()
+            if status == SHMQ_OK:
+                message = _new_message(self, &view, None)
+                self._after()
+                if message is not None:
+                    return message
+                continue
+            if status != SHMQ_EMPTY:
+                raise self._error(status)
+            if not self._may_wait(SHMQ_NOT_EMPTY, block, timeout, &until, &round_):
+                raise self._empty(block, timeout)
+
+    def get_many(self, max: int, timeout: float | None = None, *, block: bool = True,
+                 where: str | None = None) -> list[api.Message]:
+        """See shmq.api.Queue.get_many."""
+        cdef int most = _most(self, max, timeout), got, i
+        cdef list messages = []
+        cdef Filter filter
+        cdef shmq_view *views
+        if where is not None:
+            filter = _filter_of(where)
+            return self._wait_filtered(lambda: self.select(filter, most), block, timeout)
+        views = _new_views(most)
+        try:
+            while not messages:
+                got = _lease_some(self, views, most, block, timeout)
+                if not got:
+                    break
+                for i in range(got):
+                    message = _new_message(self, &views[i], None)
+                    if message is not None:
+                        messages.append(message)
+            return messages
+        finally:
+            free(views)
+
+    def get_batch(self, max: int, timeout: float | None = None, *, block: bool = True) -> api.Batch:
+        """See shmq.api.Queue.get_batch."""
+        cdef int most = _most(self, max, timeout), got
+        cdef Batch batch
+        cdef shmq_view *views = _new_views(most)
+        try:
+            while True:
+                got = _lease_some(self, views, most, block, timeout)
+                batch = _new_batch(self, views, got)
+                if batch.units or not got:
+                    return batch
+        finally:
+            free(views)
+
+    def get_packed(self, max: int = 65536, timeout: float | None = None, *,
+                   block: bool = True) -> api.Packed:
+        """See shmq.api.Queue.get_packed."""
+        cdef int most = min(_most(self, max, timeout), MOST_PACKED), got
+        cdef Packed packed
+        cdef shmq_view *views = _new_views(most)
+        cdef shmq_packed *read = <shmq_packed *>malloc(most * sizeof(shmq_packed))
+        try:
+            if read == NULL:
+                raise MemoryError
+            while True:
+                got = _lease_some(self, views, most, block, timeout, read, min(max, 1 << 32))
+                packed = _new_packed(self, views, read, got)
+                if packed.units or not got:
+                    return packed
+        finally:
+            free(views)
+            free(read)
+
+    def select(self, Filter filter not None, int most) -> list[api.Message]:
+        """Lease the visible messages that match the filter, up to ``most`` of them."""
+        cdef shmq_view *views = _new_views(most)
+        cdef int got, i
+        cdef list messages = []
+        try:
+            got = _select_run(self, filter, views, most, True, None)
+            for i in range(got):
+                message = _new_message(self, &views[i], None)
+                if message is not None:
+                    messages.append(message)
+            return messages
+        finally:
+            free(views)
+
+    def try_get(self) -> api.Message | None:
+        """Lease the next message, or return None. Does not look for dead processes."""
+        cdef shmq_view view
+        cdef Message message
+        cdef int status
+        cdef bint whole = False
+        while True:
+            if whole:
+                self._lock()
+            else:
+                self._lock_gets()
+            status = shmq_lease(&self.q, shmq_time(&self.q), True, &view)
+            self._unlock()
+            if status == SHMQ_EMPTY and not whole:
+                whole = True
+                continue
+            if status == SHMQ_EMPTY:
+                return None
+            if status != SHMQ_OK:
+                raise self._error(status)
+            message = _new_message(self, &view, None)
+            self._after()
+            if message is not None:
+                return message
+
+    def has_message(self) -> bool:
+        """Whether a get would find a message now; does due maintenance first."""
+        cdef bint found
+        self._lock()
+        if self.q.h.next_tick <= shmq_now():
+            shmq_tick(&self.q, shmq_now())
+        found = shmq_looks_ready(self.q.h)
+        self._unlock()
+        self._after()
+        return found
+
+    # ---- settling ----
+
+    def ack(self, receipt: int):
+        """Acknowledge the message with this receipt."""
+        _settle(self, ACK, _opened(self, receipt), 0)
+
+    def nack(self, receipt: int, delay: float | None = None):
+        """See shmq.api.Queue.nack."""
+        _settle(self, NACK, _opened(self, receipt), _delay_ns(delay))
+
+    def reject(self, receipt: int):
+        """See shmq.api.Queue.reject."""
+        _settle(self, REJECT, _opened(self, receipt), 0)
+
+    def extend(self, receipt: int, seconds: float):
+        """See shmq.api.Queue.extend."""
+        _settle(self, EXTEND, _opened(self, receipt), _span_ns("seconds", seconds))
+
+    def ack_many(self, messages: Iterable[api.Message | int]) -> list[int]:
+        """See shmq.api.Queue.ack_many."""
+        cdef list items = list(messages), refused = []
+        cdef Py_ssize_t i, count = len(items)
+        cdef uint64_t *raw = <uint64_t *>malloc((count + 1) * sizeof(uint64_t))
+        if raw == NULL:
+            raise MemoryError
+        try:
+            for i in range(count):
+                raw[i] = _receipt_to_ack(self, <object>PyList_GET_ITEM(items, i))
+            _ack_all(self, raw, count)
+            for i in range(count):
+                item = <object>PyList_GET_ITEM(items, i)
+                if raw[i]:
+                    refused.append(item.receipt if type(item) is Message else plain_number(item))
+                elif type(item) is Message:
+                    (<Message>item)._settled = True
+        finally:
+            free(raw)
+        self._after()
+        return refused
+
+    # ---- counting ----
 
     def purge(self) -> int:
         """See shmq.api.Queue.purge."""
@@ -43,337 +938,7 @@ cdef class Handle(_RowMover):
         """The newest sequence number: how many messages were ever put."""
         return self.q.h.last_seq
 
-    def numbers(self) -> dict[str, Any]:
-        """The header's counters by name, from which shmq.api.QueueStats is made."""
-        cdef shmq_header h
-        cdef int64_t now
-        cdef uint32_t largest
-        self._tick()
-        self._lock()
-        now = shmq_now()
-        largest = shmq_arena_largest(&self.q)
-        memcpy(&h, self.q.h, sizeof(h))
-        self._unlock()
-        span = (now - h.samples[0].at) / 1e9
-        return {
-            "depth": h.visible, "delayed": h.delayed, "in_flight": h.leased, "dying": h.dead,
-            "capacity": h.options.capacity, "put": h.last_seq, "acked": h.acked,
-            "nacked": h.nacked, "expired": h.expired, "redelivered": h.redelivered,
-            "dead_lettered": h.dead_lettered, "dropped": h.dropped, "deduped": h.deduped,
-            "recoveries": h.recoveries, "arena_bytes": h.options.arena_bytes,
-            "arena_used": (h.units_used - h.units_cached) * SHMQ_UNIT,
-            "arena_largest_free": min(largest * SHMQ_UNIT, h.options.max_message_bytes),
-            "waiting_get": h.asleep[0] + int(shmq_armed(&h, SHMQ_NOT_EMPTY)).bit_count(),
-            "waiting_put": h.asleep[1] + int(shmq_armed(&h, SHMQ_NOT_FULL)).bit_count(),
-            "rate_in": (h.last_seq - h.samples[0].inflow) / span if span > 0 else 0.0,
-            "rate_out": (h.acked - h.samples[0].outflow) / span if span > 0 else 0.0,
-            **_journal_numbers(&h),
-        }
-
-    def journal_numbers(self) -> dict[str, Any]:
-        """The counters of the queue's journal alone. Takes no lock and does no maintenance."""
-        if self.q.h.state == SHMQ_GONE:
-            raise self._error(SHMQ_DELETED)
-        return _journal_numbers(self.q.h)
-
-    def attached(self) -> list[tuple[int, int, int, bytes, int, float]]:
-        """The attachments: (index, process number, pid, name, leases, since)."""
-        cdef shmq_attachment *a
-        cdef uint32_t at
-        cdef list rows = []
-        if self.q.h.state == SHMQ_GONE:
-            raise self._error(SHMQ_DELETED)
-        for at in range(min(self.q.h.attachments_made, SHMQ_MAX_ATTACHMENTS)):
-            a = &self.q.attachments[at]
-            if a.process:
-                rows.append((at, a.process, a.pid, a.name[:31].split(b"\0")[0], a.leases,
-                             a.since / 1e9))
-        return rows
-
-    def reclaim(self, uint32_t at, uint64_t process):
-        """Return what attachment ``at`` of the dead process ``process`` holds."""
-        self._lock()
-        shmq_reclaim(&self.q, at, process, shmq_now())
-        self._unlock()
-
-    def scan(self, uint32_t start,
-             uint32_t count) -> tuple[list[tuple[int, int, int, int, int, int, int, int]], int | None]:
-        """Describe the live slots among up to ``count`` slots from ``start`` on.
-
-        Returns (rows, next start or None); a row is (slot, state, sequence, priority,
-        deliveries, put_at, deadline, expires), times in monotonic ns.
-        """
-        cdef shmq_view *views = <shmq_view *>malloc(count * sizeof(shmq_view))
-        cdef shmq_view *view
-        cdef uint32_t at, end, made, i, live = 0
-        cdef list rows = []
-        if views == NULL:
-            raise MemoryError
-        try:
-            self._lock()
-            made = self.q.h.slots_made
-            end = min(start + count, made)
-            for at in range(start, end):
-                if shmq_state_of(shmq_word(&self.q.slots[at])) != SHMQ_FREE:
-                    shmq_look(&self.q, &self.q.slots[at], &views[live])
-                    live += 1
-            self._unlock()
-            for i in range(live):
-                view = &views[i]
-                rows.append((view.at, shmq_state_of(view.word), view.seq, view.priority,
-                             view.deliveries, view.put_at, view.deadline, view.expires))
-        finally:
-            free(views)
-        return rows, (end if end < made else None)
-
-    def oldest_put(self) -> int | None:
-        """When the oldest visible message was put, monotonic ns; None if there is none."""
-        cdef uint32_t at = 0, made = self.q.h.slots_made, end
-        cdef int64_t oldest = FOREVER
-        while at < made:
-            self._lock()
-            made = self.q.h.slots_made
-            end = min(at + 65536, made)
-            while at < end:
-                if (shmq_state_of(shmq_word(&self.q.slots[at])) == SHMQ_READY
-                        and self.q.slots[at].put_at < oldest):
-                    oldest = self.q.slots[at].put_at
-                at += 1
-            self._unlock()
-        return None if oldest == FOREVER else oldest
-
-    def copy_at(self, uint32_t at, uint64_t seq) -> api.Message | None:
-        """A copy of message ``seq`` in slot ``at``, or None if it is gone."""
-        cdef shmq_view view
-        cdef Message message
-        cdef unsigned char *place
-        cdef int status = self._pin_at(at, seq, &view, NULL)
-        if status == SHMQ_OK:
-            message = _copy_message(self, &view, view.body, view.meta)
-            self._unpin(at, fork_generation)
-            return message
-        if status == SHMQ_STALE:
-            return None
-        # Another process has pinned it, so it is copied under the lock, into memory made before.
-        raw = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>view.body_bytes + view.meta_bytes)
-        status = self._pin_at(at, seq, &view, PyBytes_AS_STRING(raw))
-        if status == SHMQ_OK:
-            self._unpin(at, fork_generation)
-            return self.copy_at(at, seq)
-        if status == SHMQ_STALE:
-            return None
-        place = <unsigned char *>PyBytes_AS_STRING(raw)
-        return _copy_message(self, &view, place, place + view.body_bytes)
-
-    # SHMQ_OK: pinned. SHMQ_BUSY: body and properties were copied to `to`, if it is given.
-    cdef int _pin_at(self, uint32_t at, uint64_t seq, shmq_view *view, char *to) except -1:
-        cdef int status
-        self._lock()
-        status = shmq_pin_at(&self.q, at, seq, view)
-        if status == SHMQ_OK:
-            self.views += 1
-        elif status == SHMQ_BUSY and to != NULL:
-            memcpy(to, view.body, view.body_bytes)
-            if view.meta_bytes:
-                memcpy(to + view.body_bytes, view.meta, view.meta_bytes)
-        self._unlock()
-        if status != SHMQ_OK and status != SHMQ_BUSY and status != SHMQ_STALE:
-            raise self._error(status)
-        return status
-
-    # ---- moving: see shmq/core/queue/transfer.h ----
-
-    cdef tuple _taken(self, const shmq_view *view):
-        try:
-            return (view.receipt, view.seq,
-                    PyBytes_FromStringAndSize(<char *>view.body, view.body_bytes),
-                    PyBytes_FromStringAndSize(<char *>view.meta, view.meta_bytes), view.codec,
-                    view.priority, view.deliveries, view.reason, view.dead_at / 1e9,
-                    self.q.slots[view.at].origin_queue != 0)
-        except MemoryError:
-            self.give_up(view.receipt)
-            raise
-
-    def take_dead(self) -> _Row | None:
-        """Take the next dying message, or None; see ``take``."""
-        cdef shmq_view view
-        cdef int status
-        self._lock()
-        status = shmq_take_dead(&self.q, &view)
-        self._unlock()
-        if status == SHMQ_EMPTY:
-            return None
-        if status != SHMQ_OK:
-            raise self._error(status)
-        return self._taken(&view)
-
-    def take(self, uint32_t at, uint64_t seq) -> _Row | None:
-        """Take a visible message to move it, or return None if it is gone.
-
-        (receipt, sequence, body, properties, codec, priority, deliveries, reason, died at,
-        whether it came from another queue)
-        """
-        cdef shmq_view view
-        cdef int status
-        self._lock()
-        status = shmq_take(&self.q, at, seq, &view)
-        self._unlock()
-        return self._taken(&view) if status == SHMQ_OK else None
-
-    def stage_copy(self, bytes body, bytes meta, uint8_t codec, uint8_t priority,
-                   group: str | None, uint64_t origin_queue, uint64_t origin_seq) -> int:
-        """Put a message that ``publish_copy`` makes visible; returns its receipt. Raises Full."""
-        cdef PreparedPut prepared = PreparedPut.__new__(PreparedPut)
-        cdef Loan loan
-        cdef int64_t until = AT_ONCE
-        cdef int status
-        prepared.keep = body
-        prepared._set_body(body)
-        prepared._set_meta(meta)
-        prepared.c.codec = codec
-        prepared.c.priority = min(priority, <uint8_t>(self.q.h.options.priorities - 1))
-        prepared.c.ttl = -1
-        prepared.c.origin_queue = origin_queue
-        prepared.c.origin_seq = origin_seq
-        if group is not None:
-            prepared.c.group = self._hash(group)[0] or 1
-        self.void_copies(origin_queue, origin_seq)
-        loan = _borrow(self, prepared, False, None, &until)
-        _copy(loan.holder.place, prepared.c.body, prepared.c.body_bytes)
-        shmq_mark()
-        loan._end()
-        try:
-            self._lock()
-            status = shmq_stage(&self.q, loan.receipt, &prepared.c, shmq_now())
-            self._unlock()
-        except BaseException:
-            loan._abandon()
-            raise
-        if status != SHMQ_OK:
-            raise self._error(status)
-        return loan.receipt
-
-    def publish_copy(self, uint64_t receipt) -> bool:
-        """Make a staged message visible; whether it was still there."""
-        cdef int status
-        self._lock()
-        status = shmq_commit_staged(&self.q, receipt, shmq_now())
-        self._unlock()
-        return status == SHMQ_OK
-
-    def moved(self, uint64_t receipt) -> bool:
-        """Settle the taken message, which has moved; whether this handle still had it."""
-        cdef int status
-        self._lock()
-        status = shmq_moved(&self.q, receipt)
-        self._unlock()
-        return status == SHMQ_OK
-
-    def hand_over(self, Handle target, uint64_t receipt, uint64_t staged):
-        """Commit a move: settle the taken message here, then publish its copy there."""
-        if self.moved(receipt):
-            target.publish_copy(staged)
-        else:
-            target.abandon(staged)
-
-    def untake(self, uint64_t receipt):
-        """Return a taken message to the queue."""
-        self._lock()
-        shmq_untake(&self.q, receipt)
-        self._unlock()
-
-    def give_up(self, uint64_t receipt):
-        """Leave a taken message to the next mover. Does nothing if it has moved."""
-        self._lock()
-        shmq_give_up(&self.q, receipt)
-        self._unlock()
-
-    def void_copies(self, uint64_t origin_queue, uint64_t origin_seq, uint32_t rows=0):
-        """Remove the staged copies of that message that its mover left behind.
-
-        If it is a chunk, remove the copies of its rows from number ``rows`` on.
-        """
-        self._lock()
-        shmq_void_copies(&self.q, origin_queue, origin_seq, rows)
-        self._unlock()
-
-    def orphans(self) -> list[tuple[int, int, int, int | None]]:
-        """Staged messages whose mover died: (receipt, origin queue, origin sequence, row).
-
-        ``row`` is the number of the row in the chunk that it was moved from, None for a whole
-        message. The rows of one chunk are listed in the chunk's order.
-        """
-        cdef shmq_origin origin
-        cdef uint32_t at = 0
-        cdef list rows = []
-        cdef int status = SHMQ_OK
-        while self.q.h.staged and status == SHMQ_OK:
-            self._lock()
-            status = shmq_find_orphan(&self.q, at, &origin)
-            self._unlock()
-            if status == SHMQ_OK:
-                rows.append((origin.queue, origin.seq, origin.row, origin.receipt))
-                at = <uint32_t>(origin.receipt & SHMQ_RECEIPT_SLOT) + 1
-        rows.sort()
-        return [(receipt, queue, seq, None if row == SHMQ_NO_ROW else row)
-                for queue, seq, row, receipt in rows]
-
-    def copies_from(self, origins: Container[int]) -> list[tuple[int, int]]:
-        """Messages here that were moved from queues of these ids: (origin queue, sequence)."""
-        cdef uint32_t at = 0, made = self.q.h.slots_made, end
-        cdef shmq_slot *s
-        cdef list rows = []
-        while at < made:
-            self._lock()
-            end = min(at + 65536, made)
-            for at in range(at, end):
-                s = &self.q.slots[at]
-                if s.origin_queue and shmq_state_of(shmq_word(s)) != SHMQ_FREE:
-                    rows.append((s.origin_queue, s.origin_seq))
-            self._unlock()
-            at = end
-        return [row for row in rows if row[0] in origins]
-
-    def still_moves(self, uint64_t seq, row: int | None = None) -> bool:
-        """Whether message ``seq``, or that row of it, is still here: dying or being moved."""
-        cdef bint there
-        cdef uint32_t number = SHMQ_NO_ROW if row is None else row
-        self._lock()
-        there = shmq_still_moves(&self.q, seq, number)
-        self._unlock()
-        return there
-
-    # ---- checking ----
-
-    def check(self):
-        """Verify every invariant of the segment; raises DamagedSegment."""
-        cdef const char *wrong
-        self._lock()
-        wrong = shmq_check(&self.q)
-        self._unlock()
-        if wrong != NULL:
-            raise _errors.DamagedSegment(
-                f"the segment of queue {self.name!r} is damaged: {wrong.decode()}")
-
-    def violations(self) -> list[str]:
-        """The invariants of the segment that do not hold, in words; empty if all hold."""
-        cdef const char *wrong[32]
-        cdef uint32_t at, count
-        self._lock()
-        count = shmq_check_all(&self.q, wrong, 32)
-        self._unlock()
-        return [wrong[at].decode() for at in range(count)]
-
-
-cdef dict _journal_numbers(const shmq_header *h):
-    cdef shmq_journal j = h.journal
-    cdef bint journaled = _DURABILITY[h.options.durability % 3] == "journal"
-    return {
-        "durability": _DURABILITY[h.options.durability % 3],
-        "journal_lag": max(0, <int64_t>(h.fresh_tail - j.synced)) if journaled else 0,
-        "journal_waiting": h.spent,
-        "journal_synced": j.synced,
-        "journal_error": _os.strerror(j.error) if j.error else None,
-        "journal_bytes": j.bytes,
-        "snapshot_age": max(0.0, (shmq_wall() - j.snapshot_at) / 1e9) if j.snapshot_at else None,
-    }
+    @property
+    def spent(self) -> int:
+        """How many settled messages keep their slots until the journal records their settlement."""
+        return self.q.h.spent

@@ -1,4 +1,95 @@
-# A leased message held by the application.
+# A leased message held by the application, views of its bytes, and the ResourceWarning for one that
+# is dropped unsettled, like that for unclosed files.
+
+cdef extern from *:
+    """
+    #if PY_VERSION_HEX < 0x030D0000
+    #define shmq_interpreter_ends _Py_IsFinalizing
+    #else
+    #define shmq_interpreter_ends Py_IsFinalizing
+    #endif
+
+    static destructor shmq_free_message;                  /* as Cython made it */
+    static Py_ssize_t shmq_settled_at;                    /* where `_settled` is in a Message */
+    static void (*shmq_look_at_dropped)(PyObject *message);
+
+    /* tp_dealloc of Message. A settled one costs one look at its flag: a __dealloc__ would
+     * cost each message ten times that. One that is not settled lives while it is looked at,
+     * and nothing may keep it. */
+    static void shmq_end_message(PyObject *message)
+    {
+        PyObject *type, *value, *trace;
+
+        if (!*(int *)((char *)message + shmq_settled_at)) {
+            PyErr_Fetch(&type, &value, &trace);
+            Py_SET_REFCNT(message, 1);
+            shmq_look_at_dropped(message);
+            Py_SET_REFCNT(message, Py_REFCNT(message) - 1);
+            PyErr_Restore(type, value, trace);
+        }
+        shmq_free_message(message);
+    }
+
+    static void shmq_watch_messages(PyTypeObject *type, Py_ssize_t settled_at,
+                                    void (*look)(PyObject *message))
+    {
+        shmq_settled_at = settled_at;
+        shmq_look_at_dropped = look;
+        shmq_free_message = type->tp_dealloc;
+        type->tp_dealloc = shmq_end_message;
+    }
+    """
+    int shmq_interpreter_ends()
+    void shmq_watch_messages(object type, Py_ssize_t settled_at, void (*look)(object) noexcept)
+
+
+def warn_dropped(str what, int frames=1):
+    """Issue the ResourceWarning that ``what`` was dropped while it was leased.
+
+    The warning names the line ``frames`` frames up. At the interpreter's exit none is issued.
+    """
+    if shmq_interpreter_ends():
+        return
+    _warnings.warn(
+        f"{what} was dropped while it was leased, and comes back only when the lease ends or the "
+        f"handle is closed: call ack(), nack() or reject(), or use it as a context manager",
+        ResourceWarning, stacklevel=frames)
+
+
+@cython.no_gc_clear
+@cython.final
+cdef class View:
+    """Bytes of a queue's arena, pinned until the last memoryview of them is gone."""
+
+    cdef Handle handle
+    cdef void *place
+    cdef Py_ssize_t size
+    cdef uint32_t at
+    cdef uint64_t generation
+    cdef bint writable
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.place, self.size, not self.writable, flags)
+
+    def __dealloc__(self):
+        if self.handle is not None:
+            self.handle._unpin(self.at, self.generation)
+
+
+# Takes over a pin that the caller has just taken.
+cdef View _new_view(Handle handle, const shmq_view *view):
+    cdef View holder = View.__new__(View)
+    _hold(holder, handle, view)
+    return holder
+
+
+cdef void _hold(View holder, Handle handle, const shmq_view *view) noexcept:
+    holder.handle = handle
+    holder.place = <void *>view.body
+    holder.size = view.body_bytes
+    holder.at = view.at
+    holder.generation = fork_generation
+
 
 @cython.freelist(256)
 @cython.no_gc_clear
@@ -6,7 +97,7 @@
 cdef class Message:
     """See :class:`shmq.api.Message`."""
 
-    cdef _Getter handle
+    cdef Handle handle
     cdef _AckBuffer gatherer  # its consumer's; None if it was leased by itself
     cdef object raw          # the body's bytes; None while they are only in shared memory
     cdef object decoded
@@ -181,27 +272,27 @@ cdef class Message:
         if self.gatherer is not None:
             self.gatherer.add(self)
         else:
-            self.handle._settle(ACK, self.lease, 0)
+            _settle(self.handle, ACK, self.lease, 0)
         self._settled = True
 
     def nack(self, delay: float | None = None):
         """See shmq.api.Message.nack."""
         ns = _delay_ns(delay)
         self._before_settling()
-        self.handle._settle(NACK, self.lease, ns)
+        _settle(self.handle, NACK, self.lease, ns)
         self._settled = True
 
     def reject(self):
         """See shmq.api.Message.reject."""
         self._before_settling()
-        self.handle._settle(REJECT, self.lease, 0)
+        _settle(self.handle, REJECT, self.lease, 0)
         self._settled = True
 
     def extend(self, seconds: float):
         """See shmq.api.Message.extend."""
         if self._settled:
             self._before_settling()
-        self.handle._settle(EXTEND, self.lease, _span_ns("seconds", seconds))
+        _settle(self.handle, EXTEND, self.lease, _span_ns("seconds", seconds))
 
     def __enter__(self):
         return self
@@ -228,7 +319,7 @@ cdef class Message:
 # Warns if a message is dropped while it still holds its lease.
 cdef void _look_at_dropped(dropped) noexcept:
     cdef Message message = <Message>dropped
-    cdef _Getter handle = message.handle
+    cdef Handle handle = message.handle
     if (message.by_receipt or handle is None or not handle.open_
             or handle.generation != fork_generation):
         return
@@ -251,7 +342,7 @@ cdef object _dead(properties):
     return None if properties is None else _policy.dead_letter(properties)
 
 
-cdef Message _bare_message(_Getter handle, const shmq_view *view):
+cdef Message _bare_message(Handle handle, const shmq_view *view):
     cdef Message message = Message.__new__(Message)
     message.handle = handle
     message.lease = view.receipt
@@ -266,7 +357,7 @@ cdef Message _bare_message(_Getter handle, const shmq_view *view):
 # The message of a lease just taken. A small body is copied without the lock: the lease protects
 # the bytes as long as the slot's word is unchanged, so the copy is good if the word is unchanged
 # after it. Returns None if the lease was lost meanwhile: the application never had it.
-cdef Message _new_message(_Getter handle, const shmq_view *view, _AckBuffer gatherer):
+cdef Message _new_message(Handle handle, const shmq_view *view, _AckBuffer gatherer):
     cdef Message message = _bare_message(handle, view)
     message.gatherer = gatherer
     if view.body_bytes <= SMALL:
@@ -280,7 +371,7 @@ cdef Message _new_message(_Getter handle, const shmq_view *view, _AckBuffer gath
 
 
 # A copy of a slot's message. It cannot settle anything.
-cdef Message _copy_message(_Getter handle, const shmq_view *view, const unsigned char *body,
+cdef Message _copy_message(Handle handle, const shmq_view *view, const unsigned char *body,
                            const unsigned char *meta):
     cdef Message message = _bare_message(handle, view)
     message.raw = PyBytes_FromStringAndSize(NULL, view.body_bytes)

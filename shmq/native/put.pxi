@@ -1,364 +1,349 @@
-# Putting: small bodies are copied under the lock, large ones outside it.
+# Putting: small bodies are copied under the lock, large ones outside it, into space that the
+# application may also write in place.
 
-@cython.no_gc_clear
-cdef class _Putter(_Confirmer):
-    """The part of a handle that puts."""
+@cython.freelist(64)
+@cython.final
+cdef class Put:
+    """The result of a put: see :class:`shmq.api.Put`."""
 
-    def put(self, body, block: bool | None = None, timeout: float | None = None, *,
-            priority: int | None = None, group: str | None = None,
-            headers: Mapping[str, Any] | None = None, delay: float | None = None,
-            deliver_at: float | None = None, ttl: float | None = None,
-            dedupe_id: str | None = None, codec: str | None = None, reply_to: str | None = None,
-            correlation: str | None = None, confirm: str | None = None) -> Put:
-        """See shmq.api.Queue.put."""
-        cdef shmq_put c
-        cdef PreparedPut prepared
-        cdef Put put
-        cdef int64_t until
-        if timeout is not None:
-            _check_timeout(timeout)
-        if (confirm is not None or self.confirms) and self._confirms(confirm):
-            until = _deadline(timeout)
-            put = self.put(body, block, timeout, priority=priority, group=group, headers=headers,
-                           delay=delay, deliver_at=deliver_at, ttl=ttl, dedupe_id=dedupe_id,
-                           codec=codec, reply_to=reply_to, correlation=correlation,
-                           confirm="memory")
-            self._confirm(put.sequence, 1, until)
-            return put
-        if (type(body) is bytes and PyBytes_GET_SIZE(body) <= SMALL and priority is None
-                and group is None and headers is None and delay is None
-                and deliver_at is None and ttl is None and dedupe_id is None
-                and codec is None and reply_to is None and correlation is None):
-            memset(&c, 0, sizeof(c))
-            c.body = PyBytes_AS_STRING(body)
-            c.body_bytes = PyBytes_GET_SIZE(body)
-            c.priority = self.q.middle
-            return self._put(&c, block, timeout)
-        prepared = self._wrap(body, codec, priority, group, headers, delay, deliver_at, ttl,
-                            dedupe_id, reply_to, correlation)
-        if prepared.c.body_bytes > SMALL:
-            return self._put_large(prepared, block, timeout)
-        return self._put(&prepared.c, block, timeout)
+    cdef readonly uint64_t sequence
+    cdef readonly bint duplicate
 
-    cdef PreparedPut _wrap(self, body, codec, priority, group, headers, delay, deliver_at, ttl,
-                      dedupe_id, reply_to, correlation, encoded=False):
-        cdef PreparedPut prepared = PreparedPut.__new__(PreparedPut)
-        buffer, number, meta, level, delay_s, ttl_s = _policy.encode_message(
-            body, codec, priority, group, headers, delay, deliver_at, ttl, dedupe_id, reply_to,
-            correlation, self.q.h.options.priorities, encoded)
-        prepared.keep = buffer
-        prepared._set_body(buffer)
-        prepared._set_meta(meta)
-        prepared.c.codec = number
-        prepared.c.priority = level
-        prepared.c.delay = _ns(delay_s)
-        prepared.c.ttl = _ns(ttl_s)
-        if group is not None:
-            prepared.c.group = self._hash(group)[0] or 1
-        if dedupe_id is not None:
-            prepared.dedupe[0], prepared.dedupe[1] = self._hash(dedupe_id)
-            prepared.c.dedupe = prepared.dedupe
-        return prepared
+    def __repr__(self):
+        return f"Put(sequence={self.sequence}, duplicate={self.duplicate})"
 
-    cdef PreparedPut _wrap_plainly(self, buffer, uint8_t codec):
-        cdef PreparedPut prepared = PreparedPut.__new__(PreparedPut)
-        prepared.keep = buffer
-        prepared._set_body(buffer)
-        prepared.c.codec = codec
-        prepared.c.priority = self.q.middle
-        return prepared
+    def __eq__(self, other):
+        return (isinstance(other, Put) and self.sequence == other.sequence
+                and self.duplicate == other.duplicate)
 
-    cdef tuple _hash(self, text):
-        return siphash(self.q.h.options.hash_key, text.encode("utf-8", "surrogatepass"))
+    def __hash__(self):
+        return hash((self.sequence, self.duplicate))
 
-    cdef Put _put(self, const shmq_put *c, block, timeout):
-        cdef uint64_t seq = 0
-        cdef int status, round_ = 0
-        cdef int64_t until = UNKNOWN
-        if shmq_fits(&self.q, c.body_bytes, c.meta_bytes) != SHMQ_OK:
-            raise self._too_large(c.body_bytes, c.meta_bytes)
-        while True:
-            if self._quick_put(c, &seq):
-                return _new_put(seq, False)
-            status = SHMQ_FULL
-            if shmq_looks_roomy(&self.q, 1) and self._quick_put(c, &seq):
-                return _new_put(seq, False)
-            if round_ > 0 or shmq_looks_roomy(&self.q, 1):
-                self._lock_until(True, SHMQ_NOT_FULL, block, timeout, &until)
-                status = c_put(&self.q, c, shmq_now(), &seq)
-                if status == SHMQ_FULL and round_ == 1:
-                    shmq_fall_asleep(&self.q, SHMQ_NOT_FULL)
-                self._unlock()
-            if status == SHMQ_OK or status == SHMQ_DUPLICATE:
-                self._after()
-                return _new_put(seq, status == SHMQ_DUPLICATE)
-            if status != SHMQ_FULL:
-                raise self._error(status)
-            if not self._may_wait(SHMQ_NOT_FULL, block, timeout, &until, &round_):
-                raise self._full()
 
-    # Tries to put without the get-side lock; whether the message was put.
-    cdef inline bint _quick_put(self, const shmq_put *c, uint64_t *seq) except -1:
-        cdef int status
-        if not shmq_is_plain(&self.q, c):
-            return False
-        if not self.open_ or self.generation != fork_generation:
-            self._reopen()
-        if shmq_lock_puts(&self.q) != SHMQ_OK:
-            return False
-        status = shmq_quick_put(&self.q, c, shmq_put_time(&self.q, c), seq)
-        if shmq_unlock_puts(&self.q):
-            self._rouse()
-        if self.q.h.dying.head != SHMQ_NIL:
-            self._after()
-        return status == SHMQ_OK
+cdef inline Put _new_put(uint64_t sequence, bint duplicate):
+    cdef Put put = Put.__new__(Put)
+    put.sequence = sequence
+    put.duplicate = duplicate
+    return put
 
-    def put_packed(self, data, lengths: int | Iterable[int], block: bool | None = None,
-                   timeout: float | None = None, *, priority: int | None = None,
-                   group: str | None = None, headers: Mapping[str, Any] | None = None,
-                   delay: float | None = None, ttl: float | None = None,
-                   dedupe_id: str | None = None, confirm: str | None = None) -> Put:
-        """See shmq.api.Queue.put_packed."""
-        cdef PreparedPut prepared
-        cdef Put put
-        cdef bytes trailer
-        cdef bint confirms = self._confirms(confirm)
-        cdef int64_t until = _deadline(timeout)
-        if (priority is None and group is None and headers is None and delay is None
-                and ttl is None and dedupe_id is None):
-            prepared = self._wrap_plainly(data, SHMQ_CODEC_PACKED)
-        else:
-            prepared = self._wrap(data, "packed", priority, group, headers, delay, None, ttl,
-                                dedupe_id, None, None, True)
-        trailer = packed_trailer(prepared.c.body_bytes, lengths)
-        prepared.tail = trailer
-        prepared.c.tail = PyBytes_AS_STRING(trailer)
-        prepared.c.tail_bytes = PyBytes_GET_SIZE(trailer)
-        prepared.c.body_bytes += prepared.c.tail_bytes
-        if prepared.c.body_bytes > MOST_QUICK:
-            put = self._put_large(prepared, block, timeout)
-        else:
-            put = self._put(&prepared.c, block, timeout)
-        if confirms:
-            self._confirm(put.sequence, 1, until)
-        return put
 
-    # A large body is written without the lock, into reserved and pinned space: even if the handle
-    # is closed meanwhile, no other message gets that space.
-    cdef Put _put_large(self, PreparedPut prepared, block, timeout):
-        cdef int64_t until = UNKNOWN
-        cdef Loan loan = _borrow(self, prepared, block, timeout, &until)
-        if loan.ended:
-            return loan.put
-        loan.until = self._end_of(SHMQ_NOT_FULL, block, timeout, &until)
-        _copy(loan.holder.place, prepared.c.body, prepared.c.body_bytes - prepared.c.tail_bytes)
-        memcpy(<char *>loan.holder.place + prepared.c.body_bytes - prepared.c.tail_bytes,
-               prepared.c.tail, prepared.c.tail_bytes)
-        shmq_mark()
-        return loan.commit()
+# Hidden from the collector, which would clear a memoryview in `keep` that `buffer` still uses.
+@cython.no_gc
+cdef class PreparedPut:
+    """A message ready for the core: body, properties and options."""
 
-    # Reserves and pins space: SHMQ_OK or SHMQ_DUPLICATE. Raises Full.
-    cdef int _reserve(self, PreparedPut prepared, block, timeout, int64_t *until, shmq_view *view,
-                      uint64_t *seq) except -1:
-        cdef int status, round_ = 0
-        if shmq_fits(&self.q, prepared.c.body_bytes, prepared.c.meta_bytes) != SHMQ_OK:
-            raise self._too_large(prepared.c.body_bytes, prepared.c.meta_bytes)
-        while True:
-            self._lock_until(True, SHMQ_NOT_FULL, block, timeout, until)
-            status = self._reserve_locked(prepared, view, seq)
+    cdef shmq_put c
+    cdef Py_buffer buffer
+    cdef bint held
+    cdef object keep         # the owner of the memory that `buffer` and `c` point into
+    cdef bytes meta
+    cdef bytes tail
+    cdef uint64_t dedupe[2]
+
+    def __cinit__(self):
+        memset(&self.c, 0, sizeof(shmq_put))
+        self.held = False
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.buffer)
+
+    cdef int _set_body(self, body) except -1:
+        PyObject_GetBuffer(body, &self.buffer, PyBUF_SIMPLE)
+        self.held = True
+        self.c.body = self.buffer.buf
+        self.c.body_bytes = self.buffer.len
+        return 0
+
+    cdef int _set_meta(self, bytes meta) except -1:
+        self.meta = meta
+        self.c.meta = PyBytes_AS_STRING(meta)
+        self.c.meta_bytes = <uint32_t>PyBytes_GET_SIZE(meta)
+        return 0
+
+
+cdef PreparedPut _wrap(Handle handle, body, codec, priority, group, headers, delay, deliver_at,
+                       ttl, dedupe_id, reply_to, correlation, encoded=False):
+    cdef PreparedPut prepared = PreparedPut.__new__(PreparedPut)
+    buffer, number, meta, level, delay_s, ttl_s = _policy.encode_message(
+        body, codec, priority, group, headers, delay, deliver_at, ttl, dedupe_id, reply_to,
+        correlation, handle.q.h.options.priorities, encoded)
+    prepared.keep = buffer
+    prepared._set_body(buffer)
+    prepared._set_meta(meta)
+    prepared.c.codec = number
+    prepared.c.priority = level
+    prepared.c.delay = _ns(delay_s)
+    prepared.c.ttl = _ns(ttl_s)
+    if group is not None:
+        prepared.c.group = _hash(handle, group)[0] or 1
+    if dedupe_id is not None:
+        prepared.dedupe[0], prepared.dedupe[1] = _hash(handle, dedupe_id)
+        prepared.c.dedupe = prepared.dedupe
+    return prepared
+
+
+cdef PreparedPut _wrap_plainly(Handle handle, buffer, uint8_t codec):
+    cdef PreparedPut prepared = PreparedPut.__new__(PreparedPut)
+    prepared.keep = buffer
+    prepared._set_body(buffer)
+    prepared.c.codec = codec
+    prepared.c.priority = handle.q.middle
+    return prepared
+
+
+cdef tuple _hash(Handle handle, text):
+    return siphash(handle.q.h.options.hash_key, text.encode("utf-8", "surrogatepass"))
+
+
+cdef Put _put(Handle handle, const shmq_put *c, block, timeout):
+    cdef uint64_t seq = 0
+    cdef int status, round_ = 0
+    cdef int64_t until = UNKNOWN
+    if shmq_fits(&handle.q, c.body_bytes, c.meta_bytes) != SHMQ_OK:
+        raise handle._too_large(c.body_bytes, c.meta_bytes)
+    while True:
+        if _quick_put(handle, c, &seq):
+            return _new_put(seq, False)
+        status = SHMQ_FULL
+        if shmq_looks_roomy(&handle.q, 1) and _quick_put(handle, c, &seq):
+            return _new_put(seq, False)
+        if round_ > 0 or shmq_looks_roomy(&handle.q, 1):
+            handle._lock_until(True, SHMQ_NOT_FULL, block, timeout, &until)
+            status = c_put(&handle.q, c, shmq_now(), &seq)
             if status == SHMQ_FULL and round_ == 1:
-                shmq_fall_asleep(&self.q, SHMQ_NOT_FULL)
-            self._unlock()
-            if status == SHMQ_OK or status == SHMQ_DUPLICATE:
-                return status
-            if status != SHMQ_FULL:
-                raise self._error(status)
-            if not self._may_wait(SHMQ_NOT_FULL, block, timeout, until, &round_):
-                raise self._full()
-
-    cdef int _reserve_locked(self, PreparedPut prepared, shmq_view *view, uint64_t *seq):
-        cdef int64_t now = shmq_now()
-        cdef int status = shmq_reserve(&self.q, prepared.c.body_bytes, prepared.c.meta_bytes, now,
-                                       prepared.c.dedupe, view, seq)
-        if status == SHMQ_OK:
-            status = shmq_pin(&self.q, view.receipt, now, view)
-            if status == SHMQ_OK:
-                self.views += 1
-        return status
-
-    cdef Put _fill(self, uint64_t receipt, PreparedPut prepared, int64_t until):
-        cdef uint64_t seq = 0
-        cdef int status
-        self._lock_by(until)
-        status = shmq_fill(&self.q, receipt, &prepared.c, shmq_now(), &seq)
-        self._unlock()
-        self._after()
+                shmq_fall_asleep(&handle.q, SHMQ_NOT_FULL)
+            handle._unlock()
         if status == SHMQ_OK or status == SHMQ_DUPLICATE:
+            handle._after()
             return _new_put(seq, status == SHMQ_DUPLICATE)
-        if status == SHMQ_FULL:
-            raise self._full()
-        if status == SHMQ_STALE:
-            raise _errors.LeaseExpired(
-                f"the space in queue {self.name!r} was given back before the message was put")
-        raise self._error(status)
+        if status != SHMQ_FULL:
+            raise handle._error(status)
+        if not handle._may_wait(SHMQ_NOT_FULL, block, timeout, &until, &round_):
+            raise handle._full()
 
-    def abandon(self, uint64_t receipt) -> bool:
-        """Release reserved or staged space; whether this handle still held it."""
-        cdef int status
-        self._lock()
-        status = shmq_abandon(&self.q, receipt)
-        self._unlock()
-        return status == SHMQ_OK
 
-    def put_many(self, bodies: Iterable[Any], block: bool | None = None,
-                 timeout: float | None = None, *, priority: int | None = None,
-                 group: str | None = None, headers: Mapping[str, Any] | None = None,
-                 delay: float | None = None, ttl: float | None = None, codec: str | None = None,
-                 confirm: str | None = None) -> int:
-        """See shmq.api.Queue.put_many."""
-        cdef bint confirms = self._confirms(confirm)
-        cdef int64_t until = _deadline(timeout)
-        cdef uint64_t last = 0
-        cdef Py_ssize_t done
-        if isinstance(bodies, (str, bytes, bytearray, memoryview, dict)):
-            raise TypeError(
-                f"bodies={bodies!r:.60} is one body, not many: put it in a list, or use put")
-        prepared_puts = self._wrap_many(bodies, codec, priority, group, headers, delay, ttl)
-        done = self._put_all(prepared_puts, block, timeout, &last)
-        if confirms and done:
-            self._confirm(last, done, until)
-        return done
+# Tries to put without the get-side lock; whether the message was put.
+cdef inline bint _quick_put(Handle handle, const shmq_put *c, uint64_t *seq) except -1:
+    cdef int status
+    if not shmq_is_plain(&handle.q, c):
+        return False
+    if not handle.open_ or handle.generation != fork_generation:
+        handle._reopen()
+    if shmq_lock_puts(&handle.q) != SHMQ_OK:
+        return False
+    status = shmq_quick_put(&handle.q, c, shmq_put_time(&handle.q, c), seq)
+    if shmq_unlock_puts(&handle.q):
+        handle._rouse()
+    if handle.q.h.dying.head != SHMQ_NIL:
+        handle._after()
+    return status == SHMQ_OK
 
-    # Puts as many as fit and returns how many. `last` gets the sequence number of the last one. An
-    # error after the first put is not raised: the next call meets it again.
-    cdef Py_ssize_t _put_all(self, list prepared_puts, block, timeout, uint64_t *last) except -1:
-        cdef Py_ssize_t done = 0
-        try:
-            self._put_each(prepared_puts, block, timeout, &done, last)
-        except _errors.Full:
-            pass
-        except _errors.QueueDeleted:
+
+# ---- large bodies ----
+
+# A large body is written without the lock, into reserved and pinned space: even if the handle
+# is closed meanwhile, no other message gets that space.
+cdef Put _put_large(Handle handle, PreparedPut prepared, block, timeout):
+    cdef int64_t until = UNKNOWN
+    cdef Loan loan = _borrow(handle, prepared, block, timeout, &until)
+    if loan.ended:
+        return loan.put
+    loan.until = handle._end_of(SHMQ_NOT_FULL, block, timeout, &until)
+    _copy(loan.holder.place, prepared.c.body, prepared.c.body_bytes - prepared.c.tail_bytes)
+    memcpy(<char *>loan.holder.place + prepared.c.body_bytes - prepared.c.tail_bytes,
+           prepared.c.tail, prepared.c.tail_bytes)
+    shmq_mark()
+    return loan.commit()
+
+
+# Reserves and pins space: SHMQ_OK or SHMQ_DUPLICATE. Raises Full.
+cdef int _reserve(Handle handle, PreparedPut prepared, block, timeout, int64_t *until,
+                  shmq_view *view, uint64_t *seq) except -1:
+    cdef int status, round_ = 0
+    if shmq_fits(&handle.q, prepared.c.body_bytes, prepared.c.meta_bytes) != SHMQ_OK:
+        raise handle._too_large(prepared.c.body_bytes, prepared.c.meta_bytes)
+    while True:
+        handle._lock_until(True, SHMQ_NOT_FULL, block, timeout, until)
+        status = _reserve_locked(handle, prepared, view, seq)
+        if status == SHMQ_FULL and round_ == 1:
+            shmq_fall_asleep(&handle.q, SHMQ_NOT_FULL)
+        handle._unlock()
+        if status == SHMQ_OK or status == SHMQ_DUPLICATE:
+            return status
+        if status != SHMQ_FULL:
+            raise handle._error(status)
+        if not handle._may_wait(SHMQ_NOT_FULL, block, timeout, until, &round_):
+            raise handle._full()
+
+
+cdef int _reserve_locked(Handle handle, PreparedPut prepared, shmq_view *view, uint64_t *seq):
+    cdef int64_t now = shmq_now()
+    cdef int status = shmq_reserve(&handle.q, prepared.c.body_bytes, prepared.c.meta_bytes, now,
+                                   prepared.c.dedupe, view, seq)
+    if status == SHMQ_OK:
+        status = shmq_pin(&handle.q, view.receipt, now, view)
+        if status == SHMQ_OK:
+            handle.views += 1
+    return status
+
+
+cdef Put _fill(Handle handle, uint64_t receipt, PreparedPut prepared, int64_t until):
+    cdef uint64_t seq = 0
+    cdef int status
+    handle._lock_by(until)
+    status = shmq_fill(&handle.q, receipt, &prepared.c, shmq_now(), &seq)
+    handle._unlock()
+    handle._after()
+    if status == SHMQ_OK or status == SHMQ_DUPLICATE:
+        return _new_put(seq, status == SHMQ_DUPLICATE)
+    if status == SHMQ_FULL:
+        raise handle._full()
+    if status == SHMQ_STALE:
+        raise _errors.LeaseExpired(
+            f"the space in queue {handle.name!r} was given back before the message was put")
+    raise handle._error(status)
+
+
+# ---- many bodies ----
+
+# Puts as many as fit and returns how many. `last` gets the sequence number of the last one. An
+# error after the first put is not raised: the next call meets it again.
+cdef Py_ssize_t _put_all(Handle handle, list prepared_puts, block, timeout,
+                         uint64_t *last) except -1:
+    cdef Py_ssize_t done = 0
+    try:
+        _put_each(handle, prepared_puts, block, timeout, &done, last)
+    except _errors.Full:
+        pass
+    except _errors.QueueDeleted:
+        raise
+    except _errors.ShmqError:
+        if not done:
             raise
-        except _errors.ShmqError:
-            if not done:
-                raise
-        return done
+    return done
 
-    # Counts the puts in `done`, even if it raises; also raises Full.
-    cdef int _put_each(self, list prepared_puts, block, timeout, Py_ssize_t *done,
-                       uint64_t *last) except -1:
-        cdef Py_ssize_t count = len(prepared_puts)
-        cdef int status, round_ = 0
-        cdef int64_t until = UNKNOWN
-        while done[0] < count:
-            self._quick_run(prepared_puts, done, last)
-            if done[0] == count:
-                break
-            if self._is_large(prepared_puts[done[0]]):
-                last[0] = self._put_large(prepared_puts[done[0]], block, timeout).sequence
-                done[0] += 1
-                continue
-            self._lock_until(True, SHMQ_NOT_FULL, block, timeout, &until)
-            status = self._put_run(prepared_puts, done, round_ == 1, last)
-            if status == SHMQ_OK:
-                self._after()
-            elif status != SHMQ_FULL:
-                raise self._error(status)
-            elif not self._may_wait(SHMQ_NOT_FULL, block, timeout, &until, &round_):
-                raise self._full()
-        return 0
 
-    cdef bint _is_large(self, prepared):
-        return type(prepared) is not bytes and (<PreparedPut>prepared).c.body_bytes > SMALL
-
-    # Puts what it can without the get-side lock, from prepared_puts[done[0]] on.
-    cdef int _quick_run(self, list prepared_puts, Py_ssize_t *done, uint64_t *last) except -1:
-        cdef Py_ssize_t count = len(prepared_puts)
-        cdef uint64_t copied = 0
-        cdef int64_t now
-        cdef shmq_put c
-        cdef const shmq_put *p
-        if not self.open_ or self.generation != fork_generation:
-            self._reopen()
-        memset(&c, 0, sizeof(c))
-        c.priority = self.q.middle
-        if shmq_lock_puts(&self.q) != SHMQ_OK:
-            return 0
-        now = 0
-        while done[0] < count and copied < MOST_UNDER_LOCK:
-            prepared = <object>PyList_GET_ITEM(prepared_puts, done[0])
-            p = _small(prepared, &c)
-            if p == NULL:
-                break
-            if now == 0:
-                now = shmq_put_time(&self.q, p)
-            if shmq_quick_put(&self.q, p, now, last) != SHMQ_OK:
-                break
-            copied += p.body_bytes + 64
+# Counts the puts in `done`, even if it raises; also raises Full.
+cdef int _put_each(Handle handle, list prepared_puts, block, timeout, Py_ssize_t *done,
+                   uint64_t *last) except -1:
+    cdef Py_ssize_t count = len(prepared_puts)
+    cdef int status, round_ = 0
+    cdef int64_t until = UNKNOWN
+    while done[0] < count:
+        _quick_run(handle, prepared_puts, done, last)
+        if done[0] == count:
+            break
+        if _is_large(prepared_puts[done[0]]):
+            last[0] = _put_large(handle, prepared_puts[done[0]], block, timeout).sequence
             done[0] += 1
-        if shmq_unlock_puts(&self.q):
-            self._rouse()
+            continue
+        handle._lock_until(True, SHMQ_NOT_FULL, block, timeout, &until)
+        status = _put_run(handle, prepared_puts, done, round_ == 1, last)
+        if status == SHMQ_OK:
+            handle._after()
+        elif status != SHMQ_FULL:
+            raise handle._error(status)
+        elif not handle._may_wait(SHMQ_NOT_FULL, block, timeout, &until, &round_):
+            raise handle._full()
+    return 0
+
+
+cdef bint _is_large(prepared):
+    return type(prepared) is not bytes and (<PreparedPut>prepared).c.body_bytes > SMALL
+
+
+# Puts what it can without the get-side lock, from prepared_puts[done[0]] on.
+cdef int _quick_run(Handle handle, list prepared_puts, Py_ssize_t *done, uint64_t *last) except -1:
+    cdef Py_ssize_t count = len(prepared_puts)
+    cdef uint64_t copied = 0
+    cdef int64_t now
+    cdef shmq_put c
+    cdef const shmq_put *p
+    if not handle.open_ or handle.generation != fork_generation:
+        handle._reopen()
+    memset(&c, 0, sizeof(c))
+    c.priority = handle.q.middle
+    if shmq_lock_puts(&handle.q) != SHMQ_OK:
         return 0
+    now = 0
+    while done[0] < count and copied < MOST_UNDER_LOCK:
+        prepared = <object>PyList_GET_ITEM(prepared_puts, done[0])
+        p = _small(prepared, &c)
+        if p == NULL:
+            break
+        if now == 0:
+            now = shmq_put_time(&handle.q, p)
+        if shmq_quick_put(&handle.q, p, now, last) != SHMQ_OK:
+            break
+        copied += p.body_bytes + 64
+        done[0] += 1
+    if shmq_unlock_puts(&handle.q):
+        handle._rouse()
+    return 0
 
-    # Called with the lock, which it releases: puts what fits, from prepared_puts[done[0]] on.
-    cdef int _put_run(self, list prepared_puts, Py_ssize_t *done, bint asleep_if_full,
-                      uint64_t *last) noexcept:
-        cdef Py_ssize_t count = len(prepared_puts)
-        cdef uint64_t copied = 0
-        cdef int64_t now
-        cdef int status = SHMQ_OK
-        cdef shmq_put c
-        cdef const shmq_put *p
-        memset(&c, 0, sizeof(c))
-        c.priority = self.q.middle
-        now = shmq_now()
-        while done[0] < count and copied < MOST_UNDER_LOCK:
-            prepared = <object>PyList_GET_ITEM(prepared_puts, done[0])
-            p = _small(prepared, &c)
-            if p == NULL:
-                break
-            status = c_put(&self.q, p, now, last)
-            if status != SHMQ_OK:
-                break
-            copied += p.body_bytes + 64
-            done[0] += 1
-        if status == SHMQ_FULL and asleep_if_full:
-            shmq_fall_asleep(&self.q, SHMQ_NOT_FULL)
-        self._unlock()
-        return status
 
-    # Whether the bodies can be put without encoding.
-    cdef bint _are_small(self, list bodies):
-        for body in bodies:
-            if type(body) is not bytes or PyBytes_GET_SIZE(body) > SMALL:
-                return False
-            if shmq_fits(&self.q, PyBytes_GET_SIZE(body), 0) != SHMQ_OK:
-                return False
-        return True
+# Called with the lock, which it releases: puts what fits, from prepared_puts[done[0]] on.
+cdef int _put_run(Handle handle, list prepared_puts, Py_ssize_t *done, bint asleep_if_full,
+                  uint64_t *last) noexcept:
+    cdef Py_ssize_t count = len(prepared_puts)
+    cdef uint64_t copied = 0
+    cdef int64_t now
+    cdef int status = SHMQ_OK
+    cdef shmq_put c
+    cdef const shmq_put *p
+    memset(&c, 0, sizeof(c))
+    c.priority = handle.q.middle
+    now = shmq_now()
+    while done[0] < count and copied < MOST_UNDER_LOCK:
+        prepared = <object>PyList_GET_ITEM(prepared_puts, done[0])
+        p = _small(prepared, &c)
+        if p == NULL:
+            break
+        status = c_put(&handle.q, p, now, last)
+        if status != SHMQ_OK:
+            break
+        copied += p.body_bytes + 64
+        done[0] += 1
+    if status == SHMQ_FULL and asleep_if_full:
+        shmq_fall_asleep(&handle.q, SHMQ_NOT_FULL)
+    handle._unlock()
+    return status
 
-    cdef list _wrap_many(self, bodies, codec, priority, group, headers, delay, ttl):
-        cdef bint plain = (codec is None and priority is None and group is None
-                           and headers is None and delay is None and ttl is None)
-        cdef list prepared_puts
-        cdef PreparedPut prepared
-        if plain and type(bodies) is list:
-            prepared_puts = (<list>bodies)[:]  # a copy: the caller's list may change while we wait
-            if self._are_small(prepared_puts):
-                return prepared_puts
-            bodies = prepared_puts
-        prepared_puts = []
-        for body in bodies:
-            if plain and type(body) is bytes and PyBytes_GET_SIZE(body) <= SMALL:
-                if shmq_fits(&self.q, PyBytes_GET_SIZE(body), 0) != SHMQ_OK:
-                    raise self._too_large(PyBytes_GET_SIZE(body), 0)
-                prepared_puts.append(body)
-                continue
-            prepared = self._wrap(body, codec, priority, group, headers, delay, None, ttl, None,
-                                None, None)
-            if shmq_fits(&self.q, prepared.c.body_bytes, prepared.c.meta_bytes) != SHMQ_OK:
-                raise self._too_large(prepared.c.body_bytes, prepared.c.meta_bytes)
-            prepared_puts.append(prepared)
-        return prepared_puts
+
+# Whether the bodies can be put without encoding.
+cdef bint _are_small(Handle handle, list bodies):
+    for body in bodies:
+        if type(body) is not bytes or PyBytes_GET_SIZE(body) > SMALL:
+            return False
+        if shmq_fits(&handle.q, PyBytes_GET_SIZE(body), 0) != SHMQ_OK:
+            return False
+    return True
+
+
+cdef list _wrap_many(Handle handle, bodies, codec, priority, group, headers, delay, ttl):
+    cdef bint plain = (codec is None and priority is None and group is None
+                       and headers is None and delay is None and ttl is None)
+    cdef list prepared_puts
+    cdef PreparedPut prepared
+    if plain and type(bodies) is list:
+        prepared_puts = (<list>bodies)[:]  # a copy: the caller's list may change while we wait
+        if _are_small(handle, prepared_puts):
+            return prepared_puts
+        bodies = prepared_puts
+    prepared_puts = []
+    for body in bodies:
+        if plain and type(body) is bytes and PyBytes_GET_SIZE(body) <= SMALL:
+            if shmq_fits(&handle.q, PyBytes_GET_SIZE(body), 0) != SHMQ_OK:
+                raise handle._too_large(PyBytes_GET_SIZE(body), 0)
+            prepared_puts.append(body)
+            continue
+        prepared = _wrap(handle, body, codec, priority, group, headers, delay, None, ttl, None,
+                         None, None)
+        if shmq_fits(&handle.q, prepared.c.body_bytes, prepared.c.meta_bytes) != SHMQ_OK:
+            raise handle._too_large(prepared.c.body_bytes, prepared.c.meta_bytes)
+        prepared_puts.append(prepared)
+    return prepared_puts
 
 
 # The put of a small prepared message, else NULL. `plain` is filled for a bare body.
@@ -368,3 +353,211 @@ cdef inline const shmq_put *_small(prepared, shmq_put *plain) noexcept:
         plain.body_bytes = PyBytes_GET_SIZE(prepared)
         return plain
     return &(<PreparedPut>prepared).c if (<PreparedPut>prepared).c.body_bytes <= SMALL else NULL
+
+
+# ---- waiting until puts are on disk ----
+
+# Whether a put must be on disk when it returns.
+cdef bint _confirms(Handle handle, confirm) except -1:
+    if confirm is None:
+        return handle.confirms
+    if not isinstance(confirm, str):
+        raise TypeError(f"confirm={confirm!r} must be one of 'memory', 'disk', not "
+                        f"{type(confirm).__name__}")
+    if confirm == "memory":
+        return False
+    if confirm != "disk":
+        raise _errors.InvalidOption(f"confirm={confirm!r} must be one of 'memory', 'disk'")
+    if not handle.q.journaled:
+        durability = _DURABILITY[handle.q.h.options.durability % 3]
+        raise _errors.InvalidOption(
+            f"confirm='disk': queue {handle.name!r} keeps no journal "
+            f"(durability={durability!r}): make it with durability='journal', or put with "
+            f"confirm='memory'")
+    return True
+
+
+# Waits after `taken` messages were put, the last one with number `seq`. Raises NotConfirmed.
+cdef int _confirm(Handle handle, uint64_t seq, Py_ssize_t taken, int64_t until) except -1:
+    if not _wait_synced(handle, seq, until):
+        raise handle._not_confirmed(seq, taken)
+    return 0
+
+
+# ---- space in the queue that the application writes in place ----
+
+@cython.no_gc_clear
+@cython.final
+cdef class Loan:
+    """See :class:`shmq.api.Loan`."""
+
+    cdef Handle handle
+    cdef PreparedPut prepared
+    cdef uint64_t receipt
+    cdef uint64_t generation     # the space belongs to the process that borrowed it
+    cdef View holder
+    cdef object memory
+    cdef bint ended
+    cdef bint confirms           # the commit returns once it is on disk,
+    cdef object patience         #   or so many seconds after it
+    cdef int64_t until           # the end of the put that it is part of
+    #| put: Put | None
+    cdef readonly Put put
+
+    @property
+    def view(self) -> memoryview:
+        """See shmq.api.Loan.view."""
+        if self.ended:
+            raise ValueError("the loan has ended: it was committed or dropped")
+        return self.memory
+
+    def commit(self, size: int | None = None) -> Put:
+        """See shmq.api.Loan.commit."""
+        if self.ended:
+            raise ValueError("the loan has ended: it was committed or dropped")
+        if self.generation != fork_generation:
+            raise _errors.ShmqError("the loan is the parent's: borrow in the child")
+        if size is not None:
+            size = _whole("size", size)
+            if not 0 <= size <= self.prepared.c.body_bytes:
+                raise _errors.InvalidOption(
+                    f"size={size} is not within the loan: 0 to {self.prepared.c.body_bytes}")
+            self.prepared.c.body_bytes = size
+        self._end()  # first: the consumer must not find our pin on the message
+        try:
+            self.put = _fill(self.handle, self.receipt, self.prepared, self.until)
+        except BaseException:
+            self._abandon()  # does nothing if the message was put
+            raise
+        if self.confirms:
+            _confirm(self.handle, self.put.sequence, 1, _deadline(self.patience))
+        return self.put
+
+    def drop(self):
+        """See shmq.api.Loan.drop."""
+        if not self.ended:
+            self._end()
+            if self.handle.open_ and self.generation == fork_generation:
+                self.handle.abandon(self.receipt)
+
+    # Releases the memory. If the application still holds a view of it, the pin keeps the bytes from
+    # being reused until that view is gone.
+    cdef int _end(self) except -1:
+        self.ended = True
+        if self.memory is not None:
+            try:
+                self.memory.release()
+            except BufferError:
+                pass
+        self.memory = None
+        self.holder = None
+        return 0
+
+    def __enter__(self) -> memoryview:
+        return self.view
+
+    def __exit__(self, kind, error, trace):
+        if self.ended:
+            return
+        if kind is None:
+            self.commit()
+        else:
+            self.drop()
+
+    def __dealloc__(self):
+        if not self.ended and self.handle is not None:
+            if self.handle.open_ and self.generation == fork_generation:
+                self._abandon()
+
+    cdef void _abandon(self) noexcept:
+        with nogil:
+            if self.handle._lock_to_end():
+                shmq_abandon(&self.handle.q, self.receipt)
+                self.handle._unlock()
+
+
+# Reserves and pins space for the prepared message. If the dedupe id is known, the loan has ended
+# already and has its `put`. Everything that can fail is done before the space is taken.
+cdef Loan _borrow(Handle handle, PreparedPut prepared, block, timeout, int64_t *until):
+    cdef Loan loan = Loan.__new__(Loan)
+    cdef View holder = View.__new__(View)
+    cdef shmq_view view
+    cdef uint64_t seq = 0
+    loan.ended = True
+    loan.handle = handle
+    loan.until = AT_ONCE
+    loan.prepared = prepared
+    if _reserve(handle, prepared, block, timeout, until, &view, &seq) == SHMQ_DUPLICATE:
+        loan.put = _new_put(seq, True)
+        return loan
+    _hold(holder, handle, &view)
+    holder.writable = True
+    loan.holder = holder
+    loan.receipt = view.receipt
+    loan.generation = fork_generation
+    loan.ended = False
+    if prepared.c.meta_bytes:
+        memcpy(<void *>view.meta, prepared.c.meta, prepared.c.meta_bytes)
+    shmq_mark()
+    return loan
+
+
+def make_loan(Handle handle, size: int, block: bool | None = None,
+              timeout: float | None = None, *, priority: int | None = None,
+              group: str | None = None, headers: Mapping[str, Any] | None = None,
+              delay: float | None = None, deliver_at: float | None = None,
+              ttl: float | None = None, dedupe_id: str | None = None, codec: str | None = None,
+              reply_to: str | None = None, correlation: str | None = None,
+              confirm: str | None = None) -> Any:
+    """See shmq.api.Queue.loan."""
+    cdef PreparedPut prepared
+    cdef Loan loan
+    cdef int64_t until = UNKNOWN
+    cdef bint confirms = _confirms(handle, confirm)
+    size = _whole("size", size)
+    if not 0 <= size < 1 << 63:
+        raise _errors.InvalidOption(f"size={size} must be 0 or more bytes")
+    _check_timeout(timeout)
+    if (priority is None and group is None and headers is None and delay is None
+            and deliver_at is None and ttl is None and dedupe_id is None and codec is None
+            and reply_to is None and correlation is None):
+        prepared = _wrap_plainly(handle, b"", 0)
+    else:
+        prepared = _wrap(handle, b"", codec, priority, group, headers, delay, deliver_at, ttl,
+                         dedupe_id, reply_to, correlation, True)
+    prepared.c.body_bytes = size
+    loan = _borrow(handle, prepared, block, timeout, &until)
+    if loan.ended:
+        if confirms:
+            _confirm(handle, loan.put.sequence, 1, _deadline(timeout))
+        return DuplicateLoan(memoryview(bytearray(size)), loan.put)
+    loan.memory = memoryview(loan.holder)
+    loan.confirms = confirms
+    loan.patience = timeout
+    return loan
+
+
+@cython.final
+cdef class DuplicateLoan:
+    """The loan of a message that was put before: data written to it is discarded."""
+
+    #| view: memoryview
+    cdef readonly object view
+    cdef readonly Put put
+
+    def __init__(self, view: memoryview, Put put):
+        self.view = view
+        self.put = put
+
+    def commit(self, size: int | None = None) -> Put:
+        """Return the result of the first put."""
+        return self.put
+
+    def drop(self):
+        """Do nothing: no space was taken."""
+
+    def __enter__(self) -> memoryview:
+        return self.view
+
+    def __exit__(self, kind, error, trace):
+        return None

@@ -271,7 +271,7 @@ def _leave_what_moved(
         except ShmqError:
             continue
         with queue:
-            for hash_key, seq in queue.copies_from(sources):
+            for hash_key, seq in queue.transfer.copies_from(sources):
                 sources[hash_key].leave(seq)
 
 

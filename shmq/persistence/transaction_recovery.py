@@ -16,7 +16,7 @@ import time
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from shmq.client.transaction.entries import Entry, by_partition, entries_of
+from shmq.client.transaction.apply import Entry, by_partition, entries_of
 from shmq.client.transaction.transaction_log import noted as in_memory
 from shmq.client.transaction.transaction_log import read_transactions
 from shmq.errors import ShmqError

@@ -276,7 +276,7 @@ class FrontEnd:
         """Answer the puts that the queue's journal has on disk, until none is left to answer."""
         try:
             while True:
-                beyond = queue.synced_seq + 1
+                beyond = queue.journal.synced + 1
                 if not self._front.confirmed(queue):
                     # A put that waits for the disk from now on starts a new task.
                     return

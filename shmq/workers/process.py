@@ -14,9 +14,9 @@ import time
 from typing import Any, Final
 
 from shmq.api import Consumer, Message, Queue
-from shmq.api.outcome import Reject, Retry
+from shmq.api.message import Reject, Retry
 from shmq.client.local.queue import LocalQueue
-from shmq.client.shared.lease_keeper import LeaseKeeper
+from shmq.client.shared.rpc_server import LeaseKeeper
 from shmq.errors import (
     ConnectionLost,
     LeaseExpired,

@@ -83,7 +83,7 @@ class LocalPipeline(api.Pipeline):
         self._asked += 1
         if self._asked * 2 >= self._window:
             self._asked = 0
-            self._queue.request_sync(self._flight[-1][1])
+            self._queue.journal.request_sync(self._flight[-1][1])
         if len(self._flight) >= self._window:
             self._settle(self._window // 2)
 
@@ -91,13 +91,13 @@ class LocalPipeline(api.Pipeline):
         """Wait until no more than ``left`` puts are not on disk. Raises PutsRefused."""
         while len(self._flight) > left:
             last = max(seq for _, seq in list(self._flight)[: len(self._flight) - left])
-            if not self._queue.wait_synced(last, None):
+            if not self._queue.journal.wait_synced(last, None):
                 raise self._unconfirmed()
             while self._flight and self._flight[0][1] <= last:
                 self._flight.popleft()
 
     def _unconfirmed(self) -> PutsRefused:
-        synced = self._queue.synced_seq
+        synced = self._queue.journal.synced
         doubtful: dict[int, ShmqError] = {
             number: not_confirmed(self._queue, seq, 1)
             for number, seq in self._flight

@@ -83,8 +83,9 @@ class QueueOpener(Protocol):
 class Source(Protocol):
     """The queue that an orphaned copy came from."""
 
-    def still_moves(self, seq: int, row: int | None = None) -> bool:
-        """Whether it still has the message, or that row of a chunk."""
+    @property
+    def transfer(self) -> _core.Transfer:
+        """Tells whether the queue still has the message, or that row of a chunk."""
 
     def finish_moves(self) -> None:
         """Complete or undo the moves from it that dead processes left."""
@@ -207,11 +208,11 @@ def redrive(
     for sequence, at in ordered:
         if moved == most:
             break
-        copy = source.copy_at(at, sequence)
+        copy = source.inspection.copy_at(at, sequence)
         if copy is not None and meant is not None and not meant.matches(copy, now):
             continue
         target = targets.of(copy.dead) if copy is not None else None
-        row = source.take(at, sequence) if target is not None else None
+        row = source.transfer.take(at, sequence) if target is not None else None
         if target is None or row is None:
             continue
         try:
@@ -231,7 +232,7 @@ def move_to_dead_letters(source: _core.Handle, opener: QueueOpener, limit: int) 
     mover died: it is put back once the copies that the mover may have left are removed.
     """
     for _ in range(limit):
-        row = source.take_dead()
+        row = source.transfer.take_dead()
         if row is None:
             return True
         taken = TakenDeadLetter(*row)
@@ -243,7 +244,7 @@ def move_to_dead_letters(source: _core.Handle, opener: QueueOpener, limit: int) 
             else:
                 _put_back(source, opener, taken)
         except BaseException as error:
-            source.give_up(taken.receipt)
+            source.transfer.give_up(taken.receipt)
             if isinstance(error, Full | NoSpace):
                 return False
             raise
@@ -257,8 +258,8 @@ def wait_until_written(source: _core.Handle, sequence: int) -> None:
     and that of the queue in between has not, after a power cut the message is both at its origin
     and at its destination. The wait is short, and skipped if there is no writer.
     """
-    if source.segment.options["durability"] == "journal" and source.journal_writer:
-        source.wait_synced(sequence, _WRITTEN)
+    if source.segment.options["durability"] == "journal" and source.journal.writer:
+        source.journal.wait_synced(sequence, _WRITTEN)
 
 
 def _put_back(source: _core.Handle, opener: QueueOpener, taken: TakenDeadLetter) -> None:
@@ -268,8 +269,8 @@ def _put_back(source: _core.Handle, opener: QueueOpener, taken: TakenDeadLetter)
     if target is not None:
         with contextlib.closing(target):
             moved = 0 if letter else taken.deliveries  # counts the rows of a chunk that were moved
-            target.void_copies(source.segment.hash_key, taken.sequence, moved)
-    source.untake(taken.receipt)
+            target.transfer.void_copies(source.segment.hash_key, taken.sequence, moved)
+    source.transfer.untake(taken.receipt)
 
 
 def _move_one(source: _core.Handle, target: _core.Handle, taken: TakenDeadLetter) -> None:
@@ -293,7 +294,7 @@ def send_back(
         meta = pack_properties(properties) if properties else b""
         move(dead_letter_queues, target, taken, meta, properties.get("group"))
     except BaseException:
-        dead_letter_queues.give_up(taken.receipt)
+        dead_letter_queues.transfer.give_up(taken.receipt)
         raise
 
 
@@ -306,7 +307,7 @@ def move(
 ) -> None:
     """Move a taken message. Raises Full, NoSpace, after putting it back in the source."""
     try:
-        staged = target.stage_copy(
+        staged = target.transfer.stage_copy(
             taken.body,
             meta,
             taken.codec,
@@ -316,17 +317,17 @@ def move(
             taken.sequence,
         )
     except BaseException:
-        source.untake(taken.receipt)
+        source.transfer.untake(taken.receipt)
         raise
     try:
-        source.hand_over(target, taken.receipt, staged)
+        source.transfer.hand_over(target, taken.receipt, staged)
     except BaseException:
         # Interrupted before or after the commit point: the source tells which.
-        if source.still_moves(taken.sequence):
+        if source.transfer.still_moves(taken.sequence):
             target.abandon(staged)
-            source.untake(taken.receipt)
+            source.transfer.untake(taken.receipt)
         else:
-            target.publish_copy(staged)
+            target.transfer.publish_copy(staged)
         raise
 
 
@@ -338,7 +339,7 @@ def resolve_orphans(target: _core.Handle, opener: QueueOpener) -> None:
     sources: dict[int, Source | None] = {}
     void: set[tuple[int, int]] = set()
     with contextlib.ExitStack() as stack:
-        for receipt, origin_queue, origin_sequence, row in target.orphans():
+        for receipt, origin_queue, origin_sequence, row in target.transfer.orphans():
             if (origin_queue, origin_sequence) in void:
                 continue
             if is_transaction(origin_sequence):
@@ -353,14 +354,14 @@ def resolve_orphans(target: _core.Handle, opener: QueueOpener) -> None:
             if _is_void(sources[origin_queue], origin_sequence, row):
                 void.add((origin_queue, origin_sequence))
             else:
-                target.publish_copy(receipt)
+                target.transfer.publish_copy(receipt)
 
 
 def _is_void(source: Source | None, sequence: int, row: int | None) -> bool:
     if source is None:
         return False
     try:
-        if not source.still_moves(sequence, row):
+        if not source.transfer.still_moves(sequence, row):
             return False
         source.finish_moves()
     except (QueueDeleted, NoSuchQueue):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 # files can be opened.
 import shmq.api.stats  # noqa: F401
 from shmq import api
+from shmq.api.contract import document
 from shmq.api.names import check_name
 from shmq.api.options import Confirm, QueueOptions, check_whole
 from shmq.client.local import dead_letters
@@ -23,17 +24,15 @@ from shmq.client.local.batch_window import LocalPipeline
 from shmq.client.local.staged_publish import LocalStagedPublisher
 from shmq.client.local.waiting import async_get, wait_thread
 from shmq.client.local.waiting.filtered_wait import wait_filtered
-from shmq.client.shared import durability, durable_wait, openers
-from shmq.client.shared.docstrings import document
+from shmq.client.shared import durability, durable_wait
 from shmq.client.shared.policy import compile_filter
 from shmq.client.transaction.recover import settle
 from shmq.errors import Full, LockTimeout, QueueDeleted, ShmqError, descriptors
 from shmq.namespace.namespace import Namespace
-from shmq.namespace.semaphores import bell_stem, semaphore_names, sweep_bells
+from shmq.namespace.semaphores import semaphore_names, sweep_wakeups, wakeup_prefix
 from shmq.native import _core
 
 if TYPE_CHECKING:
-    from shmq.client.local.stream import LocalStream
     from shmq.expression.parse import Where
 
 __all__ = ["LocalQueue", "attach"]
@@ -57,20 +56,13 @@ def _meant(where: str) -> Where:
     return Where(where)
 
 
-def _attach_stream(namespace: Namespace, name: str) -> LocalStream:
-    with descriptors:
-        from shmq.client.local import stream as streams  # noqa: PLC0415
-
-    return streams.attach(namespace, name)
-
-
 api.Message.register(_core.Message)
 api.Batch.register(_core.Batch)
 api.Packed.register(_core.Packed)
 api.Consumer.register(_core.Consumer)
 api.Loan.register(_core.Loan)
 api.Loan.register(_core.DuplicateLoan)
-api.BulkQueue.register(_core.Handle)
+api.BulkQueue.register(_core.Bulk)
 
 
 class LocalQueue(_core.Handle, api.Queue):
@@ -86,7 +78,7 @@ class LocalQueue(_core.Handle, api.Queue):
         self._publishers: weakref.WeakSet[LocalStagedPublisher] = weakref.WeakSet()
         self._consumers: weakref.WeakSet[api.Consumer] = weakref.WeakSet()
         names = semaphore_names(namespace.name, segment.queue_id)
-        super().__init__(name, segment, *names, bell_stem(namespace.name))
+        super().__init__(name, segment, *names, wakeup_prefix(namespace.name))
 
     @property
     def options(self) -> QueueOptions:
@@ -200,7 +192,8 @@ class LocalQueue(_core.Handle, api.Queue):
         self.qsize()  # does what is due first
         order = ((-priority, sequence, at) for at, sequence, priority in self._visible())
         first = heapq.nsmallest(limit, order) if meant is None else _sorted(order)
-        copies = (self.copy_at(at, sequence) for _, sequence, at in first)
+        inspection = self.inspection
+        copies = (inspection.copy_at(at, sequence) for _, sequence, at in first)
         there = (copy for copy in copies if copy is not None)
         if meant is None:
             return there
@@ -208,17 +201,19 @@ class LocalQueue(_core.Handle, api.Queue):
 
     def _visible(self) -> Iterator[tuple[int, int, int]]:
         """(slot, sequence, priority) of each visible message, unordered."""
+        inspection = self.inspection
         start: int | None = 0
         while start is not None:
-            rows, start = self.scan(start, _SCAN)
+            rows, start = inspection.scan(start, _SCAN)
             for at, state, sequence, priority, *_ in rows:
                 if state == _core.READY:
                     yield at, sequence, priority
 
     def stats(self) -> api.QueueStats:
         """See :class:`shmq.api.Queue`."""
-        numbers = self.numbers()
-        oldest = self.oldest_put() if numbers["depth"] else None
+        inspection = self.inspection
+        numbers = inspection.numbers()
+        oldest = inspection.oldest_put() if numbers["depth"] else None
         age = 0.0 if oldest is None else max(0.0, (_core.clock() - oldest) / 1e9)
         blocks = os.fstat(self.segment.fd).st_blocks
         return api.QueueStats(
@@ -256,7 +251,7 @@ class LocalQueue(_core.Handle, api.Queue):
 
     def has_writer(self) -> bool:
         """Whether a living persistence writer follows the queue."""
-        writer = self.journal_writer
+        writer = self.journal.writer
         return bool(writer) and self._namespace.is_alive(writer)
 
     # ---- what the core leaves to policy ----
@@ -290,13 +285,13 @@ class LocalQueue(_core.Handle, api.Queue):
     @property
     def unwritten(self) -> str | None:
         """What keeps its space until it is on disk, and why it is not; None: nothing does."""
-        spent = self.numbers()["journal_waiting"]
+        spent = self.inspection.numbers()["journal_waiting"]
         return self._why_unwritten(spent) if spent else None
 
     def _why_unwritten(self, spent: int) -> str:
         kept = f"{spent} of them are settled, and keep their space until that is on disk"
-        if self.journal_error:
-            return f"{kept}; the disk fails: {os.strerror(self.journal_error)}"
+        if error := self.journal.error:
+            return f"{kept}; the disk fails: {os.strerror(error)}"
         if not self.has_writer() and self._namespace.writer_pid is None:
             return f"{kept}; {durability.missing(self._namespace)}"
         return f"{kept}: wait (block=True), consume, or make it larger"
@@ -327,7 +322,7 @@ class LocalQueue(_core.Handle, api.Queue):
         for at, number in dead:
             self.reclaim(at, number)
         if dead:
-            sweep_bells(self._namespace.name, self._namespace.is_alive)
+            sweep_wakeups(self._namespace.name, self._namespace.is_alive)
 
     def finish_moves(self) -> None:
         """See :class:`shmq.client.local.dead_letters.Source`.
@@ -369,7 +364,7 @@ class LocalQueue(_core.Handle, api.Queue):
 
     def bulk(self) -> api.BulkQueue:
         """See :class:`shmq.api.Queue`."""
-        return cast("api.BulkQueue", self)
+        return cast("api.BulkQueue", _core.Bulk(self))
 
     def staged_publisher(self, publisher: str) -> LocalStagedPublisher:
         """See :class:`shmq.api.Queue`."""
@@ -392,7 +387,7 @@ class LocalQueue(_core.Handle, api.Queue):
                 consumer.close()  # with the acknowledgements that it has collected
         self._dead_letters.close()
         _core.Handle.close(self)
-        wait_thread.ring(self._namespace)
+        wait_thread.wake_thread(self._namespace)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _attach_by_name, (self._namespace.name, self.name)
@@ -422,11 +417,9 @@ def _attach_by_name(namespace: str, name: str) -> LocalQueue:
     return attach(Namespace.of(namespace), name)
 
 
-openers.install(attach, _attach_stream)
-
 for _kind, _promised in (
     (LocalQueue, api.Queue),
-    (_core.Handle, api.BulkQueue),
+    (_core.Bulk, api.BulkQueue),
     (_core.Message, api.Message),
     (_core.Consumer, api.Consumer),
     (_core.Loan, api.Loan),

@@ -10,7 +10,7 @@ from shmq.api.options import DEAD_LETTER_ROOM, QueueOptions
 from shmq.client.shared import durability
 from shmq.errors import ForeignSegment, InvalidOption, NoSuchQueue, SegmentError, ShmqError
 from shmq.namespace.namespace import Namespace
-from shmq.namespace.semaphores import bell_stem, semaphore_names
+from shmq.namespace.semaphores import semaphore_names, wakeup_prefix
 from shmq.native import _core
 from shmq.routing.book import Book
 
@@ -72,7 +72,7 @@ def remove_queue(namespace: Namespace, name: str) -> None:
     try:
         segment = namespace.open_segment(name)
         names = semaphore_names(namespace.name, segment.queue_id)
-        _core.mark_deleted(segment, *names, bell_stem(namespace.name))
+        _core.mark_deleted(segment, *names, wakeup_prefix(namespace.name))
     except ForeignSegment:
         raise
     except SegmentError as error:

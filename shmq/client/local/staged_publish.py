@@ -139,7 +139,7 @@ class LocalStagedPublisher(api.StagedPublisher):
         """See :class:`shmq.api.StagedPublisher`."""
         batch, part = check_batch(batch), check_part(part)
         # Refuse rows that can never fit before creating a queue.
-        chunks = self._target.chunks(rows)
+        chunks = self._target.staging.chunks(rows)
         _stage(self._staging_queue(staging_bytes), batch, part, chunks, staging_bytes)
 
     def commit_batch(
@@ -238,8 +238,8 @@ class LocalStagedPublisher(api.StagedPublisher):
 def _marker(queue: Any) -> Marker | None:
     """The newest marker; None if nothing was sealed yet."""
     newest = None
-    for at, sequence, _, _ in queue.listing(_MARKER):
-        copy = queue.copy_at(at, sequence)
+    for at, sequence, _, _ in queue.staging.listing(_MARKER):
+        copy = queue.inspection.copy_at(at, sequence)
         if copy is not None:
             told = copy.body
             marker = Marker(told["batch"], told["parts"], at, sequence)
@@ -251,7 +251,7 @@ def _marker(queue: Any) -> Marker | None:
 def _chunks(queue: Any) -> list[Chunk]:
     """All chunks, by batch and in the order in which they were staged."""
     found = []
-    for at, sequence, waits, meta in queue.listing(_CHUNK):
+    for at, sequence, waits, meta in queue.staging.listing(_CHUNK):
         headers = unpack_properties(meta).get("headers")
         if headers and "batch" in headers and "part" in headers:
             found.append(Chunk(headers["batch"], sequence, headers["part"], at, waits))
@@ -263,11 +263,11 @@ def _check_owner(queue: Any, publisher: str) -> None:
 
     Needs the registry lock. Raises InvalidOption if it belongs to another publisher.
     """
-    turns = queue.listing(_TURN)
+    turns = queue.staging.listing(_TURN)
     if not turns:
         queue.put(publisher, False)
         return
-    copy = queue.copy_at(turns[0][0], turns[0][1])
+    copy = queue.inspection.copy_at(turns[0][0], turns[0][1])
     if copy is not None and copy.body != publisher:
         raise InvalidOption(
             f"the staging queue {queue.name!r} is that of the publisher {copy.body!r}, not of "
@@ -289,9 +289,9 @@ def _stage(
     if marker is not None and marker.batch >= batch:
         return
     size = sum(len(chunk) for chunk, _ in chunks)
-    if queue.used + size > most and marker is not None:
+    if queue.staging.used + size > most and marker is not None:
         _sweep(queue, marker)
-    if queue.used + size > most:
+    if queue.staging.used + size > most:
         raise _no_room(queue, size, most)
     before = queue.last_sequence
     try:
@@ -309,14 +309,14 @@ def _unstage(queue: Any, batch: int, part: str, before: int) -> None:
     """Remove what a failed call has staged of the part; only one process stages a part."""
     for chunk in _chunks(queue):
         if chunk.batch == batch and chunk.part == part and chunk.sequence > before:
-            queue.remove(chunk.at, chunk.sequence)
+            queue.staging.remove(chunk.at, chunk.sequence)
 
 
 def _no_room(queue: Any, size: int, most: int) -> Full:
     return Full(
-        f"{size} bytes of rows have no room in the staging queue {queue.name!r}: {queue.used} of "
-        f"{most} bytes are taken; commit smaller batches, or discard the queue and stage with "
-        f"larger staging_bytes"
+        f"{size} bytes of rows have no room in the staging queue {queue.name!r}: "
+        f"{queue.staging.used} of {most} bytes are taken; commit smaller batches, or discard the "
+        f"queue and stage with larger staging_bytes"
     )
 
 
@@ -353,7 +353,7 @@ def _sweep_unsealed(queue: Any, keep: str | None) -> int:
         if (marker is None or chunk.batch > marker.batch) and not (
             keep is not None and chunk.part.startswith(keep)
         ):
-            swept += queue.remove(chunk.at, chunk.sequence)
+            swept += queue.staging.remove(chunk.at, chunk.sequence)
     return swept
 
 
@@ -372,13 +372,13 @@ def _turn(queue: Any, how: _CommitProgress) -> Iterator[None]:
     try:
         yield
     finally:
-        queue.untake(receipt)
+        queue.transfer.untake(receipt)
 
 
 def _take_turn(queue: Any) -> int | None:
     queue.tend()  # returns what a dead publisher held
-    for at, sequence, waits, _ in queue.listing(_TURN):
-        taken = queue.take(at, sequence) if waits else None
+    for at, sequence, waits, _ in queue.staging.listing(_TURN):
+        taken = queue.transfer.take(at, sequence) if waits else None
         if taken is not None:
             return int(taken[0])
     return None
@@ -396,9 +396,9 @@ def _seal(queue: Any, batch: int, parts: Sequence[str]) -> Marker:
         queue.put(body, False, codec="json")
     marker = _marker(queue)
     assert marker is not None
-    for at, sequence, _, _ in queue.listing(_MARKER):
+    for at, sequence, _, _ in queue.staging.listing(_MARKER):
         if sequence != marker.sequence:
-            queue.remove(at, sequence)
+            queue.staging.remove(at, sequence)
     return marker
 
 
@@ -422,7 +422,7 @@ def _sweep(queue: Any, marker: Marker) -> None:
         if chunk.batch < marker.batch or (
             chunk.batch == marker.batch and chunk.part not in marker.parts
         ):
-            queue.remove(chunk.at, chunk.sequence)
+            queue.staging.remove(chunk.at, chunk.sequence)
 
 
 def _finish(target: Any, queue: Any, marker: Marker, how: _CommitProgress) -> None:
@@ -433,7 +433,7 @@ def _finish(target: Any, queue: Any, marker: Marker, how: _CommitProgress) -> No
     while chunks := [chunk for chunk in _chunks(queue) if chunk.batch == marker.batch]:
         chunks.sort(key=lambda chunk: (place[chunk.part], chunk.sequence))
         for chunk in chunks:
-            moved = target.move_rows(queue, chunk.at, chunk.sequence, how.left)
+            moved = target.staging.move_rows(queue, chunk.at, chunk.sequence, how.left)
             if moved is None:  # a dead publisher or an outsider has leased it
                 if how.is_over:
                     raise _no_room_to_commit(target, queue, marker)
@@ -450,7 +450,7 @@ def _settle_orphans(target: Any, queue: Any, how: _CommitProgress) -> None:
     """Complete what a dead publisher left half done, before anything is put after it."""
     while True:
         target.look_for_dead()
-        origins = {origin for _, origin, _, _ in target.orphans()}
+        origins = {origin for _, origin, _, _ in target.transfer.orphans()}
         if queue.segment.hash_key not in origins:
             return
         if how.is_over:
@@ -476,5 +476,5 @@ def _wait_until_written(target: Any, how: _CommitProgress) -> None:
     if not target.confirms_on_disk(None) and not target.has_writer():
         return
     last = target.last_sequence
-    if not target.wait_synced(last, _WRITTEN if how.left is None else how.left):
+    if not target.journal.wait_synced(last, _WRITTEN if how.left is None else how.left):
         raise durable_wait.not_confirmed(target, last, how.rows)

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-import shmq.client.shared.record_policy  # noqa: F401 - the classes of what is read
 from shmq import api
+from shmq.api.contract import document
 from shmq.api.names import check_name
 from shmq.api.options import check_whole
 from shmq.api.stream_options import StreamOptions
@@ -21,7 +21,6 @@ from shmq.client.local.group_store import keep_new
 from shmq.client.local.retention_hold import RetentionHold, drop_dead
 from shmq.client.shared import durability
 from shmq.client.shared import producer as producing
-from shmq.client.shared.docstrings import document
 from shmq.client.shared.reader import AsyncReader, Reader
 from shmq.client.shared.subscription import Subscription
 from shmq.client.transaction.recover import look
@@ -229,9 +228,9 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
         if timeout != 0 and len(logs) == 1 and logs[0][0].spin(logs[0][1]):
             return True
         while True:
-            bell = 0
+            wakeup = 0
             for log, _ in logs:
-                bell = log.arm()
+                wakeup = log.arm()
             if any(log.bounds()[1] > offset for log, offset in logs):
                 return True
             if self.control.shape != shape:
@@ -239,7 +238,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
             left = 1.0 if until is None else until - time.monotonic()
             if left <= 0 or self.closed:
                 return False
-            if not logs[0][0].sleep(bell, left):
+            if not logs[0][0].sleep(wakeup, left):
                 look(self._namespace)
 
     def read_raw(

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 
 from shmq import api
 from shmq.client.local.queue import LocalQueue
-from shmq.client.local.waiting.bell_pool import BellPool
-from shmq.client.local.waiting.bell_watcher import Watcher
+from shmq.client.local.waiting.wakeup_pool import WakeupPool
+from shmq.client.local.waiting.watcher import Watcher
 from shmq.errors import InvalidOption, LockTimeout
 from shmq.native import _core
 from shmq.native.lock_holder import until_locked
@@ -87,15 +87,15 @@ def _ready(queues: Iterable[LocalQueue]) -> list[api.Queue]:
 def _watches(queues: list[LocalQueue]) -> Iterator[tuple[Watcher, list[_core.Watch]]]:
     """A watcher, and a watch for each queue; queues of other namespaces do not wake it."""
     namespace = queues[0].namespace
-    bells = BellPool.of(namespace)
-    bell = bells.take()
+    wakeups = WakeupPool.of(namespace)
+    wakeup = wakeups.take()
     watches = [
-        _core.Watch(queue, _core.EVENT_NOT_EMPTY, bell if queue.namespace is namespace else None)
+        _core.Watch(queue, _core.EVENT_NOT_EMPTY, wakeup if queue.namespace is namespace else None)
         for queue in queues
     ]
     try:
-        yield Watcher(bell), watches
+        yield Watcher(wakeup), watches
     finally:
         for watch in watches:
             watch.disarm()
-        bells.give_back(bell)
+        wakeups.give_back(wakeup)

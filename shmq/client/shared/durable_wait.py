@@ -53,10 +53,11 @@ class Waiters:
         while (seq := self._first()) is not None:
             fails = False
             try:
-                fails = not self._queue.wait_synced(seq, _SLICE) and _is_hopeless(self._queue)
+                synced = self._queue.journal.wait_synced(seq, _SLICE)
+                fails = not synced and _is_hopeless(self._queue)
             except ShmqError:
                 fails = True
-            _wake(self._served(self._queue.synced_seq, everyone=fails))
+            _wake(self._served(self._queue.journal.synced, everyone=fails))
 
     def _first(self) -> int | None:
         """The lowest sequence number that a task waits for; None: the thread must end."""
@@ -100,15 +101,15 @@ def _complete(futures: list[asyncio.Future[None]]) -> None:
 
 def _is_hopeless(queue: Any) -> bool:
     """Whether waiting for the journal is pointless now."""
-    return bool(queue.journal_error or queue.segment.deleted or queue.closed)
+    return bool(queue.journal.error or queue.segment.deleted or queue.closed)
 
 
 async def synced(queue: Any, seq: int, timeout: float | None) -> bool:
-    """``queue.wait_synced`` for asyncio: other tasks run while it waits."""
+    """``queue.journal.wait_synced`` for asyncio: other tasks run while it waits."""
     import asyncio  # noqa: PLC0415 - callers that await have it loaded
 
-    queue.request_sync(seq)
-    if queue.synced_seq >= seq:
+    queue.journal.request_sync(seq)
+    if queue.journal.synced >= seq:
         return True
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     with _lock:
@@ -118,7 +119,7 @@ async def synced(queue: Any, seq: int, timeout: float | None) -> bool:
         waiters.join(seq, future)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(future, timeout)
-    return bool(queue.synced_seq >= seq)
+    return bool(queue.journal.synced >= seq)
 
 
 def not_confirmed(queue: Any, seq: int, taken: int) -> ShmqError:
@@ -126,9 +127,9 @@ def not_confirmed(queue: Any, seq: int, taken: int) -> ShmqError:
     if queue.segment.deleted:
         return QueueDeleted(f"queue {queue.name!r} was deleted before message {seq} was on disk")
     what = f"message {seq}" if taken == 1 else f"{taken} messages, the last one {seq},"
-    if queue.journal_error:
+    if queue.journal.error:
         why = (
-            f"the disk of its journal fails: {os.strerror(queue.journal_error)}; it is written as "
+            f"the disk of its journal fails: {os.strerror(queue.journal.error)}; it is written as "
             f"soon as that works again"
         )
     elif queue.closed:
@@ -137,8 +138,8 @@ def not_confirmed(queue: Any, seq: int, taken: int) -> ShmqError:
         why = f"{durability.missing(queue.namespace)}; it is written then"
     else:
         why = (
-            f"its journal has come to message {queue.synced_seq} within the timeout: wait longer, "
-            f"or see `shmq stats -q {queue.name}`"
+            f"its journal has come to message {queue.journal.synced} within the timeout: wait "
+            f"longer, or see `shmq stats -q {queue.name}`"
         )
     text = f"queue {queue.name!r} has {what} in memory, but not known to be on disk: {why}"
     return NotConfirmed(text, seq, taken)

@@ -158,7 +158,7 @@ class QueueDelivery:
 
     def want(self) -> None:
         """Ask the journal to write it soon."""
-        self.queue.request_sync(self.sequence)
+        self.queue.journal.request_sync(self.sequence)
 
     @property
     def waits(self) -> bool:
@@ -178,7 +178,7 @@ class QueueDelivery:
     def confirm(self, until: float | None) -> None:
         """Wait until it is on disk. Raises NotConfirmed."""
         left = None if until is None else max(0.0, until - time.monotonic())
-        if not self.queue.wait_synced(self.sequence, left):
+        if not self.queue.journal.wait_synced(self.sequence, left):
             raise not_confirmed(self.queue, self.sequence, self.taken)
 
 
@@ -310,9 +310,9 @@ def is_synced(target: Any, number: int) -> bool:
     """Whether the queue or stream has the copy with that ``number`` on disk."""
     if hasattr(target, "logs"):
         return bool(target.logs[number & 0xFFFF].synced >= number >> 16)
-    if target.synced_seq >= number:
+    if target.journal.synced >= number:
         return True
-    target.request_sync(number)
+    target.journal.request_sync(number)
     return False
 
 

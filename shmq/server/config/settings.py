@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from shmq.api.names import check_name, default_namespace
-from shmq.api.options import check_one_of, check_seconds, check_whole
+from shmq.api.options import check_one_of, check_whole, option
 from shmq.errors import InvalidOption, ShmqError
 from shmq.protocol.opcodes import DEFAULT_PORT, MAX_FRAME
 from shmq.server.config.tls import Tls, check_file
@@ -30,6 +30,13 @@ _KIB = 1024
 _GIB = 1 << 30
 
 
+def _check_rows(limits: Any) -> None:
+    """Check each field that is a row of a table of options."""
+    for field in dataclasses.fields(limits):
+        if "option" in field.metadata:
+            field.metadata["option"].check(field.name, getattr(limits, field.name), {})
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
     """How much may exist before clients can create no more; None: without limit.
@@ -38,20 +45,27 @@ class Quota:
     the wrong type.
     """
 
-    #: Queues, dead-letter queues and staging queues among them.
-    queues: int | None = None
-    #: Streams.
-    streams: int | None = None
-    #: Groups of consumers, of all streams.
-    groups: int | None = None
-    #: Bytes of shared memory that the queues and the partitions of streams may take.
-    bytes: int | None = None
+    queues: int | None = option(
+        None,
+        "count",
+        "Queues, including dead-letter queues, reply queues and staging queues",
+        least=0,
+        none="no limit",
+    )
+    streams: int | None = option(None, "count", "Streams", least=0, none="no limit")
+    groups: int | None = option(
+        None, "count", "Consumer groups of all streams", least=0, none="no limit"
+    )
+    bytes: int | None = option(
+        None,
+        "bytes",
+        "Shared memory that the queues and the partitions of streams may take",
+        least=0,
+        none="no limit",
+    )
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if value is not None:
-                check_whole(field.name, value, 0, (1 << 63) - 1)
+        _check_rows(self)
 
     def __bool__(self) -> bool:
         """Whether anything is limited."""
@@ -69,39 +83,65 @@ class Limits:
     the wrong type.
     """
 
-    #: Connections at a time, over all workers: 1 to 1,000,000. One more is closed at once.
-    connections: int = 10_000
-    #: The longest payload of a request: 4 KiB to 1 GiB.
-    max_frame: int = MAX_FRAME
-    #: Messages delivered to one connection and not settled: 1 to 16,777,216.
-    unsettled_messages: int = 65_536
-    #: Bytes of those messages: 4 KiB to 1 TiB. One message may always be delivered.
-    unsettled_bytes: int = 256 << 20
-    #: How long TLS may take, and the HELLO with the token after it.
-    handshake: float = 5.0
-    #: How long a connection that waits for nothing may be silent.
-    idle: float = 300.0
-    #: How long a frame may take to arrive once it has begun, and how long a peer may read
-    #: nothing of what is sent to it.
-    frame: float = 30.0
-    #: How long connections may go on settling their leased messages when the server ends.
-    drain: float = 5.0
-    #: How long a process of the server may miss its heartbeat before it is killed and
-    #: replaced. At least 2 s.
-    silence: float = 5.0
+    connections: int = option(
+        10_000,
+        "count",
+        "Connections at a time, over all workers",
+        most=1_000_000,
+        more="One more is closed at once",
+    )
+    max_frame: int = option(
+        MAX_FRAME, "bytes", "The longest payload of a request", least=4 * _KIB, most=_GIB
+    )
+    unsettled_messages: int = option(
+        65_536,
+        "count",
+        "Messages delivered to one connection and not settled",
+        most=1 << 24,
+    )
+    unsettled_bytes: int = option(
+        256 << 20,
+        "bytes",
+        "The bytes of those messages",
+        least=4 * _KIB,
+        most=_GIB * _KIB,
+        more="One message may always be delivered",
+    )
+    handshake: float = option(
+        5.0, "seconds", "How long TLS may take, and the HELLO with the token after it", least=0.01
+    )
+    idle: float = option(
+        300.0,
+        "seconds",
+        "How long a connection that waits for nothing may send nothing",
+        least=0.01,
+    )
+    frame: float = option(
+        30.0,
+        "seconds",
+        "How long a frame may take to arrive once it has begun, and how long a client may read "
+        "nothing of what is sent to it",
+        least=0.01,
+    )
+    drain: float = option(
+        5.0,
+        "seconds",
+        "How long connections may settle their leased messages when the server ends",
+        least=0.01,
+    )
+    silence: float = option(
+        5.0,
+        "seconds",
+        "How long a process of the server may send no heartbeat before it is killed and replaced",
+        least=2.0,
+    )
     #: The quota of the whole namespace.
     namespace: Quota = _NO_QUOTA
     #: The quota of each token: what it may administer, and the groups it may be a member of.
     token: Quota = _NO_QUOTA
 
     def __post_init__(self) -> None:
-        check_whole("connections", self.connections, 1, 1_000_000)
-        check_whole("max_frame", self.max_frame, 4 * _KIB, _GIB)
-        check_whole("unsettled_messages", self.unsettled_messages, 1, 1 << 24)
-        check_whole("unsettled_bytes", self.unsettled_bytes, 4 * _KIB, _GIB * _KIB)
-        for name in ("handshake", "idle", "frame", "drain"):
-            check_seconds(name, getattr(self, name), 0.01)
-        check_seconds("silence", self.silence, 2.0)
+        _check_rows(self)
         for name in ("namespace", "token"):
             if not isinstance(getattr(self, name), Quota):
                 raise TypeError(f"{name}={getattr(self, name)!r} must be a table of quotas")

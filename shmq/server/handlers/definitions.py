@@ -10,39 +10,45 @@ import contextlib
 import dataclasses
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, get_args
 
-from shmq.api import Binding
+from shmq.api import ExchangeSummary
 from shmq.api.options import check_one_of
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.exchange import LocalExchange
-from shmq.client.shared import definitions, exchange_delivery
-from shmq.errors import (
-    Forbidden,
-    InvalidOption,
-    NoSuchExchange,
-    NoSuchQueue,
-    NoSuchStream,
-    SchemaError,
-)
+from shmq.client.local.queue import LocalQueue
+from shmq.client.shared import durability, exchange_delivery
+from shmq.errors import Forbidden, NoSuchExchange, NoSuchQueue, NoSuchStream, SchemaError
 from shmq.namespace.namespace import Namespace
-from shmq.protocol.messages.exchange import Route, unpack_counts
+from shmq.protocol.messages.exchange import (
+    Bindings,
+    Changed,
+    ExchangeRequest,
+    Route,
+    Routed,
+    Shown,
+    Unsynced,
+)
+from shmq.protocol.messages.payload import pack_map
+from shmq.protocol.messages.queue import SchemaAnswer, SchemaRequest
 from shmq.protocol.opcodes import Right
 from shmq.protocol.status import status_of
 from shmq.schema.compare import Compatibility
 
 __all__ = [
     "ExchangeHandler",
-    "changes",
     "schema_answer",
 ]
 
+#: The payload of the answer to a "delete": an empty map.
+_NOTHING: Final = pack_map({})
 _CHANGES: Final = frozenset({"create", "delete", "bind", "unbind"})
 
 #: The session's rights to a name, as the engine's bits.
 Rights = Callable[[str], int]
-Asked = dict[str, Any]
+#: What a request asks: its arguments by name.
+Asked = Mapping[str, Any]
 
 #: The properties of a message by their keys on the wire: the argument, and its unit in seconds.
 _PROPERTIES: Final[dict[str, tuple[str, float | None]]] = {
@@ -66,36 +72,37 @@ class ExchangeHandler:
         self._open: dict[str, LocalExchange] = {}
         #: Guards the open exchanges: several threads use them, and none is closed while in use.
         self._lock = threading.RLock()
-        self._actions: dict[str, Callable[[Rights, str, Asked], Asked]] = {
+        self._actions: dict[str, Callable[[Rights, str, Asked], bytes]] = {
             "create": self._create,
             "look": self._look,
             "delete": self._delete,
             "bind": self._bind,
-            "unbind": self._bind,
+            "unbind": self._unbind,
             "bindings": self._bindings,
             "synced": self._synced,
         }
 
-    def summaries(self, rights: Rights) -> list[Asked]:
+    def summaries(self, rights: Rights) -> list[ExchangeSummary]:
         """The exchanges to which the session has any right."""
         found = [each for each in self._broker.list_exchanges() if rights(each.name)]
-        return [_hidden(dataclasses.asdict(each), rights) for each in found]
+        return [
+            dataclasses.replace(each, alternate=_visible(each.alternate, rights)) for each in found
+        ]
 
-    def ask(self, rights: Rights, name: str, asked: Asked) -> Asked:
-        """Carry out an EXCHANGE. Raises ShmqError, and TypeError for a value of another type."""
-        told = asked.get("action", "")
-        action = self._actions.get(told)
-        if action is None:
-            raise InvalidOption(f"'action' must be one of {', '.join(self._actions)}")
+    def ask(self, rights: Rights, name: str, asked: ExchangeRequest) -> bytes:
+        """Carry out an EXCHANGE; returns the payload of the answer.
+
+        Raises ShmqError, and TypeError for a value of another type.
+        """
         with contextlib.ExitStack() as stack:
-            if told in _CHANGES:
-                stack.enter_context(definitions.on_disk(Namespace.of(self._broker.namespace)))
+            if asked.action in _CHANGES:
+                stack.enter_context(durability.on_disk(Namespace.of(self._broker.namespace)))
             stack.enter_context(self._lock)  # inside, so it is not held while waiting for the disk
-            return action(rights, name, asked)
+            return self._actions[asked.action](rights, name, asked.arguments)
 
     # ---- making and finding ----
 
-    def _create(self, rights: Rights, name: str, asked: Asked) -> Asked:
+    def _create(self, rights: Rights, name: str, asked: Asked) -> bytes:
         _need(rights, name, Right.ADMIN, "administer")
         alternate = asked.get("alternate")
         if isinstance(alternate, str):
@@ -103,17 +110,16 @@ class ExchangeHandler:
         self._broker.create_exchange(name, asked.get("kind", "direct"), alternate).close()
         return self._look(rights, name, asked)
 
-    def _look(self, rights: Rights, name: str, _: Asked) -> Asked:
+    def _look(self, rights: Rights, name: str, _: Asked) -> bytes:
         exchange = self._attached(name)
-        found = {"kind": exchange.kind, "alternate": exchange.alternate}
-        return _hidden(found, rights)
+        return Shown(exchange.kind, _visible(exchange.alternate, rights)).pack()
 
-    def _delete(self, rights: Rights, name: str, _: Asked) -> Asked:
+    def _delete(self, rights: Rights, name: str, _: Asked) -> bytes:
         self._attached(name)
         _need(rights, name, Right.ADMIN, "administer")
         self._broker.delete_exchange(name)
         self._open.pop(name).close()
-        return {}
+        return _NOTHING
 
     def _attached(self, name: str) -> LocalExchange:
         """The exchange of that name as it is now. Raises NoSuchExchange."""
@@ -128,35 +134,38 @@ class ExchangeHandler:
 
     # ---- bindings ----
 
-    def _bind(self, rights: Rights, name: str, asked: Asked) -> Asked:
+    def _bind(self, rights: Rights, name: str, asked: Asked) -> bytes:
         exchange = self._attached(name)
         _need(rights, name, Right.ADMIN, "administer")
-        given = {key: asked[key] for key in ("key", "kind", "headers", "match") if key in asked}
-        target = asked.get("target")
-        if asked["action"] == "unbind":
-            return {"changed": exchange.unbind(target, **given)}  # type: ignore[arg-type]
-        kind = given.get("kind", "queue")
+        given: dict[str, Any] = {"target": None, **asked}
+        target, kind = given["target"], given.get("kind", "queue")
         if isinstance(target, str) and not rights(target):
-            return {"changed": False, "missing": kind}
+            return Changed(False, kind).pack()
         _need(rights, str(target), Right.PRODUCE, "produce to")
         try:
-            return {"changed": exchange.bind(target, **given)}  # type: ignore[arg-type]
+            return Changed(exchange.bind(**given)).pack()
         except (NoSuchQueue, NoSuchStream, NoSuchExchange):
             self._broker.exchange(name)
-            return {"changed": False, "missing": kind}
+            return Changed(False, kind).pack()
 
-    def _bindings(self, rights: Rights, name: str, _: Asked) -> Asked:
+    def _unbind(self, rights: Rights, name: str, asked: Asked) -> bytes:
+        exchange = self._attached(name)
+        _need(rights, name, Right.ADMIN, "administer")
+        given: dict[str, Any] = {"target": None, **asked}
+        return Changed(exchange.unbind(**given)).pack()
+
+    def _bindings(self, rights: Rights, name: str, _: Asked) -> bytes:
         found = self._attached(name).bindings()
-        return {"bindings": [_as_list(each) for each in found if rights(each.target)]}
+        return Bindings([each for each in found if rights(each.target)]).pack()
 
     # ---- publishing ----
 
-    def route(self, rights: Rights, name: str, rest: bytes) -> Asked:
+    def route(self, rights: Rights, name: str, rest: bytes) -> Routed:
         """Carry out a ROUTE. Raises ShmqError, and TypeError for a value of another type."""
         with self._lock:
             return self._routed(rights, name, rest)
 
-    def _routed(self, rights: Rights, name: str, rest: bytes) -> Asked:
+    def _routed(self, rights: Rights, name: str, rest: bytes) -> Routed:
         asked = Route.unpack(rest)
         properties = _arguments(asked.properties)
         exchange = self._attached(name)
@@ -170,32 +179,29 @@ class ExchangeHandler:
             asked.confirm,
             asked.only,
         )
-        return {
-            "reached": outcome.reached,
-            "delivered": outcome.delivered,
-            "duplicates": outcome.duplicates,
-            "refused": {name: _why(outcome, name) for name in outcome.refused},
-            "unsynced": {
-                copy.name: copy.number
-                for copy in outcome.copies
-                if copy.confirms
-                and copy.sequence
-                and not exchange_delivery.is_synced(copy.queue, copy.number)
-            },
+        unsynced = {
+            copy.name: copy.number
+            for copy in outcome.copies
+            if copy.confirms
+            and copy.sequence
+            and not exchange_delivery.is_synced(copy.queue, copy.number)
         }
+        refused = {name: _why(outcome, name) for name in outcome.refused}
+        counts = outcome.reached, outcome.delivered, outcome.duplicates
+        return Routed(*counts, refused, unsynced)
 
-    def _synced(self, rights: Rights, name: str, asked: Asked) -> Asked:
+    def _synced(self, rights: Rights, name: str, asked: Asked) -> bytes:
         """The queues that do not have the published messages on disk yet, with the disk's error."""
         exchange = self._attached(name)
         _need(rights, name, Right.PRODUCE, "produce to")
         left = {}
-        for queue_name, sequence in unpack_counts(asked, "queues").items():
+        for queue_name, sequence in asked["queues"].items():
             with contextlib.suppress(NoSuchQueue, NoSuchStream, IndexError):
                 queue = exchange.target(queue_name)
                 if not exchange_delivery.is_synced(queue, sequence):
-                    error = getattr(queue, "journal_error", 0)
+                    error = queue.journal.error if isinstance(queue, LocalQueue) else 0
                     left[queue_name] = os.strerror(error) if error else None
-        return {"unsynced": left}
+        return Unsynced(left).pack()
 
 
 def _need(rights: Rights, name: str, right: int, what: str) -> None:
@@ -203,32 +209,25 @@ def _need(rights: Rights, name: str, right: int, what: str) -> None:
         raise Forbidden(f"the token has no right to {what} {name!r}")
 
 
-def _hidden(found: Asked, rights: Rights) -> Asked:
-    """The exchange without its alternate, if the session has no right to the alternate."""
-    if found["alternate"] is not None and not rights(found["alternate"]):
-        found["alternate"] = None
-    return found
+def _visible(alternate: str | None, rights: Rights) -> str | None:
+    """The alternate, if the session has any right to it."""
+    return alternate if alternate is not None and rights(alternate) else None
 
 
-def _as_list(binding: Binding) -> list[Any]:
-    headers = None if binding.headers is None else dict(binding.headers)
-    return [binding.target, binding.kind, binding.key, headers, binding.match]
-
-
-def _why(outcome: exchange_delivery.Outcome, name: str) -> list[Any]:
+def _why(outcome: exchange_delivery.Outcome, name: str) -> tuple[int, str, int, bool]:
     """Why a queue refused: status, text, how many it took, and whether the publisher waits."""
     error = outcome.refused[name]
     taken, waits = 0, False
     for copy in outcome.copies:
         if copy.name == name:
             taken, waits = copy.taken, copy.waits
-    return [status_of(error), str(error), taken, waits]
+    return status_of(error), str(error), taken, waits
 
 
 # ---- the contents of a request ----
 
 
-def _arguments(properties: Asked) -> dict[str, Any]:
+def _arguments(properties: dict[str, Any]) -> dict[str, Any]:
     """The properties as arguments of a put; unknown ones are ignored. Raises TypeError."""
     found = {}
     for key, (argument, unit) in _PROPERTIES.items():
@@ -241,39 +240,23 @@ def _arguments(properties: Asked) -> dict[str, Any]:
     return found
 
 
-_ACTIONS: Final = ("get", "set", "check")
 _RULES: Final = get_args(Compatibility)
 
 
-def changes(asked: dict[str, Any]) -> bool:
-    """Whether a SCHEMA request with this map sets a schema. Raises InvalidOption."""
-    action = asked.get("action")
-    if action not in _ACTIONS:
-        raise InvalidOption(f"'action' must be one of {', '.join(_ACTIONS)}, not {action!r:.40}")
-    return bool(action == "set")
-
-
-def schema_answer(broker: LocalBroker, name: str, asked: dict[str, Any]) -> dict[str, Any]:
-    """The map of the answer. It also says why a schema is refused, and for which field.
+def schema_answer(broker: LocalBroker, name: str, asked: SchemaRequest) -> SchemaAnswer:
+    """The answer; it also says why a schema is refused, and for which field.
 
     Raises InvalidOption, NoSuchQueue, and the errors of the schema file.
     """
-    if asked["action"] == "get":
-        return {
-            "versions": [
-                [each.version, each.schema, each.compatibility, each.at]
-                for each in broker.schemas(name)
-            ]
-        }
-    schema, rule = asked.get("schema"), asked.get("compatibility")
-    if not isinstance(schema, dict):
-        raise InvalidOption("it needs a 'schema', a map")
-    if rule is not None:
-        check_one_of("compatibility", rule, _RULES)
+    if asked.schema is None:
+        return SchemaAnswer(broker.schemas(name))
+    if asked.compatibility is not None:
+        check_one_of("compatibility", asked.compatibility, _RULES)
     try:
-        if changes(asked):
-            return {"version": broker.set_schema(name, schema, rule)}
-        broker.check_schema(name, schema, rule)
+        if asked.action == "set":
+            made = broker.set_schema(name, asked.schema, asked.compatibility)
+            return SchemaAnswer(version=made)
+        broker.check_schema(name, asked.schema, asked.compatibility)
     except SchemaError as error:
-        return {"refused": str(error), "field": error.field}
-    return {}
+        return SchemaAnswer(refused=str(error), field=error.field)
+    return SchemaAnswer()

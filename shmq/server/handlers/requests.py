@@ -26,15 +26,25 @@ from shmq.expression.compiler import compile_filter
 from shmq.expression.parse import MOST_REMOTE
 from shmq.native import _core
 from shmq.native._core import Filter, Session
-from shmq.protocol.messages.payload import check_empty, pack_map, unpack_map
-from shmq.protocol.messages.queue import Create, Greeting, Hello, List, Select
+from shmq.protocol.messages.exchange import EXCHANGES, ExchangeRequest, Exchanges
+from shmq.protocol.messages.payload import check_empty
+from shmq.protocol.messages.queue import (
+    QUEUES,
+    Create,
+    Greeting,
+    Hello,
+    List,
+    QueueState,
+    SchemaRequest,
+    Select,
+)
 from shmq.protocol.messages.staging import Publish, Published, Stage, Staged, StagedState
 from shmq.protocol.opcodes import FOREVER, RIGHTS, Right, Status, Type
 from shmq.protocol.status import Refusal, refusal_of, status_of
 from shmq.server.config.settings import Limits
 from shmq.server.config.tokens import AccessList
 from shmq.server.connection.peer import Peer, RateLimitedLog
-from shmq.server.handlers.definitions import ExchangeHandler, changes, schema_answer
+from shmq.server.handlers.definitions import ExchangeHandler, schema_answer
 from shmq.server.handlers.refusals import QuotaRequest, Quotas, scarce, well_formed
 from shmq.server.handlers.side_threads import SideThreads
 from shmq.server.handlers.stream import Streams
@@ -372,23 +382,17 @@ class Control:
         asked = List.unpack(rest)
         names = [name for name in self._broker.queue_names() if self.rights(session, name)]
         if asked.only_names:
-            return pack_map(names)
-        summaries = map(self._broker.summary, names)
-        return pack_map(
-            [{"kind": "queue", **dataclasses.asdict(each)} for each in summaries if each]
-        )
+            return List.pack_names(names)
+        return QUEUES.pack(filter(None, map(self._broker.summary, names)))
 
     def _stats(self, session: Session, name: str, rest: bytes) -> bytes:
         check_empty(rest)
         with self._open(name) as queue:
-            options = queue.options.as_dict()
-            attachments = [dataclasses.asdict(each) for each in queue.attachments()]
-            stats = dataclasses.asdict(queue.stats())
-            stats["identity"] = queue.identity
-            stats["unwritten"] = queue.unwritten
-        if not self._may_see(session, name, options["dead_letter"]):
-            options["dead_letter"] = None
-        return pack_map({**stats, "options": options, "attachments": attachments})
+            options, attachments = queue.options, queue.attachments()
+            stats, identity, unwritten = queue.stats(), queue.identity, queue.unwritten
+        if not self._may_see(session, name, options.dead_letter):
+            options = dataclasses.replace(options, dead_letter=None)
+        return QueueState(stats, options, attachments, identity, unwritten).pack()
 
     def _redrive(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = Select.unpack(rest)
@@ -443,11 +447,11 @@ class Control:
             return StagedState(publisher.sealed(), removed).pack()
 
     def _schema(self, session: Session, name: str, rest: bytes) -> bytes:
+        asked = SchemaRequest.unpack(rest)
+        if asked.action == "set":
+            self._need(session, name, Right.ADMIN)
         with well_formed():
-            asked = unpack_map(rest)
-            if changes(asked):
-                self._need(session, name, Right.ADMIN)
-            return pack_map(schema_answer(self._broker, name, asked))
+            return schema_answer(self._broker, name, asked).pack()
 
     @contextlib.contextmanager
     def _staging(self, session: Session, name: str, kind: Type) -> Iterator[LocalQueue]:
@@ -456,17 +460,17 @@ class Control:
             yield queue
 
     def _exchange(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked = unpack_map(rest)
+        asked = ExchangeRequest.unpack(rest)
         with well_formed():
-            return pack_map(self._exchanging.ask(self._rights_of(session), name, asked))
+            return self._exchanging.ask(self._rights_of(session), name, asked)
 
     def _list_exchanges(self, session: Session, _: str, rest: bytes) -> bytes:
-        unpack_map(rest)
-        return pack_map(self._exchanging.summaries(self._rights_of(session)))
+        Exchanges.unpack(rest)
+        return EXCHANGES.pack(self._exchanging.summaries(self._rights_of(session)))
 
     def _route(self, session: Session, name: str, rest: bytes) -> bytes:
         with well_formed():
-            return pack_map(self._exchanging.route(self._rights_of(session), name, rest))
+            return self._exchanging.route(self._rights_of(session), name, rest).pack()
 
     # ---- rights ----
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import struct
 from collections.abc import Callable, Iterator, Mapping
@@ -17,8 +16,18 @@ from shmq.codec.compression import expand
 from shmq.errors import InvalidOption, NoSpace, NoSuchStream, ShmqError, Unsupported
 from shmq.native import _stream
 from shmq.native._core import Session
-from shmq.protocol.messages.payload import check_empty, pack_map, unpack_map
-from shmq.protocol.messages.stream import Append, Appended, Fetch, Hold, OffsetAt, Repartition
+from shmq.protocol.messages.payload import check_empty
+from shmq.protocol.messages.stream import (
+    STREAMS,
+    Append,
+    Appended,
+    Fetch,
+    Hold,
+    OffsetAt,
+    Repartition,
+    StreamCreate,
+    StreamInfo,
+)
 from shmq.protocol.opcodes import RIGHTS, Status, Type
 from shmq.protocol.status import Refusal, refusal_of
 from shmq.server.handlers.delayed_answers import DurableAppends, FetchHandler
@@ -202,7 +211,7 @@ class Streams:
     # ---- one request each ----
 
     def _create(self, session: Session, name: str, rest: bytes) -> bytes:
-        given = unpack_map(rest) if rest else {}
+        given = StreamCreate.unpack(rest).options
         held = self._rights(session, name)
         if not held:
             raise _absent(name)
@@ -235,21 +244,19 @@ class Streams:
     def _list(self, session: Session, _: str, rest: bytes) -> bytes:
         check_empty(rest)
         found = (each for each in self._broker.list_streams() if self._rights(session, each.name))
-        return pack_map([{"kind": "stream", **dataclasses.asdict(each)} for each in found])
+        return STREAMS.pack(found)
 
     def _info(self, session: Session, name: str, rest: bytes) -> bytes:
         check_empty(rest)
         stream = self.attached(session, name)
-        return pack_map(
-            {
-                "name": name,
-                "identity": stream.identity,
-                "options": stream.options.as_dict(),
-                "partitions": stream.partitions,
-                "offsets": [dataclasses.asdict(each) for each in stream.offsets()],
-                "journal_error": _disk_error(stream),
-            }
-        )
+        return StreamInfo(
+            name,
+            stream.identity,
+            stream.options,
+            stream.partitions,
+            stream.offsets(),
+            _disk_error(stream),
+        ).pack()
 
     def _append(self, session: Session, name: str, rest: bytes) -> bytes | None:
         asked = Append.unpack(rest)

@@ -163,7 +163,7 @@ def expect(body: bytes, times: int, allowed: set[int]) -> None:
 def check_nothing_leaked(stage: Stage) -> None:
     """An emptied queue takes as many messages, and bytes, as a new one."""
     queue = stage.queue
-    numbers = queue.numbers()
+    numbers = queue.inspection.numbers()
     for count in ("depth", "delayed", "in_flight", "dying", "arena_used"):
         if numbers[count]:
             raise Broken(f"{count} is {numbers[count]} in an empty queue")

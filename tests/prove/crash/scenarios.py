@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import shmq
-from shmq.client.local.waiting.bell_pool import BellPool
+from shmq.client.local.waiting.wakeup_pool import WakeupPool
 from shmq.native import _core
 
 SECOND = 1_000_000_000
@@ -29,7 +29,7 @@ class Stage:
     broker: Any
     queue: Any
     held: list[Any] = dataclasses.field(default_factory=list)
-    bells: Any = None
+    wakeups: Any = None
     watch: Any = None
     writer: Any = None
     now: int = 0
@@ -343,13 +343,13 @@ def put_that_waits_in_vain(stage: Stage) -> None:
         return
 
 
-# ---- bells ----
+# ---- wakeups ----
 
 
 def watch(stage: Stage, event: int) -> None:
-    """The survivor's own bell is armed for the event."""
-    stage.bells = BellPool.of(stage.queue.namespace)
-    stage.watch = _core.Watch(stage.queue, event, stage.bells.take())
+    """The survivor's own wakeup is armed for the event."""
+    stage.wakeups = WakeupPool.of(stage.queue.namespace)
+    stage.watch = _core.Watch(stage.queue, event, stage.wakeups.take())
     stage.watch.arm()
 
 
@@ -364,7 +364,7 @@ def stirs_if_there_is_something(stage: Stage) -> None:
     if stirs < there or (is_get and stirs > there):
         raise AssertionError(f"something is there: {there}; the watch stirs: {stirs}")
     stage.watch.disarm()
-    stage.bells.give_back(stage.watch.bell)
+    stage.wakeups.give_back(stage.watch.wakeup)
 
 
 @scenario(
@@ -410,9 +410,9 @@ def ack_that_rings(stage: Stage) -> None:
 
 @scenario(prepare=three, kept=ABC)
 def arm_and_disarm(stage: Stage) -> None:
-    bell = BellPool.of(stage.queue.namespace).take()
+    wakeup = WakeupPool.of(stage.queue.namespace).take()
     for event in (_core.EVENT_NOT_EMPTY, _core.EVENT_NOT_FULL):
-        watch = _core.Watch(stage.queue, event, bell)
+        watch = _core.Watch(stage.queue, event, wakeup)
         watch.arm()
         watch.disarm()
 
@@ -422,7 +422,7 @@ def arm_and_disarm(stage: Stage) -> None:
     kept=ABC,
     victim=lambda stage: watch(stage, _core.EVENT_NOT_FULL),
 )
-def close_with_an_armed_bell(stage: Stage) -> None:
+def close_with_an_armed_wakeup(stage: Stage) -> None:
     stage.queue.close()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import shmq
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import remove_semaphores
-from tests.prove.powerloss.promise import (
+from tests.prove.powerloss.expectation import (
     Found,
     Name,
     Promise,
@@ -91,7 +91,7 @@ class Application:
         self._delivered[name] = self._at_least[name] = 0
         done = self.queues[queue].put(body, **properties)
         # As a put that is confirmed by the disk does:
-        self.queues[queue].request_sync(done.sequence)
+        self.queues[queue].journal.request_sync(done.sequence)
         deduped = properties.get("dedupe_id") is not None
         headers = dict(properties.get("headers") or {})
         self.sent[name] = Sent(name, queue, done.sequence, body, headers, deduped)
@@ -119,7 +119,7 @@ class Application:
         for name, queue in zip(names, outputs, strict=True):
             sequence = self.queues[queue].last_sequence
             self.sent[name] = replace(self.sent[name], sequence=sequence)
-            self.queues[queue].request_sync(sequence)
+            self.queues[queue].journal.request_sync(sequence)
             self._unconfirmed[queue].append(name)
         self._changes += 1
 
@@ -222,7 +222,7 @@ class Application:
         """What is promised now."""
         if self._blind is not None:
             return self._blind
-        synced = {name: queue.synced_seq for name, queue in self.queues.items()}
+        synced = {name: queue.journal.synced for name, queue in self.queues.items()}
         waiting = sum(queue.stats().journal_waiting for queue in self.queues.values())
         if not waiting and not self._settled <= self._gone:
             self._gone |= self._settled
@@ -285,10 +285,10 @@ def in_memory(queue: Any) -> Recovered:
     """What the queue holds, leases apart, in the order of its sequence numbers."""
     found, start = [], 0
     while start is not None:
-        rows, start = queue.scan(start, 1000)
+        rows, start = queue.inspection.scan(start, 1000)
         for at, state, sequence, *_ in rows:
             if state in {READY, DELAYED}:
-                message = queue.copy_at(at, sequence)
+                message = queue.inspection.copy_at(at, sequence)
                 found.append(
                     Found(
                         sequence,

@@ -25,8 +25,8 @@ from shmq.storage.paths import partition_directory
 from shmq.storage.stream_files import StreamFiles
 from shmq.storage.stream_meta import Generation, eras_among
 from tests.prove.powerloss.model import DiskModel
-from tests.prove.powerloss.recording import Fault, Recording
-from tests.prove.powerloss.stage import Stage
+from tests.prove.powerloss.recorded_disk import Fault, Recording
+from tests.prove.powerloss.state_directory import Stage
 from tests.prove.powerloss.states import State, crash_states
 from tests.prove.powerloss.trace import Outcome
 from tests.support.stream_entries import entry, read_values

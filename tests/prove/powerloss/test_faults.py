@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.prove.powerloss.application import in_memory
-from tests.prove.powerloss.promise import Recovered, complaints, name_of
-from tests.prove.powerloss.recording import SHORT, failing
-from tests.prove.powerloss.recovering import Recoverer
+from tests.prove.powerloss.expectation import Recovered, complaints, name_of
+from tests.prove.powerloss.recorded_disk import SHORT, failing
+from tests.prove.powerloss.recovery import Recoverer
+from tests.prove.powerloss.simulated_host import Station, station
 from tests.prove.powerloss.states import State
-from tests.prove.powerloss.station import Station, station
 from tests.prove.powerloss.workloads import ANY, WRITES
 
 FAULTS = {"EIO": (errno.EIO, ANY), "ENOSPC": (errno.ENOSPC, ANY), "short": (SHORT, WRITES)}
@@ -89,12 +89,12 @@ def test_a_queue_whose_commit_fails_says_so_and_confirms_nothing(
         for _ in range(3):
             made.step()
             assert queue.stats().journal_error is not None
-            assert not queue.wait_synced(app.sent[name].sequence, 0.0)
+            assert not queue.journal.wait_synced(app.sent[name].sequence, 0.0)
             assert name not in app.know().must
         made.recording.fault = None
         made.step()
         assert queue.stats().journal_error is None
-        assert queue.wait_synced(app.sent[name].sequence, 0.0)
+        assert queue.journal.wait_synced(app.sent[name].sequence, 0.0)
         assert name in app.know().must
 
 

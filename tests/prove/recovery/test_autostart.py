@@ -19,7 +19,7 @@ from shmq.namespace.namespace import Namespace
 from tests.prove.recovery.test_recovery import damaged
 from tests.prove.recovery.tools import lose, persisting
 from tests.support.processes import PATIENCE, ROOT, environment, eventually, run_script
-from tests.support.serving import serve
+from tests.support.server import serve
 from tests.support.shell import Shell
 
 #: For how long a writer of these tests stays when nobody needs it, in seconds: on a busy machine

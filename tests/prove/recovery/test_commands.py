@@ -17,7 +17,7 @@ from shmq.storage.disk import Disk
 from tests.prove.recovery.test_recovery import bodies, confirmed, damaged, flip, last_segment
 from tests.prove.recovery.tools import Persist, lose
 from tests.support.processes import eventually
-from tests.support.serving import Server
+from tests.support.server import Server
 from tests.support.shell import Shell
 
 

@@ -12,9 +12,9 @@ import pytest
 import shmq
 from tests.prove.recovery.test_autostart import Writers, writers
 from tests.prove.recovery.tools import Persist, lose
-from tests.support.persisting import persisting
 from tests.support.processes import PATIENCE, eventually
-from tests.support.serving import serve
+from tests.support.server import serve
+from tests.support.writer_process import persisting
 
 __all__ = ["writers"]
 

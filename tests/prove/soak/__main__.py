@@ -13,8 +13,8 @@ from pathlib import Path
 import shmq
 from shmq.stress.journal import WRONGS, CheckResult, Journal, judge, read_all
 from shmq.stress.workers import WorkerProcesses
-from tests.prove.soak import durable, mixed, over_tcp, streams, transactions, workers
-from tests.prove.soak.draining import check, drain
+from tests.prove.soak import durable, mixed, streams, tcp, transactions, workers
+from tests.prove.soak.drain import check, drain
 from tests.prove.soak.streams import history
 
 PRODUCERS = 3
@@ -74,7 +74,7 @@ def main() -> None:
         return
     served = 0
     if arguments.tcp:
-        verdict, killed, served = over_tcp.soak(arguments.seconds, arguments.seed)
+        verdict, killed, served = tcp.soak(arguments.seconds, arguments.seed)
     elif arguments.durable:
         rounds = max(4, int(arguments.seconds / 10))
         verdict, killed, served = durable.soak(arguments.seconds, arguments.seed, rounds)

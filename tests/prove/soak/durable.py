@@ -27,10 +27,10 @@ import shmq
 from shmq.stress.journal import ACKED, INTENT, PUT, CheckResult, Journal, Record, judge, read_all
 from shmq.stress.workers import WorkerProcesses
 from tests.prove.soak import workers
-from tests.prove.soak.draining import check, drain
+from tests.prove.soak.drain import check, drain
 from tests.prove.soak.workers import BATCH, body_of, properties
 from tests.support.processes import PATIENCE, SHM, eventually
-from tests.support.serving import Server
+from tests.support.server import Server
 
 PRODUCERS = 3
 CONSUMERS = 2
@@ -187,7 +187,7 @@ class Storm:
         then it waits for the journal.
         """
         now = time.monotonic_ns()
-        rows, _ = queue.scan(0, CAPACITY)
+        rows, _ = queue.inspection.scan(0, CAPACITY)
         if any(state == ACKED_SLOT for _, state, *_ in rows):
             return safe
         return now if queue.stats().journal_waiting == 0 else safe

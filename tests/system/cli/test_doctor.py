@@ -125,7 +125,7 @@ def test_semaphores_without_a_queue_are_removed(shell: Shell, queue: shmq.Queue)
     assert shell("fsck").code == Code.OK
 
 
-def test_a_bell_is_removed_when_its_process_is_dead(
+def test_a_wakeup_semaphore_is_removed_when_its_process_is_dead(
     shell: Shell, queue: shmq.Queue, dies: Callable[[str], None]
 ) -> None:
     number = Namespace.of(shell.namespace).process_number()
@@ -151,7 +151,7 @@ os.environ["SHMQ_MP_NAMESPACE"] = namespace
 import shmq.mp
 queue = shmq.mp.JoinableQueue()
 queue.put("x")
-queue._store.bell()
+queue._store.wakeups()
 """
 
 
@@ -232,8 +232,8 @@ def test_the_copy_of_a_dead_mover_is_published(
     """Its mover died when the message was gone from the one queue, not yet in the other."""
     assert isinstance(queue, LocalQueue)
     dies(
-        "queue = broker.queue('jobs'); broker.create_queue('other')\n"
-        "queue.stage_copy(b'moved', b'', 0, 1, None, broker.queue('other').segment.queue_id, 99)\n"
+        "queue = broker.queue('jobs'); other = broker.create_queue('other')\n"
+        "queue.transfer.stage_copy(b'moved', b'', 0, 1, None, other.segment.queue_id, 99)\n"
         "die()"
     )
     number = next(n for _, n, pid, *_ in queue.attached() if pid != os.getpid())
@@ -353,6 +353,7 @@ print(turn)
 )
 
 
+@pytest.mark.prove
 def test_nothing_that_lives_is_touched(shell: Shell, broker: shmq.Broker, tmp_path: Path) -> None:
     """The doctor makes its rounds while processes make, use and delete queues."""
     broker.create_queue("shared", max_deliveries=None)

@@ -8,9 +8,9 @@ import pytest
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
-from tests.support.persisting import persisting
 from tests.support.processes import eventually
 from tests.support.shell import Shell
+from tests.support.writer_process import persisting
 from tests.system.cli.conftest import Quick
 
 

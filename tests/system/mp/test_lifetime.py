@@ -72,7 +72,7 @@ def test_the_last_handle_takes_all_of_it_along(kind: Any, own_namespace: str) ->
 def test_nobody_else_may_touch_it(own_namespace: str) -> None:
     q = JoinableQueue()
     q.put(1)
-    q._store.bell()
+    q._store.wakeups()
     names = files_of(own_namespace)
     modes = {stat.S_IMODE((SHM / name).stat().st_mode) for name in names}
     assert len(names) == 9  # of the namespace 3, two segments, two semaphores of each

@@ -11,7 +11,7 @@ from shmq.storage.disk import Disk
 from shmq.storage.paths import PRODUCERS, bases, partition_directory
 from shmq.storage.stream_producers import producers_before
 from tests.support.memory_loss import bring_back, lose_memory
-from tests.support.persisting import Persister
+from tests.support.writer_process import Persister
 
 pytestmark = pytest.mark.prove
 

@@ -27,8 +27,8 @@ from shmq.storage.paths import (
 )
 from shmq.storage.stream_meta import Generation, read_card, write_card
 from tests.support.memory_loss import bring_back, lose_memory
-from tests.support.persisting import Persister
 from tests.support.processes import eventually
+from tests.support.writer_process import Persister
 
 RING = 64 << 10
 PATIENCE = 60.0

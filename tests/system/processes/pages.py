@@ -133,7 +133,7 @@ def _get_in_a_loop(queue: Queue) -> None:
 
 
 def _wait_in_a_loop(queue: Queue) -> None:
-    """A bell is made for it."""
+    """A wakeup semaphore is made for it."""
 
     async def wait() -> None:
         try:

@@ -20,7 +20,12 @@ from shmq import Broker
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
 from shmq.namespace.namespace import Namespace
-from shmq.namespace.semaphores import bell_stem, make_semaphores, remove_semaphores, semaphore_names
+from shmq.namespace.semaphores import (
+    make_semaphores,
+    remove_semaphores,
+    semaphore_names,
+    wakeup_prefix,
+)
 from shmq.native import _core
 from tests.support.layout import place_of
 from tests.support.processes import PATIENCE, Start, drain, files_of, is_empty, is_sound
@@ -280,7 +285,7 @@ def half_deleted(broker: LocalBroker, namespace: str, semaphores: int) -> LocalQ
     queue = broker.create_queue("q", dead_letter=None)
     queue.put(b"old")
     names = semaphore_names(namespace, queue.segment.queue_id)
-    _core.mark_deleted(queue.segment, *names, bell_stem(namespace))
+    _core.mark_deleted(queue.segment, *names, wakeup_prefix(namespace))
     for name in names[:semaphores]:
         posix_ipc.unlink_semaphore(name)
     return queue

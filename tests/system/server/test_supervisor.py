@@ -21,7 +21,7 @@ from shmq.server.config.settings import Source
 from shmq.server.supervisor import Supervisor
 from tests.support.peer import Peer
 from tests.support.processes import ROOT, environment, eventually, files_of
-from tests.support.serving import Server, runs
+from tests.support.server import Server, runs
 from tests.system.server.conftest import Serve
 
 TOKEN, OTHER = "t" * 40, "o" * 40

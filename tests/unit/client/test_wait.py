@@ -159,12 +159,12 @@ def test_more_threads_than_a_queue_has_entries_all_see_the_message(local: LocalB
     assert armed(queue) == 0
 
 
-def test_bells_are_used_again(local: LocalBroker, namespace: str) -> None:
+def test_wakeup_semaphores_are_used_again(local: LocalBroker, namespace: str) -> None:
     queue = local.create_queue("q", dead_letter=None)
     for _ in range(5):
         assert shmq.wait([queue], timeout=0.001) == []
-    bells = [name for name in os.listdir("/dev/shm") if f"{namespace}@bell" in name]
-    assert len(bells) == 1
-    assert os.stat(f"/dev/shm/{bells[0]}").st_mode & 0o777 == 0o600
+    found = [name for name in os.listdir("/dev/shm") if f"{namespace}@bell" in name]
+    assert len(found) == 1
+    assert os.stat(f"/dev/shm/{found[0]}").st_mode & 0o777 == 0o600
     local.delete_queue("q")
     assert not [name for name in os.listdir("/dev/shm") if f"{namespace}@bell" in name]

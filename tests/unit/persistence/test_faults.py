@@ -15,8 +15,8 @@ import shmq
 from shmq.persistence.journal_writer import JournalWriter
 from shmq.storage.disk import Disk
 from shmq.storage.paths import catalog, segment_name
-from tests.support.desk import Desk, run_out
 from tests.support.failing_disk import FailingDisk
+from tests.support.manual_writer import Desk, run_out
 from tests.support.queue_chain import chain
 
 

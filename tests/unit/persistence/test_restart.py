@@ -10,7 +10,7 @@ import shmq
 from shmq.persistence.journal_writer import JournalWriter
 from shmq.persistence.snapshot import SnapshotWriter
 from shmq.storage.paths import catalog, snapshot_name
-from tests.support.desk import Desk, run_out
+from tests.support.manual_writer import Desk, run_out
 from tests.support.queue_chain import chain
 
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from shmq.client.local.waiting.bell_pool import BellPool
-from shmq.client.local.waiting.bell_watcher import Watcher
+from shmq.client.local.waiting.wakeup_pool import WakeupPool
+from shmq.client.local.waiting.watcher import Watcher
 from shmq.native import _core
 from shmq.native.lock_holder import until_locked
 
@@ -33,14 +33,14 @@ def wait_filtered(queue: Any, attempt: Callable[[], _T], block: bool, timeout: f
         found = attempt()
     if found or not block or timeout == 0:
         return found
-    bells = BellPool.of(queue.namespace)
-    bell = bells.take()
-    watch = _core.Watch(queue, _core.EVENT_ARRIVED, bell)
+    wakeups = WakeupPool.of(queue.namespace)
+    wakeup = wakeups.take()
+    watch = _core.Watch(queue, _core.EVENT_ARRIVED, wakeup)
     try:
-        return _watch(watch, Watcher(bell), attempt, until)
+        return _watch(watch, Watcher(wakeup), attempt, until)
     finally:
         watch.disarm()
-        bells.give_back(bell)
+        wakeups.give_back(wakeup)
 
 
 def _watch(

@@ -88,22 +88,22 @@ class StreamWaitThread:
         while idle < _LINGER or not self._ends():
             with self._lock:
                 waiters = list(self._waiters)
-            bell = self._arm(waiters)
+            wakeup = self._arm(waiters)
             for waiting_task in [
                 waiting_task for waiting_task in waiters if self._has(waiting_task)
             ]:
                 self.leave(waiting_task)
                 waiting_task.call()
-            rang = self._logs[0].sleep(bell, _SLICE)
-            if not rang:
+            woken = self._logs[0].sleep(wakeup, _SLICE)
+            if not woken:
                 self._look()
-            idle = 0.0 if waiters or rang else idle + _SLICE
+            idle = 0.0 if waiters or woken else idle + _SLICE
 
     def _arm(self, waiters: list[_Waiter]) -> int:
-        bell = self._logs[0].arm()
+        wakeup = self._logs[0].arm()
         for partition in {p for waiting_task in waiters for p in waiting_task.position}:
             self._logs[partition].arm()
-        return bell
+        return wakeup
 
     def _has(self, waiting_task: _Waiter) -> bool:
         return any(self._logs[p].reaches(offset) for p, offset in waiting_task.position.items())

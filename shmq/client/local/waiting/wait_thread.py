@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from shmq.client.local.waiting.bell_pool import BellPool, at_the_end
-from shmq.client.local.waiting.bell_watcher import Watcher
 from shmq.client.local.waiting.waiting_tasks import TaskQueue, WaitingTask, wake
+from shmq.client.local.waiting.wakeup_pool import WakeupPool, at_the_end
+from shmq.client.local.waiting.watcher import Watcher
 from shmq.errors import LockTimeout
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core
 
-__all__ = ["rest", "ring", "wait_for"]
+__all__ = ["rest", "wait_for", "wake_thread"]
 
 log = logging.getLogger("shmq")
 
@@ -43,8 +43,8 @@ class WaitThread:
     """
 
     def __init__(self, namespace: Namespace) -> None:
-        self._bells = BellPool.of(namespace)
-        self._watcher = Watcher(self._bells.take())
+        self._wakeups = WakeupPool.of(namespace)
+        self._watcher = Watcher(self._wakeups.take())
         self._task_queues: dict[tuple[int, int], TaskQueue] = {}
         self._watched: dict[_core.Watch, TaskQueue] | None = None
         self._lock = threading.RLock()
@@ -62,7 +62,7 @@ class WaitThread:
                 return None
             task_queue = self._task_queues.get((id(queue), event))
             if task_queue is None:
-                task_queue = TaskQueue(queue, event, self._watcher.bell)
+                task_queue = TaskQueue(queue, event, self._watcher.wakeup)
                 self._task_queues[id(queue), event] = task_queue
                 self._watched = None
             task_queue.join(waiting_task)
@@ -81,11 +81,11 @@ class WaitThread:
         """A queue of waiters was armed: wake the thread if it would sleep too long for it."""
         until = self._watcher.until
         if task_queue.watch.due < until or until > time.monotonic() + _core.SLICE:
-            self._watcher.bell.ring()
+            self._watcher.wakeup.wake()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake the thread to check."""
-        self._watcher.bell.ring()
+        self._watcher.wakeup.wake()
 
     def end(self, *, if_idle: bool = False) -> bool:
         """End the thread and remove its semaphore; whether that was done."""
@@ -94,10 +94,10 @@ class WaitThread:
                 return False
             self._ended = True
         self._end_later.cancel()
-        self._watcher.bell.ring()
+        self._watcher.wakeup.wake()
         if self._thread is not threading.current_thread():
             self._thread.join()
-        self._bells.give_back(self._watcher.bell)
+        self._wakeups.give_back(self._watcher.wakeup)
         return True
 
     # ---- the thread ----
@@ -186,11 +186,11 @@ def _join(
             del _wait_threads[namespace.name]
 
 
-def ring(namespace: Namespace) -> None:
+def wake_thread(namespace: Namespace) -> None:
     """Wake the thread, because a handle of that namespace was closed: its waiters must be told."""
     wait_thread = _wait_threads.get(namespace.name)
     if wait_thread is not None:
-        wait_thread.ring()
+        wait_thread.wake()
 
 
 def rest(namespace: Namespace) -> None:
@@ -199,7 +199,7 @@ def rest(namespace: Namespace) -> None:
         wait_thread = _wait_threads.get(namespace.name)
         if wait_thread is not None and wait_thread.end(if_idle=True):
             del _wait_threads[namespace.name]
-    BellPool.of(namespace).remove_idle()
+    WakeupPool.of(namespace).remove_idle()
 
 
 def _forked() -> None:

@@ -46,8 +46,8 @@ class TaskQueue:
     may match what another leaves.
     """
 
-    def __init__(self, queue: Any, event: int, bell: _core.Bell) -> None:
-        self.watch = _core.Watch(queue, event, bell)
+    def __init__(self, queue: Any, event: int, wakeup: _core.Wakeup) -> None:
+        self.watch = _core.Watch(queue, event, wakeup)
         self._all = event == _core.EVENT_ARRIVED
         self._waiters: OrderedDict[WaitingTask, None] = OrderedDict()
         self._called = 0

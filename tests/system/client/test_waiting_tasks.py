@@ -1,0 +1,148 @@
+"""Two parties of one queue: what one of them was rung for and leaves goes to the other."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from shmq.client.local.broker import LocalBroker
+from shmq.client.local.queue import LocalQueue
+from shmq.client.local.waiting.waiting_tasks import TaskQueue, WaitingTask
+from shmq.client.local.waiting.wakeup_pool import WakeupPool
+from shmq.native import _core
+
+wait_module = importlib.import_module("shmq.client.local.wait")
+
+
+@pytest.fixture
+def local(namespace: str) -> Iterator[LocalBroker]:
+    with LocalBroker(namespace) as broker:
+        yield broker
+
+
+@pytest.fixture
+def queue(local: LocalBroker) -> LocalQueue:
+    return local.create_queue("q", capacity=2)
+
+
+@pytest.fixture
+def wakeups(queue: LocalQueue) -> Iterator[list[_core.Wakeup]]:
+    pool = WakeupPool.of(queue.namespace)
+    taken = [pool.take() for _ in range(2)]
+    yield taken
+    for wakeup in taken:
+        pool.give_back(wakeup)
+
+
+def party(local: LocalBroker, event: int, wakeup: _core.Wakeup) -> _core.Watch:
+    """One that waits through a handle of its own, as another process does.
+
+    It has the first entry of the queue, so the next party is rung before it.
+    """
+    watch = _core.Watch(cast(Any, local.queue("q")), event, wakeup)
+    watch.arm()
+    return watch
+
+
+@pytest.fixture
+def clock() -> Iterator[int]:
+    """A clock that stands still: its time, in ns."""
+    now = _core.clock()
+    _core.set_clock(now)
+    yield now
+    _core.set_clock(None)
+
+
+def line(queue: LocalQueue, event: int, wakeup: _core.Wakeup) -> tuple[TaskQueue, WaitingTask]:
+    """A line in which one task waits."""
+    loop = asyncio.new_event_loop()
+    waiter = WaitingTask(loop)
+    loop.close()
+    armed = TaskQueue(queue, event, wakeup)
+    armed.join(waiter)
+    armed.arm(waiter)
+    return armed, waiter
+
+
+def is_rung(watch: _core.Watch) -> bool:
+    assert watch.wakeup is not None
+    return not watch.is_armed and watch.wakeup.sleep(0)
+
+
+def test_who_took_a_message_leaves_its_ring_for_the_next_one(
+    local: LocalBroker, queue: LocalQueue, wakeups: list[_core.Wakeup], clock: int
+) -> None:
+    queue.put_many([b"x", b"y"], delay=1)
+    theirs = party(local, _core.EVENT_NOT_EMPTY, wakeups[0])
+    ours, waiter = line(queue, _core.EVENT_NOT_EMPTY, wakeups[1])
+    _core.set_clock(clock + 2 * 10**9)
+
+    # Both messages are due in this lease, whose own unlock rings for the second one.
+    message = queue.try_get()
+    assert message is not None
+    assert not ours.watch.is_armed
+    assert theirs.is_armed
+    ours.leave(waiter, served=True)
+    assert is_rung(theirs)
+    theirs.disarm()
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_who_leaves_beside_room_leaves_its_ring_for_the_next_one(
+    local: LocalBroker, queue: LocalQueue, wakeups: list[_core.Wakeup], served: bool
+) -> None:
+    queue.put_many([b"x", b"y"])
+    held = queue.get_many(2)
+    theirs = party(local, _core.EVENT_NOT_FULL, wakeups[0])
+    ours, waiter = line(queue, _core.EVENT_NOT_FULL, wakeups[1])
+    held[0].ack()
+    assert not ours.watch.is_armed
+    assert theirs.is_armed
+
+    ours.leave(waiter, served=served)
+    assert is_rung(theirs)
+    theirs.disarm()
+
+
+def test_who_leaves_a_full_queue_rings_nobody(
+    local: LocalBroker, queue: LocalQueue, wakeups: list[_core.Wakeup]
+) -> None:
+    queue.put_many([b"x", b"y"])
+    held = queue.get_many(2)
+    theirs = party(local, _core.EVENT_NOT_FULL, wakeups[0])
+    ours, waiter = line(queue, _core.EVENT_NOT_FULL, wakeups[1])
+    held[0].ack()
+    queue.put(b"z")
+
+    ours.leave(waiter, served=True)
+    assert theirs.is_armed
+    theirs.disarm()
+
+
+def test_a_wait_that_ends_leaves_its_ring_for_the_next_one(
+    local: LocalBroker, queue: LocalQueue, wakeups: list[_core.Wakeup]
+) -> None:
+    theirs = party(local, _core.EVENT_NOT_EMPTY, wakeups[0])
+    with wait_module._watches([queue]) as (_, watches):
+        watches[0].arm()
+        queue.put(b"x")
+        assert not watches[0].is_armed
+        assert theirs.is_armed
+    assert is_rung(theirs)
+    theirs.disarm()
+
+
+def test_who_was_not_rung_takes_nothing_with_it(
+    local: LocalBroker, queue: LocalQueue, wakeups: list[_core.Wakeup]
+) -> None:
+    theirs = party(local, _core.EVENT_NOT_EMPTY, wakeups[0])
+    ours, waiter = line(queue, _core.EVENT_NOT_EMPTY, wakeups[1])
+    ours.leave(waiter, served=False)
+    assert theirs.is_armed
+    queue.put(b"x")
+    assert is_rung(theirs)
+    theirs.disarm()
