@@ -31,6 +31,7 @@ FILES: Final = (
     "shmq/native/core/queue.pxd",
     "shmq/native/core/stream.pxd",
     "shmq/native/segment.pxi",
+    "shmq/native/_group.pyx",
     "shmq/native/_stream_segment.pxi",
 )
 
@@ -40,6 +41,9 @@ _PART: Final = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 
+
+#: The struct of a group's options, in stream/group_state.h.
+GROUP: Final = "shmq_group_state_options"
 
 #: A key of CREATE that is no option.
 _OWN: Final = (
@@ -140,10 +144,17 @@ def _keywords(table: type[Options], *but: str) -> str:
 
 def _members(header: str, struct: str) -> str:
     """The struct of the header, as Cython declares it."""
+    return "".join(f"        {member}\n" for member in _members_of(header, struct))
+
+
+def _members_of(header: str, struct: str) -> list[str]:
     core = ROOT / "shmq/core"
     body = (core / header).read_text().split(f"\nstruct {struct} {{\n")[1].split("\n};")[0]
-    found = re.findall(r"^ +(\w+ \w+(?:\[\w+\])?);", body, re.MULTILINE)
-    return "".join(f"        {m}\n" for m in found)
+    return re.findall(r"^ +(\w+ \w+(?:\[\w+\])?);", body, re.MULTILINE)
+
+
+def _names_of(header: str, struct: str) -> list[str]:
+    return [re.split(r"[ \[]", member)[1] for member in _members_of(header, struct)]
 
 
 def _transfer(table: type[Options], struct: str) -> str:
@@ -158,6 +169,43 @@ def _transfer(table: type[Options], struct: str) -> str:
         + "".join(f'        "{name}": {_unpacked(name, row)},\n' for name, row in rows)
         + "    }\n"
     )
+
+
+def _group_transfer(*tables: type[Options]) -> str:
+    """As `_transfer`, for the stored form of a group's options.
+
+    Its keys are the members of the struct, in their order; times are in nanoseconds, and a choice
+    whose member is its second word tells whether it is that word. A share group has one more word.
+    """
+    rows = {row.member: row for table in tables for row in options_of(table).values()}
+    names = [name for name in _names_of("stream/group_state.h", GROUP) if name in rows]
+    words = {name: rows[name].choices for name in names if _is_word(name, rows[name])}
+    return (
+        "".join(f"_{n.upper()} = {(*w, 'shared')}\n" for n, w in words.items()).replace("'", '"')
+        + f"\n\ncdef int _pack_given({GROUP} *o, dict given) except -1:\n"
+        + "".join(f"    {_group_packed(name, rows[name])}\n" for name in names)
+        + f"    return 0\n\n\ncdef dict _unpack_options(const {GROUP} *o):\n    return {{\n"
+        + "".join(f'        "{name}": {_group_unpacked(name, rows[name])},\n' for name in names)
+        + "    }\n"
+    )
+
+
+def _is_word(name: str, row: Option) -> bool:
+    """Whether the choice is stored as a word."""
+    return row.kind == "choice" and name not in row.choices
+
+
+def _group_packed(name: str, row: Option) -> str:
+    if row.kind == "name" or _is_word(name, row):
+        return _packed(name, row)
+    return f'o.{name} = given["{name}"]' + (" or 0" if row.none else "")
+
+
+def _group_unpacked(name: str, row: Option) -> str:
+    if row.kind == "choice":
+        words = len(row.choices) + 1
+        return f"_{name.upper()}[o.{name} % {words}]" if _is_word(name, row) else f"bool(o.{name})"
+    return f"o.{name}" if row.kind == "seconds" else _unpacked(name, row)
 
 
 def _packed(name: str, row: Option) -> str:
@@ -197,8 +245,10 @@ PARTS: Final[dict[str, Callable[[], str]]] = {
     "keywords of a stream": lambda: _keywords(StreamOptions, "partitions"),
     "struct of a queue": lambda: _members("queue/layout.h", "shmq_options"),
     "struct of a stream": lambda: _members("stream/layout.h", "shmq_log_options"),
+    "struct of a group": lambda: _members("stream/group_state.h", GROUP),
     "transfer of a queue": lambda: _transfer(QueueOptions, "shmq_options"),
     "transfer of a stream": lambda: _transfer(StreamOptions, "shmq_log_options"),
+    "transfer of a group": lambda: _group_transfer(GroupOptions, ShareOptions),
 }
 
 

@@ -40,13 +40,18 @@ class GroupOptions(Options):
     """The options that a group with assigned partitions was created with. Times are in seconds."""
 
     assignment: Assignment = option(
-        "range", "choice", "How partitions are divided", choices=get_args(Assignment)
+        "range",
+        "choice",
+        "How partitions are divided",
+        "assignment",
+        choices=get_args(Assignment),
     )
     session_timeout: float = option(
         30.0,
         "seconds",
         "How long a member may send no heartbeat before it is removed; one whose process died is "
         "removed at once",
+        "session",
         least=0.001,
     )
     start: GroupStart = option(
@@ -54,6 +59,7 @@ class GroupOptions(Options):
         "choice",
         "Where the group begins in a partition without a committed offset: at its first record, or "
         "after its last one when a member first takes the partition",
+        "latest",
         choices=get_args(GroupStart),
     )
 

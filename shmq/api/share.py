@@ -19,11 +19,12 @@ __all__ = ["Share", "ShareOptions", "SharedRecord"]
 class ShareOptions(Options):
     """The options that a share group was created with. Times are in seconds."""
 
-    lease: float = option(30.0, "seconds", "How long a record is leased", least=0.001)
+    lease: float = option(30.0, "seconds", "How long a record is leased", "lease", least=0.001)
     max_deliveries: int | None = option(
         5,
         "count",
         "Deliveries after which a record that comes back is a dead letter",
+        "max_deliveries",
         most=65_535,
         none="no limit",
     )
@@ -31,13 +32,17 @@ class ShareOptions(Options):
         None,
         "name",
         "The queue for dead letters, which must exist",
+        "dead_letter",
         none="dead letters are dropped and counted",
     )
-    held: int = option(4096, "count", "How many records may be unsettled at a time", most=MOST_HELD)
+    held: int = option(
+        4096, "count", "How many records may be unsettled at a time", "held", most=MOST_HELD
+    )
     start: GroupStart = option(
         "earliest",
         "choice",
         "As for a group with assigned partitions",
+        "latest",
         choices=get_args(GroupStart),
     )
 

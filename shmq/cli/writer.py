@@ -17,7 +17,8 @@ from shmq.cli.shared.names import queue_names
 from shmq.cli.shared.output import amount, note, show, show_json
 from shmq.cli.shared.target import target_of
 from shmq.errors import ShmqError
-from shmq.namespace.data_directory import chosen_directory, directory_of, durable_queues
+from shmq.namespace.data_directory import chosen_directory
+from shmq.persistence.backup import directory_of, durable_queues
 from shmq.persistence.process import Persistence
 from shmq.server.config.settings import LEVELS
 from shmq.server.systemd import Manager

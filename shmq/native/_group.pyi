@@ -8,7 +8,6 @@ MOST_PARTITIONS: Final[int]
 MOST_MEMBERS: Final[int]
 MOST_HELD: Final[int]
 NAME_BYTES: Final[int]
-ASSIGNMENTS: Final[tuple[str, ...]]
 
 def set_patience(seconds: float) -> None: ...
 def size_of(options: dict[str, Any]) -> int: ...

@@ -29,27 +29,51 @@ MOST_MEMBERS = <int>SHMQ_MAX_MEMBERS
 MOST_HELD = <int>SHMQ_MAX_HELD
 NAME_BYTES = <int>SHMQ_MEMBER_NAME - 1
 
-ASSIGNMENTS = ("range", "round-robin", "sticky", "shared")
-
 _NUMBERS = ("rebalances", "evicted", "recoveries", "acked", "dropped", "dead_lettered", "skipped",
             "held")
 
 
-cdef shmq_group_state_options _packed(dict options):
-    cdef shmq_group_state_options packed
-    cdef bytes grave = (options["dead_letter"] or "").encode()
-    memset(&packed, 0, sizeof(packed))
-    packed.group_id = options["group_id"]
-    packed.stream_id = options["stream_id"]
-    packed.created_at = options["created_at"]
-    packed.session = options["session"]
-    packed.lease = options["lease"]
-    packed.assignment = ASSIGNMENTS.index(options["assignment"])
-    packed.latest = options["latest"]
-    packed.max_deliveries = options["max_deliveries"] or 0
-    packed.held = options["held"]
-    memcpy(packed.dead_letter, <char *>grave, min(len(grave), SHMQ_NAME_BYTES - 1))
-    return packed
+# transfer of a group: made by tools/options.py
+_ASSIGNMENT = ("range", "round-robin", "sticky", "shared")
+
+
+cdef int _pack_given(shmq_group_state_options *o, dict given) except -1:
+    o.session = given["session"]
+    o.lease = given["lease"]
+    o.assignment = _ASSIGNMENT.index(given["assignment"])
+    o.latest = given["latest"]
+    o.max_deliveries = given["max_deliveries"] or 0
+    o.held = given["held"]
+    _copy_name(o.dead_letter, given["dead_letter"] or "")
+    return 0
+
+
+cdef dict _unpack_options(const shmq_group_state_options *o):
+    return {
+        "session": o.session,
+        "lease": o.lease,
+        "assignment": _ASSIGNMENT[o.assignment % 4],
+        "latest": bool(o.latest),
+        "max_deliveries": o.max_deliveries or None,
+        "held": o.held,
+        "dead_letter": o.dead_letter.decode("ascii") or None,
+    }
+# end
+
+
+cdef int _copy_name(char *to, str name) except -1:
+    cdef bytes raw = name.encode("ascii")
+    memset(to, 0, SHMQ_NAME_BYTES)
+    memcpy(to, <char *>raw, min(len(raw), SHMQ_NAME_BYTES - 1))
+    return 0
+
+
+cdef int _pack_options(shmq_group_state_options *o, dict given) except -1:
+    memset(o, 0, sizeof(shmq_group_state_options))
+    o.group_id = given["group_id"]
+    o.stream_id = given["stream_id"]
+    o.created_at = given["created_at"]
+    return _pack_given(o, given)
 
 
 def set_patience(double seconds):
@@ -59,14 +83,16 @@ def set_patience(double seconds):
 
 def size_of(dict options) -> int:
     """The size of a group's file with these options; 0 if they are out of range."""
-    cdef shmq_group_state_options packed = _packed(options)
+    cdef shmq_group_state_options packed
+    _pack_options(&packed, options)
     return shmq_group_state_bytes(&packed)
 
 
 def make(memory: mmap | bytearray, dict options):
     """Make an empty group in zeroed ``memory`` of the size that `size_of` returns."""
-    cdef shmq_group_state_options packed = _packed(options)
+    cdef shmq_group_state_options packed
     cdef Py_buffer view
+    _pack_options(&packed, options)
     PyObject_GetBuffer(memory, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
     try:
         if shmq_group_state_format(view.buf, view.len, &packed):
@@ -143,12 +169,8 @@ cdef class GroupState:
     def options(self) -> dict[str, Any]:
         """The options that the group was made with."""
         cdef shmq_group_state_options *o = &self.group_state.h.options
-        return {
-            "group_id": o.group_id, "stream_id": o.stream_id, "created_at": o.created_at,
-            "session": o.session, "lease": o.lease, "assignment": ASSIGNMENTS[o.assignment],
-            "latest": bool(o.latest), "max_deliveries": o.max_deliveries or None, "held": o.held,
-            "dead_letter": (<bytes>o.dead_letter).decode() or None,
-        }
+        return {"group_id": o.group_id, "stream_id": o.stream_id, "created_at": o.created_at,
+                **_unpack_options(o)}
 
     @property
     def deleted(self) -> bool:

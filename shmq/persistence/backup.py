@@ -1,23 +1,27 @@
-"""Backs up a namespace's durable queues and streams while they are in use."""
+"""Lists a namespace's durable queues and streams, and backs them up while they are in use."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from shmq.errors import ShmqError
+from shmq.api.names import check_name
+from shmq.errors import InvalidOption, NoSuchQueue, NoSuchStream, SegmentError, ShmqError
+from shmq.namespace import streams
+from shmq.namespace.namespace import Namespace
 from shmq.persistence.transaction_recovery import complete_transactions
 from shmq.storage.disk import Disk, write_whole
 from shmq.storage.paths import CARD
 from shmq.storage.transaction_file import TRANSACTIONS
 from shmq.storage.writer_control import CutFile, ask_for_cut, ask_for_snapshots
 
-__all__ = ["Saved", "backup"]
+__all__ = ["Saved", "backup", "directory_of", "durable_queues", "durable_streams"]
 
 _PIECE: Final = 1 << 20
 
@@ -112,3 +116,55 @@ def _copy(disk: Disk, file: CutFile) -> None:
     finally:
         disk.close(made)
     disk.sync_directory()
+
+
+# ---- what is durable ----
+
+
+def durable_queues(namespace: str, names: Collection[str] = ()) -> list[str]:
+    """The names of the durable queues; or ``names`` without repetitions, which must be durable.
+
+    Raises :class:`~shmq.NoSuchQueue`, and :class:`~shmq.InvalidOption` for a queue that is
+    only in memory.
+    """
+    return _durable(Namespace.of(namespace), "queue", names)
+
+
+def durable_streams(namespace: str, names: Collection[str] = ()) -> list[str]:
+    """The same of streams. Raises :class:`~shmq.NoSuchStream` and InvalidOption."""
+    return _durable(Namespace.of(namespace), "stream", names)
+
+
+def _durable(registry: Namespace, kind: str, names: Collection[str]) -> list[str]:
+    for name in names:
+        if not _is_durable(registry, kind, check_name(name, kind)):
+            raise InvalidOption(
+                f"{kind} {name!r} has durability='memory', so it is not kept on disk: create it "
+                f"with durability='journal'"
+            )
+    if names:
+        return list(dict.fromkeys(names))
+    found = []
+    for name in registry.queue_names() if kind == "queue" else registry.stream_names():
+        with contextlib.suppress(NoSuchQueue, NoSuchStream, SegmentError):
+            if _is_durable(registry, kind, name):
+                found.append(name)
+    return found
+
+
+def _is_durable(registry: Namespace, kind: str, name: str) -> bool:
+    if kind == "stream":
+        options = streams.open_stream(registry, name)[0].options
+    else:
+        options = registry.open_segment(name).options
+    return bool(options["durability"] != "memory")
+
+
+def directory_of(namespace: str) -> Path:
+    """The directory of the namespace's durable queues. Raises ShmqError if it has none."""
+    directory = Namespace.of(namespace).data_dir
+    if directory is None:
+        raise ShmqError(
+            f"namespace {namespace!r} has no data directory yet: start shmq serve or shmq persist"
+        )
+    return directory

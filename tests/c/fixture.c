@@ -77,7 +77,8 @@ struct shmq_queue *new_queue(const struct shmq_options *given)
     CHECK(segment->fd >= 0 && !ftruncate(segment->fd, (off_t)segment->size));
     q = new_handle(map_guarded(segment->fd, segment->size, &segment->area), segment->fd, &geo);
     CHECK_EQ(shmq_back(q, 0, SHMQ_PAGE), SHMQ_OK);
-    CHECK_EQ(shmq_format(q, &options), SHMQ_OK);
+    CHECK_EQ(shmq_prepare(q, &options), SHMQ_OK);
+    shmq_announce(q);
     CHECK_EQ(shmq_lock(q), SHMQ_OK);
     CHECK_EQ(shmq_attach(q, PROCESS, 1, "first"), SHMQ_OK);
     return q;

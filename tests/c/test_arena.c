@@ -8,7 +8,7 @@ static uint32_t take(struct shmq_queue *q, uint32_t units)
 {
     uint32_t block;
 
-    CHECK_EQ(shmq_arena_take(q, units, &block), SHMQ_OK);
+    CHECK_EQ(shmq_arena_take(q, units, &block, true), SHMQ_OK);
     return block;
 }
 
@@ -64,7 +64,7 @@ TEST("what was given back in pieces is one run again")
         CHECK_EQ(take(q, 1), at);
     for (uint32_t at = 0; at < 256; at += 2)
         shmq_arena_give(q, at, 1);
-    CHECK_EQ(shmq_arena_take(q, 2, &block), SHMQ_FULL);
+    CHECK_EQ(shmq_arena_take(q, 2, &block, true), SHMQ_FULL);
     CHECK_EQ(shmq_arena_largest(q), 1);
     for (uint32_t at = 1; at < 256; at += 2)
         shmq_arena_give(q, at, 1);
@@ -79,9 +79,9 @@ TEST("a run may end exactly with the arena, and nothing lies behind it")
     uint32_t block;
 
     CHECK_EQ(take(q, 69), 0);
-    CHECK_EQ(shmq_arena_take(q, 2, &block), SHMQ_FULL);
+    CHECK_EQ(shmq_arena_take(q, 2, &block, true), SHMQ_FULL);
     CHECK_EQ(take(q, 1), 69);
-    CHECK_EQ(shmq_arena_take(q, 1, &block), SHMQ_FULL);
+    CHECK_EQ(shmq_arena_take(q, 1, &block, true), SHMQ_FULL);
     CHECK_EQ(shmq_arena_largest(q), 0);
     CHECK_EQ(shmq_arena_top(q), 70);
 }
@@ -96,7 +96,7 @@ TEST("without memory the arena serves what it has, and says how much it wanted")
     CHECK(backed > 1 && backed < q->geo.units);
     starve(q);
     CHECK_EQ(take(q, backed - 1), 1);
-    CHECK_EQ(shmq_arena_take(q, 1, &block), SHMQ_NO_SPACE);
+    CHECK_EQ(shmq_arena_take(q, 1, &block, true), SHMQ_NO_SPACE);
     CHECK(q->refused_bytes >= 64);
     CHECK_EQ(q->h->units_used, backed);
     feed(q);
@@ -189,7 +189,7 @@ TEST("whatever is taken and given, it agrees with a naive first fit")
 
         if (taking && count < UNITS) {
             uint32_t wanted = first_fit(used, units), block = 0;
-            int status = shmq_arena_take(q, units, &block);
+            int status = shmq_arena_take(q, units, &block, true);
 
             CHECK_EQ(status, wanted == SHMQ_NIL ? SHMQ_FULL : SHMQ_OK);
             if (status == SHMQ_OK) {

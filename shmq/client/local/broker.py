@@ -29,8 +29,8 @@ from shmq.client.local.queue_segments import (
 )
 from shmq.client.local.waiting import wait_thread
 from shmq.client.shared import durability
-from shmq.client.shared.rpc_client import REPLY_OPTIONS, RpcClient
-from shmq.client.shared.schema_methods import SchemaMethods
+from shmq.client.shared.broker import BaseBroker, exists_otherwise
+from shmq.client.shared.rpc_client import REPLY_OPTIONS
 from shmq.client.transaction.recover import attach_by, look, settle_all
 from shmq.errors import (
     FileError,
@@ -77,7 +77,7 @@ def _attach(kind: str, namespace: Namespace, name: str) -> LocalQueue | LocalStr
     return stream.attach(namespace, name)
 
 
-class LocalBroker(RpcClient, SchemaMethods):
+class LocalBroker(BaseBroker):
     """The queues, streams and exchanges of one namespace on this host."""
 
     def __init__(self, namespace: str | None = None) -> None:
@@ -105,13 +105,7 @@ class LocalBroker(RpcClient, SchemaMethods):
             return self._kept(made)
         differences = QueueOptions(**segment.options).differences(wanted)
         if differences:
-            told = ", ".join(
-                f"{key} is {has!r}, not {asked!r}" for key, (has, asked) in differences.items()
-            )
-            raise QueueExists(
-                f"queue {name!r} exists with other options: {told}; use it as it is, "
-                f"or delete it first"
-            )
+            raise exists_otherwise("queue", name, differences)
         return self._kept(self._opened(LocalQueue(self._namespace, name, segment)))
 
     def _bring_back(self, name: str, dead_letter: str | None = None) -> None:

@@ -12,7 +12,16 @@ from shmq import api
 from shmq.api.contract import document
 from shmq.api.names import check_name
 from shmq.client.local.queue import attach
-from shmq.client.shared import durability, exchange_delivery
+from shmq.client.shared import durability
+from shmq.client.shared.exchange import (
+    Deliveries,
+    ExchangeHandle,
+    Outcome,
+    QueueDelivery,
+    begin,
+    deliveries_of,
+    finish,
+)
 from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, ShmqError, descriptors
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core
@@ -112,7 +121,7 @@ class Exchanges:
             return table.summaries()
 
 
-class LocalExchange(exchange_delivery.Publisher):
+class LocalExchange(ExchangeHandle):
     """An exchange of this host. Threads may share it; a pickled one attaches anew."""
 
     def __init__(
@@ -120,25 +129,10 @@ class LocalExchange(exchange_delivery.Publisher):
         namespace: Namespace,
         summary: api.ExchangeSummary,
     ) -> None:
+        super().__init__(summary.name, summary.kind, summary.alternate)
         self._namespace = namespace
         self._book = Book.of(namespace)
         self._targets = Targets(namespace)
-        self._summary = summary
-
-    @property
-    def name(self) -> str:
-        """See :class:`shmq.api.Exchange`."""
-        return self._summary.name
-
-    @property
-    def kind(self) -> api.ExchangeKind:
-        """See :class:`shmq.api.Exchange`."""
-        return self._summary.kind
-
-    @property
-    def alternate(self) -> str | None:
-        """See :class:`shmq.api.Exchange`."""
-        return self._summary.alternate
 
     # ---- bindings ----
 
@@ -218,19 +212,19 @@ class LocalExchange(exchange_delivery.Publisher):
             _core.check_timeout(timeout)
         until = None if timeout is None else time.monotonic() + timeout
         confirm = properties.pop("confirm", None)
-        letters = exchange_delivery.letters(bodies, properties)
+        letters = deliveries_of(bodies, properties)
         outcome = self.deliver(letters, key, properties.get("headers"), confirm)
-        exchange_delivery.finish(outcome, block, until)
+        finish(outcome, block, until)
         return outcome.published(self.name)
 
     def deliver(
         self,
-        letters: exchange_delivery.Deliveries,
+        letters: Deliveries,
         key: str,
         headers: Mapping[str, Any] | None,
         confirm: Any = None,
         only: Mapping[str, int] | None = None,
-    ) -> exchange_delivery.Outcome:
+    ) -> Outcome:
         """Put the messages into the queues that the key or the headers route to, without waiting.
 
         ``only`` maps the queues that lack messages to the number that each has. Raises what a
@@ -243,9 +237,9 @@ class LocalExchange(exchange_delivery.Publisher):
             self._targets.note(self._book.changes)
             names = [name for name in _labels(route) if only is None or name in only]
             if not names:
-                return exchange_delivery.Outcome()
+                return Outcome()
             copies, refused = self._copies(names, key, letters, confirm, only or {})
-            outcome = exchange_delivery.begin(copies, refused)
+            outcome = begin(copies, refused)
             if outcome.reached:
                 return outcome
 
@@ -253,12 +247,12 @@ class LocalExchange(exchange_delivery.Publisher):
         self,
         names: list[str],
         key: str,
-        letters: exchange_delivery.Deliveries,
+        letters: Deliveries,
         confirm: Any,
         before: Mapping[str, int],
-    ) -> tuple[list[exchange_delivery.QueueDelivery], dict[str, ShmqError]]:
+    ) -> tuple[list[QueueDelivery], dict[str, ShmqError]]:
         """The copies for each queue; queues that were deleted are forgotten."""
-        copies: list[exchange_delivery.QueueDelivery] = []
+        copies: list[QueueDelivery] = []
         refused: dict[str, ShmqError] = {}
         for name in names:
             try:

@@ -20,9 +20,9 @@ from shmq.client.local.group import GroupMethods
 from shmq.client.local.group_store import keep_new
 from shmq.client.local.retention_hold import RetentionHold, drop_dead
 from shmq.client.shared import durability
-from shmq.client.shared import producer as producing
+from shmq.client.shared.broker import exists_otherwise
 from shmq.client.shared.reader import AsyncReader, Reader
-from shmq.client.shared.subscription import Subscription
+from shmq.client.shared.subscription import BaseStream
 from shmq.client.transaction.recover import look
 from shmq.errors import (
     FileError,
@@ -32,7 +32,6 @@ from shmq.errors import (
     SegmentError,
     ShmqError,
     StreamDeleted,
-    StreamExists,
 )
 from shmq.expression.record_fields import RecordWhere
 from shmq.namespace import group_files as files
@@ -49,7 +48,7 @@ log = logging.getLogger("shmq")
 __all__ = ["LocalStream", "LocalStreams", "attach"]
 
 
-class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
+class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
     """A stream in this host's shared memory. Threads may share a handle.
 
     A pickled handle attaches where it is unpickled; after a fork the child can use its copy.
@@ -66,8 +65,6 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
     def namespace(self) -> Namespace:
         """The namespace it is in."""
         return self._namespace
-
-    producer = producing.producer
 
     @property
     def options(self) -> StreamOptions:
@@ -200,22 +197,8 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
         """See :class:`shmq.api.Stream`."""
         return AsyncReader(self, start, partitions, limit, timeout, lapped, where, on_damage)
 
-    def subscribe(
-        self,
-        pattern: str = "#",
-        history: int | None = 0,
-        *,
-        policy: api.Policy = "drop-oldest",
-        timeout: float | None = None,
-        limit: int = 1000,
-        on_lost: Callable[[int], object] | None = None,
-        on_damage: api.OnDamage = "raise",
-    ) -> api.Subscription:
-        """See :class:`shmq.api.Stream`."""
-        hold = functools.partial(RetentionHold, self)
-        return Subscription(
-            self, pattern, history, policy, timeout, limit, on_lost, on_damage, hold
-        )
+    def _new_hold(self) -> RetentionHold:
+        return RetentionHold(self)
 
     def wait_for_any(self, position: Mapping[int, int], timeout: float | None = None) -> bool:
         """Whether one of these partitions has a record at or after the offset, in time.
@@ -453,13 +436,7 @@ class LocalStreams:
         if sum(not log.behind for log in opened[1]) == wanted.partitions:  # when it was created
             differences.pop("partitions", None)
         if differences:
-            told = ", ".join(
-                f"{key} is {has!r}, not {asked!r}" for key, (has, asked) in differences.items()
-            )
-            raise StreamExists(
-                f"stream {name!r} exists with other options: {told}; use it as it is, "
-                f"or delete it first"
-            )
+            raise exists_otherwise("stream", name, differences)
         return LocalStream(self._namespace, name, opened)
 
     def _make(self, name: str, options: StreamOptions) -> LocalStream:

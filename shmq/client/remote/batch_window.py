@@ -58,9 +58,9 @@ class RemotePipeline(api.Pipeline):
             meta = None
         else:
             meta, body = encode(body, queue.options.priorities, properties)
-        queue.check_size(body, meta)
+        queue.puts.check_size(body, meta)
         known = properties.get("dedupe_id") is not None
-        if queue.identified and not known:
+        if queue.puts.identified and not known:
             meta = with_id(meta)
         if len(self._flight) >= self._window:
             self._settle(self._window // 2)
@@ -95,7 +95,7 @@ class RemotePipeline(api.Pipeline):
             if not answer.is_ready:
                 self._unsent = 0
                 try:
-                    self._queue.await_put(wire, answer, flight[-1])
+                    self._queue.puts.await_put(wire, answer, flight[-1])
                 except errors.NotConfirmed as error:
                     self._unconfirmed[flight[0]] = error
                     continue
@@ -111,7 +111,7 @@ class RemotePipeline(api.Pipeline):
         """Retry a put that was refused or lost, as a single put does."""
         number, began, wire, answer, meta, body, known, durable = flight
         try:
-            self._queue.put_again(began, wire, answer, meta, body, None, None, known, durable)
+            self._queue.puts.put_again(began, wire, answer, meta, body, None, None, known, durable)
         except errors.NotConfirmed as error:
             self._unconfirmed[number] = error
         except errors.ConnectionLost as error:

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from shmq import api, errors
 from shmq.api.names import check_name, reply_name
-from shmq.api.options import QueueOptions
+from shmq.api.options import Options, QueueOptions
+from shmq.api.stream_options import StreamOptions
 from shmq.client.remote import exchange
+from shmq.client.remote import stream as streams
 from shmq.client.remote.address import Target, Tls
 from shmq.client.remote.connection import Connection
 from shmq.client.remote.exchange import RemoteExchange
 from shmq.client.remote.queue import RemoteQueue, attach, make_own
 from shmq.client.remote.stream import RemoteStream
-from shmq.client.remote.streams import RemoteStreams
-from shmq.client.shared.rpc_client import REPLY_OPTIONS, RpcClient
-from shmq.client.shared.schema_methods import SchemaMethods
+from shmq.client.shared.broker import BaseBroker, exists_otherwise
+from shmq.client.shared.rpc_client import REPLY_OPTIONS
 from shmq.native import _core
 from shmq.protocol.messages.exchange import Shown
 from shmq.protocol.messages.payload import pack_name
@@ -31,6 +32,7 @@ from shmq.protocol.messages.queue import (
     SchemaAnswer,
     SchemaRequest,
 )
+from shmq.protocol.messages.stream import STREAMS, StreamCreate
 from shmq.protocol.opcodes import MAX_PING, Feature, Status, Type
 from shmq.protocol.status import error_of
 from shmq.routing.table import check_exchange
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["RemoteBroker"]
 
 
-class RemoteBroker(RpcClient, SchemaMethods):
+class RemoteBroker(BaseBroker):
     """The queues of the namespace that a server serves.
 
     It connects when it is created, and has its own connection beside those of its queues.
@@ -51,8 +53,7 @@ class RemoteBroker(RpcClient, SchemaMethods):
         super().__init__()
         self._closed = False
         self._connection = Connection(target)
-        self._queues: weakref.WeakSet[RemoteQueue] = weakref.WeakSet()
-        self._streams = RemoteStreams(self._connection)
+        self._handles: weakref.WeakSet[RemoteQueue | RemoteStream] = weakref.WeakSet()
         self._connection.ready(time.monotonic() + target.connect_timeout)
 
     @classmethod
@@ -134,12 +135,7 @@ class RemoteBroker(RpcClient, SchemaMethods):
             differences = {}
         if not differences:
             return error_of(answer, f"queue {name!r}")
-        told = ", ".join(
-            f"{key} is {has!r}, not {asked!r}" for key, (has, asked) in differences.items()
-        )
-        return errors.QueueExists(
-            f"queue {name!r} exists with other options: {told}; use it as it is, or delete it first"
-        )
+        return exists_otherwise("queue", name, differences)
 
     def queue(self, name: str) -> RemoteQueue:
         """See :class:`shmq.api.Broker`."""
@@ -195,27 +191,74 @@ class RemoteBroker(RpcClient, SchemaMethods):
     ) -> RemoteStream:
         """See :class:`shmq.api.Broker`."""
         self._check_open()
-        return self._streams.create(name, {"partitions": partitions, **options})
+        check_name(name, "stream")
+        given = {"partitions": partitions, **options}
+        wanted = StreamOptions.given(given)
+        answer = self._ask(Type.STREAM_CREATE, name, StreamCreate(_sent(wanted, given)).pack())
+        if answer.status == Status.QUEUE_EXISTS:
+            raise self._stream_exists(name, wanted)
+        self._check_stream(answer, name)
+        return self._opened_stream(name)
 
     def stream(self, name: str) -> RemoteStream:
         """See :class:`shmq.api.Broker`."""
         self._check_open()
-        return self._streams.attached(name)
+        return self._opened_stream(check_name(name, "stream"))
 
     def ensure_stream(self, name: str, **options: Unpack[EnsureStreamKeywords]) -> RemoteStream:
         """See :class:`shmq.api.Broker`."""
         self._check_open()
-        return self._streams.ensure(name, options)
+        check_name(name, "stream")
+        wanted = StreamOptions.given(options)
+        try:
+            return self._opened_stream(name)
+        except errors.NoSuchStream:
+            packed = StreamCreate(_sent(wanted, options)).pack()
+            answer = self._ask(Type.STREAM_CREATE, name, packed)
+            if answer.status != Status.QUEUE_EXISTS:
+                self._check_stream(answer, name)
+            return self._opened_stream(name)
 
     def delete_stream(self, name: str) -> None:
         """See :class:`shmq.api.Broker`."""
         self._check_open()
-        self._streams.delete(name)
+        answer = self._ask(Type.STREAM_DELETE, check_name(name, "stream"))
+        if answer.status == Status.NO_QUEUE:
+            raise errors.NoSuchStream(
+                f"there is no stream {name!r} in namespace {self.namespace!r} of {self.url}: "
+                f"see `shmq stream list`"
+            )
+        self._check_stream(answer, name)
 
     def list_streams(self) -> list[api.StreamSummary]:
         """See :class:`shmq.api.Broker`."""
         self._check_open()
-        return self._streams.summaries()
+        answer = self._connection.call(
+            lambda wire: wire.request(Type.STREAM_LIST, False, b""), again=True
+        )
+        self._check(answer)
+        return STREAMS.unpack(answer)
+
+    def _opened_stream(self, name: str) -> RemoteStream:
+        stream = streams.attach(self._connection.target, name, self.namespace)
+        self._handles.add(stream)
+        return stream
+
+    def _stream_exists(self, name: str, wanted: StreamOptions) -> errors.ShmqError:
+        try:
+            differences = self.stream(name).options.differences(wanted)
+        except errors.ShmqError:
+            differences = {}
+        return exists_otherwise("stream", name, differences)
+
+    def _check_stream(self, answer: _core.Answer, name: str) -> None:
+        if answer.status == Status.NO_QUEUE:  # no right to create: the answer tells no more
+            raise errors.NoSuchStream(
+                f"there is no stream {name!r} for this token in namespace {self.namespace!r} of "
+                f"{self.url}, and it may make none of that name"
+            )
+        if answer.status != Status.OK:
+            raise error_of(answer, f"stream {name!r} of {self.url}")
 
     # ---- schemas ----
 
@@ -302,7 +345,7 @@ class RemoteBroker(RpcClient, SchemaMethods):
                 f"{self.url} has no reply queues: it needs a newer version of shmq"
             )
         queue = make_own(self._connection.target, reply_name(), self.namespace, REPLY_OPTIONS)
-        self._queues.add(queue)
+        self._handles.add(queue)
         return queue
 
     def _remove_reply_queue(self, queue: api.Queue) -> None:
@@ -315,7 +358,8 @@ class RemoteBroker(RpcClient, SchemaMethods):
     def _ask(self, kind: int, name: str, rest: bytes = b"", *, again: bool = False) -> _core.Answer:
         payload = pack_name(name) + rest
         return self._connection.call(
-            lambda wire: wire.request(kind, False, payload), again=again or kind == Type.CREATE
+            lambda wire: wire.request(kind, False, payload),
+            again=again or kind in (Type.CREATE, Type.STREAM_CREATE),
         )
 
     def _check(self, answer: _core.Answer, name: str = "") -> None:
@@ -324,7 +368,7 @@ class RemoteBroker(RpcClient, SchemaMethods):
 
     def _opened(self, name: str) -> RemoteQueue:
         queue = attach(self._connection.target, name, self.namespace)
-        self._queues.add(queue)
+        self._handles.add(queue)
         return queue
 
     def _check_open(self) -> None:
@@ -336,10 +380,9 @@ class RemoteBroker(RpcClient, SchemaMethods):
         if self._closed:
             return
         self._close_replies()
-        self._closed = True  # before its queues: it ends serve() in another thread
-        for queue in list(self._queues):
-            queue.close()
-        self._streams.close()
+        self._closed = True  # before its handles: it ends serve() in another thread
+        for handle in list(self._handles):
+            handle.close()
         self._connection.close()
 
     def __del__(self) -> None:
@@ -354,6 +397,6 @@ class RemoteBroker(RpcClient, SchemaMethods):
         return f"<RemoteBroker of {self.url}>"
 
 
-def _sent(wanted: QueueOptions, given: Mapping[str, Any]) -> dict[str, Any]:
+def _sent(wanted: Options, given: Mapping[str, Any]) -> dict[str, Any]:
     """The given options as plain numbers, which the check of all options has ensured."""
     return {key: getattr(wanted, key) for key in given}

@@ -24,7 +24,7 @@ from shmq.protocol.messages.queue import Greeting
 from shmq.protocol.opcodes import Status
 from shmq.protocol.status import error_of_status
 
-__all__ = ["Await", "Backoff", "Connection", "LoopDriver"]
+__all__ = ["Await", "Backoff", "Connection", "LoopDriver", "RemoteHandle", "RoomBackoff"]
 
 Write = Callable[[_core.Wire], _core.Answer]
 Await = Callable[[_core.Wire, _core.Answer], None]
@@ -54,6 +54,13 @@ class Backoff:
         pause = self._next * random.uniform(0.5, 1.0)
         self._next = min(self._last, self._next * 2)
         return pause if left is None else max(0.0, min(pause, left))
+
+
+class RoomBackoff(Backoff):
+    """The pauses between attempts to put where there is no room."""
+
+    def __init__(self) -> None:
+        super().__init__(0.001, 0.05)
 
 
 class LoopDriver:
@@ -432,6 +439,35 @@ class Connection:
         if loop_driver is None or loop_driver.loop is not loop or loop_driver.wire is not wire:
             loop_driver = self._loop_drivers[id(loop)] = LoopDriver(loop, wire)
         return loop_driver
+
+
+class RemoteHandle:
+    """A handle of a queue or stream of a server, with a connection of its own."""
+
+    def __init__(self, connection: Connection, namespace: str) -> None:
+        self._connection = connection
+        self._name = connection.name
+        self._namespace = namespace
+
+    @property
+    def name(self) -> str:
+        """The name of the queue or stream."""
+        return self._name
+
+    @property
+    def connection(self) -> Connection:
+        """The connection of its requests."""
+        return self._connection
+
+    @property
+    def closed(self) -> bool:
+        """Whether the handle was closed."""
+        return self._connection.closed
+
+    def __del__(self) -> None:
+        connection = getattr(self, "_connection", None)
+        if connection is not None:
+            connection.drop()
 
 
 def _in_child() -> None:

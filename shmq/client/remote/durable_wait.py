@@ -27,7 +27,7 @@ _ERROR: Final[dict[str, Callable[[_core.Answer], str | None]]] = {
 
 
 def is_durable(queue: Any, confirm: str | None) -> bool:
-    """Whether a put with that ``confirm`` must be on disk. Raises what ``put`` raises."""
+    """Whether a put or an append with that ``confirm`` must be on disk. Raises what it raises."""
     if confirm is None:
         return bool(queue.options.confirm == "disk")
     if not isinstance(confirm, str):
@@ -38,11 +38,11 @@ def is_durable(queue: Any, confirm: str | None) -> bool:
         raise errors.InvalidOption(f"confirm={confirm!r} must be one of 'memory', 'disk'")
     if confirm == "disk" and queue.options.durability != "journal":
         raise errors.InvalidOption(
-            f"confirm='disk': queue {queue.name!r} keeps no journal "
-            f"(durability={queue.options.durability!r}): make it with durability='journal', or put "
-            f"with confirm='memory'"
+            f"confirm='disk': {queue.connection.kind} {queue.name!r} keeps no journal "
+            f"(durability={queue.options.durability!r}): make it with durability='journal', or "
+            f"take confirm='memory'"
         )
-    # A server's queue applies its own option to every put.
+    # A server applies the option of the queue or stream to every put or append.
     return confirm == "disk" or bool(queue.options.confirm == "disk")
 
 

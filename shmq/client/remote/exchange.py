@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from shmq import api, errors
-from shmq.client.remote.connection import Backoff, Connection
+from shmq.client.remote.connection import Connection, RoomBackoff
 from shmq.client.remote.put import encode
-from shmq.client.shared import exchange_delivery
+from shmq.client.shared.exchange import ExchangeHandle, check_headers, published
 from shmq.native import _core
 from shmq.protocol.messages.exchange import (
     EXCHANGES,
@@ -33,7 +33,6 @@ __all__ = ["RemoteExchange", "ask", "summaries"]
 
 #: The length prefix of a body in a ROUTE request.
 _LENGTH_BYTES: Final = 4
-_FIRST_PAUSE, _LAST_PAUSE = 0.001, 0.05
 #: The most bytes of a ROUTE beside its properties and bodies, without `only`.
 _BESIDE: Final = 4096
 #: The most priorities that a queue can have; the server checks the limit of each queue.
@@ -80,31 +79,14 @@ def _check(connection: Connection, answer: _core.Answer, name: str) -> None:
     raise error
 
 
-class RemoteExchange(exchange_delivery.Publisher):
+class RemoteExchange(ExchangeHandle):
     """An exchange of a server. Threads may share it; it shares its broker's connection."""
 
     def __init__(self, broker: Any, connection: Connection, name: str, shown: Shown) -> None:
+        super().__init__(name, shown.kind, shown.alternate)
         self._broker = broker
         self._connection = connection
-        self._name = name
-        self._kind: api.ExchangeKind = shown.kind
-        self._alternate = shown.alternate
         self._closed = False
-
-    @property
-    def name(self) -> str:
-        """See :class:`shmq.api.Exchange`."""
-        return self._name
-
-    @property
-    def kind(self) -> api.ExchangeKind:
-        """See :class:`shmq.api.Exchange`."""
-        return self._kind
-
-    @property
-    def alternate(self) -> str | None:
-        """See :class:`shmq.api.Exchange`."""
-        return self._alternate
 
     # ---- bindings ----
 
@@ -171,14 +153,14 @@ class RemoteExchange(exchange_delivery.Publisher):
         timeout: float | None,
         properties: dict[str, Any],
     ) -> api.Published:
-        """See :class:`shmq.client.shared.exchange_delivery.Publisher`.
+        """See :class:`shmq.client.shared.exchange.ExchangeHandle`.
 
         A publish larger than a frame is sent frame by frame, and ends with the first frame of which
         something was refused.
         """
         _core.check_timeout(timeout)
         self._check_open()
-        exchange_delivery.check_headers(properties.get("headers"))
+        check_headers(properties.get("headers"))
         until = None if timeout is None else time.monotonic() + timeout
         key, confirm = check_key(key), properties.pop("confirm", None)
         again = properties.get("dedupe_id") is not None
@@ -188,9 +170,7 @@ class RemoteExchange(exchange_delivery.Publisher):
             routing.run(block, until)
             delivered += routing.delivered
             duplicates += routing.duplicates
-            exchange_delivery.told(
-                self._name, routing.reached, delivered, duplicates, routing.refused
-            )
+            published(self._name, routing.reached, delivered, duplicates, routing.refused)
         return api.Published(delivered, duplicates)
 
     def _frames(
@@ -268,7 +248,7 @@ class _Routing:
         self._exchange = exchange
         self._asked = asked
         self._again = again
-        self._backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+        self._backoff = RoomBackoff()
         self._unsynced: dict[str, int] = {}
         self.reached = 0
         self.delivered = 0
@@ -314,7 +294,7 @@ class _Routing:
         return True
 
     def _wait_for_disk(self, until: float | None) -> None:
-        self._backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+        self._backoff = RoomBackoff()
         left, told = self._unsynced, dict[str, str | None]()
         while left:
             told = self._exchange.unsynced(left)

@@ -1,4 +1,4 @@
-"""Puts to a queue of a server: encoding for a PRODUCE request, waiting puts, and loans."""
+"""Puts to a queue of a server: encoded, sent, repeated after a lost connection; and loans."""
 
 from __future__ import annotations
 
@@ -8,17 +8,39 @@ import itertools
 import os
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
-from shmq import api
+from shmq import api, errors
 from shmq.api.options import QueueOptions
+from shmq.client.remote.connection import Connection, RoomBackoff
+from shmq.client.remote.durable_wait import confirmed
 from shmq.codec import codecs
 from shmq.errors import InvalidOption, MessageTooLarge
+from shmq.native import _core
 from shmq.native._core import plain_number
+from shmq.protocol.messages.queue import QueueState
+from shmq.protocol.opcodes import Status, Type
+from shmq.protocol.status import error_of
 
-__all__ = ["Item", "RemoteLoan", "check_size", "encode", "waiting_put", "waiting_puts", "with_id"]
+__all__ = [
+    "Item",
+    "RemoteLoan",
+    "RemotePuts",
+    "encode",
+    "waiting_put",
+    "waiting_puts",
+    "with_id",
+]
+
+#: The longest payload of one PRODUCE_BATCH, in bytes: a compromise between round trips and the
+#: server's memory.
+_BATCH_BYTES = 4 << 20
+
+#: The pauses before a put is repeated that was lost, and that met a server that shuts down.
+_LOST_PAUSE, _SHUT_PAUSE = 0.001, 0.05
 
 #: An item of PRODUCE_BATCH: bytes without properties, or packed properties and a buffer.
 Item = bytes | tuple[bytes | None, Any]
@@ -97,21 +119,6 @@ def with_id(meta: bytes | None) -> bytes:
     return entry if meta is None else _with_entry(meta, entry[1:])
 
 
-def check_size(name: str, options: QueueOptions, size: int, meta: int, max_frame: int) -> None:
-    """Raise MessageTooLarge for a message that the queue, or a frame, can never hold."""
-    if size > options.max_message_bytes or size + meta > options.arena_bytes:
-        raise MessageTooLarge(
-            f"a body of {size} bytes with {meta} bytes of properties can never fit into queue "
-            f"{name!r}: max_message_bytes={options.max_message_bytes}, "
-            f"arena_bytes={options.arena_bytes}"
-        )
-    if size + meta + len(name) + 16 > max_frame:
-        raise MessageTooLarge(
-            f"a body of {size} bytes with {meta} bytes of properties does not fit into a frame of "
-            f"the server of queue {name!r}, which takes {max_frame} bytes (max_frame)"
-        )
-
-
 os.register_at_fork(after_in_child=_ids.renew)
 
 
@@ -140,6 +147,281 @@ def waiting_puts(key: QueueKey) -> int:
     """How many puts of this process wait for room in the queue."""
     with _waiting_lock:
         return _waiting_puts[key]
+
+
+class RemotePuts:
+    """The puts to one queue of a server: sent, repeated after a lost connection, and waited for.
+
+    A put of a queue with a dedupe window gets a generated id unless the application gives it one,
+    so that it can be repeated.
+    """
+
+    def __init__(self, connection: Connection, namespace: str, options: QueueOptions) -> None:
+        self.connection = connection
+        self.name = connection.name
+        self.options = options
+        #: Whether puts get a generated dedupe id.
+        self.identified = options.dedupe_window > 0
+        self.key: QueueKey = (connection.url, namespace, connection.name)
+        self._window = options.dedupe_window
+        self._patience = connection.target.request_timeout
+        self._waits = options.overflow == "block"
+
+    # ---- the queue's state, and refusals ----
+
+    def state(self) -> QueueState:
+        """The queue's current state. Raises the error of a refusal."""
+        answer = self.connection.call(lambda wire: wire.request(Type.STATS, True, b""), again=True)
+        self._check(answer)
+        return QueueState.unpack(answer)
+
+    def is_full(self) -> bool:
+        """Whether the queue holds as many messages as it can."""
+        found = self.state().stats
+        held = found.depth + found.delayed + found.in_flight + found.dying
+        return held >= self.options.capacity
+
+    def _check(self, answer: _core.Answer) -> None:
+        if answer.status != Status.OK:
+            raise self.error(answer)
+
+    def error(self, answer: _core.Answer, *, told: bool = False) -> errors.ShmqError:
+        """The error that a refusal means; ``told``: the server says what is full."""
+        if answer.status == Status.NO_QUEUE:
+            return errors.QueueDeleted(f"queue {self.name!r} was deleted")
+        if answer.status == Status.QUEUE_FULL:
+            return errors.Full((answer.payload or b"").decode()) if told else self.full()
+        return error_of(answer, f"queue {self.name!r}")
+
+    def full(self, why: str | None = None) -> errors.Full:
+        """The error for a queue without room."""
+        o = self.options
+        return errors.Full(
+            f"queue {self.name!r} is full: it holds at most {o.capacity} messages and "
+            f"{o.arena_bytes} bytes; {why or 'consume, wait (block=True), or make it larger'}"
+        )
+
+    def _why_unwritten(self) -> str | None:
+        """The server's report on slots that wait for its disk; None: there are none."""
+        if self.options.durability == "memory":
+            return None
+        with contextlib.suppress(errors.ShmqError):
+            return self.state().unwritten
+        return None
+
+    async def awhy_unwritten(self) -> str | None:
+        """The server's report on slots that wait for its disk, for asyncio."""
+        if self.options.durability == "memory":
+            return None
+        with contextlib.suppress(errors.ShmqError):
+            answer = await self.connection.acall(
+                lambda wire: wire.request(Type.STATS, True, b""), again=True
+            )
+            if answer.status == Status.OK:
+                return QueueState.unpack(answer).unwritten
+        return None
+
+    # ---- one message ----
+
+    def put(
+        self,
+        meta: bytes | None,
+        body: Any,
+        block: bool | None,
+        timeout: float | None,
+        known: bool,
+        durable: bool,
+    ) -> api.Put:
+        """Put an encoded message; ``known``: the application gave it a dedupe id."""
+        self.check_size(body, meta)
+        if self.identified and not known:
+            meta = with_id(meta)
+        wire = self.connection.wire
+        if wire is None or not wire.is_usable:
+            wire = self.connection.ready(time.monotonic() + self._patience)
+        began = time.monotonic()
+        if durable:
+            answer: Any = wire.produce(meta, body, True)
+            confirmed(self, wire, answer, None if timeout is None else began + timeout)
+        else:
+            answer = wire.put(meta, body, self._patience)
+            if type(answer) is _core.Put:
+                return answer
+        return self.put_again(began, wire, answer, meta, body, block, timeout, known, durable)
+
+    def put_again(
+        self,
+        began: float,
+        wire: _core.Wire,
+        answer: Any,
+        meta: bytes | None,
+        body: Any,
+        block: bool | None,
+        timeout: float | None,
+        known: bool,
+        durable: bool = False,
+    ) -> api.Put:
+        """Handle the outcome of a first attempt: if it was refused or lost, wait or repeat it.
+
+        It ``began`` at that time (monotonic).
+        """
+        waits = self.waits(block, timeout)
+        until = None if timeout is None else began + timeout
+        backoff = RoomBackoff()
+        if not answer.done:
+            self.connection.give_up(wire)
+        while answer.lost or answer.status in (Status.QUEUE_FULL, Status.SHUTTING_DOWN):
+            if answer.status == Status.QUEUE_FULL and not answer.lost:
+                left = None if until is None else until - time.monotonic()
+                if not waits or (left is not None and left <= 0):
+                    raise self.full(self._why_unwritten())
+                with waiting_put(self.key):
+                    time.sleep(backoff.pause(left))
+                began = time.monotonic()  # a refused put was not taken
+            else:
+                self._check_repeatable(wire, answer, began)
+            wire = self.connection.ready(time.monotonic() + self._patience)
+            answer = wire.produce(meta, body, durable)
+            self.await_put(wire, answer, durable, until)
+        if answer.status == Status.DUPLICATE:
+            # With a generated id, the first put with that id was our own first attempt.
+            return _core.new_put(answer.number, known or not self.identified)
+        self._check(answer)
+        return _core.new_put(answer.number, False)
+
+    def await_put(
+        self, wire: _core.Wire, answer: _core.Answer, durable: bool, until: float | None = None
+    ) -> None:
+        """Wait until the answer to a put has come, or is lost. Raises NotConfirmed."""
+        if durable:
+            confirmed(self, wire, answer, until)
+        else:
+            self.connection.await_(wire, answer, self._patience)
+
+    def _check_repeatable(self, wire: _core.Wire, answer: Any, began: float) -> None:
+        """Raise ConnectionLost unless the put can be repeated without a duplicate."""
+        connection = self.connection
+        if connection.closed:
+            raise connection.closed_error()
+        if not answer.lost:
+            connection.retire(wire)
+        elif wire.fatal and wire.fatal != Status.TIMED_OUT:
+            raise connection.ended(wire)
+        passed = time.monotonic() - began
+        safe = self.identified and passed < self._window
+        arrived = answer.lost and wire.may_have_arrived(answer)
+        if wire.is_confused or passed > self._patience or (arrived and not safe):
+            lost = connection.lost(wire, arrived)
+            hint = (
+                ""
+                if safe or not arrived
+                else ("; on a queue with a dedupe_window it would have been sent again")
+            )
+            raise errors.ConnectionLost(f"{lost}{hint}")
+        time.sleep(_LOST_PAUSE if answer.lost else _SHUT_PAUSE)
+
+    def waits(self, block: bool | None, timeout: float | None) -> bool:
+        """Whether a put waits for room."""
+        waits = (self._waits or timeout is not None) if block is None else bool(block)
+        return waits and timeout != 0
+
+    def check_size(self, body: Any, meta: bytes | None) -> None:
+        """Raise MessageTooLarge for a message that can never be put."""
+        self.check_bytes(len(body) if type(body) is bytes else memoryview(body).nbytes, meta)
+
+    def check_bytes(self, size: int, meta: bytes | None) -> None:
+        """Raise MessageTooLarge for a body of that size that can never be put."""
+        wire = self.connection.wire
+        frame = 1 << 32 if wire is None else wire.max_frame
+        o, more = self.options, len(meta or b"")
+        if size > o.max_message_bytes or size + more > o.arena_bytes:
+            raise MessageTooLarge(
+                f"a body of {size} bytes with {more} bytes of properties can never fit into queue "
+                f"{self.name!r}: max_message_bytes={o.max_message_bytes}, "
+                f"arena_bytes={o.arena_bytes}"
+            )
+        if size + more + len(self.name) + 16 > frame:
+            raise MessageTooLarge(
+                f"a body of {size} bytes with {more} bytes of properties does not fit into a frame "
+                f"of the server of queue {self.name!r}, which takes {frame} bytes (max_frame)"
+            )
+
+    def wait_for_room(self, block: bool | None, timeout: float | None) -> None:
+        """Return once the queue has room. Raises Full."""
+        waits = self.waits(block, timeout)
+        until = None if timeout is None else time.monotonic() + timeout
+        backoff = RoomBackoff()
+        while self.is_full():
+            left = None if until is None else until - time.monotonic()
+            if self.options.overflow == "drop-oldest":
+                return
+            if not waits or (left is not None and left <= 0):
+                raise self.full(self._why_unwritten())
+            with waiting_put(self.key):
+                time.sleep(backoff.pause(left))
+
+    # ---- many messages ----
+
+    def item(self, body: Any, properties: Mapping[str, Any]) -> Item:
+        """One body with the properties, as an item of a batch. Raises what ``put`` raises."""
+        meta, buffer = encode(body, self.options.priorities, properties)
+        self.check_size(buffer, meta)
+        return (with_id(meta) if self.identified else meta), buffer
+
+    def frame(self) -> int:
+        """The longest request to send if there are several, in bytes."""
+        wire = self.connection.wire
+        return _BATCH_BYTES if wire is None else min(_BATCH_BYTES, wire.max_frame)
+
+    def put_items(
+        self, items: list[Item], waits: bool, timeout: float | None, durable: bool
+    ) -> int:
+        """Put the items in order; returns how many the queue took."""
+        until = None if timeout is None else time.monotonic() + timeout
+        backoff = RoomBackoff()
+        done = 0
+        while done < len(items):
+            answer = self._put_batch(items, done, durable, until)
+            accepted = answer.accepted
+            done += accepted
+            if answer.status == Status.OK:
+                continue
+            if accepted:
+                backoff = RoomBackoff()
+            if answer.status != Status.QUEUE_FULL:
+                if done and answer.status != Status.NO_QUEUE:
+                    return done
+                raise self.error(answer)
+            left = None if until is None else until - time.monotonic()
+            if not waits or (left is not None and left <= 0):
+                break
+            with waiting_put(self.key):
+                time.sleep(backoff.pause(left))
+        return done
+
+    def _put_batch(
+        self, items: list[Item], start: int, durable: bool, until: float | None
+    ) -> _core.Answer:
+        def write(wire: _core.Wire) -> _core.Answer:
+            most = min(_BATCH_BYTES, wire.max_frame)
+            return wire.produce_batch(items, start, most, durable)[0]
+
+        def wait(wire: _core.Wire, answer: _core.Answer) -> None:
+            confirmed(self, wire, answer, until)
+
+        try:
+            return self.connection.call(
+                write,
+                again=self.identified,
+                within=self._window,
+                await_=wait if durable else None,
+            )
+        except errors.ConnectionLost as error:
+            raise errors.ConnectionLost(f"{error}; {start} of {len(items)} were put") from error
+        except errors.NotConfirmed as error:
+            raise errors.NotConfirmed(
+                f"{error}; {start} of {len(items)} are", None, start
+            ) from None
 
 
 class RemoteLoan(api.Loan):

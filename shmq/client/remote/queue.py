@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import functools
 import time
@@ -17,14 +16,14 @@ from shmq.api.options import Confirm, QueueOptions, check_whole
 from shmq.client.remote.address import Target
 from shmq.client.remote.batch_window import RemotePipeline
 from shmq.client.remote.bulk import RemoteBulkQueue
-from shmq.client.remote.connection import Backoff, Connection
+from shmq.client.remote.connection import Connection, RemoteHandle, RoomBackoff
 from shmq.client.remote.consumer import RemoteAsyncConsumer, RemoteConsumer
-from shmq.client.remote.durable_wait import aconfirmed, confirmed, is_durable
+from shmq.client.remote.durable_wait import aconfirmed, is_durable
 from shmq.client.remote.get import RemoteBatch, RemoteGet, RemotePacked
 from shmq.client.remote.put import (
     Item,
     RemoteLoan,
-    check_size,
+    RemotePuts,
     encode,
     waiting_put,
     waiting_puts,
@@ -42,16 +41,12 @@ __all__ = ["RemoteQueue", "attach", "make_own"]
 
 api.Message.register(_core.RemoteMessage)
 
-#: The longest payload of one PRODUCE_BATCH, in bytes: a compromise between round trips and the
-#: server's memory.
-_BATCH_BYTES = 4 << 20
 _MOST_RECEIPTS = 1 << 16
 #: The most messages that one get_packed leases at once.
 _MOST_PACKED = 4096
-_FIRST_PAUSE, _LAST_PAUSE = 0.001, 0.05
 
 
-class RemoteQueue(api.Queue):
+class RemoteQueue(RemoteHandle, api.Queue):
     """A queue of a server, with a connection of its own. Threads may share a handle.
 
     A handle used in the child of a fork connects anew, and so does one that is unpickled.
@@ -60,9 +55,7 @@ class RemoteQueue(api.Queue):
     def __init__(
         self, connection: Connection, namespace: str, own: Mapping[str, Any] | None = None
     ) -> None:
-        self._connection = connection
-        self._name = connection.name
-        self._namespace = namespace
+        super().__init__(connection, namespace)
         self._consumers: weakref.WeakSet[api.Consumer] = weakref.WeakSet()
         connection.set_queue(weakref.ref(self))
         if own is not None:
@@ -73,14 +66,12 @@ class RemoteQueue(api.Queue):
                 f"there is no queue {self._name!r} in namespace {namespace!r} of "
                 f"{connection.url}: create it first, or see `shmq list`"
             )
-        self._check(answer)
+        if answer.status != Status.OK:
+            raise error_of(answer, f"queue {self._name!r} of {connection.url}")
         self._options = QueueState.unpack(answer).options
-        self._lease = self._options.visibility_timeout
-        self._patience = connection.target.request_timeout
-        #: Whether puts get a generated dedupe id.
-        self.identified = self._options.dedupe_window > 0
-        self._window = self._options.dedupe_window
-        self._waits = self._options.overflow == "block"
+        #: Its puts. They hold no reference to the queue: it is detached as soon as it is dropped.
+        self.puts = RemotePuts(connection, namespace, self._options)
+        self._put = self.puts.put
         self._confirms = self._options.confirm == "disk"
 
     def _make(self, own: Mapping[str, Any]) -> None:
@@ -96,64 +87,19 @@ class RemoteQueue(api.Queue):
             raise error_of(answer, f"queue {self._name!r} of {self._connection.url}")
 
     @property
-    def name(self) -> str:
-        """See :class:`shmq.api.Queue`."""
-        return self._name
-
-    @property
     def options(self) -> QueueOptions:
         """See :class:`shmq.api.Queue`."""
         return self._options
 
-    @property
-    def connection(self) -> Connection:
-        """The connection of its requests."""
-        return self._connection
-
-    @property
-    def closed(self) -> bool:
-        """Whether the handle was closed."""
-        return self._connection.closed
-
     # ---- refusals ----
+
+    def error(self, answer: _core.Answer) -> errors.ShmqError:
+        """The error that a refusal means."""
+        return self.puts.error(answer)
 
     def _check(self, answer: _core.Answer) -> None:
         if answer.status != Status.OK:
-            raise self.error(answer)
-
-    def error(self, answer: _core.Answer, *, told: bool = False) -> errors.ShmqError:
-        """The error that a refusal means; ``told``: the server says what is full."""
-        if answer.status == Status.NO_QUEUE:
-            return errors.QueueDeleted(f"queue {self._name!r} was deleted")
-        if answer.status == Status.QUEUE_FULL:
-            return errors.Full((answer.payload or b"").decode()) if told else self._full()
-        return error_of(answer, f"queue {self._name!r}")
-
-    def _full(self, why: str | None = None) -> errors.Full:
-        o = self._options
-        return errors.Full(
-            f"queue {self._name!r} is full: it holds at most {o.capacity} messages and "
-            f"{o.arena_bytes} bytes; {why or 'consume, wait (block=True), or make it larger'}"
-        )
-
-    def _why_unwritten(self) -> str | None:
-        """The server's report on slots that wait for its disk; None: there are none."""
-        if self._options.durability == "memory":
-            return None
-        with contextlib.suppress(errors.ShmqError):
-            return self._state().unwritten
-        return None
-
-    async def _awhy_unwritten(self) -> str | None:
-        if self._options.durability == "memory":
-            return None
-        with contextlib.suppress(errors.ShmqError):
-            answer = await self._connection.acall(
-                lambda wire: wire.request(Type.STATS, True, b""), again=True
-            )
-            if answer.status == Status.OK:
-                return QueueState.unpack(answer).unwritten
-        return None
+            raise self.puts.error(answer)
 
     def _stale(self, receipt: int) -> errors.LeaseExpired:
         return errors.LeaseExpired(
@@ -218,121 +164,6 @@ class RemoteQueue(api.Queue):
             )
         return self._put(meta, body, block, timeout, dedupe_id is not None, durable)
 
-    def _put(
-        self,
-        meta: bytes | None,
-        body: Any,
-        block: bool | None,
-        timeout: float | None,
-        known: bool,
-        durable: bool,
-    ) -> api.Put:
-        """Put an encoded message; ``known``: the application gave it a dedupe id."""
-        self.check_size(body, meta)
-        if self.identified and not known:
-            meta = with_id(meta)
-        wire = self._connection.wire
-        if wire is None or not wire.is_usable:
-            wire = self._connection.ready(time.monotonic() + self._patience)
-        began = time.monotonic()
-        if durable:
-            answer: Any = wire.produce(meta, body, True)
-            confirmed(self, wire, answer, None if timeout is None else began + timeout)
-        else:
-            answer = wire.put(meta, body, self._patience)
-            if type(answer) is _core.Put:
-                return answer
-        return self.put_again(began, wire, answer, meta, body, block, timeout, known, durable)
-
-    def put_again(
-        self,
-        began: float,
-        wire: _core.Wire,
-        answer: Any,
-        meta: bytes | None,
-        body: Any,
-        block: bool | None,
-        timeout: float | None,
-        known: bool,
-        durable: bool = False,
-    ) -> api.Put:
-        """Handle the outcome of a first attempt: if it was refused or lost, wait or repeat it.
-
-        It ``began`` at that time (monotonic).
-        """
-        waits = self.waits(block, timeout)
-        until = None if timeout is None else began + timeout
-        backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
-        if not answer.done:
-            self._connection.give_up(wire)
-        while answer.lost or answer.status in (Status.QUEUE_FULL, Status.SHUTTING_DOWN):
-            if answer.status == Status.QUEUE_FULL and not answer.lost:
-                left = None if until is None else until - time.monotonic()
-                if not waits or (left is not None and left <= 0):
-                    raise self._full(self._why_unwritten())
-                with waiting_put(self._key):
-                    time.sleep(backoff.pause(left))
-                began = time.monotonic()  # a refused put was not taken
-            else:
-                self._check_repeatable(wire, answer, began)
-            wire = self._connection.ready(time.monotonic() + self._patience)
-            answer = wire.produce(meta, body, durable)
-            self.await_put(wire, answer, durable, until)
-        if answer.status == Status.DUPLICATE:
-            # With a generated id, the first put with that id was our own first attempt.
-            return _core.new_put(answer.number, known or not self.identified)
-        self._check(answer)
-        return _core.new_put(answer.number, False)
-
-    def await_put(
-        self, wire: _core.Wire, answer: _core.Answer, durable: bool, until: float | None = None
-    ) -> None:
-        """Wait until the answer to a put has come, or is lost. Raises NotConfirmed."""
-        if durable:
-            confirmed(self, wire, answer, until)
-        else:
-            self._connection.await_(wire, answer, self._patience)
-
-    def _check_repeatable(self, wire: _core.Wire, answer: Any, began: float) -> None:
-        """Raise ConnectionLost unless the put can be repeated without a duplicate."""
-        connection = self._connection
-        if connection.closed:
-            raise connection.closed_error()
-        if not answer.lost:
-            connection.retire(wire)
-        elif wire.fatal and wire.fatal != Status.TIMED_OUT:
-            raise connection.ended(wire)
-        passed = time.monotonic() - began
-        safe = self.identified and passed < self._window
-        arrived = answer.lost and wire.may_have_arrived(answer)
-        if wire.is_confused or passed > self._patience or (arrived and not safe):
-            lost = connection.lost(wire, arrived)
-            hint = (
-                ""
-                if safe or not arrived
-                else ("; on a queue with a dedupe_window it would have been sent again")
-            )
-            raise errors.ConnectionLost(f"{lost}{hint}")
-        time.sleep(_LAST_PAUSE if not answer.lost else _FIRST_PAUSE)
-
-    def waits(self, block: bool | None, timeout: float | None) -> bool:
-        """Whether a put waits for room."""
-        waits = (self._waits or timeout is not None) if block is None else bool(block)
-        return waits and timeout != 0
-
-    @property
-    def _key(self) -> tuple[str, str, str]:
-        return self._connection.url, self._namespace, self._name
-
-    def check_size(self, body: Any, meta: bytes | None) -> None:
-        """Raise MessageTooLarge for a message that can never be put."""
-        self._check_bytes(len(body) if type(body) is bytes else memoryview(body).nbytes, meta)
-
-    def _check_bytes(self, size: int, meta: bytes | None) -> None:
-        wire = self._connection.wire
-        frame = 1 << 32 if wire is None else wire.max_frame
-        check_size(self._name, self._options, size, len(meta or b""), frame)
-
     def put_many(
         self,
         bodies: Iterable[api.Body],
@@ -364,68 +195,10 @@ class RemoteQueue(api.Queue):
         }
         plain = all(value is None for value in properties.values())
         items: list[Item] = list(bodies)
-        small = min(self._options.max_message_bytes, self._frame() - 512)
-        if not (plain and not self.identified and _core.are_bytes(items, small)):
-            items = [self._item(body, properties) for body in items]
-        return self._put_items(items, self.waits(block, timeout), timeout, durable)
-
-    def _item(self, body: Any, properties: Mapping[str, Any]) -> Item:
-        meta, buffer = encode(body, self._options.priorities, properties)
-        self.check_size(buffer, meta)
-        return (with_id(meta) if self.identified else meta), buffer
-
-    def _frame(self) -> int:
-        wire = self._connection.wire
-        return _BATCH_BYTES if wire is None else min(_BATCH_BYTES, wire.max_frame)
-
-    def _put_items(
-        self, items: list[Item], waits: bool, timeout: float | None, durable: bool
-    ) -> int:
-        until = None if timeout is None else time.monotonic() + timeout
-        backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
-        done = 0
-        while done < len(items):
-            answer = self._put_batch(items, done, durable, until)
-            accepted = answer.accepted
-            done += accepted
-            if answer.status == Status.OK:
-                continue
-            if accepted:
-                backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
-            if answer.status != Status.QUEUE_FULL:
-                if done and answer.status != Status.NO_QUEUE:
-                    return done
-                raise self.error(answer)
-            left = None if until is None else until - time.monotonic()
-            if not waits or (left is not None and left <= 0):
-                break
-            with waiting_put(self._key):
-                time.sleep(backoff.pause(left))
-        return done
-
-    def _put_batch(
-        self, items: list[Item], start: int, durable: bool, until: float | None
-    ) -> _core.Answer:
-        def write(wire: _core.Wire) -> _core.Answer:
-            most = min(_BATCH_BYTES, wire.max_frame)
-            return wire.produce_batch(items, start, most, durable)[0]
-
-        def wait(wire: _core.Wire, answer: _core.Answer) -> None:
-            confirmed(self, wire, answer, until)
-
-        try:
-            return self._connection.call(
-                write,
-                again=self.identified,
-                within=self._window,
-                await_=wait if durable else None,
-            )
-        except errors.ConnectionLost as error:
-            raise errors.ConnectionLost(f"{error}; {start} of {len(items)} were put") from error
-        except errors.NotConfirmed as error:
-            raise errors.NotConfirmed(
-                f"{error}; {start} of {len(items)} are", None, start
-            ) from None
+        small = min(self._options.max_message_bytes, self.puts.frame() - 512)
+        if not (plain and not self.puts.identified and _core.are_bytes(items, small)):
+            items = [self.puts.item(body, properties) for body in items]
+        return self.puts.put_items(items, self.puts.waits(block, timeout), timeout, durable)
 
     def put_packed(
         self,
@@ -474,22 +247,9 @@ class RemoteQueue(api.Queue):
         durable = is_durable(self, properties.pop("confirm", None))
         known = properties.get("dedupe_id") is not None
         meta, _ = encode(b"", self._options.priorities, properties, encoded=True)
-        self._check_bytes(size, meta)
-        self._wait_for_room(block, timeout)
+        self.puts.check_bytes(size, meta)
+        self.puts.wait_for_room(block, timeout)
         return RemoteLoan(size, lambda body: self._put(meta, body, block, timeout, known, durable))
-
-    def _wait_for_room(self, block: bool | None, timeout: float | None) -> None:
-        waits = self.waits(block, timeout)
-        until = None if timeout is None else time.monotonic() + timeout
-        backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
-        while self.full():
-            left = None if until is None else until - time.monotonic()
-            if self._options.overflow == "drop-oldest":
-                return
-            if not waits or (left is not None and left <= 0):
-                raise self._full(self._why_unwritten())
-            with waiting_put(self._key):
-                time.sleep(backoff.pause(left))
 
     def pipeline(self, window: int = 64, *, confirm: Confirm | None = None) -> api.Pipeline:
         """See :class:`shmq.api.Queue`."""
@@ -509,7 +269,7 @@ class RemoteQueue(api.Queue):
     @property
     def largest_frame(self) -> int:
         """The largest request to send if there are several, in bytes."""
-        return self._frame()
+        return self.puts.frame()
 
     # ---- get ----
 
@@ -717,13 +477,13 @@ class RemoteQueue(api.Queue):
             _core.check_timeout(timeout)
         durable = is_durable(self, confirm)
         meta, buffer = encode(body, self._options.priorities, properties)
-        self.check_size(buffer, meta)
+        self.puts.check_size(buffer, meta)
         known = properties.get("dedupe_id") is not None
-        if self.identified and not known:
+        if self.puts.identified and not known:
             meta = with_id(meta)
-        waits = self.waits(block, timeout)
+        waits = self.puts.waits(block, timeout)
         until = None if timeout is None else time.monotonic() + timeout
-        backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+        backoff = RoomBackoff()
 
         async def wait(wire: _core.Wire, answer: _core.Answer) -> None:
             await aconfirmed(self, wire, answer, until)
@@ -731,19 +491,19 @@ class RemoteQueue(api.Queue):
         while True:
             answer = await self._connection.acall(
                 lambda wire: wire.produce(meta, buffer, durable),
-                again=self.identified,
-                within=self._window,
+                again=self.puts.identified,
+                within=self._options.dedupe_window,
                 await_=wait if durable else None,
             )
             if answer.status == Status.DUPLICATE:
-                return _core.new_put(answer.number, known or not self.identified)
+                return _core.new_put(answer.number, known or not self.puts.identified)
             if answer.status != Status.QUEUE_FULL:
                 self._check(answer)
                 return _core.new_put(answer.number, False)
             left = None if until is None else until - time.monotonic()
             if not waits or (left is not None and left <= 0):
-                raise self._full(await self._awhy_unwritten())
-            with waiting_put(self._key):
+                raise self.puts.full(await self.puts.awhy_unwritten())
+            with waiting_put(self.puts.key):
                 await asyncio.sleep(backoff.pause(left))
 
     def aconsume(
@@ -762,7 +522,7 @@ class RemoteQueue(api.Queue):
         """Send a request other than a put, get or settlement. Raises the error of a refusal."""
         answer = self._connection.call(lambda wire: wire.request(kind, True, rest), again=again)
         if answer.status != Status.OK:
-            raise self.error(answer, told=kind == Type.STAGE)
+            raise self.puts.error(answer, told=kind == Type.STAGE)
         return answer
 
     def peek(self, limit: int = 10, *, where: str | None = None) -> list[api.Message]:
@@ -794,13 +554,10 @@ class RemoteQueue(api.Queue):
                 )
         return self.ask(Type.REDRIVE, Select(most, text).pack()).number
 
-    def _state(self) -> QueueState:
-        return QueueState.unpack(self.ask(Type.STATS, again=True))
-
     @property
     def identity(self) -> int:
         """See :class:`shmq.api.Queue`."""
-        found = self._state().identity
+        found = self.puts.state().identity
         if type(found) is not int:
             raise errors.Unsupported(
                 f"the server of queue {self.name!r} does not say which queue it is: it is older "
@@ -813,22 +570,22 @@ class RemoteQueue(api.Queue):
 
         ``waiting_put`` includes the waiting puts of this process: a remote put waits by retrying.
         """
-        found = self._state().stats
-        return dataclasses.replace(found, waiting_put=found.waiting_put + waiting_puts(self._key))
+        found = self.puts.state().stats
+        return dataclasses.replace(
+            found, waiting_put=found.waiting_put + waiting_puts(self.puts.key)
+        )
 
     def attachments(self) -> list[api.Attachment]:
         """See :class:`shmq.api.Queue`. A server's process stands for all its clients."""
-        return self._state().attachments
+        return self.puts.state().attachments
 
     def qsize(self) -> int:
         """See :class:`shmq.api.Queue`."""
-        return self._state().stats.depth
+        return self.puts.state().stats.depth
 
     def full(self) -> bool:
         """See :class:`shmq.api.Queue`."""
-        found = self._state().stats
-        held = found.depth + found.delayed + found.in_flight + found.dying
-        return held >= self._options.capacity
+        return self.puts.is_full()
 
     # ---- the end ----
 
@@ -843,11 +600,6 @@ class RemoteQueue(api.Queue):
         for consumer in list(self._consumers):
             consumer.close()  # with the acknowledgements that it has collected
         self._connection.close()
-
-    def __del__(self) -> None:
-        connection = getattr(self, "_connection", None)
-        if connection is not None:
-            connection.drop()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return attach, (self._connection.target, self._name, self._namespace)

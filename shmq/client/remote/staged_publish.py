@@ -9,7 +9,7 @@ from typing import Any, Final
 from shmq import api, errors
 from shmq.api.bulk import check_batch, check_part, check_publisher
 from shmq.api.options import STAGING_BYTES
-from shmq.client.remote.connection import Backoff
+from shmq.client.remote.connection import RoomBackoff
 from shmq.client.remote.put import encode
 from shmq.codec.codecs import pack_properties
 from shmq.native import _core
@@ -25,7 +25,6 @@ from shmq.protocol.opcodes import Type
 
 __all__ = ["RemoteStagedPublisher"]
 
-_FIRST_PAUSE, _LAST_PAUSE = 0.001, 0.05
 #: The most bytes of a STAGE request beside its rows: a name, and the map.
 _BESIDE: Final = 1024
 
@@ -55,8 +54,8 @@ class RemoteStagedPublisher(api.StagedPublisher):
         asked = Stage(self._publisher, check_batch(batch), check_part(part), staging_bytes)
         items = _from_columns(rows) if isinstance(rows, api.Rows) else _from_rows(queue, rows)
         for body, meta in items:
-            queue.check_size(body, meta)
-        for some in _frames(items, queue.largest_frame - _BESIDE):
+            queue.puts.check_size(body, meta)
+        for some in _frames(items, queue.puts.frame() - _BESIDE):
             queue.ask(Type.STAGE, asked.pack(some))
 
     def commit_batch(
@@ -67,7 +66,7 @@ class RemoteStagedPublisher(api.StagedPublisher):
         until = None if timeout is None else time.monotonic() + timeout
         parts = [check_part(part) for part in parts]
         asked = Publish(self._publisher, check_batch(batch), parts).pack()
-        backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+        backoff = RoomBackoff()
         rows = 0
         while True:
             told = Published.unpack(self._queue.ask(Type.PUBLISH, asked, again=True))
@@ -75,7 +74,7 @@ class RemoteStagedPublisher(api.StagedPublisher):
             if told.left is None:
                 return rows
             if told.rows:
-                backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+                backoff = RoomBackoff()
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
                 raise errors.Full(told.left)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 from shmq import api, errors
 from shmq.api.names import check_name
 from shmq.api.options import Confirm, check_whole
 from shmq.api.stream_options import MAX_PARTITIONS, StreamOptions
 from shmq.client.remote.address import Target
-from shmq.client.remote.connection import Connection
+from shmq.client.remote.connection import Connection, RemoteHandle
 from shmq.client.remote.group import (
     delete_group,
     groups_of,
@@ -20,11 +20,16 @@ from shmq.client.remote.group import (
     open_share,
 )
 from shmq.client.remote.stream_appender import Appender, AppendOptions
-from shmq.client.remote.stream_reader import RemoteAsyncReader, RemoteReader, RemoteRetentionHold
-from shmq.client.shared import producer as producing
+from shmq.client.remote.stream_reader import (
+    RemoteAsyncReader,
+    RemoteReader,
+    RemoteRetentionHold,
+    deadline,
+    left_of,
+)
 from shmq.client.shared.group import Group
 from shmq.client.shared.share import Share
-from shmq.client.shared.subscription import Subscription
+from shmq.client.shared.subscription import BaseStream
 from shmq.expression.record_fields import RecordWhere
 from shmq.native import _core, _stream
 from shmq.protocol.messages.stream import (
@@ -40,20 +45,15 @@ from shmq.protocol.status import stream_error_of
 
 __all__ = ["RemoteStream", "attach"]
 
-#: The longest wait of one FETCH, in seconds; a longer wait takes several.
-_WAIT: Final = 20.0
 
-
-class RemoteStream(api.Stream):
+class RemoteStream(RemoteHandle, BaseStream):
     """A stream of a server, with a connection of its own. Threads may share a handle.
 
     A handle used in the child of a fork connects anew, and so does one that is unpickled.
     """
 
     def __init__(self, connection: Connection, namespace: str) -> None:
-        self._connection = connection
-        self._name = connection.name
-        self._namespace = namespace
+        super().__init__(connection, namespace)
         answer = self._ask_info()
         if answer.status == Status.NO_QUEUE:
             raise errors.NoSuchStream(
@@ -67,11 +67,6 @@ class RemoteStream(api.Stream):
         self._holds = itertools.count(1)  # the numbers of its holds
 
     # ---- what it is ----
-
-    @property
-    def name(self) -> str:
-        """See :class:`shmq.api.Stream`."""
-        return self._name
 
     @property
     def options(self) -> StreamOptions:
@@ -112,21 +107,11 @@ class RemoteStream(api.Stream):
         self._partitions = info.partitions
 
     @property
-    def connection(self) -> Connection:
-        """The connection of its requests."""
-        return self._connection
-
-    @property
     def max_frame(self) -> int:
         """The longest payload of a request, in bytes."""
         greeting = self._connection.greeting
         assert greeting is not None
         return greeting.max_frame
-
-    @property
-    def closed(self) -> bool:
-        """Whether the handle was closed."""
-        return self._connection.closed
 
     # ---- requests ----
 
@@ -237,8 +222,6 @@ class RemoteStream(api.Stream):
         done = self._appender.block(block, partition, records, how, compression, raw_bytes or 0)
         return _stream.AppendedRange(partition, done.first, done.records, done.duplicate)
 
-    producer = producing.producer
-
     # ---- reading ----
 
     def read(
@@ -262,7 +245,7 @@ class RemoteStream(api.Stream):
             most = limit if end is None else min(limit, end - offset)
             if most < 1:
                 return self._none(partition, offset)
-            wait = pause(until)
+            wait = left_of(until)
             found = self.fetched({partition: offset}, most, max_bytes, wait, where)
             if (found and len(found[0])) or is_over(until):
                 return found[0] if found else self._none(partition, offset)
@@ -286,7 +269,7 @@ class RemoteStream(api.Stream):
             most = limit if end is None else min(limit, end - offset)
             if most < 1:
                 return self._none(partition, offset)
-            wait = pause(until)
+            wait = left_of(until)
             found = await self.afetched({partition: offset}, most, max_bytes, wait, where)
             if (found and len(found[0])) or is_over(until):
                 return found[0] if found else self._none(partition, offset)
@@ -469,23 +452,6 @@ class RemoteStream(api.Stream):
         rest = OffsetAt(self._identity, partition, ns).pack()
         return self.ask(Type.OFFSET_AT, rest).number
 
-    def subscribe(
-        self,
-        pattern: str = "#",
-        history: int | None = 0,
-        *,
-        policy: api.Policy = "drop-oldest",
-        timeout: float | None = None,
-        limit: int = 1000,
-        on_lost: Callable[[int], object] | None = None,
-        on_damage: api.OnDamage = "raise",
-    ) -> api.Subscription:
-        """See :class:`shmq.api.Stream`."""
-        hold = self._new_hold
-        return Subscription(
-            self, pattern, history, policy, timeout, limit, on_lost, on_damage, hold
-        )
-
     def _new_hold(self) -> RemoteRetentionHold:
         return RemoteRetentionHold(self, next(self._holds))
 
@@ -521,11 +487,6 @@ class RemoteStream(api.Stream):
         """See :class:`shmq.api.Stream`."""
         self._connection.close()
 
-    def __del__(self) -> None:
-        connection = getattr(self, "_connection", None)
-        if connection is not None:
-            connection.drop()
-
     def __reduce__(self) -> tuple[Any, ...]:
         return attach, (self._connection.target, self._name, self._namespace)
 
@@ -541,17 +502,6 @@ def attach(target: Target, name: str, namespace: str) -> RemoteStream:
     except BaseException:
         connection.drop()
         raise
-
-
-def deadline(timeout: float | None) -> float | None:
-    """The monotonic time at which the timeout passes. Raises TypeError, InvalidOption."""
-    _core.check_timeout(timeout)
-    return None if timeout is None else time.monotonic() + timeout
-
-
-def pause(until: float | None) -> float:
-    """How long the next FETCH waits, in seconds."""
-    return _WAIT if until is None else max(0.0, min(_WAIT, until - time.monotonic()))
 
 
 def is_over(until: float | None) -> bool:

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from shmq import api, errors
 from shmq.api.options import Confirm, check_whole
-from shmq.client.remote.connection import Await, Backoff
-from shmq.client.remote.durable_wait import confirmed
+from shmq.client.remote.connection import Await, RoomBackoff
+from shmq.client.remote.durable_wait import confirmed, is_durable
 from shmq.native import _core, _stream
 from shmq.protocol.messages.stream import Append, Appended
 from shmq.protocol.opcodes import Status, Type
@@ -25,7 +25,6 @@ _BATCH_BYTES: Final = 4 << 20
 _BESIDE, _HEAD = 256, 48
 #: After this many bytes without a key, the next partition is used.
 _STICKY_BYTES: Final = 64 << 10
-_FIRST_PAUSE, _LAST_PAUSE = 0.001, 0.05
 
 _Key = bytes | str | None
 _Headers = Mapping[str, Any] | None
@@ -188,7 +187,7 @@ class Appender:
     ) -> Appended:
         """Append entries, waiting for room as long as asked for."""
         self._checked(partition)
-        durable = self._is_durable(options.confirm)
+        durable = is_durable(self._stream, options.confirm)
         rest = Append(
             identity=self._stream.identity,
             partition=partition,
@@ -212,7 +211,7 @@ class Appender:
             over = left is not None and left <= 0
             if answer.status != Status.QUEUE_FULL or over or not options.waits(self._options):
                 raise stream_error_of(answer, self._stream.name)
-            backoff = backoff or Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+            backoff = backoff or RoomBackoff()
             time.sleep(backoff.pause(left))
 
     def _ask(self, rest: bytes, durable: bool, options: AppendOptions) -> _core.Answer:
@@ -299,22 +298,6 @@ class Appender:
                 f"the record has {size} bytes, and one for stream {self._stream.name!r} of this "
                 f"server may have {most}"
             )
-
-    def _is_durable(self, confirm: Confirm | None) -> bool:
-        options = self._options
-        if confirm is None:
-            return bool(options.confirm == "disk")
-        if not isinstance(confirm, str):
-            raise TypeError(f"confirm={confirm!r} must be one of 'memory', 'disk'")
-        if confirm not in ("memory", "disk"):
-            raise errors.InvalidOption(f"confirm={confirm!r} must be one of 'memory', 'disk'")
-        if confirm == "disk" and options.durability != "journal":
-            raise errors.InvalidOption(
-                f"confirm='disk': stream {self._stream.name!r} keeps no journal "
-                f"(durability={options.durability!r}): make it with durability='journal'"
-            )
-        # A server applies the stream's own option to every append.
-        return confirm == "disk" or bool(options.confirm == "disk")
 
 
 class _PartitionBatch:

@@ -18,7 +18,7 @@ from shmq.native import _core
 from shmq.protocol.messages.stream import Hold
 from shmq.protocol.opcodes import Feature, Type
 
-__all__ = ["RemoteAsyncReader", "RemoteReader", "RemoteRetentionHold"]
+__all__ = ["RemoteAsyncReader", "RemoteReader", "RemoteRetentionHold", "deadline", "left_of"]
 
 #: The longest wait of one FETCH, in seconds; a longer wait takes several.
 _WAIT: Final = 20.0
@@ -69,7 +69,7 @@ class _Place:
 
     def wait(self, until: float | None) -> float:
         """How long a FETCH waits, in seconds; a following reader also checks for partitions."""
-        left = 0.0 if self._damage else _left(until)
+        left = 0.0 if self._damage else left_of(until)
         return min(left, _SLICE) if self._follows else left
 
     def now(self) -> dict[int, int]:
@@ -143,8 +143,8 @@ class _Place:
             raise self._damage.pop(next(iter(self._damage)))
 
 
-class RemoteReader(api.Reader):
-    """An iterator over records of a :class:`~shmq.client.remote.stream.RemoteStream`.
+class _RemoteReading:
+    """What a reader of a server's stream and its twin for asyncio have in common.
 
     ``hold``: the number of a hold that moves with the reader; only for a stream that can be held
     back.
@@ -189,6 +189,10 @@ class RemoteReader(api.Reader):
         """See :class:`shmq.api.Reader`."""
         return self._place.damaged
 
+
+class RemoteReader(_RemoteReading, api.Reader):
+    """An iterator over records of a :class:`~shmq.client.remote.stream.RemoteStream`."""
+
     def seek(self, position: Mapping[int, int]) -> None:
         """See :class:`shmq.api.Reader`."""
         self._forget()
@@ -208,7 +212,7 @@ class RemoteReader(api.Reader):
         return self._poll(timeout)
 
     def _poll(self, timeout: float | None) -> list[api.Records]:
-        until = _deadline(timeout)
+        until = deadline(timeout)
         self._place.raise_damage()
         while True:
             wait = self._place.wait(until)
@@ -253,51 +257,14 @@ class RemoteReader(api.Reader):
         self._ready.clear()
 
 
-class RemoteAsyncReader(api.AsyncReader):
+class RemoteAsyncReader(_RemoteReading, api.AsyncReader):
     """:class:`RemoteReader` for asyncio."""
-
-    def __init__(
-        self,
-        stream: Any,
-        position: dict[int, int],
-        limit: int,
-        timeout: float | None,
-        lapped: Lapped,
-        where: str | None,
-        on_damage: api.OnDamage,
-        *,
-        follows: bool,
-    ) -> None:
-        _core.check_timeout(timeout)
-        self._stream = stream
-        self._place = _Place(stream, position, limit, lapped, where, on_damage, follows=follows)
-        self._timeout = timeout
-        self._ready: deque[api.Record] = deque()
-        self._closed = False
-
-    @property
-    def position(self) -> dict[int, int]:
-        """See :class:`shmq.api.AsyncReader`."""
-        found = dict(sorted(self._place.position.items()))
-        for record in reversed(self._ready):
-            found[record.partition] = record.offset
-        return found
-
-    @property
-    def lost(self) -> int:
-        """See :class:`shmq.api.AsyncReader`."""
-        return self._place.lost
-
-    @property
-    def damaged(self) -> int:
-        """See :class:`shmq.api.AsyncReader`."""
-        return self._place.damaged
 
     async def __anext__(self) -> api.Record:
         if not self._ready:
             if self._closed:
                 raise StopAsyncIteration
-            await self._fill(_deadline(self._timeout))
+            await self._fill(deadline(self._timeout))
             if not self._ready:
                 raise StopAsyncIteration
         return self._ready.popleft()
@@ -334,12 +301,14 @@ class RemoteAsyncReader(api.AsyncReader):
         self._ready.clear()
 
 
-def _deadline(timeout: float | None) -> float | None:
+def deadline(timeout: float | None) -> float | None:
+    """The monotonic time at which the timeout passes. Raises TypeError, InvalidOption."""
     _core.check_timeout(timeout)
     return None if timeout is None else time.monotonic() + timeout
 
 
-def _left(until: float | None) -> float:
+def left_of(until: float | None) -> float:
+    """How long the next FETCH waits, in seconds."""
     return _WAIT if until is None else max(0.0, min(_WAIT, until - time.monotonic()))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import time
 from collections import deque
@@ -10,12 +11,13 @@ from typing import Any, Final, Protocol
 
 from shmq import api
 from shmq.api.options import check_one_of, check_whole
+from shmq.client.shared.producer import producer
 from shmq.client.shared.reader import behind_damage
 from shmq.errors import DamagedFile, OffsetOutOfRange, ShmqError
 from shmq.native import _core
 from shmq.routing.topic import Topics, check_pattern
 
-__all__ = ["RetentionFloors", "Subscription"]
+__all__ = ["BaseStream", "RetentionFloors", "Subscription"]
 
 #: The most records that one read of the history search fetches.
 _MOST: Final = 4096
@@ -225,6 +227,33 @@ class Subscription(api.Subscription):
         floors = getattr(self, "_floors", None)
         if floors is not None:
             floors.drop()
+
+
+class BaseStream(api.Stream):
+    """A stream with the methods that are the same for any transport."""
+
+    producer = producer
+
+    @abc.abstractmethod
+    def _new_hold(self) -> RetentionFloors:
+        """The floors of a new subscription that blocks."""
+
+    def subscribe(
+        self,
+        pattern: str = "#",
+        history: int | None = 0,
+        *,
+        policy: api.Policy = "drop-oldest",
+        timeout: float | None = None,
+        limit: int = 1000,
+        on_lost: Lost | None = None,
+        on_damage: api.OnDamage = "raise",
+    ) -> api.Subscription:
+        """See :class:`shmq.api.Stream`."""
+        hold = self._new_hold
+        return Subscription(
+            self, pattern, history, policy, timeout, limit, on_lost, on_damage, hold
+        )
 
 
 def _begin(stream: Any, first: Callable[[int], int], floors: RetentionFloors) -> dict[int, int]:

@@ -90,7 +90,7 @@ static void taken(struct shmq_queue *q, uint32_t block, uint32_t units)
 }
 
 /* First fit among the backed units; else the end of them, with more behind it. */
-static int take(struct shmq_queue *q, uint32_t units, uint32_t *block, bool may_grow)
+int shmq_arena_take(struct shmq_queue *q, uint32_t units, uint32_t *block, bool may_grow)
 {
     struct shmq_header *h = q->h;
     uint32_t limit = h->units_backed < q->geo.units ? h->units_backed : q->geo.units;
@@ -122,16 +122,6 @@ static int take(struct shmq_queue *q, uint32_t units, uint32_t *block, bool may_
         first = false;
         at = gap.end;
     }
-}
-
-int shmq_arena_take(struct shmq_queue *q, uint32_t units, uint32_t *block)
-{
-    return take(q, units, block, true);
-}
-
-int shmq_arena_take_backed(struct shmq_queue *q, uint32_t units, uint32_t *block)
-{
-    return take(q, units, block, false);
 }
 
 void shmq_arena_give(struct shmq_queue *q, uint32_t block, uint32_t units)

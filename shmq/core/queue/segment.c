@@ -125,15 +125,6 @@ void shmq_announce(struct shmq_queue *q)
     SET_RELEASE(q->h->published, (uint64_t)SHMQ_MAGIC << 32 | SHMQ_LAYOUT_VERSION);
 }
 
-int shmq_format(struct shmq_queue *q, const struct shmq_options *options)
-{
-    int status = shmq_prepare(q, options);
-
-    if (!status)
-        shmq_announce(q);
-    return status;
-}
-
 static bool sane(const struct shmq_options *o)
 {
     return o->capacity >= 1 && o->capacity <= SHMQ_MAX_CAPACITY && o->priorities >= 1 &&

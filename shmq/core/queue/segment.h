@@ -10,11 +10,8 @@ void shmq_lay_out(const struct shmq_options *options, struct shmq_geometry *geo)
 /* Points the handle's regions into the mapping at `base`. */
 void shmq_bind(struct shmq_queue *q, void *base, int fd, const struct shmq_geometry *geo);
 
-/* Makes an empty queue in a zeroed segment whose header has memory. The version, stored last, says
- * that it is ready. */
-int shmq_format(struct shmq_queue *q, const struct shmq_options *options);
-
-/* The same in two steps, so that the queue can be filled before other processes see it. */
+/* Makes an empty queue in a zeroed segment whose header has memory; it may be filled before other
+ * processes see it. shmq_announce stores the version, last, which says that it is ready. */
 int shmq_prepare(struct shmq_queue *q, const struct shmq_options *options);
 void shmq_announce(struct shmq_queue *q);
 

@@ -118,7 +118,7 @@ static void stock(struct shmq_queue *q, uint32_t units, uint32_t class)
     for (int i = 0; i < STOCK && !q->damaged; i++) {
         if (h->free[0] == SHMQ_NIL && h->slots_made >= h->slots_backed)
             return;
-        if (shmq_arena_take_backed(q, units, &block))
+        if (shmq_arena_take(q, units, &block, false))
             return;
         if (take_bare(q, &s)) {
             shmq_arena_give(q, block, units);
@@ -152,10 +152,10 @@ static uint32_t *spare_of(struct shmq_queue *q, uint32_t class)
 static int give_it_a_block(struct shmq_queue *q, struct shmq_slot *s, uint32_t units)
 {
     uint32_t block;
-    int status = shmq_arena_take(q, units, &block);
+    int status = shmq_arena_take(q, units, &block, true);
 
     if ((status == SHMQ_FULL || status == SHMQ_NO_SPACE) && give_cached(q, true))
-        status = shmq_arena_take(q, units, &block);
+        status = shmq_arena_take(q, units, &block, true);
     if (status) {
         push_free(q, s);
         return status;

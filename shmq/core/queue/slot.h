@@ -52,11 +52,9 @@ uint32_t shmq_units_for(const struct shmq_queue *q, uint64_t bytes);
 /* The class of a run: 1..36, or 0 if it has none. */
 uint32_t shmq_class_of(uint32_t units);
 
-/* Finds `units` free units and marks them. SHMQ_FULL, SHMQ_NO_SPACE. Holds the lock. */
-int shmq_arena_take(struct shmq_queue *q, uint32_t units, uint32_t *block);
-
-/* The same, only among units that have memory already: SHMQ_FULL if it needs more. */
-int shmq_arena_take_backed(struct shmq_queue *q, uint32_t units, uint32_t *block);
+/* Finds `units` free units and marks them: SHMQ_FULL, SHMQ_NO_SPACE. Unless it `may_grow`, only among
+ * units that have memory already. Holds the lock. */
+int shmq_arena_take(struct shmq_queue *q, uint32_t units, uint32_t *block, bool may_grow);
 
 /* Marks the units free. Holds the lock. */
 void shmq_arena_give(struct shmq_queue *q, uint32_t block, uint32_t units);

@@ -10,10 +10,10 @@
 /* Refuses the waiter's request; a queue that is gone ends all its waiters. */
 static void fail(struct shmq_waiter *w, int outcome)
 {
-    struct shmq_attached_queue *attached_queue = w->queue_session->attached_queue;
-    uint16_t status = shmq_attached_queue_status(attached_queue, outcome);
+    struct shmq_attached_queue *queue = w->queue_session->queue;
+    uint16_t status = shmq_attached_queue_status(queue, outcome);
 
-    if (!attached_queue->gone)
+    if (!queue->gone)
         shmq_waiter_answer(w, status);
 }
 
@@ -25,7 +25,7 @@ static uint32_t try_at_once(struct shmq_waiter *w, int *outcome)
     if (!count && *outcome == SHMQ_EMPTY && !w->filtered)
         count = shmq_deliver(w, w->most, true, outcome);
     if (!count && *outcome == SHMQ_EMPTY && !shmq_waiter_searches(w) &&
-        shmq_attached_queue_tend(w->queue_session->attached_queue))
+        shmq_attached_queue_tend(w->queue_session->queue))
         count = shmq_deliver(w, w->most, true, outcome);
     return count;
 }
@@ -65,7 +65,7 @@ static void consume(struct shmq_queue_session *queue_session,
     else if (shmq_waiter_searches(w) && !request->until)
         search_on(w);
     else if (outcome == SHMQ_BUSY && !request->until &&
-             shmq_park_at(session, queue_session->attached_queue, NULL))
+             shmq_park_at(session, queue_session->queue, NULL))
         shmq_waiter_end(w);
     else if (outcome != SHMQ_EMPTY && outcome != SHMQ_OK &&
              !(outcome == SHMQ_BUSY && request->until))
@@ -247,12 +247,12 @@ static int serve_first(struct shmq_waiter *w, bool whole)
     return SHMQ_OK;
 }
 
-bool shmq_attached_queue_serve(struct shmq_attached_queue *attached_queue)
+bool shmq_attached_queue_serve(struct shmq_attached_queue *queue)
 {
     bool whole = false;
 
-    while (attached_queue->first) {
-        int outcome = serve_first(attached_queue->first, whole);
+    while (queue->first) {
+        int outcome = serve_first(queue->first, whole);
 
         if (outcome == SHMQ_EMPTY && !whole) {
             whole = true;
@@ -261,10 +261,10 @@ bool shmq_attached_queue_serve(struct shmq_attached_queue *attached_queue)
         if (outcome == SHMQ_OK)
             continue;
         if (outcome != SHMQ_EMPTY)
-            (void)shmq_attached_queue_status(attached_queue, outcome);
+            (void)shmq_attached_queue_status(queue, outcome);
         break;
     }
-    return attached_queue->first != NULL;
+    return queue->first != NULL;
 }
 
 /* The waiter has looked and got nothing: whether it must look again at once. */
@@ -285,9 +285,9 @@ static bool conclude_look(struct shmq_waiter *w)
 
 /* One round of the waiters that must look: whether any got something, so that there may be more for
  * them. */
-static bool serve_filtered_round(struct shmq_attached_queue *attached_queue)
+static bool serve_filtered_round(struct shmq_attached_queue *queue)
 {
-    struct shmq_waiter *w = attached_queue->filtered_first, *next;
+    struct shmq_waiter *w = queue->filtered_first, *next;
     bool served = false;
 
     for (; w; w = next) {
@@ -302,7 +302,7 @@ static bool serve_filtered_round(struct shmq_attached_queue *attached_queue)
         if (outcome == SHMQ_BUSY)
             filtered->looks = true;
         if (outcome != SHMQ_OK && outcome != SHMQ_EMPTY) {
-            (void)shmq_attached_queue_status(attached_queue, outcome);
+            (void)shmq_attached_queue_status(queue, outcome);
             return false;
         }
         served |= outcome == SHMQ_OK || conclude_look(w);
@@ -310,13 +310,13 @@ static bool serve_filtered_round(struct shmq_attached_queue *attached_queue)
     return served;
 }
 
-bool shmq_attached_queue_serve_filtered(struct shmq_attached_queue *attached_queue, bool arrived)
+bool shmq_attached_queue_serve_filtered(struct shmq_attached_queue *queue, bool arrived)
 {
-    for (struct shmq_waiter *w = attached_queue->filtered_first; arrived && w; w = w->next) {
+    for (struct shmq_waiter *w = queue->filtered_first; arrived && w; w = w->next) {
         w->filtered->looks = true;
         w->filtered->again = w->filtered->searches;
     }
-    while (serve_filtered_round(attached_queue))
+    while (serve_filtered_round(queue))
         continue;
-    return attached_queue->filtered_first != NULL;
+    return queue->filtered_first != NULL;
 }

@@ -65,15 +65,14 @@ static bool write_message(struct shmq_session *session, uint32_t id, uint64_t re
     return true;
 }
 
-static void unpin(struct shmq_attached_queue *attached_queue, uint32_t slot)
+static void unpin(struct shmq_attached_queue *queue, uint32_t slot)
 {
-    attached_queue->users++;
-    shmq_outgoing_body_gone(
-        &(struct shmq_outgoing_body){.attached_queue = attached_queue, .slot = slot});
+    queue->users++;
+    shmq_outgoing_body_gone(&(struct shmq_outgoing_body){.queue = queue, .slot = slot});
 }
 
 /* The same for a pinned message: its body is sent in place. */
-static bool write_pinned(struct shmq_session *session, struct shmq_attached_queue *attached_queue,
+static bool write_pinned(struct shmq_session *session, struct shmq_attached_queue *queue,
                          uint32_t id, uint64_t receipt, const struct shmq_view *view)
 {
     unsigned char *at = write_head(session, id, receipt, view, false);
@@ -81,11 +80,11 @@ static bool write_pinned(struct shmq_session *session, struct shmq_attached_queu
     if (!at)
         return false;
     session->out.used = (size_t)(at - session->out.bytes);
-    if (!shmq_outbox_put(&session->out, view->body, view->body_bytes, attached_queue, view->at)) {
+    if (!shmq_outbox_put(&session->out, view->body, view->body_bytes, queue, view->at)) {
         shmq_session_break(session);
         return false;
     }
-    attached_queue->users++;
+    queue->users++;
     return true;
 }
 
@@ -103,14 +102,14 @@ struct leased {
     bool pinned;
 };
 
-static bool pin(struct shmq_attached_queue *attached_queue, struct leased *leased, int64_t now)
+static bool pin(struct shmq_attached_queue *queue, struct leased *leased, int64_t now)
 {
     struct shmq_view view;
 
     if (leased->view.body_bytes < SHMQ_DIRECT ||
-        shmq_pin(attached_queue->q, leased->view.receipt, now, &view) != SHMQ_OK)
+        shmq_pin(queue->q, leased->view.receipt, now, &view) != SHMQ_OK)
         return false;
-    ++*attached_queue->views;
+    ++*queue->views;
     return true;
 }
 
@@ -123,7 +122,7 @@ static int64_t budget_of(const struct shmq_session *session)
 /* Leases the next message, or the next that matches; holds the lock. */
 static int lease_next(struct shmq_waiter *w, int64_t now, struct shmq_view *view)
 {
-    struct shmq_queue *q = w->queue_session->attached_queue->q;
+    struct shmq_queue *q = w->queue_session->queue->q;
 
     if (w->filtered)
         return shmq_select(q, &w->filtered->selection, now, true, view);
@@ -165,7 +164,7 @@ static bool put_off(struct shmq_waiter *w, int64_t *since, int *outcome)
         return false;
     w->filtered->searches = true;
     *outcome = SHMQ_EMPTY;
-    shmq_attached_queue_later(w->queue_session->attached_queue);
+    shmq_attached_queue_later(w->queue_session->queue);
     return true;
 }
 
@@ -177,8 +176,7 @@ static void begin_search(struct shmq_waiter *w)
     if (filtered->searches)
         shmq_select_again(&filtered->selection);
     else
-        shmq_select_begin(w->queue_session->attached_queue->q, &filtered->selection,
-                          &filtered->filter);
+        shmq_select_begin(w->queue_session->queue->q, &filtered->selection, &filtered->filter);
     filtered->searches = false;
 }
 
@@ -186,7 +184,7 @@ static void begin_search(struct shmq_waiter *w)
 static uint32_t lease_some(struct shmq_waiter *w, struct leased *leased, uint32_t most,
                            int *outcome)
 {
-    struct shmq_queue *q = w->queue_session->attached_queue->q;
+    struct shmq_queue *q = w->queue_session->queue->q;
     int64_t now = shmq_time(q), budget = budget_of(w->session);
     uint32_t count = 0, room;
     uint64_t bytes;
@@ -201,7 +199,7 @@ static uint32_t lease_some(struct shmq_waiter *w, struct leased *leased, uint32_
         *outcome = lease_next(w, now, &next->view);
         if (*outcome != SHMQ_OK)
             break;
-        next->pinned = pin(w->queue_session->attached_queue, next, now);
+        next->pinned = pin(w->queue_session->queue, next, now);
         budget -= next->view.body_bytes + SHMQ_FRAME_HEADER + FIXED;
         count++;
     }
@@ -212,20 +210,20 @@ static uint32_t lease_some(struct shmq_waiter *w, struct leased *leased, uint32_
  * that is not pinned are ours as long as the lease is. */
 static bool write_leased(struct shmq_waiter *w, struct leased *leased)
 {
-    struct shmq_attached_queue *attached_queue = w->queue_session->attached_queue;
+    struct shmq_attached_queue *queue = w->queue_session->queue;
     struct shmq_view *view = &leased->view;
     size_t before = w->session->out.used;
-    uint64_t sealed = shmq_seal(&attached_queue->q->seal, view->receipt);
+    uint64_t sealed = shmq_seal(&queue->q->seal, view->receipt);
 
     if (leased->pinned) {
-        if (write_pinned(w->session, attached_queue, w->id, sealed, view))
+        if (write_pinned(w->session, queue, w->id, sealed, view))
             return true;
-        unpin(attached_queue, view->at);
+        unpin(queue, view->at);
         w->session->out.used = before;
         return false;
     }
     if (write_message(w->session, w->id, sealed, view) &&
-        shmq_holds(attached_queue->q, view->receipt, INT64_MIN))
+        shmq_holds(queue->q, view->receipt, INT64_MIN))
         return true;
     w->session->out.used = before;
     return false;
@@ -236,13 +234,13 @@ static uint32_t deliver_leases(struct shmq_waiter *w, uint32_t most, bool whole,
                                size_t *last)
 {
     struct leased leased[SHMQ_RUN];
-    struct shmq_attached_queue *attached_queue = w->queue_session->attached_queue;
+    struct shmq_attached_queue *queue = w->queue_session->queue;
     uint32_t count, written = 0;
 
-    if ((*outcome = shmq_attached_queue_lock(attached_queue, whole)) != SHMQ_OK)
+    if ((*outcome = shmq_attached_queue_lock(queue, whole)) != SHMQ_OK)
         return 0;
     count = lease_some(w, leased, most < SHMQ_RUN ? most : SHMQ_RUN, outcome);
-    shmq_attached_queue_unlock(attached_queue);
+    shmq_attached_queue_unlock(queue);
     for (uint32_t i = 0; i < count; i++) {
         size_t before = w->session->out.used;
 
@@ -254,7 +252,7 @@ static uint32_t deliver_leases(struct shmq_waiter *w, uint32_t most, bool whole,
             if (w->subscribes)
                 end_series(w->session, before);
         } else if (!w->session->broken) { /* what a session has no memory for goes back with it */
-            shmq_held_lease_end(attached_queue, leased[i].view.receipt);
+            shmq_held_lease_end(queue, leased[i].view.receipt);
         }
     }
     return written;
@@ -264,22 +262,21 @@ static uint32_t deliver_leases(struct shmq_waiter *w, uint32_t most, bool whole,
  * it did. */
 static bool deliver_settled(struct shmq_waiter *w, struct leased *leased, int64_t now)
 {
-    struct shmq_attached_queue *attached_queue = w->queue_session->attached_queue;
+    struct shmq_attached_queue *queue = w->queue_session->queue;
     size_t before = w->session->out.used;
-    bool written = leased->pinned
-                       ? write_pinned(w->session, attached_queue, w->id, 0, &leased->view)
-                       : write_message(w->session, w->id, 0, &leased->view);
+    bool written = leased->pinned ? write_pinned(w->session, queue, w->id, 0, &leased->view)
+                                  : write_message(w->session, w->id, 0, &leased->view);
 
     if (!written) {
         if (leased->pinned) {
-            shmq_unpin(attached_queue->q, leased->view.at);
-            --*attached_queue->views;
+            shmq_unpin(queue->q, leased->view.at);
+            --*queue->views;
         }
         w->session->out.used = before;
-        (void)shmq_return_unseen(attached_queue->q, leased->view.receipt, now);
+        (void)shmq_return_unseen(queue->q, leased->view.receipt, now);
         return false;
     }
-    (void)shmq_ack(attached_queue->q, leased->view.receipt, now);
+    (void)shmq_ack(queue->q, leased->view.receipt, now);
     if (w->subscribes)
         end_series(w->session, before);
     return true;
@@ -289,11 +286,11 @@ static uint32_t deliver_all_settled(struct shmq_waiter *w, uint32_t most, bool w
                                     size_t *last)
 {
     struct leased leased;
-    struct shmq_attached_queue *attached_queue = w->queue_session->attached_queue;
+    struct shmq_attached_queue *queue = w->queue_session->queue;
     int64_t now, budget = budget_of(w->session);
     uint32_t written = 0;
 
-    if ((*outcome = shmq_attached_queue_lock(attached_queue, whole)) != SHMQ_OK)
+    if ((*outcome = shmq_attached_queue_lock(queue, whole)) != SHMQ_OK)
         return 0;
     now = shmq_now();
     while (written < most && written < SHMQ_RUN && budget > 0) {
@@ -302,14 +299,14 @@ static uint32_t deliver_all_settled(struct shmq_waiter *w, uint32_t most, bool w
         *outcome = lease_next(w, now, &leased.view);
         if (*outcome != SHMQ_OK)
             break;
-        leased.pinned = pin(attached_queue, &leased, now);
+        leased.pinned = pin(queue, &leased, now);
         budget -= leased.view.body_bytes + SHMQ_FRAME_HEADER + FIXED;
         if (!deliver_settled(w, &leased, now))
             break;
         *last = before;
         written++;
     }
-    shmq_attached_queue_unlock(attached_queue);
+    shmq_attached_queue_unlock(queue);
     return written;
 }
 

@@ -66,21 +66,20 @@ static void delist(struct shmq_session *session)
 
 static void let_go(struct shmq_durable_reply *durable_reply)
 {
-    struct shmq_attached_queue *attached_queue = durable_reply->attached_queue;
+    struct shmq_attached_queue *queue = durable_reply->queue;
 
-    durable_reply->attached_queue = NULL;
-    if (!attached_queue)
+    durable_reply->queue = NULL;
+    if (!queue)
         return;
-    attached_queue->durable_replies--;
-    shmq_attached_queue_release(attached_queue);
+    queue->durable_replies--;
+    shmq_attached_queue_release(queue);
 }
 
 static bool is_due(const struct shmq_durable_reply *durable_reply)
 {
     if (durable_reply->ticket)
         return false;
-    return !durable_reply->attached_queue ||
-           shmq_synced(durable_reply->attached_queue->q) >= durable_reply->seq;
+    return !durable_reply->queue || shmq_synced(durable_reply->queue->q) >= durable_reply->seq;
 }
 
 static void answer(struct shmq_session *session, struct shmq_durable_reply *durable_reply)
@@ -122,7 +121,7 @@ static void settle(struct shmq_session *session)
 void shmq_durable_reply(struct shmq_session *session,
                         const struct shmq_durable_reply *durable_reply, const char *why)
 {
-    struct shmq_attached_queue *attached_queue = durable_reply->attached_queue;
+    struct shmq_attached_queue *queue = durable_reply->queue;
     struct shmq_durable_reply *made;
 
     if (session->unread)
@@ -136,12 +135,12 @@ void shmq_durable_reply(struct shmq_session *session,
     made->why = why ? strdup(why) : NULL;
     made->why_bytes = made->why ? (uint32_t)strlen(made->why) : 0;
     session->durable_reply_count++;
-    if (attached_queue) {
-        attached_queue->users++;
-        attached_queue->durable_replies++;
-        if (durable_reply->seq > attached_queue->awaited_seq)
-            attached_queue->awaited_seq = durable_reply->seq;
-        shmq_attached_queue_touch(attached_queue);
+    if (queue) {
+        queue->users++;
+        queue->durable_replies++;
+        if (durable_reply->seq > queue->awaited_seq)
+            queue->awaited_seq = durable_reply->seq;
+        shmq_attached_queue_touch(queue);
     }
     (void)answer_due(session);
     if (session->durable_reply_count)
@@ -183,26 +182,26 @@ void shmq_durable_reply_settle(struct shmq_session *session, uint64_t ticket, ui
     settle(session);
 }
 
-void shmq_durable_replies_ask(struct shmq_attached_queue *attached_queue)
+void shmq_durable_replies_ask(struct shmq_attached_queue *queue)
 {
-    if (!attached_queue->durable_replies)
+    if (!queue->durable_replies)
         return;
-    shmq_request_sync(attached_queue->q, attached_queue->awaited_seq);
-    if (!attached_queue->confirming) {
-        attached_queue->confirming = true;
-        attached_queue->engine->hooks->confirm(attached_queue);
+    shmq_request_sync(queue->q, queue->awaited_seq);
+    if (!queue->confirming) {
+        queue->confirming = true;
+        queue->engine->hooks->confirm(queue);
     }
 }
 
-bool shmq_attached_queue_confirm(struct shmq_attached_queue *attached_queue)
+bool shmq_attached_queue_confirm(struct shmq_attached_queue *queue)
 {
-    struct shmq_session *session = attached_queue->engine->durable_sessions, *next;
+    struct shmq_session *session = queue->engine->durable_sessions, *next;
 
     for (; session; session = next) {
         next = session->next_durable;
         settle(session);
     }
-    return attached_queue->durable_replies > 0;
+    return queue->durable_replies > 0;
 }
 
 /* ---- the ends ---- */
@@ -215,16 +214,16 @@ static void fail(struct shmq_durable_reply *durable_reply, uint16_t status)
         durable_reply->bytes = 0; /* a batch's has the form that it always has */
 }
 
-void shmq_durable_replies_end(struct shmq_attached_queue *attached_queue, uint16_t status)
+void shmq_durable_replies_end(struct shmq_attached_queue *queue, uint16_t status)
 {
-    struct shmq_session *session = attached_queue->engine->durable_sessions, *next;
+    struct shmq_session *session = queue->engine->durable_sessions, *next;
 
     for (; session; session = next) {
         next = session->next_durable;
         for (uint32_t i = 0; i < session->durable_reply_count; i++) {
             struct shmq_durable_reply *durable_reply = durable_reply_at(session, i);
 
-            if (durable_reply->attached_queue != attached_queue)
+            if (durable_reply->queue != queue)
                 continue;
             if (!is_due(durable_reply))
                 fail(durable_reply, status);

@@ -24,52 +24,52 @@ bool shmq_engine_begin(struct shmq_engine *engine, const struct shmq_hooks *hook
 
 /* ---- attached queues whose lock was not free ---- */
 
-static void unpark_all(struct shmq_attached_queue *attached_queue)
+static void unpark_all(struct shmq_attached_queue *queue)
 {
-    for (struct shmq_session *s = attached_queue->engine->sessions; s; s = s->next)
-        if (s->parked && s->parked_at == attached_queue)
+    for (struct shmq_session *s = queue->engine->sessions; s; s = s->next)
+        if (s->parked && s->parked_at == queue)
             shmq_unpark(s);
 }
 
 /* Continues what waited for the lock, and the waiters. Requests that have waited long enough are
  * carried out, too: they are refused. */
-static void retry(struct shmq_attached_queue *attached_queue)
+static void retry(struct shmq_attached_queue *queue)
 {
-    bool free = shmq_attached_queue_do_owed(attached_queue);
+    bool free = shmq_attached_queue_do_owed(queue);
 
     if (free)
-        shmq_attached_queue_touch(attached_queue);
+        shmq_attached_queue_touch(queue);
     else
-        shmq_attached_queue_later(attached_queue);
-    if (shmq_attached_queue_is_awaited(attached_queue))
+        shmq_attached_queue_later(queue);
+    if (shmq_attached_queue_is_awaited(queue))
         return;
-    unpark_all(attached_queue);
+    unpark_all(queue);
     if (!free)
-        shmq_waiters_refuse(attached_queue);
+        shmq_waiters_refuse(queue);
 }
 
 static void retry_all(struct shmq_engine *engine)
 {
-    struct shmq_attached_queue *attached_queue = engine->pending, *next;
+    struct shmq_attached_queue *queue = engine->pending, *next;
 
     engine->pending = NULL;
     engine->retry_at = INT64_MAX;
-    for (; attached_queue; attached_queue = next) {
-        next = attached_queue->next_pending;
-        attached_queue->pending = false;
-        retry(attached_queue);
-        shmq_attached_queue_release(attached_queue);
+    for (; queue; queue = next) {
+        next = queue->next_pending;
+        queue->pending = false;
+        retry(queue);
+        shmq_attached_queue_release(queue);
     }
 }
 
 static void give_up_all(struct shmq_engine *engine)
 {
     while (engine->pending) {
-        struct shmq_attached_queue *attached_queue = engine->pending;
+        struct shmq_attached_queue *queue = engine->pending;
 
-        engine->pending = attached_queue->next_pending;
-        attached_queue->pending = false;
-        shmq_attached_queue_release(attached_queue);
+        engine->pending = queue->next_pending;
+        queue->pending = false;
+        shmq_attached_queue_release(queue);
     }
 }
 
@@ -79,11 +79,11 @@ static void leave_all(struct shmq_engine *engine)
 {
     for (int i = 0; i < SHMQ_BUCKETS; i++)
         while (engine->buckets[i]) {
-            struct shmq_attached_queue *attached_queue = engine->buckets[i];
+            struct shmq_attached_queue *queue = engine->buckets[i];
 
-            attached_queue->users++;
-            shmq_attached_queue_forget(attached_queue, SHMQ_S_NO_QUEUE);
-            shmq_attached_queue_release(attached_queue);
+            queue->users++;
+            shmq_attached_queue_forget(queue, SHMQ_S_NO_QUEUE);
+            shmq_attached_queue_release(queue);
         }
 }
 
@@ -102,37 +102,35 @@ void shmq_engine_end(struct shmq_engine *engine)
 
 /* ---- after each call ---- */
 
-static void look_after(struct shmq_attached_queue *attached_queue)
+static void look_after(struct shmq_attached_queue *queue)
 {
-    if (!attached_queue->gone &&
-        (attached_queue->q->look_for_dead || attached_queue->q->h->dying.head != SHMQ_NIL))
-        attached_queue->engine->hooks->tend(attached_queue);
-    if (!attached_queue->gone && attached_queue->first && shmq_looks_ready(attached_queue->q->h))
-        (void)shmq_attached_queue_serve(attached_queue);
-    if (!attached_queue->gone && attached_queue->filtered_first)
-        (void)shmq_attached_queue_serve_filtered(attached_queue, false);
-    if (!attached_queue->gone && attached_queue->first && !attached_queue->awaited) {
-        attached_queue->awaited = true;
-        attached_queue->engine->hooks->wait(attached_queue, false);
+    if (!queue->gone && (queue->q->look_for_dead || queue->q->h->dying.head != SHMQ_NIL))
+        queue->engine->hooks->tend(queue);
+    if (!queue->gone && queue->first && shmq_looks_ready(queue->q->h))
+        (void)shmq_attached_queue_serve(queue);
+    if (!queue->gone && queue->filtered_first)
+        (void)shmq_attached_queue_serve_filtered(queue, false);
+    if (!queue->gone && queue->first && !queue->awaited) {
+        queue->awaited = true;
+        queue->engine->hooks->wait(queue, false);
     }
-    if (!attached_queue->gone && attached_queue->filtered_first &&
-        !attached_queue->filtered_awaited) {
-        attached_queue->filtered_awaited = true;
-        attached_queue->engine->hooks->wait(attached_queue, true);
+    if (!queue->gone && queue->filtered_first && !queue->filtered_awaited) {
+        queue->filtered_awaited = true;
+        queue->engine->hooks->wait(queue, true);
     }
-    if (!attached_queue->gone)
-        shmq_durable_replies_ask(attached_queue);
+    if (!queue->gone)
+        shmq_durable_replies_ask(queue);
 }
 
 void shmq_engine_settle(struct shmq_engine *engine)
 {
-    struct shmq_attached_queue *attached_queue;
+    struct shmq_attached_queue *queue;
 
-    while ((attached_queue = engine->touched)) {
-        engine->touched = attached_queue->next_touched;
-        look_after(attached_queue);
-        attached_queue->touched = false;
-        shmq_attached_queue_release(attached_queue);
+    while ((queue = engine->touched)) {
+        engine->touched = queue->next_touched;
+        look_after(queue);
+        queue->touched = false;
+        shmq_attached_queue_release(queue);
     }
 }
 
@@ -216,17 +214,17 @@ static void check_session(struct shmq_session *s, int64_t now)
 static void check_attached_queues(struct shmq_engine *engine, int64_t now)
 {
     for (int i = 0; i < SHMQ_BUCKETS; i++) {
-        struct shmq_attached_queue *attached_queue = engine->buckets[i], *next;
+        struct shmq_attached_queue *queue = engine->buckets[i], *next;
 
-        for (; attached_queue; attached_queue = next) {
-            bool closed = attached_queue->q->h->state != SHMQ_OPEN;
+        for (; queue; queue = next) {
+            bool closed = queue->q->h->state != SHMQ_OPEN;
 
-            next = attached_queue->next;
-            if (!closed && (attached_queue->users || now - attached_queue->unused_at < UNUSED_FOR))
+            next = queue->next;
+            if (!closed && (queue->users || now - queue->unused_at < UNUSED_FOR))
                 continue;
-            attached_queue->users++;
-            shmq_attached_queue_forget(attached_queue, SHMQ_S_NO_QUEUE);
-            shmq_attached_queue_release(attached_queue);
+            queue->users++;
+            shmq_attached_queue_forget(queue, SHMQ_S_NO_QUEUE);
+            shmq_attached_queue_release(queue);
         }
     }
 }

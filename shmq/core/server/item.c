@@ -48,7 +48,7 @@ static bool admit_durable(const struct shmq_queue *q, struct shmq_item *item)
 
 bool shmq_admit_item(const struct shmq_queue_session *queue_session, struct shmq_item *item)
 {
-    const struct shmq_queue *q = queue_session->attached_queue->q;
+    const struct shmq_queue *q = queue_session->queue->q;
     const char *why;
 
     item->put.priority = q->middle;
@@ -64,14 +64,13 @@ bool shmq_admit_item(const struct shmq_queue_session *queue_session, struct shmq
     return true;
 }
 
-static void durable_reply_item(struct shmq_session *session,
-                               struct shmq_attached_queue *attached_queue,
+static void durable_reply_item(struct shmq_session *session, struct shmq_attached_queue *queue,
                                const struct shmq_item *item)
 {
     struct shmq_durable_reply durable_reply = {.id = item->id, .status = item->status};
 
     if (!shmq_item_is_refused(item)) {
-        durable_reply.attached_queue = attached_queue;
+        durable_reply.queue = queue;
         durable_reply.seq = item->seq;
         durable_reply.bytes = 8;
         shmq_store64(durable_reply.payload, item->seq);
@@ -79,7 +78,7 @@ static void durable_reply_item(struct shmq_session *session,
     shmq_durable_reply(session, &durable_reply, item->why);
 }
 
-void shmq_answer_item(struct shmq_session *session, struct shmq_attached_queue *attached_queue,
+void shmq_answer_item(struct shmq_session *session, struct shmq_attached_queue *queue,
                       const struct shmq_item *item)
 {
     unsigned char seq[8];
@@ -87,7 +86,7 @@ void shmq_answer_item(struct shmq_session *session, struct shmq_attached_queue *
     if (!item->id)
         return;
     if (item->flags & SHMQ_FLAG_DURABLE) {
-        durable_reply_item(session, attached_queue, item);
+        durable_reply_item(session, queue, item);
         return;
     }
     if (shmq_item_is_refused(item)) {

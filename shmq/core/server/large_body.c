@@ -4,84 +4,83 @@
 #include "server/server.h"
 
 /* Reserves the space: SHMQ_OK, SHMQ_DUPLICATE, or the error. */
-static int reserve(struct shmq_attached_queue *attached_queue, struct shmq_item *item,
+static int reserve(struct shmq_attached_queue *queue, struct shmq_item *item,
                    struct shmq_view *view)
 {
-    int outcome = shmq_attached_queue_lock(attached_queue, true);
+    int outcome = shmq_attached_queue_lock(queue, true);
 
     if (outcome != SHMQ_OK)
         return outcome;
-    outcome = shmq_reserve(attached_queue->q, item->put.body_bytes, item->put.meta_bytes,
-                           shmq_now(), item->put.dedupe, view, &item->seq);
-    shmq_attached_queue_unlock(attached_queue);
+    outcome = shmq_reserve(queue->q, item->put.body_bytes, item->put.meta_bytes, shmq_now(),
+                           item->put.dedupe, view, &item->seq);
+    shmq_attached_queue_unlock(queue);
     return outcome;
 }
 
-static void write_meta(struct shmq_attached_queue *attached_queue, const struct shmq_item *item,
+static void write_meta(struct shmq_attached_queue *queue, const struct shmq_item *item,
                        const struct shmq_view *view)
 {
-    struct shmq_slot *s = &attached_queue->q->slots[view->at];
-    unsigned char *meta = item->put.meta_bytes ? shmq_meta_of(attached_queue->q, s) : NULL;
+    struct shmq_slot *s = &queue->q->slots[view->at];
+    unsigned char *meta = item->put.meta_bytes ? shmq_meta_of(queue->q, s) : NULL;
 
     if (meta)
         memcpy(meta, item->put.meta, item->put.meta_bytes);
 }
 
 /* Space for the body, with the properties behind it, or NULL and the item's status. */
-static unsigned char *make_space(struct shmq_attached_queue *attached_queue, struct shmq_item *item,
+static unsigned char *make_space(struct shmq_attached_queue *queue, struct shmq_item *item,
                                  uint64_t *receipt)
 {
     struct shmq_view view;
-    int outcome = reserve(attached_queue, item, &view);
+    int outcome = reserve(queue, item, &view);
 
-    if (outcome == SHMQ_FULL && shmq_attached_queue_tend(attached_queue))
-        outcome = reserve(attached_queue, item, &view);
-    item->status = shmq_attached_queue_status(attached_queue, outcome);
+    if (outcome == SHMQ_FULL && shmq_attached_queue_tend(queue))
+        outcome = reserve(queue, item, &view);
+    item->status = shmq_attached_queue_status(queue, outcome);
     if (item->status)
         return NULL;
     *receipt = view.receipt;
-    write_meta(attached_queue, item, &view);
+    write_meta(queue, item, &view);
     return (unsigned char *)view.body;
 }
 
-static void commit(struct shmq_attached_queue *attached_queue, struct shmq_item *item,
-                   uint64_t receipt)
+static void commit(struct shmq_attached_queue *queue, struct shmq_item *item, uint64_t receipt)
 {
-    int outcome = shmq_attached_queue_lock(attached_queue, true);
+    int outcome = shmq_attached_queue_lock(queue, true);
 
     shmq_mark();
     if (outcome == SHMQ_OK) {
-        outcome = shmq_fill(attached_queue->q, receipt, &item->put, shmq_now(), &item->seq);
-        shmq_attached_queue_unlock(attached_queue);
+        outcome = shmq_fill(queue->q, receipt, &item->put, shmq_now(), &item->seq);
+        shmq_attached_queue_unlock(queue);
     }
     item->status = outcome == SHMQ_STALE ? SHMQ_S_INTERNAL
-                                         : shmq_attached_queue_status(attached_queue, outcome);
+                                         : shmq_attached_queue_status(queue, outcome);
 }
 
 /* Releases the space at once, or as soon as the lock is free. */
-static void abandon(struct shmq_attached_queue *attached_queue, uint64_t receipt)
+static void abandon(struct shmq_attached_queue *queue, uint64_t receipt)
 {
-    int outcome = shmq_attached_queue_lock(attached_queue, true);
+    int outcome = shmq_attached_queue_lock(queue, true);
 
     if (outcome == SHMQ_BUSY)
-        shmq_attached_queue_owe(attached_queue, SHMQ_ABANDON_IT, receipt);
+        shmq_attached_queue_owe(queue, SHMQ_ABANDON_IT, receipt);
     if (outcome != SHMQ_OK)
         return;
-    (void)shmq_abandon(attached_queue->q, receipt);
-    shmq_attached_queue_unlock(attached_queue);
+    (void)shmq_abandon(queue->q, receipt);
+    shmq_attached_queue_unlock(queue);
 }
 
-void shmq_put_large(struct shmq_attached_queue *attached_queue, struct shmq_item *item)
+void shmq_put_large(struct shmq_attached_queue *queue, struct shmq_item *item)
 {
     uint64_t receipt;
-    unsigned char *space = make_space(attached_queue, item, &receipt);
+    unsigned char *space = make_space(queue, item, &receipt);
 
     if (!space)
         return;
     memcpy(space, item->put.body, item->put.body_bytes);
-    commit(attached_queue, item, receipt);
+    commit(queue, item, receipt);
     if (item->status == SHMQ_S_BUSY)
-        abandon(attached_queue, receipt);
+        abandon(queue, receipt);
 }
 
 /* ---- as it comes ---- */
@@ -114,7 +113,7 @@ static void decide(struct shmq_large_body *large_body, struct shmq_session *sess
     large_body->queue_session = queue_session;
     large_body->next = NULL;
     if (queue_session && shmq_admit_item(queue_session, item))
-        large_body->next = make_space(queue_session->attached_queue, item, &large_body->receipt);
+        large_body->next = make_space(queue_session->queue, item, &large_body->receipt);
 }
 
 static void receive(struct shmq_large_body *large_body, size_t size)
@@ -138,7 +137,7 @@ bool shmq_large_body_begin(struct shmq_session *session, const struct shmq_frame
         return false;
     decide(large_body, session, name, item);
     if (session->unread || (item->status == SHMQ_S_BUSY && large_body->queue_session &&
-                            shmq_park_at(session, large_body->queue_session->attached_queue, NULL)))
+                            shmq_park_at(session, large_body->queue_session->queue, NULL)))
         return false;
     there = (size_t)(frames->end - body);
     large_body->active = true;
@@ -172,15 +171,14 @@ bool shmq_large_body_received(struct shmq_session *session, size_t size)
     if (large_body->left)
         return false;
     if (large_body->next)
-        commit(large_body->queue_session->attached_queue, &large_body->item, large_body->receipt);
+        commit(large_body->queue_session->queue, &large_body->item, large_body->receipt);
     if (large_body->next && large_body->item.status == SHMQ_S_BUSY) {
-        if (shmq_park_at(session, large_body->queue_session->attached_queue, NULL))
+        if (shmq_park_at(session, large_body->queue_session->queue, NULL))
             return false;
-        abandon(large_body->queue_session->attached_queue, large_body->receipt);
+        abandon(large_body->queue_session->queue, large_body->receipt);
     }
     large_body->active = false;
-    shmq_answer_item(session,
-                     large_body->queue_session ? large_body->queue_session->attached_queue : NULL,
+    shmq_answer_item(session, large_body->queue_session ? large_body->queue_session->queue : NULL,
                      &large_body->item);
     return true;
 }
@@ -190,6 +188,6 @@ void shmq_large_body_drop(struct shmq_session *session)
     struct shmq_large_body *large_body = &session->large_body;
 
     if (large_body->active && large_body->next)
-        abandon(large_body->queue_session->attached_queue, large_body->receipt);
+        abandon(large_body->queue_session->queue, large_body->receipt);
     large_body->active = false;
 }

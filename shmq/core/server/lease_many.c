@@ -60,7 +60,7 @@ static bool is_over(const struct run *run)
 /* Leases the next one. SHMQ_STALE: that one cannot be had. */
 static int lease_next(struct run *run, int64_t now, struct shmq_view *view)
 {
-    struct shmq_queue *q = run->queue_session->attached_queue->q;
+    struct shmq_queue *q = run->queue_session->queue->q;
     uint32_t next;
 
     if (!run->sought)
@@ -82,7 +82,7 @@ static void write_row(struct run *run, const struct shmq_view *view)
     if (!to)
         return; /* the session ends, and it goes back with it */
     to = shmq_store64(to, view->seq);
-    to = shmq_store64(to, shmq_seal(&run->queue_session->attached_queue->q->seal, view->receipt));
+    to = shmq_store64(to, shmq_seal(&run->queue_session->queue->q->seal, view->receipt));
     (void)shmq_store32(to, view->at);
     run->session->out.used += ROW;
 }
@@ -90,7 +90,7 @@ static void write_row(struct run *run, const struct shmq_view *view)
 /* Leases up to SHMQ_RUN in one critical section; `whole`: so that SHMQ_EMPTY is a verdict. */
 static int lease_some(struct run *run, bool whole)
 {
-    int status = shmq_attached_queue_lock(run->queue_session->attached_queue, whole);
+    int status = shmq_attached_queue_lock(run->queue_session->queue, whole);
     struct shmq_view view;
     int64_t now;
 
@@ -104,7 +104,7 @@ static int lease_some(struct run *run, bool whole)
         else if (status != SHMQ_STALE)
             break;
     }
-    shmq_attached_queue_unlock(run->queue_session->attached_queue);
+    shmq_attached_queue_unlock(run->queue_session->queue);
     return status == SHMQ_STALE ? SHMQ_OK : status;
 }
 
@@ -119,7 +119,7 @@ static bool find(struct run *run)
     if (seqs && table && run->at) {
         for (uint32_t i = 0; i < run->most; i++)
             seqs[i] = shmq_load64(run->sought + 8ull * i);
-        shmq_search(run->queue_session->attached_queue->q, seqs, run->most, run->at, table, room);
+        shmq_search(run->queue_session->queue->q, seqs, run->most, run->at, table, room);
     }
     free(table);
     free(seqs);
@@ -137,23 +137,22 @@ static void end_answer(const struct run *run, int status)
         (void)shmq_frame_write(session->out.bytes + run->answer, SHMQ_T_REPLY, SHMQ_S_OK, run->id,
                                run->leased * ROW);
         if (status != SHMQ_OK && status != SHMQ_EMPTY)
-            (void)shmq_attached_queue_status(run->queue_session->attached_queue, status);
+            (void)shmq_attached_queue_status(run->queue_session->queue, status);
         return;
     }
     session->out.used = run->answer;
-    wire = shmq_attached_queue_status(run->queue_session->attached_queue, status);
+    wire = shmq_attached_queue_status(run->queue_session->queue, status);
     shmq_reply(session, run->id, wire, NULL, 0);
 }
 
 static void carry_out(struct run *run)
 {
-    struct shmq_attached_queue *attached_queue = run->queue_session->attached_queue;
+    struct shmq_attached_queue *queue = run->queue_session->queue;
     bool again = run->sought != NULL;
     int status = SHMQ_OK;
 
     if (again)
-        (void)shmq_attached_queue_tend(
-            attached_queue); /* what dead processes held is there again */
+        (void)shmq_attached_queue_tend(queue); /* what dead processes held is there again */
     if (again && !find(run)) {
         shmq_session_break(run->session);
         return;
@@ -162,12 +161,12 @@ static void carry_out(struct run *run)
     shmq_reply(run->session, run->id, SHMQ_S_OK, NULL, 0);
     while (status == SHMQ_OK && !is_over(run))
         status = lease_some(run, again || !run->leased);
-    if (status == SHMQ_EMPTY && !run->leased && shmq_attached_queue_tend(attached_queue))
+    if (status == SHMQ_EMPTY && !run->leased && shmq_attached_queue_tend(queue))
         do
             status = lease_some(run, true);
         while (status == SHMQ_OK && !is_over(run));
     if (status == SHMQ_BUSY && !run->leased && !run->session->broken &&
-        shmq_park_at(run->session, attached_queue, NULL))
+        shmq_park_at(run->session, queue, NULL))
         run->session->out.used = run->answer;
     else
         end_answer(run, status);

@@ -27,7 +27,7 @@ static bool may_lease(const struct shmq_session *session)
 
 static void append(struct shmq_queue_session *queue_session, uint32_t slot)
 {
-    struct shmq_held_lease *held_leases = queue_session->attached_queue->held_leases;
+    struct shmq_held_lease *held_leases = queue_session->queue->held_leases;
 
     held_leases[slot].next = SHMQ_NIL;
     held_leases[slot].prev = queue_session->last;
@@ -40,7 +40,7 @@ static void append(struct shmq_queue_session *queue_session, uint32_t slot)
 
 static void unlink_held_lease(struct shmq_queue_session *queue_session, uint32_t slot)
 {
-    struct shmq_held_lease *held_leases = queue_session->attached_queue->held_leases,
+    struct shmq_held_lease *held_leases = queue_session->queue->held_leases,
                            *t = &held_leases[slot];
 
     if (t->prev == SHMQ_NIL)
@@ -54,9 +54,9 @@ static void unlink_held_lease(struct shmq_queue_session *queue_session, uint32_t
 }
 
 /* The held lease is no more, and what it took up is free. */
-static void end(struct shmq_attached_queue *attached_queue, uint32_t slot)
+static void end(struct shmq_attached_queue *queue, uint32_t slot)
 {
-    struct shmq_held_lease *t = &attached_queue->held_leases[slot];
+    struct shmq_held_lease *t = &queue->held_leases[slot];
     struct shmq_session *session = t->queue_session->session;
     struct shmq_waiter *of = t->of;
 
@@ -77,11 +77,11 @@ static uint32_t slot_of(uint64_t receipt) { return (uint32_t)(receipt & SHMQ_REC
 void shmq_held_lease_begin(struct shmq_queue_session *queue_session, const struct shmq_view *view,
                            struct shmq_waiter *of)
 {
-    struct shmq_attached_queue *attached_queue = queue_session->attached_queue;
-    struct shmq_held_lease *t = &attached_queue->held_leases[view->at];
+    struct shmq_attached_queue *queue = queue_session->queue;
+    struct shmq_held_lease *t = &queue->held_leases[view->at];
 
     if (t->receipt)
-        end(attached_queue, view->at); /* settled elsewhere, and leased again */
+        end(queue, view->at); /* settled elsewhere, and leased again */
     t->receipt = view->receipt;
     t->queue_session = queue_session;
     t->of = of;
@@ -96,13 +96,12 @@ void shmq_held_lease_begin(struct shmq_queue_session *queue_session, const struc
         of->used++;
 }
 
-void shmq_held_lease_end(struct shmq_attached_queue *attached_queue, uint64_t receipt)
+void shmq_held_lease_end(struct shmq_attached_queue *queue, uint64_t receipt)
 {
     uint32_t slot = slot_of(receipt);
 
-    if (receipt && slot < attached_queue->q->capacity &&
-        attached_queue->held_leases[slot].receipt == receipt)
-        end(attached_queue, slot);
+    if (receipt && slot < queue->q->capacity && queue->held_leases[slot].receipt == receipt)
+        end(queue, slot);
 }
 
 /* Whether the client reports hand-outs, and has not reported this message. */
@@ -122,23 +121,22 @@ static void give_back(struct shmq_queue *q, const struct shmq_held_lease *t, int
 /* Ends up to SHMQ_RUN of the queue session's held leases, and returns those that it still holds. */
 static void return_some(struct shmq_queue_session *queue_session)
 {
-    struct shmq_attached_queue *attached_queue = queue_session->attached_queue;
-    int status = attached_queue->gone ? SHMQ_DELETED
-                                      : shmq_attached_queue_lock(attached_queue, false);
+    struct shmq_attached_queue *queue = queue_session->queue;
+    int status = queue->gone ? SHMQ_DELETED : shmq_attached_queue_lock(queue, false);
     int64_t now = shmq_now();
 
     for (uint32_t i = 0; i < SHMQ_RUN && queue_session->count; i++) {
-        const struct shmq_held_lease *t = &attached_queue->held_leases[queue_session->first];
+        const struct shmq_held_lease *t = &queue->held_leases[queue_session->first];
 
         if (status == SHMQ_OK)
-            give_back(attached_queue->q, t, now);
+            give_back(queue->q, t, now);
         else if (status == SHMQ_BUSY)
-            shmq_attached_queue_owe(attached_queue,
-                                    is_unseen(t) ? SHMQ_RETURN_UNSEEN : SHMQ_RETURN_IT, t->receipt);
-        end(attached_queue, queue_session->first);
+            shmq_attached_queue_owe(queue, is_unseen(t) ? SHMQ_RETURN_UNSEEN : SHMQ_RETURN_IT,
+                                    t->receipt);
+        end(queue, queue_session->first);
     }
     if (status == SHMQ_OK)
-        shmq_attached_queue_unlock(attached_queue);
+        shmq_attached_queue_unlock(queue);
 }
 
 void shmq_held_leases_return(struct shmq_session *session)
@@ -146,7 +144,7 @@ void shmq_held_leases_return(struct shmq_session *session)
     for (struct shmq_queue_session *queue_session = session->queue_sessions; queue_session;
          queue_session = queue_session->next) {
         if (queue_session->count)
-            shmq_attached_queue_touch(queue_session->attached_queue);
+            shmq_attached_queue_touch(queue_session->queue);
         while (queue_session->count)
             return_some(queue_session);
     }
@@ -162,9 +160,9 @@ void shmq_held_leases_review(struct shmq_session *session, int64_t now)
         while (count--) {
             uint32_t slot = queue_session->first;
 
-            if (!shmq_holds(queue_session->attached_queue->q,
-                            queue_session->attached_queue->held_leases[slot].receipt, now)) {
-                end(queue_session->attached_queue, slot);
+            if (!shmq_holds(queue_session->queue->q,
+                            queue_session->queue->held_leases[slot].receipt, now)) {
+                end(queue_session->queue, slot);
                 continue;
             }
             unlink_held_lease(queue_session, slot);
@@ -173,9 +171,9 @@ void shmq_held_leases_review(struct shmq_session *session, int64_t now)
     }
 }
 
-void shmq_held_leases_void(struct shmq_attached_queue *attached_queue)
+void shmq_held_leases_void(struct shmq_attached_queue *queue)
 {
-    for (uint32_t slot = 0; slot < attached_queue->q->capacity; slot++)
-        if (attached_queue->held_leases[slot].receipt)
-            end(attached_queue, slot);
+    for (uint32_t slot = 0; slot < queue->q->capacity; slot++)
+        if (queue->held_leases[slot].receipt)
+            end(queue, slot);
 }

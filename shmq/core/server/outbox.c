@@ -23,7 +23,7 @@ unsigned char *shmq_outbox_room(struct shmq_outbox *box, size_t size)
 }
 
 bool shmq_outbox_put(struct shmq_outbox *box, const unsigned char *body, size_t bytes,
-                     struct shmq_attached_queue *attached_queue, uint32_t slot)
+                     struct shmq_attached_queue *queue, uint32_t slot)
 {
     if (box->outgoing_body_used == box->outgoing_body_room) {
         uint32_t room = box->outgoing_body_room ? 2 * box->outgoing_body_room : 8;
@@ -36,11 +36,7 @@ bool shmq_outbox_put(struct shmq_outbox *box, const unsigned char *body, size_t 
         box->outgoing_body_room = room;
     }
     box->outgoing_bodies[box->outgoing_body_used++] = (struct shmq_outgoing_body){
-        .before = box->used,
-        .body = body,
-        .bytes = bytes,
-        .attached_queue = attached_queue,
-        .slot = slot};
+        .before = box->used, .body = body, .bytes = bytes, .queue = queue, .slot = slot};
     box->outgoing_body_bytes += bytes;
     return true;
 }

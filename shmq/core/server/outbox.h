@@ -14,7 +14,7 @@ struct shmq_outgoing_body {
     size_t before; /* it is sent before this one of the bytes */
     const unsigned char *body;
     size_t bytes;
-    struct shmq_attached_queue *attached_queue;
+    struct shmq_attached_queue *queue;
     uint32_t slot;
 };
 
@@ -38,7 +38,7 @@ unsigned char *shmq_outbox_room(struct shmq_outbox *box, size_t size);
 
 /* Appends a body behind the last byte. False if there is no memory. */
 bool shmq_outbox_put(struct shmq_outbox *box, const unsigned char *body, size_t bytes,
-                     struct shmq_attached_queue *attached_queue, uint32_t slot);
+                     struct shmq_attached_queue *queue, uint32_t slot);
 
 /* The next pieces to send, in order, at most `most`; returns how many. */
 uint32_t shmq_outbox_pieces(const struct shmq_outbox *box, struct iovec *pieces, uint32_t most);

@@ -19,10 +19,10 @@ static void set_body(struct shmq_item *item, const unsigned char *body, size_t b
 static bool is_large(const struct shmq_item *item) { return item->put.body_bytes >= SHMQ_DIRECT; }
 
 /* Puts what it can without the get-side lock, from the first on; returns how many. */
-static uint32_t put_quickly(struct shmq_attached_queue *attached_queue, struct shmq_item *items,
+static uint32_t put_quickly(struct shmq_attached_queue *queue, struct shmq_item *items,
                             uint32_t count)
 {
-    struct shmq_queue *q = attached_queue->q;
+    struct shmq_queue *q = queue->q;
     uint32_t done = 0;
     uint64_t copied = 0;
     int64_t now;
@@ -35,26 +35,26 @@ static uint32_t put_quickly(struct shmq_attached_queue *attached_queue, struct s
         copied += items[done].put.body_bytes;
         done++;
     }
-    shmq_attached_queue_unlock_puts(attached_queue);
+    shmq_attached_queue_unlock_puts(queue);
     return done;
 }
 
 /* Puts under both locks until one is refused; returns how many were put. */
-static uint32_t put_wholly(struct shmq_attached_queue *attached_queue, struct shmq_item *items,
+static uint32_t put_wholly(struct shmq_attached_queue *queue, struct shmq_item *items,
                            uint32_t count)
 {
     uint64_t copied = 0;
     uint32_t done = 0;
     int64_t now;
-    int outcome = shmq_attached_queue_lock(attached_queue, true);
+    int outcome = shmq_attached_queue_lock(queue, true);
 
     if (outcome != SHMQ_OK) {
-        items[0].status = shmq_attached_queue_status(attached_queue, outcome);
+        items[0].status = shmq_attached_queue_status(queue, outcome);
         return 0;
     }
     now = shmq_now();
     while (done < count && copied < MOST_COPIED && !is_large(&items[done])) {
-        outcome = shmq_put(attached_queue->q, &items[done].put, now, &items[done].seq);
+        outcome = shmq_put(queue->q, &items[done].put, now, &items[done].seq);
         if (outcome != SHMQ_OK && outcome != SHMQ_DUPLICATE)
             break;
         items[done].status = outcome == SHMQ_OK ? SHMQ_S_OK : SHMQ_S_DUPLICATE;
@@ -62,40 +62,38 @@ static uint32_t put_wholly(struct shmq_attached_queue *attached_queue, struct sh
         done++;
         outcome = SHMQ_OK;
     }
-    shmq_attached_queue_unlock(attached_queue);
+    shmq_attached_queue_unlock(queue);
     if (outcome != SHMQ_OK)
-        items[done].status = shmq_attached_queue_status(attached_queue, outcome);
+        items[done].status = shmq_attached_queue_status(queue, outcome);
     return done;
 }
 
-static uint32_t put_more(struct shmq_attached_queue *attached_queue, struct shmq_item *items,
-                         uint32_t count)
+static uint32_t put_more(struct shmq_attached_queue *queue, struct shmq_item *items, uint32_t count)
 {
     uint32_t done;
 
     if (is_large(&items[0])) {
-        shmq_put_large(attached_queue, &items[0]);
+        shmq_put_large(queue, &items[0]);
         return shmq_item_is_refused(&items[0]) ? 0 : 1;
     }
-    done = put_quickly(attached_queue, items, count);
-    return done ? done : put_wholly(attached_queue, items, count);
+    done = put_quickly(queue, items, count);
+    return done ? done : put_wholly(queue, items, count);
 }
 
 /* Puts admitted items until one is refused; returns how many were put. A full queue is tried once
  * more after what dead processes held was freed. */
-static uint32_t put_some(struct shmq_attached_queue *attached_queue, struct shmq_item *items,
-                         uint32_t count)
+static uint32_t put_some(struct shmq_attached_queue *queue, struct shmq_item *items, uint32_t count)
 {
     uint32_t done = 0;
 
     while (done < count) {
         struct shmq_item *next;
 
-        done += put_more(attached_queue, items + done, count - done);
+        done += put_more(queue, items + done, count - done);
         next = &items[done];
         if (done == count || !shmq_item_is_refused(next))
             continue;
-        if (next->status != SHMQ_S_QUEUE_FULL || !shmq_attached_queue_tend(attached_queue))
+        if (next->status != SHMQ_S_QUEUE_FULL || !shmq_attached_queue_tend(queue))
             break;
         next->status = SHMQ_S_OK;
     }
@@ -156,7 +154,7 @@ static void answer_items(struct shmq_queue_session *queue_session, const struct 
                          uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
-        shmq_answer_item(queue_session->session, queue_session->attached_queue, &items[i]);
+        shmq_answer_item(queue_session->session, queue_session->queue, &items[i]);
 }
 
 /* Each PRODUCE is answered by itself: a refused one holds back none behind it. One that must
@@ -166,13 +164,12 @@ static void put_run(struct shmq_queue_session *queue_session, struct shmq_item *
 {
     uint32_t done = 0;
 
-    while (done < count && !queue_session->attached_queue->gone) {
-        done += put_some(queue_session->attached_queue, items + done, count - done);
+    while (done < count && !queue_session->queue->gone) {
+        done += put_some(queue_session->queue, items + done, count - done);
         if (done < count && items[done].status == SHMQ_S_BUSY &&
-            shmq_attached_queue_is_awaited(queue_session->attached_queue)) {
+            shmq_attached_queue_is_awaited(queue_session->queue)) {
             answer_items(queue_session, items, done);
-            (void)shmq_park_at(queue_session->session, queue_session->attached_queue,
-                               items[done].from);
+            (void)shmq_park_at(queue_session->session, queue_session->queue, items[done].from);
             return;
         }
         done += done < count;
@@ -281,7 +278,7 @@ static void answer_batch(struct shmq_queue_session *queue_session, const struct 
         return;
     shmq_store64(shmq_store32(durable_reply.payload, batch->accepted), batch->first);
     if (batch->flags & SHMQ_FLAG_DURABLE) {
-        durable_reply.attached_queue = batch->accepted ? queue_session->attached_queue : NULL;
+        durable_reply.queue = batch->accepted ? queue_session->queue : NULL;
         durable_reply.seq = batch->highest;
         shmq_durable_reply(queue_session->session, &durable_reply, NULL);
         return;
@@ -347,7 +344,7 @@ static void put_batch(struct shmq_queue_session *queue_session, struct shmq_read
         uint32_t most = count < SHMQ_RUN ? count : SHMQ_RUN;
         uint16_t refusal;
         uint32_t admitted = next_items(queue_session, r, items, most, batch->flags, &refusal);
-        uint32_t done = admitted ? put_some(queue_session->attached_queue, items, admitted) : 0;
+        uint32_t done = admitted ? put_some(queue_session->queue, items, admitted) : 0;
 
         count_accepted(batch, items, done);
         batch->status = done < admitted ? items[done].status : refusal;
@@ -384,16 +381,16 @@ void shmq_carry_out_batch(struct shmq_session *session, const struct shmq_frame 
     else if (!count)
         refuse_frame(session, frame->id, batch.flags, SHMQ_S_BAD_REQUEST,
                      "a batch has one message or more");
-    else if (batch.flags & SHMQ_FLAG_DURABLE && !queue_session->attached_queue->q->journaled)
+    else if (batch.flags & SHMQ_FLAG_DURABLE && !queue_session->queue->q->journaled)
         refuse_frame(session, frame->id, batch.flags, SHMQ_S_UNSUPPORTED, SHMQ_WHY_NO_JOURNAL);
-    else if ((why = check_batch(queue_session->attached_queue->q, r, count)))
+    else if ((why = check_batch(queue_session->queue->q, r, count)))
         refuse_frame(session, frame->id, batch.flags, SHMQ_S_BAD_REQUEST, why);
     else {
-        if (queue_session->attached_queue->q->h->options.confirm)
+        if (queue_session->queue->q->h->options.confirm)
             batch.flags |= SHMQ_FLAG_DURABLE;
         put_batch(queue_session, &r, count, &batch);
         if (batch.status != SHMQ_S_BUSY || batch.accepted ||
-            !shmq_park_at(session, queue_session->attached_queue, NULL))
+            !shmq_park_at(session, queue_session->queue, NULL))
             answer_batch(queue_session, &batch);
     }
 }

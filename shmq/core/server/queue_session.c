@@ -34,42 +34,41 @@ static struct shmq_attached_queue **bucket_of(struct shmq_engine *engine, struct
     return &engine->buckets[(hash ^ hash >> 16) % SHMQ_BUCKETS];
 }
 
-static struct shmq_name name_of(const struct shmq_attached_queue *attached_queue)
+static struct shmq_name name_of(const struct shmq_attached_queue *queue)
 {
-    return (struct shmq_name){(const unsigned char *)attached_queue->name,
-                              attached_queue->name_bytes};
+    return (struct shmq_name){(const unsigned char *)queue->name, queue->name_bytes};
 }
 
-static bool is_called(const struct shmq_attached_queue *attached_queue, struct shmq_name name)
+static bool is_called(const struct shmq_attached_queue *queue, struct shmq_name name)
 {
-    return shmq_same_name(name_of(attached_queue), name);
+    return shmq_same_name(name_of(queue), name);
 }
 
-static bool is_open(const struct shmq_attached_queue *attached_queue)
+static bool is_open(const struct shmq_attached_queue *queue)
 {
-    return !attached_queue->gone && GET_RELAXED(attached_queue->q->h->state) == SHMQ_OPEN;
+    return !queue->gone && GET_RELAXED(queue->q->h->state) == SHMQ_OPEN;
 }
 
 /* ---- the queues that the engine is attached to ---- */
 
-void shmq_attached_queue_forget(struct shmq_attached_queue *attached_queue, uint16_t status)
+void shmq_attached_queue_forget(struct shmq_attached_queue *queue, uint16_t status)
 {
-    struct shmq_attached_queue **at = bucket_of(attached_queue->engine, name_of(attached_queue));
+    struct shmq_attached_queue **at = bucket_of(queue->engine, name_of(queue));
 
-    if (attached_queue->gone)
+    if (queue->gone)
         return;
-    while (*at != attached_queue)
+    while (*at != queue)
         at = &(*at)->next;
-    *at = attached_queue->next;
-    attached_queue->gone = true;
-    attached_queue->users++;
-    shmq_waiters_end(attached_queue, status);
-    shmq_durable_replies_end(attached_queue, status);
-    shmq_held_leases_void(attached_queue);
-    shmq_attached_queue_release(attached_queue);
+    *at = queue->next;
+    queue->gone = true;
+    queue->users++;
+    shmq_waiters_end(queue, status);
+    shmq_durable_replies_end(queue, status);
+    shmq_held_leases_void(queue);
+    shmq_attached_queue_release(queue);
 }
 
-uint16_t shmq_attached_queue_status(struct shmq_attached_queue *attached_queue, int status)
+uint16_t shmq_attached_queue_status(struct shmq_attached_queue *queue, int status)
 {
     switch (status) {
     case SHMQ_OK: return SHMQ_S_OK;
@@ -80,29 +79,26 @@ uint16_t shmq_attached_queue_status(struct shmq_attached_queue *attached_queue, 
     case SHMQ_DUPLICATE: return SHMQ_S_DUPLICATE;
     case SHMQ_NO_SPACE: return SHMQ_S_NO_SPACE;
     case SHMQ_BUSY: return SHMQ_S_BUSY;
-    case SHMQ_DELETED:
-        shmq_attached_queue_forget(attached_queue, SHMQ_S_NO_QUEUE);
-        return SHMQ_S_NO_QUEUE;
+    case SHMQ_DELETED: shmq_attached_queue_forget(queue, SHMQ_S_NO_QUEUE); return SHMQ_S_NO_QUEUE;
     case SHMQ_DAMAGED:
-        attached_queue->engine->hooks->failed(attached_queue);
-        shmq_attached_queue_forget(attached_queue, SHMQ_S_INTERNAL);
+        queue->engine->hooks->failed(queue);
+        shmq_attached_queue_forget(queue, SHMQ_S_INTERNAL);
         return SHMQ_S_INTERNAL;
     default: return SHMQ_S_INTERNAL;
     }
 }
 
-static uint16_t attach(struct shmq_session *session, struct shmq_attached_queue *attached_queue)
+static uint16_t attach(struct shmq_session *session, struct shmq_attached_queue *queue)
 {
     struct shmq_engine *engine = session->engine;
-    uint16_t status = engine->hooks->attach(session, attached_queue);
+    uint16_t status = engine->hooks->attach(session, queue);
 
     if (status)
         return status;
-    attached_queue->held_leases = calloc(attached_queue->q->capacity,
-                                         sizeof *attached_queue->held_leases);
-    if (attached_queue->held_leases)
+    queue->held_leases = calloc(queue->q->capacity, sizeof *queue->held_leases);
+    if (queue->held_leases)
         return SHMQ_S_OK;
-    engine->hooks->detach(engine, attached_queue);
+    engine->hooks->detach(engine, queue);
     return SHMQ_S_INTERNAL;
 }
 
@@ -110,39 +106,39 @@ static struct shmq_attached_queue *open_attached_queue(struct shmq_session *sess
                                                        struct shmq_name name, uint16_t *status)
 {
     struct shmq_engine *engine = session->engine;
-    struct shmq_attached_queue **bucket = bucket_of(engine, name), *attached_queue;
+    struct shmq_attached_queue **bucket = bucket_of(engine, name), *queue;
 
-    for (attached_queue = *bucket; attached_queue; attached_queue = attached_queue->next)
-        if (is_called(attached_queue, name))
+    for (queue = *bucket; queue; queue = queue->next)
+        if (is_called(queue, name))
             break;
-    if (attached_queue && is_open(attached_queue))
-        return attached_queue;
-    if (attached_queue)
-        (void)shmq_attached_queue_status(attached_queue, SHMQ_DELETED);
-    if (!(attached_queue = calloc(1, sizeof *attached_queue))) {
+    if (queue && is_open(queue))
+        return queue;
+    if (queue)
+        (void)shmq_attached_queue_status(queue, SHMQ_DELETED);
+    if (!(queue = calloc(1, sizeof *queue))) {
         *status = SHMQ_S_INTERNAL;
         return NULL;
     }
-    attached_queue->engine = engine;
-    attached_queue->name_bytes = (uint8_t)name.bytes;
-    memcpy(attached_queue->name, name.at, name.bytes);
-    if ((*status = attach(session, attached_queue))) {
-        free(attached_queue);
+    queue->engine = engine;
+    queue->name_bytes = (uint8_t)name.bytes;
+    memcpy(queue->name, name.at, name.bytes);
+    if ((*status = attach(session, queue))) {
+        free(queue);
         return NULL;
     }
-    attached_queue->next = *bucket;
-    *bucket = attached_queue;
-    return attached_queue;
+    queue->next = *bucket;
+    *bucket = queue;
+    return queue;
 }
 
 /* ---- queue sessions ---- */
 
 static void leave(struct shmq_queue_session *queue_session)
 {
-    struct shmq_attached_queue *attached_queue = queue_session->attached_queue;
+    struct shmq_attached_queue *queue = queue_session->queue;
 
     free(queue_session);
-    shmq_attached_queue_release(attached_queue);
+    shmq_attached_queue_release(queue);
 }
 
 void shmq_queue_sessions_leave(struct shmq_session *session)
@@ -166,8 +162,7 @@ static bool is_idle(const struct shmq_queue_session *queue_session)
 /* Whether the queue session can be dropped: its queue is gone, or there are many such. */
 static bool is_dispensable(const struct shmq_queue_session *queue_session, uint32_t *idle)
 {
-    return is_idle(queue_session) &&
-           (queue_session->attached_queue->gone || ++*idle > MOST_EMPTY_SESSIONS);
+    return is_idle(queue_session) && (queue_session->queue->gone || ++*idle > MOST_EMPTY_SESSIONS);
 }
 
 /* The queue session of that name, moved to the front; queue sessions that are of no more use are
@@ -179,8 +174,7 @@ static struct shmq_queue_session *find_queue_session(struct shmq_session *sessio
     uint32_t idle = 0;
 
     while ((queue_session = *at)) {
-        if (is_called(queue_session->attached_queue, name) &&
-            is_open(queue_session->attached_queue)) {
+        if (is_called(queue_session->queue, name) && is_open(queue_session->queue)) {
             *at = queue_session->next;
             queue_session->next = session->queue_sessions;
             return session->queue_sessions = queue_session;
@@ -196,18 +190,18 @@ static struct shmq_queue_session *find_queue_session(struct shmq_session *sessio
 }
 
 static struct shmq_queue_session *take_queue_session(struct shmq_session *session,
-                                                     struct shmq_attached_queue *attached_queue)
+                                                     struct shmq_attached_queue *queue)
 {
     struct shmq_queue_session *queue_session = calloc(1, sizeof *queue_session);
 
     if (!queue_session)
         return NULL;
-    queue_session->attached_queue = attached_queue;
+    queue_session->queue = queue;
     queue_session->session = session;
     queue_session->first = queue_session->last = SHMQ_NIL;
     queue_session->next = session->queue_sessions;
     session->queue_sessions = queue_session;
-    attached_queue->users++;
+    queue->users++;
     return queue_session;
 }
 
@@ -224,21 +218,20 @@ static struct shmq_queue_session *enter_queue(struct shmq_session *session, stru
                                               uint16_t *status)
 {
     struct shmq_queue_session *queue_session = session->queue_sessions;
-    struct shmq_attached_queue *attached_queue;
+    struct shmq_attached_queue *queue;
     uint8_t rights;
 
-    if (!queue_session || !is_called(queue_session->attached_queue, name) ||
-        !is_open(queue_session->attached_queue))
+    if (!queue_session || !is_called(queue_session->queue, name) || !is_open(queue_session->queue))
         queue_session = find_queue_session(session, name);
     if (queue_session && queue_session->rights != SHMQ_NOT_ASKED)
         return queue_session;
     *status = SHMQ_S_NO_QUEUE;
     if (!(rights = ask_rights(session, name)))
         return NULL;
-    if (!queue_session && !(attached_queue = open_attached_queue(session, name, status)))
+    if (!queue_session && !(queue = open_attached_queue(session, name, status)))
         return NULL;
     *status = SHMQ_S_INTERNAL;
-    if (queue_session || (queue_session = take_queue_session(session, attached_queue)))
+    if (queue_session || (queue_session = take_queue_session(session, queue)))
         queue_session->rights = rights;
     return queue_session;
 }

@@ -14,7 +14,7 @@
 /* One request, and where it stands. */
 struct request {
     struct shmq_session *session;
-    struct shmq_attached_queue *attached_queue;
+    struct shmq_attached_queue *queue;
     uint32_t id;
     uint32_t max_bytes;
     uint32_t start, end;        /* COLUMNS: slots                                       */
@@ -51,7 +51,7 @@ static bool write_block(const struct request *request, const struct shmq_snapsho
                         uint32_t next)
 {
     struct shmq_session *session = request->session;
-    struct shmq_queue *q = request->attached_queue->q;
+    struct shmq_queue *q = request->queue->q;
     struct shmq_columns_layout layout;
     struct shmq_columns columns;
     unsigned char *at;
@@ -74,7 +74,7 @@ static bool write_block(const struct request *request, const struct shmq_snapsho
 static void refuse(const struct request *request, int status)
 {
     shmq_refuse_request(request->session, request->id,
-                        shmq_attached_queue_status(request->attached_queue, status),
+                        shmq_attached_queue_status(request->queue, status),
                         status == SHMQ_TOO_LARGE ? WHY_LARGE : NULL);
 }
 
@@ -89,27 +89,27 @@ static void begin(const struct request *request, struct shmq_snapshot_read *e, u
 }
 
 /* Does what is due, so that the current state is shown. */
-static int tick(struct shmq_attached_queue *attached_queue)
+static int tick(struct shmq_attached_queue *queue)
 {
     int status;
 
-    if (GET_ATOMIC(attached_queue->q->h->next_tick) > shmq_now())
+    if (GET_ATOMIC(queue->q->h->next_tick) > shmq_now())
         return SHMQ_OK;
-    if ((status = shmq_attached_queue_lock(attached_queue, true)) == SHMQ_OK) {
-        shmq_tick(attached_queue->q, shmq_now());
-        shmq_attached_queue_unlock(attached_queue);
+    if ((status = shmq_attached_queue_lock(queue, true)) == SHMQ_OK) {
+        shmq_tick(queue->q, shmq_now());
+        shmq_attached_queue_unlock(queue);
     }
     return status;
 }
 
 static void answer_columns(struct request *request)
 {
-    struct shmq_queue *q = request->attached_queue->q;
+    struct shmq_queue *q = request->queue->q;
     struct shmq_snapshot_read e;
     uint32_t at = request->start, end = GET_ATOMIC(q->h->slots_made);
-    int status = tick(request->attached_queue);
+    int status = tick(request->queue);
 
-    if (status == SHMQ_BUSY && shmq_park_at(request->session, request->attached_queue, NULL))
+    if (status == SHMQ_BUSY && shmq_park_at(request->session, request->queue, NULL))
         return;
     if (status != SHMQ_OK) {
         refuse(request, status);
@@ -155,7 +155,7 @@ static void answer_gone(const struct request *request, const uint64_t *seqs, con
     for (uint32_t i = 0; i < request->count; i++) {
         unsigned char *to;
 
-        if (shmq_is_there(request->attached_queue->q, slots[i], seqs[i]))
+        if (shmq_is_there(request->queue->q, slots[i], seqs[i]))
             continue;
         if (!(to = shmq_session_room(session, sizeof *seqs)))
             return;
@@ -187,7 +187,7 @@ static void answer_chosen(const struct request *request, const struct shmq_snaps
 
 static void answer_run(struct request *request)
 {
-    struct shmq_queue *q = request->attached_queue->q;
+    struct shmq_queue *q = request->queue->q;
     struct shmq_snapshot_read e;
     uint32_t *slots;
     uint64_t *seqs = unpack(request, &slots), at = 0;
@@ -220,8 +220,8 @@ void shmq_carry_out_read_columns(struct shmq_session *session, const struct shmq
     } else if (!request.max_bytes) {
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST, "a block has 1 byte or more");
     } else {
-        request.attached_queue = queue_session->attached_queue;
-        if (GET_RELAXED(queue_session->attached_queue->q->h->state) != SHMQ_OPEN)
+        request.queue = queue_session->queue;
+        if (GET_RELAXED(queue_session->queue->q->h->state) != SHMQ_OPEN)
             refuse(&request, SHMQ_DELETED);
         else if (frame->type == SHMQ_T_COLUMNS)
             answer_columns(&request);

@@ -20,9 +20,9 @@ static inline bool shmq_item_is_refused(const struct shmq_item *item)
     return item->status != SHMQ_S_OK && item->status != SHMQ_S_DUPLICATE;
 }
 
-/* Answers with the item's status; `attached_queue`: where it was put, or NULL. If the item must
+/* Answers with the item's status; `queue`: where it was put, or NULL. If the item must
  * be on disk, the reply waits for that. */
-void shmq_answer_item(struct shmq_session *session, struct shmq_attached_queue *attached_queue,
+void shmq_answer_item(struct shmq_session *session, struct shmq_attached_queue *queue,
                       const struct shmq_item *item);
 
 /* ---- large_body.c: received into the queue, from the first byte behind the properties on ---- */
@@ -43,7 +43,7 @@ bool shmq_large_body_received(struct shmq_session *session, size_t size);
 void shmq_large_body_drop(struct shmq_session *session);
 
 /* Puts a large body that is complete, and copies it without the lock: sets the item's status. */
-void shmq_put_large(struct shmq_attached_queue *attached_queue, struct shmq_item *item);
+void shmq_put_large(struct shmq_attached_queue *queue, struct shmq_item *item);
 
 /* ---- deliver.c: leasing messages, and writing them as DELIVERs ---- */
 
@@ -85,11 +85,11 @@ void shmq_carry_out_handed(struct shmq_session *session, const struct shmq_frame
                            const unsigned char *payload);
 
 /* Delivers to the waiters without a filter, in their order; whether any of them still waits. */
-bool shmq_attached_queue_serve(struct shmq_attached_queue *attached_queue);
+bool shmq_attached_queue_serve(struct shmq_attached_queue *queue);
 
 /* Delivers to the waiters with a filter: to all of them if a message has `arrived`, else to those
  * that have not searched since they began to wait. Returns whether any of them still waits. */
-bool shmq_attached_queue_serve_filtered(struct shmq_attached_queue *attached_queue, bool arrived);
+bool shmq_attached_queue_serve_filtered(struct shmq_attached_queue *queue, bool arrived);
 
 /* ---- settle.c: ACK, NACK, REJECT, EXTEND and RETURN ---- */
 

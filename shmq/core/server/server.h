@@ -43,11 +43,11 @@ struct shmq_durable_reply;
 
 /* The callbacks of the process that runs the engine. Statuses are those of the wire. */
 struct shmq_hooks {
-    /* Attaches to the queue attached_queue->name: sets q, semaphores, views and data.
+    /* Attaches to the queue queue->name: sets q, semaphores, views and data.
      * SHMQ_S_BUSY: it takes time; the session was parked if it may wait for it, else it takes
      * too long. */
-    uint16_t (*attach)(struct shmq_session *session, struct shmq_attached_queue *attached_queue);
-    void (*detach)(struct shmq_engine *engine, struct shmq_attached_queue *attached_queue);
+    uint16_t (*attach)(struct shmq_session *session, struct shmq_attached_queue *queue);
+    void (*detach)(struct shmq_engine *engine, struct shmq_attached_queue *queue);
     /* The session's rights to the queue of that name, which need not exist; 0: it may not know of
      * it. */
     uint8_t (*rights)(struct shmq_session *session, const char *name);
@@ -60,16 +60,16 @@ struct shmq_hooks {
     struct shmq_filter_request *(*compile)(struct shmq_engine *engine, const unsigned char *text,
                                            uint32_t bytes, char why[SHMQ_WHY_BYTES]);
     /* Does pending maintenance: dead processes, dead letters on their way. */
-    void (*tend)(struct shmq_attached_queue *attached_queue);
+    void (*tend)(struct shmq_attached_queue *queue);
     /* The queue contradicts itself, and is unusable: to be logged. */
-    void (*failed)(struct shmq_attached_queue *attached_queue);
+    void (*failed)(struct shmq_attached_queue *queue);
     /* A session waits for a message: from now on shmq_attached_queue_serve must be called whenever
      * one may have come, until it returns false. `filtered`: shmq_attached_queue_serve_filtered,
      * whenever one has arrived. */
-    void (*wait)(struct shmq_attached_queue *attached_queue, bool filtered);
+    void (*wait)(struct shmq_attached_queue *queue, bool filtered);
     /* A session waits for the disk: from now on shmq_attached_queue_confirm must be called whenever
      * the queue's journal has progressed, until it returns false. */
-    void (*confirm)(struct shmq_attached_queue *attached_queue);
+    void (*confirm)(struct shmq_attached_queue *queue);
 };
 
 /* The limits of an engine. Times in ns; 0: no limit. */
@@ -165,7 +165,7 @@ struct shmq_attached_queue {
 };
 
 struct shmq_queue_session {
-    struct shmq_attached_queue *attached_queue;
+    struct shmq_attached_queue *queue;
     struct shmq_session *session;
     struct shmq_queue_session *next; /* of the session, the last used first */
     uint32_t first, last; /* held leases */
@@ -309,7 +309,7 @@ void shmq_put_back(struct shmq_session *session, const unsigned char *at);
 
 /* Puts the request back until the attached queue's lock is free. False if it has waited long
  * enough: it must be refused with SHMQ_S_BUSY. */
-bool shmq_park_at(struct shmq_session *session, struct shmq_attached_queue *attached_queue,
+bool shmq_park_at(struct shmq_session *session, struct shmq_attached_queue *queue,
                   const unsigned char *at);
 
 /* Whether the next frame is complete and of that type, with a valid header. */
@@ -332,36 +332,36 @@ uint16_t shmq_fatal_status(const struct shmq_session *session, const unsigned ch
 /* Takes the get side or the whole queue: SHMQ_OK, or the error. SHMQ_BUSY: another process holds
  * the lock for longer than this thread may wait. That is remembered: until the lock is free,
  * later attempts return at once, and each tick tries again. */
-int shmq_attached_queue_lock(struct shmq_attached_queue *attached_queue, bool whole);
+int shmq_attached_queue_lock(struct shmq_attached_queue *queue, bool whole);
 
 /* Whether a request may still wait for the lock: only for a limited time. */
-bool shmq_attached_queue_is_awaited(const struct shmq_attached_queue *attached_queue);
+bool shmq_attached_queue_is_awaited(const struct shmq_attached_queue *queue);
 
 /* Defers the operation, for want of the lock, to a later tick. */
-void shmq_attached_queue_owe(struct shmq_attached_queue *attached_queue, enum shmq_owed_kind kind,
+void shmq_attached_queue_owe(struct shmq_attached_queue *queue, enum shmq_owed_kind kind,
                              uint64_t what);
 
 /* Has a tick look at it soon. */
-void shmq_attached_queue_later(struct shmq_attached_queue *attached_queue);
+void shmq_attached_queue_later(struct shmq_attached_queue *queue);
 
 /* Does the deferred work: whether the lock was free, or the work is obsolete. */
-bool shmq_attached_queue_do_owed(struct shmq_attached_queue *attached_queue);
+bool shmq_attached_queue_do_owed(struct shmq_attached_queue *queue);
 
 /* Releases the lock, and wakes the sleepers for which there is something. */
-void shmq_attached_queue_unlock(struct shmq_attached_queue *attached_queue);
+void shmq_attached_queue_unlock(struct shmq_attached_queue *queue);
 
 /* The same for the put-side lock. */
-void shmq_attached_queue_unlock_puts(struct shmq_attached_queue *attached_queue);
+void shmq_attached_queue_unlock_puts(struct shmq_attached_queue *queue);
 
 /* Reclaims what dead processes hold, and the like, unless that was done a moment ago; whether it
  * was done now. */
-bool shmq_attached_queue_tend(struct shmq_attached_queue *attached_queue);
+bool shmq_attached_queue_tend(struct shmq_attached_queue *queue);
 
 /* Has its waiters served at the end of the request. */
-void shmq_attached_queue_touch(struct shmq_attached_queue *attached_queue);
+void shmq_attached_queue_touch(struct shmq_attached_queue *queue);
 
 /* Drops one reference to it. */
-void shmq_attached_queue_release(struct shmq_attached_queue *attached_queue);
+void shmq_attached_queue_release(struct shmq_attached_queue *queue);
 
 /* An outgoing body was sent, or never will be: unpins it. */
 void shmq_outgoing_body_gone(struct shmq_outgoing_body *outgoing_body);
@@ -370,8 +370,7 @@ void shmq_outgoing_body_gone(struct shmq_outgoing_body *outgoing_body);
 
 /* A reply that is held back, and its condition. */
 struct shmq_durable_reply {
-    struct shmq_attached_queue
-        *attached_queue; /* once its queue has `seq` on disk; NULL: at once */
+    struct shmq_attached_queue *queue; /* once its queue has `seq` on disk; NULL: at once */
     uint64_t seq;
     uint64_t ticket; /* not 0 until policy has given the reply */
     char *why; /* text, freed with this; or NULL: use the payload */
@@ -393,14 +392,14 @@ void shmq_durable_reply_settle(struct shmq_session *session, uint64_t ticket, ui
                                const char *payload, uint32_t bytes);
 
 /* Asks the queue's journal for what the attached queue's durable replies wait for. */
-void shmq_durable_replies_ask(struct shmq_attached_queue *attached_queue);
+void shmq_durable_replies_ask(struct shmq_attached_queue *queue);
 
 /* The journal of the attached queue may have progressed: sends the replies whose changes are on
  * disk, for every session. Returns whether any durable reply still waits for the attached queue. */
-bool shmq_attached_queue_confirm(struct shmq_attached_queue *attached_queue);
+bool shmq_attached_queue_confirm(struct shmq_attached_queue *queue);
 
 /* The attached queue is gone: replies whose changes are not on disk get that status. */
-void shmq_durable_replies_end(struct shmq_attached_queue *attached_queue, uint16_t status);
+void shmq_durable_replies_end(struct shmq_attached_queue *queue, uint16_t status);
 
 /* Drops the session's durable replies. */
 void shmq_durable_replies_drop(struct shmq_session *session);
@@ -464,12 +463,12 @@ void shmq_waiters_unblock(struct shmq_session *session);
 int64_t shmq_waiters_expire(struct shmq_session *session, int64_t now);
 
 /* Refuses those that end with their search and cannot have the lock for it. */
-void shmq_waiters_refuse(struct shmq_attached_queue *attached_queue);
+void shmq_waiters_refuse(struct shmq_attached_queue *queue);
 
 /* End all waiters of the session, or of the attached queue: answered with that status, or not if it
  * is OK. */
 void shmq_waiters_leave(struct shmq_session *session, uint16_t status);
-void shmq_waiters_end(struct shmq_attached_queue *attached_queue, uint16_t status);
+void shmq_waiters_end(struct shmq_attached_queue *queue, uint16_t status);
 
 /* ---- lease_table.c ---- */
 
@@ -481,7 +480,7 @@ void shmq_held_lease_begin(struct shmq_queue_session *queue_session, const struc
                            struct shmq_waiter *of);
 
 /* The lease of that receipt is over, if it is this engine's. */
-void shmq_held_lease_end(struct shmq_attached_queue *attached_queue, uint64_t receipt);
+void shmq_held_lease_end(struct shmq_attached_queue *queue, uint64_t receipt);
 
 /* Returns the session's leases to their queues. */
 void shmq_held_leases_return(struct shmq_session *session);
@@ -490,7 +489,7 @@ void shmq_held_leases_return(struct shmq_session *session);
 void shmq_held_leases_review(struct shmq_session *session, int64_t now);
 
 /* The queue is gone, and all its leases with it. */
-void shmq_held_leases_void(struct shmq_attached_queue *attached_queue);
+void shmq_held_leases_void(struct shmq_attached_queue *queue);
 
 /* How many more messages the session may lease, and how many bytes: the last message may exceed
  * those. */
@@ -530,10 +529,10 @@ struct shmq_queue_session *shmq_queue_session_at(struct shmq_session *session,
 void shmq_queue_sessions_leave(struct shmq_session *session);
 
 /* The wire status of an outcome of the core. A queue that is gone or damaged is forgotten. */
-uint16_t shmq_attached_queue_status(struct shmq_attached_queue *attached_queue, int status);
+uint16_t shmq_attached_queue_status(struct shmq_attached_queue *queue, int status);
 
 /* Removes the attached queue from the table: its waiters end with that status, its leases are
  * void. */
-void shmq_attached_queue_forget(struct shmq_attached_queue *attached_queue, uint16_t status);
+void shmq_attached_queue_forget(struct shmq_attached_queue *queue, uint16_t status);
 
 #endif

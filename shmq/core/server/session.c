@@ -78,13 +78,13 @@ void shmq_put_back(struct shmq_session *session, const unsigned char *at)
     session->unread_at = at;
 }
 
-bool shmq_park_at(struct shmq_session *session, struct shmq_attached_queue *attached_queue,
+bool shmq_park_at(struct shmq_session *session, struct shmq_attached_queue *queue,
                   const unsigned char *at)
 {
-    if (!shmq_attached_queue_is_awaited(attached_queue))
+    if (!shmq_attached_queue_is_awaited(queue))
         return false;
     shmq_put_back(session, at);
-    session->parked_at = attached_queue;
+    session->parked_at = queue;
     return true;
 }
 

@@ -115,15 +115,14 @@ static void end_answer(const struct answer *answer)
 
 /* Concludes the receipts: their held leases end, except those of an EXTEND, and the refused ones
  * are answered. */
-static void conclude(struct shmq_attached_queue *attached_queue, const struct order *order,
-                     uint32_t count, uint64_t refused, const uint64_t *opened,
-                     struct answer *answer)
+static void conclude(struct shmq_attached_queue *queue, const struct order *order, uint32_t count,
+                     uint64_t refused, const uint64_t *opened, struct answer *answer)
 {
     for (uint32_t i = 0; i < count; i++) {
         bool is_refused = refused >> i & 1;
 
         if (is_refused || order->type != SHMQ_T_EXTEND || !order->ms)
-            shmq_held_lease_end(attached_queue, opened[i]);
+            shmq_held_lease_end(queue, opened[i]);
         if (is_refused)
             add_refused(answer, order->receipts + RECEIPT * i);
     }
@@ -131,13 +130,12 @@ static void conclude(struct shmq_attached_queue *attached_queue, const struct or
 
 /* The queue failed: what was begun of the answer is taken back first, as the waiters of a
  * queue that is gone are answered, too. */
-static void fail_answer(const struct answer *answer, struct shmq_attached_queue *attached_queue,
-                        int outcome)
+static void fail_answer(const struct answer *answer, struct shmq_attached_queue *queue, int outcome)
 {
     uint16_t status;
 
     answer->session->out.used = answer->at;
-    status = shmq_attached_queue_status(attached_queue, outcome);
+    status = shmq_attached_queue_status(queue, outcome);
     if (answer->id)
         shmq_reply(answer->session, answer->id, status, NULL, 0);
 }
@@ -162,12 +160,11 @@ static void resume(struct answer *answer, struct order *order)
 }
 
 /* The request waits for the lock, with so many receipts done: false if it has waited enough. */
-static bool put_off(const struct answer *answer, struct shmq_attached_queue *attached_queue,
-                    uint32_t done)
+static bool put_off(const struct answer *answer, struct shmq_attached_queue *queue, uint32_t done)
 {
     struct shmq_session *session = answer->session;
 
-    if (session->broken || !shmq_park_at(session, attached_queue, NULL))
+    if (session->broken || !shmq_park_at(session, queue, NULL))
         return false;
     session->settled = done;
     if (answer->bytes && !(session->refused = malloc(answer->bytes))) {
@@ -182,7 +179,7 @@ static bool put_off(const struct answer *answer, struct shmq_attached_queue *att
 }
 
 /* One request, however many receipts it has, SHMQ_RUN in a critical section. */
-static void carry_out_long(struct shmq_session *session, struct shmq_attached_queue *attached_queue,
+static void carry_out_long(struct shmq_session *session, struct shmq_attached_queue *queue,
                            struct order *order)
 {
     uint64_t refused, opened[SHMQ_RUN];
@@ -193,20 +190,20 @@ static void carry_out_long(struct shmq_session *session, struct shmq_attached_qu
     resume(&answer, order);
     while (order->count) {
         uint32_t count = order->count < SHMQ_RUN ? order->count : SHMQ_RUN;
-        int outcome = shmq_attached_queue_lock(attached_queue, false);
+        int outcome = shmq_attached_queue_lock(queue, false);
 
         if (outcome == SHMQ_OK) {
-            outcome = settle_some(attached_queue->q, order, time_of(attached_queue->q, order),
-                                  SHMQ_RUN, &refused, opened);
-            shmq_attached_queue_unlock(attached_queue);
+            outcome = settle_some(queue->q, order, time_of(queue->q, order), SHMQ_RUN, &refused,
+                                  opened);
+            shmq_attached_queue_unlock(queue);
         }
-        if (outcome == SHMQ_BUSY && put_off(&answer, attached_queue, all - order->count))
+        if (outcome == SHMQ_BUSY && put_off(&answer, queue, all - order->count))
             return;
         if (outcome != SHMQ_OK) {
-            fail_answer(&answer, attached_queue, outcome);
+            fail_answer(&answer, queue, outcome);
             return;
         }
-        conclude(attached_queue, order, count, refused, opened, &answer);
+        conclude(queue, order, count, refused, opened, &answer);
         order->receipts += RECEIPT * count;
         order->count -= count;
     }
@@ -235,24 +232,23 @@ static uint32_t gather(struct shmq_session *session, struct order *orders,
 }
 
 /* Several ACKs in one critical section. */
-static void carry_out_run(struct shmq_session *session, struct shmq_attached_queue *attached_queue,
+static void carry_out_run(struct shmq_session *session, struct shmq_attached_queue *queue,
                           struct order *orders, uint32_t count)
 {
     uint64_t refused[SHMQ_RUN], opened[SHMQ_RUN];
-    int outcome = shmq_attached_queue_lock(attached_queue, false);
+    int outcome = shmq_attached_queue_lock(queue, false);
     uint32_t done = 0;
 
-    if (outcome == SHMQ_BUSY && shmq_park_at(session, attached_queue, NULL))
+    if (outcome == SHMQ_BUSY && shmq_park_at(session, queue, NULL))
         return;
     if (outcome == SHMQ_OK) {
-        int64_t now = shmq_time(attached_queue->q);
+        int64_t now = shmq_time(queue->q);
 
         for (uint32_t i = 0; i < count && outcome == SHMQ_OK; i++) {
-            outcome = settle_some(attached_queue->q, &orders[i], now, SHMQ_RUN, &refused[i],
-                                  opened + done);
+            outcome = settle_some(queue->q, &orders[i], now, SHMQ_RUN, &refused[i], opened + done);
             done += orders[i].count;
         }
-        shmq_attached_queue_unlock(attached_queue);
+        shmq_attached_queue_unlock(queue);
     }
     done = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -260,10 +256,10 @@ static void carry_out_run(struct shmq_session *session, struct shmq_attached_que
 
         begin_answer(&answer, session, orders[i].id);
         if (outcome != SHMQ_OK) {
-            fail_answer(&answer, attached_queue, outcome);
+            fail_answer(&answer, queue, outcome);
             continue;
         }
-        conclude(attached_queue, &orders[i], orders[i].count, refused[i], opened + done, &answer);
+        conclude(queue, &orders[i], orders[i].count, refused[i], opened + done, &answer);
         end_answer(&answer);
         done += orders[i].count;
     }
@@ -288,9 +284,9 @@ void shmq_carry_out_settle(struct shmq_session *session, const struct shmq_frame
         return;
     }
     if (frame->type != SHMQ_T_ACK || orders[0].count > SHMQ_RUN) {
-        carry_out_long(session, queue_session->attached_queue, &orders[0]);
+        carry_out_long(session, queue_session->queue, &orders[0]);
         return;
     }
     count = gather(session, orders, frames);
-    carry_out_run(session, queue_session->attached_queue, orders, count);
+    carry_out_run(session, queue_session->queue, orders, count);
 }

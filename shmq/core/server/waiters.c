@@ -7,16 +7,16 @@
 /* The ends of the queue that it stands in. */
 static struct shmq_waiter **first_of(const struct shmq_waiter *w)
 {
-    struct shmq_attached_queue *attached_queue = w->queue_session->attached_queue;
+    struct shmq_attached_queue *queue = w->queue_session->queue;
 
-    return w->filtered ? &attached_queue->filtered_first : &attached_queue->first;
+    return w->filtered ? &queue->filtered_first : &queue->first;
 }
 
 static struct shmq_waiter **last_of(const struct shmq_waiter *w)
 {
-    struct shmq_attached_queue *attached_queue = w->queue_session->attached_queue;
+    struct shmq_attached_queue *queue = w->queue_session->queue;
 
-    return w->filtered ? &attached_queue->filtered_last : &attached_queue->last;
+    return w->filtered ? &queue->filtered_last : &queue->last;
 }
 
 void shmq_waiter_enqueue(struct shmq_waiter *w)
@@ -35,7 +35,7 @@ void shmq_waiter_enqueue(struct shmq_waiter *w)
     *last = w;
     if (w->filtered)
         w->filtered->looks = true;
-    shmq_attached_queue_touch(w->queue_session->attached_queue);
+    shmq_attached_queue_touch(w->queue_session->queue);
 }
 
 void shmq_waiter_dequeue(struct shmq_waiter *w)
@@ -168,17 +168,17 @@ int64_t shmq_waiters_expire(struct shmq_session *session, int64_t now)
             w->last_look = true;
             w->until = INT64_MAX;
         } else if (w->until <= now)
-            shmq_waiter_answer(
-                w, w->queue_session->attached_queue->held_since ? SHMQ_S_BUSY : SHMQ_S_QUEUE_EMPTY);
+            shmq_waiter_answer(w, w->queue_session->queue->held_since ? SHMQ_S_BUSY
+                                                                      : SHMQ_S_QUEUE_EMPTY);
         else if (w->until < earliest)
             earliest = w->until;
     }
     return earliest;
 }
 
-void shmq_waiters_refuse(struct shmq_attached_queue *attached_queue)
+void shmq_waiters_refuse(struct shmq_attached_queue *queue)
 {
-    struct shmq_waiter *w = attached_queue->filtered_first, *next;
+    struct shmq_waiter *w = queue->filtered_first, *next;
 
     for (; w; w = next) {
         next = w->next;
@@ -193,14 +193,14 @@ void shmq_waiters_leave(struct shmq_session *session, uint16_t status)
         shmq_waiter_answer(session->waiters, status);
 }
 
-void shmq_waiters_end(struct shmq_attached_queue *attached_queue, uint16_t status)
+void shmq_waiters_end(struct shmq_attached_queue *queue, uint16_t status)
 {
-    for (struct shmq_session *s = attached_queue->engine->sessions; s; s = s->next) {
+    for (struct shmq_session *s = queue->engine->sessions; s; s = s->next) {
         struct shmq_waiter *w = s->waiters, *peer;
 
         for (; w; w = peer) {
             peer = w->peer;
-            if (w->queue_session->attached_queue == attached_queue)
+            if (w->queue_session->queue == queue)
                 shmq_waiter_answer(w, status);
         }
     }

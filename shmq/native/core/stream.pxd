@@ -203,6 +203,7 @@ cdef extern from "stream/group_state.h" nogil:
     uint64_t SHMQ_NO_OFFSET
 
     struct shmq_group_state_options:
+        # struct of a group: made by tools/options.py
         uint64_t group_id
         uint64_t stream_id
         int64_t created_at
@@ -213,6 +214,7 @@ cdef extern from "stream/group_state.h" nogil:
         uint32_t max_deliveries
         uint32_t held
         char dead_letter[SHMQ_NAME_BYTES]
+        # end
 
     struct shmq_group_state_header:
         shmq_group_state_options options

@@ -18,7 +18,8 @@ from shmq.api.options import check_one_of
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.exchange import LocalExchange
 from shmq.client.local.queue import LocalQueue
-from shmq.client.shared import durability, exchange_delivery
+from shmq.client.shared import durability
+from shmq.client.shared.exchange import Deliveries, Outcome, is_synced
 from shmq.errors import Forbidden, NoSuchExchange, NoSuchQueue, NoSuchStream, SchemaError
 from shmq.namespace.namespace import Namespace
 from shmq.protocol.messages.exchange import (
@@ -171,7 +172,7 @@ class ExchangeHandler:
         exchange = self._attached(name)
         _need(rights, name, Right.PRODUCE, "produce to")
         codec = properties.pop("codec", None) or "bytes"
-        letters = exchange_delivery.Deliveries([(body, codec) for body in asked.bodies], properties)
+        letters = Deliveries([(body, codec) for body in asked.bodies], properties)
         outcome = exchange.deliver(
             letters,
             asked.key,
@@ -182,9 +183,7 @@ class ExchangeHandler:
         unsynced = {
             copy.name: copy.number
             for copy in outcome.copies
-            if copy.confirms
-            and copy.sequence
-            and not exchange_delivery.is_synced(copy.queue, copy.number)
+            if copy.confirms and copy.sequence and not is_synced(copy.queue, copy.number)
         }
         refused = {name: _why(outcome, name) for name in outcome.refused}
         counts = outcome.reached, outcome.delivered, outcome.duplicates
@@ -198,7 +197,7 @@ class ExchangeHandler:
         for queue_name, sequence in asked["queues"].items():
             with contextlib.suppress(NoSuchQueue, NoSuchStream, IndexError):
                 queue = exchange.target(queue_name)
-                if not exchange_delivery.is_synced(queue, sequence):
+                if not is_synced(queue, sequence):
                     error = queue.journal.error if isinstance(queue, LocalQueue) else 0
                     left[queue_name] = os.strerror(error) if error else None
         return Unsynced(left).pack()
@@ -214,7 +213,7 @@ def _visible(alternate: str | None, rights: Rights) -> str | None:
     return alternate if alternate is not None and rights(alternate) else None
 
 
-def _why(outcome: exchange_delivery.Outcome, name: str) -> tuple[int, str, int, bool]:
+def _why(outcome: Outcome, name: str) -> tuple[int, str, int, bool]:
     """Why a queue refused: status, text, how many it took, and whether the publisher waits."""
     error = outcome.refused[name]
     taken, waits = 0, False

@@ -1,24 +1,26 @@
-"""The schema methods of a broker, for any transport."""
+"""What the brokers of all transports have in common."""
 
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any, get_args, overload
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from shmq import api
 from shmq.api.options import check_one_of
-from shmq.errors import InvalidOption, descriptors
+from shmq.client.shared.rpc_client import RpcClient
+from shmq.errors import InvalidOption, QueueExists, StreamExists, descriptors
 from shmq.schema.check import as_json_schema
 from shmq.schema.compare import Compatibility
 
 if TYPE_CHECKING:
     from shmq.client.shared.typed_queue import TypedQueue, TypedStream
 
-__all__ = ["SchemaMethods"]
+__all__ = ["BaseBroker", "exists_otherwise"]
 
 
-class SchemaMethods(api.Broker):
-    """The part of a broker that handles schemas."""
+class BaseBroker(RpcClient):
+    """A broker that sends and serves requests, and handles schemas."""
 
     @abc.abstractmethod
     def _set_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> int:
@@ -67,6 +69,20 @@ class SchemaMethods(api.Broker):
             from shmq.client.shared.typed_queue import typed  # noqa: PLC0415
 
         return typed(opened, self.schema(opened.name, version), kind)
+
+
+def exists_otherwise(
+    kind: Literal["queue", "stream"], name: str, differences: Mapping[str, tuple[Any, Any]]
+) -> QueueExists | StreamExists:
+    """The error for a name whose options differ from those that were asked for."""
+    error = QueueExists if kind == "queue" else StreamExists
+    told = ", ".join(
+        f"{key} is {has!r}, not {asked!r}" for key, (has, asked) in differences.items()
+    )
+    return error(
+        f"{kind} {name!r} exists with other options{told and ': ' + told}; use it as it is, or "
+        f"delete it first"
+    )
 
 
 def _rule(compatibility: str | None) -> str | None:

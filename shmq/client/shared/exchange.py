@@ -1,4 +1,4 @@
-"""Putting copies of messages into several queues, some of which may be full.
+"""Exchanges: handles, and putting copies of messages into several queues, some of them full.
 
 The messages of one publish are encoded once, and prepared for every queue before any queue gets a
 copy, so that an error that every put would raise is raised with nothing done. Then each queue with
@@ -30,19 +30,39 @@ from shmq.errors import (
 
 __all__ = [
     "Deliveries",
+    "ExchangeHandle",
     "Outcome",
-    "Publisher",
     "QueueDelivery",
     "begin",
+    "deliveries_of",
     "finish",
     "is_synced",
-    "letters",
-    "told",
+    "published",
 ]
 
 
-class Publisher(api.Exchange):
-    """The publishing half of an exchange, for one body or many."""
+class ExchangeHandle(api.Exchange):
+    """A handle of an exchange, which publishes one body as many."""
+
+    def __init__(self, name: str, kind: api.ExchangeKind, alternate: str | None) -> None:
+        self._name = name
+        self._kind = kind
+        self._alternate = alternate
+
+    @property
+    def name(self) -> str:
+        """See :class:`shmq.api.Exchange`."""
+        return self._name
+
+    @property
+    def kind(self) -> api.ExchangeKind:
+        """See :class:`shmq.api.Exchange`."""
+        return self._kind
+
+    @property
+    def alternate(self) -> str | None:
+        """See :class:`shmq.api.Exchange`."""
+        return self._alternate
 
     def publish(
         self,
@@ -103,10 +123,10 @@ class Outcome:
 
     def published(self, exchange: str) -> api.Published:
         """The outcome as the publisher sees it. Raises Unroutable and PublishRefused."""
-        return told(exchange, self.reached, self.delivered, self.duplicates, self.refused)
+        return published(exchange, self.reached, self.delivered, self.duplicates, self.refused)
 
 
-def told(
+def published(
     exchange: str, reached: int, delivered: int, duplicates: int, refused: dict[str, ShmqError]
 ) -> api.Published:
     """The outcome as a publisher sees it. Raises Unroutable and PublishRefused."""
@@ -322,7 +342,7 @@ def check_headers(headers: object) -> None:
         raise TypeError(f"headers={headers!r:.80} must be a map, not {type(headers).__name__}")
 
 
-def letters(bodies: Iterable[Any], properties: Mapping[str, Any]) -> Deliveries:
+def deliveries_of(bodies: Iterable[Any], properties: Mapping[str, Any]) -> Deliveries:
     """The bodies with their properties, encoded. Raises InvalidOption and TypeError."""
     check_headers(properties.get("headers"))
     others = {name: value for name, value in properties.items() if name != "codec"}
