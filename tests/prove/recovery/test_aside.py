@@ -89,7 +89,7 @@ def test_a_queue_of_that_name_or_its_files_are_never_in_the_way_of_one_set_aside
         restore_aside(namespace, file)
     own.disk.unlink(segment_name("q", 1))
     restore_aside(namespace, file)
-    with pytest.raises(shmq.QueueExists, match=r"queue 'q' is there.*--as NAME"):
+    with pytest.raises(shmq.QueueExists, match=r"queue 'q' exists.*--as NAME"):
         restore_aside(namespace, file)
     with pytest.raises(shmq.ShmqError, match=r"is called 'no.dmsq'.*shmq doctor"):
         restore_aside(namespace, "no.dmsq")
@@ -201,6 +201,6 @@ def test_definitions_come_back_if_they_can_be_read_and_nothing_would_write_over_
     refused = restore_aside(namespace, damaged)
     assert (refused.state, len(refused.problems)) == ("damaged", 1)
     assert restore_aside(namespace, whole) == RestoredFile(EXCHANGES, "restored")
-    with pytest.raises(shmq.ShmqError, match=f"{EXCHANGES} is there"):
+    with pytest.raises(shmq.ShmqError, match=f"{EXCHANGES} exists"):
         restore_aside(namespace, damaged)
     kept.release_writer()
