@@ -36,7 +36,7 @@ def block(seconds: float) -> None:
 
 
 def wait_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("shmq hub")]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("shmq waits")]
 
 
 # ---- aget ----

@@ -73,7 +73,7 @@ class StreamWaitThread:
             self._waiters.add(waiting_task)
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._run, name="shmq stream hub", daemon=True
+                    target=self._run, name="shmq stream waits", daemon=True
                 )
                 self._thread.start()
         self._logs[0].wake()

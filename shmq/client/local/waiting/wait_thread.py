@@ -32,7 +32,7 @@ _LOCK_WAIT = 0.005
 _LOCK_PAUSE = 0.1
 
 _wait_threads: dict[str, WaitThread] = {}
-_hubs_lock = threading.Lock()
+_threads_lock = threading.Lock()
 
 
 class WaitThread:
@@ -50,7 +50,7 @@ class WaitThread:
         self._lock = threading.RLock()
         self._ended = False
         self._thread = threading.Thread(
-            target=self._run, name=f"shmq hub {namespace.name}", daemon=True
+            target=self._run, name=f"shmq waits {namespace.name}", daemon=True
         )
         self._thread.start()
         self._end_later = at_the_end(self.end, 2)
@@ -113,7 +113,7 @@ class WaitThread:
             try:
                 self._look()
             except Exception:
-                log.exception("the hub of this process goes on after an error")
+                log.exception("the wait thread of this process goes on after an error")
                 time.sleep(_core.SLICE)
 
     def _look(self) -> None:
@@ -176,7 +176,7 @@ def _join(
     namespace: Namespace, queue: Any, event: int, waiting_task: WaitingTask
 ) -> tuple[WaitThread, TaskQueue]:
     while True:
-        with _hubs_lock:
+        with _threads_lock:
             wait_thread = _wait_threads.get(namespace.name)
             if wait_thread is None:
                 wait_thread = _wait_threads[namespace.name] = WaitThread(namespace)
@@ -195,7 +195,7 @@ def wake_thread(namespace: Namespace) -> None:
 
 def rest(namespace: Namespace) -> None:
     """End the namespace's thread, and remove its semaphores, unless they are in use."""
-    with _hubs_lock:
+    with _threads_lock:
         wait_thread = _wait_threads.get(namespace.name)
         if wait_thread is not None and wait_thread.end(if_idle=True):
             del _wait_threads[namespace.name]
@@ -203,8 +203,8 @@ def rest(namespace: Namespace) -> None:
 
 
 def _forked() -> None:
-    global _hubs_lock  # noqa: PLW0603 - a lock that a thread held at the fork stays held
-    _hubs_lock = threading.Lock()
+    global _threads_lock  # noqa: PLW0603 - a lock that a thread held at the fork stays held
+    _threads_lock = threading.Lock()
     _wait_threads.clear()
 
 
