@@ -16,7 +16,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help demo test test-lint test-c test-contract test-system prove prove-c
+.PHONY: help demo test test-lint test-c test-contract test-system test-commands prove prove-c
 .PHONY: prove-contract prove-death prove-spark lint lint-core lint-form lint-python core-test core-test-build
 .PHONY: model powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference layout
 .PHONY: stubs
@@ -53,7 +53,7 @@ demo: $(VENV)/demo
 # --- the tests: tests/README.md says what is where ----------------------------------------
 #
 # `make test` and `make prove` together run every test, and none of them twice. Each runs in lanes,
-# three at a time, as a lane waits for much of the time. PYTEST adds flags: make test PYTEST=-x
+# several at a time, as a lane waits for much of the time. PYTEST adds flags: make test PYTEST=-x
 
 PYTEST :=
 # What `make test` may take, in seconds on two quiet cores, installation and build not counted.
@@ -61,13 +61,13 @@ PYTEST :=
 BUDGET := 300
 LIMIT := $(BUDGET)
 STRICT := 0
-LANES := $(MAKE) --no-print-directory --output-sync=target --jobs=3
+LANES := $(MAKE) --no-print-directory --output-sync=target --jobs=
 QUICK := $(BIN)/python -m pytest -m 'not prove' $(PYTEST)
 THOROUGH := $(BIN)/python -m pytest -m prove $(PYTEST)
 
 test: $(VENV)/test
 	@$(MAKE) --no-print-directory --jobs=2 core-test-build VARIANTS=plain
-	@begun=$$(date +%s); $(LANES) test-system test-contract test-lint test-c || exit 1; \
+	@begun=$$(date +%s); $(LANES)4 test-system test-contract test-commands test-lint test-c || exit 1; \
 	took=$$(($$(date +%s) - begun)); \
 	echo "make test: passed in $$took s of $(LIMIT) s; the slowest tests are told above"; \
 	echo 'make prove adds: sanitizers, the contract over TCP in full, a death at every store, power'; \
@@ -86,11 +86,15 @@ test-contract:
 	$(QUICK) tests/conformance tests/unit tests/tree
 
 # The last folder's are those marked `smoke`.
+COMMANDS := tests/system/cli tests/system/mp tests/system/workers
+test-commands:
+	$(QUICK) $(COMMANDS) tests/prove --ignore=tests/prove/bench
+
 test-system:
-	$(QUICK) tests/system tests/prove --ignore=tests/prove/bench
+	$(QUICK) tests/system $(COMMANDS:%=--ignore=%)
 
 prove: $(VENV)/test $(VENV)/bench
-	@begun=$$(date +%s); $(LANES) prove-spark prove-death prove-contract prove-c || exit 1; \
+	@begun=$$(date +%s); $(LANES)3 prove-spark prove-death prove-contract prove-c || exit 1; \
 	echo "make prove: passed in $$(($$(date +%s) - begun)) s"
 
 prove-c:
@@ -255,7 +259,7 @@ HARNESS := wire
 FUZZER := build/fuzz/fuzz_$(HARNESS)
 FOUND := build/fuzz/found_$(HARNESS)
 FUZZ_wire := $(CORE_C) tests/c/fixture.c $(wildcard tests/c/wire_*.c)
-FUZZ_dmsq := $(addprefix shmq/core/,base/crc32c.c file/record.c file/replay.c)
+FUZZ_dmsq := $(addprefix shmq/core/,base/crc32c.c queue/columns.c file/record.c file/replay.c)
 FUZZ_C := $(FUZZ_$(HARNESS)) tests/prove/fuzz/fuzz_$(HARNESS).c
 FUZZ_H := $(wildcard shmq/core/*/*.h tests/c/*.h)
 FUZZ_FLAGS := -std=gnu11 -O2 -g -pthread -Wall -Wextra -Werror -Ishmq/core -Itests/c \

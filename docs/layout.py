@@ -25,7 +25,7 @@ PAGES = {
 }
 
 #: The structs that lie in no segment.
-PRIVATE = {"shmq_geometry", "shmq_group_state"}
+PRIVATE = {"shmq_geometry", "shmq_group_state", "shmq_shared_lease"}
 
 #: The member whose size differs between machines: it has the room up to the next member.
 LOCK = "union shmq_mutex"

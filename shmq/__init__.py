@@ -35,12 +35,12 @@ from shmq.version import VERSION
 
 if TYPE_CHECKING:
     from shmq.api import *  # noqa: F403
+    from shmq.api.message import Reject as Reject
+    from shmq.api.message import Retry as Retry
     from shmq.api.options import HIGH as HIGH
     from shmq.api.options import LOW as LOW
     from shmq.api.options import NORMAL as NORMAL
     from shmq.api.options import QueueOptions as QueueOptions
-    from shmq.api.outcome import Reject as Reject
-    from shmq.api.outcome import Retry as Retry
     from shmq.api.stream_options import StreamOptions as StreamOptions
     from shmq.client.local.wait import wait as wait
     from shmq.workers.decorator import Worker as Worker
@@ -57,8 +57,8 @@ _PLACES: Final = {
         "shmq.client.connect": ["connect"],
         "shmq.client.local.wait": ["wait"],
         "shmq.workers.decorator": ["Worker", "run", "worker"],
+        "shmq.api.message": ["Reject", "Retry"],
         "shmq.api.options": ["HIGH", "LOW", "NORMAL", "QueueOptions"],
-        "shmq.api.outcome": ["Reject", "Retry"],
         "shmq.api.stream_options": ["StreamOptions"],
         "shmq.api": [
             "Appended",
@@ -112,6 +112,9 @@ _PLACES: Final = {
     for name in names
 }
 
-# No ``__all__``: help(shmq) would print every class of it in full.
+# The public names are those of ``dir(shmq)``. With an ``__all__``, help(shmq) would print each of
+# the classes in full, on 7,800 lines. The names used above are deleted: ``import *`` must not bring
+# them.
 if not TYPE_CHECKING:
     __getattr__, __dir__ = on_demand(__name__, _PLACES)
+    del TYPE_CHECKING, VERSION, Final, on_demand

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -12,9 +13,9 @@ import hypothesis
 import pytest
 
 import shmq
-from tests.support.fronts import FRONTS
 from tests.support.namespaces import own_namespace
 from tests.support.spark_session import spark
+from tests.support.tcp_servers import FRONTS
 from tests.support.watchdog import Watchdog
 
 __all__ = ["spark"]
@@ -47,6 +48,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "watchdog(seconds): how long the test may take")
     config.addinivalue_line("markers", "only_local(why): it looks at what only shared memory has")
     config.addinivalue_line("markers", "debris: the test leaves broken segments on purpose")
+    # Under nohup, SIGHUP is ignored in each child, too, where tests expect it to end the process.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, DESCRIPTORS), hard))
     config.stash[_watchdog] = Watchdog()

@@ -13,15 +13,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from shmq.api.exchange import ExchangeOptions
 from shmq.api.group import GroupOptions
 from shmq.api.options import MAX_SECONDS, MAX_WHOLE, Option, Options, Part, QueueOptions, options_of
 from shmq.api.share import ShareOptions
 from shmq.api.stream_options import StreamOptions
-from shmq.cli.shared.option_flags import size_in_words
+from shmq.cli.shared.flags import size_in_words
+from shmq.server.config.settings import Limits, Quota
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 FILES: Final = (
+    "docs/how-to/serve.md",
     "docs/options.md",
     "docs/protocol.md",
     "shmq/api/keywords.py",
@@ -59,16 +62,17 @@ def parts_of(text: str) -> list[str]:
     return [part["name"] for part in _PART.finditer(text)]
 
 
-def _rows(table: type[Options]) -> Iterator[tuple[str, Option, Any]]:
-    """Each option: its name, its row and its default."""
+def _rows(table: type[Any]) -> Iterator[tuple[str, Option, Any]]:
+    """Each option of a dataclass: its name, its row and its default."""
     for field in dataclasses.fields(table):
-        yield field.name, field.metadata["option"], field.default
+        if "option" in field.metadata:
+            yield field.name, field.metadata["option"], field.default
 
 
 # ---- pages ----
 
 
-def _page_of_options(table: type[Options]) -> str:
+def _page_of_options(table: type[Any]) -> str:
     head = ("option", "default", "range", "meaning")
     rows = _rows(table)
     return _table(head, *((f"`{n}`", _default(r, d), _range(r), _meaning(r)) for n, r, d in rows))
@@ -103,7 +107,7 @@ def _range(row: Option) -> str:
     if row.kind == "choice":
         return ", ".join(f'`"{word}"`' for word in row.choices)
     if row.kind == "name":
-        said = "a queue's name"
+        said = f"{'an' if row.noun == 'exchange' else 'a'} {row.noun}'s name"
     elif row.most == MAX_WHOLE and row.kind != "seconds":
         said = f"{_number(row, row.least)} and up"
     else:
@@ -232,6 +236,9 @@ PARTS: Final[dict[str, Callable[[], str]]] = {
     "options of a stream": lambda: _page_of_options(StreamOptions),
     "options of a group": lambda: _page_of_options(GroupOptions),
     "options of a share": lambda: _page_of_options(ShareOptions),
+    "options of an exchange": lambda: _page_of_options(ExchangeOptions),
+    "limits of a server": lambda: _page_of_options(Limits),
+    "quotas of a server": lambda: _page_of_options(Quota),
     "keys of a queue": lambda: _page_of_keys(QueueOptions) + _OWN,
     "keys of a stream": lambda: _page_of_keys(StreamOptions),
     "keywords of a queue": lambda: _keywords(QueueOptions),

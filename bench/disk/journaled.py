@@ -54,7 +54,7 @@ class Durable(shared_queue.SharedQueue):
                 stack.close()
 
 
-class Journaled(Durable, shared_queue.OneByOne):
+class JournalWriter(Durable, shared_queue.OneByOne):
     """put, get, ack: one call each."""
 
     label = "shmq put, get, ack, journal"

@@ -35,7 +35,7 @@ static void consumer_open(struct line *line)
     own->requests = memory((own->mask + 1) * sizeof(*own->requests));
     own->receipts = memory(crew->batch * sizeof(*own->receipts));
     line->own = own;
-    line_room(line, (own->mask + 1) * (FRAME_HEADER + name + 16) + crew->window * 8ull);
+    line_room(line, (own->mask + 1) * (SHMQ_FRAME_HEADER + name + 16) + crew->window * 8ull);
 }
 
 static void say(struct line *line, uint8_t type, const uint8_t *payload, size_t length,
@@ -43,7 +43,7 @@ static void say(struct line *line, uint8_t type, const uint8_t *payload, size_t 
 {
     struct consumer *own = line->own;
     uint64_t number = line_ask(line);
-    uint8_t header[FRAME_HEADER];
+    uint8_t header[SHMQ_FRAME_HEADER];
 
     frame_begin(header, type, (uint32_t)number + 1, length);
     line_say(line, header, sizeof(header));
@@ -55,18 +55,18 @@ static void acknowledge(struct line *line)
 {
     struct consumer *own = line->own;
     uint8_t payload[256];
-    uint8_t header[FRAME_HEADER];
+    uint8_t header[SHMQ_FRAME_HEADER];
     size_t name = (size_t)(frame_name(payload, line->crew->plan->queue) - payload);
     uint64_t number;
 
     if (!own->unacked)
         return;
     number = line_ask(line);
-    frame_begin(header, FRAME_ACK, (uint32_t)number + 1, name + own->unacked * 8ull);
+    frame_begin(header, SHMQ_T_ACK, (uint32_t)number + 1, name + own->unacked * 8ull);
     line_say(line, header, sizeof(header));
     line_say(line, payload, name);
     line_say(line, own->receipts, own->unacked * 8ull);
-    own->requests[number & own->mask] = (struct request){FRAME_ACK, own->unacked};
+    own->requests[number & own->mask] = (struct request){SHMQ_T_ACK, own->unacked};
     own->held -= own->unacked;
     own->unacked = 0;
 }
@@ -79,10 +79,10 @@ static void delivered(struct line *line, const struct frame *frame)
 
     if (frame->length < 20)
         fail("a DELIVER has %zu bytes", frame->length);
-    sequence = get64(frame->payload);
-    if (get16(frame->payload + 16) != 1 || frame->payload[19])
-        fail("a message came with delivery count %u and flags 0x%02x", get16(frame->payload + 16),
-             frame->payload[19]);
+    sequence = shmq_load64(frame->payload);
+    if (shmq_load16(frame->payload + 16) != 1 || frame->payload[19])
+        fail("a message came with delivery count %u and flags 0x%02x",
+             shmq_load16(frame->payload + 16), frame->payload[19]);
     if (sequence <= line->last)
         fail("message %llu was delivered after %llu", (unsigned long long)sequence,
              (unsigned long long)line->last);
@@ -102,12 +102,12 @@ static void answered(struct line *line, const struct frame *frame, uint16_t stat
     const struct request *request = &own->requests[number & own->mask];
 
     frame_expect(frame, (uint32_t)number + 1, status);
-    if (frame->length && frame->status == FRAME_OK)
+    if (frame->length && frame->status == SHMQ_S_OK)
         fail("an answer that should be empty has %zu bytes", frame->length);
-    if (request->type == FRAME_ACK) {
+    if (request->type == SHMQ_T_ACK) {
         line->crew->done += request->messages;
         line->free += request->messages;
-    } else if (status == FRAME_QUEUE_EMPTY && request->type == FRAME_CONSUME) {
+    } else if (status == SHMQ_S_QUEUE_EMPTY && request->type == SHMQ_T_CONSUME) {
         line->free += request->messages;
         line->dry = true;
     }
@@ -124,10 +124,10 @@ static void consume_ask(struct line *line)
     acknowledge(line);
     while (line->free >= crew->batch && !line->dry && crew->done < crew->ledger.most) {
         at = frame_name(payload, crew->plan->queue);
-        at = put32(at, crew->batch);
-        at = put32(at, 0);
+        at = shmq_store32(at, crew->batch);
+        at = shmq_store32(at, 0);
         *at++ = 0;
-        say(line, FRAME_CONSUME, payload, (size_t)(at - payload), crew->batch);
+        say(line, SHMQ_T_CONSUME, payload, (size_t)(at - payload), crew->batch);
         line->free -= crew->batch;
     }
 }
@@ -138,12 +138,12 @@ static void consume_delivered(struct line *line, const struct frame *frame)
     uint64_t number = line->answered;
     struct request *request = &own->requests[number & own->mask];
 
-    if (number == line->asked || request->type != FRAME_CONSUME
+    if (number == line->asked || request->type != SHMQ_T_CONSUME
         || frame->id != (uint32_t)number + 1 || !request->messages)
         fail("a DELIVER with id %u came where another answer is due", frame->id);
     request->messages--;
     delivered(line, frame);
-    if (frame->status == FRAME_MORE)
+    if (frame->status == SHMQ_FRAME_MORE)
         return;
     if (frame->status)
         fail("a DELIVER has status %u", frame->status);
@@ -159,12 +159,12 @@ static size_t consume_hear(struct line *line, const uint8_t *data, size_t length
 
     if (!used)
         return 0;
-    if (frame.type == FRAME_DELIVER)
+    if (frame.type == SHMQ_T_DELIVER)
         consume_delivered(line, &frame);
-    else if (own->requests[line->answered & own->mask].type == FRAME_CONSUME)
-        answered(line, &frame, FRAME_QUEUE_EMPTY);
+    else if (own->requests[line->answered & own->mask].type == SHMQ_T_CONSUME)
+        answered(line, &frame, SHMQ_S_QUEUE_EMPTY);
     else
-        answered(line, &frame, FRAME_OK);
+        answered(line, &frame, SHMQ_S_OK);
     return used;
 }
 
@@ -194,10 +194,10 @@ static void subscribe_begin(struct line *line)
     uint8_t *at = frame_name(payload, line->crew->plan->queue);
 
     line->last = 0;
-    at = put32(at, line->crew->window);
+    at = shmq_store32(at, line->crew->window);
     *at++ = 0;
     own->subscription = (uint32_t)line->asked + 1;
-    say(line, FRAME_SUBSCRIBE, payload, (size_t)(at - payload), 0);
+    say(line, SHMQ_T_SUBSCRIBE, payload, (size_t)(at - payload), 0);
 }
 
 static void subscribe_end(struct line *line)
@@ -205,8 +205,8 @@ static void subscribe_end(struct line *line)
     struct consumer *own = line->own;
     uint8_t payload[4];
 
-    put32(payload, own->subscription);
-    say(line, FRAME_UNSUBSCRIBE, payload, sizeof(payload), 0);
+    shmq_store32(payload, own->subscription);
+    say(line, SHMQ_T_UNSUBSCRIBE, payload, sizeof(payload), 0);
 }
 
 static size_t subscribe_hear(struct line *line, const uint8_t *data, size_t length)
@@ -217,8 +217,8 @@ static size_t subscribe_hear(struct line *line, const uint8_t *data, size_t leng
 
     if (!used)
         return 0;
-    if (frame.type != FRAME_DELIVER) {
-        answered(line, &frame, FRAME_OK);
+    if (frame.type != SHMQ_T_DELIVER) {
+        answered(line, &frame, SHMQ_S_OK);
         return used;
     }
     if (frame.id != own->subscription || frame.status)

@@ -7,16 +7,16 @@
 
 static void ping_once(struct line *line, uint32_t number)
 {
-    uint8_t said[FRAME_HEADER + 4], heard[FRAME_HEADER + 4];
+    uint8_t said[SHMQ_FRAME_HEADER + 4], heard[SHMQ_FRAME_HEADER + 4];
     struct frame frame;
 
-    put32(frame_begin(said, FRAME_PING, number, 4), number);
+    shmq_store32(frame_begin(said, SHMQ_T_PING, number, 4), number);
     line_write_all(line, said, sizeof(said));
     line_read_all(line, heard, sizeof(heard));
     if (!frame_read(&frame, heard, sizeof(heard)))
         fail("the answer to a PING is longer than the PING");
-    frame_expect(&frame, number, FRAME_OK);
-    if (get32(frame.payload) != number)
+    frame_expect(&frame, number, SHMQ_S_OK);
+    if (shmq_load32(frame.payload) != number)
         fail("the answer to a PING has other bytes than the PING");
 }
 

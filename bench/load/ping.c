@@ -18,11 +18,11 @@ static size_t payload_of(const struct line *line)
 
 static void ping_open(struct line *line)
 {
-    size_t size = payload_of(line), frame = FRAME_HEADER + size;
+    size_t size = payload_of(line), frame = SHMQ_FRAME_HEADER + size;
 
     line_room(line, frame * line->crew->window);
     for (unsigned n = 0; n < line->crew->window; n++)
-        body_make(frame_begin(line->out + n * frame, FRAME_PING, 0, size), size, 0);
+        body_make(frame_begin(line->out + n * frame, SHMQ_T_PING, 0, size), size, 0);
 }
 
 static void ping_ask(struct line *line)
@@ -30,10 +30,10 @@ static void ping_ask(struct line *line)
     struct crew *crew = line->crew;
 
     for (; line->free && crew->next < crew->ledger.most; line->free--, crew->next++) {
-        uint8_t *frame = line_place(line, FRAME_HEADER + payload_of(line));
+        uint8_t *frame = line_place(line, SHMQ_FRAME_HEADER + payload_of(line));
 
-        put32(frame + 12, (uint32_t)line_ask(line) + 1);
-        body_number(frame + FRAME_HEADER, crew->base + crew->next);
+        shmq_store32(frame + 12, (uint32_t)line_ask(line) + 1);
+        body_number(frame + SHMQ_FRAME_HEADER, crew->base + crew->next);
     }
 }
 
@@ -44,7 +44,7 @@ static size_t ping_hear(struct line *line, const uint8_t *data, size_t length)
 
     if (!used)
         return 0;
-    frame_expect(&frame, (uint32_t)line_answer(line) + 1, FRAME_OK);
+    frame_expect(&frame, (uint32_t)line_answer(line) + 1, SHMQ_S_OK);
     body_check(line->crew, frame.payload, frame.length);
     line->free++;
     line->crew->done++;

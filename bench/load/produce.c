@@ -30,7 +30,7 @@ static uint8_t confirm(const struct plan *plan)
 
 static size_t head_of(const struct line *line)
 {
-    return FRAME_HEADER + 2 + strlen(line->crew->plan->queue) + 1;
+    return SHMQ_FRAME_HEADER + 2 + strlen(line->crew->plan->queue) + 1;
 }
 
 static void produce_open(struct line *line)
@@ -40,7 +40,8 @@ static void produce_open(struct line *line)
 
     line_room(line, frame * line->crew->window);
     for (unsigned n = 0; n < line->crew->window; n++) {
-        uint8_t *at = frame_begin(line->out + n * frame, FRAME_PRODUCE, 0, frame - FRAME_HEADER);
+        uint8_t *at = frame_begin(line->out + n * frame, SHMQ_T_PRODUCE, 0,
+                                  frame - SHMQ_FRAME_HEADER);
 
         at = frame_name(at, plan->queue);
         *at++ = confirm(plan);
@@ -56,7 +57,7 @@ static void produce_ask(struct line *line)
     for (; line->free && crew->next < crew->ledger.most; line->free--, crew->next++) {
         uint8_t *frame = line_place(line, head + size);
 
-        put32(frame + 12, (uint32_t)line_ask(line) + 1);
+        shmq_store32(frame + 12, (uint32_t)line_ask(line) + 1);
         body_number(frame + head, crew->base + crew->next);
     }
 }
@@ -68,10 +69,10 @@ static size_t produce_hear(struct line *line, const uint8_t *data, size_t length
 
     if (!used)
         return 0;
-    frame_expect(&frame, (uint32_t)line_answer(line) + 1, FRAME_OK);
+    frame_expect(&frame, (uint32_t)line_answer(line) + 1, SHMQ_S_OK);
     if (frame.length != 8)
         fail("the answer to a PRODUCE has %zu bytes", frame.length);
-    told(line, get64(frame.payload), 1);
+    told(line, shmq_load64(frame.payload), 1);
     return used;
 }
 
@@ -110,14 +111,14 @@ static void batch_open(struct line *line)
     if (!frames)
         line->free = line->crew->batch;
     for (uint8_t *from = line->out; from < line->out + line->room; from += frame) {
-        uint8_t *at = frame_begin(from, FRAME_PRODUCE_BATCH, 0, frame - FRAME_HEADER);
+        uint8_t *at = frame_begin(from, SHMQ_T_PRODUCE_BATCH, 0, frame - SHMQ_FRAME_HEADER);
 
         at = frame_name(at, plan->queue);
         *at++ = confirm(plan);
-        at = put32(at, line->crew->batch);
+        at = shmq_store32(at, line->crew->batch);
         for (unsigned n = 0; n < line->crew->batch; n++) {
             *at++ = 0;
-            at = put32(at, (uint32_t)plan->size);
+            at = shmq_store32(at, (uint32_t)plan->size);
             body_make(at, plan->size, 0);
             at += plan->size;
         }
@@ -132,7 +133,7 @@ static void batch_ask(struct line *line)
     for (; line->free >= crew->batch && crew->next < crew->ledger.most; line->free -= crew->batch) {
         uint8_t *from = line_place(line, frame), *body = from + head + ITEM;
 
-        put32(from + 12, (uint32_t)line_ask(line) + 1);
+        shmq_store32(from + 12, (uint32_t)line_ask(line) + 1);
         for (unsigned n = 0; n < crew->batch; n++, body += ITEM + size)
             body_number(body, crew->base + crew->next++);
     }
@@ -145,13 +146,13 @@ static size_t batch_hear(struct line *line, const uint8_t *data, size_t length)
 
     if (!used)
         return 0;
-    frame_expect(&frame, (uint32_t)line_answer(line) + 1, FRAME_OK);
+    frame_expect(&frame, (uint32_t)line_answer(line) + 1, SHMQ_S_OK);
     if (frame.length != 12)
         fail("the answer to a PRODUCE_BATCH has %zu bytes", frame.length);
-    if (get32(frame.payload) != line->crew->batch)
-        fail("%u messages of a batch of %u were accepted", get32(frame.payload),
+    if (shmq_load32(frame.payload) != line->crew->batch)
+        fail("%u messages of a batch of %u were accepted", shmq_load32(frame.payload),
              line->crew->batch);
-    told(line, get64(frame.payload + 4), line->crew->batch);
+    told(line, shmq_load64(frame.payload + 4), line->crew->batch);
     return used;
 }
 

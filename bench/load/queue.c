@@ -18,7 +18,7 @@ static uint8_t *number(uint8_t *at, const char *key, uint64_t value)
 {
     at = text(at, key);
     *at++ = 0xCF;
-    return put64(at, value);
+    return shmq_store64(at, value);
 }
 
 /* Room for the messages of a round with their overhead; with a journal, also for those of the
@@ -49,14 +49,14 @@ static void talk(struct line *line, uint8_t type, const uint8_t *payload, size_t
     size_t left;
 
     memcpy(at, payload, length);
-    line_write_all(line, said, FRAME_HEADER + length);
-    line_read_all(line, heard, FRAME_HEADER);
-    left = get32(heard + 4);
-    if (left > sizeof(heard) - FRAME_HEADER)
+    line_write_all(line, said, SHMQ_FRAME_HEADER + length);
+    line_read_all(line, heard, SHMQ_FRAME_HEADER);
+    left = shmq_load32(heard + 4);
+    if (left > sizeof(heard) - SHMQ_FRAME_HEADER)
         fail("an answer of %zu bytes came where none is due", left);
-    line_read_all(line, heard + FRAME_HEADER, left);
-    frame_read(&frame, heard, FRAME_HEADER + left);
-    frame_expect(&frame, 1, FRAME_OK);
+    line_read_all(line, heard + SHMQ_FRAME_HEADER, left);
+    frame_read(&frame, heard, SHMQ_FRAME_HEADER + left);
+    frame_expect(&frame, 1, SHMQ_S_OK);
 }
 
 void queue_create(struct line *line)
@@ -64,7 +64,7 @@ void queue_create(struct line *line)
     uint8_t payload[512];
     uint8_t *at = options(frame_name(payload, line->crew->plan->queue), line->crew->plan);
 
-    talk(line, FRAME_CREATE, payload, (size_t)(at - payload));
+    talk(line, SHMQ_T_CREATE, payload, (size_t)(at - payload));
 }
 
 void queue_delete(struct line *line)
@@ -72,5 +72,5 @@ void queue_delete(struct line *line)
     uint8_t payload[512];
     uint8_t *at = frame_name(payload, line->crew->plan->queue);
 
-    talk(line, FRAME_DELETE, payload, (size_t)(at - payload));
+    talk(line, SHMQ_T_DELETE, payload, (size_t)(at - payload));
 }

@@ -17,7 +17,7 @@ from typing import Final
 import shmq
 from shmq.protocol.opcodes import Type
 from tests.support.peer import Peer
-from tests.support.serving import serve
+from tests.support.server import serve
 from tests.support.stopped import locks_of_queue
 
 __all__ = ["main"]

@@ -24,7 +24,7 @@ from examples.flights.errors import DemoError
 from examples.flights.queues import COUNTED, PATIENCE
 from examples.flights.tally import Sums
 from shmq.errors import ShmqError
-from shmq.supervision.parent_watch import tether
+from shmq.supervision.signals import end_with_parent
 
 __all__ = ["Archived", "archive", "missing"]
 
@@ -129,7 +129,7 @@ def _log(folder: str) -> str:
 
 
 def _work(pipe: Connection, namespace: str, folder: str, parent: int) -> None:
-    tether(parent, signal.SIGTERM)
+    end_with_parent(parent, signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with Path(folder, "log").open("wb") as log:  # keeps Java's output off the screen
@@ -145,12 +145,13 @@ def _work(pipe: Connection, namespace: str, folder: str, parent: int) -> None:
 
 def _archived(namespace: str, folder: Path) -> Archived:
     import shmq.spark  # noqa: PLC0415 - an extra that only this process needs
-    from shmq.spark.jobs import config, registry, runner  # noqa: PLC0415
+    from shmq.spark.jobs import config, runner  # noqa: PLC0415
+    from shmq.spark.jobs import job as jobs  # noqa: PLC0415
 
     path = folder / "archive.toml"
     names = {"namespace": json.dumps(namespace), "queue": json.dumps(COUNTED)}
     path.write_text(_JOB.format(**names))
-    job = registry.load("archive")
+    job = jobs.load("archive")
     spark = shmq.spark.session(
         "examples.flights", master="local[2]", conf={**_CONF, "spark.local.dir": folder / "spark"}
     )

@@ -20,9 +20,9 @@ import psutil
 from examples.flights.errors import DemoError
 from examples.flights.queues import PATIENCE
 from shmq.errors import ShmqError
-from shmq.server.settings import Source
+from shmq.server.config.settings import Source
 from shmq.server.supervisor import Supervisor
-from shmq.supervision.parent_watch import tether
+from shmq.supervision.signals import end_with_parent
 
 __all__ = ["Server"]
 
@@ -118,7 +118,7 @@ class Server:
 
 def _serve(namespace: str, data_dir: Path | None, told: str, parent: int) -> None:
     """The body of the server's process."""
-    tether(parent, signal.SIGTERM)
+    end_with_parent(parent, signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     os.environ["NOTIFY_SOCKET"] = told
     logging.getLogger("shmq").addHandler(logging.NullHandler())  # the screen shows deaths

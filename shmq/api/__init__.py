@@ -35,9 +35,8 @@ if TYPE_CHECKING:
         OnPartitions,
     )
     from shmq.api.message import Body, DeadLetter, Message, Put, Row, Rows
-    from shmq.api.pipeline import Pipeline
     from shmq.api.producer import Acks, Partitioner, Producer
-    from shmq.api.queue import AsyncConsumer, Consumer, Loan, Queue
+    from shmq.api.queue import AsyncConsumer, Consumer, Loan, Pipeline, Queue
     from shmq.api.record import Appended, AppendedRange, OnDamage, Record, Records
     from shmq.api.schema import SchemaVersion, TypedQueue, TypedStream
     from shmq.api.share import Share, SharedRecord
@@ -144,9 +143,8 @@ _MODULES: Final = {
         "OnPartitions",
     ),
     "message": ("Body", "DeadLetter", "Message", "Put", "Row", "Rows"),
-    "pipeline": ("Pipeline",),
     "producer": ("Acks", "Partitioner", "Producer"),
-    "queue": ("AsyncConsumer", "Consumer", "Loan", "Queue"),
+    "queue": ("AsyncConsumer", "Consumer", "Loan", "Pipeline", "Queue"),
     "record": ("Appended", "AppendedRange", "OnDamage", "Record", "Records"),
     "schema": ("SchemaVersion", "TypedQueue", "TypedStream"),
     "share": ("Share", "SharedRecord"),

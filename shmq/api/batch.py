@@ -6,7 +6,7 @@ import abc
 from collections.abc import Iterator
 from typing import Any
 
-from shmq.api.settling import Settling
+from shmq.api.contract import Settling
 
 __all__ = ["Batch", "LeasedRun", "Packed"]
 

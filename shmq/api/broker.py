@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from shmq.api.closing import Closing
+from shmq.api.contract import Closing
 from shmq.api.options import check_whole
 from shmq.errors import InvalidOption, Unsupported
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from shmq.api.closing import Closing
+from shmq.api.contract import Closing
+from shmq.api.options import Options, option
 
 if TYPE_CHECKING:
     from shmq.api.message import Body
@@ -20,6 +21,25 @@ TargetKind = Literal["queue", "stream", "exchange"]
 
 #: How many of a binding's headers a message must have.
 Match = Literal["all", "any"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeOptions(Options):
+    """The options that an exchange was created with."""
+
+    kind: ExchangeKind = option(
+        "direct",
+        "choice",
+        "How it chooses among its bindings: by equal key, by key pattern, all, or by headers",
+        choices=get_args(ExchangeKind),
+    )
+    alternate: str | None = option(
+        None,
+        "name",
+        "The exchange that gets the messages that no binding matches; it may be created later",
+        none="a publish of such a message raises `Unroutable`",
+        noun="exchange",
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

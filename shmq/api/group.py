@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, get_args
 
-from shmq.api.closing import Closing
+from shmq.api.contract import Closing
 from shmq.api.options import Options, option
 
 if TYPE_CHECKING:
@@ -49,15 +49,16 @@ class GroupOptions(Options):
     session_timeout: float = option(
         30.0,
         "seconds",
-        "How long a member may be silent; one whose process died is out at once",
+        "How long a member may send no heartbeat before it is removed; one whose process died is "
+        "removed at once",
         "session",
         least=0.001,
     )
     start: GroupStart = option(
         "earliest",
         "choice",
-        "Where a partition begins in which nothing was committed: with the first record there is, "
-        "or behind the last one when a member first has the partition",
+        "Where the group begins in a partition without a committed offset: at its first record, or "
+        "after its last one when a member first takes the partition",
         "latest",
         choices=get_args(GroupStart),
     )

@@ -1,4 +1,4 @@
-"""The contract of a message, and of the result of a put."""
+"""The contract of a message, of the result of a put, and of a handler's outcome."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from shmq.api.settling import Settling
+from shmq.api.contract import Settling
+from shmq.api.options import check_seconds
+
+__all__ = ["Body", "DeadLetter", "Message", "Put", "Reject", "Retry", "Row", "Rows"]
 
 #: What a queue accepts as a body: any buffer (as bytes), a str, or any value that msgpack encodes.
 Body = Any
@@ -188,3 +191,21 @@ class Message(Settling):
     @abc.abstractmethod
     def settled(self) -> bool:
         """Whether this object has settled its message (ack, nack or reject)."""
+
+
+class Reject(Exception):
+    """Raised by a handler: the message can never be handled, and becomes a dead letter."""
+
+
+class Retry(Exception):
+    """Raised by a handler: the message must be handled again, and nothing is wrong.
+
+    ``delay`` is in seconds; None takes the queue's back-off. The delivery counts as any other. The
+    constructor raises :class:`~shmq.InvalidOption` for a delay out of range.
+    """
+
+    def __init__(self, delay: float | None = None) -> None:
+        if delay is not None:
+            check_seconds("delay", delay, 0.0)
+        super().__init__("as the queue's back-off says" if delay is None else f"in {delay} s")
+        self.delay = delay

@@ -117,6 +117,8 @@ class Option:
     of_dead_letters: Any = ...
     #: The flag of the command line, without dashes. Empty: the option's name.
     flag: str = ""
+    #: For a name: what it names.
+    noun: Literal["queue", "exchange"] = "queue"
     #: The method that changes it later. Empty: it is fixed.
     changed_by: str = ""
 
@@ -129,7 +131,7 @@ class Option:
         elif self.kind == "choice":
             check_one_of(name, value, self.choices)
         elif self.kind == "name":
-            _check_queue_name(name, value)
+            _check_named(name, value, self.noun)
         else:
             most = self.most.of(given) if isinstance(self.most, Part) else self.most
             check_whole(name, value, int(self.least), most)
@@ -195,7 +197,7 @@ class QueueOptions(Options):
     capacity: int = option(
         16_384,
         "count",
-        "How many messages the queue can hold, in whatever state",
+        "How many messages the queue can hold, in any state",
         "capacity",
         most=MAX_CAPACITY,
     )
@@ -242,13 +244,13 @@ class QueueOptions(Options):
         "How long a message may wait",
         "ttl",
         least=MIN_LEASE,
-        none="for ever",
+        none="without limit",
         of_dead_letters=None,
     )
     on_expired: Expired = option(
         "dead-letter",
         "choice",
-        "What becomes of a message whose ttl is over",
+        "What happens to a message whose ttl has passed",
         "drop_expired",
         choices=get_args(Expired),
     )
@@ -264,11 +266,11 @@ class QueueOptions(Options):
     retry_delay: float = option(
         1.0,
         "seconds",
-        "The first delay of a `nack` without one of its own",
+        "The delay after the first `nack` that names none",
         "retry",
         least=0,
-        more="It doubles with each delivery up to `retry_delay_max`, and a random half to whole of "
-        "it is taken",
+        more="It doubles with each delivery, up to `retry_delay_max`; the actual delay is a random "
+        "50 to 100 % of it",
     )
     retry_delay_max: float = option(
         300.0, "seconds", "The longest such delay", "retry_max", least=0
@@ -292,7 +294,8 @@ class QueueOptions(Options):
     durability: Durability = option(
         "memory",
         "choice",
-        "What outlives the machine: nothing, the newest snapshot, or every put and settlement",
+        "What survives a restart of the machine: nothing, the newest snapshot, or every put and "
+        "settlement",
         "durability",
         choices=get_args(Durability),
         more="See [durable queues](how-to/durable-queues.md)",
@@ -307,7 +310,7 @@ class QueueOptions(Options):
     confirm: Confirm = option(
         "memory",
         "choice",
-        "Where a message is when a put returns that does not say so itself",
+        "Where a message is when its put returns, unless the put says otherwise",
         "confirm",
         choices=get_args(Confirm),
         more='`"disk"` takes `durability="journal"`',
@@ -346,11 +349,11 @@ def check_confirm(confirm: str, durability: str) -> None:
         )
 
 
-def _check_queue_name(option: str, name: object) -> None:
+def _check_named(option: str, name: object, noun: str) -> None:
     if not isinstance(name, str):
         raise TypeError(f"{option}={name!r} must be a str or None, not {type(name).__name__}")
     try:
-        check_name(name, "dead-letter queue")
+        check_name(name, noun)
     except InvalidName as error:
         raise InvalidName(f"{option}={name!r}: {error}") from None
 

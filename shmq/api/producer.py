@@ -6,7 +6,7 @@ import abc
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from shmq.api.closing import Closing
+from shmq.api.contract import Closing
 
 __all__ = ["Acks", "Partitioner", "Producer"]
 

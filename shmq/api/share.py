@@ -7,10 +7,9 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
-from shmq.api.closing import Closing
+from shmq.api.contract import Closing, Settling
 from shmq.api.group import GroupStart
 from shmq.api.options import Options, option
-from shmq.api.settling import Settling
 from shmq.native._group import MOST_HELD
 
 __all__ = ["Share", "ShareOptions", "SharedRecord"]
@@ -20,7 +19,7 @@ __all__ = ["Share", "ShareOptions", "SharedRecord"]
 class ShareOptions(Options):
     """The options that a share group was created with. Times are in seconds."""
 
-    lease: float = option(30.0, "seconds", "How long a record is lent", "lease", least=0.001)
+    lease: float = option(30.0, "seconds", "How long a record is leased", "lease", least=0.001)
     max_deliveries: int | None = option(
         5,
         "count",
@@ -32,7 +31,7 @@ class ShareOptions(Options):
     dead_letter: str | None = option(
         None,
         "name",
-        "The queue for dead letters, which has to be there",
+        "The queue for dead letters, which must exist",
         "dead_letter",
         none="dead letters are dropped and counted",
     )
@@ -42,7 +41,7 @@ class ShareOptions(Options):
     start: GroupStart = option(
         "earliest",
         "choice",
-        "As of a group with an assignment",
+        "As for a group with assigned partitions",
         "latest",
         choices=get_args(GroupStart),
     )

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from shmq.api.closing import Closing
+from shmq.api.contract import Closing
 from shmq.api.options import Confirm, check_seconds
 from shmq.errors import Unsupported
 

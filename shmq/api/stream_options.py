@@ -50,26 +50,26 @@ class StreamOptions(Options):
     retention_bytes: int | None = option(
         None,
         "bytes",
-        "Of each partition the records beyond so many bytes go",
+        "How many bytes of records each partition keeps; older ones are removed",
         "retention_bytes",
-        none="as the ring, or for ever on disk",
-        more="In memory it is `ring_bytes` at most. From 64 KiB on at least 90 % of it is kept, "
-        "and one record or file more at most",
+        none="as many as the ring holds, or on disk all of them",
+        more="In memory it is at most `ring_bytes`. From 64 KiB on, at least 90 % of it is kept, "
+        "and at most one record or file more",
     )
     retention_seconds: float | None = option(
         None,
         "seconds",
-        "Records that are older than this go",
+        "How long records are kept; older ones are removed",
         "retention",
         least=0.001,
-        none="no record goes for its age",
+        none="records of any age are kept",
         flag="retention",
         more="See [what goes](how-to/streams.md#what-goes)",
     )
     durability: StreamDurability = option(
         "memory",
         "choice",
-        "What outlives the machine: nothing, or every record",
+        "What survives a restart of the machine: nothing, or every record",
         "durability",
         choices=get_args(StreamDurability),
         more="See [durable streams](how-to/durable-streams.md)",
@@ -80,9 +80,9 @@ class StreamOptions(Options):
         "What an append to a full ring does",
         "overflow",
         choices=get_args(StreamOverflow),
-        more="The oldest records go, unless they are pinned or not on disk yet; or it waits until "
-        "the groups and blocking subscribers have read them. A group holds records back until it "
-        "is deleted, also while it has no member",
+        more="It removes the oldest records, unless they are pinned or not on disk yet; or it "
+        "waits until the groups and the blocking subscribers have read them. A group holds records "
+        "back until it is deleted, even while it has no member",
     )
     max_record_bytes: int = option(
         DEFAULT_RING // 4,
@@ -95,7 +95,7 @@ class StreamOptions(Options):
     confirm: Confirm = option(
         "memory",
         "choice",
-        "Where a record is when an append returns that does not say so itself",
+        "Where a record is when its append returns, unless the append says otherwise",
         "confirm",
         choices=get_args(Confirm),
         more='`"disk"` takes `durability="journal"`',

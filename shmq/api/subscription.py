@@ -6,7 +6,7 @@ import abc
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
-from shmq.api.closing import Closing
+from shmq.api.contract import Closing
 
 if TYPE_CHECKING:
     from shmq.api.record import Record

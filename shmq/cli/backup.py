@@ -13,9 +13,9 @@ from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import json_flag, namespace_of
 from shmq.cli.shared.names import complete_queues, complete_streams
 from shmq.cli.shared.output import amount, counted, note, show, show_json
+from shmq.namespace.data_directory import directory_of, durable_queues, durable_streams
 from shmq.persistence.backup import Saved
 from shmq.persistence.backup import backup as copy
-from shmq.persistence.durable_queues import directory_of, durable_queues, durable_streams
 from shmq.persistence.restore import (
     DAMAGED,
     THERE,

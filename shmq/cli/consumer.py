@@ -23,8 +23,8 @@ from shmq.cli.shared.output import (
     show_table,
     table,
 )
-from shmq.cli.shared.stop_signal import Stop
 from shmq.cli.unacked_window import Outlet, Window, open_outlet
+from shmq.supervision.signals import Stop
 
 __all__ = ["consume", "peek"]
 

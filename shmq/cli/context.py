@@ -8,11 +8,18 @@ from typing import Any, TextIO
 import click
 
 from shmq.api.names import check_name, default_namespace
-from shmq.cli.shared import contexts
-from shmq.cli.shared.broker_target import FILE, complete_contexts, typed
-from shmq.cli.shared.contexts import Context, ContextsError
 from shmq.cli.shared.flags import Group, json_flag
 from shmq.cli.shared.output import cell, note, show, show_json, show_table, table
+from shmq.cli.shared.target import (
+    FILE,
+    Context,
+    ContextsError,
+    complete_contexts,
+    contexts_path,
+    read_contexts,
+    rewriting_contexts,
+    typed,
+)
 from shmq.client.remote.address import Address
 
 __all__ = ["context"]
@@ -31,7 +38,7 @@ def context(here: click.Context) -> None:
     """Save servers and namespaces, with their tokens, under names.
 
     A command works on the current context unless -n, --url, --context, SHMQ_URL or
-    SHMQ_NAMESPACE says otherwise. The file is $XDG_CONFIG_HOME/shmq/contexts.json, readable
+    SHMQ_NAMESPACE says otherwise. The file is $XDG_CONFIG_HOME/shmq/target.json, readable
     by you alone.
     """
     for flag in ("url", "namespace", "token"):
@@ -73,7 +80,7 @@ def add(
     if token_file is not None:
         given["token"] = _read_token(token_file)
     made = _checked(Context(**given))
-    with contexts.rewriting() as known:
+    with rewriting_contexts() as known:
         if name in known.known and not replace:
             raise ContextsError(f"there is a context {name!r} already: add --replace to change it")
         known.known[name] = made
@@ -85,8 +92,8 @@ def add(
 @context.command("list", epilog="Example: shmq context list")
 @json_flag
 def list_contexts(as_json: bool) -> None:
-    """List the contexts, without tokens; a star marks the current one."""
-    known = contexts.read()
+    """List the target, without tokens; a star marks the current one."""
+    known = read_contexts()
     found = sorted(known.known.items())
     if as_json:
         show_json([_shown(name, one, current=name == known.current) for name, one in found])
@@ -99,7 +106,7 @@ def list_contexts(as_json: bool) -> None:
             made.add_row(*(cell(value) for value in row))
         show_table(made)
     else:
-        note(f"no contexts in {contexts.path()}: make one with shmq context add NAME --url URL")
+        note(f"no contexts in {contexts_path()}: make one with shmq context add NAME --url URL")
 
 
 @context.command("show", epilog="Example: shmq context show staging")
@@ -108,7 +115,7 @@ def list_contexts(as_json: bool) -> None:
 @json_flag
 def show_context(name: str | None, show_token: bool, as_json: bool) -> None:
     """Show the context NAME, or the current one."""
-    known = contexts.read()
+    known = read_contexts()
     name = name if name is not None else known.current
     if name is None:
         raise ContextsError("no context is current: name one, or choose it with shmq context use")
@@ -133,7 +140,7 @@ def use(name: str | None, none: bool) -> None:
     """Make NAME the current context."""
     if (name is None) is not none:
         raise click.UsageError("give the NAME of a context, or --none")
-    with contexts.rewriting() as known:
+    with rewriting_contexts() as known:
         chosen = Context(namespace=default_namespace()) if name is None else known.get(name)
         known.current = name
     show(f"commands work on {_where(chosen)}")
@@ -143,7 +150,7 @@ def use(name: str | None, none: bool) -> None:
 @_name
 def remove(name: str) -> None:
     """Remove the context NAME and its token."""
-    with contexts.rewriting() as known:
+    with rewriting_contexts() as known:
         known.get(name)
         del known.known[name]
         if known.current == name:

@@ -18,10 +18,10 @@ from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import Group, json_flag
 from shmq.cli.shared.output import cell, counted, note, show, show_json, show_table, table
 from shmq.persistence.file_message import StoredMessage
-from shmq.persistence.stream_verdict import is_of_stream, verify_card, verify_segment
+from shmq.persistence.stream_salvage import is_of_stream, verify_card, verify_segment
 from shmq.storage.file_header import HEADER_BYTES, read_header, read_record
+from shmq.storage.paths import CARD
 from shmq.storage.queue_files import QueueFiles, read_file
-from shmq.storage.stream_paths import CARD
 
 __all__ = ["dmsq", "writer_of"]
 

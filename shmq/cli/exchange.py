@@ -14,9 +14,8 @@ from shmq.api import ExchangeKind
 from shmq.api.options import Confirm
 from shmq.cli.queue import delete_one
 from shmq.cli.shared import params
-from shmq.cli.shared.batch_put import check_messages, decode, message_flags
 from shmq.cli.shared.flags import Group, connected, json_flag, yes_flag
-from shmq.cli.shared.input_lines import open_lines
+from shmq.cli.shared.messages import check_messages, decode, message_flags, open_lines
 from shmq.cli.shared.names import (
     EXCHANGE,
     QUEUE,
@@ -29,7 +28,7 @@ from shmq.cli.shared.names import (
     kind_of,
 )
 from shmq.cli.shared.output import cell, counted, note, show, show_json, show_table, table
-from shmq.cli.shared.stop_signal import Stop
+from shmq.supervision.signals import Stop
 
 __all__ = ["exchange", "publish"]
 

@@ -13,7 +13,6 @@ import click
 
 from shmq.api.names import check_name
 from shmq.cli.shared import params
-from shmq.cli.shared.broker_target import target_of
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import json_flag, namespace_of
 from shmq.cli.shared.names import queue_names
@@ -28,7 +27,7 @@ from shmq.cli.shared.output import (
     show_table,
     table,
 )
-from shmq.cli.shared.stop_signal import Stop
+from shmq.cli.shared.target import target_of
 from shmq.diagnose.leftovers import Finding, namespaces, sweep
 from shmq.diagnose.machine import Condition, conditions
 from shmq.diagnose.segments import MISSING, SOUND, Segment, SegmentReport, examine, segments
@@ -37,7 +36,8 @@ from shmq.errors import InvalidOption
 from shmq.namespace.data_directory import chosen_directory
 from shmq.namespace.namespace import Namespace
 from shmq.server.keeper import Keeper
-from shmq.storage.aside import FileSetAside, files_aside
+from shmq.storage.set_aside import FileSetAside, files_aside
+from shmq.supervision.signals import Stop
 
 __all__ = ["doctor", "fsck", "keeper"]
 
@@ -104,7 +104,7 @@ def _aside(namespace: str, found: list[Finding]) -> list[dict[str, Any]]:
         every = files_aside(directory)
     except OSError as error:
         where = error.filename or directory
-        what = f"it cannot be read, so what is set aside there is not known: {error.strerror}"
+        what = f"it cannot be read, so the files set aside there are unknown: {error.strerror}"
         found.append(
             Finding(namespace=namespace, kind="file", name=str(where), what=what, fixed=False)
         )
@@ -140,7 +140,7 @@ def _show_aside(aside: Sequence[Mapping[str, Any]]) -> None:
     show_table(made)
     for one in aside:
         show(f"{one['kind']} {one['name']}, {one['file']}:")
-        show(f"  {one['restore'] or 'nothing can be brought back of it'}")
+        show(f"  {one['restore'] or 'nothing of it can be restored'}")
         show(f"  {one['remove']}")
 
 

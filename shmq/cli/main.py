@@ -13,10 +13,10 @@ from typing import Any, Final, NoReturn
 import click
 
 import shmq
-from shmq.cli.shared.broker_target import target_flags
 from shmq.cli.shared.exit_codes import Code, code_of, describe
 from shmq.cli.shared.flags import Group
 from shmq.cli.shared.output import Warnings, note, show
+from shmq.cli.shared.target import target_flags
 from shmq.native._core import LAYOUT_VERSION
 from shmq.protocol.opcodes import PROTOCOL_VERSION
 
@@ -36,7 +36,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "produce": ("producer", "Put messages in a queue"),
         "consume": ("consumer", "Take messages and ack them"),
         "peek": ("consumer", "Show messages, take none"),
-        "redrive": ("dead_letter", "Send dead letters back"),
+        "redrive": ("queue", "Send dead letters back"),
         "request": ("producer", "Put a request, get a reply"),
         "worker": ("worker", "Run a handler in Python"),
     },

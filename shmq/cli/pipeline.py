@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Final
 import click
 from rich.console import Console
 
-from shmq.cli.shared.broker_target import target_of
 from shmq.cli.shared.flags import Group
 from shmq.cli.shared.output import duration, note, show
-from shmq.cli.shared.stop_signal import Stop
-from shmq.spark.jobs import registry
+from shmq.cli.shared.target import target_of
+from shmq.spark.jobs import job as jobs
+from shmq.supervision.signals import Stop
 
 if TYPE_CHECKING:
-    from shmq.spark.jobs.progress import Progress
+    from shmq.spark.jobs.job import Progress
 
 __all__ = ["pipeline"]
 
@@ -53,12 +53,10 @@ def pipeline() -> None:
 
 
 @pipeline.command(epilog="Example: shmq pipeline init archive > archive.toml")
-@click.argument("job", metavar="JOB", type=click.Choice(list(registry.ABOUT)))
+@click.argument("job", metavar="JOB", type=click.Choice(list(jobs.ABOUT)))
 def init(job: str) -> None:
     """Print a configuration file for JOB that explains each key."""
-    from shmq.spark.jobs.template import template  # noqa: PLC0415 - with the job alone
-
-    show(template(registry.load(job)).rstrip("\n"))
+    show(jobs.load(job).template().rstrip("\n"))
 
 
 def _command(name: str) -> click.Command:
@@ -66,7 +64,7 @@ def _command(name: str) -> click.Command:
 
     @click.command(
         name,
-        help=f"{registry.ABOUT[name]}\n\nshmq pipeline init {name} prints a CONFIG to start with.",
+        help=f"{jobs.ABOUT[name]}\n\nshmq pipeline init {name} prints a CONFIG to start with.",
         epilog=f"Example: shmq pipeline {name} {name}.toml --check",
     )
     @click.argument("config", type=click.Path(path_type=Path, dir_okay=False))
@@ -77,7 +75,7 @@ def _command(name: str) -> click.Command:
     return run
 
 
-for _name in registry.ABOUT:
+for _name in jobs.ABOUT:
     pipeline.add_command(_command(_name))
 
 
@@ -85,7 +83,7 @@ def _run(name: str, path: Path, *, check: bool) -> None:
     from shmq.spark.jobs.config import read  # noqa: PLC0415 - with the job alone
 
     _let_find_modules()
-    job = registry.load(name)
+    job = jobs.load(name)
     config = read(path.absolute(), job.tables, _place(click.get_current_context()))
     job.check(config)
     if check:

@@ -12,12 +12,20 @@ import click
 import shmq
 from shmq.api.options import Confirm
 from shmq.cli.shared import params, render
-from shmq.cli.shared.batch_put import CODECS, BatchPut, check_messages, decode, message_flags
 from shmq.cli.shared.flags import connected, json_flag
-from shmq.cli.shared.input_lines import InputLines, open_lines, progress
+from shmq.cli.shared.messages import (
+    CODECS,
+    BatchPut,
+    InputLines,
+    check_messages,
+    decode,
+    message_flags,
+    open_lines,
+    progress,
+)
 from shmq.cli.shared.names import queue_name
 from shmq.cli.shared.output import counted, note, show, show_json
-from shmq.cli.shared.stop_signal import Stop
+from shmq.supervision.signals import Stop
 
 __all__ = ["produce", "request"]
 

@@ -18,10 +18,10 @@ from shmq.api.options import Confirm
 from shmq.cli.shared import params, render
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import connected, count_flag, json_flag, partition_flag, where_flag
-from shmq.cli.shared.input_lines import open_lines
+from shmq.cli.shared.messages import open_lines
 from shmq.cli.shared.names import stream_name
 from shmq.cli.shared.output import counted, note, show, show_json
-from shmq.cli.shared.stop_signal import Stop
+from shmq.supervision.signals import Stop
 
 __all__ = ["append", "read", "subscribe", "tail"]
 

@@ -13,16 +13,16 @@ from typing import Any
 import click
 
 from shmq.cli.shared import params
-from shmq.cli.shared.broker_target import target_of
 from shmq.cli.shared.flags import count_flag, data_dir_flag, json_flag
 from shmq.cli.shared.output import duration, show, show_json
-from shmq.cli.shared.stop_signal import Stop
+from shmq.cli.shared.target import target_of
 from shmq.client.remote.broker import RemoteBroker
 from shmq.protocol.opcodes import DEFAULT_PORT
-from shmq.server.auth.tokens import hash_of, make_token
-from shmq.server.settings import LEVELS, Source
+from shmq.server.config.settings import LEVELS, Source
+from shmq.server.config.tokens import hash_of, make_token
 from shmq.server.supervisor import Supervisor
-from shmq.supervision.log_lines import show_on_stderr
+from shmq.supervision.signals import Stop
+from shmq.supervision.stderr import show_on_stderr
 
 __all__ = ["ping", "serve", "token"]
 

@@ -11,7 +11,6 @@ import click
 
 import shmq
 from shmq.api.options import QueueOptions, options_of
-from shmq.cli.shared.broker_target import typed
 from shmq.cli.shared.exit_codes import Code, code_of, describe
 from shmq.cli.shared.flags import connected, json_flag
 from shmq.cli.shared.names import (
@@ -37,6 +36,7 @@ from shmq.cli.shared.output import (
     show_table,
     table,
 )
+from shmq.cli.shared.target import typed
 from shmq.diagnose.journals import journal_problem
 
 __all__ = ["list_all", "stats", "stream_activity"]

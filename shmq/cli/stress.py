@@ -15,15 +15,14 @@ import click
 from rich.console import Console
 
 from shmq.cli.shared import params
-from shmq.cli.shared.broker_target import target_of
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import json_flag
 from shmq.cli.shared.names import queue_name
 from shmq.cli.shared.output import cell, counted, duration, note, show_json, show_table, table
-from shmq.cli.shared.stop_signal import Stop
-from shmq.stress.plan import LEAST_SIZE, Plan
-from shmq.stress.result import PARTS, Result, Sample
+from shmq.cli.shared.target import target_of
+from shmq.stress.plan import LEAST_SIZE, PARTS, Plan, Result, Sample
 from shmq.stress.run import run
+from shmq.supervision.signals import Stop
 
 __all__ = ["stress"]
 

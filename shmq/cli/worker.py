@@ -12,11 +12,10 @@ import click
 
 import shmq
 from shmq.cli.shared import params
-from shmq.cli.shared.broker_target import target_of
 from shmq.cli.shared.names import queue_name
-from shmq.supervision.log_lines import show_on_stderr
-from shmq.workers.handler import load
-from shmq.workers.plan import MODES, Plan
+from shmq.cli.shared.target import target_of
+from shmq.supervision.stderr import show_on_stderr
+from shmq.workers.plan import MODES, Plan, load
 from shmq.workers.supervisor import Supervisor
 
 __all__ = ["worker"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +11,23 @@ import click
 
 import shmq
 from shmq.cli.shared import params
-from shmq.cli.shared.broker_target import target_of
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import data_dir_flag, json_flag, namespace_of
 from shmq.cli.shared.names import queue_names
 from shmq.cli.shared.output import amount, note, show, show_json
+from shmq.cli.shared.target import target_of
 from shmq.errors import ShmqError
-from shmq.namespace.data_directory import chosen_directory
-from shmq.persistence.durable_queues import directory_of, durable_queues
+from shmq.namespace.data_directory import chosen_directory, directory_of, durable_queues
 from shmq.persistence.process import Persistence
-from shmq.server.settings import LEVELS
+from shmq.server.config.settings import LEVELS
 from shmq.server.systemd import Manager
 from shmq.storage.disk import Disk
 from shmq.storage.paths import snapshot_name
 from shmq.storage.writer_control import ask_for_snapshots
-from shmq.supervision import detached_process
-from shmq.supervision.detached_process import Parent
-from shmq.supervision.log_lines import show_on_stderr
-from shmq.supervision.signals import caught
+from shmq.supervision import detached_writer
+from shmq.supervision.detached_writer import Parent
+from shmq.supervision.signals import caught, ended_by
+from shmq.supervision.stderr import show_on_stderr
 
 __all__ = ["persist", "snapshot"]
 
@@ -84,7 +82,7 @@ def _detached(directory: Path) -> Parent:
     """Continue in a process of its own. Raises ShmqError, and SystemExit in this process."""
     try:
         Disk(directory).make()
-        return detached_process.detach(directory / "writer.log")
+        return detached_writer.detach(directory / "writer.log")
     except OSError as error:
         raise ShmqError(
             f"data_dir={str(directory)!r} cannot be used: {error.strerror or error}"
@@ -101,7 +99,7 @@ def _run(namespace: str, persistence: Persistence, parent: Parent | None) -> Non
             # sys.exit would wait for the threads. The files allow a kill at any moment.
             os._exit(128 + number)
         if len(signals) > 1 or not started:
-            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+            raise ended_by(number)
         manager.stopping()
         persistence.stop()
 

@@ -30,9 +30,9 @@ def why_unkept(durability: str, error: str | None, writer: bool, so_far: str = "
         return None
     if error is not None:
         return (
-            f"the disk refuses what is to be kept: {error}{tail}; make room, or mend it: it is "
-            f"written as soon as that works"
+            f"the disk refuses writes: {error}{tail}; free space or repair it: writing continues "
+            f"as soon as it works"
         )
     if not writer:
-        return f"no persistence writer keeps it on disk{tail}: start `shmq serve` or `shmq persist`"
+        return f"no persistence writer runs for it{tail}: start `shmq serve` or `shmq persist`"
     return None

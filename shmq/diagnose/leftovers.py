@@ -18,12 +18,21 @@ from typing import Any
 
 from shmq.api.names import SHM, check_name
 from shmq.client.local.queue import LocalQueue
+from shmq.client.local.stream import LocalStream, attach
 from shmq.client.transaction.recover import settle
 from shmq.client.transaction.transaction_log import ledger_path, owners
 from shmq.diagnose.journals import unwritten, why_unkept
-from shmq.diagnose.probe_process import Crashed, ProbeTimeout, apart
-from shmq.diagnose.streams import half_made_streams, stream_findings
-from shmq.errors import ForeignSegment, InvalidName, NoSuchQueue, QueueDeleted, ShmqError
+from shmq.diagnose.probe_process import Crashed, ProbeTimeout, run_in_child
+from shmq.errors import (
+    ForeignSegment,
+    InvalidName,
+    NoSuchQueue,
+    NoSuchStream,
+    QueueDeleted,
+    ShmqError,
+    StreamDeleted,
+)
+from shmq.namespace import streams
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import semaphore_names, wakeup_owner
 from shmq.native import _core
@@ -87,7 +96,7 @@ def sweep(namespace: str, fix: bool, seconds: float = 30.0) -> list[Finding]:
         found += _bounded(functools.partial(_queue, namespace, name, fix), seconds, namespace, name)
     for name in registry.stream_names():
         found += _bounded(
-            functools.partial(stream_findings, registry, name, fix), seconds, namespace, name
+            functools.partial(_stream_findings, registry, name, fix), seconds, namespace, name
         )
     last = functools.partial(_file, namespace, fix, before)
     return found + _bounded(last, seconds, namespace, namespace)
@@ -98,7 +107,7 @@ def _bounded(
 ) -> list[Finding]:
     """What ``work`` finds, in a separate process: memory may be damaged, a lock stuck."""
     try:
-        return [Finding(**found) for found in apart(work, seconds)]
+        return [Finding(**found) for found in run_in_child(work, seconds)]
     except (ProbeTimeout, Crashed) as error:
         return [
             Finding(
@@ -145,13 +154,13 @@ def _anonymous(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
     for name in store.abandoned(registry):
         if fix:
             store.remove(registry, name)
-        yield _found(registry.name, "anonymous", name, "nobody has a handle of it", fix)
+        yield _found(registry.name, "anonymous", name, "no process has a handle of it", fix)
     stem = f"mp.shmq@{registry.name}@"
     for entry in sorted(name for name in os.listdir(SHM) if name.startswith(stem)):
         if not _ANONYMOUS.fullmatch(entry.removeprefix(stem)):
-            yield _found(registry.name, "file", entry, "no shmq makes a file of that name")
+            yield _found(registry.name, "file", entry, "shmq does not create files of that name")
         elif _owner_of(entry) not in {None, os.geteuid()}:
-            yield _found(registry.name, "file", entry, "it is another user's")
+            yield _found(registry.name, "file", entry, "it belongs to another user")
 
 
 def _owner_of(entry: str) -> int | None:
@@ -171,7 +180,7 @@ def _unfinished(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
                 if fix:
                     registry.remove_segment(name)
                 yield _found(registry.name, "segment", name, f"{half} by a process that died", fix)
-    for name, half in half_made_streams(registry, fix):
+    for name, half in _half_made_streams(registry, fix):
         yield _found(registry.name, "stream", name, f"{half} by a process that died", fix)
 
 
@@ -191,7 +200,7 @@ def _semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
                 continue
             kind, what = "semaphore", "its queue is gone"
         else:
-            yield _found(registry.name, "file", entry, "no shmq makes a file of that name")
+            yield _found(registry.name, "file", entry, "shmq does not create files of that name")
             continue
         owner = _owner_of(entry)
         if owner == os.geteuid():
@@ -199,7 +208,7 @@ def _semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
                 (SHM / entry).unlink(missing_ok=True)
             yield _found(registry.name, kind, entry, what, fix)
         elif owner is not None:
-            yield _found(registry.name, "file", entry, "it is another user's")
+            yield _found(registry.name, "file", entry, "it belongs to another user")
 
 
 def _known_semaphores(registry: Namespace) -> set[str] | None:
@@ -285,5 +294,53 @@ def _dead(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
 
 def _copies(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
     for _, _, sequence, _ in queue.transfer.orphans():
-        what = f"whoever moved message {sequence} here died on the way"
+        what = f"the process that moved message {sequence} here died before it finished"
         yield _found(registry.name, "copy", queue.name, what)
+
+
+# ---- within a stream ----
+
+
+def _half_made_streams(registry: Namespace, fix: bool) -> Iterator[tuple[str, str]]:
+    """Half created and half deleted streams, each with what is wrong; removed if ``fix``.
+
+    Needs the registry lock.
+    """
+    for name in registry.stream_names():
+        with contextlib.suppress(ShmqError):
+            control = streams.look_at(registry, name)
+            if control is None or control.deleted:
+                if fix:
+                    streams.remove_stream(registry, name)
+                yield name, "half made" if control is None else "half deleted"
+
+
+def _stream_findings(registry: Namespace, name: str, fix: bool) -> list[dict[str, Any]]:
+    """Leftovers of dead processes in a stream, removed if ``fix``, and what is unusable."""
+    try:
+        control = streams.look_at(registry, name)
+        if control is None or control.deleted:
+            return []
+        with attach(registry, name) as stream:
+            return [*_dead_holds(registry, stream, fix), *_stream_disk(registry, stream)]
+    except (NoSuchStream, StreamDeleted):
+        return []
+    except (ShmqError, OSError) as error:
+        return [_found(registry.name, "stream", name, str(error))]
+
+
+def _dead_holds(registry: Namespace, stream: LocalStream, fix: bool) -> Iterator[dict[str, Any]]:
+    for log in stream.logs:
+        for number, owner, _, _ in log.holders():
+            if owner and not registry.is_alive(owner):
+                if fix:
+                    log.drop_of(number, owner)
+                what = f"partition {log.number} is held by process {owner}, which is dead"
+                yield _found(registry.name, "hold", stream.name, what, fix)
+
+
+def _stream_disk(registry: Namespace, stream: LocalStream) -> Iterator[dict[str, Any]]:
+    kept = all(log.writer and registry.is_alive(log.writer) for log in stream.logs)
+    problem = why_unkept(stream.options.durability, None, kept)
+    if problem is not None:
+        yield _found(registry.name, "disk", stream.name, problem)

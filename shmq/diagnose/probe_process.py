@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from shmq.errors import ShmqError
 
-__all__ = ["Crashed", "ProbeTimeout", "apart"]
+__all__ = ["Crashed", "ProbeTimeout", "run_in_child"]
 
 
 class ProbeTimeout(ShmqError):
@@ -31,7 +31,7 @@ class Crashed(ShmqError):
     """The process that did the work was killed by a signal, or failed."""
 
 
-def apart(work: Callable[[], Any], seconds: float) -> Any:
+def run_in_child(work: Callable[[], Any], seconds: float) -> Any:
     """Call ``work`` in a fork of this process; its result must be JSON.
 
     Raises :class:`ProbeTimeout` if it takes longer than ``seconds``, and :class:`Crashed`.
@@ -48,7 +48,7 @@ def apart(work: Callable[[], Any], seconds: float) -> Any:
         if said is None:
             raise ProbeTimeout(f"it did not end within {seconds:g} s")
         code, ended = _reap(child), True
-        return _understood(said, code)
+        return _result_of(said, code)
     finally:
         os.close(reader)
         if not ended:
@@ -85,9 +85,9 @@ def _reap(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _understood(said: bytes, code: int) -> Any:
+def _result_of(said: bytes, code: int) -> Any:
     if code < 0:
-        raise Crashed(f"whoever touched it was killed by {signal.Signals(-code).name}")
+        raise Crashed(f"the process that read it was killed by {signal.Signals(-code).name}")
     told = json.loads(said)
     if "failed" in told:
         raise Crashed(told["failed"].strip().splitlines()[-1])

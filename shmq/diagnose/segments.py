@@ -10,7 +10,7 @@ import stat
 
 from shmq.api.names import SHM, check_name
 from shmq.client.local.queue import LocalQueue
-from shmq.diagnose.probe_process import Crashed, ProbeTimeout, apart
+from shmq.diagnose.probe_process import Crashed, ProbeTimeout, run_in_child
 from shmq.errors import (
     ForeignSegment,
     IncompatibleSegment,
@@ -49,7 +49,7 @@ def examine(namespace: str, name: str, seconds: float = 30.0) -> SegmentReport:
     including the wait for the lock.
     """
     try:
-        state, problems = apart(functools.partial(_examine, namespace, name), seconds)
+        state, problems = run_in_child(functools.partial(_examine, namespace, name), seconds)
     except ProbeTimeout:
         state, problems = (
             "stuck",

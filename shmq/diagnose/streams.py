@@ -1,23 +1,31 @@
-"""Checks the streams of a namespace, in shared memory and on disk."""
+"""Checks the files of durable streams.
+
+They may be written meanwhile: an incomplete commit at a partition's end is no damage.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import errno
+import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import Final
 
-from shmq.client.local.stream import LocalStream, attach
-from shmq.diagnose.journals import why_unkept
 from shmq.diagnose.segments import SOUND, SegmentReport
-from shmq.errors import NoSuchStream, ShmqError, StreamDeleted
-from shmq.namespace import streams
+from shmq.errors import FileError
 from shmq.namespace.namespace import Namespace
-from shmq.storage.check import stored_streams, stream_problems
 from shmq.storage.disk import Disk
-from shmq.storage.stream_paths import stream_directory
+from shmq.storage.paths import (
+    STREAMS,
+    bases,
+    partition_directory,
+    segment_file,
+    stream_directory,
+    streams_among,
+)
+from shmq.storage.stream_meta import read_card
+from shmq.storage.stream_segment import EVERYTHING, StreamSegment
 
-__all__ = ["examine_files", "half_made_streams", "stream_findings"]
+__all__ = ["examine_files"]
 
 
 def examine_files(namespace: str) -> list[SegmentReport]:
@@ -39,52 +47,50 @@ def examine_files(namespace: str) -> list[SegmentReport]:
     return found
 
 
-def half_made_streams(registry: Namespace, fix: bool) -> Iterator[tuple[str, str]]:
-    """Half created and half deleted streams, each with what is wrong; removed if ``fix``.
-
-    Needs the registry lock.
-    """
-    for name in registry.stream_names():
-        with contextlib.suppress(ShmqError):
-            control = streams.look_at(registry, name)
-            if control is None or control.deleted:
-                if fix:
-                    streams.remove_stream(registry, name)
-                yield name, "half made" if control is None else "half deleted"
+#: The longest header of a segment, in bytes.
+_HEADER: Final = 4096
 
 
-def stream_findings(registry: Namespace, name: str, fix: bool) -> list[dict[str, Any]]:
-    """Leftovers of dead processes in a stream, removed if ``fix``, and what is unusable."""
+def stored_streams(disk: Disk) -> list[tuple[str, int]]:
+    """The streams that have files in the data directory, with their identities, sorted."""
+    return streams_among(disk.under(STREAMS).names())
+
+
+def stream_problems(disk: Disk, name: str, identity: int) -> list[str]:
+    """The problems of a stream's files, one line each."""
+    own = disk.under(stream_directory(name, identity))
+    there = own.names()  # read first: the card has a partition before its directory is created
     try:
-        control = streams.look_at(registry, name)
-        if control is None or control.deleted:
-            return []
-        with attach(registry, name) as stream:
-            return [*_held(registry, stream, fix), *_disk(registry, stream)]
-    except (NoSuchStream, StreamDeleted):
-        return []
-    except (ShmqError, OSError) as error:
-        return [_found(registry, "stream", name, str(error))]
+        card = read_card(own)
+    except FileError as error:
+        return [str(error)]
+    if card is None:
+        return []  # it is being created or removed
+    count = card[1].eras[-1].end
+    return [
+        *(
+            f"{own.path(entry)} belongs to no partition: the metadata has 0 to {count - 1}"
+            for entry in there
+            if entry.isdecimal() and int(entry) >= count
+        ),
+        *(
+            problem
+            for partition in range(count)
+            for problem in _partition(disk.under(partition_directory(name, identity, partition)))
+        ),
+    ]
 
 
-def _held(registry: Namespace, stream: LocalStream, fix: bool) -> Iterator[dict[str, Any]]:
-    for log in stream.logs:
-        for number, owner, _, _ in log.holders():
-            if owner and not registry.is_alive(owner):
-                if fix:
-                    log.drop_of(number, owner)
-                what = f"partition {log.number} is held by process {owner}, which is dead"
-                yield _found(registry, "hold", stream.name, what, fix)
-
-
-def _disk(registry: Namespace, stream: LocalStream) -> Iterator[dict[str, Any]]:
-    kept = all(log.writer and registry.is_alive(log.writer) for log in stream.logs)
-    problem = why_unkept(stream.options.durability, None, kept)
-    if problem is not None:
-        yield _found(registry, "disk", stream.name, problem)
-
-
-def _found(
-    registry: Namespace, kind: str, name: str, what: str, fixed: bool = False
-) -> dict[str, Any]:
-    return {"namespace": registry.name, "kind": kind, "name": name, "what": what, "fixed": fixed}
+def _partition(disk: Disk) -> Iterator[str]:
+    for base, following in itertools.pairwise([*bases(disk.names()), EVERYTHING]):
+        segment = disk.path(segment_file(base))
+        try:
+            found = StreamSegment(disk, base).check(following)
+            if found.offset < following != EVERYTHING:
+                yield f"{segment} ends at offset {found.offset}, and the next is {following}"
+        except FileNotFoundError:
+            continue  # retention removed it
+        except FileError as error:
+            if following == EVERYTHING and segment.stat().st_size <= _HEADER:
+                continue  # it is being created
+            yield str(error)

@@ -22,7 +22,7 @@ from queue import Empty, Full
 from typing import Any, Final, cast
 
 from shmq import errors
-from shmq.mp import pickling
+from shmq.mp import codec
 from shmq.mp.store import DRAINING, IDLE, IMMEDIATE, JOINING, SHUT, Store
 
 __all__ = ["Empty", "Full", "JoinableQueue", "Queue", "ShutDown", "SimpleQueue"]
@@ -91,7 +91,7 @@ class _Queue:
         waits = _waits(block, timeout)
         if self._words[SHUT]:
             raise ShutDown
-        message = pickling.encode(obj)
+        message = codec.encode(obj)
         full = False
         try:
             try:
@@ -111,9 +111,9 @@ class _Queue:
             raise
 
     def _place_when_there_is_room(
-        self, message: bytes | pickling.Frame, block: bool, waits: Iterable[float]
+        self, message: bytes | codec.Frame, block: bool, waits: Iterable[float]
     ) -> None:
-        frame = pickling.Frame([message], []) if type(message) is bytes else message
+        frame = codec.Frame([message], []) if type(message) is bytes else message
         for wait in waits:
             try:
                 self._reserve_and_fill(frame, block, wait)
@@ -125,7 +125,7 @@ class _Queue:
         raise Full
 
     def _reserve_and_fill(self, frame: Any, block: bool, wait: float | None) -> None:
-        loan = self._store.queue.loan(frame.size, block=block, timeout=wait, codec=pickling.FRAME)
+        loan = self._store.queue.loan(frame.size, block=block, timeout=wait, codec=codec.FRAME)
         with loan as view:
             if self._words[SHUT]:  # the room may come from its discard
                 raise ShutDown
@@ -158,7 +158,7 @@ class _Queue:
     def _load(self, body: bytes | memoryview) -> Any:
         if type(body) is bytes:
             return pickle.loads(body)
-        return pickling.read_frame(cast(memoryview, body), in_place=self._zero_copy)
+        return codec.read_frame(cast(memoryview, body), in_place=self._zero_copy)
 
     # ---- shutting down ----
 

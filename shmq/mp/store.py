@@ -135,8 +135,8 @@ class Store:
                 fd = os.open(_path(namespace, name), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             except FileNotFoundError:
                 raise NoSuchQueue(
-                    f"the queue {name!r} is gone: no process had a handle of it any more; keep "
-                    f"one until its receiver has got what you send"
+                    f"queue {name!r} was removed when its last handle was closed: keep "
+                    f"a handle until the receiver has what you send"
                 ) from None
             try:
                 fcntl.flock(fd, fcntl.LOCK_SH)
@@ -206,7 +206,7 @@ class Store:
         last one in the namespace, closing it at once would end the namespace during that.
         """
         if self._end():
-            self.namespace.when_free(functools.partial(_let_go, self.namespace, self.name))
+            self.namespace.run_when_unlocked(functools.partial(_let_go, self.namespace, self.name))
 
     def _end(self) -> bool:
         """Close all descriptors; False if that was done before."""

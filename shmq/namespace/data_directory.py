@@ -1,4 +1,4 @@
-"""The directory of a namespace's durable queues, and the lock of its writer.
+"""The directory of a namespace's durable queues and streams, their names, and its writer's lock.
 
 There is one writer at a time: it holds flock(2) on ``writer.lock``, which the kernel releases
 when it dies. The file names the namespace, so that no other namespace uses the directory.
@@ -10,16 +10,24 @@ import contextlib
 import fcntl
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
 
-from shmq.errors import InvalidOption, ShmqError
+from shmq.api.names import check_name
+from shmq.errors import InvalidOption, NoSuchQueue, NoSuchStream, SegmentError, ShmqError
 from shmq.namespace.namespace import Namespace
 from shmq.storage.disk import Disk
-from shmq.storage.queue_erase import LOCK, writer_of
+from shmq.storage.inventory import LOCK, writer_of
 
-__all__ = ["DataDirectory", "chosen_directory", "is_named"]
+__all__ = [
+    "DataDirectory",
+    "chosen_directory",
+    "directory_of",
+    "durable_queues",
+    "durable_streams",
+    "is_named",
+]
 
 _SYSTEM: Final = Path("/var/lib")
 _FIRST: Final = "the writer of namespace "
@@ -111,7 +119,7 @@ class DataDirectory:
         if make or self.exists():
             self.ready()
         else:
-            Namespace.of(self.namespace).keep_in(self.path)
+            Namespace.of(self.namespace).become_writer(self.path)
             self._claimed = True
 
     def when_taken(self, call: Callable[[], None]) -> None:
@@ -128,7 +136,7 @@ class DataDirectory:
         with self._guard:
             if self.held:
                 return
-            Namespace.of(self.namespace).refuse_second_keeper(self.path)
+            Namespace.of(self.namespace).refuse_second_writer(self.path)
             try:
                 self.disk.make()
                 lock = self._take()
@@ -137,7 +145,7 @@ class DataDirectory:
                     f"data_dir={str(self.path)!r} cannot be used: {error.strerror or error}"
                 ) from error
             try:
-                Namespace.of(self.namespace).keep_in(self.path)
+                Namespace.of(self.namespace).become_writer(self.path)
             except BaseException:
                 os.close(lock)
                 raise
@@ -179,7 +187,7 @@ class DataDirectory:
         """Release the directory, so that another writer can lock it."""
         with self._guard, contextlib.suppress(OSError):
             if self.held or self._claimed:
-                Namespace.of(self.namespace).keep_no_more()
+                Namespace.of(self.namespace).release_writer()
                 self._claimed = False
             if self.held:
                 os.close(self._lock)
@@ -189,3 +197,64 @@ class DataDirectory:
 def _who_writes(path: Path) -> str:
     pid = writer_of(path)
     return f"process {pid}" if pid else "another process"
+
+
+def durable_queues(namespace: str, names: Collection[str] = ()) -> list[str]:
+    """The names of the durable queues; or ``names`` without repetitions, which must be durable.
+
+    Raises :class:`~shmq.NoSuchQueue`, and :class:`~shmq.InvalidOption` for a queue that is
+    only in memory.
+    """
+    registry = Namespace.of(namespace)
+    if names:
+        for name in names:
+            if registry.open_segment(check_name(name)).options["durability"] == "memory":
+                raise InvalidOption(
+                    f"queue {name!r} has durability='memory', so it is not kept on disk: make "
+                    f"it with durability='snapshot' or 'journal'"
+                )
+        return list(dict.fromkeys(names))
+    return [name for name in registry.queue_names() if _is_durable(registry, name)]
+
+
+def durable_streams(namespace: str, names: Collection[str] = ()) -> list[str]:
+    """The same of streams. Raises :class:`~shmq.NoSuchStream` and InvalidOption."""
+    registry = Namespace.of(namespace)
+    if names:
+        for name in names:
+            if not _is_durable_stream(registry, check_name(name, "stream")):
+                raise InvalidOption(
+                    f"stream {name!r} has durability='memory', so it is not kept on disk: make "
+                    f"it with durability='journal'"
+                )
+        return list(dict.fromkeys(names))
+    found = []
+    for name in registry.stream_names():
+        with contextlib.suppress(NoSuchStream, SegmentError):
+            if _is_durable_stream(registry, name):
+                found.append(name)
+    return found
+
+
+def _is_durable_stream(registry: Namespace, name: str) -> bool:
+    from shmq.namespace import streams  # noqa: PLC0415 - a process with queues alone does not load it
+
+    control, _ = streams.open_stream(registry, name)
+    return bool(control.options["durability"] != "memory")
+
+
+def _is_durable(registry: Namespace, name: str) -> bool:
+    try:
+        return bool(registry.open_segment(name).options["durability"] != "memory")
+    except (NoSuchQueue, SegmentError):
+        return False
+
+
+def directory_of(namespace: str) -> Path:
+    """The directory of the namespace's durable queues. Raises ShmqError if it has none."""
+    directory = Namespace.of(namespace).data_dir
+    if directory is None:
+        raise ShmqError(
+            f"namespace {namespace!r} has no data directory yet: start shmq serve or shmq persist"
+        )
+    return directory

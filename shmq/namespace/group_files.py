@@ -187,9 +187,7 @@ def sweep(namespace: Namespace, stream_ids: Container[int]) -> None:
             try:
                 remove(namespace, int(found[1], 16), found[2])
             except ShmqError as error:
-                log.warning(
-                    "the group %s is of a stream that was deleted, and stays: %s", entry, error
-                )
+                log.warning("group %s of a deleted stream cannot be removed: %s", entry, error)
 
 
 def _prefix(namespace: Namespace, stream_id: int) -> str:

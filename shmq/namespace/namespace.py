@@ -59,12 +59,13 @@ from shmq.namespace.name_book import NameBook
 from shmq.namespace.semaphores import make_semaphores, remove_semaphores
 from shmq.native import _core
 from shmq.native.lock_holder import take_file_lock
-from shmq.storage import queue_erase
 from shmq.storage.disk import Disk
+from shmq.storage.erase import erase_queue
+from shmq.storage.inventory import is_written, writer_of
 
 __all__ = [
     "FLOCK",
-    "AlreadyKept",
+    "AlreadyWritten",
     "Namespace",
     "as_foreign",
     "as_no_file",
@@ -76,8 +77,8 @@ __all__ = [
 _REGISTRY_BYTE: Final = 0
 #: Process numbers start at the time in ns, which has passed this long ago.
 _CLAIMS: Final = (1 << 60) - 1
-_KEEPER_BYTE: Final = 1 << 60
-_STARTER_BYTE: Final = _KEEPER_BYTE + 1
+_WRITER_BYTE: Final = 1 << 60
+_STARTER_BYTE: Final = _WRITER_BYTE + 1
 #: How often `starting` tries to lock its byte, in seconds.
 _LOOK: Final = 0.02
 #: The data directory in the namespace's file: the length of the path, its CRC-32, the path.
@@ -116,7 +117,7 @@ class KernelNamespaces(NamedTuple):
         return f"PID namespace {pid} and time namespace {time_}"
 
 
-class AlreadyKept(ShmqError):
+class AlreadyWritten(ShmqError):
     """Another process writes the namespace's durable queues."""
 
     def __init__(self, told: str, pid: int, directory: Path | None) -> None:
@@ -145,10 +146,10 @@ class Namespace:
         self._held = 0
         #: How many of them hold the registry lock.
         self._depth = 0
-        self._left: deque[Callable[[], None]] = deque()
+        self._deferred: deque[Callable[[], None]] = deque()
         self._claims: set[int] = set()
         #: Whether this process writes the durable queues.
-        self._keeps = False
+        self._is_writer = False
 
     @classmethod
     def of(cls, name: str) -> Namespace:
@@ -174,25 +175,25 @@ class Namespace:
                 finally:
                     self._held -= 1
         finally:
-            self._do_left()
+            self._run_deferred()
 
-    def when_free(self, deed: Callable[[], None]) -> None:
-        """Call ``deed`` now, or after the section that some thread, maybe this one, is in.
+    def run_when_unlocked(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` now, or after the section that some thread, maybe this one, is in.
 
         It is for destructors: the garbage collector runs them anywhere, also within a section of
-        their own thread. The deed must not raise.
+        their own thread. The callback must not raise.
         """
-        self._left.append(deed)
-        self._do_left()
+        self._deferred.append(callback)
+        self._run_deferred()
 
-    def _do_left(self) -> None:
+    def _run_deferred(self) -> None:
         """Run the deferred calls. A thread in a section does this again after the section."""
-        while self._left and self._lock.acquire(blocking=False):
+        while self._deferred and self._lock.acquire(blocking=False):
             try:
                 if self._held:
                     return
                 with contextlib.suppress(IndexError):
-                    self._left.popleft()()
+                    self._deferred.popleft()()
             finally:
                 self._lock.release()
 
@@ -269,8 +270,7 @@ class Namespace:
     def data_dir(self) -> Path | None:
         """The directory of its durable queues; None if no writer has been there yet.
 
-        The writer sets it with `keep_in`; it stays until the last queue and the last process are
-        gone.
+        The writer sets it with `become_writer`; it stays until the last queue and process are gone.
         """
         most = _DATA_DIR.size + os.pathconf("/", "PC_PATH_MAX")
         with self._section(), self._file_if_any() as there:
@@ -281,30 +281,30 @@ class Namespace:
         path = raw[_DATA_DIR.size : _DATA_DIR.size + size]
         return Path(os.fsdecode(path)) if path and zlib.crc32(path) == checksum else None
 
-    def keep_in(self, directory: Path) -> None:
-        """Become the writer of the durable queues, until `keep_no_more` or death.
+    def become_writer(self, directory: Path) -> None:
+        """Become the writer of the durable queues, until `release_writer` or death.
 
         Other processes see from now on that their files are in ``directory``, which need not
-        exist yet. Raises AlreadyKept, with its PID, if another process writes them, there or
+        exist yet. Raises AlreadyWritten, with its PID, if another process writes them, there or
         elsewhere: a journal has one writer.
         """
         path = os.fsencode(directory.absolute())
         with self.locked():
-            self.refuse_second_keeper(directory)
-            self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, _KEEPER_BYTE)
+            self.refuse_second_writer(directory)
+            self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, _WRITER_BYTE)
             record = _DATA_DIR.pack(len(path), zlib.crc32(path)) + path
             self._write_at(record, _DATA_DIR_AT)
-            self._keeps = True
+            self._is_writer = True
 
     @property
-    def keeper(self) -> int | None:
+    def writer_pid(self) -> int | None:
         """The PID of the writer of the durable queues; None if there is none.
 
         It is 0 for a process of another PID namespace.
         """
         self.process_number()  # opens the file
         with self._section():
-            return os.getpid() if self._keeps else self._locker_of(_KEEPER_BYTE)
+            return os.getpid() if self._is_writer else self._locker_of(_WRITER_BYTE)
 
     def is_shared(self) -> bool:
         """Whether other processes of the namespace are alive."""
@@ -336,19 +336,19 @@ class Namespace:
                 if self._fd >= 0:
                     self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _STARTER_BYTE)
 
-    def refuse_second_keeper(self, directory: Path) -> None:
-        """Raises AlreadyKept if another process writes the durable queues, there or elsewhere."""
+    def refuse_second_writer(self, directory: Path) -> None:
+        """Raises AlreadyWritten if another process writes the durable queues, anywhere."""
         self.process_number()  # opens the file, which stays open while this process lives
         with self.locked():
             other = self.data_dir
-            pid = self._locker_of(_KEEPER_BYTE)
+            pid = self._locker_of(_WRITER_BYTE)
             if pid is None:
                 # A record lock does not exclude the same process; the directory's lock does.
-                if other is None or _is_same(other, directory) or not queue_erase.is_written(other):
+                if other is None or _is_same(other, directory) or not is_written(other):
                     return
-                pid = queue_erase.writer_of(other)
-        raise AlreadyKept(
-            f"{f'process {pid}' if pid > 0 else 'another process'} keeps the durable queues of "
+                pid = writer_of(other)
+        raise AlreadyWritten(
+            f"{f'process {pid}' if pid > 0 else 'another process'} writes the durable queues of "
             f"namespace {self.name!r} already, in {other}: end it first; two cannot write one "
             f"journal",
             pid,
@@ -371,12 +371,12 @@ class Namespace:
             raise
         return True
 
-    def keep_no_more(self) -> None:
+    def release_writer(self) -> None:
         """Let another process become the writer of the durable queues."""
         with self._section():
-            self._keeps = False
+            self._is_writer = False
             if self._fd >= 0:
-                self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _KEEPER_BYTE)
+                self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _WRITER_BYTE)
 
     def drop_stored(self, file: str) -> bool:
         """Remove that file of definitions from the disk; return whether it is gone.
@@ -387,7 +387,7 @@ class Namespace:
         directory = self.data_dir
         if directory is None or not (directory / file).exists():
             return True
-        if queue_erase.is_written(directory):
+        if is_written(directory):
             return False
         try:
             disk = Disk(directory)
@@ -557,17 +557,17 @@ class Namespace:
         self._fd = -1
         self._number = 0
         self._claims.clear()
-        self._keeps = False
+        self._is_writer = False
 
     def after_fork(self) -> None:
         """Reset the child of a fork, which has the descriptor, but neither locks nor a number."""
         self._number = 0
         self._lock = threading.RLock()
         self._held = self._depth = 0
-        self._left.clear()
+        self._deferred.clear()
         self._claims.clear()
         self._names.release()
-        self._keeps = False
+        self._is_writer = False
 
     # ---- names ----
 
@@ -730,11 +730,11 @@ class Namespace:
         if directory is None:
             return
         try:
-            queue_erase.erase(
+            erase_queue(
                 Disk(directory),
                 queue,
                 None if segment is None else segment.hash_key,
-                last=not queue_erase.is_written(directory),
+                last=not is_written(directory),
             )
         except OSError as error:
             raise ShmqError(
@@ -820,7 +820,9 @@ def refuse_foreign(fd: int, path: Path) -> None:
 def as_foreign(error: OSError, path: Path) -> Exception:
     """The error as ForeignSegment, if the file is another user's; else as `no_descriptor`."""
     if error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR, errno.ENXIO}:
-        return ForeignSegment(f"{path} is someone else's: {error.strerror}; use another namespace")
+        return ForeignSegment(
+            f"{path} belongs to another user: {error.strerror}; use another namespace"
+        )
     return no_descriptor(error)
 
 
@@ -828,8 +830,8 @@ def as_no_file(error: OSError, path: Path) -> Exception:
     """The error of a failed creation; NoSpace means inodes: an empty file takes no bytes."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return NoSpace(
-            f"no file can be made in {SHM}: {error.strerror}, its inodes are used up; "
-            f"delete queues, or mount it with more"
+            f"no file can be created in {SHM}: {error.strerror}, all inodes are used; "
+            f"delete queues, or mount it with more inodes"
         )
     return as_foreign(error, path)
 

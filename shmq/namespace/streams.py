@@ -37,8 +37,8 @@ from shmq.namespace.namespace import (
 )
 from shmq.native import _core, _stream
 from shmq.storage.disk import Disk
-from shmq.storage.partition_generation import Generation
-from shmq.storage.stream_erase import erase_stream
+from shmq.storage.erase import erase_stream
+from shmq.storage.stream_meta import Generation
 
 __all__ = [
     "Opened",

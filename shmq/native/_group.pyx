@@ -102,7 +102,7 @@ def make(memory: mmap | bytearray, dict options):
         PyBuffer_Release(&view)
 
 
-cdef object _lent(shmq_lent *lent):
+cdef object _lent(shmq_shared_lease *lent):
     return (lent.receipt, lent.partition, lent.offset, lent.deliveries)
 
 
@@ -361,9 +361,9 @@ cdef class GroupState:
              uint32_t limit) -> list[_Lent]:
         """Lease new records; returns none once the group holds as many as it may."""
         cdef uint32_t count = 0, at
-        cdef shmq_lent lent[MOST_LENT]
+        cdef shmq_shared_lease lent[MOST_LENT]
         self._lock()
-        shmq_shared_group_lend(&self.group_state, id, partition, earliest, latest,
+        shmq_shared_group_lease(&self.group_state, id, partition, earliest, latest,
                         min(limit, MOST_LENT), shmq_now(), lent,
                         &count)
         self._unlock()
@@ -372,9 +372,10 @@ cdef class GroupState:
     def again(self, uint64_t id, uint32_t limit) -> list[_Lent]:
         """Lease records again that were returned."""
         cdef uint32_t count, at
-        cdef shmq_lent lent[MOST_LENT]
+        cdef shmq_shared_lease lent[MOST_LENT]
         self._lock()
-        count = shmq_shared_group_again(&self.group_state, id, min(limit, MOST_LENT), shmq_now(), lent)
+        count = shmq_shared_group_lease_returned(
+            &self.group_state, id, min(limit, MOST_LENT), shmq_now(), lent)
         self._unlock()
         return [_lent(&lent[at]) for at in range(count)]
 
@@ -425,16 +426,16 @@ cdef class GroupState:
 
     def bury(self, uint64_t id) -> _Lent | None:
         """Take a record that was given up, to move it to the dead letters."""
-        cdef shmq_lent lent
+        cdef shmq_shared_lease lent
         self._lock()
-        cdef int status = shmq_shared_group_bury(&self.group_state, id, shmq_now(), &lent)
+        cdef int status = shmq_shared_group_take_dead(&self.group_state, id, shmq_now(), &lent)
         self._unlock()
         return None if status else _lent(&lent)
 
     def buried(self, uint64_t receipt, bint there=True) -> bool:
         """The record is in the dead-letter queue; or, not ``there``, dropped: there is no queue."""
         self._lock()
-        cdef int status = shmq_shared_group_buried(&self.group_state, receipt, there)
+        cdef int status = shmq_shared_group_moved(&self.group_state, receipt, there)
         self._unlock()
         return status == SHMQ_OK
 

@@ -120,7 +120,7 @@ cdef class Partition(Segment):
 
     # ---- the lock ----
 
-    # Waits until the operation's deadline, see shmq/core/base/lock_holder.h. Raises LockTimeout.
+    # Waits until the operation's deadline, see shmq/core/base/robust_mutex.h. Raises LockTimeout.
     cdef int _lock(self, int64_t until) except -1:
         cdef int status = shmq_log_lock(&self.c, 0)
         cdef int64_t waited = 0, slice_

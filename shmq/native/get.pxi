@@ -1,5 +1,4 @@
-# Leasing, also by a filter, and settling leases. Filters: see shmq/core/queue/filter.h and
-# shmq/core/queue/select.h.
+# Leasing, also by a filter, and settling leases. Filters: see shmq/core/queue/filter.h.
 
 #: The numbers of a program's operations, fields, relations and kinds of constants, by name.
 FILTER_OPERATIONS = {"not": SHMQ_OP_NOT, "and": SHMQ_OP_AND, "or": SHMQ_OP_OR, "test": SHMQ_OP_TEST}
@@ -129,7 +128,7 @@ cdef int _lease_run(Handle handle, shmq_view *views, int most, int *got, shmq_pa
 # concludes from the get side alone that there is nothing.
 cdef int _select_run(Handle handle, Filter filter, shmq_view *views, int most, bint handed,
                      _AckBuffer gatherer) except -1:
-    cdef shmq_choice choice
+    cdef shmq_selection choice
     cdef int64_t now
     cdef int status = SHMQ_OK, got = 0
     handle._lock()

@@ -225,7 +225,7 @@ cdef class Handle:
     # of the lock must never wait for the GIL, which could take long. If other processes are
     # quicker each time, this thread finally keeps the lock; if no other thread can hold the GIL, it
     # keeps it at once. Raises LockTimeout at the operation's deadline, see
-    # shmq/core/base/lock_holder.h.
+    # shmq/core/base/robust_mutex.h.
     cdef int _lock_slowly(self, int status, int64_t until) except -1:
         cdef int64_t waited = 0, slice_
         cdef int tries = 0, patience

@@ -336,11 +336,11 @@ cdef class Follower:
             raise _errors.InvalidOption(f"queue {handle.name!r} keeps no journal")
         self.handle = handle
         self.pages = _Pages(0)
-        shmq_scan_changes(&self.f, &handle.q)
+        shmq_scan_begin(&self.f, &handle.q)
         handle.q.h.journal.writer = handle.number
 
     def __dealloc__(self):
-        shmq_unscan(&self.f)
+        shmq_scan_end(&self.f)
 
     @property
     def deleted(self) -> bool:
@@ -502,13 +502,13 @@ cdef class Follower:
         cdef int status
         cdef int64_t ns = _ns(timeout), some = _ns(linger), more = _ns(patience)
         with nogil:
-            status = shmq_attend(&self.f, ns, some, crowd, more)
+            status = shmq_await_changes(&self.f, ns, some, crowd, more)
         PyErr_CheckSignals()
         return status == SHMQ_OK
 
     def wake(self):
         """Let `wait` return. May be called from any thread."""
-        shmq_nudge(&self.f)
+        shmq_wake_scan(&self.f)
 
     def snapshot_taken(self, uint64_t size):
         """Record in the queue's statistics that a snapshot of ``size`` bytes is on disk."""

@@ -1,5 +1,5 @@
-# Moving messages between queues: see shmq/core/queue/transfer.h. Rows that are staged in chunks and
-# moved from there: see shmq/core/queue/row_chunk.h.
+# Moving messages between queues, and rows that are staged in chunks and moved from there: see
+# shmq/core/queue/transfer.h.
 
 @cython.final
 cdef class Transfer:

@@ -12,10 +12,9 @@ from typing import Final
 
 from shmq.errors import ShmqError
 from shmq.persistence.transaction_recovery import complete_transactions
-from shmq.storage.disk import Disk
-from shmq.storage.stream_paths import CARD
+from shmq.storage.disk import Disk, write_whole
+from shmq.storage.paths import CARD
 from shmq.storage.transaction_file import TRANSACTIONS
-from shmq.storage.write_fully import write_whole
 from shmq.storage.writer_control import CutFile, ask_for_cut, ask_for_snapshots
 
 __all__ = ["Saved", "backup"]
@@ -47,7 +46,7 @@ def backup(
     target = target.absolute()
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise ShmqError(f"{target} is there already: name a directory that is not, or empty")
+            raise ShmqError(f"{target} exists and is not empty: name a new or an empty directory")
         for name, error in ask_for_snapshots(directory, list(queues)):
             if error is not None:
                 raise ShmqError(f"queue {name!r} cannot be backed up: {error}")
@@ -69,8 +68,8 @@ def _check_all(files: Sequence[CutFile], streams: Sequence[str]) -> None:
     missing = {*streams} - {file.queue for file in files if file.kind == "stream"}
     if missing:
         raise ShmqError(
-            f"the writer that runs is older, and copies no streams ({', '.join(sorted(missing))}): "
-            f"start it anew"
+            f"the running writer is an older version that copies no streams "
+            f"({', '.join(sorted(missing))}): restart it"
         )
 
 

@@ -156,7 +156,7 @@ def _set_aside_if_damaged(disk: Disk, name: str) -> Any:
         disk.rename(name, there)
         disk.sync_directory()
         log.error(
-            "%s is not brought back, and is called %s from now on: %s",
+            "%s cannot be read, and is renamed to %s: %s",
             disk.path(name),
             there,
             error,
@@ -180,7 +180,7 @@ def _restore_exchanges(namespace: Namespace, disk: Disk) -> None:
             table.apply(["forget", kind, name])
     Book.of(namespace).restore(table.operations())
     log.info(
-        "the exchanges are back: %d, and %d bindings; %d to what is not there are not",
+        "recovered %d exchanges with %d bindings; bindings to missing queues and streams: %d",
         len(table.summaries()),
         table.size - len(table.summaries()),
         stored - table.size,
@@ -209,4 +209,4 @@ def _restore_schemas(namespace: Namespace, disk: Disk) -> None:
         if namespace.has("queue", name) or namespace.has("stream", name)
     }
     Schemas(namespace).restore(there)
-    log.info("the schemas of %d queues and streams are back", len(there))
+    log.info("recovered the schemas of %d queues and streams", len(there))

@@ -17,18 +17,36 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from dataclasses import dataclass
 from typing import Final
 
 from shmq.errors import FileError
 from shmq.native import _core
-from shmq.storage.disk import Disk
-from shmq.storage.file_header import HEADER_BYTES, JOURNAL, Trailer, read_header
-from shmq.storage.limits import Limits
+from shmq.storage.disk import Disk, opened, size_of, write_pushed, write_whole
+from shmq.storage.file_header import HEADER_BYTES, JOURNAL, QueueIdentity, Trailer, read_header
 from shmq.storage.paths import catalog, segment_name
-from shmq.storage.queue_identity import Identity
-from shmq.storage.write_fully import write_pushed, write_whole
 
-__all__ = ["Journal"]
+__all__ = [
+    "Journal",
+    "WriteSizes",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSizes:
+    """Sizes in bytes. The defaults are what a writer uses."""
+
+    #: A segment of this length is closed after its last commit.
+    segment: int = 64 << 20
+    #: The most zeros that are written ahead of small commits; 0: none.
+    ahead: int = 1 << 20
+    #: The most that is collected for one commit, except a longer message.
+    commit: int = 8 << 20
+    #: A stream's commit from this length on is written before its records are checked.
+    early: int = 1 << 20
+    #: How much a snapshot copies out of the queue at a time.
+    chunk: int = 1 << 20
+
 
 #: Zeros are written ahead of commits of up to this fraction of them. They save syncing a longer
 #: file with each commit, and must cost less than that.
@@ -40,7 +58,7 @@ class Journal:
     """The segments of one queue's journal, from a position on. For one thread at a time."""
 
     def __init__(
-        self, disk: Disk, identity: Identity, segment: int, offset: int, sizes: Limits
+        self, disk: Disk, identity: QueueIdentity, segment: int, offset: int, sizes: WriteSizes
     ) -> None:
         #: The position: the segment that was synced last, and how many bytes of it.
         self.segment = segment
@@ -149,7 +167,10 @@ class Journal:
     def _found(self) -> dict[int, int]:
         """The lengths of the existing segments, by number."""
         files = catalog(self._disk.names()).get(self._identity.name)
-        found = {number: self._length_of(number) for number in (files.segments if files else ())}
+        found = {
+            number: size_of(self._disk, segment_name(self._identity.name, number))
+            for number in (files.segments if files else ())
+        }
         if not self.segment:
             for number in [each for each in found if not self._has_header(each)]:
                 self._clear(segment_name(self._identity.name, number))
@@ -159,22 +180,13 @@ class Journal:
     def _has_header(self, number: int) -> bool:
         """Whether the segment was begun: its header is intact."""
         name = segment_name(self._identity.name, number)
-        file = self._disk.open(name)
         try:
-            read_header(self._disk.read(file, HEADER_BYTES, 0), name)
-            self._disk.sync(file)
+            with opened(self._disk, name) as file:
+                read_header(self._disk.read(file, HEADER_BYTES, 0), name)
+                self._disk.sync(file)
         except FileError:
             return False
-        finally:
-            self._disk.close(file)
         return True
-
-    def _length_of(self, number: int) -> int:
-        file = self._disk.open(segment_name(self._identity.name, number))
-        try:
-            return self._disk.size(file)
-        finally:
-            self._disk.close(file)
 
     def _begin(self, first_batch: int) -> None:
         number = self.next_segment

@@ -3,28 +3,38 @@
 Group commit: while one commit is being synced, the changes for the next one gather in the queue,
 and go out together with one write and one sync. So the disk sets the pace, and how many
 operations share a sync.
+
+A message may move between two queues with separate journals. Its settlement is not written until
+its copy is in the target queue's journal: so whichever journal loses its end, one of the two
+survives. If both do, the copy counts. :class:`Transfers` knows which copies have arrived.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
+import threading
 import time
 from typing import Final
 
 from shmq.client.local.queue import LocalQueue
+from shmq.codec.codecs import unpack_properties
+from shmq.errors import NoSuchQueue, SegmentError
+from shmq.namespace.namespace import Namespace
 from shmq.native import _core
-from shmq.persistence.journal import Journal
-from shmq.persistence.snapshot import Snapshot
-from shmq.persistence.snapshot_writer import SnapshotWriter
-from shmq.persistence.transaction_notes import NO_NOTES, Notes
-from shmq.persistence.transfers import Transfers, target_of
+from shmq.persistence.journal import Journal, WriteSizes
+from shmq.persistence.snapshot import Snapshot, SnapshotWriter
+from shmq.persistence.transactions import NO_TRANSACTIONS, Notes
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Limits
 from shmq.storage.paths import segment_name
 from shmq.storage.transaction_file import Id, Part
 
-__all__ = ["Journaled"]
+__all__ = [
+    "JournalWriter",
+    "Transfers",
+    "target_of",
+]
+
 
 log = logging.getLogger("shmq")
 
@@ -44,7 +54,64 @@ LONGEST: Final = 1.0
 SPARSE: Final = 2
 
 
-class Journaled(SnapshotWriter):
+def target_of(reason: int, meta: bytes, dead_letter: str | None) -> str | None:
+    """The queue a message was moved to: a dead letter to ``dead_letter``, a redriven one back."""
+    if reason:
+        return dead_letter
+    letter = unpack_properties(meta).get("dead")
+    return letter["queue"] if letter else None
+
+
+class Transfers:
+    """Knows the journaled queues of the namespace, and what arrived there. For any thread."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+        self._lock = threading.Lock()
+        self._followed: dict[str, JournalWriter] = {}
+
+    def enter(self, queue: JournalWriter) -> None:
+        """Add a queue whose journal this process writes."""
+        with self._lock:
+            self._followed[queue.name] = queue
+
+    def leave(self, queue: JournalWriter) -> None:
+        """Remove the queue."""
+        with self._lock:
+            if self._followed.get(queue.name) is queue:
+                del self._followed[queue.name]
+
+    def arrived(self, source: int, target: str | None, seqs: list[int]) -> set[int]:
+        """Which of the messages ``seqs`` of the queue with the hash key ``source`` have arrived.
+
+        All of them, if the target has no journal.
+        """
+        if target is None:
+            return set(seqs)
+        with self._lock:
+            queue = self._followed.get(target)
+        if queue is not None:
+            return set(seqs) - queue.follower.copies_waiting(source, seqs)
+        return set() if self._has_journal(target) else set(seqs)
+
+    def settle_all(self, target: JournalWriter) -> bool:
+        """Settle messages that arrived at the ``target`` in their source queues, on disk.
+
+        Returns false if a source's disk refuses.
+        """
+        with self._lock:
+            sources = [each for each in self._followed.values() if each is not target]
+        return all(source.settle_arrived(target.name) for source in sources)
+
+    def _has_journal(self, queue: str) -> bool:
+        try:
+            segment = self._namespace.open_segment(queue)
+        except (NoSuchQueue, SegmentError):
+            return False
+        return bool(segment.options["durability"] == "journal")
+
+
+class JournalWriter(SnapshotWriter):
     """Writes one queue with durability "journal". Any thread may call any method.
 
     Nothing runs by itself: `step` writes one commit, and `attend` waits until there is one.
@@ -54,10 +121,10 @@ class Journaled(SnapshotWriter):
         self,
         disk: Disk,
         handle: LocalQueue,
-        sizes: Limits,
-        moves: Transfers,
+        sizes: WriteSizes,
+        transfers: Transfers,
         look: float = LOOK,
-        transactions: Notes = NO_NOTES,
+        transactions: Notes = NO_TRANSACTIONS,
     ) -> None:
         super().__init__(disk, handle, sizes)
         self._transactions = transactions
@@ -69,17 +136,17 @@ class Journaled(SnapshotWriter):
         self._before: frozenset[Id] = frozenset()
         self.follower = _core.Follower(handle)
         self.journal = Journal(disk, self.identity, *self.follower.position, sizes)
-        self._moves = moves
+        self._transfers = transfers
         self._look = look
         self._look_at = 0.0
         #: Collected and claimed, but not on disk yet.
         self._unwritten: _core.Collected | None = None
         self._sealed_with = 0
-        self._crowd = 0
+        self._last_puts = 0
         self._patience = 0.0
         self._withdrawn = False
         self._more = False
-        moves.enter(self)
+        transfers.enter(self)
         if self.journal.segment:
             transactions.begun(self._part)
 
@@ -95,7 +162,7 @@ class Journaled(SnapshotWriter):
         return self.journal.is_broken or journal > max(SPARSE * live, 2 * self.sizes.segment)
 
     @property
-    def astray(self) -> bool:
+    def files_missing(self) -> bool:
         """Whether the queue's files are not in this directory.
 
         It was written elsewhere, or its files were removed. A segment that a snapshot replaced
@@ -108,7 +175,7 @@ class Journaled(SnapshotWriter):
         if self._more:
             return
         longest = LOOK if self.follower.held else LONGEST
-        self.follower.wait(longest, LINGER, self._crowd, self._patience)
+        self.follower.wait(longest, LINGER, self._last_puts, self._patience)
 
     def step(self) -> bool:
         """Write one commit, if there is anything to write; return whether one was written.
@@ -131,7 +198,7 @@ class Journaled(SnapshotWriter):
             self._fail(OSError(errno.EIO, str(error) or type(error).__name__))
 
     def settle_arrived(self, target: str) -> bool:
-        """See :class:`shmq.persistence.transfers.JournalOfQueue`."""
+        """Settle what has arrived at ``target``, on disk; return false if the disk refuses."""
         with self._lock:
             self.step()  # so that all messages moved by now are known
             while slots := self._arrived(target):
@@ -160,7 +227,7 @@ class Journaled(SnapshotWriter):
 
     def close(self) -> None:
         """See :meth:`SnapshotWriter.close`."""
-        self._moves.leave(self)
+        self._transfers.leave(self)
         with self._lock:
             self.journal.abandon()
             if self.deleted:
@@ -178,7 +245,7 @@ class Journaled(SnapshotWriter):
         if self._unwritten is None:
             self._more = False
             self._recover()
-            self._tell_transactions()
+            self._report_transactions()
             return False
         self._write(self._unwritten, salt)
         return True
@@ -201,7 +268,7 @@ class Journaled(SnapshotWriter):
             self._transactions.note()
             began = time.monotonic()
             self.journal.append(collected)
-            self._crowd = collected.puts
+            self._last_puts = collected.puts
             self._patience = (time.monotonic() - began) * PATIENCE
         self._recover()
         try:
@@ -209,11 +276,11 @@ class Journaled(SnapshotWriter):
         finally:  # it is on disk, even if freeing its slots failed
             collected.data.release()
             self._unwritten, self._more = None, collected.more
-        self._tell_transactions()
+        self._report_transactions()
         if self.journal.is_long:
             self.journal.roll()
 
-    def _tell_transactions(self) -> None:
+    def _report_transactions(self) -> None:
         """Report transactions done here, if all that was there at the collection is on disk."""
         if not self._more and self.follower.synced >= self._last:
             self._transactions.done(self._part, self._happened)
@@ -227,12 +294,12 @@ class Journaled(SnapshotWriter):
     def _replace(self, snapshot: Snapshot) -> None:
         # A copy that was moved here, and settled since, is only in the segments to be removed.
         # So the original must be settled in its own journal first.
-        if not self._moves.settle_all(self):
-            raise OSError(errno.EAGAIN, "another queue's journal is behind")
-        self._let_transactions_go()
+        if not self._transfers.settle_all(self):
+            raise OSError(errno.EAGAIN, "another queue has not settled moved messages yet")
+        self._note_transactions()
         super()._replace(snapshot)
 
-    def _let_transactions_go(self) -> None:
+    def _note_transactions(self) -> None:
         """Note transactions of which the snapshot has a part, and wait for those before it.
 
         Raises OSError if one of those still needs the segments that the snapshot replaces.
@@ -264,7 +331,7 @@ class Journaled(SnapshotWriter):
                 by_target.setdefault(target, {})[seq] = slot
         found = []
         for target, slots in by_target.items():
-            arrived = self._moves.arrived(self.identity.hash_key, target, list(slots))
+            arrived = self._transfers.arrived(self.identity.hash_key, target, list(slots))
             found += [slots[seq] for seq in arrived]
         return found
 

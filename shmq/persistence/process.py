@@ -16,8 +16,8 @@ from shmq.namespace.data_directory import DataDirectory, chosen_directory, is_na
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.recovery import recover
 from shmq.persistence.writer import Writer
-from shmq.storage import queue_erase
 from shmq.storage.disk import Disk
+from shmq.storage.inventory import is_written
 from shmq.storage.writer_control import Control, ask_to_end
 
 __all__ = ["Persistence"]
@@ -69,7 +69,7 @@ class Persistence:
     def _relieve(self) -> None:
         """Ask a writer that was started automatically to end, so that this one replaces it."""
         where = self._registry.data_dir
-        if where is not None and self._registry.keeper is not None:
+        if where is not None and self._registry.writer_pid is not None:
             with contextlib.suppress(ShmqError):
                 ask_to_end(where)
                 log.info("the writer that was started automatically ends, this one follows")
@@ -93,7 +93,7 @@ class Persistence:
     def _is_ending(self) -> bool:
         """Whether a writer that has given up the namespace still writes its last snapshots."""
         where = self._registry.data_dir
-        return where is not None and self._registry.keeper is None and queue_erase.is_written(where)
+        return where is not None and self._registry.writer_pid is None and is_written(where)
 
     def _listen(self) -> None:
         with self._starting:

@@ -9,34 +9,37 @@ from the same files.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import mmap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from shmq.api.names import check_name
+from shmq.api.options import DEAD_LETTER_ROOM, DEFAULT_ARENA, MAX_ARENA, QueueOptions
 from shmq.client.local.queue import attach
-from shmq.errors import NoSuchQueue, SegmentError, ShmqError
+from shmq.errors import FileError, NoSuchQueue, SegmentError, ShmqError
 from shmq.namespace import streams as stream_registry
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.definitions import recover_definitions
-from shmq.persistence.queue_rebuild import rebuild
-from shmq.persistence.stream_rebuild import recover_streams
-from shmq.persistence.stream_recovery import StoredStream
+from shmq.persistence.stream_recovery import StoredStream, recover_streams
 from shmq.persistence.transaction_recovery import complete_transactions, drop_the_lost
-from shmq.storage import queue_erase
-from shmq.storage.disk import Disk
-from shmq.storage.file_set import lineage_of
+from shmq.storage.disk import Disk, opened, sync_file
+from shmq.storage.erase import finish_erasures
+from shmq.storage.file_header import hash_key_of, read_tail
+from shmq.storage.inventory import write_refusals
 from shmq.storage.paths import Files, aside_names, catalog, segment_name, unfinished
 from shmq.storage.queue_files import QueueFiles
-from shmq.storage.refusals import write_refusals
-from shmq.storage.tail import read_tail
+from shmq.storage.queue_reader import lineage_of
 
 __all__ = [
     "Decision",
     "in_memory",
     "live_keys",
     "plan",
+    "rebuild_queue",
     "recover",
     "set_aside",
     "settle_moves",
@@ -96,12 +99,9 @@ def _decide(disk: Disk, files: Files, *, salvage: bool) -> Decision:
 
 def _map(disk: Disk, name: str) -> mmap.mmap | bytes:
     """The file's bytes, mapped, so that they are read from the disk on access."""
-    file = disk.open(name)
-    try:
+    with opened(disk, name) as file:
         length = disk.size(file)
         return mmap.mmap(file, length, access=mmap.ACCESS_READ) if length else b""
-    finally:
-        disk.close(file)
 
 
 def settle_moves(chains: Iterable[QueueFiles]) -> None:
@@ -140,10 +140,10 @@ def recover(directory: DataDirectory) -> dict[str, Decision]:
     try:
         with registry.locked():
             disk.sync_directory()  # the previous writer may have died before its own sync
-            queue_erase.finish(disk)
+            finish_erasures(disk)
             live = live_keys(registry)
             _sweep(disk)
-            _set_strangers_aside(disk, live)
+            _set_earlier_files_aside(disk, live)
             there = in_memory(registry, live)
             drop_the_lost(registry, there)
             complete_transactions(disk, there)
@@ -185,7 +185,7 @@ def _tell_refusals(
     try:
         write_refusals(disk, {"queue": missing, "stream": broken})
     except OSError as error:
-        log.error("%s: what is not back cannot be noted: %s", disk.directory, error.strerror)
+        log.error("writer.refused in %s cannot be written: %s", disk.directory, error.strerror)
 
 
 def live_keys(registry: Namespace) -> dict[str, int | None]:
@@ -200,7 +200,7 @@ def live_keys(registry: Namespace) -> dict[str, int | None]:
         except NoSuchQueue:
             continue
         except SegmentError as error:
-            log.error("queue %s is there, and cannot be used: %s", name, error)
+            log.error("queue %s in memory cannot be used: %s", name, error)
             found[name] = None
     return found
 
@@ -226,18 +226,18 @@ def _sweep(disk: Disk) -> None:
         disk.sync_directory()
 
 
-def _set_strangers_aside(disk: Disk, live: Mapping[str, int | None]) -> None:
+def _set_earlier_files_aside(disk: Disk, live: Mapping[str, int | None]) -> None:
     for name, files in catalog(disk.names()).items():
         if live.get(name) is not None:
             keys = {file: _hash_key_if_any(disk, file) for file in files.names()}
-            strangers = {file: key for file, key in keys.items() if key not in {live[name], None}}
-            if strangers:
-                set_aside(disk, name, strangers)
+            earlier = {file: key for file, key in keys.items() if key not in {live[name], None}}
+            if earlier:
+                set_aside(disk, name, earlier)
 
 
 def _hash_key_if_any(disk: Disk, file: str) -> int | None:
     try:
-        return queue_erase.hash_key_of(disk, file)
+        return hash_key_of(disk, file)
     except OSError as error:
         log.error("%s cannot be read: %s", disk.path(file), error.strerror)
         return None
@@ -249,7 +249,7 @@ def set_aside(disk: Disk, queue: str, files: Mapping[str, int | None]) -> dict[s
     for file, there in renamed.items():
         disk.rename(file, there)
         log.warning(
-            "queue %s: %s is not of the queue that is there now, and is called %s from now on",
+            "queue %s: %s belongs to an earlier queue of that name, and is renamed to %s",
             queue,
             disk.path(file),
             there,
@@ -280,12 +280,12 @@ def _bring_back(registry: Namespace, disk: Disk, decision: Decision) -> None:
     if decision.error is None and decision.chain is not None:
         try:
             sync_files(disk, decision.lineage)
-            rebuild(registry, name, decision.chain, logged=True)
+            rebuild_queue(registry, name, decision.chain, logged=True)
         except ShmqError as error:
             decision.error = error
         else:
             log.info(
-                "queue %s is back: %d message%s, from %s",
+                "queue %s is recovered: %d message%s, from %s",
                 name,
                 decision.chain.messages,
                 "" if decision.chain.messages == 1 else "s",
@@ -294,8 +294,8 @@ def _bring_back(registry: Namespace, disk: Disk, decision: Decision) -> None:
             _tell_tail(disk, name, decision.chain)
     if decision.error is not None:
         log.error(
-            "queue %s is not brought back: %s; its files are left as they are, and "
-            "shmq restore --salvage -q %s takes what is intact",
+            "queue %s is not recovered: %s; its files are unchanged: "
+            "shmq restore --salvage -q %s restores their intact parts",
             name,
             decision.error,
             name,
@@ -322,10 +322,37 @@ def sync_files(disk: Disk, names: Iterable[str]) -> None:
     The journal that continues behind them relies on it. Raises ShmqError.
     """
     for name in names:
-        file = disk.open(name)
         try:
-            disk.sync(file)
+            sync_file(disk, name)
         except OSError as error:
             raise ShmqError(f"{disk.path(name)} cannot be synced: {error.strerror}") from error
-        finally:
-            disk.close(file)
+
+
+def rebuild_queue(registry: Namespace, name: str, chain: QueueFiles, *, logged: bool) -> None:
+    """Create the queue ``name`` with the messages of ``chain``. Needs the registry lock.
+
+    No process can attach to it before it is complete. A process that dies here leaves a half
+    created segment, which the next process removes. ``logged``: the files are the queue's own,
+    and its journal continues behind them; otherwise the writer writes all of it anew. Raises
+    NoSpace, InvalidName, FileError for options that no queue can have, and ShmqError.
+    """
+    options = _options_of(check_name(name), chain.options)
+    segment = registry.make_segment(name, options, hash_key=chain.hash_key, publish=False)
+    try:
+        chain.restore(segment, logged)
+    except ShmqError:
+        registry.remove_segment(name)
+        raise
+
+
+def _options_of(name: str, given: dict[str, Any]) -> QueueOptions:
+    """The options in a file, checked: a correct checksum does not make them valid."""
+    arena = given.get("arena_bytes", DEFAULT_ARENA)
+    # A dead-letter queue may have a little more: see QueueOptions.for_dead_letters.
+    room = DEAD_LETTER_ROOM if isinstance(arena, int) and arena > MAX_ARENA else 0
+    try:
+        checked = {**given, "arena_bytes": arena - room}
+        options = QueueOptions.for_queue(name, checked)
+    except (ShmqError, TypeError) as error:
+        raise FileError(f"queue {name!r} cannot be made as its files say: {error}") from error
+    return dataclasses.replace(options, arena_bytes=options.arena_bytes + room)

@@ -13,12 +13,12 @@ from shmq.errors import FileError, InvalidOption, NoSuchQueue, QueueExists, Shmq
 from shmq.namespace.data_directory import chosen_directory
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.definitions import check_definitions
-from shmq.persistence.queue_rebuild import rebuild
 from shmq.persistence.recovery import (
     Decision,
     in_memory,
     live_keys,
     plan,
+    rebuild_queue,
     set_aside,
     sync_files,
 )
@@ -33,11 +33,12 @@ from shmq.persistence.stream_restore import (
     restore_streams,
 )
 from shmq.persistence.transaction_recovery import complete_transactions
-from shmq.storage import queue_erase
-from shmq.storage.aside import FileSetAside, RenamedDisk, files_aside
 from shmq.storage.disk import Disk
-from shmq.storage.inventory import others
+from shmq.storage.erase import finish_erasures
+from shmq.storage.file_header import hash_key_of
+from shmq.storage.inventory import is_written, others, writer_of
 from shmq.storage.paths import EXCHANGES, catalog
+from shmq.storage.set_aside import FileSetAside, RenamedDisk, files_aside
 from shmq.storage.transaction_file import TRANSACTIONS, read_noted, salvage_noted
 
 __all__ = [
@@ -112,9 +113,9 @@ def restore(
     try:
         with registry.locked():
             # Pending removals of a queue's files must not hit those of the one restored now.
-            queue_erase.finish(Disk(own))
+            finish_erasures(Disk(own))
             done: list[Restored | RestoredStream | RestoredFile | SalvagedTransactions] = []
-            if disk.directory == own and not queue_erase.is_written(own):
+            if disk.directory == own and not is_written(own):
                 done += _settle_transactions(registry, disk, salvage=salvage)
             everything = not queues and not streams
             if queues or everything:
@@ -144,10 +145,10 @@ def restore_aside(
     own = Disk(registry.data_dir or chosen_directory(namespace))
     try:
         with registry.locked():
-            queue_erase.finish(own)
+            finish_erasures(own)
             found = _named_aside(own, file)
             if new_name is not None and found.kind != "queue":
-                raise InvalidOption(f"{file} is no queue: it comes back under its own name alone")
+                raise InvalidOption(f"{file} is not a queue: restore it without --as")
             done = _bring_back(registry, own, found, new_name, salvage=salvage)
     except OSError as error:
         raise ShmqError(f"{error.filename or own.directory}: {error.strerror or error}") from error
@@ -163,12 +164,12 @@ def _named_aside(own: Disk, file: str) -> FileSetAside:
         if file in one.files:
             if not one.restorable:
                 raise ShmqError(
-                    f"nothing can be brought back of {own.path(file)}: {one.why}; remove it when "
-                    f"nobody is to look into it any more"
+                    f"nothing of {own.path(file)} can be restored: {one.why}; remove it when it "
+                    f"is no longer needed"
                 )
             return one
     raise ShmqError(
-        f"nothing that is set aside in {own.directory} is called {file!r}: shmq doctor lists all"
+        f"no file set aside in {own.directory} is called {file!r}: shmq doctor lists them"
     )
 
 
@@ -191,14 +192,14 @@ def _refuse_another(registry: Namespace, own: Disk, name: str) -> None:
     """Raises QueueExists if there is a queue of that name, or files of one."""
     if registry.path_of(name).exists() and _is_there(registry, name):
         raise QueueExists(
-            f"queue {name!r} is there: give what is set aside another name (--as NAME), or delete "
+            f"queue {name!r} exists: restore the files under another name (--as NAME), or delete "
             f"that queue first (shmq delete {name})"
         )
     files = catalog(own.names()).get(name)
     if files is not None and (files.snapshot or files.segments):
         raise QueueExists(
-            f"{own.directory} has files of queue {name!r}: give what is set aside another name "
-            f"(--as NAME); or bring that queue back (shmq restore -q {name})"
+            f"{own.directory} has files of queue {name!r}: restore under another name "
+            f"(--as NAME), or restore that queue (shmq restore -q {name})"
         )
 
 
@@ -207,16 +208,16 @@ def _restore_definitions(registry: Namespace, own: Disk, aside: str, before: str
     memory = registry.exchanges_path if before == EXCHANGES else registry.schemas_path
     if memory.exists():
         raise ShmqError(
-            f"{memory} is there, and a writer would write it over {before}: {aside} can come back "
-            f"only before its like is made again after a reboot"
+            f"{memory} exists, and a writer would overwrite {before} with it: {aside} can be "
+            f"restored only while there is none in memory, after a reboot"
         )
-    if queue_erase.is_written(own.directory):
+    if is_written(own.directory):
         raise ShmqError(
-            f"process {queue_erase.writer_of(own.directory)} writes in {own.directory}, and would "
-            f"write over {before}: end it first"
+            f"process {writer_of(own.directory)} writes in {own.directory}, and would "
+            f"overwrite {before}: end it first"
         )
     if before in own.names():
-        raise ShmqError(f"{own.path(before)} is there: move it away first, or leave {aside}")
+        raise ShmqError(f"{own.path(before)} exists: move it away first")
     try:
         check_definitions(own, aside)
     except FileError as error:
@@ -281,16 +282,16 @@ def _restore(
     if decision.error is not None:
         return Restored(name, DAMAGED, 0, [str(decision.error)])
     if decision.chain is None:
-        return Restored(name, DAMAGED, 0, ["nothing of it was ever finished"])
+        return Restored(name, DAMAGED, 0, ["none of its files was ever completed"])
     intact = not decision.problems
     logged = intact and name == decision.queue and kept
     if logged:
         disk.sync_directory()
         sync_files(disk, decision.lineage)
-        rebuild(registry, name, decision.chain, logged=True)
+        rebuild_queue(registry, name, decision.chain, logged=True)
     else:
         with _way_made(Disk(own), name):
-            rebuild(registry, name, decision.chain, logged=False)
+            rebuild_queue(registry, name, decision.chain, logged=False)
     state = RESTORED if intact else SALVAGED
     return Restored(name, state, decision.chain.messages, list(decision.problems))
 
@@ -310,7 +311,7 @@ def _way_made(own: Disk, name: str) -> Iterator[None]:
     if files is None:
         yield
         return
-    keys = {file: queue_erase.hash_key_of(own, file) for file in files.names()}
+    keys = {file: hash_key_of(own, file) for file in files.names()}
     aside = set_aside(own, name, keys)
     try:
         yield

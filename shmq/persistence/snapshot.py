@@ -1,23 +1,43 @@
-"""A snapshot of one queue: a temporary file that is written, synced, then replaces the last one.
+"""Snapshots: one of one queue, the writer of a queue's snapshots, and the thread that takes all.
 
-No lock is held while it is written: the queue goes on, and each message is copied as it is found.
-So the snapshot alone shows no single moment. With the segments from its number on it does: they
-have all changes since the journal rolled.
+A snapshot is a temporary file that is written, synced, and then replaces the last one. No lock is
+held while it is written: the queue goes on, and each message is copied as it is found. So the
+snapshot alone shows no single moment. With the segments from its number on it does: they have all
+changes since the journal rolled.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import logging
+import math
+import queue
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import Final
 
+from shmq.client.local.queue import LocalQueue
+from shmq.errors import QueueDeleted, ShmqError
 from shmq.native import _core
-from shmq.storage.disk import Disk
-from shmq.storage.file_header import SNAPSHOT, Trailer
-from shmq.storage.paths import snapshot_name, unfinished
-from shmq.storage.queue_identity import Identity
-from shmq.storage.write_fully import write_whole
+from shmq.persistence.journal import WriteSizes
+from shmq.storage.disk import Disk, opened, size_of, write_whole
+from shmq.storage.erase import erase_queue
+from shmq.storage.file_header import (
+    HEADER_BYTES,
+    SNAPSHOT,
+    QueueIdentity,
+    Trailer,
+    hash_key_of,
+    read_header,
+)
+from shmq.storage.paths import aside_names, catalog, snapshot_name, unfinished
 
-__all__ = ["Snapshot"]
+__all__ = [
+    "Snapshot",
+    "SnapshotThread",
+    "SnapshotWriter",
+]
 
 
 class Snapshot:
@@ -26,7 +46,7 @@ class Snapshot:
     ``number`` is the first segment to be replayed on top of it.
     """
 
-    def __init__(self, disk: Disk, identity: Identity, number: int) -> None:
+    def __init__(self, disk: Disk, identity: QueueIdentity, number: int) -> None:
         self.number = number
         #: Its length, once written.
         self.bytes = 0
@@ -68,3 +88,232 @@ class Snapshot:
             batch, before = batch + 1, scan.count
             piece.release()
         yield trailer.pack(self.bytes, header.salt)
+
+
+log = logging.getLogger("shmq")
+
+#: A snapshot that failed is tried again after this long, in seconds.
+AGAIN: Final = 0.5
+
+
+class SnapshotWriter:
+    """Writes one queue with durability "snapshot". Any thread may call any method.
+
+    It owns the handle. Nothing runs by itself: `snapshot` writes one.
+    """
+
+    def __init__(self, disk: Disk, handle: LocalQueue, sizes: WriteSizes) -> None:
+        self.disk = disk
+        self.handle = handle
+        self.sizes = sizes
+        self.name = handle.name
+        self.identity = QueueIdentity.of(handle.segment, handle.name)
+        self.interval = handle.options.snapshot_interval
+        #: When the last snapshot was begun, on the monotonic clock.
+        self.snapshot_at = time.monotonic()
+        #: The first segment to replay on top of the snapshot; 0: there is no snapshot.
+        self.number = 0
+        #: Why the last write failed; None: it succeeded.
+        self.error: OSError | None = None
+        # One snapshot at a time; taken before `_lock`.
+        self._writing = threading.Lock()
+        #: Whether it is detached: nothing is written any more.
+        self.closed = False
+        self._lock = threading.RLock()
+        self._prepare()
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the queue was deleted."""
+        return self.handle.segment.deleted
+
+    @property
+    def due(self) -> bool:
+        """Whether a snapshot has to be written now."""
+        return time.monotonic() >= self.snapshot_at + self.interval
+
+    def snapshot(self) -> None:
+        """Write a snapshot that replaces the last one. Raises OSError and QueueDeleted."""
+        with self._writing:
+            if self.closed:
+                raise QueueDeleted(f"queue {self.name!r} was deleted")
+            self.snapshot_at = time.monotonic()
+            snapshot, scan = self._begin()
+            try:
+                snapshot.write(scan, self.sizes.chunk)
+                self._replace(snapshot)
+            except BaseException:
+                self.snapshot_at = -math.inf  # it stays due
+                with contextlib.suppress(OSError):
+                    snapshot.discard()
+                raise
+            scan.snapshot_taken(snapshot.bytes)
+
+    def close(self) -> None:
+        """Detach, and remove the files of a deleted queue. Raises OSError."""
+        with self._writing, self._lock:
+            gone, self.closed = self.deleted, True
+            self.handle.close()
+            if gone:
+                erase_queue(self.disk, self.name, self.identity.hash_key)
+
+    def held(self) -> contextlib.AbstractContextManager[object]:
+        """A lock: while it is held, nothing is published and no snapshot is replaced."""
+        return self._lock
+
+    def parts(self) -> list[tuple[str, int]]:
+        """The files that hold the queue now, each with its bytes. Needs the lock `held`."""
+        if not self.number:
+            return []
+        name = snapshot_name(self.name)
+        return [(name, size_of(self.disk, name))]
+
+    def _begin(self) -> tuple[Snapshot, _core.Scan]:
+        """A new snapshot, and the scan of the queue for it."""
+        return Snapshot(self.disk, self.identity, 1), _core.Scan(self.handle)
+
+    def _replace(self, snapshot: Snapshot) -> None:
+        with self._lock:
+            snapshot.install()
+            self.number = snapshot.number
+        self.disk.sync_directory()
+
+    def _prepare(self) -> None:
+        """Set aside files of an earlier queue of that name, and remove an unfinished snapshot."""
+        self.disk.sync_directory()  # the previous writer may have died before its own sync
+        files = catalog(self.disk.names()).get(self.name)
+        keys = {name: hash_key_of(self.disk, name) for name in (files.names() if files else ())}
+        own = {None, self.identity.hash_key}
+        earlier = {name: key for name, key in keys.items() if key not in own}
+        for name, there in aside_names(earlier, self.disk.names()).items():
+            self.disk.rename(name, there)
+        if earlier:
+            self.disk.sync_directory()
+            log.warning(
+                "queue %s: %s belonged to another queue of that name, and have been renamed "
+                "to FILE.%s in %s",
+                self.name,
+                ", ".join(earlier),
+                "ID",
+                self.disk.directory,
+            )
+        with contextlib.suppress(FileNotFoundError):
+            self.disk.unlink(unfinished(self.name))
+        if files is not None and files.snapshot and snapshot_name(self.name) not in earlier:
+            self.number = self._number_of(snapshot_name(self.name))
+
+    def _number_of(self, name: str) -> int:
+        with opened(self.disk, name) as file:
+            raw = self.disk.read(file, HEADER_BYTES, 0)
+        return read_header(raw, str(self.disk.path(name)))[0].number
+
+
+class Order:
+    """A snapshot that was ordered, and its result."""
+
+    def __init__(self, kept: SnapshotWriter) -> None:
+        self.kept = kept
+        self.done = threading.Event()
+        self.error: Exception | None = None
+
+
+class SnapshotThread:
+    """Writes snapshots in a thread of its own, from `start` to `finish`."""
+
+    def __init__(self) -> None:
+        self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
+        # A daemon: a process that ends at once does not wait for it.
+        self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
+        self._lock = threading.Lock()
+        self._ordered: set[SnapshotWriter] = set()
+        self._not_before: dict[SnapshotWriter, float] = {}
+        self._failures: dict[SnapshotWriter, str] = {}
+        self._ended = False
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def expose(self, all_kept: Iterable[SnapshotWriter]) -> None:
+        """Order a snapshot of each queue for which one is due."""
+        now = time.monotonic()
+        for kept in all_kept:
+            with self._lock:
+                waits = kept in self._ordered or self._not_before.get(kept, 0.0) > now
+            if not waits and not kept.deleted and kept.due:
+                self._order(kept)
+
+    def take(self, kept: SnapshotWriter, timeout: float | None) -> None:
+        """Return once a snapshot, begun after this call, is written.
+
+        Raises ShmqError if that fails, or takes longer than ``timeout`` seconds.
+        """
+        order = self._order(kept)
+        if not order.done.wait(timeout):
+            raise ShmqError(
+                f"the snapshot of queue {kept.name!r} was not written within {timeout} s; it "
+                f"may still be written"
+            )
+        if order.error is not None:
+            raise ShmqError(
+                f"the snapshot of queue {kept.name!r} could not be written: {_told(order.error)}"
+            ) from order.error
+
+    def finish(self, last: Iterable[SnapshotWriter]) -> None:
+        """Write the ordered snapshots, then a last one of each of these, and end the thread."""
+        for kept in last:
+            if not kept.deleted:
+                self._order(kept)
+        with self._lock:
+            self._ended = True
+        self._orders.put(None)
+        if self._thread.ident is None:
+            self._run()
+        else:
+            self._thread.join()
+
+    def _order(self, kept: SnapshotWriter) -> Order:
+        order = Order(kept)
+        with self._lock:
+            if self._ended:
+                raise ShmqError("the writer is ending: ask the next one")
+            self._ordered.add(kept)
+            self._orders.put(order)
+        return order
+
+    def _run(self) -> None:
+        while (order := self._orders.get()) is not None:
+            try:
+                order.kept.snapshot()
+            except QueueDeleted as error:
+                order.error = error
+                self._worked(order.kept)
+            except (OSError, ShmqError, MemoryError) as error:
+                order.error = error
+                self._failed(order.kept, error)
+            else:
+                self._worked(order.kept)
+            with self._lock:  # only now: while it is being written it is still due
+                self._ordered.discard(order.kept)
+            order.done.set()
+
+    def _failed(self, kept: SnapshotWriter, error: Exception) -> None:
+        """Log the error, once; the snapshot is tried again while it is due."""
+        told = _told(error)
+        if self._failures.get(kept) != told:
+            log.error("queue %s: no snapshot can be written: %s", kept.name, told)
+        with self._lock:
+            self._failures[kept] = told
+            self._not_before[kept] = time.monotonic() + AGAIN
+
+    def _worked(self, kept: SnapshotWriter) -> None:
+        with self._lock:
+            self._not_before.pop(kept, None)
+            failure = self._failures.pop(kept, None)
+        if failure is not None:
+            log.warning("queue %s: a snapshot is written again", kept.name)
+
+
+def _told(error: Exception) -> str:
+    """The error's text, without the errno that Python puts before it."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)

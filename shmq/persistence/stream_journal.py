@@ -21,14 +21,12 @@ from typing import Final
 
 from shmq.errors import DamagedSegment, FileError
 from shmq.native import _core, _file
-from shmq.storage.disk import Disk
-from shmq.storage.file_header import BATCH_BYTES, INDEXED, Trailer, pack_record
-from shmq.storage.limits import Limits
-from shmq.storage.stream_identity import StreamIdentity
-from shmq.storage.stream_paths import UNFINISHED_SEGMENT, bases, segment_file
+from shmq.persistence.journal import WriteSizes
+from shmq.storage.disk import Disk, size_of, write_pushed, write_whole
+from shmq.storage.file_header import BATCH_BYTES, INDEXED, StreamIdentity, Trailer, pack_record
+from shmq.storage.paths import UNFINISHED_SEGMENT, bases, segment_file
 from shmq.storage.stream_producers import note_producers
 from shmq.storage.stream_segment import LEAST_TIME, FilePosition, StreamSegment
-from shmq.storage.write_fully import write_pushed, write_whole
 
 __all__ = ["Commit", "StreamJournal"]
 
@@ -60,7 +58,7 @@ class StreamJournal:
     """
 
     def __init__(
-        self, disk: Disk, identity: StreamIdentity, partition: int, begin: int, sizes: Limits
+        self, disk: Disk, identity: StreamIdentity, partition: int, begin: int, sizes: WriteSizes
     ) -> None:
         #: Every offset before it is on disk.
         self.next = begin
@@ -77,7 +75,7 @@ class StreamJournal:
         self._trailer = Trailer()
         self._last_time: int | None = None
         disk.sync_directory()  # the previous writer may have died before its own sync
-        self._lengths = {base: self._length_of(base) for base in bases(disk.names())}
+        self._lengths = {base: size_of(disk, segment_file(base)) for base in bases(disk.names())}
         #: Bytes of only the records, by segment; filled on demand.
         self._kept: dict[int, int] = {}
 
@@ -328,10 +326,3 @@ class StreamJournal:
             self._disk.sync_directory()
             del self._lengths[base]
             self._kept.pop(base, None)
-
-    def _length_of(self, base: int) -> int:
-        file = self._disk.open(segment_file(base))
-        try:
-            return self._disk.size(file)
-        finally:
-            self._disk.close(file)

@@ -21,23 +21,22 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from shmq.errors import FileError, OffsetOutOfRange, ShmqError
+from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_journal import Commit, StreamJournal
-from shmq.persistence.transaction_notes import NO_NOTES, Notes
+from shmq.persistence.transactions import NO_TRANSACTIONS, Notes
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Limits
-from shmq.storage.partition_generation import Generation, eras_among
-from shmq.storage.paths import free_name
-from shmq.storage.stream_erase import erase_stream
-from shmq.storage.stream_identity import StreamIdentity
-from shmq.storage.stream_meta import StreamCard, read_card, write_card
-from shmq.storage.stream_paths import (
+from shmq.storage.erase import erase_stream
+from shmq.storage.file_header import StreamIdentity
+from shmq.storage.paths import (
     CARD,
     PRODUCERS,
     bases,
+    free_name,
     partition_directory,
     segment_file,
     stream_directory,
 )
+from shmq.storage.stream_meta import Generation, StreamCard, eras_among, read_card, write_card
 from shmq.storage.stream_segment import StreamSegment
 from shmq.storage.transaction_file import Id, Part
 
@@ -98,9 +97,9 @@ class StreamPartitionWriter:
         identity: StreamIdentity,
         partition: int,
         ring: WrittenPartition,
-        sizes: Limits,
+        sizes: WriteSizes,
         gone: Callable[[], bool] = lambda: False,
-        transactions: Notes = NO_NOTES,
+        transactions: Notes = NO_TRANSACTIONS,
     ) -> None:
         self._ring = ring
         self._gone = gone
@@ -112,8 +111,8 @@ class StreamPartitionWriter:
         self._where = f"partition {partition} of stream {identity.name}"
         self._disk = disk
         begin = ring.synced
-        if _is_astray(disk, begin):
-            begin = self._begin_again(begin)
+        if _lacks_published(disk, begin):
+            begin = self._rewrite(begin)
         self.journal = StreamJournal(disk, identity, partition, begin, sizes)
         self._bytes: int | None = identity.options.get("retention_bytes")
         self._seconds: float | None = identity.options.get("retention_seconds")
@@ -192,7 +191,7 @@ class StreamPartitionWriter:
             return self._ring.collect(self.journal.next, self._sizes.commit)
         except OffsetOutOfRange as error:
             # Happens only if files were removed: at least the records that follow are written.
-            log.error("%s: records up to %d are on no disk", self._where, error.earliest)
+            log.error("%s: records before offset %d are not on disk", self._where, error.earliest)
             self._set_aside()
             self.journal = self.journal.anew(error.earliest)
             return self._ring.collect(self.journal.next, self._sizes.commit)
@@ -215,7 +214,7 @@ class StreamPartitionWriter:
         before = None if self._seconds is None else time.time_ns() - int(self._seconds * 1e9)
         self.journal.retain(self._bytes, before)
 
-    def _begin_again(self, synced: int) -> int:
+    def _rewrite(self, synced: int) -> int:
         """The files are missing: write all records of the ring again, from this offset on."""
         log.warning(
             "%s: what was written of it is not in %s; all that it holds is written there now",
@@ -262,7 +261,7 @@ class StreamPartitionWriter:
             self._ring.fail(0)
 
 
-def _is_astray(disk: Disk, synced: int) -> bool:
+def _lacks_published(disk: Disk, synced: int) -> bool:
     """Whether the segments do not lead up to the published offset."""
     if not synced:
         return False
@@ -287,9 +286,9 @@ class StreamPartitionWriters:
         disk: Disk,
         handle: Any,
         identity: StreamIdentity,
-        sizes: Limits,
+        sizes: WriteSizes,
         groups: Callable[[], dict[str, Any]] = dict,
-        transactions: Notes = NO_NOTES,
+        transactions: Notes = NO_TRANSACTIONS,
     ) -> None:
         self.disk = disk
         self._transactions = transactions
@@ -308,7 +307,7 @@ class StreamPartitionWriters:
         self._grow_at = 0.0
         #: The errno last published to the unwritten partitions, and the number of partitions.
         self._refused = (0, 0)
-        self._told = self._settle_in()
+        self._told = self._prepare()
         try:
             self._grow(handle.logs)
         except BaseException:
@@ -421,14 +420,14 @@ class StreamPartitionWriters:
 
     # ---- the metadata file ----
 
-    def _settle_in(self) -> StreamCard:
+    def _prepare(self) -> StreamCard:
         """Create the directory; return its metadata, empty if there is none yet."""
         self._own.make()
         self._own.sync_directory()
         try:
             card = read_card(self._own)
         except FileError as error:
-            log.error("stream %s: its card is written anew: %s", self.name, error)
+            log.error("stream %s: its metadata file is rewritten: %s", self.name, error)
             card = None
         return StreamCard({}, []) if card is None else card[1]
 
@@ -442,7 +441,7 @@ class StreamPartitionWriters:
 
     def _grow(self, logs: Sequence[WrittenPartition]) -> None:
         """Begin to write those partitions that may be written now. Raises ShmqError and OSError."""
-        eras = _ripe(logs)
+        eras = _writable_generations(logs)
         options = {**self.identity.options, "partitions": eras[-1].count}
         self.identity = replace(self.identity, options=options)
         self._tell(replace(self._told, eras=eras))
@@ -533,7 +532,7 @@ class StreamPartitionWriters:
             time.sleep(0.02)
 
 
-def _ripe(logs: Sequence[WrittenPartition]) -> list[Generation]:
+def _writable_generations(logs: Sequence[WrittenPartition]) -> list[Generation]:
     """The generations that may be written: all partitions before them are sealed and on disk."""
     eras = eras_among(logs)
     finished = 0

@@ -1,23 +1,33 @@
-"""Reads the files of a stream, to find where each of its partitions continues.
+"""Recovers the streams whose shared memory is gone, with the offsets of their groups.
 
 Only the end of each partition is read: everything before was synced, and its readers verify
 checksums. A torn tail is left in place: the writer begins a new segment, and older segments do
 not count from that segment's first offset on.
+
+A stream is created again with empty rings. Its partitions are the same, sealed as they were, and
+their offsets continue where the files end; older records are read from the files. No process
+sees the stream before its groups have their offsets. Of a group only what the metadata file has
+survives: its options, and its offset in each partition, but neither members nor leases.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from shmq.errors import DamagedFile, FileError, ShmqError
-from shmq.storage.disk import Disk
-from shmq.storage.partition_generation import Generation
-from shmq.storage.stream_identity import StreamIdentity
-from shmq.storage.stream_meta import read_card
-from shmq.storage.stream_paths import (
+from shmq.api.names import check_name
+from shmq.api.stream_options import StreamOptions
+from shmq.errors import DamagedFile, FileError, NoSuchStream, SegmentError, ShmqError
+from shmq.namespace import group_files, streams
+from shmq.namespace.namespace import Namespace
+from shmq.native._group import GroupState
+from shmq.storage.disk import Disk, size_of, sync_file
+from shmq.storage.erase import sweep_streams
+from shmq.storage.file_header import StreamIdentity, Tail, read_tail
+from shmq.storage.paths import (
     STREAMS,
     bases,
     partition_directory,
@@ -25,13 +35,115 @@ from shmq.storage.stream_paths import (
     stream_directory,
     streams_among,
 )
+from shmq.storage.stream_meta import Generation, read_card
 from shmq.storage.stream_producers import Producers, producers_before
 from shmq.storage.stream_segment import StreamSegment
-from shmq.storage.tail import Tail, read_tail
 
-__all__ = ["PartitionEnd", "StoredStream", "end_of_partition", "plan_streams", "stored_stream"]
+__all__ = [
+    "PartitionEnd",
+    "StoredStream",
+    "end_of_partition",
+    "groups_of",
+    "plan_streams",
+    "rebuild_stream",
+    "recover_streams",
+    "restore_groups",
+    "stored_stream",
+]
+
+
+def recover_streams(registry: Namespace, disk: Disk) -> dict[str, StoredStream]:
+    """Rebuild the streams that are on disk and not in memory; the result for each is logged.
+
+    Returns those streams. Needs the registry lock, and the directory. May be killed at any moment
+    and called again. Raises OSError.
+    """
+    live = _live(registry)
+    known = {(name, identity) for name, identity in live.items() if identity is not None}
+    sweep_streams(disk, known)
+    lost = {}
+    for name, stored in plan_streams(disk, known).items():
+        if name in live:
+            log.warning(
+                "stream %s: %s has records of another stream of that name; they are not used",
+                name,
+                disk.path(stream_directory(name, stored.identity)),
+            )
+            continue
+        _bring_back(registry, stored)
+        lost[name] = stored
+    return lost
+
+
+def _live(registry: Namespace) -> dict[str, int | None]:
+    """The identities of the streams in memory; None for one that cannot be read."""
+    found: dict[str, int | None] = {}
+    for name in registry.stream_names():
+        try:
+            found[name] = streams.open_stream(registry, name)[0].identity
+        except NoSuchStream:
+            continue
+        except SegmentError as error:
+            log.error("stream %s in memory cannot be used: %s", name, error)
+            found[name] = None
+    return found
+
+
+def _bring_back(registry: Namespace, stored: StoredStream) -> None:
+    name = stored.name
+    if stored.error is None:
+        try:
+            rebuild_stream(registry, stored)
+        except (ShmqError, TypeError) as error:
+            stored.error = error if isinstance(error, ShmqError) else ShmqError(str(error))
+    if stored.error is not None:
+        log.error(
+            "stream %s is not recovered: %s; its files are unchanged",
+            name,
+            stored.error,
+        )
+        return
+    records = sum(end.next - end.earliest for end in stored.ends)
+    log.info("stream %s is recovered: %d records on disk", name, records)
+    for partition, end in enumerate(stored.ends):
+        if end.tail is not None:
+            log.warning("stream %s: %s", name, end.tail.told(_lost(partition, end.tail)))
+
+
+def _lost(partition: int, tail: Tail) -> str:
+    if tail.batch is None or tail.last_seq is None:
+        return f"records of an unknown number of partition {partition}"
+    count = max(0, tail.last_seq - tail.batch)
+    return (
+        f"{count} record{'' if count == 1 else 's'} of partition {partition}, from offset "
+        f"{tail.batch} on"
+    )
+
+
+def rebuild_stream(registry: Namespace, stored: StoredStream) -> None:
+    """Create the stream in memory from its files. Needs the registry lock. Raises ShmqError."""
+    name, options = check_name(stored.name, "stream"), StreamOptions.given(stored.options)
+    firsts = [(end.next, end.time or 0) for end in stored.ends]
+    control, logs = streams.make_stream(
+        registry,
+        name,
+        options,
+        identity=stored.identity,
+        firsts=firsts,
+        eras=stored.eras,
+        publish=False,
+    )
+    for partition, end in zip(logs, stored.ends, strict=True):
+        oldest_first = sorted(end.producers.items(), key=lambda one: one[1][1])
+        partition.restore_producers((producer, *last) for producer, last in oldest_first)
+    restore_groups(registry, stored)
+    control.publish()
+
 
 log = logging.getLogger("shmq")
+
+#: Options that the next group of the same name must not inherit.
+_OWN: Final = frozenset({"group_id", "stream_id"})
 
 #: Later than any time at which a metadata file may have been written.
 _LAST_TIME: Final = 1 << 63
@@ -85,7 +197,7 @@ def plan_streams(disk: Disk, known: Collection[tuple[str, int]] = ()) -> dict[st
         if other is not None:
             older, stored = sorted((other, stored), key=lambda one: one.written)
             log.warning(
-                "stream %s: %s has records of an older stream of that name, which are left there",
+                "stream %s: %s has records of an older stream of that name; they are not used",
                 name,
                 disk.path(stream_directory(name, older.identity)),
             )
@@ -124,16 +236,16 @@ def end_of_partition(disk: Disk, identity: StreamIdentity, partition: int) -> Pa
     missing before it, it is reported as damage.
     """
     there = bases(disk.names())
-    if not there or not _is_stillborn(disk, identity, partition, there[-1]):
+    if not there or not _has_no_header(disk, identity, partition, there[-1]):
         return _end_of(disk, there, 0)
-    stillborn = there.pop()
-    end = _end_of(disk, there, stillborn)
-    if end.next < stillborn:
-        path = str(disk.path(segment_file(stillborn)))
+    empty = there.pop()
+    end = _end_of(disk, there, empty)
+    if end.next < empty:
+        path = str(disk.path(segment_file(empty)))
         raise DamagedFile(
             path, 0, f"its header is not whole, and what is before ends at {end.next}"
         )
-    disk.unlink(segment_file(stillborn))
+    disk.unlink(segment_file(empty))
     disk.sync_directory()
     return end
 
@@ -144,7 +256,7 @@ def _end_of(disk: Disk, there: list[int], begin: int) -> PartitionEnd:
         return PartitionEnd(begin, begin, None)
     last = StreamSegment(disk, there[-1])
     found = last.check()
-    _sync(disk, there[-1])
+    sync_file(disk, segment_file(there[-1]))
     producers = producers_before(disk, found.offset)
     tail = None
     if not found.closed:
@@ -163,7 +275,7 @@ def _end_of(disk: Disk, there: list[int], begin: int) -> PartitionEnd:
     return PartitionEnd(there[0], last.base, time, producers, tail)
 
 
-def _is_stillborn(disk: Disk, identity: StreamIdentity, partition: int, base: int) -> bool:
+def _has_no_header(disk: Disk, identity: StreamIdentity, partition: int, base: int) -> bool:
     """Whether a power cut came before the segment's header was synced, so it has no records.
 
     Nothing is written behind a header that was not synced.
@@ -171,20 +283,61 @@ def _is_stillborn(disk: Disk, identity: StreamIdentity, partition: int, base: in
     try:
         StreamSegment(disk, base)
     except FileError:
-        file = disk.open(segment_file(base))
-        try:
-            size = disk.size(file)
-        finally:
-            disk.close(file)
-        if size <= len(identity.segment(partition, base).pack()):
+        if size_of(disk, segment_file(base)) <= len(identity.segment(partition, base).pack()):
             return True
         raise
     return False
 
 
-def _sync(disk: Disk, base: int) -> None:
-    file = disk.open(segment_file(base))
-    try:
-        disk.sync(file)
-    finally:
-        disk.close(file)
+def groups_of(namespace: Namespace, identity: int) -> dict[str, Any]:
+    """Each group's options and its committed offsets, by name."""
+    found: dict[str, Any] = {}
+    for name in group_files.group_names(namespace, identity):
+        with contextlib.suppress(SegmentError, ShmqError):
+            group_state = group_files.look_at(namespace, identity, name)
+            if group_state is not None:
+                options = durable_options(group_state.options)
+                found[name] = {"options": options, "committed": _done(group_state)}
+    return found
+
+
+def durable_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a group that its successor of the same name gets after a recovery."""
+    return {key: value for key, value in options.items() if key not in _OWN}
+
+
+def _done(group_state: GroupState) -> list[int | None]:
+    """For each partition the committed offset; in a shared group, the lowest unsettled one."""
+    if group_state.options["assignment"] == "shared":
+        return list(group_state.lows())
+    return [seat[2] for seat in group_state.seats()]
+
+
+def restore_groups(namespace: Namespace, stored: StoredStream) -> None:
+    """Recreate the groups of the metadata file with their offsets; a failure is logged.
+
+    A group may have consumed records, or whole partitions, that were not on disk yet. So no
+    offset is set beyond the end of the files: the records appended there now are new to it.
+    """
+    for name, told in stored.groups.items():
+        try:
+            _restore_group(namespace, stored, name, told["options"], told["committed"])
+        except (ShmqError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+            log.error("group %s of stream %s is not recovered: %s", name, stored.name, error)
+
+
+def _restore_group(
+    namespace: Namespace,
+    stored: StoredStream,
+    name: str,
+    options: dict[str, Any],
+    committed: Sequence[int | None],
+) -> None:
+    group_state = group_files.open_or_make(namespace, stored.name, stored.identity, name, options)
+    there = list(zip(committed, stored.ends, strict=False))
+    group_state.widen(len(there))
+    for partition, (offset, end) in enumerate(there):
+        if offset is not None:
+            done = min(offset, end.next)
+            group_state.commit(partition, 0, done)
+            group_state.begin(partition, done)

@@ -11,14 +11,11 @@ from typing import Final
 from shmq.errors import FileError, NoSuchStream, SegmentError, StreamExists
 from shmq.namespace import streams as stream_registry
 from shmq.namespace.namespace import Namespace
-from shmq.persistence.stream_rebuild import rebuild_stream
-from shmq.persistence.stream_recovery import StoredStream, stored_stream
+from shmq.persistence.stream_recovery import StoredStream, rebuild_stream, stored_stream
 from shmq.persistence.stream_salvage import salvage_stream
-from shmq.storage.disk import Disk
-from shmq.storage.paths import free_name
-from shmq.storage.stream_erase import erase_stream, is_carded
-from shmq.storage.stream_paths import CARD, STREAMS, stream_directory, streams_among
-from shmq.storage.write_fully import write_whole
+from shmq.storage.disk import Disk, write_whole
+from shmq.storage.erase import erase_stream, is_carded
+from shmq.storage.paths import CARD, STREAMS, free_name, stream_directory, streams_among
 
 __all__ = [
     "DAMAGED",
@@ -103,14 +100,14 @@ def _refuse_another(registry: Namespace, own: Disk, name: str) -> None:
     """Raises StreamExists if there is a stream of that name, or files of one."""
     if _is_there(registry, name):
         raise StreamExists(
-            f"stream {name!r} is there: what is set aside comes back under that name alone, once "
-            f"that stream is deleted (shmq delete --kind stream {name})"
+            f"stream {name!r} exists: the files set aside can be restored only under that name: "
+            f"delete that stream first (shmq delete --kind stream {name})"
         )
     for other, identity in streams_among(own.under(STREAMS).names()):
         if other == name and is_carded(own, name, identity):
             raise StreamExists(
-                f"{own.path(stream_directory(name, identity))} has a stream {name!r}: bring it "
-                f"back (shmq restore --stream {name}), or delete it (shmq delete --kind stream "
+                f"{own.path(stream_directory(name, identity))} has a stream {name!r}: restore "
+                f"it (shmq restore --stream {name}), or delete it (shmq delete --kind stream "
                 f"{name}), before another of that name"
             )
 

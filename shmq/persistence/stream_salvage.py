@@ -1,4 +1,4 @@
-"""Salvages a stream's damaged files: intact records are kept, and losses are reported.
+"""Salvages a stream's damaged files, and verifies single ones.
 
 The intact records of a damaged segment are written to new segments, with their offsets; what is
 missing between them is a gap, which readers are told of. The damaged file is kept as
@@ -10,37 +10,45 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final
 
 from shmq.errors import DamagedFile, FileError, IncompatibleFile
 from shmq.native import _file
+from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_journal import Commit, StreamJournal
-from shmq.storage.disk import Disk
-from shmq.storage.file_header import FileHeader
-from shmq.storage.limits import Limits
-from shmq.storage.partition_generation import eras_of
-from shmq.storage.paths import free_name
-from shmq.storage.stream_identity import StreamIdentity
-from shmq.storage.stream_meta import StreamCard, read_card, write_card
-from shmq.storage.stream_paths import (
+from shmq.storage.disk import Disk, make_file, read_whole, replace_file
+from shmq.storage.file_header import STREAM, STREAM_CARD, FileHeader, StreamIdentity
+from shmq.storage.paths import (
+    CARD,
     UNFINISHED_SEGMENT,
     bases,
+    free_name,
     partition_directory,
     segment_file,
     stream_directory,
+    streams_among,
 )
+from shmq.storage.stream_meta import StreamCard, eras_of, read_card, write_card
 from shmq.storage.stream_segment import (
     EVERYTHING,
     LEAST_TIME,
     StreamSegment,
     read_stream_header,
 )
-from shmq.storage.write_fully import write_whole
 
-__all__ = ["Run", "runs_in", "salvage_stream"]
+__all__ = [
+    "Run",
+    "is_of_stream",
+    "runs_in",
+    "salvage_stream",
+    "verify_card",
+    "verify_segment",
+]
 
 _SCRATCH: Final = ".salvage"
 #: The offset and the time of an entry, and its record type, with their byte positions.
@@ -112,7 +120,7 @@ def salvage_stream(disk: Disk, name: str, identity: int) -> list[str]:
         if (header.name, header.hash_key) != (name, identity):
             raise DamagedFile(str(own.directory), 0, f"it has the card of {header.name!r}")
     except DamagedFile as error:
-        header, card = _told_by_segments(own, name, identity)
+        header, card = _card_from_segments(own, name, identity)
         problems.append(f"{error}: it is made anew, and the stream's groups are lost")
         write_card(own, _identity(name, identity, header, card), card)
     whose = _identity(name, identity, header, card)
@@ -134,7 +142,7 @@ def _committed(group: dict[str, Any], partition: int) -> int:
     return (offsets[partition] or 0) if partition < len(offsets) else 0
 
 
-def _told_by_segments(own: Disk, name: str, identity: int) -> tuple[FileHeader, StreamCard]:
+def _card_from_segments(own: Disk, name: str, identity: int) -> tuple[FileHeader, StreamCard]:
     """The metadata of a stream, from the headers of its segments. Raises FileError.
 
     The first segment of a partition has the options that the stream had when it was written.
@@ -260,14 +268,10 @@ class _Partition:
         return runs
 
     def _read(self, base: int) -> bytes:
-        file = self._disk.open(segment_file(base))
-        try:
-            return self._disk.read(file, self._disk.size(file), 0)
-        finally:
-            self._disk.close(file)
+        return read_whole(self._disk, segment_file(base))
 
     def _write(self, scratch: Disk, run: Run) -> None:
-        journal = StreamJournal(scratch, self._whose, self._partition, run.first, Limits())
+        journal = StreamJournal(scratch, self._whose, self._partition, run.first, WriteSizes())
         entries = [memoryview(_file.entries(piece)) for piece in run.pieces]
         try:
             journal.append(Commit(entries, run.first, run.next))
@@ -278,26 +282,82 @@ class _Partition:
     def _begin(self, offset: int, previous_end: int = 0) -> None:
         """Create an empty segment, which sets the next offset."""
         header = replace(self._whose.segment(self._partition, offset), previous_end=previous_end)
-        with contextlib.suppress(FileNotFoundError):
-            self._disk.unlink(UNFINISHED_SEGMENT)
-        self._make(UNFINISHED_SEGMENT, header.pack())
-        self._disk.rename(UNFINISHED_SEGMENT, segment_file(offset))
-        self._disk.sync_directory()
+        replace_file(self._disk, segment_file(offset), UNFINISHED_SEGMENT, [header.pack()])
 
     def _keep_aside(self, name: str, raw: bytes) -> None:
-        self._make(free_name(f"{name}.damaged", self._disk.names()), raw)
+        make_file(self._disk, free_name(f"{name}.damaged", self._disk.names()), [raw])
         self._disk.sync_directory()
-
-    def _make(self, name: str, content: bytes) -> None:
-        file = self._disk.create(name)
-        try:
-            write_whole(self._disk, file, [content], 0)
-            self._disk.sync(file)
-        finally:
-            self._disk.close(file)
 
     def _clear(self, scratch: Disk) -> None:
         for name in scratch.names():
             scratch.unlink(name)
         if scratch.exists():
             scratch.remove()
+
+
+_SEGMENT_NAME: Final = re.compile(r"\d{20}\.dmsq", re.ASCII)
+_KIND_AT: Final = 6
+_KINDS: Final = (bytes([STREAM]), bytes([STREAM_CARD]))
+
+
+def is_of_stream(path: Path, raw: bytes) -> bool:
+    """Whether the file belongs to a stream, by its name or its header."""
+    named = path.name == CARD or _SEGMENT_NAME.fullmatch(path.name) is not None
+    return named or (raw[:4] == b"DMSQ" and raw[_KIND_AT : _KIND_AT + 1] in _KINDS)
+
+
+def verify_card(path: Path) -> dict[str, Any]:
+    """What the metadata file says. Raises FileError and OSError."""
+    found = read_card(Disk(path.parent))
+    if found is None:
+        raise FileNotFoundError(2, "there is no such file", str(path))
+    header, card = found
+    return {"stream": header.name, "partitions": card.eras[-1].end, "groups": len(card.groups)}
+
+
+def verify_segment(path: Path) -> dict[str, Any]:
+    """What the segment holds, up to the first offset of its partition's next segment.
+
+    If it is damaged, also the byte, what is wrong, and ``lost``: the ranges of offsets that cannot
+    be read, each from the first to the one behind the last (None: unknown). Raises
+    :class:`~shmq.IncompatibleFile`, OSError, and DamagedFile if the file's name is no offset.
+    """
+    if _SEGMENT_NAME.fullmatch(path.name) is None:
+        raise DamagedFile(str(path), 0, "a segment is called by the offset that it begins with")
+    base, disk = int(path.stem), Disk(path.parent)
+    limit = next((each for each in bases(disk.names()) if each > base), EVERYTHING)
+    told: dict[str, Any] = {
+        "stream": path.parent.parent.name.rpartition(".")[0],
+        "partition": int(path.parent.name) if path.parent.name.isdecimal() else None,
+        "first": base,
+    }
+    try:
+        found = StreamSegment(disk, base).check(limit)
+        if found.offset < limit != EVERYTHING:
+            what = f"it ends before offset {limit}, with which the next file begins"
+            raise DamagedFile(str(path), found.end, what)
+    except DamagedFile as error:
+        lost = _lost_ranges(path, base, limit)
+        return {**told, "sound": False, "offset": error.offset, "what": error.what, "lost": lost}
+    behind = min(found.offset, limit)
+    return {
+        **told,
+        "sound": True,
+        "next": behind,
+        "records": behind - base,
+        "torn": found.how == "torn" and limit == EVERYTHING,
+    }
+
+
+def _lost_ranges(path: Path, base: int, limit: int) -> list[tuple[int, int | None]]:
+    """The ranges of offsets without an intact record; the directory's name has the salt."""
+    identities = streams_among([path.parent.parent.name])
+    salt = identities[0][1] & 0xFFFFFFFF if identities else 0
+    runs = runs_in(path.read_bytes(), salt, base, limit)
+    ends = [base, *(run.next for run in runs)]
+    begins = [*(run.first for run in runs), limit]
+    return [
+        (end, None if begin == EVERYTHING else begin)
+        for end, begin in zip(ends, begins, strict=True)
+        if end < begin
+    ]

@@ -14,11 +14,11 @@ from shmq.errors import NoSuchStream, SegmentError, ShmqError, StreamDeleted
 from shmq.namespace import streams
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
-from shmq.persistence.stream_groups import groups_of
+from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_partition_writer import RETRY, StreamPartitionWriters
-from shmq.persistence.transaction_notes import NO_NOTES, Notes
-from shmq.storage.limits import Limits
-from shmq.storage.stream_identity import StreamIdentity
+from shmq.persistence.stream_recovery import groups_of
+from shmq.persistence.transactions import NO_TRANSACTIONS, Notes
+from shmq.storage.file_header import StreamIdentity
 
 __all__ = ["StreamWriter"]
 
@@ -35,8 +35,8 @@ class StreamWriter:
         self,
         namespace: Namespace,
         directory: DataDirectory,
-        sizes: Limits,
-        transactions: Notes = NO_NOTES,
+        sizes: WriteSizes,
+        transactions: Notes = NO_TRANSACTIONS,
     ) -> None:
         self._namespace = namespace
         self._transactions = transactions
@@ -96,7 +96,7 @@ class StreamWriter:
             try:
                 kept.note_groups()
             except OSError as error:
-                log.error("stream %s: its card cannot be written: %s", kept.name, error)
+                log.error("stream %s: its metadata file cannot be written: %s", kept.name, error)
 
     def end(self) -> None:
         """Write the rest, and detach from all streams."""
@@ -156,7 +156,7 @@ class StreamWriter:
         try:
             kept.close()
         except OSError as error:
-            log.error("stream %s: its files cannot be left as they should be: %s", name, error)
+            log.error("stream %s: its files cannot be completed or removed: %s", name, error)
 
 
 def _tell(stream: LocalStream, error: ShmqError | OSError) -> None:

@@ -16,26 +16,22 @@ import time
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from shmq.client.transaction.entries import Entry, by_partition, entries_of
+from shmq.client.transaction.apply import Entry, by_partition, entries_of
 from shmq.client.transaction.transaction_log import noted as in_memory
 from shmq.client.transaction.transaction_log import read_transactions
 from shmq.errors import ShmqError
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core
-from shmq.persistence.journal import Journal
+from shmq.persistence.journal import Journal, WriteSizes
 from shmq.persistence.stream_journal import Commit, StreamJournal
-from shmq.persistence.stream_recovery import StoredStream, stored_stream
-from shmq.storage.disk import Disk
-from shmq.storage.file_header import pack_batch, pack_record
-from shmq.storage.file_set import lineage_of
-from shmq.storage.limits import Limits
-from shmq.storage.paths import catalog
+from shmq.persistence.stream_recovery import StoredStream, durable_options, stored_stream
+from shmq.storage.disk import Disk, sync_file
+from shmq.storage.file_header import QueueIdentity, StreamIdentity, pack_batch, pack_record
+from shmq.storage.paths import catalog, partition_directory, stream_directory
 from shmq.storage.queue_files import QueueFiles, map_file
-from shmq.storage.queue_identity import Identity
+from shmq.storage.queue_reader import lineage_of
 from shmq.storage.stream_files import StreamFiles
-from shmq.storage.stream_identity import StreamIdentity
 from shmq.storage.stream_meta import StreamCard, read_card, write_card
-from shmq.storage.stream_paths import partition_directory, stream_directory
 from shmq.storage.transaction_file import Part, TransactionFile, parts_of, read_noted
 
 __all__ = ["complete_transactions", "drop_the_lost"]
@@ -107,7 +103,9 @@ def _complete_queue(disk: Disk, part: Part, works: list[dict[str, Any]]) -> None
     names = lineage_of(disk, files) if files is not None else []
     if not names:
         return  # it was deleted
-    _sync(disk, names)
+    disk.sync_directory()
+    for one in names:
+        sync_file(disk, one)
     with QueueFiles([(str(disk.path(one)), map_file(disk.path(one))) for one in names]) as chain:
         if chain.hash_key != identity:
             return
@@ -131,23 +129,12 @@ def _puts(works: list[dict[str, Any]], part: Part) -> Iterator[tuple[int, list[l
                 yield work["process"], one[2]
 
 
-def _sync(disk: Disk, names: list[str]) -> None:
-    """Sync the files that count: their writer may have died before its own sync."""
-    disk.sync_directory()
-    for name in names:
-        file = disk.open(name)
-        try:
-            disk.sync(file)
-        finally:
-            disk.close(file)
-
-
 def _write_queue(
     disk: Disk, chain: QueueFiles, settled: list[int], puts: list[tuple[Any, ...]], last: int
 ) -> None:
     """Write one commit behind the end of the journal."""
-    identity = Identity(chain.name, max(chain.queue_ids), chain.hash_key, chain.options)
-    journal = Journal(disk, identity, chain.segment, chain.end, Limits())
+    identity = QueueIdentity(chain.name, max(chain.queue_ids), chain.hash_key, chain.options)
+    journal = Journal(disk, identity, chain.segment, chain.end, WriteSizes())
     batch = chain.last_batch + 1
     salt = journal.ready(batch)
     records = [pack_record("settle", salt, entries=settled)] if settled else []
@@ -267,7 +254,7 @@ def _append(
     ]
     below = disk.under(partition_directory(stored.name, stored.identity, partition))
     below.make()
-    sizes = Limits(segment=int(stored.options["segment_bytes"]))
+    sizes = WriteSizes(segment=int(stored.options["segment_bytes"]))
     journal = StreamJournal(below, identity, partition, end.next, sizes)
     try:
         journal.append(Commit([memoryview(b"".join(made))], end.next, end.next + len(made)))
@@ -312,7 +299,7 @@ def _complete_groups(disk: Disk, part: Part, works: list[dict[str, Any]]) -> Non
     header, card = found
     groups = dict(card.groups)
     for _, _, group, options, offsets in _of(works, "offsets", part):
-        told = groups.setdefault(group, {"options": _kept(options), "committed": []})
+        told = groups.setdefault(group, {"options": durable_options(options), "committed": []})
         committed = list(told["committed"])
         for partition, offset in offsets.items():
             committed += [None] * (partition + 1 - len(committed))
@@ -322,10 +309,6 @@ def _complete_groups(disk: Disk, part: Part, works: list[dict[str, Any]]) -> Non
         options = dict(header.options)
         whose = StreamIdentity(name, header.queue_id, identity, options)
         write_card(own, whose, StreamCard(groups, card.eras))
-
-
-def _kept(options: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in options.items() if key not in {"group_id", "stream_id"}}
 
 
 _COMPLETE: Final = {

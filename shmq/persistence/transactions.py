@@ -28,7 +28,12 @@ from shmq.storage import transaction_file
 from shmq.storage.disk import Disk
 from shmq.storage.transaction_file import Id, Part, StoredTransaction, TransactionFile, parts_of
 
-__all__ = ["Transactions"]
+__all__ = [
+    "NO_TRANSACTIONS",
+    "Notes",
+    "Transactions",
+]
+
 
 log = logging.getLogger("shmq")
 
@@ -41,7 +46,40 @@ _LONG: Final = 1 << 20
 _LOOK: Final = 1.0
 
 
-class Transactions:
+class Notes:
+    """The transactions as the writers of queues and streams see them; here there are none."""
+
+    def begun(self, part: Part) -> None:
+        """Record that the part has a file. A part without files counts as deleted."""
+
+    def note(self) -> None:
+        """Write every transaction committed by now to disk. Raises OSError.
+
+        Writers call it between collecting something and writing it.
+        """
+
+    def happened(self, part: Part) -> frozenset[Id]:  # noqa: ARG002
+        """Transactions that are applied in memory, with this part not known to be on disk."""
+        return frozenset()
+
+    def open(self, part: Part) -> frozenset[Id]:  # noqa: ARG002
+        """Noted transactions with this part, which is not marked as done."""
+        return frozenset()
+
+    def done(self, part: Part, which: Collection[Id]) -> None:
+        """Record that the part of these transactions is on disk."""
+
+    def mark(self) -> None:
+        """Mark the parts that are done in the file on disk. Raises OSError."""
+
+    def forget(self, part: Part) -> None:
+        """Record that the queue, stream or groups of the part were deleted."""
+
+
+NO_TRANSACTIONS: Final = Notes()
+
+
+class Transactions(Notes):
     """The transactions of a namespace that its writer has noted, or has to. For any thread."""
 
     def __init__(self, namespace: Namespace, disk: Disk) -> None:
@@ -62,10 +100,7 @@ class Transactions:
     # ---- for writers ----
 
     def note(self) -> None:
-        """Write every transaction committed by now to disk. Raises OSError.
-
-        Writers call it between collecting something and writing it.
-        """
+        """See :class:`Notes`. Waits for the first files of new queues and streams."""
         until = time.monotonic() + _BEGUN
         while True:
             with self._lock:
@@ -78,12 +113,12 @@ class Transactions:
             time.sleep(_PAUSE)  # the part's writer has not created its first file yet
 
     def begun(self, part: Part) -> None:
-        """Record that the part has a file. A part without files counts as deleted."""
+        """See :class:`Notes`."""
         with self._lock:
             self._begun.add(part)
 
     def happened(self, part: Part) -> frozenset[Id]:
-        """Transactions that are applied in memory, with this part not known to be on disk."""
+        """See :class:`Notes`."""
         with self._lock:
             return frozenset(
                 each
@@ -92,23 +127,23 @@ class Transactions:
             )
 
     def open(self, part: Part) -> frozenset[Id]:
-        """Noted transactions with this part, which is not marked as done."""
+        """See :class:`Notes`."""
         with self._lock:
             self._load()
             return frozenset(each for each, one in self._open.items() if part in one.parts)
 
     def done(self, part: Part, which: Collection[Id]) -> None:
-        """Record that the part of these transactions is on disk."""
+        """See :class:`Notes`."""
         if which:
             with self._lock:
                 self._done |= {(each, part) for each in which if each in self._open}
 
     def forget(self, part: Part) -> None:
-        """Record that the queue, stream or groups of the part were deleted."""
+        """See :class:`Notes`."""
         self.done(part, self.open(part))
 
     def mark(self) -> None:
-        """Mark the parts that are done in the file on disk. Raises OSError."""
+        """See :class:`Notes`."""
         with self._lock:
             self._load()
             self._look()

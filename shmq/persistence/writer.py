@@ -24,15 +24,13 @@ from shmq.errors import NoSuchQueue, QueueDeleted, SegmentError, ShmqError
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.definitions import Definitions
-from shmq.persistence.journal_writer import RETRY, Journaled
-from shmq.persistence.snapshot_thread import SnapshotThread
-from shmq.persistence.snapshot_writer import SnapshotWriter
+from shmq.persistence.journal import WriteSizes
+from shmq.persistence.journal_writer import RETRY, JournalWriter, Transfers
+from shmq.persistence.snapshot import SnapshotThread, SnapshotWriter
 from shmq.persistence.stream_partition_writer import StreamPartitionWriters
 from shmq.persistence.stream_writer import StreamWriter
 from shmq.persistence.transactions import Transactions
-from shmq.persistence.transfers import Transfers
 from shmq.storage.inventory import others
-from shmq.storage.limits import Limits
 from shmq.storage.writer_control import CutFile
 
 __all__ = ["Writer"]
@@ -40,7 +38,7 @@ __all__ = ["Writer"]
 log = logging.getLogger("shmq")
 
 #: How often the writer looks for new queues, in seconds; that is one stat(2).
-GLANCE: Final = 0.02
+POLL: Final = 0.02
 #: How often it checks every queue for deletion and a due snapshot, in seconds.
 ROUND: Final = 0.1
 #: How often it checks whether other processes use the queues, in seconds.
@@ -66,18 +64,18 @@ class Writer:
         self,
         namespace: str | None,
         directory: DataDirectory,
-        sizes: Limits | None = None,
+        sizes: WriteSizes | None = None,
         idle: float | None = None,
     ) -> None:
         self._namespace = Namespace.of(chosen_namespace(namespace))
         self._directory = directory
-        self._sizes = sizes or Limits()
-        self._moves = Transfers(self._namespace)
+        self._sizes = sizes or WriteSizes()
+        self._transfers = Transfers(self._namespace)
         self._transactions = Transactions(self._namespace, directory.disk)
         self._streams = StreamWriter(self._namespace, directory, self._sizes, self._transactions)
         self._definitions = Definitions(self._namespace, directory)
         #: Callers that wait until the current exchanges and schemas are on disk.
-        self._askers: queue.SimpleQueue[Future[None]] = queue.SimpleQueue()
+        self._define_requests: queue.SimpleQueue[Future[None]] = queue.SimpleQueue()
         self._snapshot_thread = SnapshotThread()
         self._kept: dict[str, SnapshotWriter] = {}
         self._threads: dict[str, threading.Thread] = {}
@@ -101,15 +99,15 @@ class Writer:
         """
         try:
             self._directory.claim(make=False)
-            self._look_around()
+            self._find_queues()
             if begun is not None:
                 begun()
             self._snapshot_thread.start()
             round_at = 0.0
             while not self._stopped:
                 with contextlib.suppress(queue.Empty):
-                    self._wake.get(timeout=GLANCE)
-                self._look_around()
+                    self._wake.get(timeout=POLL)
+                self._find_queues()
                 self._define()
                 self._streams.grow()
                 if time.monotonic() >= round_at:
@@ -123,7 +121,7 @@ class Writer:
                     if self._idle is not None and self._is_over(self._idle):
                         break
             self._leave_deleted()
-            self._look_around()  # queues created before the stop are written, too
+            self._find_queues()  # queues created before the stop are written, too
             self._definitions.attend()
         finally:
             self._stopped = True
@@ -138,7 +136,7 @@ class Writer:
         """See :class:`shmq.storage.writer_control.Source`."""
         if self._idle is None:
             raise ShmqError("this writer was not started automatically: end it yourself")
-        self._namespace.keep_no_more()
+        self._namespace.release_writer()
         self.stop()
 
     def _is_over(self, idle: float) -> bool:
@@ -158,7 +156,7 @@ class Writer:
             if self._in_use():
                 self._used_at = now
                 return False
-            self._namespace.keep_no_more()
+            self._namespace.release_writer()
         log.info("nothing durable was in use for %g s: the writer ends", idle)
         return True
 
@@ -191,33 +189,33 @@ class Writer:
         Their queues and streams are being written then, too. For any thread while `run` runs.
         Raises ShmqError and OSError.
         """
-        asker: Future[None] = Future()
-        self._askers.put(asker)
+        request: Future[None] = Future()
+        self._define_requests.put(request)
         self._wake.put(None)
         end = time.monotonic() + FOUND
         while not self._stopped:
             with contextlib.suppress(TimeoutError):
-                return asker.result(ROUND)
+                return request.result(ROUND)
             if time.monotonic() >= end:
-                raise ShmqError(f"the writer has been busy for {FOUND:g} s")
-        raise ShmqError("the writer ends")
+                raise ShmqError(f"the writer did not answer within {FOUND:g} s: try again")
+        raise ShmqError("the writer is ending: ask the next one")
 
     def _define(self) -> None:
         """Write exchanges and schemas once for all waiting callers."""
-        askers = []
+        requests = []
         with contextlib.suppress(queue.Empty):
             while True:
-                askers.append(self._askers.get_nowait())
-        if not askers:
+                requests.append(self._define_requests.get_nowait())
+        if not requests:
             return
         try:
             self._definitions.keep()
         except (ShmqError, OSError) as error:
-            for asker in askers:
-                asker.set_exception(error)
+            for request in requests:
+                request.set_exception(error)
         else:
-            for asker in askers:
-                asker.set_result(None)
+            for request in requests:
+                request.set_result(None)
 
     def cut(self, queues: list[str], streams: list[str]) -> list[CutFile]:
         """The open files of these queues and streams at one moment; the caller closes them.
@@ -257,7 +255,7 @@ class Writer:
                     f"stream {name!r} of namespace {self._namespace.name!r} is not kept on disk: "
                     f"the writer's log says why"
                 )
-            time.sleep(GLANCE)
+            time.sleep(POLL)
         return kept
 
     def _named(self, name: str) -> SnapshotWriter:
@@ -273,7 +271,7 @@ class Writer:
                     f"make it with durability='snapshot' or 'journal'; if it has that, the "
                     f"writer's log says more"
                 )
-            time.sleep(GLANCE)
+            time.sleep(POLL)
 
     def _list(self) -> list[SnapshotWriter]:
         with self._lock:
@@ -285,7 +283,7 @@ class Writer:
         for name in [kept.name for kept in self._list() if kept.deleted]:
             self._leave(name)
 
-    def _look_around(self) -> None:
+    def _find_queues(self) -> None:
         # Read first: changes during this round are seen in the next one.
         changed_at = SHM.stat().st_mtime_ns
         now = time.monotonic()
@@ -294,7 +292,7 @@ class Writer:
             return
         self._streams.look_around()
         self._leave_deleted()
-        for name, inode in list(self._strangers()):
+        for name, inode in list(self._new_queues()):
             if now < self._put_off.get((name, inode), 0.0):
                 continue
             try:
@@ -323,7 +321,7 @@ class Writer:
             log.warning("queue %s is not kept on disk: %s", name, error)
         self._put_off[name, inode] = time.monotonic() + RETRY
 
-    def _strangers(self) -> Iterator[tuple[str, int]]:
+    def _new_queues(self) -> Iterator[tuple[str, int]]:
         """The queues that were not looked at yet, each with its segment's inode."""
         there = set()
         for name in self._namespace.queue_names():
@@ -352,20 +350,20 @@ class Writer:
             handle.close()
             raise
 
-    def _journaled(self, handle: LocalQueue) -> Journaled:
+    def _journaled(self, handle: LocalQueue) -> JournalWriter:
         """The queue's journal; if its files are missing, a snapshot is written first.
 
         Nothing more is confirmed before that. Raises OSError.
         """
-        kept = Journaled(
+        kept = JournalWriter(
             self._directory.disk,
             handle,
             self._sizes,
-            self._moves,
+            self._transfers,
             transactions=self._transactions,
         )
         try:
-            if kept.astray:
+            if kept.files_missing:
                 log.warning(
                     "queue %s: what was written of it is not in %s; all that it holds is "
                     "written there now",
@@ -381,7 +379,7 @@ class Writer:
     def _keep(self, kept: SnapshotWriter) -> None:
         with self._lock:
             self._kept[kept.name] = kept
-        if isinstance(kept, Journaled):
+        if isinstance(kept, JournalWriter):
             thread = threading.Thread(target=self._follow, args=(kept,), name=kept.name)
             thread.start()
             self._threads[kept.name] = thread
@@ -395,7 +393,7 @@ class Writer:
 
     def _finish(self, kept: SnapshotWriter) -> None:
         thread = self._threads.pop(kept.name, None)
-        if isinstance(kept, Journaled):
+        if isinstance(kept, JournalWriter):
             kept.follower.wake()
         if thread is not None:
             thread.join()
@@ -410,11 +408,11 @@ class Writer:
             try:
                 self._transactions.mark()
             except OSError as error:
-                log.error("what transactions have done cannot be marked: %s", error)
+                log.error("finished transactions cannot be marked in writer.txn: %s", error)
 
     # ---- the threads ----
 
-    def _follow(self, kept: Journaled) -> None:
+    def _follow(self, kept: JournalWriter) -> None:
         """Write the queue's commits until it is deleted, or the writer stops."""
         while not self._stopped and not kept.deleted:
             try:
@@ -432,9 +430,9 @@ class Writer:
     def _rest(self) -> None:
         end = time.monotonic() + RETRY
         while not self._stopped and time.monotonic() < end:
-            time.sleep(GLANCE)
+            time.sleep(POLL)
 
-    def _write_out(self, kept: Journaled) -> None:
+    def _write_out(self, kept: JournalWriter) -> None:
         """Write what is left since the writer was stopped."""
         last, end = kept.handle.last_sequence, time.monotonic() + LAST
         while not kept.deleted and kept.step() and time.monotonic() < end:
@@ -443,13 +441,13 @@ class Writer:
 
     def _end(self) -> None:
         for kept in self._list():
-            if isinstance(kept, Journaled):
+            if isinstance(kept, JournalWriter):
                 kept.follower.wake()
         self._streams.end()
         for thread in self._threads.values():
             thread.join()
         self._snapshot_thread.finish(
-            [kept for kept in self._list() if not isinstance(kept, Journaled)]
+            [kept for kept in self._list() if not isinstance(kept, JournalWriter)]
         )
         for kept in self._list():
             with self._lock:

@@ -10,14 +10,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 from shmq import api
+from shmq.api.exchange import ExchangeOptions
 from shmq.api.names import check_name
+from shmq.api.options import checked
 from shmq.errors import ExchangeExists, InvalidOption, NoSuchExchange
 from shmq.routing.headers import Headers, Wanted, check_headers
 from shmq.routing.topic import Target, Topics, check_key, check_pattern
 
 __all__ = ["Operation", "Route", "Table", "check_binding", "check_exchange", "operation_of"]
 
-_KINDS: Final = ("direct", "topic", "fanout", "headers")
 _TARGETS: Final = ("queue", "stream", "exchange")
 
 #: The most resolved keys that are cached.
@@ -242,9 +243,8 @@ class Table:
 def check_exchange(name: str, kind: str, alternate: str | None) -> Operation:
     """The operation that creates the exchange. Raises InvalidName, InvalidOption, TypeError."""
     check_name(name, "exchange")
-    if kind not in _KINDS:
-        raise InvalidOption(f"kind={kind!r} must be one of {', '.join(map(repr, _KINDS))}")
-    if alternate is not None and check_name(alternate, "exchange (alternate)") == name:
+    checked(ExchangeOptions, {"kind": kind, "alternate": alternate}, " of an exchange")
+    if alternate == name:
         raise InvalidOption(f"alternate={name!r} is the exchange itself: name another")
     return ["make", name, kind, alternate]
 

@@ -14,33 +14,29 @@ from shmq.client.local.waiting.wait_thread import wait_for
 from shmq.client.shared import durable_wait
 from shmq.errors import ShmqError
 from shmq.native import _core
-from shmq.server.auth.limits import Limits
-from shmq.server.auth.tokens import AccessList
-from shmq.server.connection.connection import Connection
-from shmq.server.connection.connection_counts import ConnectionCounts
-from shmq.server.connection.peer import Peer
-from shmq.server.connection.plain_connection import PlainConnection
-from shmq.server.connection.rate_limited_log import RateLimitedLog
+from shmq.server.config.settings import Limits, Settings
+from shmq.server.config.tokens import AccessList
+from shmq.server.connection.connection import Connection, ConnectionCounts, PlainConnection
+from shmq.server.connection.peer import Peer, RateLimitedLog
 from shmq.server.connection.tls_connection import TlsConnection
 from shmq.server.handlers.requests import Control
 from shmq.server.handlers.side_threads import SideThreads
-from shmq.server.settings import Settings
 
 __all__ = ["FrontEnd"]
 
 log = logging.getLogger("shmq.server")
 
 #: Connections accepted in one turn, so that the open ones need not wait for all new ones.
-_AT_ONCE: Final = 64
+_ACCEPTED_AT_ONCE: Final = 64
 #: How long accepting pauses after a lack of descriptors or memory, in seconds.
-_BREATH: Final = 0.2
+_ACCEPT_PAUSE: Final = 0.2
 #: How often the loop looks for stalled connections and for waits that are over, in seconds.
 _ROUND: Final = 1.0
 #: How long a draining server answers a connection without leases, in seconds.
-_LAST_CALL: Final = 1.0
+_ANSWERING: Final = 1.0
 #: How often a draining server looks for connections without leases, and how soon the end of
 #: connections ends their waits, in seconds.
-_GLANCE: Final = 0.05
+_LOOK: Final = 0.05
 #: How soon a journal whose disk fails is looked at again, in seconds.
 _BAD_DISK: Final = 0.1
 
@@ -71,28 +67,28 @@ class FrontEnd:
         self._connection_counts = connection_counts
         self._row = row
         self._tls = None if settings.tls is None else settings.tls.context()
-        self._seldom = RateLimitedLog(log)
+        self._limited_log = RateLimitedLog(log)
         self._connections: set[Connection] = set()
-        self._stirred: set[_core.Session] = set()
+        self._with_output: set[_core.Session] = set()
         self._waiting: dict[tuple[LocalQueue, int], asyncio.Task[None]] = {}
         self._confirming: dict[LocalQueue, asyncio.Task[None]] = {}
-        self._timer = self._loop.call_later(0, self._keep_time)
+        self._timer = self._loop.call_later(0, self._tick)
         self._round_at = 0.0
         self._draining = False
-        self._leaving = False
-        self._part_from = self._part_all_from = 0.0
+        self._ending_waits = False
+        self._end_from = self._end_all_from = 0.0
         self._ended = self._loop.create_future()
         self._broker = LocalBroker(settings.namespace)
-        self._aside = SideThreads(self._loop, log)
+        self._side_threads = SideThreads(self._loop, log)
         self._control = Control(
             self._broker,
             AccessList(settings.tokens),
             self._wait,
             self._wait_filtered,
             self._confirm,
-            self._stir,
-            self._sooner,
-            self._aside,
+            self._output_pending,
+            self._wake_earlier,
+            self._side_threads,
             settings.limits,
         )
         self._front = _core.Engine(self._control, **_limits_of(settings))
@@ -118,7 +114,7 @@ class FrontEnd:
             await asyncio.gather(*waiting, return_exceptions=True)
             self._front.close()
             self._control.streams.close()
-            self._aside.close()
+            self._side_threads.close()
             self._broker.close()
 
     def drain(self) -> None:
@@ -136,10 +132,10 @@ class FrontEnd:
         self._front.drain()
         self._control.streams.drain()
         limit = self._settings.limits.drain
-        self._part_from = self._loop.time() + min(_LAST_CALL, limit / 4)
-        self._part_all_from = self._loop.time() + limit / 2
+        self._end_from = self._loop.time() + min(_ANSWERING, limit / 4)
+        self._end_all_from = self._loop.time() + limit / 2
         self._loop.call_later(limit, self._end)
-        self._loop.call_soon(self._part)
+        self._loop.call_soon(self._end_drained)
 
     def reload(self, settings: Settings) -> None:
         """Go on with these settings.
@@ -155,13 +151,13 @@ class FrontEnd:
         for connection in list(self._connections):
             peer: Peer = connection.session.context
             if peer.token is not None and peer.token not in settings.tokens:
-                log.info("%s is cut off: token %r has changed", peer, peer.token.name)
-                connection.part()
+                log.info("%s: connection closed: token %r has changed", peer, peer.token.name)
+                connection.end()
 
     # ---- connections ----
 
     def _accept(self) -> None:
-        for _ in range(_AT_ONCE):
+        for _ in range(_ACCEPTED_AT_ONCE):
             try:
                 sock, address = self._listening.accept()
             except BlockingIOError:
@@ -169,15 +165,17 @@ class FrontEnd:
             except ConnectionError:  # the peer closed before it was accepted
                 continue
             except OSError as error:
-                self._take_breath(error)
+                self._pause_accepting(error)
                 return
-            self._welcome(sock, address)
+            self._admit(sock, address)
 
-    def _welcome(self, sock: socket.socket, address: Any) -> None:
+    def _admit(self, sock: socket.socket, address: Any) -> None:
         limit = self._settings.limits.connections
         if self._connection_counts.total() >= limit:
             sock.close()
-            self._seldom.warning("%s:%s is closed: connections=%d are open", *address[:2], limit)
+            self._limited_log.warning(
+                "%s:%s: connection refused: connections=%d are open", *address[:2], limit
+            )
             return
         try:
             sock.setblocking(False)
@@ -189,69 +187,69 @@ class FrontEnd:
             sock.close()
             return
         peer = Peer(f"{address[0]}:{address[1]}")
-        log.debug("%s has come", peer)
+        log.debug("%s: connected", peer)
         session = self._front.session(peer)
-        peer.connection = self._carried(sock, session)
+        peer.connection = self._connection_for(sock, session)
         peer.connection.left = self._control.left
         self._connections.add(peer.connection)
         self._connection_counts.write(self._row, len(self._connections))
 
-    def _carried(self, sock: socket.socket, session: _core.Session) -> Connection:
+    def _connection_for(self, sock: socket.socket, session: _core.Session) -> Connection:
         if self._tls is None:
-            return PlainConnection(self._loop, sock, session, self._gone)
+            return PlainConnection(self._loop, sock, session, self._on_closed)
         limit = self._settings.limits.handshake
-        return TlsConnection(self._loop, sock, session, self._gone, self._tls, limit)
+        return TlsConnection(self._loop, sock, session, self._on_closed, self._tls, limit)
 
-    def _gone(self, connection: Connection) -> None:
+    def _on_closed(self, connection: Connection) -> None:
         self._connections.discard(connection)
         peer: Peer = connection.session.context
         peer.connection = None  # ends the reference cycle
-        log.debug("%s has gone", peer)
-        self._stirred.discard(connection.session)
+        log.debug("%s: disconnected", peer)
+        self._with_output.discard(connection.session)
         self._connection_counts.write(self._row, len(self._connections))
-        self._leave_soon()
+        self._end_waits_soon()
         self._end_if_empty()
 
-    def _leave_soon(self) -> None:
+    def _end_waits_soon(self) -> None:
         """End the waits of closed connections soon, once for all that close together."""
-        if self._waiting and not self._leaving:
-            self._leaving = True
-            self._loop.call_later(_GLANCE, self._wait_no_longer)
+        if self._waiting and not self._ending_waits:
+            self._ending_waits = True
+            self._loop.call_later(_LOOK, self._end_unneeded_waits)
 
-    def _take_breath(self, error: OSError) -> None:
+    def _pause_accepting(self, error: OSError) -> None:
         """Pause accepting for want of descriptors or memory; the kernel queues the others."""
         if error.errno not in {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}:
             raise error
-        self._seldom.warning("a connection cannot be taken now: %s", error.strerror)
+        self._limited_log.warning("cannot accept a connection now: %s", error.strerror)
         self._loop.remove_reader(self._listening.fileno())
-        self._loop.call_later(_BREATH, self._go_on)
+        self._loop.call_later(_ACCEPT_PAUSE, self._resume_accepting)
 
-    def _go_on(self) -> None:
+    def _resume_accepting(self) -> None:
         if not self._draining:
             self._loop.add_reader(self._listening.fileno(), self._accept)
 
     # ---- called by the engine ----
 
-    def _stir(self, session: _core.Session) -> None:
+    def _output_pending(self, session: _core.Session) -> None:
         """Have the session's output sent, once the engine has returned."""
-        if not self._stirred:
-            self._loop.call_soon(self._stir_all)
-        self._stirred.add(session)
+        if not self._with_output:
+            self._loop.call_soon(self._send_all)
+        self._with_output.add(session)
 
-    def _stir_all(self) -> None:
-        stirred, self._stirred = self._stirred, set()
-        for session in stirred:
+    def _send_all(self) -> None:
+        sessions, self._with_output = self._with_output, set()
+        for session in sessions:
             peer: Peer = session.context
             if peer.connection is not None:
-                peer.connection.stir()
+                peer.connection.send_output()
 
     def _wait(self, queue: LocalQueue) -> None:
-        self._have_served(queue, _core.EVENT_NOT_EMPTY)
+        self._begin_waiting(queue, _core.EVENT_NOT_EMPTY)
 
     def _wait_filtered(self, queue: LocalQueue) -> None:
-        self._have_served(queue, _core.EVENT_ARRIVED)
+        self._begin_waiting(queue, _core.EVENT_ARRIVED)
 
-    def _have_served(self, queue: LocalQueue, event: int) -> None:
+    def _begin_waiting(self, queue: LocalQueue, event: int) -> None:
         if (queue, event) not in self._waiting:
             self._waiting[queue, event] = self._loop.create_task(self._serve(queue, event))
 
@@ -260,7 +258,7 @@ class FrontEnd:
         try:
             await wait_for(queue.namespace, queue, event, lambda: self._attempt(queue, event), None)
         except ShmqError as error:
-            log.info("nobody waits for queue %s any more: %s", queue.name, error)
+            log.info("queue %s: its waiting requests are refused: %s", queue.name, error)
             self._front.forget(queue)
         finally:
             if self._waiting.get((queue, event)) is asyncio.current_task():
@@ -285,19 +283,19 @@ class FrontEnd:
                 if not await durable_wait.synced(queue, beyond, None):
                     await asyncio.sleep(_BAD_DISK)
         except ShmqError as error:
-            log.error("queue %s: nobody waits for its journal any more: %s", queue.name, error)
+            log.error("queue %s: its requests for the disk are refused: %s", queue.name, error)
             self._front.forget(queue)
         finally:
             del self._confirming[queue]
 
     # ---- time ----
 
-    def _sooner(self) -> None:
+    def _wake_earlier(self) -> None:
         """Keep time again, once the engine has returned."""
         self._timer.cancel()
-        self._timer = self._loop.call_later(0, self._keep_time)
+        self._timer = self._loop.call_later(0, self._tick)
 
-    def _keep_time(self) -> None:
+    def _tick(self) -> None:
         """Let the engine do what is due, and do the regular checks every `_ROUND`."""
         self._timer.cancel()
         pause = _ROUND
@@ -305,48 +303,50 @@ class FrontEnd:
             pause = min(self._front.tick(), _ROUND)
             if self._loop.time() >= self._round_at:
                 self._round_at = self._loop.time() + _ROUND
-                self._look_round()
+                self._check_connections()
         except Exception:
-            log.exception("a fault of this server: it goes on")
+            log.exception("internal error; the server continues")
         finally:
-            self._timer = self._loop.call_later(pause, self._keep_time)
+            self._timer = self._loop.call_later(pause, self._tick)
 
-    def _look_round(self) -> None:
-        self._wait_no_longer()
-        self._cut_off_the_stalled()
+    def _check_connections(self) -> None:
+        self._end_unneeded_waits()
+        self._close_stalled()
 
-    def _wait_no_longer(self) -> None:
+    def _end_unneeded_waits(self) -> None:
         """End the waits for queues without waiting requests, so that their counts are right."""
-        self._leaving = False
+        self._ending_waits = False
         for (queue, event), task in list(self._waiting.items()):
             if self._attempt(queue, event):
                 # A request that waits from now on starts a new task.
                 self._waiting.pop((queue, event), None)
                 task.cancel()
 
-    def _cut_off_the_stalled(self) -> None:
+    def _close_stalled(self) -> None:
         limit = self._settings.limits.frame
         before = self._loop.time() - limit
         for connection in [
             each for each in self._connections if (each.stalled_since or before) < before
         ]:
-            self._seldom.warning(
-                "%s is cut off: it took nothing for frame=%s s", connection.session.context, limit
+            self._limited_log.warning(
+                "%s: connection closed: the peer read nothing for frame=%s s",
+                connection.session.context,
+                limit,
             )
             connection.close()
 
     # ---- the end ----
 
-    def _part(self) -> None:
+    def _end_drained(self) -> None:
         """End the connections without open messages, and after half the drain the others, too."""
         now = self._loop.time()
-        if now >= self._part_from:
+        if now >= self._end_from:
             for connection in list(self._connections):
                 session = connection.session
-                if not (session.unsettled or session.promised) or now >= self._part_all_from:
-                    connection.part()
+                if not (session.unsettled or session.promised) or now >= self._end_all_from:
+                    connection.end()
         self._end_if_empty()
-        self._loop.call_later(_GLANCE, self._part)
+        self._loop.call_later(_LOOK, self._end_drained)
 
     def _end(self) -> None:
         if not self._ended.done():

@@ -11,16 +11,26 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
+import signal
 import time
 from collections.abc import Callable
+from typing import Final
 
 from shmq.api.names import chosen_namespace
 from shmq.api.options import check_seconds
 from shmq.client.local.queue import LocalQueue, attach
 from shmq.errors import LockTimeout, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.namespace.namespace import Namespace
+from shmq.native import _core, _group, _stream
+from shmq.supervision.heartbeat import Heartbeat
+from shmq.supervision.signals import end_with_parent, handle_sigterm
+from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
-__all__ = ["Keeper"]
+__all__ = [
+    "Keeper",
+    "limit_lock_waits",
+    "main",
+]
 
 log = logging.getLogger("shmq")
 
@@ -89,7 +99,7 @@ class Keeper:
             except QueueDeleted:
                 self._forget(name)
             except ShmqError as error:
-                log.warning("queue %s is left alone: %s", name, error)
+                log.warning("queue %s is not maintained: %s", name, error)
                 self._forget(name)
             else:
                 self._held.pop(name, None)
@@ -101,7 +111,7 @@ class Keeper:
 
     def _pass_over(self, name: str, error: LockTimeout) -> None:
         if name not in self._held:
-            log.warning("queue %s is passed over: %s", name, error)
+            log.warning("queue %s is skipped for now: %s", name, error)
         self._held[name] = time.monotonic() + PASSED_OVER
 
     def _look_around(self) -> None:
@@ -117,11 +127,36 @@ class Keeper:
             except LockTimeout as error:
                 self._pass_over(name, error)
             except ShmqError as error:
-                log.warning("queue %s is left alone: %s", name, error)
+                log.warning("queue %s is not maintained: %s", name, error)
             except OSError as error:  # the next look around may succeed
-                log.warning("queue %s and those behind it have to wait: %s", name, error.strerror)
+                log.warning("queue %s and later ones are skipped: %s", name, error.strerror)
                 return
 
     def _forget(self, name: str) -> None:
         self._held.pop(name, None)
         self._queues.pop(name).close()
+
+
+def limit_lock_waits(seconds: float) -> None:
+    """Raise LockTimeout in this thread after so many seconds of waiting for a lock; 0: default.
+
+    This applies to the locks of queues, partitions and groups, whatever the timeout of the
+    operation is.
+    """
+    for module in (_core, _stream, _group):
+        module.set_patience(seconds)
+
+
+#: How long it waits for the lock of one queue, in seconds.
+_LOCK_WAIT: Final = 0.01
+
+
+def main(namespace: str, level: int, heartbeat: Heartbeat, supervisor: int) -> None:
+    """Tend the namespace until SIGTERM, or until the ``supervisor`` ends."""
+    end_with_parent(supervisor, signal.SIGTERM)
+    show_stack_on_demand()
+    show_on_stderr("shmq", level)
+    limit_lock_waits(_LOCK_WAIT)
+    keeper = Keeper(namespace, alive=heartbeat.beat)
+    handle_sigterm(keeper.stop)
+    keeper.run()

@@ -10,7 +10,7 @@ import time
 from typing import Any, Final
 
 from shmq.errors import InvalidOption, ShmqError
-from shmq.server.settings import Settings
+from shmq.server.config.settings import Settings
 
 __all__ = ["listen", "refuse", "url_of"]
 

@@ -14,14 +14,13 @@ from typing import Any, Final
 
 from shmq.errors import ShmqError
 from shmq.namespace.data_directory import chosen_directory
-from shmq.namespace.namespace import AlreadyKept, Namespace
+from shmq.namespace.namespace import AlreadyWritten, Namespace
 from shmq.persistence.process import Persistence
-from shmq.server.settings import Settings
+from shmq.server.config.settings import Settings
 from shmq.supervision.child_process import PipedChildProcess
-from shmq.supervision.heartbeat import Heartbeat, show_stack_on_demand
-from shmq.supervision.log_lines import show_on_stderr
-from shmq.supervision.parent_watch import tether
-from shmq.supervision.signals import leave_to_the_supervisor
+from shmq.supervision.heartbeat import Heartbeat
+from shmq.supervision.signals import end_with_parent, handle_sigterm
+from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
 __all__ = ["PersistenceProcess", "main"]
 
@@ -51,11 +50,11 @@ def main(
     While another process writes the namespace's durable queues, it reports them as recovered
     and waits. A process that is stopped before it begins still writes what exists by then.
     """
-    tether(supervisor, signal.SIGTERM)
+    end_with_parent(supervisor, signal.SIGTERM)
     show_stack_on_demand()
     heartbeat.beat_from_a_thread()
     early: list[bool] = []
-    leave_to_the_supervisor(lambda: early.append(True))
+    handle_sigterm(lambda: early.append(True))
     show_on_stderr("shmq", level)
     try:
         persistence = _recovered(namespace, data_dir, pipe, early)
@@ -64,7 +63,7 @@ def main(
         raise SystemExit(1) from None
     if persistence is None:
         return
-    leave_to_the_supervisor(persistence.stop)
+    handle_sigterm(persistence.stop)
     if early:
         persistence.stop()
     _say(pipe, _RECOVERED)
@@ -87,29 +86,29 @@ def _recovered(
         persistence = Persistence(namespace, where)
         try:
             persistence.recover()
-        except AlreadyKept as kept:
-            where = kept.directory
+        except AlreadyWritten as other:
+            where = other.directory
             if where is None or (data_dir is not None and data_dir.resolve() != where.resolve()):
                 raise
             _say(pipe, _RECOVERED)
-            if not _waited_for(namespace, kept, early):
+            if not _waited_for(namespace, other, early):
                 return None
         else:
             return persistence
 
 
-def _waited_for(namespace: str, kept: AlreadyKept, early: list[bool]) -> bool:
+def _waited_for(namespace: str, other: AlreadyWritten, early: list[bool]) -> bool:
     """Wait until that process is not the writer any more; false: this one was stopped before."""
-    who = f"process {kept.pid}" if kept.pid else "a process of another container"
+    who = f"process {other.pid}" if other.pid else "a process of another container"
     log.warning(
         "%s writes the durable queues of namespace %r, in %s: this server does not, and takes "
         "over once that process has ended",
         who,
         namespace,
-        kept.directory,
+        other.directory,
     )
     registry = Namespace.of(namespace)
-    while not early and registry.keeper == kept.pid:
+    while not early and registry.writer_pid == other.pid:
         time.sleep(_LOOK)
     if not early:
         log.info("%s has ended: this server writes the durable queues", who)
@@ -149,7 +148,7 @@ class PersistenceProcess(PipedChildProcess):
             longest_pause=_LONGEST_PAUSE,
         )
 
-    def heard(self, said: str) -> None:
+    def received(self, said: str) -> None:
         """See :class:`PipedChildProcess`."""
         self.begun = self.begun or said == _RECOVERED
         self.recovered = self.recovered or self.begun

@@ -15,15 +15,15 @@ from shmq.client.local.broker import LocalBroker
 from shmq.client.shared import durability
 from shmq.errors import ShmqError
 from shmq.namespace.namespace import Namespace
-from shmq.server import keeper_process, worker
-from shmq.server.connection.connection_counts import ConnectionCounts
+from shmq.server import worker
+from shmq.server.config.settings import Settings, Source
+from shmq.server.connection.connection import ConnectionCounts
+from shmq.server.keeper import main as keep
 from shmq.server.listener import listen, refuse, url_of
 from shmq.server.persistence_process import PersistenceProcess
-from shmq.server.settings import Settings, Source
 from shmq.server.systemd import Manager
-from shmq.supervision.child_process import LOOK, ChildProcess, PipedChildProcess
-from shmq.supervision.signals import caught
-from shmq.supervision.wakeup_pipe import WakeupPipe
+from shmq.supervision.child_process import LOOK, ChildProcess, PipedChildProcess, WakeupPipe
+from shmq.supervision.signals import caught, ended_by
 
 __all__ = ["Supervisor"]
 
@@ -85,15 +85,15 @@ class _WorkerProcess(PipedChildProcess):
             self._connection_counts.write(self._row, 0)
         return code
 
-    def heard(self, said: str) -> None:
+    def received(self, said: str) -> None:
         """See :class:`PipedChildProcess`."""
         self.ready = self.ready or said == worker.READY
         self.reloading = self.reloading and said != worker.RELOADED
 
-    def hang_up(self) -> None:
+    def close_pipe(self) -> None:
         """See :class:`PipedChildProcess`; the successor starts with the new settings."""
         self.reloading = False
-        super().hang_up()
+        super().close_pipe()
 
     def reload(self, settings: Settings) -> None:
         """Give the worker new settings."""
@@ -102,7 +102,7 @@ class _WorkerProcess(PipedChildProcess):
                 self.pipe.send(settings)
                 self.reloading = True
             except OSError:
-                self.hang_up()
+                self.close_pipe()
 
 
 class Supervisor:
@@ -124,8 +124,8 @@ class Supervisor:
         self._up = False
         self._false_starts = 0
         self._stopped = False
-        self._hung_up = False
-        self._cut = 0
+        self._reload_requested = False
+        self._forced_by = 0
         self._reloading = False
         self._draining = False
         self._drain_until: float | None = None
@@ -141,9 +141,9 @@ class Supervisor:
         can be started, or some did not end in time.
         """
         try:
-            with caught(self._hear):
+            with caught(self._on_signal):
                 self._open()
-                while self._go_on():
+                while self._step():
                     self._sleep()
         finally:
             for child in self._children:
@@ -151,11 +151,11 @@ class Supervisor:
             for each in self._sockets:
                 each.close()
             self._wakeup.close()
-            self._leave_nothing()
+            self._remove_namespace()
         if self._refusal is not None:
             raise self._refusal
 
-    def _leave_nothing(self) -> None:
+    def _remove_namespace(self) -> None:
         """Remove the namespace's file and semaphores if it has no queue left.
 
         The server's processes end together, so each of them may leave that to another.
@@ -163,20 +163,20 @@ class Supervisor:
         try:
             LocalBroker(self.settings.namespace).close()
         except (ShmqError, OSError) as error:
-            log.warning("namespace %r is left as it is: %s", self.settings.namespace, error)
+            log.warning("namespace %r is not removed: %s", self.settings.namespace, error)
 
     def stop(self) -> None:
         """Let `run` return when the connections have ended. For any thread."""
         self._stopped = True
         self._wakeup.give()
 
-    def _hear(self, number: int) -> None:
+    def _on_signal(self, number: int) -> None:
         if number == signal.SIGHUP:
-            self._hung_up = True
+            self._reload_requested = True
             self._wakeup.give()
             return
         if self._stopped:
-            self._cut = number
+            self._forced_by = number
         self.stop()
 
     def _open(self) -> None:
@@ -192,9 +192,9 @@ class Supervisor:
         else:  # so that the workers, which never wait, find what a writer recovers
             durability.bring_back_all(Namespace.of(settings.namespace))
         if self._persistence is None or self._persistence.recovered:
-            self._open_doors()
+            self._start_accepting()
 
-    def _open_doors(self) -> None:
+    def _start_accepting(self) -> None:
         """Accept connections, now that the queues are recovered."""
         settings = self.settings
         self._sockets = listen(settings)
@@ -205,39 +205,39 @@ class Supervisor:
         ]
         keeper = ChildProcess(
             "keeper",
-            keeper_process.main,
+            keep,
             lambda: (settings.namespace, self.settings.level, keeper.heartbeat, os.getpid()),
             log,
             expected={0},
         )
         self._children += [*self._fronts, keeper]
 
-    def _go_on(self) -> bool:
+    def _step(self) -> bool:
         """Do what is due; return whether to go on."""
         for front in self._fronts:
-            front.hear()
+            front.receive()
         for child in self._children:
-            self._attend(child)
+            self._restart_ended(child)
             if not self._draining:
                 child.look(self.settings.limits.silence)
         if self._persistence is not None:
-            self._follow(self._persistence)
-        self._tell()
-        if self._hung_up and not self._stopped:
-            self._hung_up = False
+            self._attend_persistence(self._persistence)
+        self._report()
+        if self._reload_requested and not self._stopped:
+            self._reload_requested = False
             self._reload()
         if self._stopped and not self._draining:
             self._drain()
-        if self._cut:
-            log.warning("the server ends at once")
-            raise KeyboardInterrupt if self._cut == signal.SIGINT else SystemExit(128 + self._cut)
+        if self._forced_by:
+            log.warning("second signal: the server ends at once")
+            raise ended_by(self._forced_by)
         if self._drain_until is not None and time.monotonic() >= self._drain_until:
-            self._give_up()
+            self._kill_late()
         return not self._draining or any(child.process is not None for child in self._children)
 
-    def _follow(self, persistence: PersistenceProcess) -> None:
+    def _attend_persistence(self, persistence: PersistenceProcess) -> None:
         """Start the front ends after the recovery, and end the writer after the front ends."""
-        persistence.hear()
+        persistence.receive()
         refusal, persistence.refusal = persistence.refusal, None
         if refusal is not None and persistence.begun:
             log.error("durable queues are not written: %s", refusal)
@@ -245,7 +245,7 @@ class Supervisor:
             self._refusal = self._refusal or ShmqError(refusal)
             self._stopped = True
         if persistence.recovered and not self._fronts and not self._stopped:
-            self._open_doors()
+            self._start_accepting()
             self._wakeup.give()
         if self._draining and all(child.process is None for child in self._others()):
             self._drain_until = None  # the writer may take its time: unwritten data would be lost
@@ -254,7 +254,7 @@ class Supervisor:
     def _others(self) -> list[ChildProcess]:
         return [child for child in self._children if child is not self._persistence]
 
-    def _give_up(self) -> None:
+    def _kill_late(self) -> None:
         """Kill the processes that did not end in time, except the persistence process."""
         self._drain_until = None
         late = [child for child in self._others() if child.process is not None]
@@ -267,18 +267,21 @@ class Supervisor:
             child.kill()
         self._wakeup.give()
 
-    def _attend(self, child: ChildProcess) -> None:
+    def _restart_ended(self, child: ChildProcess) -> None:
         code = child.reap()
         if code is not None and not self._draining:
             child.replace(code)
             self._false_starts += not self._up and child in {*self._fronts, self._persistence}
             if self._false_starts > _FALSE_STARTS:
-                self._refusal = ShmqError("the server's processes die at once: the log says why")
+                self._refusal = ShmqError(
+                    f"processes died {self._false_starts} times before the server was up: the log "
+                    f"says why"
+                )
                 self._stopped = True
         if child.due is not None and child.due <= time.monotonic() and not self._stopped:
             child.start()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """Report to the log and the service manager that the server is up, or reloaded."""
         writes = self._persistence is None or self._persistence.begun
         if not self._up and writes and self._fronts and all(front.ready for front in self._fronts):
@@ -292,7 +295,7 @@ class Supervisor:
             self._manager.ready(f"listening on {self._url}")
         if self._reloading and not any(front.reloading for front in self._fronts):
             self._reloading = False
-            log.info("the settings are reloaded")
+            log.info("settings reloaded")
             self._manager.ready(f"listening on {self._url}")
 
     def _reload(self) -> None:
@@ -302,12 +305,12 @@ class Supervisor:
             if fresh.tls is not None:
                 fresh.tls.context()
         except ShmqError as error:
-            log.error("the settings stay as they are: %s", error)
+            log.error("settings not reloaded: %s", error)
             self._manager.ready(f"listening on {self._url}")
             return
         self.settings, refused = self.settings.reloaded(fresh)
         if refused:
-            log.warning("these take a restart, and stay as they are: %s", ", ".join(refused))
+            log.warning("not reloaded, since these settings need a restart: %s", ", ".join(refused))
         logging.getLogger("shmq").setLevel(self.settings.level)
         for front in self._fronts:
             front.reload(self.settings)
@@ -317,7 +320,7 @@ class Supervisor:
     def _drain(self) -> None:
         self._draining = True
         self._manager.stopping()
-        log.info("the server ends when its connections have")
+        log.info("the server ends when its connections have ended")
         for each in self._sockets:
             each.close()
         for child in self._others():

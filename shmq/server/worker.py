@@ -15,14 +15,13 @@ from typing import Any, Final
 
 from shmq.client.shared import durability
 from shmq.errors import DurabilityWarning, ShmqError
-from shmq.server.connection.connection_counts import ConnectionCounts
+from shmq.server.config.settings import Settings
+from shmq.server.connection.connection import ConnectionCounts
 from shmq.server.frontend import FrontEnd
-from shmq.server.lock_wait import limit_lock_waits
-from shmq.server.settings import Settings
-from shmq.supervision.heartbeat import BEAT, Heartbeat, show_stack_on_demand
-from shmq.supervision.log_lines import show_on_stderr
-from shmq.supervision.parent_watch import tether
-from shmq.supervision.signals import held_back, leave_to_the_supervisor
+from shmq.server.keeper import limit_lock_waits
+from shmq.supervision.heartbeat import BEAT, Heartbeat
+from shmq.supervision.signals import blocked_signals, end_with_parent, handle_sigterm
+from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
 __all__ = ["READY", "RELOADED", "main"]
 
@@ -58,11 +57,11 @@ def main(
     The ``pipe`` from the supervisor brings new settings; the ``heartbeat`` shows it that the loop
     runs.
     """
-    tether(supervisor, signal.SIGTERM)
+    end_with_parent(supervisor, signal.SIGTERM)
     show_stack_on_demand()
     sys.setswitchinterval(_SWITCH)
     limit_lock_waits(_LOCK_WAIT)
-    leave_to_the_supervisor(lambda: os._exit(0))  # there is nothing to clean up yet
+    handle_sigterm(lambda: os._exit(0))  # there is nothing to clean up yet
     show_on_stderr("shmq", settings.level)
     durability.never_wait()
     if settings.persist:  # the supervisor runs the writer
@@ -102,7 +101,7 @@ async def _serve(who: str, settings: Settings, *places: Any) -> None:
         try:
             front.reload(fresh)
         except ShmqError as error:  # the files have changed since the supervisor looked
-            log.error("%s: the settings stay as they are: %s", who, error)
+            log.error("%s: settings not reloaded: %s", who, error)
         pipe.send(RELOADED)
 
     def beat() -> None:
@@ -112,15 +111,15 @@ async def _serve(who: str, settings: Settings, *places: Any) -> None:
     beat()
     loop.add_signal_handler(signal.SIGTERM, drain)
     loop.add_reader(pipe.fileno(), hear)
-    log.info("%s takes connections", who)
+    log.info("%s accepts connections", who)
     pipe.send(READY)
     await front.run()
-    log.info("%s ends", who)
-    _hear_no_more(loop)
+    log.info("%s ended", who)
+    _ignore_sigterm(loop)
 
 
-def _hear_no_more(loop: asyncio.AbstractEventLoop) -> None:
+def _ignore_sigterm(loop: asyncio.AbstractEventLoop) -> None:
     """Ignore further SIGTERMs: the server ends already, and a closing loop cannot take one."""
-    with held_back():
+    with blocked_signals():
         loop.remove_signal_handler(signal.SIGTERM)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -6,17 +6,13 @@ import json
 from collections.abc import Mapping
 
 from shmq.errors import ShmqError
-from shmq.spark.queue.kind import OPTIONS, REFUSED
+from shmq.spark.queue.kind import QUEUE
 from shmq.spark.queue.leases import Leases
 from shmq.spark.queue.offset import Offset
-from shmq.spark.queue.source import Subscription
-from shmq.spark.shared import options
-from shmq.spark.shared.address import Address
 from shmq.spark.shared.options import STREAM
-from shmq.spark.stream import kind as stream_kind
 from shmq.spark.stream.cursor import Cursor
+from shmq.spark.stream.kind import STREAM_KIND
 from shmq.spark.stream.offset import StreamOffset
-from shmq.spark.stream.topics import Topics
 
 __all__ = ["settle"]
 
@@ -36,17 +32,16 @@ def settle(given: Mapping[str, str], offset: str) -> int:
     except ValueError as error:
         raise ShmqError(f"{offset[:200]!r} is no offset of the checkpoint: {error}") from None
     if isinstance(found, dict) and "streams" in found:
-        _tell(given, StreamOffset.of_json(found))
+        _commit_to_group(given, StreamOffset.of_json(found))
         return 0
     return _acknowledge(given, Offset.of_json(found))
 
 
-def _tell(given: Mapping[str, str], done: StreamOffset) -> None:
-    kind = stream_kind
-    chosen = options.parse(kind.OPTIONS, given, STREAM, form="shmq", refused=kind.REFUSED)
+def _commit_to_group(given: Mapping[str, str], done: StreamOffset) -> None:
+    chosen = STREAM_KIND.parse(given, STREAM)
     if chosen["group"] is None:
         return
-    cursor = Cursor(Address.of(chosen), Topics.of(chosen), chosen)
+    cursor = Cursor(*STREAM_KIND.source(chosen), chosen)
     try:
         cursor.done(done)
     finally:
@@ -54,10 +49,8 @@ def _tell(given: Mapping[str, str], done: StreamOffset) -> None:
 
 
 def _acknowledge(given: Mapping[str, str], done: Offset) -> int:
-    chosen = options.parse(OPTIONS, given, STREAM, form="shmq", refused=REFUSED)
-    leases = Leases(
-        Address.of(chosen), Subscription.of(chosen), chosen["leaseTimeout"], strict=False
-    )
+    chosen = QUEUE.parse(given, STREAM)
+    leases = Leases(*QUEUE.source(chosen), chosen["leaseTimeout"], strict=False)
     try:
         return leases.settle(done)
     finally:

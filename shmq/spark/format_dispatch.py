@@ -11,17 +11,14 @@ from typing import Any, Final
 
 import shmq
 from shmq.errors import InvalidOption, Unauthorized, Unsupported
-from shmq.spark.queue import kind as queue_kind
-from shmq.spark.queue.kind import QueueKind
+from shmq.spark.queue.kind import QUEUE
 from shmq.spark.shared import address, options
 from shmq.spark.shared.address import Address
+from shmq.spark.shared.kind import Kind
 from shmq.spark.shared.options import BATCH, Option
-from shmq.spark.stream import kind as stream_kind
-from shmq.spark.stream.kind import StreamKind
+from shmq.spark.stream.kind import STREAM_KIND
 
-__all__ = ["Kind", "check", "kind_of"]
-
-Kind = QueueKind | StreamKind
+__all__ = ["check", "kind_of"]
 
 #: The options by which queues and streams are named, both kinds having them.
 _NAMES: Final = (
@@ -33,25 +30,25 @@ _NAMES: Final = (
 _HOW: Final = "say which is meant: .option('kind', 'queue') or .option('kind', 'stream')"
 
 
-def kind_of(given: Mapping[str, str]) -> Kind:
+def kind_of(given: Mapping[str, str]) -> Kind[Any]:
     """The kind that the options mean.
 
     Raises :class:`~shmq.InvalidOption` if a queue and a stream have the name, and what
     :func:`shmq.connect` raises.
     """
-    return StreamKind(given) if _is_stream(given) else QueueKind(given)
+    return STREAM_KIND if _is_stream(given) else QUEUE
 
 
 def check(given: Mapping[str, str], use: str) -> None:
     """Raise InvalidOption for options that neither kind allows, without a connection."""
-    kinds = [stream_kind, queue_kind] if _of_streams_alone(given) else [queue_kind, stream_kind]
+    kinds: list[Kind[Any]] = [QUEUE, STREAM_KIND]
+    if _of_streams_alone(given):
+        kinds.reverse()
     word = _chosen(given, (options.KIND,))["kind"]
-    if word is not None:
-        kinds = [stream_kind if word == "stream" else queue_kind]
     wrong: list[InvalidOption] = []
-    for kind in kinds:
+    for kind in kinds if word is None else [each for each in kinds if each.name == word]:
         try:
-            options.parse(kind.OPTIONS, given, use, form="shmq", refused=kind.REFUSED)
+            kind.parse(given, use)
         except InvalidOption as error:
             wrong.append(error)
         else:
@@ -85,8 +82,8 @@ def _chosen(given: Mapping[str, str], table: tuple[Option, ...]) -> dict[str, An
 
 def _of_streams_alone(given: Mapping[str, str]) -> bool:
     """Whether any of the options is for streams only."""
-    queues = {option.name.lower() for option in queue_kind.OPTIONS}
-    streams = {option.name.lower() for option in stream_kind.OPTIONS} - queues
+    queues = {option.name.lower() for option in QUEUE.options}
+    streams = {option.name.lower() for option in STREAM_KIND.options} - queues
     return any(key.lower() in streams for key in given)
 
 

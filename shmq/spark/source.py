@@ -1,12 +1,12 @@
 """``format("shmq")``: passes Spark's calls on to the kind, queue or stream, that is meant.
 
-A kind is a class like :class:`~shmq.spark.queue.kind.QueueKind`. Only
-:func:`~shmq.spark.format_dispatch.kind_of` chooses it.
+Only :func:`~shmq.spark.format_dispatch.kind_of` chooses the
+:class:`~shmq.spark.shared.kind.Kind`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from shmq.spark.format_dispatch import Kind
+    from shmq.spark.shared.kind import Kind
 
 __all__ = ["ShmqSource"]
 
@@ -32,7 +32,7 @@ class ShmqSource(DataSource):
         """The name for ``format(…)``."""
         return "shmq"
 
-    def kind(self) -> Kind:
+    def kind(self) -> Kind[Any]:
         """The kind that the options mean. Raises :class:`~shmq.ShmqError`."""
         from shmq.spark.format_dispatch import kind_of  # noqa: PLC0415 - Spark looks at each format
 
@@ -40,22 +40,22 @@ class ShmqSource(DataSource):
 
     def schema(self) -> str:
         """The columns, as DDL. Raises :class:`~shmq.InvalidOption`."""
-        return self.kind().schema()
+        return self.kind().schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader for ``spark.read``."""
-        return self.kind().reader(schema)
+        return self.kind().reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The reader for ``spark.readStream``."""
-        return self.kind().stream_reader(schema)
+        return self.kind().stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer for ``df.write``."""
-        return self.kind().writer(schema, overwrite=overwrite)
+        return self.kind().writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
         """The writer for ``df.writeStream``."""
-        return self.kind().stream_writer(schema, overwrite=overwrite)
+        return self.kind().stream_writer(self.options, schema, overwrite=overwrite)

@@ -1,8 +1,8 @@
 """The only access to the disk: one directory and the files in it.
 
-The rest of this package touches files only through this object, so that tests can replace it
+The rest of this package touches files only through `Disk`, so that tests can replace it
 with one that records or fails. It decides nothing and does not retry: a call is one system
-call, and raises OSError if that fails.
+call, and raises OSError if that fails. `write_whole` repeats partial writes.
 
 What a power cut leaves: of a file, any part of what was written since its last `sync`, with
 zeros or the old bytes in between; of the directory, any subset of the creations, renames and
@@ -11,13 +11,19 @@ removals since its last `sync_directory`, each of them completely or not at all.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Disk"]
+__all__ = [
+    "Disk",
+    "write_pushed",
+    "write_whole",
+]
 
 #: writev(2) takes no more pieces than this in one call.
 _PIECES: Final = 1024
@@ -146,3 +152,102 @@ def _sync_directory(path: Path) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+#: Bytes that are copied before the disk is told to begin with them.
+_PUSHED: Final = 1 << 19
+
+
+@contextlib.contextmanager
+def opened(disk: Disk, name: str) -> Iterator[int]:
+    """The open file of that name, for the block. Raises OSError, FileNotFoundError among them."""
+    file = disk.open(name)
+    try:
+        yield file
+    finally:
+        disk.close(file)
+
+
+def size_of(disk: Disk, name: str) -> int:
+    """The length of the file of that name in bytes. Raises OSError."""
+    with opened(disk, name) as file:
+        return disk.size(file)
+
+
+def read_whole(disk: Disk, name: str) -> bytes:
+    """The bytes of the file of that name. Raises OSError."""
+    with opened(disk, name) as file:
+        return disk.read(file, disk.size(file), 0)
+
+
+def sync_file(disk: Disk, name: str) -> None:
+    """Sync the file of that name: its writer may have died before its own sync. Raises OSError."""
+    with opened(disk, name) as file:
+        disk.sync(file)
+
+
+def make_file(disk: Disk, name: str, pieces: Sequence[bytes | memoryview]) -> None:
+    """Create the file with this content, and sync it, but not its name. Raises OSError."""
+    file = disk.create(name)
+    try:
+        write_whole(disk, file, pieces, 0)
+        disk.sync(file)
+    finally:
+        disk.close(file)
+
+
+def replace_file(
+    disk: Disk, name: str, unfinished: str, pieces: Sequence[bytes | memoryview]
+) -> None:
+    """Replace the file durably; ``unfinished`` is its temporary name.
+
+    Raises OSError; then the file has its old content or the new one.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        disk.unlink(unfinished)
+    make_file(disk, unfinished, pieces)
+    disk.rename(unfinished, name)
+    disk.sync_directory()
+
+
+def write_whole(disk: Disk, file: int, pieces: Sequence[bytes | memoryview], offset: int) -> int:
+    """Write the pieces one after the other; returns where they end. Raises OSError."""
+    left = [memoryview(piece).cast("B") for piece in pieces if len(piece)]
+    while left:
+        written = disk.write(file, left, offset)
+        if written <= 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        offset += written
+        while left and written >= len(left[0]):
+            written -= len(left.pop(0))
+        if written:
+            left[0] = left[0][written:]
+    return offset
+
+
+def write_pushed(disk: Disk, file: int, pieces: Sequence[bytes | memoryview], offset: int) -> int:
+    """Do the same for many bytes that are synced next: the disk begins while the rest is copied."""
+    for lot in _lots(pieces):
+        begin, offset = offset, write_whole(disk, file, lot, offset)
+        if offset - begin == _PUSHED:  # not for the small rest: the sync follows at once
+            with contextlib.suppress(OSError):  # only a hint: the sync reports errors
+                disk.push(file, begin, offset - begin)
+    return offset
+
+
+def _lots(pieces: Sequence[bytes | memoryview]) -> Iterator[list[memoryview]]:
+    """The pieces in lots of `_PUSHED` bytes; the last may be shorter."""
+    lot: list[memoryview] = []
+    size = 0
+    for piece in pieces:
+        left = memoryview(piece).cast("B")
+        while len(left):
+            part = left[: _PUSHED - size]
+            left = left[len(part) :]
+            lot.append(part)
+            size += len(part)
+            if size == _PUSHED:
+                yield lot
+                lot, size = [], 0
+    if lot:
+        yield lot

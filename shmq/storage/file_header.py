@@ -11,14 +11,17 @@ from __future__ import annotations
 import dataclasses
 import os
 import struct
+import time
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
 import msgpack
 
 from shmq.errors import DamagedFile, IncompatibleFile
 from shmq.native import _core
 from shmq.native._core import pack_batch, pack_record, read_record, seal_records
+from shmq.storage.disk import Disk, opened
 
 __all__ = [
     "BATCH_BYTES",
@@ -31,12 +34,16 @@ __all__ = [
     "STREAM_PRODUCERS",
     "VERSION",
     "FileHeader",
+    "QueueIdentity",
+    "StreamIdentity",
+    "Tail",
     "Trailer",
     "new_salt",
     "pack_batch",
     "pack_record",
     "read_header",
     "read_record",
+    "read_tail",
     "seal_records",
 ]
 
@@ -62,6 +69,8 @@ _MAGIC = b"DMSQ"
 _SCOPES = {SNAPSHOT: 1, JOURNAL: 1, STREAM: 2, STREAM_CARD: 3, DEFINITIONS: 4, STREAM_PRODUCERS: 2}
 _FIXED = struct.Struct("<4sHBBIIQQQQqQII")
 _CRC = struct.Struct("<I")
+#: The magic of a header, and the hash key behind 20 bytes.
+_HASH_KEY = struct.Struct("<4s20xQ")
 
 
 def new_salt() -> int:
@@ -175,6 +184,19 @@ def _read_names(raw: bytes, path: str) -> tuple[str, dict[str, Any], int | None]
         raise DamagedFile(path, _FIXED.size, f"name and options cannot be read: {error}") from None
 
 
+def hash_key_of(disk: Disk, name: str) -> int | None:
+    """The hash key in the file's header; None if it has none, or is gone."""
+    try:
+        with opened(disk, name) as file:
+            raw = disk.read(file, _HASH_KEY.size, 0)
+    except FileNotFoundError:
+        return None
+    if len(raw) < _HASH_KEY.size:
+        return None
+    magic, key = _HASH_KEY.unpack(raw)
+    return int(key) if magic == _MAGIC else None
+
+
 class Trailer:
     """The end of a closed file: it says that the file is complete, and indexes its batches."""
 
@@ -210,3 +232,111 @@ class Trailer:
         index = pack_record("index", salt, entries=self._places)
         footer = pack_record("footer", salt, end=end, index=end + len(complete))
         return complete + index + footer
+
+
+@dataclass(frozen=True, slots=True)
+class QueueIdentity:
+    """The queue's identity, as in the headers of all its files."""
+
+    name: str
+    queue_id: int
+    hash_key: int
+    options: dict[str, Any] = field(hash=False)
+
+    @classmethod
+    def of(cls, segment: _core.Segment, name: str) -> QueueIdentity:
+        """The identity of the queue in the segment."""
+        return cls(name, segment.queue_id, segment.hash_key, segment.options)
+
+    def header(
+        self, kind: int, number: int, *, previous_end: int = 0, first_batch: int = 0
+    ) -> FileHeader:
+        """The header of a new file, with its own salt."""
+        return FileHeader(
+            kind=kind,
+            name=self.name,
+            options=self.options,
+            salt=new_salt(),
+            queue_id=self.queue_id,
+            hash_key=self.hash_key,
+            number=number,
+            previous_end=previous_end,
+            created=time.time_ns(),
+            first_batch=first_batch,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamIdentity:
+    """The stream's identity, as in the headers of all its files."""
+
+    name: str
+    #: The id in shared memory, new after each recovery.
+    stream_id: int
+    #: The identity that survives recovery; its low half is the salt of the records.
+    identity: int
+    options: dict[str, Any] = field(hash=False)
+
+    @property
+    def salt(self) -> int:
+        """The salt of the stream's records."""
+        return self.identity & 0xFFFFFFFF
+
+    def segment(self, partition: int, base: int) -> FileHeader:
+        """The header of a new segment, with its own salt."""
+        return self._header(STREAM, base, partition)
+
+    def card(self) -> FileHeader:
+        """The header of its metadata file."""
+        return self._header(STREAM_CARD, 0, None)
+
+    def producers(self, partition: int, until: int) -> FileHeader:
+        """The header of the file with a partition's producers before ``until``."""
+        return self._header(STREAM_PRODUCERS, until, partition)
+
+    def _header(self, kind: int, number: int, partition: int | None) -> FileHeader:
+        return FileHeader(
+            kind=kind,
+            name=self.name,
+            options=self.options,
+            partition=partition,
+            salt=new_salt(),
+            queue_id=self.stream_id,
+            hash_key=self.identity,
+            number=number,
+            created=time.time_ns(),
+            first_batch=number,
+        )
+
+
+class Tail(NamedTuple):
+    """The end of a file that does not count."""
+
+    path: str
+    #: Where it begins, and how many bytes were written from there on.
+    offset: int
+    bytes: int
+    #: From the commit's BATCH record: its number, and the last sequence (in a stream, the offset
+    #: behind its last record); None: that record is torn, too.
+    batch: int | None
+    last_seq: int | None
+
+    def told(self, lost: str) -> str:
+        """The tail as a log text; ``lost`` says which records it had."""
+        return (
+            f"the last commit in {self.path} was never finished: {self.bytes} bytes from byte "
+            f"{self.offset} on are cut off, with {lost}"
+        )
+
+
+def read_tail(disk: Disk, name: str, end: int, salt: int) -> Tail | None:
+    """The bytes written behind ``end`` of the file; None: there are none. Raises OSError."""
+    with opened(disk, name) as file:
+        raw = disk.read(file, max(0, disk.size(file) - end), end)
+    written = len(raw.rstrip(b"\0"))
+    if not written:
+        return None
+    how, kind, _, fields = read_record(raw[:BATCH_BYTES], 0, salt)
+    known = (how, kind) == ("ok", "batch")
+    batch, last = (int(fields["batch"]), int(fields["last_seq"])) if known else (None, None)
+    return Tail(str(disk.path(name)), end, written, batch, last)

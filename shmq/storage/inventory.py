@@ -1,26 +1,46 @@
-"""Lists the queues and streams with files in a data directory, from the files' names."""
+"""What is in a data directory: its queues and streams, its writer, and what was not recovered.
+
+`writer.refused` tells processes that open a name why the last recovery did not recover it. It is a
+JSON object: for "queue" and "stream" an object of names with
+``{"text": …, "damage": [FILE, OFFSET, WHAT]}``, or null if nothing was ever finished, so that the
+name is free. Each recovery rewrites it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import json
+import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from shmq.storage import queue_erase
-from shmq.storage.disk import Disk
-from shmq.storage.paths import catalog
-from shmq.storage.stream_erase import erase_stream, is_carded
-from shmq.storage.stream_paths import STREAMS, streams_among
+from shmq.errors import DamagedFile, FileError, ShmqError
+from shmq.storage.disk import Disk, write_whole
+from shmq.storage.erase import erasure_note, is_carded, is_left
+from shmq.storage.paths import STREAMS, catalog, streams_among
 
-__all__ = ["Kind", "erase_stored", "others", "stored_names"]
+__all__ = [
+    "LOCK",
+    "Kind",
+    "is_written",
+    "others",
+    "refusal_of",
+    "stored_names",
+    "write_refusals",
+    "writer_of",
+]
 
 Kind = Literal["queue", "stream"]
 
+#: The name of the file that the directory's writer holds locked with flock(2).
+LOCK: Final = "writer.lock"
+_REFUSALS: Final = "writer.refused"
+_UNFINISHED_REFUSALS: Final = ".writer.refused.tmp"
 #: The writer's own files.
-_OWN: Final = frozenset(
-    ("writer.lock", "writer.sock", "writer.log", "writer.log.old", "writer.refused")
-)
+_OWN: Final = frozenset((LOCK, "writer.sock", "writer.log", "writer.log.old", _REFUSALS))
 #: The endings of files that were set aside.
 _ASIDE: Final = re.compile(r"\.(dmsq\.[0-9a-f]{16}|damaged|aside)(\.\d+)?\Z", re.ASCII)
 
@@ -39,7 +59,7 @@ def stored_names(directory: Path, kind: Kind) -> set[str]:
         name
         for name, files in catalog(names).items()
         if (files.snapshot or files.segments)
-        and (queue_erase.note(name) not in names or queue_erase.is_left(disk, files))
+        and (erasure_note(name) not in names or is_left(disk, files))
     }
 
 
@@ -57,20 +77,84 @@ def others(disk: Disk) -> list[str]:
     ]
 
 
-def erase_stored(directory: Path, kind: Kind, name: str) -> None:
-    """Remove the files of that name, which is not in memory, durably. Raises OSError.
-
-    Needs the registry lock. Files with damaged headers are removed, too.
-    """
-    disk = Disk(directory)
-    if kind == "stream":
-        for stream, identity in streams_among(disk.under(STREAMS).names()):
-            if stream == name:
-                erase_stream(disk, name, identity)
-        return
-    queue_erase.erase(disk, name)
-    left = catalog(disk.names()).get(name)
-    for file in left.names() if left is not None else ():
+def write_refusals(disk: Disk, found: Mapping[Kind, Mapping[str, ShmqError | None]]) -> None:
+    """Write the file; remove it if nothing was refused. Raises OSError."""
+    told = {
+        kind: {name: None if error is None else _packed(error) for name, error in names.items()}
+        for kind, names in found.items()
+    }
+    with contextlib.suppress(FileNotFoundError):
+        disk.unlink(_UNFINISHED_REFUSALS)
+    if not any(told.values()):
         with contextlib.suppress(FileNotFoundError):
-            disk.unlink(file)
-    disk.sync_directory()
+            disk.unlink(_REFUSALS)
+        return
+    file = disk.create(_UNFINISHED_REFUSALS)
+    try:
+        write_whole(disk, file, [json.dumps(told).encode()], 0)
+    finally:
+        disk.close(file)
+    disk.rename(_UNFINISHED_REFUSALS, _REFUSALS)
+
+
+def _packed(error: ShmqError) -> dict[str, Any]:
+    damage = None
+    if isinstance(error, DamagedFile):
+        damage = [error.path, error.offset, error.what]
+    return {"text": str(error), "damage": damage}
+
+
+def refusal_of(directory: Path, kind: Kind, name: str) -> FileError | None:
+    """Why a name with files there is not in memory, and what to do; None: the name is free."""
+    option = "-q" if kind == "queue" else "--stream"
+    delete = f"`shmq delete --kind {kind} {name}` deletes its files"
+    refused = f"so {kind} {name!r} is not recovered, and no new one gets its name"
+    told = _read_refusals(directory).get(kind, {})
+    if name not in told:
+        return FileError(
+            f"{kind} {name!r} is on disk in {directory}, but not in memory; see the log of its "
+            f"writer: `shmq restore {option} {name}` restores it, {delete}"
+        )
+    match told[name]:
+        case None:
+            return None
+        case {"damage": [str(path), int(offset), str(what)]}:
+            salvage = f"`shmq restore --salvage {option} {name}` restores the intact parts"
+            return DamagedFile(path, offset, f"{what}; {refused}: {salvage}, {delete}")
+        case {"text": str(text)}:
+            again = f"`shmq restore {option} {name}` tries again"
+            return FileError(f"{text}; {refused}: {again}, {delete}")
+    return None
+
+
+def _read_refusals(directory: Path) -> dict[str, Any]:
+    try:
+        told = json.loads((directory / _REFUSALS).read_text())
+        return {kind: dict(names) for kind, names in told.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def is_written(directory: Path) -> bool:
+    """Whether a process writes there now."""
+    try:
+        lock = os.open(directory / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def writer_of(directory: Path) -> int:
+    """The process id that the directory's writer has noted; 0: none can be read."""
+    try:
+        told = (directory / LOCK).read_text("ascii")
+    except (OSError, ValueError):
+        return 0
+    found = re.search(r"^pid (\d{1,18})$", told, re.MULTILINE | re.ASCII)
+    return int(found[1]) if found else 0

@@ -6,7 +6,6 @@ temporary name, synced and renamed, so that either the old file or the new one e
 
 from __future__ import annotations
 
-import contextlib
 import struct
 from collections.abc import Mapping
 from typing import Any, Final
@@ -15,9 +14,8 @@ import msgpack
 
 from shmq.errors import DamagedFile
 from shmq.native import _core
-from shmq.storage.disk import Disk
+from shmq.storage.disk import Disk, read_whole, replace_file
 from shmq.storage.file_header import HEADER_BYTES, FileHeader, read_header
-from shmq.storage.write_fully import write_whole
 
 __all__ = ["read_map", "write_map"]
 
@@ -34,16 +32,7 @@ def write_map(
     """
     packed: bytes = msgpack.packb(told)
     content = _LENGTH.pack(len(packed), _core.crc32c(packed)) + packed
-    with contextlib.suppress(FileNotFoundError):
-        disk.unlink(unfinished)
-    file = disk.create(unfinished)
-    try:
-        write_whole(disk, file, [header.pack(), content], 0)
-        disk.sync(file)
-    finally:
-        disk.close(file)
-    disk.rename(unfinished, name)
-    disk.sync_directory()
+    replace_file(disk, name, unfinished, [header.pack(), content])
 
 
 def read_map(disk: Disk, name: str, kind: int) -> tuple[FileHeader, dict[str, Any], int] | None:
@@ -53,13 +42,9 @@ def read_map(disk: Disk, name: str, kind: int) -> tuple[FileHeader, dict[str, An
     """
     path = str(disk.path(name))
     try:
-        file = disk.open(name)
+        raw = read_whole(disk, name)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    try:
-        raw = disk.read(file, disk.size(file), 0)
-    finally:
-        disk.close(file)
     header, at = read_header(raw[:HEADER_BYTES], path, (kind,))
     return header, _told_by(raw, at, path), at
 

@@ -1,4 +1,4 @@
-"""The names of the files of queues in the data directory.
+"""The names of the files in a data directory.
 
 For queue ``NAME``: ``NAME.dmsq`` is its snapshot, and ``NAME@0000000000000001.dmsq`` and so
 on are the segments of its journal, whose numbers are never reused; ``.NAME.dmsq.tmp`` is a
@@ -6,6 +6,12 @@ snapshot that is being written. No queue's name has an ``@``, so the names are u
 Files of an earlier queue of that name are set aside as ``FILE.ID``, with the hash key of their
 queue in 16 hexadecimal digits, and ``.2`` and so on if that is taken: files that were set aside
 together have the same number.
+
+The directory ``streams/NAME.ID`` belongs to one stream: ID is its identity, in 16 hexadecimal
+digits, which survives recovery and which no other stream of that name has. In it ``stream.dmsq``
+is the metadata file (card): without it there is no stream, and the other files are leftovers. The
+directory ``P`` has the segments of partition P, each named by its first offset, and the file of
+its producers.
 """
 
 from __future__ import annotations
@@ -17,15 +23,26 @@ from dataclasses import dataclass, field
 from typing import Final
 
 __all__ = [
+    "CARD",
     "EXCHANGES",
+    "PRODUCERS",
     "SCHEMAS",
+    "STREAMS",
     "SUFFIX",
+    "UNFINISHED",
+    "UNFINISHED_PRODUCERS",
+    "UNFINISHED_SEGMENT",
     "Files",
     "aside_names",
+    "bases",
     "catalog",
     "free_name",
+    "partition_directory",
+    "segment_file",
     "segment_name",
     "snapshot_name",
+    "stream_directory",
+    "streams_among",
     "unfinished",
 ]
 
@@ -120,3 +137,44 @@ def catalog(names: Iterable[str]) -> dict[str, Files]:
         else:
             files.unfinished = True
     return found
+
+
+STREAMS: Final = "streams"
+CARD: Final = "stream.dmsq"
+#: The temporary name of the next metadata file.
+UNFINISHED: Final = ".stream.dmsq.tmp"
+#: The name of a segment before its header is synced.
+UNFINISHED_SEGMENT: Final = ".segment.dmsq.tmp"
+#: The file of a partition's producers, and its temporary name.
+PRODUCERS: Final = "producers.dmsq"
+UNFINISHED_PRODUCERS: Final = ".producers.dmsq.tmp"
+
+_STREAM: Final = re.compile(r"(?P<name>[^@/]+)\.(?P<identity>[0-9a-f]{16})", re.ASCII)
+_STREAM_SEGMENT: Final = re.compile(r"(?P<base>\d{20})\.dmsq", re.ASCII)
+
+
+def stream_directory(name: str, identity: int) -> str:
+    """The stream's directory, below the data directory."""
+    return f"{STREAMS}/{name}.{identity:016x}"
+
+
+def partition_directory(name: str, identity: int, partition: int) -> str:
+    """The directory of one of its partitions."""
+    return f"{stream_directory(name, identity)}/{partition}"
+
+
+def segment_file(base: int) -> str:
+    """The name of the segment with the first offset ``base``."""
+    return f"{base:020d}.dmsq"
+
+
+def bases(names: Iterable[str]) -> list[int]:
+    """The first offsets of the segments among these names, ascending."""
+    found = (_STREAM_SEGMENT.fullmatch(name) for name in names)
+    return sorted(int(match["base"]) for match in found if match is not None)
+
+
+def streams_among(names: Iterable[str]) -> list[tuple[str, int]]:
+    """The streams whose directories are among these names of ``streams``, with identities."""
+    found = (_STREAM.fullmatch(name) for name in names)
+    return sorted((match["name"], int(match["identity"], 16)) for match in found if match)

@@ -39,11 +39,11 @@ ALL_NUMBERS: Final = (0, (1 << 64) - 1)
 ALL_TIMES: Final = (-(1 << 63), (1 << 63) - 1)
 
 _WHAT: Final = {
-    "end": "there is nothing where more must follow",
+    "end": "the file ends where more must follow",
     "cut": "a record is cut off",
     "crc": "a record's checksum is not that of its bytes",
-    "type": "a record is of a type that there is not",
-    "malformed": "a record contradicts itself, or stands where it cannot",
+    "type": "a record has an unknown type",
+    "malformed": "a record is inconsistent, or of a type that cannot follow",
 }
 
 

@@ -9,18 +9,32 @@ from __future__ import annotations
 
 import mmap
 import os
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from shmq.errors import FileError
-from shmq.storage.disk import Disk
-from shmq.storage.file_header import HEADER_BYTES, read_header, read_record
-from shmq.storage.file_set import lineage_of
-from shmq.storage.paths import Files, catalog, segment_name
+from shmq.errors import DamagedFile, FileError
+from shmq.storage.disk import Disk, opened
+from shmq.storage.file_header import (
+    HEADER_BYTES,
+    JOURNAL,
+    SNAPSHOT,
+    VERSION,
+    FileHeader,
+    read_header,
+    read_record,
+)
+from shmq.storage.paths import Files, catalog, segment_name, snapshot_name
 from shmq.storage.queue_files import ALL_NUMBERS, QueueFiles
 
-__all__ = ["Part", "ReadOnly", "open_parts", "open_queue"]
+__all__ = [
+    "Part",
+    "ReadOnly",
+    "lineage_of",
+    "open_parts",
+    "open_queue",
+]
 
 #: How many times a queue's files are listed, if snapshots replace them meanwhile.
 _TRIES: Final = 20
@@ -98,7 +112,7 @@ def _open(
     names = lineage_of(disk, files)
     if not names:
         raise FileError(
-            f"nothing of queue {files.queue!r} in {disk.directory} was ever written to its end"
+            f"none of the files of queue {files.queue!r} in {disk.directory} was ever completed"
         )
     opened, parts = [], []
     for name in names:
@@ -113,8 +127,7 @@ def _open(
 
 def _read(disk: Disk, name: str) -> tuple[Any, Part]:
     """The bytes of the file, which do not change any more."""
-    file = disk.open(name)
-    try:
+    with opened(disk, name) as file:
         size = disk.size(file)
         begin = disk.read(file, HEADER_BYTES, 0)
         mark = begin[:_MARK_BYTES]
@@ -122,8 +135,6 @@ def _read(disk: Disk, name: str) -> tuple[Any, Part]:
             return mmap.mmap(file, size, access=mmap.ACCESS_READ), Part(name, size, mark)
         data = b"".join(_pieces(disk, file, size))
         return data, Part(name, len(data), mark)
-    finally:
-        disk.close(file)
 
 
 def _is_closed(disk: Disk, file: int, name: str, begin: bytes, size: int) -> bool:
@@ -143,3 +154,86 @@ def _pieces(disk: Disk, file: int, size: int) -> Iterator[bytes]:
     while at < size and (piece := disk.read(file, min(_PIECE, size - at), at)):
         yield piece
         at += len(piece)
+
+
+#: Parts of a header: magic, version, size, the segment's number, the length of the names.
+_SIGNS: Final = struct.Struct("<4sH2xI20xQ24xI")
+_MAGIC: Final = b"DMSQ"
+#: The bytes of a header without the names, before rounding up.
+_BESIDE_NAMES: Final = 76
+
+
+def lineage_of(disk: Disk, files: Files) -> list[str]:
+    """The names of the files to read a queue from; none: nothing was finished.
+
+    Segments that the snapshot covers are left out: a dead writer was about to remove them. The
+    last segment is left out, too, if its header was never synced, since then it has no records.
+    Raises DamagedFile for a file that is not what its name says; whether the files are intact is
+    for their reader to check.
+    """
+    names, first, key = [], 0, None
+    if files.snapshot:
+        names.append(snapshot_name(files.queue))
+        header = _header_if_any(disk, names[0])
+        if header is not None:
+            _check(disk, names[0], header, (SNAPSHOT, files.queue))
+            first, key = header.number, header.hash_key
+    for number in files.segments:
+        name = segment_name(files.queue, number)
+        if number < first:
+            continue
+        header = _header_if_any(disk, name)
+        own = (JOURNAL, files.queue, number)
+        if number == files.segments[-1]:
+            if header is None and _never_begun(disk, name, number):
+                continue
+            if header is not None and (_said(header) != own or key not in {None, header.hash_key}):
+                continue  # old bytes of a deleted file in place of the header
+        if header is not None:
+            _check(disk, name, header, own)
+            key = header.hash_key
+        names.append(name)
+    return names
+
+
+def _said(header: FileHeader) -> tuple[int, str, int]:
+    return header.kind, header.name, header.number
+
+
+def _check(disk: Disk, name: str, header: FileHeader, own: tuple[object, ...]) -> None:
+    if _said(header)[: len(own)] != own:
+        kind = "a snapshot" if header.kind == SNAPSHOT else f"segment {header.number}"
+        raise DamagedFile(
+            str(disk.path(name)), 0, f"by its header it is {kind} of queue {header.name!r}"
+        )
+
+
+def _beginning(disk: Disk, name: str) -> tuple[bytes, int]:
+    """The beginning of the file, and its length."""
+    with opened(disk, name) as file:
+        return disk.read(file, HEADER_BYTES, 0), disk.size(file)
+
+
+def _header_if_any(disk: Disk, name: str) -> FileHeader | None:
+    """Its header; None if that is damaged, which the reader of the file reports."""
+    try:
+        return read_header(_beginning(disk, name)[0], name)[0]
+    except FileError:
+        return None
+
+
+def _never_begun(disk: Disk, name: str, number: int) -> bool:
+    """Whether the segment has no intact header because the header was never synced.
+
+    A power cut leaves some sectors of a header, with zeros or old bytes in place of the others,
+    and nothing behind it. A file with most signs of a header, and bytes behind it, was damaged
+    later.
+    """
+    raw, length = _beginning(disk, name)
+    if len(raw) < _SIGNS.size:
+        return True
+    magic, version, size, told, names = _SIGNS.unpack_from(raw)
+    if magic == _MAGIC and version > VERSION:
+        return False
+    signs = (magic == _MAGIC, told == number, size == -(-(_BESIDE_NAMES + names) // 8) * 8)
+    return sum(signs) < 2 or bool(signs[2] and length <= size)

@@ -14,7 +14,7 @@ from typing import Final
 
 from shmq.errors import DamagedFile, FileError
 from shmq.storage.disk import Disk
-from shmq.storage.stream_paths import bases, segment_file
+from shmq.storage.paths import bases, segment_file
 from shmq.storage.stream_segment import Block, StreamSegment
 
 __all__ = ["StreamFiles"]

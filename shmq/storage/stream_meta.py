@@ -1,23 +1,82 @@
 """The metadata file (card) of a durable stream: its options, generations and groups' offsets.
 
-Its format is that of :mod:`shmq.storage.map_file`.
+A *generation* is the partitions that were created together: the first with the stream, and one
+more with each repartition. Records are appended to the last one; the others are sealed, and have
+the older records of the same keys. The file's format is that of :mod:`shmq.storage.map_file`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from shmq.api.stream_options import MAX_PARTITIONS
 from shmq.errors import DamagedFile
 from shmq.storage.disk import Disk
-from shmq.storage.file_header import STREAM_CARD, FileHeader
+from shmq.storage.file_header import STREAM_CARD, FileHeader, StreamIdentity
 from shmq.storage.map_file import read_map, write_map
-from shmq.storage.partition_generation import Generation, eras_of
-from shmq.storage.stream_identity import StreamIdentity
-from shmq.storage.stream_paths import CARD, UNFINISHED
+from shmq.storage.paths import CARD, UNFINISHED
 
-__all__ = ["StreamCard", "read_card", "write_card"]
+__all__ = [
+    "Generation",
+    "PartitionOfGeneration",
+    "StreamCard",
+    "eras_among",
+    "eras_of",
+    "read_card",
+    "write_card",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """The ``count`` partitions from ``begin`` on."""
+
+    begin: int
+    count: int
+    #: When they were created, in ns since 1970; 0: with the stream.
+    made: int = 0
+
+    @property
+    def end(self) -> int:
+        """The partition behind the last one."""
+        return self.begin + self.count
+
+    @property
+    def partitions(self) -> range:
+        """Its partitions."""
+        return range(self.begin, self.end)
+
+
+class PartitionOfGeneration(Protocol):
+    """What a partition in shared memory says about its generation."""
+
+    @property
+    def behind(self) -> int:
+        """The first partition of its generation."""
+
+    @property
+    def created_at(self) -> int:
+        """When it was created, in ns since 1970."""
+
+
+def eras_of(counts: Iterable[tuple[int, int]]) -> list[Generation]:
+    """The generations with these numbers of partitions and creation times."""
+    found: list[Generation] = []
+    for count, made in counts:
+        found.append(Generation(found[-1].end if found else 0, count, made))
+    return found
+
+
+def eras_among(partitions: Iterable[PartitionOfGeneration]) -> list[Generation]:
+    """The generations of a stream with these partitions, in order."""
+    counts: dict[int, tuple[int, int]] = {}
+    for one in partitions:
+        count, made = counts.get(one.behind, (0, one.created_at if one.behind else 0))
+        counts[one.behind] = count + 1, made
+    return eras_of(counts.values())
+
 
 #: The last time that shared memory can hold, in ns since 1970.
 _LAST_TIME: Final = (1 << 63) - 1
@@ -55,9 +114,9 @@ def read_card(disk: Disk) -> tuple[FileHeader, StreamCard] | None:
     try:
         card = StreamCard(dict(told["groups"]), eras_of((int(n), int(made)) for n, made in eras))
     except (ValueError, TypeError, KeyError, OverflowError) as error:
-        raise DamagedFile(path, at, f"the card cannot be read: {error}") from None
+        raise DamagedFile(path, at, f"the metadata cannot be read: {error}") from None
     if not all(map(_may_be, card.eras)) or card.eras[-1].end > MAX_PARTITIONS:
-        raise DamagedFile(path, at, f"no stream has the partitions of the card: {eras}")
+        raise DamagedFile(path, at, f"the partitions of the metadata are impossible: {eras}")
     return header, card
 
 

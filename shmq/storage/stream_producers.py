@@ -12,10 +12,9 @@ from typing import Any, Final
 
 from shmq.errors import DamagedFile, FileError
 from shmq.storage.disk import Disk
-from shmq.storage.file_header import STREAM_PRODUCERS
+from shmq.storage.file_header import STREAM_PRODUCERS, StreamIdentity
 from shmq.storage.map_file import read_map, write_map
-from shmq.storage.stream_identity import StreamIdentity
-from shmq.storage.stream_paths import PRODUCERS, UNFINISHED_PRODUCERS, bases
+from shmq.storage.paths import PRODUCERS, UNFINISHED_PRODUCERS, bases
 from shmq.storage.stream_segment import StreamSegment
 
 __all__ = ["Producers", "note_producers", "producers_before"]
@@ -81,9 +80,9 @@ def _checked(told: dict[str, Any], path: str, at: int) -> Producers:
         raise DamagedFile(path, at, f"the producers cannot be read: {error}") from None
     for producer, (sequence, offset, count) in found.items():
         if min(producer, sequence, offset) < 0 or not 0 < count < 1 << 32:
-            raise DamagedFile(path, at, f"producer {producer} has no such records")
+            raise DamagedFile(path, at, f"the numbers of producer {producer} are out of range")
         if max(producer, sequence + count, offset + count) >= 1 << 64:
-            raise DamagedFile(path, at, f"producer {producer} has no such records")
+            raise DamagedFile(path, at, f"the numbers of producer {producer} are out of range")
     return found
 
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from shmq.errors import DamagedFile
 from shmq.native import _file
-from shmq.storage.disk import Disk
+from shmq.storage.disk import Disk, opened
 from shmq.storage.file_header import (
     BATCH_BYTES,
     HEADER_BYTES,
@@ -25,7 +25,7 @@ from shmq.storage.file_header import (
     read_header,
     read_record,
 )
-from shmq.storage.stream_paths import segment_file
+from shmq.storage.paths import segment_file
 
 __all__ = [
     "EVERYTHING",
@@ -108,12 +108,9 @@ def read_stream_header(disk: Disk, base: int) -> tuple[FileHeader, int]:
     Raises :class:`~shmq.FileError` and OSError.
     """
     name = segment_file(base)
-    file = disk.open(name)
-    try:
-        path = str(disk.path(name))
+    path = str(disk.path(name))
+    with opened(disk, name) as file:
         header, size = read_header(disk.read(file, HEADER_BYTES, 0), path, (STREAM,))
-    finally:
-        disk.close(file)
     if header.number != base:
         raise DamagedFile(path, 32, f"the header says that it begins with {header.number}")
     return header, size
@@ -265,7 +262,7 @@ class StreamSegment:
         if isinstance(found, DamagedRange):
             behind = None if found.behind is None else found.behind.offset
             raise DamagedFile(
-                self.path, found.at, "no record of the stream that could come next",
+                self.path, found.at, "the next record is damaged",
                 first_offset=found.first, next_offset=behind,
             )  # fmt: skip
         return found if found is not None and found.offset < until else None
@@ -319,25 +316,19 @@ class StreamSegment:
             self._places.append(last)
 
     def _map(self) -> None:
-        file = self._disk.open(segment_file(self.base))
-        try:
+        with opened(self._disk, segment_file(self.base)) as file:
             size = self._disk.size(file)
             if size < self.start:
                 raise DamagedFile(self.path, size, "the file is cut off")
             self._data = mmap.mmap(file, size, access=mmap.ACCESS_READ)
-        finally:
-            self._disk.close(file)
 
     def _copy(self) -> bytes:
-        file = self._disk.open(segment_file(self.base))
-        try:
+        with opened(self._disk, segment_file(self.base)) as file:
             pieces, at = [], 0
             while piece := self._disk.read(file, _PIECE, at):
                 pieces.append(piece)
                 at += len(piece)
             return b"".join(pieces)
-        finally:
-            self._disk.close(file)
 
     def _read_index(self) -> None:
         """Read the index of a closed file."""
@@ -354,14 +345,14 @@ class StreamSegment:
             self._entry_bytes = footer["end"] - self.start - batches
         how, kind, _, index = read_record(self._data, footer["index"], self._salts[0])
         if (how, kind) != ("ok", "index"):
-            self._no_index(footer["index"], "there is no index, as the footer says")
+            self._no_index(footer["index"], "there is no index where the footer says")
             return
         places = [
             FilePosition(at, offset, (time ^ _SIGN) - _SIGN)
             for at, offset, time in index["entries"]
         ]
         if any(not self.start <= place.at < size for place in places):
-            self._no_index(footer["index"], "the index leads out of the file")
+            self._no_index(footer["index"], "the index points outside the file")
             return
         self._places += places
 
@@ -371,4 +362,4 @@ class StreamSegment:
 
     def _refuse(self, how: str, at: int) -> None:
         if how == "damaged":
-            raise DamagedFile(self.path, at, "no record of the stream that could come next")
+            raise DamagedFile(self.path, at, "the next record is damaged")

@@ -20,8 +20,7 @@ import msgpack
 
 from shmq.errors import DamagedFile, IncompatibleFile
 from shmq.native import _core
-from shmq.storage.disk import Disk
-from shmq.storage.write_fully import write_whole
+from shmq.storage.disk import Disk, make_file, opened, write_whole
 
 __all__ = [
     "TRANSACTIONS",
@@ -172,9 +171,9 @@ def read_noted(disk: Disk) -> list[StoredTransaction]:
         raise DamagedFile(
             damage.path,
             damage.offset,
-            f"{damage.what}; what its transactions did may be on disk by half, so nothing is "
-            f"brought back: `shmq restore --salvage` completes those in it that are whole, sets "
-            f"it aside, and brings the rest back",
+            f"{damage.what}; its transactions may be on disk in part, so nothing is "
+            f"recovered: `shmq restore --salvage` completes its intact transactions, sets the file "
+            f"aside, and restores the rest",
         )
     return noted
 
@@ -193,26 +192,18 @@ def salvage_noted(disk: Disk) -> str | None:
         if name not in disk.names()
     )
     raw = _content(disk)
-    file = disk.create(there)
-    try:
-        write_whole(disk, file, [raw], 0)
-        disk.sync(file)
-    finally:
-        disk.close(file)
+    make_file(disk, there, [raw])
     disk.sync_directory()
     written = TransactionFile(disk)
     written.replace(noted)
     written.abandon()
-    return f"{damage}; it is {there} now, and what was noted there may be on disk by half"
+    return f"{damage}; it is renamed to {there}, and its other transactions may be on disk in part"
 
 
 def _content(disk: Disk) -> bytes:
-    file = disk.open(TRANSACTIONS)
-    try:
+    with opened(disk, TRANSACTIONS) as file:
         raw = disk.read(file, disk.size(file), 0)
         disk.sync(file)
-    finally:
-        disk.close(file)
     disk.sync_directory()
     return raw
 

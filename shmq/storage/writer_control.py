@@ -129,7 +129,7 @@ class Control:
             except OSError as error:
                 if self._closed:
                     return
-                log.warning("a request to the writer could not be taken: %s", error)
+                log.warning("cannot accept a request to the writer now: %s", error)
                 time.sleep(_BREATH)  # probably for want of descriptors
                 continue
             threading.Thread(target=self._answer, args=(way,), daemon=True).start()
@@ -150,7 +150,7 @@ class Control:
                 _say(way, {"error": str(error)})
                 return
             except (StopIteration, ValueError, KeyError, TypeError, RecursionError):
-                _say(way, {"error": "this writer does not know the request: use its own shmq"})
+                _say(way, {"error": "the writer does not know the request: use its version"})
                 return
             do(way, names, streams)
 
@@ -217,7 +217,7 @@ def ask_for_cut(directory: Path, queues: list[str], streams: list[str]) -> list[
                     return files
                 else:
                     raise ShmqError(said["error"])
-        raise ShmqError("the writer ended before it had told where its files end: ask again")
+        raise ShmqError("the writer ended before it answered: ask again")
     except BaseException:
         for file in files:
             os.close(file.descriptor)
@@ -241,7 +241,7 @@ def ask_to_define(directory: Path, timeout: float) -> str | None:
         for line in _lines(way):
             told: str | None = json.loads(line)["error"]
             return told
-    raise ShmqError("the writer ended before it had written them")
+    raise ShmqError("the writer ended before it had written them: ask again")
 
 
 def _told_with_files(way: socket.socket) -> Iterator[tuple[dict[str, Any], int | None]]:
@@ -276,7 +276,7 @@ def _asked(
                 way.connect(address)
         except OSError as error:
             raise ShmqError(
-                f"nobody writes in {directory} ({error.strerror}): start shmq serve or shmq persist"
+                f"{directory} has no writer ({error.strerror}): start shmq serve or shmq persist"
             ) from error
         _say(way, {"do": do, "queues": queues, "streams": list(streams)})
         yield way

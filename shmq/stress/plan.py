@@ -1,10 +1,20 @@
-"""The plan of a stress run: workers, duration, bodies, kills."""
+"""The plan of a stress run, and its result: workers, duration, bodies, kills; samples and rates."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
-__all__ = ["LEAST_SIZE", "Plan"]
+from shmq.stress.counters import percentile
+
+__all__ = [
+    "LEAST_SIZE",
+    "PARTS",
+    "Plan",
+    "Result",
+    "Sample",
+    "latencies",
+]
 
 #: The size of the smallest body, in bytes: producer, number, time of the put, and checksum.
 LEAST_SIZE = 20
@@ -41,3 +51,56 @@ class Plan:
             return None
         whole, rest = divmod(self.messages, self.producers)
         return whole + (producer <= rest)
+
+
+#: The reported percentiles, by name.
+PARTS = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A moment of a run; the rates and latencies are those since the sample before."""
+
+    #: Since the start of the run.
+    seconds: float
+    put: int
+    got: int
+    put_per_second: float
+    got_per_second: float
+    #: Messages put and not yet counted as acknowledged.
+    backlog: int
+    #: Consumers killed so far.
+    killed: int
+    #: From put to get, in µs.
+    latency: dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """A whole run. Rates are from the start of the workers to the last put or ack."""
+
+    queue: str
+    producers: int
+    consumers: int
+    size: int
+    batch: int
+    #: ``exactly once, in order`` or, where consumers were killed, ``at least once``.
+    promise: str
+    seconds: float
+    put: int
+    #: Messages acknowledged; one too few for each kill between an acknowledgement and its count.
+    got: int
+    put_per_second: float
+    got_per_second: float
+    #: From put to get, in µs.
+    latency: dict[str, float]
+    redelivered: int
+    killed: int
+    #: One sentence for each broken promise; empty if all were kept.
+    problems: list[str]
+
+
+def latencies(counts: Sequence[int], longest: int) -> dict[str, float]:
+    """The percentiles of a histogram in µs, with ``longest``, given in ns, as the maximum."""
+    told = {name: min(percentile(counts, part), longest) / 1000 for name, part in PARTS.items()}
+    return {**told, "max": longest / 1000}

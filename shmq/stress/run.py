@@ -14,14 +14,10 @@ from pathlib import Path
 from shmq import api
 from shmq.client.local.queue import LocalQueue
 from shmq.errors import InvalidOption, MessageTooLarge
-from shmq.stress.check_result import WRONGS, CheckResult, count_once, judge
-from shmq.stress.journal import NUMBER_BITS, read_all
-from shmq.stress.latency import BUCKETS, merged, upper_bound
-from shmq.stress.plan import Plan
-from shmq.stress.result import Result, Sample, latencies
-from shmq.stress.shared_counters import SharedCounters
-from shmq.stress.worker_processes import Crew, WorkerEnded
-from shmq.stress.workers import Job, failure_of, on_row, produce
+from shmq.stress.counters import BUCKETS, SharedCounters, merged, upper_bound
+from shmq.stress.journal import NUMBER_BITS, WRONGS, CheckResult, count_once, judge, read_all
+from shmq.stress.plan import Plan, Result, Sample, latencies
+from shmq.stress.workers import Job, WorkerEnded, WorkerProcesses, failure_of, on_row, produce
 
 __all__ = ["PATIENCE", "run"]
 
@@ -32,7 +28,7 @@ _LOOK = 0.01
 _SAMPLE = 1.0
 
 #: The longest time between two kills, in seconds.
-_MERCY = 0.2
+_LONGEST_PAUSE = 0.2
 
 
 def run(
@@ -111,7 +107,7 @@ class _Run:
         self._counters = job.counters
         self._queue = queue
         self._watch = watch
-        self._crew = Crew(job)
+        self._workers = WorkerProcesses(job)
         self._chance = random.Random(job.plan.seed)
         self._rows: dict[int, int] = {}
         self._expired = queue.stats().expired
@@ -135,9 +131,9 @@ class _Run:
         problems = []
         try:
             for _ in range(self._plan.producers):
-                self._crew.hire(produce)
+                self._workers.start(produce)
             for row in range(self._plan.producers, self._counters.rows):
-                self._hire_consumer(row)
+                self._start_consumer(row)
             while self._goes_on():
                 if stopped():
                     raise KeyboardInterrupt
@@ -145,39 +141,39 @@ class _Run:
         except WorkerEnded as error:
             problems.append(self._explained(error))
         finally:
-            self._crew.dismiss()
+            self._workers.kill_all()
         ended = time.monotonic()
         self._sample(ended)
         return self._result(ended, problems)
 
-    def _hire_consumer(self, row: int) -> None:
-        self._rows[self._crew.hire(on_row(row))] = row
+    def _start_consumer(self, row: int) -> None:
+        self._rows[self._workers.start(on_row(row))] = row
 
     def _goes_on(self) -> bool:
         """Check on the workers; False once all have ended. Raises WorkerEnded."""
         now = time.monotonic()
-        self._crew.see()
+        self._workers.check()
         if self._plan.seconds is not None and now - self._began >= self._plan.seconds:
             self._counters.stop()
-        if self._put_until is None and not self._crew.at(produce):
+        if self._put_until is None and not self._workers.at(produce):
             self._put_until = now
             self._counters.drain()
-        if self._put_until is not None and not self._crew.alive:
+        if self._put_until is not None and not self._workers.alive:
             return False
         if self._plan.kill and self._put_until is None and now >= self._kill_at:
             self._kill_one(now)
         if now - self._began - self._last.seconds >= _SAMPLE:
             self._sample(now)
-        self._refuse_to_hang(now)
+        self._check_progress(now)
         return True
 
     def _kill_one(self, now: float) -> None:
-        worker = self._chance.choice([one for one in self._crew.alive if one in self._rows])
-        self._crew.kill(worker)
-        self._hire_consumer(self._rows[worker])
-        self._kill_at = now + self._chance.random() * _MERCY
+        worker = self._chance.choice([one for one in self._workers.alive if one in self._rows])
+        self._workers.kill(worker)
+        self._start_consumer(self._rows[worker])
+        self._kill_at = now + self._chance.random() * _LONGEST_PAUSE
 
-    def _refuse_to_hang(self, now: float) -> None:
+    def _check_progress(self, now: float) -> None:
         moved = self._put + self._got
         if moved != self._moved:
             self._moved, self._moved_at = moved, now
@@ -185,7 +181,7 @@ class _Run:
             raise WorkerEnded(f"nothing has moved for {PATIENCE:g} s")
 
     def _explained(self, error: WorkerEnded) -> str:
-        for worker in range(1, self._crew.hired + 1):
+        for worker in range(1, self._workers.started + 1):
             why = failure_of(self._job, worker)
             if why is not None:
                 return f"{'consumer' if worker in self._rows else 'producer'} {worker}: {why}"
@@ -224,7 +220,7 @@ class _Run:
             put_per_second=(put - last.put) / lasted,
             got_per_second=(got - last.got) / lasted,
             backlog=put - got,
-            killed=self._crew.killed,
+            killed=self._workers.killed,
             latency=latencies(since, upper_bound(longest) if any(since) else 0),
         )
         self._watch(self._last)
@@ -235,7 +231,7 @@ class _Run:
         verdict = CheckResult()
         if not problems:
             verdict = self._verdict()
-            problems = [*_told(verdict), *self._left_behind()]
+            problems = [*_told(verdict), *self._leftovers()]
         plan, lasted = self._plan, ended - self._began
         put_for = (self._put_until or ended) - self._began
         return Result(
@@ -252,7 +248,7 @@ class _Run:
             got_per_second=self._got / lasted,
             latency=latencies(self._counts(), self._longest()),
             redelivered=verdict.redelivered,
-            killed=self._crew.killed,
+            killed=self._workers.killed,
             problems=problems,
         )
 
@@ -265,14 +261,14 @@ class _Run:
             verdict = count_once(self._job.directory, promised)
         else:
             records = read_all(self._job.directory)
-            verdict = judge(records, self._crew.killed_at, promised, self._plan.grouped)
+            verdict = judge(records, self._workers.killed_at, promised, self._plan.grouped)
         if self._queue.stats().expired > self._expired:
             # After its lease expires, a message may be redelivered, and after later ones.
             for allowed in (verdict.twice, verdict.held_twice, verdict.out_of_order):
                 allowed.clear()
         return verdict
 
-    def _left_behind(self) -> list[str]:
+    def _leftovers(self) -> list[str]:
         """Problems of the drained queue, such as messages that it still counts."""
         stats, here = self._queue.stats(), isinstance(self._queue, LocalQueue)
         nothing = ["depth", "delayed", "in_flight", "dying", "arena_used"]

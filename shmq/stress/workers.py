@@ -1,25 +1,113 @@
-"""The work of a producer and of a consumer, each in its own process."""
+"""The processes of producers and consumers, and the work of each."""
 
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
+import multiprocessing.process
 import os
 import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from shmq import api
 from shmq.errors import Empty, Full, LeaseExpired
+from shmq.stress.body import Bodies, opened
+from shmq.stress.counters import SharedCounters, bucket_of
 from shmq.stress.journal import ACKED, ACKING, GOT, Journal
-from shmq.stress.latency import bucket_of
 from shmq.stress.plan import Plan
-from shmq.stress.shared_counters import SharedCounters
-from shmq.stress.stamped_body import Bodies, opened
 
-__all__ = ["Job", "failure_of", "on_row", "produce"]
+__all__ = [
+    "Job",
+    "WorkerEnded",
+    "WorkerProcesses",
+    "failure_of",
+    "on_row",
+    "produce",
+]
+
+_FORK = multiprocessing.get_context("fork")
+
+
+class WorkerEnded(RuntimeError):
+    """A worker ended on its own."""
+
+
+class WorkerProcesses:
+    """The live workers, and the times at which the others were killed.
+
+    A worker calls ``work(*arguments, number)``; the first worker has the number 1.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        self._arguments = arguments
+        #: When each killed worker was last known to live, in monotonic ns.
+        self.killed_at: dict[int, int] = {}
+        #: How many workers were started; also the number of the newest.
+        self.started = 0
+        self._alive: dict[int, tuple[multiprocessing.process.BaseProcess, Callable[..., None]]] = {}
+
+    def start(self, work: Callable[..., None]) -> int:
+        """Start another worker and return its number."""
+        self.started += 1
+        process = _FORK.Process(target=work, args=(*self._arguments, self.started), daemon=True)
+        process.start()
+        self._alive[self.started] = (process, work)
+        return self.started
+
+    @property
+    def alive(self) -> list[int]:
+        """The workers that were neither killed nor seen to end."""
+        return list(self._alive)
+
+    def pid(self, worker: int) -> int:
+        """The process id of a live worker."""
+        process, _ = self._alive[worker]
+        assert process.pid is not None
+        return process.pid
+
+    def at(self, work: Callable[..., None]) -> list[int]:
+        """The live workers that do that work."""
+        return [worker for worker, (_, does) in self._alive.items() if does is work]
+
+    def check(self) -> None:
+        """Forget the workers that ended normally. Raises :class:`WorkerEnded` for others."""
+        for worker, (process, _) in list(self._alive.items()):
+            if process.exitcode == 0:
+                del self._alive[worker]
+                process.close()
+            elif process.exitcode is not None:
+                raise WorkerEnded(f"worker {worker} ended by itself with {process.exitcode}")
+
+    def kill(self, worker: int) -> Callable[..., None]:
+        """Kill a worker; returns its work. Raises :class:`WorkerEnded` if it had already ended."""
+        process, work = self._alive.pop(worker)
+        if process.exitcode is not None:
+            raise WorkerEnded(f"worker {worker} ended by itself with {process.exitcode}")
+        self.killed_at[worker] = time.monotonic_ns()
+        process.kill()
+        process.join()
+        if process.exitcode != -signal.SIGKILL:
+            raise WorkerEnded(f"worker {worker} ended by itself with {process.exitcode}")
+        process.close()
+        return work
+
+    def kill_all(self) -> None:
+        """Kill all remaining workers, whatever their state."""
+        for process, _ in self._alive.values():
+            process.kill()
+            process.join()
+            process.close()
+        self._alive.clear()
+
+    @property
+    def killed(self) -> int:
+        """How many workers were killed."""
+        return len(self.killed_at)
+
 
 #: How long a worker waits before it checks whether to stop, in seconds.
 _SLICE = 0.1
@@ -81,14 +169,14 @@ def _put(queue: api.Queue, bodies: list[bytes], group: str | None) -> int:
 def consume(job: Job, worker: int, row: int) -> None:
     """Get, verify and acknowledge messages until the counters say drain and none is left."""
     with _at_work(job, worker) as queue:
-        taker = _Taker(job, worker, row)
+        consumer = _Consumer(job, worker, row)
         while not job.abandoned:
             messages = _get(queue, job.plan.batch)
             if messages:
-                taker.take(queue, messages)
+                consumer.take(queue, messages)
             elif job.counters.draining and _nothing_left(queue):
                 break
-        taker.close()
+        consumer.close()
 
 
 def _get(queue: api.Queue, batch: int) -> Sequence[api.Message]:
@@ -105,7 +193,7 @@ def _nothing_left(queue: api.Queue) -> bool:
     return not (stats.depth or stats.delayed or stats.in_flight or stats.dying)
 
 
-class _Taker:
+class _Consumer:
     """Verifies a consumer's messages and records them in its journal and counters."""
 
     def __init__(self, job: Job, worker: int, row: int) -> None:

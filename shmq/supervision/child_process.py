@@ -8,16 +8,22 @@ import multiprocessing
 import multiprocessing.resource_tracker
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Collection
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, Final
 
-from shmq.supervision.heartbeat import SHOW_STACK, Heartbeat, is_stopped
-from shmq.supervision.signals import held_back
+from shmq.supervision.heartbeat import Heartbeat, is_stopped
+from shmq.supervision.signals import blocked_signals
+from shmq.supervision.stderr import SHOW_STACK
 
-__all__ = ["ChildProcess", "PipedChildProcess"]
+__all__ = [
+    "ChildProcess",
+    "PipedChildProcess",
+    "WakeupPipe",
+]
 
 # Spawned, not forked: the supervisor's program may have threads.
 _SPAWN = multiprocessing.get_context("spawn")
@@ -84,7 +90,7 @@ class ChildProcess:
         self._started_at = time.monotonic()
         try:
             process = _SPAWN.Process(target=self._target, args=self._arguments(), name=self.who)
-            with held_back():
+            with blocked_signals():
                 process.start()
         except OSError as error:  # out of processes, memory or descriptors
             self._log.error("%s cannot be started: %s", self.who, error)
@@ -93,7 +99,7 @@ class ChildProcess:
         self.process = process
         self.due = None
         self._ending = False
-        self._begin_to_listen()
+        self._reset_heartbeat()
         self._log.info("%s started, pid %s", self.who, process.pid)
         return True
 
@@ -133,7 +139,7 @@ class ChildProcess:
 
     # ---- heartbeat ----
 
-    def _begin_to_listen(self) -> None:
+    def _reset_heartbeat(self) -> None:
         self._count = self._first = self.heartbeat.count
         self._silent_for = 0.0
         self._looked_at = time.monotonic()
@@ -161,13 +167,13 @@ class ChildProcess:
         self._silent_for = 0.0 if count != self._count else self._silent_for + passed
         self._count = count
         if self._silent_for > (limit if count != self._first else max(limit, _BEGINNING)):
-            self._give_up_on(self.process)
+            self._kill_silent(self.process)
 
-    def _give_up_on(self, process: SpawnProcess) -> None:
+    def _kill_silent(self, process: SpawnProcess) -> None:
         assert process.pid is not None
         stopped = is_stopped(process.pid)
         self._log.error(
-            "%s, pid %s, has given no sign of life for %.1f s, and is killed: %s",
+            "%s, pid %s, has missed its heartbeat for %.1f s, and is killed: %s",
             self.who,
             process.pid,
             self._silent_for,
@@ -219,44 +225,44 @@ class PipedChildProcess(ChildProcess):
     ) -> None:
         #: The supervisor's end.
         self.pipe: Connection | None = None
-        self._there: Connection | None = None
+        self._other_end: Connection | None = None
 
         def with_pipe() -> tuple[Any, ...]:
-            self.pipe, self._there = multiprocessing.Pipe(duplex)
-            return arguments(self._there)
+            self.pipe, self._other_end = multiprocessing.Pipe(duplex)
+            return arguments(self._other_end)
 
         super().__init__(who, target, with_pipe, log, **rules)
 
     def start(self) -> bool:
         """See :class:`ChildProcess`."""
         started = super().start()
-        if self._there is not None:
-            self._there.close()
-            self._there = None
+        if self._other_end is not None:
+            self._other_end.close()
+            self._other_end = None
         if not started:
-            self.hang_up()
+            self.close_pipe()
         return started
 
     def reap(self) -> int | None:
         """See :class:`ChildProcess`. Receives the last messages of the process first."""
         code = super().reap()
         if code is not None:
-            self.hear()
-            self.hang_up()
+            self.receive()
+            self.close_pipe()
         return code
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         """Receive messages from the process."""
         try:
             while self.pipe is not None and self.pipe.poll():
-                self.heard(self.pipe.recv())
+                self.received(self.pipe.recv())
         except (EOFError, OSError):
-            self.hang_up()
+            self.close_pipe()
 
-    def heard(self, said: Any) -> None:
+    def received(self, said: Any) -> None:
         """Handle a message of the process; for a subclass."""
 
-    def hang_up(self) -> None:
+    def close_pipe(self) -> None:
         """Close the supervisor's end."""
         if self.pipe is not None:
             self.pipe.close()
@@ -270,3 +276,34 @@ def _told(code: int) -> str:
         return signal.Signals(-code).name
     except ValueError:
         return f"signal {-code}"
+
+
+class WakeupPipe:
+    """A pipe to wait on. Signal handlers and other threads may write to it."""
+
+    def __init__(self) -> None:
+        self._read_end, self._write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._writing = threading.RLock()  # a signal may arrive during `give`
+
+    def fileno(self) -> int:
+        """The descriptor that is readable from `give` until `clear`."""
+        return self._read_end
+
+    def give(self) -> None:
+        """Wake the waiter. After `close` it does nothing."""
+        with self._writing, contextlib.suppress(BlockingIOError):
+            if self._write_end >= 0:
+                os.write(self._write_end, b"!")
+
+    def clear(self) -> None:
+        """Empty the pipe, before the waiter checks what has changed."""
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._read_end, 4096):
+                continue
+
+    def close(self) -> None:
+        """Close the pipe."""
+        with self._writing:
+            os.close(self._read_end)
+            os.close(self._write_end)
+            self._write_end = -1

@@ -1,49 +1,58 @@
-"""The heartbeat of a process for its supervisor, and its stacks on demand."""
+"""The heartbeat of a process for its supervisor."""
 
 from __future__ import annotations
 
-import contextlib
-import faulthandler
 import mmap
 import os
-import signal
 import threading
 import time
 from multiprocessing import reduction
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["BEAT", "SHOW_STACK", "Heartbeat", "is_stopped", "show_stack_on_demand"]
+__all__ = ["BEAT", "Heartbeat", "SharedNumbers", "is_stopped"]
 
 #: How often a process beats, in seconds: several times within the shortest limit.
 BEAT: Final = 0.2
-#: The signal at which a process writes the stacks of its threads to stderr.
-SHOW_STACK: Final = signal.SIGUSR2
 
 _WORD: Final = 8
-_STDERR: Final = 2
 
 
-class Heartbeat:
-    """A count in memory that a process shares with its supervisor.
+class SharedNumbers:
+    """Numbers in memory that several processes share, 64 bits each; ``NAME`` is that of the memory.
 
-    Only the process writes it. Can be pickled for a process that is being spawned.
+    Can be pickled for a process that is being spawned.
     """
 
-    def __init__(self, fd: int | None = None) -> None:
-        self._fd = os.memfd_create("shmq-pulse", os.MFD_CLOEXEC) if fd is None else fd
+    NAME = "shmq-numbers"
+
+    def __init__(self, count: int = 1, fd: int | None = None) -> None:
+        self._fd = os.memfd_create(self.NAME, os.MFD_CLOEXEC) if fd is None else fd
         if fd is None:
-            os.ftruncate(self._fd, _WORD)
-        self._word = memoryview(mmap.mmap(self._fd, _WORD)).cast("Q")
+            os.ftruncate(self._fd, count * _WORD)
+        self.numbers = memoryview(mmap.mmap(self._fd, count * _WORD)).cast("Q")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _attached, (type(self), len(self.numbers), reduction.DupFd(self._fd))
+
+
+def _attached(kind: type[SharedNumbers], count: int, fd: Any) -> SharedNumbers:
+    return kind(count, fd.detach())
+
+
+class Heartbeat(SharedNumbers):
+    """A count that a process shares with its supervisor. Only the process writes it."""
+
+    NAME = "shmq-heartbeat"
 
     @property
     def count(self) -> int:
         """The number of beats so far."""
-        return self._word[0]
+        return self.numbers[0]
 
     def beat(self) -> None:
         """Count one beat."""
-        self._word[0] += 1
+        self.numbers[0] += 1
 
     def beat_from_a_thread(self) -> None:
         """Beat from a separate thread, for a process that may wait for a disk indefinitely."""
@@ -53,20 +62,7 @@ class Heartbeat:
                 self.beat()
                 time.sleep(BEAT)
 
-        threading.Thread(target=beat, name="shmq pulse", daemon=True).start()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _attached, (reduction.DupFd(self._fd),)
-
-
-def _attached(fd: Any) -> Heartbeat:
-    return Heartbeat(fd.detach())
-
-
-def show_stack_on_demand() -> None:
-    """Write the stacks to stderr at `SHOW_STACK` from now on, whatever the threads do."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # there is no stderr
-        faulthandler.register(SHOW_STACK, file=_STDERR, all_threads=True)
+        threading.Thread(target=beat, name="shmq heartbeat", daemon=True).start()
 
 
 def is_stopped(pid: int) -> bool:

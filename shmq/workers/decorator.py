@@ -11,8 +11,7 @@ from typing import Any
 from shmq.api import Message
 from shmq.api.names import chosen_namespace
 from shmq.errors import InvalidOption
-from shmq.workers.handler import Handler, load, name_of
-from shmq.workers.plan import Mode, Plan
+from shmq.workers.plan import Handler, Mode, Plan, load, name_of
 
 __all__ = ["Worker", "run", "worker"]
 
@@ -40,7 +39,7 @@ class Worker:
         found = load(self._plan.handler)
         if found is not self and found is not self.handler:
             raise InvalidOption(
-                f"handler {self._plan.handler!r} is something else by now: give each handler a "
+                f"handler {self._plan.handler!r} names another object by now: give each handler a "
                 f"name of its own"
             )
         url = os.environ.get("SHMQ_URL")
@@ -113,7 +112,7 @@ def run(*workers: Worker, drain_timeout: float | None = None) -> None:
     :class:`~shmq.InvalidOption`, and :class:`~shmq.ShmqError` after the drain timeout.
     """
     # Only programs that run workers should load multiprocessing.
-    from shmq.supervision.log_lines import show_on_stderr  # noqa: PLC0415
+    from shmq.supervision.stderr import show_on_stderr  # noqa: PLC0415
     from shmq.workers.supervisor import Supervisor  # noqa: PLC0415
 
     plans = [worker.plan for worker in workers]

@@ -1,26 +1,216 @@
-"""The process of one worker."""
+"""The process of a worker: it takes messages and calls the handler until it ends."""
 
 from __future__ import annotations
 
 import contextlib
+import enum
+import faulthandler
 import inspect
 import logging
 import os
+import random
 import sys
-from typing import Any
+import time
+from typing import Any, Final
 
-from shmq.api import Message
-from shmq.errors import ConnectionLost, NoSuchQueue, SegmentError, ShuttingDown
-from shmq.supervision.log_lines import show_on_stderr
-from shmq.supervision.parent_watch import tether
-from shmq.supervision.signals import leave_to_the_supervisor
-from shmq.workers.handler import Handler, load
-from shmq.workers.plan import Plan
-from shmq.workers.worker_loop import Ending, WorkerLoop
+from shmq.api import Consumer, Message, Queue
+from shmq.api.message import Reject, Retry
+from shmq.client.local.queue import LocalQueue
+from shmq.client.shared.rpc_server import LeaseKeeper
+from shmq.errors import (
+    ConnectionLost,
+    LeaseExpired,
+    NoSuchQueue,
+    QueueDeleted,
+    SegmentError,
+    ShuttingDown,
+)
+from shmq.supervision.signals import end_with_parent, handle_sigterm
+from shmq.supervision.stderr import show_on_stderr
+from shmq.workers.plan import Handler, Plan, load
 
-__all__ = ["main"]
+__all__ = [
+    "Ending",
+    "WorkerLoop",
+    "main",
+]
 
 log = logging.getLogger("shmq.workers")
+
+#: How long one wait lasts before the loop checks whether it has to end, in seconds.
+SLICE: Final = 0.1
+#: How often a waiting worker tries to claim a fifo queue, in seconds.
+ASK_AGAIN: Final = 0.05
+
+
+class Ending(enum.IntEnum):
+    """Why a loop ended, as its process's exit code, which differs from that of any crash."""
+
+    #: It was asked to end.
+    DRAINED = 80
+    #: No message came for the idle timeout.
+    IDLE = 81
+    #: It has handled its maximum number of messages.
+    RECYCLED = 82
+    #: The queue was deleted, or cannot be used.
+    NO_QUEUE = 83
+    #: The server could not be reached, or the connection was lost.
+    UNREACHED = 84
+
+
+class WorkerLoop:
+    """Handles one queue's messages in one process, as a plan says. ``who`` is named in the log."""
+
+    def __init__(self, who: str, plan: Plan, queue: Queue, handler: Handler) -> None:
+        self._who = who
+        self._plan = plan
+        self._queue = queue
+        self._handler = handler
+        self._call = handler if plan.timeout is None else self._call_in_time
+        self._options = queue.options
+        self._keeper = LeaseKeeper(who, self._options.visibility_timeout)
+        self._draining = False
+        self._handled = 0
+        self._idle_since = 0.0
+
+    def drain(self) -> None:
+        """Let `run` end after the current message. A signal handler may call it."""
+        self._draining = True
+
+    def run(self) -> Ending:
+        """Work until one of the reasons to end; see `Ending`."""
+        with self._keeper:
+            try:
+                ending = self._wait_for_turn() or self._work()
+            except QueueDeleted as error:
+                log.error("%s ends: %s", self._who, error)
+                return Ending.NO_QUEUE
+            except (ConnectionLost, ShuttingDown) as error:
+                log.error("%s ends: %s", self._who, error)
+                return Ending.UNREACHED
+        log.info("%s ends, %s: %d handled", self._who, ending.name.lower(), self._handled)
+        return ending
+
+    def _wait_for_turn(self) -> Ending | None:
+        """Wait for the claim of a fifo queue, of which only one worker is active."""
+        if self._plan.mode != "fifo":
+            return None
+        assert isinstance(self._queue, LocalQueue)  # the plan has checked that
+        while not self._queue.claim():
+            if self._draining:
+                return Ending.DRAINED
+            self._queue.qsize()  # raises when the queue is deleted
+            time.sleep(ASK_AGAIN)
+        log.info("%s is the active worker of queue %r", self._who, self._queue.name)
+        return None
+
+    def _work(self) -> Ending:
+        self._idle_since = time.monotonic()
+        while True:
+            # Prefetched messages are returned, uncounted, when the block is left.
+            with self._queue.consume(self._plan.prefetch, SLICE) as messages:
+                ending = self._take(messages)
+            if ending is not None:
+                return ending
+
+    def _take(self, messages: Consumer) -> Ending | None:
+        ending = self._reason_to_end()
+        while ending is None:
+            message = next(messages, None)
+            if message is None:
+                return self._reason_to_end() or self._idle()
+            self._handle(message)
+            if self._plan.mode == "keyed":
+                messages.flush()  # frees the group before the next message is handled
+            self._handled += 1
+            self._idle_since = time.monotonic()
+            ending = self._reason_to_end()
+        return ending
+
+    def _reason_to_end(self) -> Ending | None:
+        if self._draining:
+            return Ending.DRAINED
+        return Ending.RECYCLED if self._handled == self._plan.max_messages else None
+
+    def _idle(self) -> Ending | None:
+        patience = self._plan.idle_timeout
+        over = patience is not None and time.monotonic() - self._idle_since >= patience
+        return Ending.IDLE if over else None
+
+    # ---- one message ----
+
+    def _handle(self, message: Message) -> None:
+        self._keeper.keep(message)
+        outcome = self._outcome(message)
+        if outcome is not None and self._plan.mode == "fifo":
+            outcome = self._after_a_pause(message, outcome)
+        self._keeper.rest()
+        if message.settled:  # by the handler itself
+            return
+        try:
+            self._settle(message, outcome)
+        except (LeaseExpired, ConnectionLost) as error:
+            log.warning("%s: message %d cannot be settled: %s", self._who, message.sequence, error)
+
+    def _outcome(self, message: Message) -> Reject | Retry | None:
+        """Run the handler; None: the message was handled."""
+        try:
+            self._call(message)
+        except Reject as outcome:
+            log.info("%s: %s rejected: %s", self._who, self._told(message), outcome)
+            return outcome
+        except Retry as outcome:
+            log.info("%s: %s again %s", self._who, self._told(message), outcome)
+            return outcome
+        except (Exception, SystemExit):
+            log.exception("%s: %s failed", self._who, self._told(message))
+            return Retry()
+        return None
+
+    @staticmethod
+    def _settle(message: Message, outcome: Reject | Retry | None) -> None:
+        if outcome is None:
+            message.ack()
+        elif isinstance(outcome, Reject):
+            message.reject()
+        else:
+            message.nack(outcome.delay)
+
+    def _call_in_time(self, message: Message) -> None:
+        """Run the handler; at the timeout end this process, with all threads' stacks on stderr.
+
+        A thread of faulthandler does that, which no handler can block.
+        """
+        assert self._plan.timeout is not None
+        faulthandler.dump_traceback_later(self._plan.timeout, exit=True, file=2)
+        try:
+            self._handler(message)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    def _after_a_pause(self, message: Message, outcome: Reject | Retry) -> Reject | Retry:
+        """Wait as long as a nack would delay the message, unless draining.
+
+        So the messages behind it wait as well, and a nack without a delay keeps its place.
+        """
+        last = message.delivery_count == self._options.max_deliveries
+        if isinstance(outcome, Reject) or message.settled or last:
+            return outcome
+        until = time.monotonic() + self._delay(message, outcome)
+        while not self._draining and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, SLICE))
+        return Retry(0)
+
+    def _delay(self, message: Message, outcome: Retry) -> float:
+        if outcome.delay is not None:
+            return outcome.delay
+        doubled = self._options.retry_delay * 2.0 ** min(message.delivery_count - 1, 64)
+        return min(doubled, self._options.retry_delay_max) * random.uniform(0.5, 1)
+
+    def _told(self, message: Message) -> str:
+        most = self._options.max_deliveries
+        limit = "" if most is None else f" of {most}"
+        return f"message {message.sequence}, delivery {message.delivery_count}{limit},"
 
 
 def main(who: str, plan: Plan, supervisor: int) -> None:
@@ -28,8 +218,8 @@ def main(who: str, plan: Plan, supervisor: int) -> None:
 
     ``supervisor`` is the process that started this one. This process ends with it.
     """
-    tether(supervisor)
-    leave_to_the_supervisor(lambda: os._exit(Ending.DRAINED))  # there is nothing to clean up yet
+    end_with_parent(supervisor)
+    handle_sigterm(lambda: os._exit(Ending.DRAINED))  # there is nothing to clean up yet
     handler = load(plan.handler)
     show_on_stderr("shmq.workers")
     with contextlib.ExitStack() as stack:
@@ -41,10 +231,10 @@ def main(who: str, plan: Plan, supervisor: int) -> None:
         except (ConnectionLost, ShuttingDown) as error:
             log.error("%s ends: %s", who, error)
             sys.exit(Ending.UNREACHED)
-        shift = WorkerLoop(who, plan, queue, _awaiting(handler, stack))
-        leave_to_the_supervisor(shift.drain)
-        log.info("%s takes messages of queue %r", who, plan.queue)
-        sys.exit(shift.run())
+        loop_of_worker = WorkerLoop(who, plan, queue, _awaiting(handler, stack))
+        handle_sigterm(loop_of_worker.drain)
+        log.info("%s consumes queue %r", who, plan.queue)
+        sys.exit(loop_of_worker.run())
 
 
 def _awaiting(handler: Handler, stack: contextlib.ExitStack) -> Handler:

@@ -11,12 +11,10 @@ from multiprocessing.connection import wait
 
 from shmq.api.options import check_seconds
 from shmq.errors import ConnectionLost, InvalidOption, QueueDeleted, ShmqError, ShuttingDown
-from shmq.supervision.child_process import ChildProcess
-from shmq.supervision.signals import caught
-from shmq.supervision.wakeup_pipe import WakeupPipe
+from shmq.supervision.child_process import ChildProcess, WakeupPipe
+from shmq.supervision.signals import caught, ended_by
 from shmq.workers.plan import Plan
-from shmq.workers.process import main
-from shmq.workers.worker_loop import Ending
+from shmq.workers.process import Ending, main
 
 __all__ = ["Supervisor"]
 
@@ -48,7 +46,7 @@ class Supervisor:
 
     def __init__(self, plans: Sequence[Plan], drain_timeout: float | None = None) -> None:
         if not plans:
-            raise InvalidOption("there is no work to do: name one worker or more")
+            raise InvalidOption("no workers: give one or more")
         if drain_timeout is not None:
             check_seconds("drain_timeout", drain_timeout, 0.0)
         self._plans = plans
@@ -58,7 +56,7 @@ class Supervisor:
         ]
         self._wakeup = WakeupPipe()
         self._stopped = False
-        self._cut = 0
+        self._forced_by = 0
         self._drain_until: float | None = None
         self._draining = False
         self._refusal: ShmqError | None = None
@@ -73,10 +71,10 @@ class Supervisor:
         first.
         """
         try:
-            with caught(self._hear):
+            with caught(self._on_signal):
                 for plan in self._plans:
                     _look_at_queue(plan)
-                while self._go_on():
+                while self._step():
                     self._sleep()
         finally:
             for child in self._children:
@@ -90,40 +88,40 @@ class Supervisor:
         self._stopped = True
         self._wakeup.give()
 
-    def _hear(self, number: int) -> None:
+    def _on_signal(self, number: int) -> None:
         """Handle a signal. A closed terminal may send SIGHUP twice, so it never forces an end."""
         if self._stopped and number != signal.SIGHUP:
-            self._cut = number
+            self._forced_by = number
         self.stop()
 
-    def _go_on(self) -> bool:
+    def _step(self) -> bool:
         """Do what is due; return whether anything is left to wait for."""
         for child in self._children:
-            self._attend(child)
+            self._restart_ended(child)
         if self._stopped and not self._draining:
             self._drain()
-        if self._cut:
-            log.warning("the supervisor ends at once: messages at hand go back")
-            raise KeyboardInterrupt if self._cut == signal.SIGINT else SystemExit(128 + self._cut)
+        if self._forced_by:
+            log.warning("second signal: the workers end at once, their messages are returned")
+            raise ended_by(self._forced_by)
         left = [child for child in self._children if child.process is not None]
         if left and self._drain_until is not None and time.monotonic() >= self._drain_until:
             self._refusal = self._refusal or ShmqError(
-                f"the messages at hand were not done within drain_timeout="
+                f"the current messages were not done within drain_timeout="
                 f"{self._drain_timeout} s: processes killed: {len(left)} of {len(self._children)}"
             )
             return False
         return bool(left) or any(child.due is not None for child in self._children)
 
-    def _attend(self, child: _WorkerProcess) -> None:
+    def _restart_ended(self, child: _WorkerProcess) -> None:
         code = child.reap()
         if code is not None and not self._draining and code != Ending.IDLE:
             if code == Ending.NO_QUEUE:
-                self._give_up_if_gone(child.plan)
+                self._stop_if_deleted(child.plan)
             child.replace(code)
         if child.due is not None and child.due <= time.monotonic() and not self._stopped:
             child.start()
 
-    def _give_up_if_gone(self, plan: Plan) -> None:
+    def _stop_if_deleted(self, plan: Plan) -> None:
         """Stop if the queue was deleted, but not if it was created again."""
         try:
             _look_at_queue(plan)
@@ -137,7 +135,7 @@ class Supervisor:
         self._draining = True
         for child in self._children:
             child.drain()
-        log.info("the supervisor waits for the messages at hand")
+        log.info("draining: waiting for the current messages")
         if self._drain_timeout is not None:
             self._drain_until = time.monotonic() + self._drain_timeout
 

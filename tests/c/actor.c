@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "deeds.h"
+#include "actions.h"
 #include "ledger.h"
 #include "queue/lock.h"
 
@@ -25,7 +25,7 @@ struct actor *actor_new(struct shmq_queue *q, struct chance chance, uint64_t mos
 }
 
 /* Each as often as it stands here. */
-static deed *const deeds[] = {
+static action *const actions[] = {
     do_put,         do_put,           do_put,       do_put,       do_quick_put, do_quick_put,
     do_quick_put,   do_quick_put,     do_reserve,   do_reserve,   do_fill,      do_fill,
     do_stage,       do_commit_staged, do_abandon,   do_lease,     do_lease,     do_lease,
@@ -73,10 +73,10 @@ static bool lock_side(struct actor *a, enum actor_side side)
 
 bool actor_lock(struct actor *a) { return lock_side(a, ACTOR_WHOLE); }
 
-/* What a deed takes, at the least; sometimes it has both. */
-static enum actor_side side_for(struct actor *a, deed *what)
+/* What an action takes, at the least; sometimes it has both. */
+static enum actor_side side_for(struct actor *a, action *what)
 {
-    static deed *const of_gets[] = {do_lease, do_hand, do_settle, do_mark_acked, do_finish};
+    static action *const of_gets[] = {do_lease, do_hand, do_settle, do_mark_acked, do_finish};
 
     if (one_in(a, 4))
         return ACTOR_WHOLE;
@@ -89,7 +89,7 @@ static enum actor_side side_for(struct actor *a, deed *what)
 /* The inbox is empty only under both locks, and only then is all else to be verified. */
 void actor_step(struct actor *a)
 {
-    deed *what = deeds[below(a, sizeof deeds / sizeof *deeds)];
+    action *what = actions[below(a, sizeof actions / sizeof *actions)];
 
     if (!lock_side(a, side_for(a, what)))
         return;

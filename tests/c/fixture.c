@@ -6,11 +6,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "queue/attachments.h"
+#include "queue/segment.h"
 #include "base/clock.h"
 #include "queue/lock.h"
-#include "queue/backing.h"
-#include "queue/segment.h"
 
 #define MOST_HANDLES 64
 #define GUARD (1ull << 36) /* bytes that fault on either side of a mapping */

@@ -8,7 +8,7 @@
 
 #include "harness.h"
 
-#include "queue/check.h"
+#include "queue/recover.h"
 #include "queue/message.h"
 #include "queue/transfer.h"
 #include "queue/queue.h"

@@ -1,6 +1,6 @@
 #include "ledger.h"
 
-#include "queue/timer.h"
+#include "queue/index.h"
 
 /* ---- bytes ---- */
 

@@ -1,4 +1,4 @@
-/* What an actor knows of its messages, and how it picks what it does: for its deeds. */
+/* What an actor knows of its messages, and how it picks what it does: for its actions. */
 #ifndef LEDGER_H
 #define LEDGER_H
 

@@ -1,5 +1,5 @@
 /* The arena: runs of units in a bitmap. */
-#include "queue/arena.h"
+#include "queue/slot.h"
 #include "fixture.h"
 
 #include <string.h>

@@ -3,9 +3,9 @@
  * of the mapping (its surroundings fault), and they never hang. */
 #define _GNU_SOURCE
 #include "actor.h"
-#include "queue/arena.h"
+#include "queue/slot.h"
 #include "queue/recover.h"
-#include "queue/timer.h"
+#include "queue/index.h"
 
 #include <signal.h>
 #include <stdio.h>

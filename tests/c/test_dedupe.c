@@ -1,5 +1,5 @@
 /* The ring of dedupe ids. */
-#include "queue/dedupe.h"
+#include "queue/index.h"
 #include "fixture.h"
 #include "queue/recover.h"
 

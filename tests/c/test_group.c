@@ -1,7 +1,6 @@
 /* Message groups: one message of a group in flight, the others behind it, in order. */
 #include "fixture.h"
-#include "queue/group.h"
-#include "queue/timer.h"
+#include "queue/index.h"
 
 #include <string.h>
 

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "stream/group_state.h"
-#include "stream/shared_group.h"
 
 #define SECOND 1000000000ll
 #define START 1000
@@ -201,21 +200,21 @@ TEST("a deleted group says so, and what is no group is refused")
 /* ---- sharing ---- */
 
 static uint32_t lend(struct shmq_group_state *r, uint64_t id, uint64_t latest, uint32_t limit,
-                     struct shmq_lent *lent)
+                     struct shmq_shared_lease *lent)
 {
     uint32_t count;
 
     shmq_shared_group_begin(r, 0, 0);
-    CHECK_EQ(shmq_shared_group_lend(r, id, 0, 0, latest, limit, now, lent, &count), SHMQ_OK);
+    CHECK_EQ(shmq_shared_group_lease(r, id, 0, 0, latest, limit, now, lent, &count), SHMQ_OK);
     return count;
 }
 
 /* The record's next delivery, handed out. */
-static struct shmq_lent again(struct shmq_group_state *r, uint64_t id)
+static struct shmq_shared_lease again(struct shmq_group_state *r, uint64_t id)
 {
-    struct shmq_lent lent;
+    struct shmq_shared_lease lent;
 
-    CHECK_EQ(shmq_shared_group_again(r, id, 1, now, &lent), 1);
+    CHECK_EQ(shmq_shared_group_lease_returned(r, id, 1, now, &lent), 1);
     CHECK_EQ(shmq_shared_group_hand(r, lent.receipt, now), SHMQ_OK);
     return lent;
 }
@@ -223,7 +222,7 @@ static struct shmq_lent again(struct shmq_group_state *r, uint64_t id)
 TEST("one stuck record holds neither the others nor the partition")
 {
     struct shmq_group_state *r = NEW_SHARE(1);
-    struct shmq_lent stuck, lent;
+    struct shmq_shared_lease stuck, lent;
     uint64_t a = join(r), lows[SHMQ_MAX_GROUP_PARTITIONS];
 
     CHECK_EQ(lend(r, a, 1000, 1, &stuck), 1);
@@ -246,18 +245,18 @@ TEST("one stuck record holds neither the others nor the partition")
 TEST("a record comes back when it is returned, when its lease ends, and when its holder goes")
 {
     struct shmq_group_state *r = NEW_SHARE(1);
-    struct shmq_lent lent;
+    struct shmq_shared_lease lent;
     uint64_t a = join(r), b = join(r);
 
     CHECK_EQ(lend(r, a, 1, 1, &lent), 1);
-    CHECK_EQ(shmq_shared_group_again(r, b, 1, now, &lent), 0);
+    CHECK_EQ(shmq_shared_group_lease_returned(r, b, 1, now, &lent), 0);
     CHECK_EQ(shmq_shared_group_nack(r, lent.receipt, 10, now), SHMQ_OK);
-    CHECK_EQ(shmq_shared_group_again(r, b, 1, now, &lent), 0);
+    CHECK_EQ(shmq_shared_group_lease_returned(r, b, 1, now, &lent), 0);
     CHECK_EQ(shmq_shared_group_due(r), now + 10);
     now += 10;
     CHECK_EQ(again(r, b).deliveries, 0); /* the first was handed to nobody */
     now += SECOND - 1;
-    CHECK_EQ(shmq_shared_group_again(r, a, 1, now, &lent), 0);
+    CHECK_EQ(shmq_shared_group_lease_returned(r, a, 1, now, &lent), 0);
     now += 1;
     CHECK_EQ(again(r, a).deliveries, 1);
     CHECK_EQ(shmq_group_state_leave(r, a, true, now), SHMQ_OK);
@@ -271,29 +270,29 @@ TEST("a record comes back when it is returned, when its lease ends, and when its
 TEST("at the limit a record goes to the dead letters, or is dropped where there are none")
 {
     struct shmq_group_state *r = NEW_SHARE(1, .max_deliveries = 2);
-    struct shmq_lent lent;
+    struct shmq_shared_lease lent;
     uint64_t a = join(r);
 
     CHECK_EQ(lend(r, a, 2, 1, &lent), 1);
     CHECK_EQ(shmq_shared_group_hand(r, lent.receipt, now), SHMQ_OK);
     CHECK_EQ(shmq_shared_group_nack(r, lent.receipt, 0, now), SHMQ_OK);
     CHECK_EQ(shmq_shared_group_nack(r, again(r, a).receipt, 0, now), SHMQ_OK);
-    CHECK_EQ(shmq_shared_group_again(r, a, 1, now, &lent), 0);
+    CHECK_EQ(shmq_shared_group_lease_returned(r, a, 1, now, &lent), 0);
     CHECK_EQ(r->h->dropped, 1);
     CHECK_EQ(r->h->live, 0);
 
     r = NEW_SHARE(1, .dead_letter = "graves");
     a = join(r);
-    CHECK_EQ(shmq_shared_group_bury(r, a, now, &lent), SHMQ_EMPTY);
+    CHECK_EQ(shmq_shared_group_take_dead(r, a, now, &lent), SHMQ_EMPTY);
     CHECK_EQ(lend(r, a, 2, 1, &lent), 1);
     CHECK_EQ(shmq_shared_group_reject(r, lent.receipt, now), SHMQ_OK);
-    CHECK_EQ(shmq_shared_group_bury(r, a, now, &lent), SHMQ_OK);
+    CHECK_EQ(shmq_shared_group_take_dead(r, a, now, &lent), SHMQ_OK);
     CHECK_EQ(shmq_shared_group_ack(r, lent.receipt, now), SHMQ_STALE);
     CHECK_EQ(shmq_group_state_leave(r, a, true, now), SHMQ_OK); /* the mover died */
     a = join(r);
-    CHECK_EQ(shmq_shared_group_buried(r, lent.receipt, 1), SHMQ_STALE);
-    CHECK_EQ(shmq_shared_group_bury(r, a, now, &lent), SHMQ_OK);
-    CHECK_EQ(shmq_shared_group_buried(r, lent.receipt, 1), SHMQ_OK);
+    CHECK_EQ(shmq_shared_group_moved(r, lent.receipt, 1), SHMQ_STALE);
+    CHECK_EQ(shmq_shared_group_take_dead(r, a, now, &lent), SHMQ_OK);
+    CHECK_EQ(shmq_shared_group_moved(r, lent.receipt, 1), SHMQ_OK);
     CHECK_EQ(r->h->dead_lettered, 1);
     CHECK_EQ(r->h->live, 0);
 }
@@ -301,14 +300,14 @@ TEST("at the limit a record goes to the dead letters, or is dropped where there 
 TEST("no more is held than there is room for, and what was overwritten is passed over")
 {
     struct shmq_group_state *r = NEW_SHARE(1);
-    struct shmq_lent lent[8], more;
+    struct shmq_shared_lease lent[8], more;
     uint64_t a = join(r);
     uint32_t count;
 
     CHECK_EQ(lend(r, a, 100, 8, lent), 8);
-    CHECK_EQ(shmq_shared_group_lend(r, a, 0, 0, 100, 1, now, &more, &count), SHMQ_FULL);
+    CHECK_EQ(shmq_shared_group_lease(r, a, 0, 0, 100, 1, now, &more, &count), SHMQ_FULL);
     CHECK_EQ(shmq_shared_group_lost(r, lent[3].receipt), SHMQ_OK);
-    CHECK_EQ(shmq_shared_group_lend(r, a, 0, 50, 100, 5, now, &more, &count), SHMQ_OK);
+    CHECK_EQ(shmq_shared_group_lease(r, a, 0, 50, 100, 5, now, &more, &count), SHMQ_OK);
     CHECK_EQ(count, 1);
     CHECK_EQ(more.offset, 50);
     CHECK_EQ(r->h->skipped, 43);
@@ -317,7 +316,7 @@ TEST("no more is held than there is room for, and what was overwritten is passed
 TEST("a death between the lease of a record and the next offset loses no record")
 {
     struct shmq_group_state *r = NEW_SHARE(1);
-    struct shmq_lent lent;
+    struct shmq_shared_lease lent;
     uint64_t a = join(r);
 
     CHECK_EQ(lend(r, a, 9, 1, &lent), 1);

@@ -1,6 +1,6 @@
 /* The heap of slots by a key, of which each slot knows its place. */
 #include "fixture.h"
-#include "queue/heap.h"
+#include "queue/index.h"
 
 #define SLOTS 200u
 

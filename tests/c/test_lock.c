@@ -19,9 +19,9 @@ static void unlock(struct shmq_queue *q)
     shmq_unlock(q, post);
 }
 
-/* Runs `deed` in a process of its own that holds what `lock` takes and is killed inside. */
+/* Runs `action` in a process of its own that holds what `lock` takes and is killed inside. */
 static void die_holding(struct shmq_queue *q, int (*lock)(struct shmq_queue *),
-                        void (*deed)(struct shmq_queue *))
+                        void (*action)(struct shmq_queue *))
 {
     pid_t child = fork();
     int how;
@@ -30,16 +30,16 @@ static void die_holding(struct shmq_queue *q, int (*lock)(struct shmq_queue *),
     if (!child) {
         if (lock(q) != SHMQ_OK)
             _exit(1);
-        deed(q);
+        action(q);
         raise(SIGKILL);
     }
     CHECK(waitpid(child, &how, 0) == child);
     CHECK(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
 }
 
-static void die_inside(struct shmq_queue *q, void (*deed)(struct shmq_queue *))
+static void die_inside(struct shmq_queue *q, void (*action)(struct shmq_queue *))
 {
-    die_holding(q, shmq_lock, deed);
+    die_holding(q, shmq_lock, action);
 }
 
 static void do_nothing(struct shmq_queue *q) { (void)q; }
@@ -356,7 +356,7 @@ static void ruin_the_side_of_the_puts(struct shmq_queue *q)
     q->h->inbox_seen = q->h->returned_seen = 12345;
 }
 
-static void die_putting(void (*deed)(struct shmq_queue *), const char *survives)
+static void die_putting(void (*action)(struct shmq_queue *), const char *survives)
 {
     struct shmq_queue *q = five_free();
     struct shmq_view view;
@@ -364,7 +364,7 @@ static void die_putting(void (*deed)(struct shmq_queue *), const char *survives)
     CHECK_EQ(shmq_lock_puts(q), SHMQ_OK);
     CHECK_EQ(put_quickly(q, "before"), SHMQ_OK);
     CHECK(!shmq_unlock_puts(q));
-    die_holding(q, shmq_lock_puts, deed);
+    die_holding(q, shmq_lock_puts, action);
     CHECK_EQ(shmq_lock_puts(q), SHMQ_BUSY); /* which finds the death */
     CHECK_EQ(q->h->recoveries, 0);
     CHECK_EQ(shmq_lock_gets(q), SHMQ_OK); /* and this one recovers, with both locks */
@@ -467,14 +467,14 @@ static void share_a_block(struct shmq_queue *q) { q->slots[1].block = q->slots[0
 
 static void spoil_a_state(struct shmq_queue *q) { shmq_commit(&q->slots[0], 0xF); }
 
-static void refuse_for_ever(void (*deed)(struct shmq_queue *))
+static void refuse_for_ever(void (*action)(struct shmq_queue *))
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 20);
 
     put_bytes(q, 100);
     put_bytes(q, 100);
     unlock(q);
-    die_inside(q, deed);
+    die_inside(q, action);
     CHECK_EQ(shmq_lock(q), SHMQ_DAMAGED);
     CHECK_EQ(shmq_lock(q), SHMQ_DAMAGED);
     CHECK_EQ(shmq_lock_even_deleted(q, 0), SHMQ_DAMAGED);

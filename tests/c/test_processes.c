@@ -1,14 +1,14 @@
 /* Processes, each with an attachment of its own; some die at any moment, also inside. */
-#include "queue/attachments.h"
+#include "queue/segment.h"
 #include "base/clock.h"
-#include "crowd.h"
+#include "workers.h"
 
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define WORKERS (CROWD_PRODUCERS + CROWD_CONSUMERS)
+#define WORKERS (WORKERS_PRODUCERS + WORKERS_CONSUMERS)
 
 struct worker {
     pid_t pid;
@@ -16,32 +16,32 @@ struct worker {
     bool consumes;
 };
 
-static void work(struct shmq_queue *q, struct crowd *c, const struct worker *w, uint32_t number,
+static void work(struct shmq_queue *q, struct workers *c, const struct worker *w, uint32_t number,
                  uint64_t seed)
 {
     struct shmq_queue *own = bare_handle(q);
 
     CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL)); /* a test that failed leaves nobody behind */
-    crowd_lock(own);
+    workers_lock(own);
     CHECK_EQ(shmq_attach(own, w->process, (uint32_t)getpid(), "worker"), SHMQ_OK);
-    crowd_unlock(own, c);
+    workers_unlock(own, c);
     if (w->consumes)
-        crowd_consume(own, c, seed + w->process);
+        workers_consume(own, c, seed + w->process);
     else
-        crowd_produce(own, c, number, seed + w->process);
-    crowd_lock(own);
+        workers_produce(own, c, number, seed + w->process);
+    workers_lock(own);
     shmq_reclaim(own, own->attachment, w->process, shmq_now());
-    crowd_unlock(own, c);
+    workers_unlock(own, c);
     _exit(0);
 }
 
-static void start(struct shmq_queue *q, struct crowd *c, struct worker *w, uint32_t number,
+static void start(struct shmq_queue *q, struct workers *c, struct worker *w, uint32_t number,
                   uint64_t seed)
 {
     static uint64_t processes = 500;
 
     w->process = ++processes;
-    w->consumes = number >= CROWD_PRODUCERS;
+    w->consumes = number >= WORKERS_PRODUCERS;
     w->pid = fork();
     CHECK(w->pid >= 0);
     if (!w->pid)
@@ -49,18 +49,18 @@ static void start(struct shmq_queue *q, struct crowd *c, struct worker *w, uint3
 }
 
 /* Gives back what the dead one held. */
-static void bury(struct shmq_queue *q, struct crowd *c, uint64_t process)
+static void bury(struct shmq_queue *q, struct workers *c, uint64_t process)
 {
-    crowd_lock(q);
+    workers_lock(q);
     for (uint32_t at = 0; at < q->h->attachments_made; at++)
         if (q->attachments[at].process == process)
             shmq_reclaim(q, at, process, shmq_now());
     CHECK_WELL(q);
-    crowd_unlock(q, c);
+    workers_unlock(q, c);
 }
 
 /* What became of one worker; true if it is done. */
-static bool ended(struct shmq_queue *q, struct crowd *c, struct worker *w, int how)
+static bool ended(struct shmq_queue *q, struct workers *c, struct worker *w, int how)
 {
     w->pid = 0;
     if (WIFEXITED(how)) {
@@ -74,13 +74,13 @@ static bool ended(struct shmq_queue *q, struct crowd *c, struct worker *w, int h
 
 static void run_together(struct shmq_queue *q, uint64_t seed, uint32_t deaths)
 {
-    struct crowd *c = crowd_new(deaths);
+    struct workers *c = workers_new(deaths);
     struct worker workers[WORKERS];
     uint32_t left = WORKERS, died = 0;
 
     seed = seed_or(seed);
     shmq_clock_set = 0; /* these live in real time */
-    crowd_unlock(q, c);
+    workers_unlock(q, c);
     for (uint32_t i = 0; i < WORKERS; i++)
         start(q, c, &workers[i], i, seed);
     while (left) {
@@ -100,8 +100,8 @@ static void run_together(struct shmq_queue *q, uint64_t seed, uint32_t deaths)
     }
     CHECK((died != 0) == (deaths != 0));
     CHECK((q->h->recoveries != 0) == (deaths != 0));
-    crowd_verify(q, c);
-    crowd_free(c);
+    workers_verify(q, c);
+    workers_free(c);
 }
 
 TEST("processes get every message once, one of a group at a time and in order")

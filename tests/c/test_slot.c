@@ -1,8 +1,7 @@
 /* Slots with a block for their bytes: taken, kept for the next message, given back. */
-#include "queue/arena.h"
-#include "fixture.h"
-#include "queue/backing.h"
 #include "queue/slot.h"
+#include "fixture.h"
+#include "queue/segment.h"
 
 #include <string.h>
 

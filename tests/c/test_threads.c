@@ -1,18 +1,18 @@
 /* Threads, each with a handle of its own, over one mapping. Also what ThreadSanitizer is
  * for: it sees every access to the segment that is not ordered by the lock or an atomic. */
 #include "base/clock.h"
-#include "crowd.h"
+#include "workers.h"
 
 #include <pthread.h>
 
-#define WORKERS (CROWD_PRODUCERS + CROWD_CONSUMERS)
+#define WORKERS (WORKERS_PRODUCERS + WORKERS_CONSUMERS)
 #define MOST_THREADS (WORKERS + 2)
 #define FOLLOWER 100u
 
 struct worker {
     pthread_t thread;
     struct shmq_queue *q;
-    struct crowd *c;
+    struct workers *c;
     uint32_t number;
     uint64_t seed;
 };
@@ -21,7 +21,7 @@ static void *produce(void *argument)
 {
     struct worker *w = argument;
 
-    crowd_produce(w->q, w->c, w->number, w->seed + w->number);
+    workers_produce(w->q, w->c, w->number, w->seed + w->number);
     return NULL;
 }
 
@@ -29,7 +29,7 @@ static void *consume(void *argument)
 {
     struct worker *w = argument;
 
-    crowd_consume(w->q, w->c, w->seed + w->number);
+    workers_consume(w->q, w->c, w->seed + w->number);
     return NULL;
 }
 
@@ -37,7 +37,7 @@ static void *peek(void *argument)
 {
     struct worker *w = argument;
 
-    crowd_peek(w->q, w->c, w->seed + w->number);
+    workers_peek(w->q, w->c, w->seed + w->number);
     return NULL;
 }
 
@@ -45,7 +45,7 @@ static void *follow(void *argument)
 {
     struct worker *w = argument;
 
-    crowd_follow(w->q, w->c, w->seed + w->number);
+    workers_follow(w->q, w->c, w->seed + w->number);
     return NULL;
 }
 
@@ -53,13 +53,13 @@ static void *pass_by(void *argument)
 {
     struct worker *w = argument;
 
-    crowd_pass_by(w->q, w->c, w->seed + w->number);
+    workers_pass_by(w->q, w->c, w->seed + w->number);
     return NULL;
 }
 
 static void *(*role_of(uint32_t number))(void *)
 {
-    if (number < CROWD_PRODUCERS)
+    if (number < WORKERS_PRODUCERS)
         return produce;
     if (number == FOLLOWER)
         return follow;
@@ -70,7 +70,7 @@ static void *(*role_of(uint32_t number))(void *)
 static void run_beside(struct shmq_queue *q, uint64_t seed, bool peeking, bool sharing,
                        struct worker *passing)
 {
-    struct crowd *c = crowd_new(0);
+    struct workers *c = workers_new(0);
     struct worker workers[MOST_THREADS];
     uint32_t count = WORKERS + peeking;
 
@@ -85,7 +85,7 @@ static void run_beside(struct shmq_queue *q, uint64_t seed, bool peeking, bool s
     }
     c->recovers = passing != NULL;
     shmq_clock_set = 0; /* these live in real time */
-    crowd_unlock(q, c);
+    workers_unlock(q, c);
     for (uint32_t i = 0; i < count; i++)
         CHECK(!pthread_create(&workers[i].thread, NULL, role_of(workers[i].number), &workers[i]));
     if (passing) {
@@ -96,9 +96,9 @@ static void run_beside(struct shmq_queue *q, uint64_t seed, bool peeking, bool s
     }
     for (uint32_t i = 0; i < count; i++)
         CHECK(!pthread_join(workers[i].thread, NULL));
-    crowd_verify(q, c);
+    workers_verify(q, c);
     CHECK((q->h->recoveries != 0) == c->recovers);
-    crowd_free(c);
+    workers_free(c);
 }
 
 static void run_together(struct shmq_queue *q, uint64_t seed, bool peeking, bool sharing)
@@ -125,8 +125,8 @@ TEST("threads do so where the queue is nearly always full, and everyone sleeps")
 
 TEST("threads do so while the queue grows")
 {
-    run_together(NEW_QUEUE(.capacity = CROWD_MESSAGES, .visibility = HOUR,
-                           .arena_bytes = CROWD_MESSAGES * 64),
+    run_together(NEW_QUEUE(.capacity = WORKERS_MESSAGES, .visibility = HOUR,
+                           .arena_bytes = WORKERS_MESSAGES * 64),
                  34, false, false);
 }
 
@@ -157,8 +157,8 @@ TEST("threads do so in a queue that is nearly always full, and waits for its wri
 
 TEST("threads do so while the rings of hints grow")
 {
-    run_together(NEW_QUEUE(.capacity = CROWD_MESSAGES, .visibility = HOUR,
-                           .arena_bytes = CROWD_MESSAGES * 64, .durability = SHMQ_JOURNAL),
+    run_together(NEW_QUEUE(.capacity = WORKERS_MESSAGES, .visibility = HOUR,
+                           .arena_bytes = WORKERS_MESSAGES * 64, .durability = SHMQ_JOURNAL),
                  39, false, true);
 }
 
@@ -176,7 +176,7 @@ TEST("threads do so while a writer follows, and the queue is recovered")
 struct lease {
     pthread_t thread;
     struct shmq_queue *q;
-    struct crowd *c;
+    struct workers *c;
     uint64_t receipt;
     _Atomic bool ended;
 };
@@ -186,9 +186,9 @@ static void *extend(void *argument)
     struct lease *l = argument;
 
     while (!atomic_load(&l->ended)) {
-        crowd_lock(l->q);
+        workers_lock(l->q);
         CHECK_EQ(shmq_extend(l->q, l->receipt, HOUR, shmq_now()), SHMQ_OK);
-        crowd_unlock(l->q, l->c);
+        workers_unlock(l->q, l->c);
     }
     return NULL;
 }
@@ -196,15 +196,15 @@ static void *extend(void *argument)
 TEST("a lease that one thread extends holds all the time for the other")
 {
     struct shmq_queue *q = NEW_QUEUE(.visibility = HOUR);
-    struct lease l = {.q = another_handle(q), .c = crowd_new(0)};
+    struct lease l = {.q = another_handle(q), .c = workers_new(0)};
 
     shmq_clock_set = 0;
     put_text(q, "a");
-    crowd_unlock(q, l.c);
-    crowd_lock(q);
+    workers_unlock(q, l.c);
+    workers_lock(q);
     now = shmq_now();
     l.receipt = take_next(q).receipt;
-    crowd_unlock(q, l.c);
+    workers_unlock(q, l.c);
     CHECK(!pthread_create(&l.thread, NULL, extend, &l));
     for (int i = 0; i < 20000; i++) {
         CHECK(shmq_holds(q, l.receipt, shmq_now()));
@@ -213,5 +213,5 @@ TEST("a lease that one thread extends holds all the time for the other")
     atomic_store(&l.ended, true);
     CHECK(!pthread_join(l.thread, NULL));
     CHECK_EQ(shmq_mark_acked(q, l.receipt, shmq_now()), SHMQ_OK);
-    crowd_free(l.c);
+    workers_free(l.c);
 }

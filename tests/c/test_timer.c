@@ -1,6 +1,6 @@
 /* What happens at a time: leases that end, delays, and ttls. */
 #include "fixture.h"
-#include "queue/timer.h"
+#include "queue/index.h"
 
 TEST("nothing is due on a new queue")
 {

@@ -1,13 +1,11 @@
 /* Wakeups: which sleepers are woken, how often, and what a death or a departure leaves. */
 #define _GNU_SOURCE
-#include "queue/wakeup.h"
-#include "queue/attachments.h"
+#include "queue/wait.h"
+#include "queue/segment.h"
 #include "base/clock.h"
 #include "fixture.h"
 #include "queue/lock.h"
 #include "queue/recover.h"
-#include "queue/wakeup_post.h"
-#include "queue/wait.h"
 
 #include <fcntl.h>
 #include <pthread.h>

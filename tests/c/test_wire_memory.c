@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "server/consume.h"
+#include "server/requests.h"
 
 /* The sanitizers' allocators stay as they are: they need no such test. */
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__

@@ -4,12 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/attached_queue.h"
+#include "server/server.h"
 #include "queue/lock.h"
 #include "queue/transfer.h"
-#include "server/durable_reply.h"
-#include "queue/timer.h"
-#include "server/consume.h"
+#include "queue/index.h"
+#include "server/requests.h"
 
 #define KIB 1024u
 #define MOST_SAVED (16 * KIB) /* of a region: no input comes so far */

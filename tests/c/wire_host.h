@@ -8,7 +8,6 @@
 
 #include "fixture.h"
 #include "server/engine.h"
-#include "server/connection.h"
 
 #define HOST_QUEUES 3
 

@@ -14,7 +14,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
-from tests.support.fronts import FRONTS
+from tests.support.tcp_servers import FRONTS
 
 Connect = Callable[[], Broker]
 

@@ -14,8 +14,8 @@ import pytest
 import shmq
 from shmq import Broker, Queue
 from shmq.api.options import Durability
-from tests.support.persisting import Persister, persisting
 from tests.support.processes import eventually
+from tests.support.writer_process import Persister, persisting
 
 #: A time within which a test's disk may be waited for in vain, in seconds.
 SHORT = 0.15

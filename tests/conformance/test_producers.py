@@ -15,7 +15,7 @@ import pytest
 
 import shmq
 from shmq import Stream
-from tests.support.persisting import Persister, persisting
+from tests.support.writer_process import Persister, persisting
 
 from .conftest import Connect
 from .tools import LATER, eventually, in_thread, outcome

@@ -15,7 +15,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Record, Stream
-from tests.support.persisting import persisting
+from tests.support.writer_process import persisting
 
 from .conftest import Connect
 from .tools import LATER, PATIENCE, SOON, eventually

@@ -17,7 +17,7 @@ from shmq.api import Stream
 from tests.conformance.conftest import Connect
 from tests.conformance.test_streams_on_disk import PATIENCE, create, filled
 from tests.conformance.tools import SOON
-from tests.support.persisting import Persister, persisting
+from tests.support.writer_process import Persister, persisting
 
 COUNT = 2000
 #: The record of partition 0 that most tests damage.

@@ -15,7 +15,7 @@ import shmq
 from shmq.api import Stream
 from tests.conformance.conftest import Connect
 from tests.conformance.tools import SOON, eventually, in_thread
-from tests.support.persisting import Persister, persisting
+from tests.support.writer_process import Persister, persisting
 
 RING = 64 << 10
 PATIENCE = 60.0

@@ -13,7 +13,7 @@ import msgpack
 
 from shmq.protocol.opcodes import HEADER, MAGIC, PROTOCOL_VERSION, Status, Type
 from tests.support.processes import PATIENCE
-from tests.support.serving import Server
+from tests.support.server import Server
 
 _HEADER = struct.Struct("!IIBBHI")
 

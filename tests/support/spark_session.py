@@ -1,4 +1,4 @@
-"""One Spark session for the whole run, because it takes ten seconds to start."""
+"""One Spark session for the whole run, because it takes ten seconds to start, and its defaults."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[2]
+
+# Also of the commands and programs that tests start.
+os.environ["SPARK_CONF_DIR"] = str(Path(__file__).with_name("spark_conf"))
 
 
 class _WithoutSpark(pytest.Module):

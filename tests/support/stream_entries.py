@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from shmq.native import _core, _file
 from shmq.persistence.stream_journal import Commit
-from shmq.storage.stream_identity import StreamIdentity
+from shmq.storage.file_header import StreamIdentity
 from shmq.storage.stream_segment import Block
 
 IDENTITY = StreamIdentity("s", 7, 0x1122334455667788, {"partitions": 1})

@@ -134,6 +134,13 @@ def test_help_of_the_package_names_all_that_is_public_and_fits_a_few_screens() -
     assert {name for name in dir(shmq) if name not in errors.__all__} <= names
 
 
+def test_a_star_import_brings_public_names_and_no_other() -> None:
+    brought: dict[str, object] = {}
+    exec("from shmq import *", brought)
+    names = {name for name, value in brought.items() if not inspect.ismodule(value)}
+    assert {"connect", *errors.__all__} <= names - {"__builtins__"} <= set(dir(shmq))
+
+
 def test_the_table_of_the_contract_has_its_names_and_no_other() -> None:
     placed = [name for names in api._MODULES.values() for name in names]
     assert sorted(placed) == sorted(api.__all__)

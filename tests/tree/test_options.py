@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import shmq
+from shmq.api.exchange import ExchangeOptions
 from shmq.api.group import GroupOptions
 from shmq.api.options import Options, Part, options_of
 from shmq.api.share import ShareOptions
@@ -28,7 +29,7 @@ def load_generator() -> ModuleType:
 
 
 GENERATOR = load_generator()
-TABLES = [shmq.QueueOptions, shmq.StreamOptions, GroupOptions, ShareOptions]
+TABLES = [shmq.QueueOptions, shmq.StreamOptions, GroupOptions, ShareOptions, ExchangeOptions]
 
 
 @pytest.mark.parametrize("name", GENERATOR.FILES)
@@ -57,9 +58,11 @@ def test_an_option_stands_behind_what_it_follows(table: type[Options]) -> None:
     [
         (GroupOptions, shmq.Stream.group, {"name"}),
         (ShareOptions, shmq.Stream.share, {"name", "member", "on_damage"}),
+        (ExchangeOptions, shmq.Broker.create_exchange, {"name"}),
+        (ExchangeOptions, shmq.Broker.ensure_exchange, {"name"}),
     ],
 )
-def test_a_group_is_asked_for_with_the_options_of_its_table(
+def test_a_call_takes_the_options_of_its_table(
     table: type[Options], method: Callable[..., Any], others: set[str]
 ) -> None:
     parameters = inspect.signature(method).parameters

@@ -8,7 +8,7 @@ from bench.stream import Stream
 from bench.way import Way
 
 PAIRS: tuple[tuple[type[Way], type[Way]], ...] = (
-    (journaled.Journaled, journaled.InMemory),
+    (journaled.JournalWriter, journaled.InMemory),
     (journaled.JournaledBatches, journaled.BatchesInMemory),
 )
 

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 import click
 
 import shmq
-from shmq.cli.shared.broker_target import target_of
+from shmq.cli.shared.target import target_of
 
 __all__ = [
     "EXCHANGE",

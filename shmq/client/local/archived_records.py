@@ -9,8 +9,8 @@ from shmq.errors import DamagedFile, OffsetOutOfRange, ShmqError
 from shmq.namespace.namespace import Namespace
 from shmq.native import _file, _stream
 from shmq.storage.disk import Disk
+from shmq.storage.paths import partition_directory
 from shmq.storage.stream_files import StreamFiles
-from shmq.storage.stream_paths import partition_directory
 from shmq.storage.stream_segment import Block
 
 __all__ = ["ArchivedRecords"]

@@ -8,6 +8,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from shmq import api
+from shmq.api.contract import document
 from shmq.api.names import (
     check_name,
     chosen_namespace,
@@ -27,11 +28,10 @@ from shmq.client.local.queue_segments import (
     remove_staged,
 )
 from shmq.client.local.waiting import wait_thread
-from shmq.client.shared import definitions, durability
-from shmq.client.shared.docstrings import document
+from shmq.client.shared import durability
 from shmq.client.shared.rpc_client import REPLY_OPTIONS, RpcClient
 from shmq.client.shared.schema_methods import SchemaMethods
-from shmq.client.transaction.recover import look, settle_all
+from shmq.client.transaction.recover import attach_by, look, settle_all
 from shmq.errors import (
     FileError,
     InvalidName,
@@ -66,6 +66,15 @@ def _no_schemas(name: str, namespace: str) -> NoSuchQueue:
     return NoSuchQueue(
         f"there is no queue and no stream {name!r} in namespace {namespace!r}: create it first"
     )
+
+
+def _attach(kind: str, namespace: Namespace, name: str) -> LocalQueue | LocalStream:
+    if kind == "queue":
+        return attach(namespace, name)
+    with descriptors:
+        from shmq.client.local import stream  # noqa: PLC0415
+
+    return stream.attach(namespace, name)
 
 
 class LocalBroker(RpcClient, SchemaMethods):
@@ -187,7 +196,7 @@ class LocalBroker(RpcClient, SchemaMethods):
             durability.bring_back(self._namespace, "stream", name)
         if not self._is_named(name):
             raise _no_schemas(name, self._namespace.name)
-        definitions.bring_back_schemas(self._namespace)
+        durability.bring_back_schemas(self._namespace)
 
     def _forget_schemas(self) -> None:
         """Remove the file of schemas, in any state, if the namespace has no queue or stream."""
@@ -204,7 +213,7 @@ class LocalBroker(RpcClient, SchemaMethods):
 
     def _set_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> int:
         self._need_named(name)
-        with definitions.on_disk(self._namespace), self._namespace.locked():
+        with durability.on_disk(self._namespace), self._namespace.locked():
             if not self._is_named(name):
                 raise _no_schemas(name, self._namespace.name)
             return Schemas(self._namespace).set(name, schema, rule)
@@ -460,3 +469,4 @@ class LocalBroker(RpcClient, SchemaMethods):
 
 
 document(LocalBroker, api.Broker)
+attach_by(_attach)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from shmq import api
+from shmq.api.contract import document
 from shmq.api.names import check_name
 from shmq.client.local.queue import attach
-from shmq.client.shared import definitions, exchange_delivery
-from shmq.client.shared.docstrings import document
+from shmq.client.shared import durability, exchange_delivery
 from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, ShmqError, descriptors
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core
@@ -86,14 +86,14 @@ class Exchanges:
                 table.check_kind(name, kind, alternate)
             return not table.has(name)
 
-        with definitions.on_disk(self._namespace):
+        with durability.on_disk(self._namespace):
             self._book.change(operation, is_new)
         return self.open(name)
 
     def open(self, name: str) -> LocalExchange:
         """Attach to the exchange. Raises InvalidName, NoSuchExchange."""
         check_name(name, "exchange")
-        definitions.bring_back_exchanges(self._namespace)
+        durability.bring_back_exchanges(self._namespace)
         with self._book.table() as table:
             summary = table.summary(name)
         return LocalExchange(self._namespace, summary)
@@ -101,13 +101,13 @@ class Exchanges:
     def delete(self, name: str) -> None:
         """Delete the exchange. Raises InvalidName, NoSuchExchange."""
         check_name(name, "exchange")
-        with definitions.on_disk(self._namespace):
+        with durability.on_disk(self._namespace):
             self._book.change(["delete", name], lambda table: bool(table.summary(name)))
 
     def summaries(self) -> list[api.ExchangeSummary]:
         """All exchanges, except those that are only on disk and cannot be recovered."""
         with contextlib.suppress(ShmqError, OSError):
-            definitions.bring_back_exchanges(self._namespace)
+            durability.bring_back_exchanges(self._namespace)
         with self._book.table() as table:
             return table.summaries()
 
@@ -178,7 +178,7 @@ class LocalExchange(exchange_delivery.Publisher):
     def _change(self, operation: Operation, check: Callable[[Table], bool]) -> bool:
         """Apply the operation; whether there was anything to change."""
         self._check_open()
-        with definitions.on_disk(self._namespace):
+        with durability.on_disk(self._namespace):
             return self._book.change(operation, check)
 
     def _check_target(self, table: Table, kind: str, target: str) -> None:

@@ -11,9 +11,9 @@ from shmq import api
 from shmq.api.names import check_name
 from shmq.api.options import check_one_of
 from shmq.client.local.group_store import LocalGroupStore
+from shmq.client.local.queue import attach
 from shmq.client.shared.group import Group, group_options, summary_of
 from shmq.client.shared.member import LOOK_EVERY, member_name
-from shmq.client.shared.openers import attach
 from shmq.client.shared.reader import behind_damage
 from shmq.client.shared.share import Lender, Lent, Share, share_options
 from shmq.errors import (
@@ -133,7 +133,7 @@ def open_lender(
     """Join the share group of that name, created if there is none."""
     check_one_of("on_damage", on_damage, ("raise", "skip"))
     options, called = share_options(given), member_name(member)
-    queues = DeadLetterQueues(functools.partial(attach, "queue", namespace))
+    queues = DeadLetterQueues(functools.partial(attach, namespace))
     if options["dead_letter"] is not None:
         queues.checked(options["dead_letter"])
     state = group_files.open_or_make(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 # files can be opened.
 import shmq.api.stats  # noqa: F401
 from shmq import api
+from shmq.api.contract import document
 from shmq.api.names import check_name
 from shmq.api.options import Confirm, QueueOptions, check_whole
 from shmq.client.local import dead_letters
@@ -23,8 +24,7 @@ from shmq.client.local.batch_window import LocalPipeline
 from shmq.client.local.staged_publish import LocalStagedPublisher
 from shmq.client.local.waiting import async_get, wait_thread
 from shmq.client.local.waiting.filtered_wait import wait_filtered
-from shmq.client.shared import durability, durable_wait, openers
-from shmq.client.shared.docstrings import document
+from shmq.client.shared import durability, durable_wait
 from shmq.client.shared.policy import compile_filter
 from shmq.client.transaction.recover import settle
 from shmq.errors import Full, LockTimeout, QueueDeleted, ShmqError, descriptors
@@ -33,7 +33,6 @@ from shmq.namespace.semaphores import semaphore_names, sweep_wakeups, wakeup_pre
 from shmq.native import _core
 
 if TYPE_CHECKING:
-    from shmq.client.local.stream import LocalStream
     from shmq.expression.parse import Where
 
 __all__ = ["LocalQueue", "attach"]
@@ -55,13 +54,6 @@ def _meant(where: str) -> Where:
         from shmq.expression.parse import Where  # noqa: PLC0415
 
     return Where(where)
-
-
-def _attach_stream(namespace: Namespace, name: str) -> LocalStream:
-    with descriptors:
-        from shmq.client.local import stream as streams  # noqa: PLC0415
-
-    return streams.attach(namespace, name)
 
 
 api.Message.register(_core.Message)
@@ -229,7 +221,7 @@ class LocalQueue(_core.Handle, api.Queue):
             oldest_age=age,
             shm_bytes=blocks * 512,
             journal_writer=self.has_writer(),
-            journal_writer_pid=self._namespace.keeper if self.has_writer() else None,
+            journal_writer_pid=self._namespace.writer_pid if self.has_writer() else None,
             **numbers,
         )
 
@@ -300,7 +292,7 @@ class LocalQueue(_core.Handle, api.Queue):
         kept = f"{spent} of them are settled, and keep their space until that is on disk"
         if error := self.journal.error:
             return f"{kept}; the disk fails: {os.strerror(error)}"
-        if not self.has_writer() and self._namespace.keeper is None:
+        if not self.has_writer() and self._namespace.writer_pid is None:
             return f"{kept}; {durability.missing(self._namespace)}"
         return f"{kept}: wait (block=True), consume, or make it larger"
 
@@ -424,8 +416,6 @@ def attach(namespace: Namespace, name: str) -> LocalQueue:
 def _attach_by_name(namespace: str, name: str) -> LocalQueue:
     return attach(Namespace.of(namespace), name)
 
-
-openers.install(attach, _attach_stream)
 
 for _kind, _promised in (
     (LocalQueue, api.Queue),

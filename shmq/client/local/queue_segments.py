@@ -102,7 +102,7 @@ def remove_replies(namespace: Namespace) -> None:
 def remove_dropped(namespace: str, name: str, queue_id: int) -> None:
     """Remove a client's own queue whose handle was garbage collected without a close."""
     found = Namespace.of(namespace)
-    found.when_free(lambda: remove_owned(found, name, queue_id))
+    found.run_when_unlocked(lambda: remove_owned(found, name, queue_id))
 
 
 def remove_owned(found: Namespace, name: str, queue_id: int) -> None:

@@ -31,7 +31,7 @@ class RetentionHold:
         if stream.options.overflow != "block":
             raise InvalidOption(
                 f"policy='block': stream {stream.name!r} has overflow={stream.options.overflow!r}, "
-                f"so nobody can hold it back: make it with overflow='block'"
+                f"so no subscription can hold it back: make it with overflow='block'"
             )
         self.stream = stream
         self._tag = tag

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-import shmq.client.shared.record_policy  # noqa: F401 - the classes of what is read
 from shmq import api
+from shmq.api.contract import document
 from shmq.api.names import check_name
 from shmq.api.options import check_whole
 from shmq.api.stream_options import StreamOptions
@@ -21,7 +21,6 @@ from shmq.client.local.group_store import keep_new
 from shmq.client.local.retention_hold import RetentionHold, drop_dead
 from shmq.client.shared import durability
 from shmq.client.shared import producer as producing
-from shmq.client.shared.docstrings import document
 from shmq.client.shared.reader import AsyncReader, Reader
 from shmq.client.shared.subscription import Subscription
 from shmq.client.transaction.recover import look
@@ -366,7 +365,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
         log = self.logs[partition]
         if log.disk_error:
             return f"as they are not on disk, which fails: {os.strerror(log.disk_error)}"
-        if self._namespace.keeper is None:
+        if self._namespace.writer_pid is None:
             missing = durability.missing(self._namespace)
             return f"as {log.bounds()[1] - log.synced} records are not on disk; {missing}"
         return None
@@ -375,7 +374,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
         log = self.logs[partition]
         if log.disk_error:
             return f"the disk fails: {os.strerror(log.disk_error)}"
-        if self._namespace.keeper is None:
+        if self._namespace.writer_pid is None:
             return f"{durability.missing(self._namespace)}; it is written then"
         return f"all before offset {log.synced} is; wait longer"
 

@@ -26,12 +26,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from shmq import api
+from shmq.api.contract import document
 from shmq.client.local.group_store import LocalGroupStore
 from shmq.client.shared import durable_wait
-from shmq.client.shared.docstrings import document
 from shmq.client.shared.member import Member
-from shmq.client.transaction.apply import TransactionHandles, happen, put_out, take_in
-from shmq.client.transaction.entries import entries_of
+from shmq.client.transaction.apply import entries_of, happen, put_out, take_in
+from shmq.client.transaction.recover import handles_in
 from shmq.client.transaction.transaction_log import TRANSACTION, TransactionLog, hold
 from shmq.codec import codecs
 from shmq.errors import (
@@ -78,7 +78,7 @@ class LocalTransaction(api.Transaction):
         self._namespace = namespace
         self._find = find
         self._timeout = timeout
-        self._doors = TransactionHandles(namespace)
+        self._handles = handles_in(namespace)
         self._over: str | None = None
         self._blocks: dict[tuple[Any, int], list[bytes]] = {}
         self._puts: dict[Any, list[tuple[Any, ...]]] = {}
@@ -190,7 +190,7 @@ class LocalTransaction(api.Transaction):
             target = self._find(kind, target)
         if getattr(target, "namespace", None) is not self._namespace:
             raise _elsewhere(kind, target)
-        self._doors.open.setdefault((kind, target.identity, target.name), target)
+        self._handles.open.setdefault((kind, target.identity, target.name), target)
         return target
 
     def _check_open(self) -> None:
@@ -242,7 +242,7 @@ class LocalTransaction(api.Transaction):
                     yield transaction_log
                     return
                 # An earlier commit of this process was interrupted after its commit point.
-                happen(TransactionHandles(self._namespace), transaction_log.read(), wait=True)
+                happen(handles_in(self._namespace), transaction_log.read(), wait=True)
                 transaction_log.finish()
 
     def _noted(
@@ -406,7 +406,7 @@ class LocalTransaction(api.Transaction):
     def _happen(self, transaction_log: TransactionLog) -> None:
         """Apply the transaction; an interruption only ends the wait for room in a stream."""
         for member in self._members:
-            self._doors.open[("group", *member.group_identity[:2])] = member.state
+            self._handles.open[("group", *member.group_identity[:2])] = member.state
         record = transaction_log.read()
         try:
             self._do(record)
@@ -416,7 +416,7 @@ class LocalTransaction(api.Transaction):
             log.warning("a part of a committed transaction waits: %s", error)
             return
         except BaseException:
-            if happen(self._doors, record, wait=False):
+            if happen(self._handles, record, wait=False):
                 transaction_log.finish()
             raise
         transaction_log.finish()
@@ -424,10 +424,10 @@ class LocalTransaction(api.Transaction):
     def _do(self, record: dict[str, Any]) -> None:
         for queue, messages in self._acks.items():
             queue.ack_many(messages)
-        take_in(self._doors, record)
+        take_in(self._handles, record)
         for member, offsets in self._members.items():
             member.has_committed(offsets)
-        put_out(self._doors, record, wait=True)
+        put_out(self._handles, record, wait=True)
 
     def _wait_until_written(self) -> None:
         """Wait until it is on disk, for queues and streams with ``confirm="disk"``."""

@@ -1,4 +1,4 @@
-"""The address of a server, and the parameters of a connection to it."""
+"""The address of a server, and the parameters of a connection to it, with those of TLS."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import re
 import ssl
 from collections.abc import Mapping
 from multiprocessing import context
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from shmq.api.options import check_seconds
-from shmq.client.remote import tls as _tls
 from shmq.errors import InvalidOption
 from shmq.protocol.opcodes import DEFAULT_PORT
 
-__all__ = ["Address", "Target"]
+__all__ = ["Address", "Target", "tls_context"]
 
 _SCHEMES: Final = {"shmq": False, "shmqs": True}
+#: The keys of a map that describes TLS.
+_KEYS: Final = ("ca", "certificate", "key")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 Tls = bool | str | os.PathLike[str] | Mapping[str, Any] | ssl.SSLContext | None
@@ -107,7 +109,7 @@ class Target:
         check_seconds("connect_timeout", connect_timeout, 0.001)
         check_seconds("request_timeout", request_timeout, 0.001)
         if address.tls:
-            _tls.context(tls)  # raises its errors now
+            tls_context(tls)  # raises its errors now
         if token is not None:
             _known[str(address)] = token
         return cls(address, token, tls, float(connect_timeout), float(request_timeout))
@@ -128,3 +130,49 @@ class Target:
 
 def _known_token(url: str) -> str | None:
     return _known.get(url) or os.environ.get("SHMQ_TOKEN") or None
+
+
+def tls_context(tls: Any) -> ssl.SSLContext:
+    """The SSL context that ``tls`` describes.
+
+    True or None: the system's certificates. A path: those of a file, or of a folder. A map of
+    paths: ``ca``, and for mutual TLS ``certificate`` and ``key``. It requires TLS 1.2 or later, and
+    checks the host's name. Raises :class:`~shmq.InvalidOption` for unusable arguments.
+    """
+    if isinstance(tls, ssl.SSLContext):
+        return tls
+    if isinstance(tls, str | os.PathLike):
+        tls = {"ca": tls}
+    given: Mapping[str, Any] = tls if isinstance(tls, Mapping) else {}
+    if not isinstance(tls, Mapping) and tls is not None and not isinstance(tls, bool):
+        raise TypeError(
+            f"tls={tls!r:.60} must be a bool, a path, a map or an SSLContext, "
+            f"not {type(tls).__name__}"
+        )
+    for key in given:
+        if key not in _KEYS:
+            raise InvalidOption(f"tls has no {key!r}: it may have {', '.join(_KEYS)}")
+    try:
+        return _made(given)
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        shown = {key: str(path) for key, path in given.items()}
+        raise InvalidOption(
+            f"tls={shown!r} cannot be used: {_told(error)}; each must be a file of PEM"
+        ) from error
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return error.reason or re.sub(r" ?\(_ssl\.c:\d+\)", "", str(error))
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _made(given: Mapping[str, Any]) -> ssl.SSLContext:
+    ca = given.get("ca")
+    folder = ca is not None and Path(ca).is_dir()
+    made = ssl.create_default_context(cafile=None if folder else ca, capath=ca if folder else None)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made.options |= ssl.OP_NO_RENEGOTIATION
+    if given.get("certificate") is not None:
+        made.load_cert_chain(given["certificate"], given.get("key"))
+    return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from shmq import api, errors
@@ -21,8 +21,16 @@ from shmq.client.remote.streams import RemoteStreams
 from shmq.client.shared.rpc_client import REPLY_OPTIONS, RpcClient
 from shmq.client.shared.schema_methods import SchemaMethods
 from shmq.native import _core
-from shmq.protocol.messages.payload import pack_map, pack_name, unpack_answer, unpack_rows
-from shmq.protocol.messages.queue import Create, Greeting, List
+from shmq.protocol.messages.exchange import Shown
+from shmq.protocol.messages.payload import pack_name
+from shmq.protocol.messages.queue import (
+    QUEUES,
+    Create,
+    Greeting,
+    List,
+    SchemaAnswer,
+    SchemaRequest,
+)
 from shmq.protocol.opcodes import MAX_PING, Feature, Status, Type
 from shmq.protocol.status import error_of
 from shmq.routing.table import check_exchange
@@ -31,8 +39,6 @@ if TYPE_CHECKING:
     from shmq.api.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords
 
 __all__ = ["RemoteBroker"]
-
-_FIELDS = ("name", "depth", "delayed", "in_flight", "capacity", "problem")
 
 
 class RemoteBroker(RpcClient, SchemaMethods):
@@ -166,21 +172,21 @@ class RemoteBroker(RpcClient, SchemaMethods):
     def list_queues(self) -> list[api.QueueSummary]:
         """See :class:`shmq.api.Broker`."""
         self._check_open()
-        return sorted(map(_summary, self._list(List())), key=lambda row: row.name)
+        return QUEUES.unpack(self._list(List()))
 
     def queue_names(self) -> list[str]:
         """See :class:`shmq.api.Broker`."""
         self._check_open()
         if Feature.NAMES not in self._greeting.features:
             return [queue.name for queue in self.list_queues()]
-        return sorted(self._list(List(only_names=True)))
+        return List.unpack_names(self._list(List(only_names=True)))
 
-    def _list(self, asked: List) -> list[Any]:
+    def _list(self, asked: List) -> _core.Answer:
         answer = self._connection.call(
             lambda wire: wire.request(Type.LIST, False, asked.pack()), again=True
         )
         self._check(answer)
-        return unpack_rows(answer)
+        return answer
 
     # ---- streams ----
 
@@ -214,33 +220,32 @@ class RemoteBroker(RpcClient, SchemaMethods):
     # ---- schemas ----
 
     def _set_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> int:
-        found = self._schema(name, action="set", schema=schema, compatibility=rule)
-        return int(found["version"])
+        return self._schema(name, SchemaRequest("set", schema, rule)).version or 0
 
     def _check_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> None:
-        self._schema(name, action="check", schema=schema, compatibility=rule)
+        self._schema(name, SchemaRequest("check", schema, rule))
 
     def schemas(self, name: str) -> list[api.SchemaVersion]:
         """See :class:`shmq.api.Broker`."""
-        return _versions_of(name, self._schema(name, action="get"))
+        return self._schema(name, SchemaRequest("get")).versions or []
 
-    def _schema(self, name: str, **asked: Any) -> dict[str, Any]:
+    def _schema(self, name: str, asked: SchemaRequest) -> SchemaAnswer:
+        """The answer. Raises SchemaError if the server refuses the schema."""
         self._check_open()
         check_name(name)
         if Feature.SCHEMAS not in self._greeting.features:
             raise errors.Unsupported(f"{self.url} keeps no schemas: it needs a newer shmq")
-
-        def send(packed: bytes) -> _core.Answer:
-            answer = self._ask(Type.SCHEMA, name, packed, again=True)
-            if answer.status == Status.NO_QUEUE:
-                raise errors.NoSuchQueue(
-                    f"there is no queue and no stream {name!r} in namespace {self.namespace!r} of "
-                    f"{self.url}: create it first"
-                )
-            self._check(answer, name)
-            return answer
-
-        return _ask_schema(send, name, **asked)
+        answer = self._ask(Type.SCHEMA, name, asked.pack(), again=True)
+        if answer.status == Status.NO_QUEUE:
+            raise errors.NoSuchQueue(
+                f"there is no queue and no stream {name!r} in namespace {self.namespace!r} of "
+                f"{self.url}: create it first"
+            )
+        self._check(answer, name)
+        found = SchemaAnswer.unpack(answer, name)
+        if found.refused is not None:
+            raise errors.SchemaError(found.refused, name, found.field)
+        return found
 
     # ---- exchanges ----
 
@@ -249,13 +254,13 @@ class RemoteBroker(RpcClient, SchemaMethods):
     ) -> RemoteExchange:
         """See :class:`shmq.api.Broker`."""
         check_exchange(name, kind, alternate)
-        told = self._ask_exchange(name, action="create", kind=kind, alternate=alternate)
-        return RemoteExchange(self, self._connection, name, told)
+        answer = self._ask_exchange(name, "create", kind=kind, alternate=alternate)
+        return RemoteExchange(self, self._connection, name, Shown.unpack(answer))
 
     def exchange(self, name: str) -> RemoteExchange:
         """See :class:`shmq.api.Broker`."""
-        told = self._ask_exchange(check_name(name, "exchange"), action="look")
-        return RemoteExchange(self, self._connection, name, told)
+        answer = self._ask_exchange(check_name(name, "exchange"), "look")
+        return RemoteExchange(self, self._connection, name, Shown.unpack(answer))
 
     def ensure_exchange(
         self, name: str, kind: api.ExchangeKind = "direct", alternate: str | None = None
@@ -271,16 +276,16 @@ class RemoteBroker(RpcClient, SchemaMethods):
 
     def delete_exchange(self, name: str) -> None:
         """See :class:`shmq.api.Broker`."""
-        self._ask_exchange(check_name(name, "exchange"), again=False, action="delete")
+        self._ask_exchange(check_name(name, "exchange"), "delete")
 
     def list_exchanges(self) -> list[api.ExchangeSummary]:
         """See :class:`shmq.api.Broker`."""
         self._check_exchanges()
         return exchange.summaries(self._connection)
 
-    def _ask_exchange(self, name: str, again: bool = True, **asked: Any) -> dict[str, Any]:
+    def _ask_exchange(self, name: str, action: str, **arguments: Any) -> _core.Answer:
         self._check_exchanges()
-        return exchange.ask(self._connection, name, again, **asked)
+        return exchange.ask(self._connection, name, action, **arguments)
 
     def _check_exchanges(self) -> None:
         self._check_open()
@@ -352,33 +357,3 @@ class RemoteBroker(RpcClient, SchemaMethods):
 def _sent(wanted: QueueOptions, given: Mapping[str, Any]) -> dict[str, Any]:
     """The given options as plain numbers, which the check of all options has ensured."""
     return {key: getattr(wanted, key) for key in given}
-
-
-def _summary(row: Mapping[str, Any]) -> api.QueueSummary:
-    numbers = {"depth": 0, "delayed": 0, "in_flight": 0, "capacity": 0}
-    return api.QueueSummary(**(numbers | {key: row[key] for key in _FIELDS if key in row}))
-
-
-#: Sends a SCHEMA request with this map, and returns the answer if it is OK.
-_SendSchema = Callable[[bytes], _core.Answer]
-
-
-def _ask_schema(send: _SendSchema, name: str, **asked: Any) -> dict[str, Any]:
-    """The map of the answer. Raises SchemaError if the server refuses the schema."""
-    found = unpack_answer(send(pack_map(asked)))
-    if "refused" in found:
-        raise errors.SchemaError(str(found["refused"]), name, str(found.get("field", "")))
-    return found
-
-
-def _versions_of(name: str, found: dict[str, Any]) -> list[api.SchemaVersion]:
-    """The versions in an answer. Raises ServerError."""
-    try:
-        return [
-            api.SchemaVersion(name=name, version=version, schema=schema, compatibility=rule, at=at)
-            for version, schema, rule, at in found.get("versions", ())
-        ]
-    except (TypeError, ValueError) as error:
-        raise errors.ServerError(
-            f"the server's answer about the schema of {name!r} makes no sense: {error}"
-        ) from error

@@ -5,25 +5,25 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 from shmq import errors
-from shmq.client.remote import tls
-from shmq.client.remote.address import Target
+from shmq.client.remote.address import Target, tls_context
 from shmq.native import _core
 from shmq.protocol.messages.queue import Greeting, Hello
 from shmq.protocol.opcodes import Feature, Status, Type
 from shmq.protocol.status import error_of, error_of_status
 
-__all__ = ["dial"]
+__all__ = ["Seal", "dial"]
 
 #: The longest recv before the next check of signals and deadlines, as setsockopt takes it.
 _SLICE = struct.pack("ll", 0, 250_000)
 _READ = 1 << 16
 
-_TRUST = "; whom to trust is said by tls= or --cafile"
+_TRUST = "; name the certificates to trust by tls= or --cafile"
 
 
 def dial(
@@ -36,7 +36,7 @@ def dial(
     be used.
     """
     until = time.monotonic() + timeout
-    context = tls.context(target.tls) if target.address.tls else None
+    context = tls_context(target.tls) if target.address.tls else None
     try:
         sock = socket.create_connection((target.address.host, target.address.port), timeout)
     except OSError as error:
@@ -60,8 +60,8 @@ def dial(
         raise
 
 
-def _shake_hands(sock: socket.socket, context: Any, target: Target, until: float) -> tls.Seal:
-    seal = tls.Seal(context, target.address.host)
+def _shake_hands(sock: socket.socket, context: Any, target: Target, until: float) -> Seal:
+    seal = Seal(context, target.address.host)
     done, out = seal.shake_hands(None)
     while True:
         left = until - time.monotonic()
@@ -107,7 +107,7 @@ def _hint(target: Target, why: str) -> str:
     if not target.address.tls:
         return "; if the server wants TLS, the URL begins with shmqs://"
     if "CERTIFICATE" in why:
-        return "; the server wants a certificate of one's own that it knows: tls= or --cert"
+        return "; the server requires a client certificate that it knows: tls= or --cert"
     return ""
 
 
@@ -122,3 +122,47 @@ def _unreachable(target: Target, error: OSError) -> errors.ConnectionLost:
     elif isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
         why, hint = "what answers there speaks no TLS", "; a server without it is at shmq://"
     return errors.ConnectionLost(f"cannot connect to {target.address}: {why}{hint}")
+
+
+class Seal:
+    """The client's side of one TLS connection; its socket is read and written elsewhere.
+
+    One thread may seal while another opens: they take turns, because an SSL object serves one
+    thread at a time, and it works without the GIL.
+    """
+
+    def __init__(self, made: ssl.SSLContext, host: str) -> None:
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._object = made.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        self._turn = threading.RLock()  # a signal's handler may send while its thread reads
+
+    def shake_hands(self, sealed: bytes | None) -> tuple[bool, bytes]:
+        """Take the next step with the peer's bytes: whether it was the last, and what to send."""
+        if sealed is not None:
+            self._incoming.write(sealed)
+        try:
+            self._object.do_handshake()
+        except ssl.SSLWantReadError:
+            return False, self._outgoing.read()
+        return True, self._outgoing.read()
+
+    def seal(self, plain: bytes) -> bytes:
+        """The encrypted bytes to send."""
+        view = memoryview(plain)
+        with self._turn:
+            while view:
+                view = view[self._object.write(view) :]
+            return self._outgoing.read()
+
+    def open(self, sealed: bytes) -> bytes | None:
+        """The decrypted bytes, perhaps none yet; None if the peer has ended. Raises SSLError."""
+        parts = []
+        with self._turn:
+            self._incoming.write(sealed)
+            try:
+                while part := self._object.read(_READ):
+                    parts.append(part)
+            except ssl.SSLWantReadError:
+                return b"".join(parts)
+        return b"".join(parts) or None

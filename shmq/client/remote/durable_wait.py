@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from shmq import errors
 from shmq.native import _core
-from shmq.protocol.messages.payload import unpack_answer
+from shmq.protocol.messages.queue import QueueState
+from shmq.protocol.messages.stream import StreamInfo
 from shmq.protocol.opcodes import Status, Type
 
 __all__ = ["aconfirmed", "confirmed", "is_durable"]
@@ -16,8 +18,12 @@ __all__ = ["aconfirmed", "confirmed", "is_durable"]
 _PATIENCE: Final = 1.0
 
 
-#: The requests whose answers describe the journal.
+#: The requests whose answers describe the journal, and what an answer says about its disk.
 _LOOK: Final = {"queue": Type.STATS, "stream": Type.STREAM_INFO}
+_ERROR: Final[dict[str, Callable[[_core.Answer], str | None]]] = {
+    "queue": lambda answer: QueueState.unpack(answer).stats.journal_error,
+    "stream": lambda answer: StreamInfo.unpack(answer).journal_error,
+}
 
 
 def is_durable(queue: Any, confirm: str | None) -> bool:
@@ -92,7 +98,7 @@ def _check_disk(queue: Any, asked: _core.Answer) -> None:
     """Raise NotConfirmed if the server says that the disk of the journal fails."""
     if not asked.done or asked.status != Status.OK:
         return
-    error = unpack_answer(asked).get("journal_error")
+    error = _ERROR[queue.connection.kind](asked)
     if error is not None:
         raise _not_confirmed(
             queue,

@@ -12,8 +12,18 @@ from shmq.client.remote.connection import Backoff, Connection
 from shmq.client.remote.put import encode
 from shmq.client.shared import exchange_delivery
 from shmq.native import _core
-from shmq.protocol.messages.exchange import Route
-from shmq.protocol.messages.payload import pack_map, pack_name, unpack_answer, unpack_rows
+from shmq.protocol.messages.exchange import (
+    EXCHANGES,
+    Bindings,
+    Changed,
+    ExchangeRequest,
+    Exchanges,
+    Route,
+    Routed,
+    Shown,
+    Unsynced,
+)
+from shmq.protocol.messages.payload import pack_name
 from shmq.protocol.opcodes import Status, Type
 from shmq.protocol.status import error_of, error_of_status
 from shmq.routing.table import check_binding
@@ -36,34 +46,24 @@ _MISSING: Final[dict[str, type[errors.ShmqError]]] = {
     "exchange": errors.NoSuchExchange,
 }
 
-Told = dict[str, Any]
 
-
-def ask(connection: Connection, name: str, again: bool = True, **asked: Any) -> Told:
+def ask(connection: Connection, name: str, action: str, **arguments: Any) -> _core.Answer:
     """Send a request other than a publish. Raises the error of a refusal."""
-    payload = pack_name(name) + pack_map(asked)
-    answer = connection.call(lambda wire: wire.request(Type.EXCHANGE, False, payload), again=again)
+    payload = pack_name(name) + ExchangeRequest(action, arguments).pack()
+    answer = connection.call(
+        lambda wire: wire.request(Type.EXCHANGE, False, payload), again=action != "delete"
+    )
     _check(connection, answer, name)
-    return unpack_answer(answer)
+    return answer
 
 
 def summaries(connection: Connection) -> list[api.ExchangeSummary]:
     """All exchanges of the server, sorted by name."""
-    payload = pack_map({})
+    payload = Exchanges().pack()
     answer = connection.call(lambda wire: wire.request(Type.EXCHANGES, False, payload), again=True)
     if answer.status != Status.OK:
         raise error_of(answer, connection.url)
-    rows = unpack_rows(answer)
-    found = (
-        api.ExchangeSummary(
-            name=row["name"],
-            kind=row["kind"],
-            alternate=row["alternate"],
-            bindings=row["bindings"],
-        )
-        for row in rows
-    )
-    return sorted(found, key=lambda each: each.name)
+    return EXCHANGES.unpack(answer)
 
 
 def _check(connection: Connection, answer: _core.Answer, name: str) -> None:
@@ -83,12 +83,12 @@ def _check(connection: Connection, answer: _core.Answer, name: str) -> None:
 class RemoteExchange(exchange_delivery.Publisher):
     """An exchange of a server. Threads may share it; it shares its broker's connection."""
 
-    def __init__(self, broker: Any, connection: Connection, name: str, told: Told) -> None:
+    def __init__(self, broker: Any, connection: Connection, name: str, shown: Shown) -> None:
         self._broker = broker
         self._connection = connection
         self._name = name
-        self._kind: api.ExchangeKind = told["kind"]
-        self._alternate: str | None = told["alternate"]
+        self._kind: api.ExchangeKind = shown.kind
+        self._alternate = shown.alternate
         self._closed = False
 
     @property
@@ -118,15 +118,14 @@ class RemoteExchange(exchange_delivery.Publisher):
         match: api.Match = "all",
     ) -> bool:
         """See :class:`shmq.api.Exchange`."""
-        told = self._bind("bind", target, key, kind, headers, match)
-        missing = told.get("missing")
-        if missing is not None:
-            error = _MISSING.get(missing, errors.ShmqError)
+        done = self._bind("bind", target, key, kind, headers, match)
+        if done.missing is not None:
+            error = _MISSING.get(done.missing, errors.ShmqError)
             raise error(
-                f"there is no {missing} {target!r} at {self._connection.url} to bind to exchange "
-                f"{self._name!r}: create it first"
+                f"there is no {done.missing} {target!r} at {self._connection.url} to bind to "
+                f"exchange {self._name!r}: create it first"
             )
-        return bool(told["changed"])
+        return done.changed
 
     def unbind(
         self,
@@ -138,29 +137,29 @@ class RemoteExchange(exchange_delivery.Publisher):
         match: api.Match = "all",
     ) -> bool:
         """See :class:`shmq.api.Exchange`."""
-        return bool(self._bind("unbind", target, key, kind, headers, match)["changed"])
+        return self._bind("unbind", target, key, kind, headers, match).changed
 
     def _bind(
         self, action: str, target: str, key: str, kind: str, headers: Any, match: str
-    ) -> Told:
+    ) -> Changed:
         check_binding(self._kind, target, key, kind, headers, match)
         self._check_open()
-        return ask(
+        answer = ask(
             self._connection,
             self._name,
-            action=action,
+            action,
             target=target,
             key=key,
             kind=kind,
             headers=None if headers is None else dict(headers),
             match=match,
         )
+        return Changed.unpack(answer)
 
     def bindings(self) -> list[api.Binding]:
         """See :class:`shmq.api.Exchange`."""
         self._check_open()
-        rows = ask(self._connection, self._name, action="bindings")["bindings"]
-        return [api.Binding(*row) for row in rows]
+        return Bindings.unpack(ask(self._connection, self._name, "bindings")).bindings
 
     # ---- publishing ----
 
@@ -224,20 +223,19 @@ class RemoteExchange(exchange_delivery.Publisher):
         assert greeting is not None
         return greeting.max_frame - _BESIDE
 
-    def route(self, asked: Route, again: bool) -> Told:
+    def route(self, asked: Route, again: bool) -> Routed:
         """Send one ROUTE request. Raises the error of a refusal."""
         whole = pack_name(self._name) + asked.pack()
         answer = self._connection.call(
             lambda wire: wire.request(Type.ROUTE, False, whole), again=again
         )
         _check(self._connection, answer, self._name)
-        return unpack_answer(answer)
+        return Routed.unpack(answer)
 
     def unsynced(self, queues: Mapping[str, int]) -> dict[str, str | None]:
         """The queues that lack on disk what was put up to a number, each with its reason."""
-        told = ask(self._connection, self._name, action="synced", queues=dict(queues))
-        found: dict[str, str | None] = told["unsynced"]
-        return found
+        answer = ask(self._connection, self._name, "synced", queues=dict(queues))
+        return Unsynced.unpack(answer).unsynced
 
     def _check_open(self) -> None:
         if self._closed:
@@ -280,7 +278,7 @@ class _Routing:
     def run(self, block: bool | None, until: float | None) -> None:
         """Publish. Raises what a publish that puts nothing raises."""
         told = self._route(self._asked)
-        self.reached = told["reached"]
+        self.reached = told.reached
         waits = until is not None if block is None else block
         while only := self._full(told, block is None, waits):
             if not self._pause(until):
@@ -290,20 +288,20 @@ class _Routing:
             told = self._route(dataclasses.replace(self._asked, only=only))
         self._wait_for_disk(until)
 
-    def _route(self, asked: Route) -> Told:
+    def _route(self, asked: Route) -> Routed:
         told = self._exchange.route(asked, self._again)
-        self.delivered += told["delivered"]
-        self.duplicates += told["duplicates"]
-        self._unsynced |= told["unsynced"]
-        for name, (status, text, *_) in told["refused"].items():
+        self.delivered += told.delivered
+        self.duplicates += told.duplicates
+        self._unsynced |= told.unsynced
+        for name, (status, text, *_) in told.refused.items():
             self.refused[name] = error_of_status(status, f"queue {name!r}", text)
         return told
 
-    def _full(self, told: Told, by_queue: bool, waits: bool) -> dict[str, int]:
+    def _full(self, told: Routed, by_queue: bool, waits: bool) -> dict[str, int]:
         """The queues to wait for, and how many messages each has taken."""
         return {
             name: taken
-            for name, (status, _, taken, blocks) in told["refused"].items()
+            for name, (status, _, taken, blocks) in told.refused.items()
             if status == Status.QUEUE_FULL and (waits or (by_queue and blocks))
         }
 

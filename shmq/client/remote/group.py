@@ -1,29 +1,54 @@
-"""The groups of a server's stream."""
+"""The groups of a server's stream: their state, and what its members ask of the server."""
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from shmq import api
+from shmq import api, errors
 from shmq.api.names import check_name
-from shmq.api.options import check_one_of
-from shmq.client.remote.group_store import (
-    RemoteGroupState,
-    RemoteGroupStore,
-    RemoteMemberState,
-    RemoteSettler,
-)
+from shmq.api.options import check_one_of, check_whole
 from shmq.client.shared.group import Group, group_options
+from shmq.client.shared.group_store import GroupStore, PartitionSeat
 from shmq.client.shared.member import member_name
 from shmq.client.shared.share import Lender, Lent, Share, share_options
 from shmq.errors import MemberFenced, Unsupported
 from shmq.native import _core
-from shmq.protocol.messages.group import Settlement
-from shmq.protocol.messages.payload import pack_map, unpack_rows
-from shmq.protocol.opcodes import Feature, Type
+from shmq.protocol.messages.group import (
+    GROUPS,
+    GroupChange,
+    GroupsRequest,
+    GroupView,
+    Heartbeat,
+    Join,
+    Joined,
+    MemberRequest,
+    Seats,
+    Settlement,
+    ShareSettle,
+    ShareTake,
+    ShareTaken,
+)
+from shmq.protocol.messages.payload import pack_places
+from shmq.protocol.opcodes import Feature, Status, Type
+from shmq.protocol.status import stream_error_of
 
-__all__ = ["RemoteLender", "delete_group", "groups_of", "open_group", "open_share"]
+__all__ = [
+    "RemoteGroupState",
+    "RemoteGroupStore",
+    "RemoteLender",
+    "RemoteMemberState",
+    "RemoteSettler",
+    "delete_group",
+    "groups_of",
+    "open_group",
+    "open_share",
+]
+
+#: How long the server's report on a member is used, in seconds.
+_FRESH: Final = 0.01
 
 
 def open_group(stream: Any, name: str, options: Mapping[str, Any]) -> Group:
@@ -40,7 +65,6 @@ def open_share(stream: Any, name: str, member: str | None, options: dict[str, An
     on_damage = options.pop("on_damage", "raise")
     check_one_of("on_damage", on_damage, ("raise", "skip"))
     share_options(options)
-    asked = {**options, "shared": True}
     if on_damage == "skip":
         greeting = stream.connection.greeting
         if greeting is None or Feature.ON_DAMAGE not in greeting.features:
@@ -48,22 +72,22 @@ def open_share(stream: Any, name: str, member: str | None, options: dict[str, An
                 f"on_damage='skip': the server of stream {stream.name!r} cannot pass over damage "
                 f"for a group that shares: it needs a newer version of shmq"
             )
-        asked["on_damage"] = on_damage
-    state = RemoteMemberState(stream, check_name(name, "group"), asked)
+    state = RemoteMemberState(
+        stream, check_name(name, "group"), options, shared=True, skips_damage=on_damage == "skip"
+    )
     return Share(RemoteLender(stream, name, state, member_name(member)), on_damage)
 
 
 def groups_of(stream: Any) -> list[api.GroupSummary]:
     """See ``groups`` of :class:`shmq.api.Stream`."""
-    asked = pack_map({"identity": stream.identity, "action": "list"})
-    rows = unpack_rows(stream.ask(Type.STREAM_GROUPS, asked))
-    return [api.GroupSummary(**row) for row in rows]
+    asked = GroupsRequest(stream.identity, "list").pack()
+    return GROUPS.unpack(stream.ask(Type.STREAM_GROUPS, asked))
 
 
 def delete_group(stream: Any, name: str) -> None:
     """See ``delete_group`` of :class:`shmq.api.Stream`."""
-    asked = {"identity": stream.identity, "action": "delete", "group": check_name(name, "group")}
-    stream.ask(Type.STREAM_GROUPS, pack_map(asked))
+    asked = GroupsRequest(stream.identity, "delete", check_name(name, "group"))
+    stream.ask(Type.STREAM_GROUPS, asked.pack())
 
 
 class RemoteLender(Lender):
@@ -125,3 +149,355 @@ class RemoteLender(Lender):
     def drop(self) -> None:
         """See :class:`Lender`."""
         self._state.drop(self._id)
+
+
+class RemoteGroupState:
+    """:class:`shmq.client.shared.group_store.GroupState`, requested from a server.
+
+    The server assigns partitions, detects dead members, and keeps the records not done yet.
+    """
+
+    #: The server assigns the partitions.
+    planned = True
+    deleted = False
+
+    def __init__(self, stream: Any, name: str, options: Mapping[str, Any]) -> None:
+        self._stream = stream
+        self._name = name
+        self._given = dict(options)
+        self._seats: list[PartitionSeat] = []
+        self.options: dict[str, Any] = {}
+
+    def look(self) -> GroupView:
+        """The whole current state of the group; the first call creates the group if there is none.
+
+        Raises StreamDeleted if the group of the earlier calls is gone.
+        """
+        known = self.options.get("group_id")
+        asked = GroupsRequest(self._stream.identity, "look", self._name, known, self._given)
+        try:
+            answer = self._stream.ask(Type.STREAM_GROUPS, asked.pack())
+        except errors.NoSuchGroup as error:
+            raise errors.StreamDeleted(str(error)) from error
+        shown = GroupView.unpack(answer)
+        self.options, self._seats = shown.options, shown.seats
+        return shown
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions known to its members."""
+        return len(self._seats)
+
+    def numbers(self) -> dict[str, int]:
+        """The counters of the group."""
+        return self.look().numbers
+
+    def members(self) -> list[tuple[int, int, str, int, int]]:
+        """The members of the group."""
+        return self.look().members
+
+    def seats(self) -> list[PartitionSeat]:
+        """The partitions of the group."""
+        self.look()
+        return self._seats
+
+    def commit(self, partition: int, member: int, offset: int) -> bool:
+        """Mark all before ``offset`` as done; False if the member does not own the partition."""
+        try:
+            self._ask(Type.COMMIT, member, pack_places([(partition, offset)]))
+        except errors.MemberFenced:
+            return False
+        return True
+
+    def member(self) -> RemoteMemberState:
+        """The state for a new member."""
+        made = RemoteMemberState(self._stream, self._name, self._given)
+        made.options = self.options
+        return made
+
+    def _ask(self, kind: int, member: int, rest: bytes = b"") -> _core.Answer:
+        answer = self._sent(kind, member, rest)
+        if answer.status == Status.FENCED:
+            raise errors.MemberFenced(
+                f"member {member} of group {self._name!r} of stream {self._stream.name!r} is no "
+                f"member any more, or the partition is no longer its own"
+            )
+        if answer.status != Status.OK:
+            error = stream_error_of(answer, self._stream.name)
+            if member and isinstance(error, errors.StreamDeleted):
+                self._stream.offsets()  # raises the same if the stream is gone
+                raise errors.StreamDeleted(f"the group {self._name!r} was deleted")
+            raise error
+        return answer
+
+    def _sent(self, kind: int, member: int, rest: bytes) -> _core.Answer:
+        payload = self._packed(member, rest)
+        answer: _core.Answer = self._stream.connection.call(
+            lambda wire: wire.request(kind, True, payload), again=kind != Type.JOIN
+        )
+        return answer
+
+    def _packed(self, member: int, rest: bytes = b"") -> bytes:
+        return MemberRequest(self._name, self._stream.identity, member, rest).pack()
+
+
+class RemoteMemberState(RemoteGroupState):
+    """The state of one member. It belongs to the connection: when that is lost, it rejoins."""
+
+    def __init__(
+        self,
+        stream: Any,
+        name: str,
+        options: Mapping[str, Any],
+        *,
+        shared: bool = False,
+        skips_damage: bool = False,
+    ) -> None:
+        super().__init__(stream, name, options)
+        self._shared = shared
+        self._skips_damage = skips_damage
+        self._change = 0
+        self._heard_at = 0.0
+        self._due = 0
+        self._damaged = 0
+        self._damaged_before = 0
+        self._wire: Any = None
+
+    def seats(self) -> list[PartitionSeat]:
+        """The partitions as of the last heartbeat."""
+        return self._seats
+
+    def committed(self, partition: int) -> int | None:
+        """The partition's committed offset, as of the last heartbeat or of its own commit since."""
+        return self._seats[partition][2]
+
+    def watch(self, _ns: int) -> bool:
+        """Never: the server detects dead members."""
+        return False
+
+    def join(self, _process: int, name: bytes) -> tuple[int, int]:
+        """Become a member."""
+        asked = Join(
+            self._given,
+            name.decode("utf-8", "replace"),
+            self._shared,
+            "skip" if self._skips_damage else None,
+        )
+        try:
+            answer = self._ask(Type.JOIN, 0, asked.pack())
+        except errors.StreamDeleted:
+            self._check_grave()
+            raise
+        joined = Joined.unpack(answer)
+        self.options = joined.options
+        self._change, self._heard_at = 0, 0.0
+        self._damaged_before, self._damaged = self.damaged, 0
+        self._wire = self._stream.connection.wire
+        return 0, joined.member
+
+    def _check_grave(self) -> None:
+        """Raise NoSuchQueue if the missing object is the dead-letter queue."""
+        dead_letter = self._given.get("dead_letter")
+        if dead_letter is not None:
+            self._stream.offsets()  # raises StreamDeleted if the stream is gone
+            raise errors.NoSuchQueue(
+                f"there is no queue {dead_letter!r} for the dead letters of group {self._name!r}: "
+                f"create it first"
+            )
+
+    @property
+    def has_lost_connection(self) -> bool:
+        """Whether the connection by which it joined has been replaced."""
+        return self._stream.connection.wire is not self._wire
+
+    def leave(self, member: int, _evicted: bool) -> bool:
+        """End the membership."""
+        try:
+            self._ask(Type.LEAVE, member)
+        except errors.ShmqError:
+            return False  # it was not a member
+        return True
+
+    def drop(self, member: int) -> None:
+        """End the membership without waiting for an answer or a connection: for destructors."""
+        wire = self._stream.connection.wire
+        if wire is None or self.has_lost_connection or not wire.is_of_this_process:
+            return  # the server has noticed
+        with contextlib.suppress(errors.ShmqError):
+            wire.forget(wire.request(Type.LEAVE, True, self._packed(member)))
+            wire.send()
+
+    def forget(self) -> None:
+        """Make the next heartbeat ask the server."""
+        self._heard_at = 0.0
+
+    def beat(self, _at: int, member: int) -> int | None:
+        """Send a heartbeat, unless one was just sent; None: it is no longer a member."""
+        if time.monotonic() - self._heard_at < _FRESH:
+            return self._change
+        try:
+            answer = self._ask(Type.HEARTBEAT, member, Heartbeat(self._change).pack())
+        except errors.MemberFenced:
+            return None
+        except errors.StreamDeleted:
+            self.deleted = True
+            raise
+        self._heard_at = time.monotonic()
+        said = GroupChange.unpack(answer)
+        self._change = said.change
+        if said.seats is not None:
+            self._seats = [(*each, 0, None, 0) for each in said.seats]
+        return self._change
+
+    def claim(self, partition: int, member: int) -> bool:
+        """Take over a partition assigned to the member."""
+        return self._seat(True, partition, member)
+
+    def release(self, partition: int, member: int) -> bool:
+        """Give up a partition."""
+        return self._seat(False, partition, member)
+
+    def _seat(self, takes: bool, partition: int, member: int) -> bool:
+        self._heard_at = 0.0
+        rest = Seats(takes, pack_places([(partition, 0)])).pack()
+        return self._ask(Type.SEATS, member, rest).payload != b""
+
+    def commit(self, partition: int, member: int, offset: int) -> bool:
+        """See :class:`RemoteGroupState`."""
+        if not super().commit(partition, member, offset):
+            return False
+        owner, meant, _, at, lent, moves = self._seats[partition]
+        self._seats[partition] = owner, meant, offset, at, lent, moves
+        return True
+
+    # ---- one that shares ----
+
+    def take(self, member: int, limit: int, *, handed: bool) -> tuple[dict[int, int], list[Lent]]:
+        """The offset of each partition's next new record, and what is leased to the member."""
+        answer = self._ask(Type.SHARE_TAKE, member, ShareTake(limit, handed).pack())
+        taken = ShareTaken.unpack(answer, skips_damage=self._skips_damage)
+        self._due = time.monotonic_ns() + taken.due
+        self._damaged = taken.damaged or 0
+        return {p: at for p, at in enumerate(taken.ends) if at is not None}, list(taken.lent)
+
+    @property
+    def damaged(self) -> int:
+        """How many records in damaged files the server has skipped for this member."""
+        return self._damaged_before + self._damaged
+
+    def due_in(self) -> float:
+        """The seconds until a held record is due."""
+        return max(0.0, (self._due - time.monotonic_ns()) / 1e9)
+
+    def settle(self, member: int, action: int, receipts: list[int], ns: int = 0) -> list[int]:
+        """Settle leased records; returns the receipts that were refused."""
+        rest = ShareSettle(action, ns, receipts).pack()
+        answer = self._sent(Type.SHARE_SETTLE, member, rest)
+        if answer.status == Status.FENCED:  # its leases ended with the membership
+            return receipts
+        if answer.status not in (Status.OK, Status.LEASE_EXPIRED):
+            raise stream_error_of(answer, self._stream.name)
+        return list(answer.refused)
+
+
+class RemoteGroupStore(GroupStore):
+    """See :class:`shmq.client.shared.group_store.GroupStore`.
+
+    The server assigns partitions, detects dead members, and keeps the records not done yet.
+    """
+
+    state: RemoteGroupState
+
+    def __init__(self, stream: Any, name: str, state: RemoteGroupState) -> None:
+        super().__init__(stream, name, state)
+
+    @property
+    def process(self) -> int:
+        """See :class:`GroupStore`. Members belong to the server's process."""
+        return 0
+
+    def for_member(self) -> tuple[RemoteGroupStore, RemoteMemberState]:
+        """See :class:`GroupStore`. Raises StreamDeleted if a JOIN would recreate the group."""
+        self.state.look()
+        state = self.state.member()
+        return RemoteGroupStore(self.stream, self.name, state), state
+
+    def refresh(self) -> None:
+        """See :class:`GroupStore`."""
+        self._member_state.forget()
+
+    def drop(self, member: int) -> None:
+        """See :class:`GroupStore`."""
+        self._member_state.drop(member)
+
+    def why_out(self) -> str:
+        """See :class:`GroupStore`."""
+        if self._member_state.has_lost_connection:
+            return "the connection that it was one by was lost"
+        return f"it was silent for more than {self.session_timeout:g} s"
+
+    @property
+    def _member_state(self) -> RemoteMemberState:
+        assert isinstance(self.state, RemoteMemberState)
+        return self.state
+
+    def widen(self) -> None:
+        """See :class:`GroupStore`. The server does it."""
+
+    def look_for_dead(self) -> None:
+        """See :class:`GroupStore`. The server does it whenever its state is requested."""
+        self.state.look()
+
+    def plan(self) -> None:
+        """See :class:`GroupStore`. The server does it."""
+
+    def check_offset(self, partition: int, offset: int) -> None:
+        """See :class:`GroupStore`. The server checks the end of a partition."""
+        count = max(self.stream.partitions, self.state.partitions)
+        check_whole("partition", partition, 0, count - 1)
+        check_whole(f"partition {partition}: offset", offset, 0, (1 << 63) - 1)
+
+    def keep_from(self, partition: int, offset: int) -> None:
+        """See :class:`GroupStore`. The server does it."""
+
+    def keep_again(self, partition: int, offset: int) -> None:
+        """See :class:`GroupStore`. The server does it."""
+
+    def _fresh_seats(self) -> list[PartitionSeat]:
+        self.state.look()
+        return self.state.seats()
+
+
+class RemoteSettler:
+    """See :class:`shmq.client.shared.share.Settler`: settles what was leased to one member."""
+
+    def __init__(self, state: RemoteMemberState, member: int) -> None:
+        self._state = state
+        self._member = member
+
+    def ack(self, receipt: int) -> bool:
+        """Mark the record as done; whether its lease was still valid."""
+        return self._settle(Settlement.ACK, receipt)
+
+    def nack(self, receipt: int, delay: int) -> bool:
+        """Return the record after ``delay`` ns, or as a dead letter after its last delivery."""
+        return self._settle(Settlement.NACK, receipt, delay)
+
+    def reject(self, receipt: int) -> bool:
+        """Make the record a dead letter."""
+        return self._settle(Settlement.REJECT, receipt)
+
+    def extend(self, receipt: int, ns: int) -> bool:
+        """Extend the lease to ``ns`` from now; 0: by the group's lease."""
+        return self._settle(Settlement.EXTEND, receipt, ns)
+
+    def hand(self, receipt: int) -> bool:
+        """Note that the application gets the record; whether its lease is still valid."""
+        return self._settle(Settlement.HAND, receipt)
+
+    def lost(self, receipt: int) -> bool:
+        """Note that the stream no longer has the record."""
+        return self._settle(Settlement.LOST, receipt)
+
+    def _settle(self, action: int, receipt: int, ns: int = 0) -> bool:
+        return not self._state.settle(self._member, action, [receipt], ns)

@@ -14,17 +14,16 @@ from typing import Any
 from shmq import api, errors
 from shmq.api.names import check_name
 from shmq.api.options import Confirm, QueueOptions, check_whole
-from shmq.client.remote import batch as runs
 from shmq.client.remote.address import Target
 from shmq.client.remote.batch_window import RemotePipeline
 from shmq.client.remote.bulk import RemoteBulkQueue
 from shmq.client.remote.connection import Backoff, Connection
 from shmq.client.remote.consumer import RemoteAsyncConsumer, RemoteConsumer
 from shmq.client.remote.durable_wait import aconfirmed, confirmed, is_durable
-from shmq.client.remote.get import RemoteGet
-from shmq.client.remote.loan import RemoteLoan
+from shmq.client.remote.get import RemoteBatch, RemoteGet, RemotePacked
 from shmq.client.remote.put import (
     Item,
+    RemoteLoan,
     check_size,
     encode,
     waiting_put,
@@ -35,8 +34,7 @@ from shmq.client.remote.staged_publish import RemoteStagedPublisher
 from shmq.client.shared.policy import compile_filter
 from shmq.expression.parse import Where
 from shmq.native import _core
-from shmq.protocol.messages.payload import unpack_answer
-from shmq.protocol.messages.queue import Create, Select
+from shmq.protocol.messages.queue import Create, QueueState, Select
 from shmq.protocol.opcodes import FOREVER, Feature, Status, Type
 from shmq.protocol.status import error_of
 
@@ -76,7 +74,7 @@ class RemoteQueue(api.Queue):
                 f"{connection.url}: create it first, or see `shmq list`"
             )
         self._check(answer)
-        self._options = QueueOptions(**_known(QueueOptions, unpack_answer(answer)["options"]))
+        self._options = QueueState.unpack(answer).options
         self._lease = self._options.visibility_timeout
         self._patience = connection.target.request_timeout
         #: Whether puts get a generated dedupe id.
@@ -143,7 +141,7 @@ class RemoteQueue(api.Queue):
         if self._options.durability == "memory":
             return None
         with contextlib.suppress(errors.ShmqError):
-            return _unwritten(self._numbers())
+            return self._state().unwritten
         return None
 
     async def _awhy_unwritten(self) -> str | None:
@@ -154,7 +152,7 @@ class RemoteQueue(api.Queue):
                 lambda wire: wire.request(Type.STATS, True, b""), again=True
             )
             if answer.status == Status.OK:
-                return _unwritten(unpack_answer(answer))
+                return QueueState.unpack(answer).unwritten
         return None
 
     def _stale(self, receipt: int) -> errors.LeaseExpired:
@@ -579,7 +577,7 @@ class RemoteQueue(api.Queue):
         except errors.ShmqError:
             self._refuse_batch(messages)
             raise
-        return runs.RemoteBatch(self, bodies, messages)
+        return RemoteBatch(self, bodies, messages)
 
     def _refuse_batch(self, messages: list[Any]) -> None:
         """Return the batch, except the message whose body its codec cannot decode."""
@@ -611,7 +609,7 @@ class RemoteQueue(api.Queue):
                 break
             messages += self._no_more_than(more, wanted - records)
             records = _core.records_in(messages)
-        return runs.RemotePacked(self, messages)
+        return RemotePacked(self, messages)
 
     def _no_more_than(self, messages: list[Any], most: int) -> list[Any]:
         """The first messages that hold ``most`` records; the others are returned."""
@@ -796,13 +794,13 @@ class RemoteQueue(api.Queue):
                 )
         return self.ask(Type.REDRIVE, Select(most, text).pack()).number
 
-    def _numbers(self) -> dict[str, Any]:
-        return unpack_answer(self.ask(Type.STATS, again=True))
+    def _state(self) -> QueueState:
+        return QueueState.unpack(self.ask(Type.STATS, again=True))
 
     @property
     def identity(self) -> int:
         """See :class:`shmq.api.Queue`."""
-        found = self._numbers().get("identity")
+        found = self._state().identity
         if type(found) is not int:
             raise errors.Unsupported(
                 f"the server of queue {self.name!r} does not say which queue it is: it is older "
@@ -815,30 +813,22 @@ class RemoteQueue(api.Queue):
 
         ``waiting_put`` includes the waiting puts of this process: a remote put waits by retrying.
         """
-        found = self._numbers()
-        numbers: dict[str, Any] = {
-            field.name: 0
-            for field in dataclasses.fields(api.QueueStats)
-            if field.default is dataclasses.MISSING
-        }
-        numbers |= _known(api.QueueStats, found)
-        numbers["waiting_put"] += waiting_puts(self._key)
-        return api.QueueStats(**numbers)
+        found = self._state().stats
+        return dataclasses.replace(found, waiting_put=found.waiting_put + waiting_puts(self._key))
 
     def attachments(self) -> list[api.Attachment]:
         """See :class:`shmq.api.Queue`. A server's process stands for all its clients."""
-        rows = self._numbers().get("attachments", [])
-        return [api.Attachment(**_known(api.Attachment, row)) for row in rows]
+        return self._state().attachments
 
     def qsize(self) -> int:
         """See :class:`shmq.api.Queue`."""
-        return int(self._numbers()["depth"])
+        return self._state().stats.depth
 
     def full(self) -> bool:
         """See :class:`shmq.api.Queue`."""
-        numbers = self._numbers()
-        held = sum(numbers.get(key, 0) for key in ("depth", "delayed", "in_flight", "dying"))
-        return int(held) >= self._options.capacity
+        found = self._state().stats
+        held = found.depth + found.delayed + found.in_flight + found.dying
+        return held >= self._options.capacity
 
     # ---- the end ----
 
@@ -889,14 +879,3 @@ def _settlement(
 def _can_be(receipt: int) -> bool:
     """Whether such a receipt can exist."""
     return 0 < receipt < 1 << 64
-
-
-def _unwritten(numbers: dict[str, Any]) -> str | None:
-    found = numbers.get("unwritten")
-    return found if isinstance(found, str) else None
-
-
-def _known(kind: Any, found: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the answer that the dataclass has."""
-    names = [field.name for field in dataclasses.fields(kind)]
-    return {name: found[name] for name in names if name in found}

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
-import shmq.client.shared.record_policy  # noqa: F401 - the classes of what is read
 from shmq import api, errors
 from shmq.api.names import check_name
 from shmq.api.options import Confirm, check_whole
@@ -20,17 +19,22 @@ from shmq.client.remote.group import (
     open_group,
     open_share,
 )
-from shmq.client.remote.retention_hold import RemoteRetentionHold
 from shmq.client.remote.stream_appender import Appender, AppendOptions
-from shmq.client.remote.stream_reader import RemoteAsyncReader, RemoteReader
+from shmq.client.remote.stream_reader import RemoteAsyncReader, RemoteReader, RemoteRetentionHold
 from shmq.client.shared import producer as producing
 from shmq.client.shared.group import Group
 from shmq.client.shared.share import Share
 from shmq.client.shared.subscription import Subscription
 from shmq.expression.record_fields import RecordWhere
 from shmq.native import _core, _stream
-from shmq.protocol.messages.payload import unpack_answer
-from shmq.protocol.messages.stream import Fetch, FetchedPart, Hold, OffsetAt, Repartition
+from shmq.protocol.messages.stream import (
+    Fetch,
+    FetchedPart,
+    Hold,
+    OffsetAt,
+    Repartition,
+    StreamInfo,
+)
 from shmq.protocol.opcodes import Status, Type
 from shmq.protocol.status import stream_error_of
 
@@ -56,9 +60,9 @@ class RemoteStream(api.Stream):
                 f"there is no stream {self._name!r} in namespace {namespace!r} of "
                 f"{connection.url}: create it first, or see `shmq stream list`"
             )
-        said = _said(self._checked(answer))
-        self._identity = int(said["identity"])
-        self._take_shape(said)
+        info = StreamInfo.unpack(self._checked(answer))
+        self._identity = info.identity
+        self._take_shape(info)
         self._appender = Appender(self)
         self._holds = itertools.count(1)  # the numbers of its holds
 
@@ -103,9 +107,9 @@ class RemoteStream(api.Stream):
         """Fetch the partitions that were added."""
         self._info()
 
-    def _take_shape(self, said: Mapping[str, Any]) -> None:
-        self._options = StreamOptions(**said["options"])
-        self._partitions = int(said["partitions"])
+    def _take_shape(self, info: StreamInfo) -> None:
+        self._options = info.options
+        self._partitions = info.partitions
 
     @property
     def connection(self) -> Connection:
@@ -155,15 +159,16 @@ class RemoteStream(api.Stream):
             lambda wire: wire.request(Type.STREAM_INFO, True, b""), again=True
         )
 
-    def _info(self) -> dict[str, Any]:
-        return self._whole(self._checked(self._ask_info()))
+    def _info(self) -> StreamInfo:
+        return self._current(self._checked(self._ask_info()))
 
-    def _whole(self, answer: _core.Answer) -> dict[str, Any]:
-        said = _said(answer)
-        if said["identity"] != self._identity:
+    def _current(self, answer: _core.Answer) -> StreamInfo:
+        """The answer, if it is about this stream and not a later one of its name."""
+        info = StreamInfo.unpack(answer)
+        if info.identity != self._identity:
             raise errors.StreamDeleted(f"stream {self._name!r} was deleted")
-        self._take_shape(said)
-        return said
+        self._take_shape(info)
+        return info
 
     # ---- appending ----
 
@@ -441,12 +446,11 @@ class RemoteStream(api.Stream):
 
     def offsets(self) -> list[api.PartitionOffsets]:
         """See :class:`shmq.api.Stream`."""
-        return [api.PartitionOffsets(**each) for each in self._info()["offsets"]]
+        return self._info().offsets
 
     async def aoffsets(self) -> list[api.PartitionOffsets]:
         """``offsets`` for asyncio."""
-        said = self._whole(await self.aask(Type.STREAM_INFO, b""))
-        return [api.PartitionOffsets(**each) for each in said["offsets"]]
+        return self._current(await self.aask(Type.STREAM_INFO, b"")).offsets
 
     def earliest(self, partition: int) -> int:
         """See :class:`shmq.api.Stream`."""
@@ -560,10 +564,3 @@ def _count_of(block: bytes) -> int:
         return len(_stream.records_of(block, 0, 0))
     except errors.ShmqError as error:
         raise errors.InvalidOption(f"the block is no block of records: {error}") from None
-
-
-def _said(answer: _core.Answer) -> dict[str, Any]:
-    found = unpack_answer(answer)
-    if not isinstance(found.get("options"), dict):
-        raise errors.ServerError("the server's answer to STREAM_INFO makes no sense")
-    return found

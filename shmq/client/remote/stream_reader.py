@@ -1,7 +1,8 @@
-"""Readers that follow a stream of a server."""
+"""Readers that follow a stream of a server, and the hold of a subscription that blocks."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -11,11 +12,13 @@ from shmq import api
 from shmq.api.options import check_one_of, check_whole
 from shmq.api.stream_options import MAX_PARTITIONS
 from shmq.client.shared.reader import behind_damage, checked_position
-from shmq.errors import DamagedFile, OffsetOutOfRange, ShmqError
+from shmq.errors import DamagedFile, OffsetOutOfRange, ShmqError, Unsupported
 from shmq.expression.record_fields import RecordWhere
 from shmq.native import _core
+from shmq.protocol.messages.stream import Hold
+from shmq.protocol.opcodes import Feature, Type
 
-__all__ = ["RemoteAsyncReader", "RemoteReader"]
+__all__ = ["RemoteAsyncReader", "RemoteReader", "RemoteRetentionHold"]
 
 #: The longest wait of one FETCH, in seconds; a longer wait takes several.
 _WAIT: Final = 20.0
@@ -338,3 +341,65 @@ def _deadline(timeout: float | None) -> float | None:
 
 def _left(until: float | None) -> float:
     return _WAIT if until is None else max(0.0, min(_WAIT, until - time.monotonic()))
+
+
+class RemoteRetentionHold:
+    """Keeps records of a server's stream. ``number`` identifies it within its connection.
+
+    The server keeps the hold for the connection. Each FETCH of the reader includes its position:
+    the server releases the records before it. After a reconnection the hold is taken again before
+    the reader reads.
+
+    Raises Unsupported if the server is too old.
+    """
+
+    def __init__(self, stream: Any, number: int) -> None:
+        greeting = stream.connection.greeting
+        if greeting is None or Feature.HOLDS not in greeting.features:
+            raise Unsupported(
+                f"policy='block': the server of stream {stream.name!r} cannot hold it back for "
+                f"others: it needs a newer version of shmq, or subscribe with policy='drop-oldest'"
+            )
+        self._stream = stream
+        self._number = number
+        self._ended = False
+
+    def take(self, position: Mapping[int, int]) -> None:
+        """See :class:`shmq.client.shared.subscription.RetentionFloors`."""
+        self._stream.ask(Type.HOLD, self._said(position))
+
+    def move(self, position: Mapping[int, int]) -> None:
+        """Nothing to do: the reader's next FETCH includes the position."""
+
+    def reader(self, position: dict[int, int], limit: int, on_damage: api.OnDamage) -> api.Reader:
+        """See :class:`shmq.client.shared.subscription.RetentionFloors`."""
+        hold = self._number
+        return RemoteReader(
+            self._stream, position, limit, None, "skip", None, on_damage, follows=True, hold=hold
+        )
+
+    def close(self) -> None:
+        """See :class:`shmq.client.shared.subscription.RetentionFloors`."""
+        self._end(wait=True)
+
+    def drop(self) -> None:
+        """See :class:`shmq.client.shared.subscription.RetentionFloors`."""
+        self._end(wait=False)
+
+    def _said(self, position: Mapping[int, int]) -> bytes:
+        return Hold(self._stream.identity, self._number, list(position.items())).pack()
+
+    def _end(self, *, wait: bool) -> None:
+        """Release the hold; with a lost connection, the server has already dropped it."""
+        connection = self._stream.connection
+        wire = connection.wire
+        if self._ended or wire is None or wire.is_broken or not wire.is_of_this_process:
+            return
+        self._ended = True
+        with contextlib.suppress(ShmqError):
+            answer = wire.request(Type.HOLD, True, self._said({}))
+            if wait:
+                connection.await_(wire, answer, connection.target.request_timeout)
+            else:
+                wire.forget(answer)
+                wire.send()

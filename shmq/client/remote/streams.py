@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from shmq import api, errors
 from shmq.api.names import check_name
@@ -12,13 +12,12 @@ from shmq.api.stream_options import StreamOptions
 from shmq.client.remote.connection import Connection
 from shmq.client.remote.stream import RemoteStream, attach
 from shmq.native import _core
-from shmq.protocol.messages.payload import pack_map, pack_name, unpack_rows
+from shmq.protocol.messages.payload import pack_name
+from shmq.protocol.messages.stream import STREAMS, StreamCreate
 from shmq.protocol.opcodes import Status, Type
 from shmq.protocol.status import error_of
 
 __all__ = ["RemoteStreams"]
-
-_FIELDS: Final = ("name", "partitions", "records", "bytes", "durability", "problem")
 
 
 class RemoteStreams:
@@ -73,8 +72,7 @@ class RemoteStreams:
         )
         if answer.status != Status.OK:
             raise error_of(answer, self._connection.url)
-        rows = unpack_rows(answer)
-        return sorted((_summary(row) for row in rows), key=lambda row: row.name)
+        return STREAMS.unpack(answer)
 
     def close(self) -> None:
         """Close every handle."""
@@ -83,7 +81,7 @@ class RemoteStreams:
 
     def _make(self, name: str, wanted: StreamOptions, options: Mapping[str, Any]) -> _core.Answer:
         sent = {key: getattr(wanted, key) for key in options}
-        return self._ask(Type.STREAM_CREATE, name, pack_map(sent))
+        return self._ask(Type.STREAM_CREATE, name, StreamCreate(sent).pack())
 
     def _exists(self, name: str, wanted: StreamOptions) -> errors.ShmqError:
         try:
@@ -120,8 +118,3 @@ class RemoteStreams:
     def _namespace(self) -> str:
         greeting = self._connection.greeting
         return "" if greeting is None else greeting.namespace
-
-
-def _summary(row: Mapping[str, Any]) -> api.StreamSummary:
-    numbers: dict[str, Any] = {"partitions": 0, "records": 0, "bytes": 0}
-    return api.StreamSummary(**(numbers | {key: row[key] for key in _FIELDS if key in row}))

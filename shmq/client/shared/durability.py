@@ -1,9 +1,13 @@
 """Ensures that a persistence writer runs for durable data and has recovered what is on disk.
 
 Each process that creates or opens something durable checks whether the namespace has a writer, and
-starts one if there is none: :mod:`shmq.supervision.writer_launch`. A writer recovers everything in
+starts one if there is none: :mod:`shmq.supervision.detached_writer`. A writer recovers all in
 its directory, under the registry lock, before the writer becomes visible: so a process that sees
 the writer also sees what it recovered.
+
+Exchanges, bindings and schemas are kept in the data directory of their namespace, if it has one or
+a writer of its queues runs. A process that changes them asks the writer to write them, and waits
+for that.
 """
 
 from __future__ import annotations
@@ -20,8 +24,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from shmq.api.names import default_namespace
-from shmq.errors import DurabilityWarning, LockTimeout, ShmqError
+from shmq.errors import DurabilityWarning, LockTimeout, NotConfirmed, ShmqError
 from shmq.namespace.namespace import Namespace
+from shmq.storage.inventory import LOCK
+from shmq.storage.paths import EXCHANGES, SCHEMAS
 
 if TYPE_CHECKING:
     from shmq.storage.inventory import Kind
@@ -31,12 +37,15 @@ __all__ = [
     "autostarts",
     "bring_back",
     "bring_back_all",
+    "bring_back_exchanges",
+    "bring_back_schemas",
     "command_for",
     "depth",
     "directory_for",
     "give_up",
     "missing",
     "never_wait",
+    "on_disk",
     "see_to_it",
     "stored",
     "waits",
@@ -52,6 +61,14 @@ AGAIN: Final = 5.0
 #: The same after a successful start.
 SOON: Final = 0.5
 
+#: How long to wait for the writer to write definitions, in seconds: usually, and in a process that
+#: serves clients.
+_WRITTEN: Final = 10.0
+_WRITTEN_FOR_CLIENTS: Final = 2.0
+#: How long to wait for a missing directory, in seconds: its writer creates it at once.
+_MADE: Final = 1.0
+_LOOK: Final = 0.01
+
 _OFF: Final = ("0", "no", "off", "false")
 
 _starting = threading.Lock()
@@ -60,6 +77,9 @@ _again_at: dict[str, float] = {}
 #: Why the last start failed, by namespace.
 _failed: dict[str, str] = {}
 _waits = True
+_within = threading.local()
+#: Directories invisible to this process: the writer is in another mount namespace.
+_unseen: set[Path] = set()
 
 
 def never_wait() -> None:
@@ -121,7 +141,7 @@ def _alone(namespace: Namespace, end: float) -> Iterator[None]:
 
 def _launch(namespace: Namespace, end: float) -> str | None:
     """Start a writer; if it does not run then, why. Raises LockTimeout."""
-    from shmq.supervision.writer_launch import launch  # noqa: PLC0415 - it imports subprocess
+    from shmq.supervision.detached_writer import launch  # noqa: PLC0415 - it imports subprocess
 
     directory = None
     try:
@@ -147,7 +167,7 @@ def _is_kept(namespace: Namespace, end: float) -> bool:
     while True:
         try:
             with namespace.locked():
-                return namespace.keeper is not None
+                return namespace.writer_pid is not None
         except LockTimeout:  # it recovers a lot
             if time.monotonic() >= end:
                 raise
@@ -202,7 +222,7 @@ def bring_back(namespace: Namespace, kind: Kind, name: str) -> None:
 
 def _refusal(namespace: Namespace, directory: Path, kind: Kind, name: str) -> ShmqError | None:
     """Why a running writer has not recovered it; None: it has, or there are no files."""
-    from shmq.storage.refusals import refusal_of  # noqa: PLC0415 - rarely needed
+    from shmq.storage.inventory import refusal_of  # noqa: PLC0415 - rarely needed
 
     with namespace.locked():  # it may have been recovered or removed since the check
         if _is_there(namespace, kind, name) or stored(namespace, kind, name) is None:
@@ -226,7 +246,7 @@ def give_up(namespace: Namespace, kind: Kind, name: str) -> bool:
     directory = stored(namespace, kind, name)
     if directory is None:
         return False
-    from shmq.storage.inventory import erase_stored  # noqa: PLC0415 - rarely needed
+    from shmq.storage.erase import erase_stored  # noqa: PLC0415 - rarely needed
 
     try:
         erase_stored(directory, kind, name)
@@ -253,7 +273,7 @@ def bring_back_all(namespace: Namespace) -> None:
 
 def warn_unkept(namespace: Namespace, kind: Kind, name: str) -> None:
     """Ensure that a writer runs, now that something durable exists; warn if none does."""
-    if namespace.keeper is not None:
+    if namespace.writer_pid is not None:
         return
     try:
         reason = attend(namespace)
@@ -303,7 +323,7 @@ def see_to_it(namespace: Namespace) -> None:
     After a start, the next attempt is made only a while later.
     """
     now = time.monotonic()
-    if now < _again_at.get(namespace.name, 0.0) or namespace.keeper is not None:
+    if now < _again_at.get(namespace.name, 0.0) or namespace.writer_pid is not None:
         return
     if autostarts():
         _again_at[namespace.name] = now + PATIENCE  # until the outcome is known
@@ -324,10 +344,139 @@ def _start(namespace: Namespace) -> None:
         _again_at[namespace.name] = time.monotonic() + pause
 
 
+# ---- exchanges, bindings and schemas ----
+
+
+@contextlib.contextmanager
+def on_disk(namespace: Namespace) -> Iterator[None]:
+    """Write the block's changes of exchanges and schemas to disk before it ends.
+
+    In a namespace with neither a writer nor a data directory they are in memory only; if there is a
+    directory, and no writer can be started, a DurabilityWarning is issued. The caller must not hold
+    the registry lock. Raises :class:`~shmq.ShmqError` before the block if its changes would hide
+    data on disk, and :class:`~shmq.NotConfirmed` after it.
+    """
+    if getattr(_within, "depth", 0):
+        yield
+        return
+    kept = _is_defined_on_disk(namespace)
+    _within.depth = 1
+    try:
+        yield
+    finally:
+        _within.depth = 0
+    if kept:
+        _confirm(namespace)
+
+
+def bring_back_exchanges(namespace: Namespace) -> None:
+    """Recover the exchanges that are only on disk. Raises ShmqError."""
+    _bring_back(namespace, namespace.exchanges_path, EXCHANGES, "exchanges")
+
+
+def bring_back_schemas(namespace: Namespace) -> None:
+    """Recover the schemas that are only on disk. Raises ShmqError."""
+    _bring_back(namespace, namespace.schemas_path, SCHEMAS, "schemas")
+
+
+def _bring_back(namespace: Namespace, path: Path, file: str, what: str) -> None:
+    directory = None if path.exists() else _definitions_directory(namespace)
+    if directory is None or not (directory / file).exists():
+        return
+    reason = attend(namespace)
+    if reason is not None:
+        raise ShmqError(
+            f"the {what} of namespace {namespace.name!r} are on disk in {directory} and not in "
+            f"memory, and no writer runs that would bring them back ({reason}): start "
+            f"`{command_for(namespace.name)} --data-dir {directory}` first"
+        )
+
+
+def _definitions_directory(namespace: Namespace) -> Path | None:
+    """The directory where they are kept; None: nowhere."""
+    try:
+        directory = directory_for(namespace)
+        there = (directory / LOCK).exists()
+    except (OSError, ShmqError):
+        return None
+    return directory if there or namespace.writer_pid is not None else None
+
+
+def _is_defined_on_disk(namespace: Namespace) -> bool:
+    """Whether a writer runs to write the coming change; one is started if needed."""
+    if _definitions_directory(namespace) is None:
+        return False
+    bring_back_exchanges(namespace)
+    bring_back_schemas(namespace)
+    return _is_written(namespace)
+
+
+def _is_written(namespace: Namespace) -> bool:
+    reason = attend(namespace)
+    if reason is not None:
+        _warn(namespace, f"none was started ({reason})")
+    return reason is None
+
+
+def _warn(namespace: Namespace, why: str) -> None:
+    warnings.warn(
+        f"no persistence writer keeps the exchanges and schemas of namespace {namespace.name!r} "
+        f"on disk, as far as is known here: {why}; what changes of them may be lost with the "
+        f"machine's memory; start `{command_for(namespace.name)}`",
+        DurabilityWarning,
+        stacklevel=depth(),
+    )
+
+
+def _confirm(namespace: Namespace) -> None:
+    """Return once the writer has written them. Raises NotConfirmed."""
+    from shmq.storage.writer_control import ask_to_define  # noqa: PLC0415 - rarely needed
+
+    began = time.monotonic()
+    end = began + (_WRITTEN if waits() else _WRITTEN_FOR_CLIENTS)
+    while True:
+        directory = namespace.data_dir
+        now = time.monotonic()
+        try:
+            if directory is None:
+                raise ShmqError("there is no data directory yet")
+            refused = ask_to_define(directory, max(_LOOK, end - now))
+        except (ShmqError, OSError) as error:
+            if now >= end:
+                raise _not_confirmed(namespace, str(error)) from error
+        else:
+            if refused is None:
+                return
+            raise _not_confirmed(namespace, refused)
+        if directory is not None and _cannot_be_seen(directory, now - began):
+            _warn(namespace, f"its directory {directory} cannot be seen from here")
+            return
+        if namespace.writer_pid is None and not _is_written(namespace):
+            return
+        time.sleep(_LOOK)
+
+
+def _cannot_be_seen(directory: Path, waited: float) -> bool:
+    if directory.exists():
+        return False
+    if waited >= _MADE:
+        _unseen.add(directory)
+    return directory in _unseen
+
+
+def _not_confirmed(namespace: Namespace, why: str) -> NotConfirmed:
+    return NotConfirmed(
+        f"the exchanges and schemas of namespace {namespace.name!r} are changed, and are not known "
+        f"to be on disk: {why}; they are written as soon as that is possible",
+        taken=0,
+    )
+
+
 def _forked() -> None:
     global _starting  # noqa: PLW0603 - a lock that a thread held at the fork stays held
     _starting = threading.Lock()
     _again_at.clear()
+    _within.depth = 0
 
 
 os.register_at_fork(after_in_child=_forked)

@@ -134,7 +134,7 @@ def not_confirmed(queue: Any, seq: int, taken: int) -> ShmqError:
         )
     elif queue.closed:
         why = "this handle was closed meanwhile"
-    elif not queue.has_writer() and queue.namespace.keeper is None:
+    elif not queue.has_writer() and queue.namespace.writer_pid is None:
         why = f"{durability.missing(queue.namespace)}; it is written then"
     else:
         why = (

@@ -25,7 +25,7 @@ __all__ = ["LOOK_EVERY", "SLICE", "Member", "member_name"]
 SLICE: Final = 0.02
 LOOK_EVERY: Final = 20_000_000
 
-_NOBODY: Final = 0
+_NO_MEMBER: Final = 0
 
 
 class Member(api.Member):
@@ -420,7 +420,7 @@ class Member(api.Member):
             return
         comes = set()
         for partition, seat in enumerate(self._state.seats()):
-            free = seat[1] == self._id and seat[0] in {_NOBODY, self._id}
+            free = seat[1] == self._id and seat[0] in {_NO_MEMBER, self._id}
             if free and partition not in self._handed and self._state.claim(partition, self._id):
                 self._handed[partition] = self._first(partition)
                 self._committed[partition] = self._state.committed(partition)

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 from shmq import api
 from shmq.api.options import check_one_of, check_whole
+from shmq.client.shared.policy import POLICY
 from shmq.errors import DamagedFile, InvalidOption, OffsetOutOfRange, ShmqError
 from shmq.expression.record_fields import RecordWhere
 from shmq.native import _stream
@@ -23,6 +24,11 @@ __all__ = [
 
 #: The longest wait of a reader of all partitions before it checks for new ones, in seconds.
 _SLICE: Final = 0.5
+
+# The binding of streams gets its policy, and its records their contract, before a record is read.
+_stream.set_policy(POLICY)
+api.Record.register(_stream.Record)
+api.Records.register(_stream.Records)
 
 
 class Position:

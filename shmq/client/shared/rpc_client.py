@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from shmq import api
 from shmq.api.options import check_whole
-from shmq.client.shared.reply_inbox import Replies, ReplyCounts, ThreadReplies
+from shmq.client.shared.reply_inbox import LoopReplies, Replies, ReplyCounts, ThreadReplies
 from shmq.client.shared.rpc_server import Service, failure_of
 from shmq.errors import ConnectionLost, NoReply, QueueDeleted, ShmqError
 from shmq.native import _core
 
 if TYPE_CHECKING:
     import asyncio
-
-    from shmq.client.shared.reply_inbox_async import LoopReplies
 
 __all__ = ["REPLY_OPTIONS", "RpcClient"]
 
@@ -197,8 +195,6 @@ class RpcClient(api.Broker):
         # A caller that awaits has asyncio loaded; others do not need it.
         import asyncio  # noqa: PLC0415
 
-        from shmq.client.shared.reply_inbox_async import LoopReplies  # noqa: PLC0415
-
         if self._asker != os.getpid():
             self._forget_replies()
         loop = asyncio.get_running_loop()
@@ -218,7 +214,7 @@ class RpcClient(api.Broker):
             self._check_asking()
             raise ConnectionLost(
                 f"the reply queue {replies.name!r} is gone, so no reply can come: the connection "
-                f"was lost, or somebody deleted it; whether the request was handled is unknown"
+                f"was lost, or the queue was deleted; whether the request was handled is unknown"
             ) from error
         except ShmqError:
             self._check_asking()

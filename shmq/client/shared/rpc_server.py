@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, Final, Self
 
 from shmq import api
-from shmq.api.outcome import Reject, Retry
-from shmq.client.shared.lease_keeper import LeaseKeeper
+from shmq.api import Message
+from shmq.api.message import Reject, Retry
 from shmq.errors import (
     ConnectionLost,
     Forbidden,
@@ -26,7 +26,8 @@ from shmq.errors import (
     ShmqError,
 )
 
-__all__ = ["FAILED", "TRACE", "Service", "failure_of"]
+__all__ = ["FAILED", "TRACE", "LeaseKeeper", "Service", "failure_of"]
+
 
 log = logging.getLogger("shmq")
 
@@ -209,3 +210,56 @@ def failure_of(reply: api.Message, queue: str) -> ShmqError | None:
         text,
         None if trace is None else str(trace),
     )
+
+
+log = logging.getLogger("shmq.workers")
+
+#: How often a lease is extended during its time: two failures in a row do no harm.
+BEATS = 3
+
+
+class LeaseKeeper:
+    """A thread that extends the lease of one message at a time, by ``seconds`` each time."""
+
+    def __init__(self, who: str, seconds: float) -> None:
+        self._who = who
+        self._seconds = seconds
+        self._message: Message | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="shmq-lease", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def keep(self, message: Message) -> None:
+        """From now on, keep the lease of ``message``."""
+        self._message = message
+
+    def rest(self) -> None:
+        """Keep no lease. An extension that is under way may still happen."""
+        self._message = None
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._seconds / BEATS):
+            message = self._message
+            if message is not None:
+                self._prolong(message)
+
+    def _prolong(self, message: Message) -> None:
+        try:
+            message.extend(self._seconds)
+        except LeaseExpired as error:
+            if self._message is message and not message.settled:
+                self._message = None
+                log.warning(
+                    "%s: the lease of the message in progress is lost: %s", self._who, error
+                )
+        except ShmqError as error:
+            log.warning(
+                "%s: the lease of the message in progress is not extended: %s", self._who, error
+            )

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import struct
 import time
-from collections.abc import Iterator
-from typing import Any
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
 
-from shmq.client.shared.openers import attach
-from shmq.client.transaction.entries import Entry, by_partition, entries_of, later_partitions
 from shmq.client.transaction.transaction_log import TRANSACTION
 from shmq.errors import (
     Full,
@@ -28,14 +28,33 @@ from shmq.errors import (
 )
 from shmq.namespace import group_files
 from shmq.namespace.namespace import Namespace
-from shmq.native import _group
+from shmq.native import _group, _stream
 
-__all__ = ["TransactionHandles", "happen", "put_out", "take_in"]
+__all__ = [
+    "Attach",
+    "Entry",
+    "TransactionHandles",
+    "by_partition",
+    "entries_of",
+    "happen",
+    "later_partitions",
+    "put_out",
+    "take_in",
+]
 
 log = logging.getLogger("shmq")
 
 #: How long one wait for memory lasts, in seconds.
 _PAUSE = 0.05
+
+#: Attaches to the ``"queue"`` or ``"stream"`` of that name. Raises the matching error.
+Attach = Callable[[str, Namespace, str], Any]
+
+#: The fields used of an entry's header: see stream/entry.h.
+_ENTRY: Final = struct.Struct("<I28xIII4x")
+
+#: The entry's bytes, the record's size, its key.
+Entry = tuple[bytes, int, bytes | None]
 
 _GONE = (NoSuchQueue, QueueDeleted, NoSuchStream, StreamDeleted)
 
@@ -43,8 +62,9 @@ _GONE = (NoSuchQueue, QueueDeleted, NoSuchStream, StreamDeleted)
 class TransactionHandles:
     """The queues, streams and groups of a transaction; the committing process has them open."""
 
-    def __init__(self, namespace: Namespace) -> None:
+    def __init__(self, namespace: Namespace, attach: Attach) -> None:
         self._namespace = namespace
+        self._attach = attach
         #: Handles that are already open, by kind and name; for a group, by its stream and name.
         self.open: dict[tuple[str, str | int, str], Any] = {}
 
@@ -68,7 +88,7 @@ class TransactionHandles:
         if found is not None:
             return found
         try:
-            found = attach(kind, self._namespace, name)
+            found = self._attach(kind, self._namespace, name)
         except _GONE:
             return None
         except SegmentError as error:
@@ -212,3 +232,40 @@ def _append_to(
         except PartitionSealed:
             sealed += of_partition
     return sorted(sealed, key=lambda numbered: numbered[0])
+
+
+# ---- records as entries of a stream, and the partitions that they belong to ----
+
+
+def entries_of(block: bytes) -> Iterator[Entry]:
+    """The entries of a block of records."""
+    at = 0
+    while at < len(block):
+        words, key, headers, value = _ENTRY.unpack_from(block, at)
+        end = at + 8 + 8 * words
+        begin = at + _ENTRY.size + value
+        is_keyed = block[at + 9] & _stream.ENTRY_KEYED
+        found = block[begin : begin + key] if is_keyed else None
+        yield block[at:end], key + headers + value, found
+        at = end
+
+
+def later_partitions(stream: Any, partition: int) -> list[range]:
+    """The partitions that replaced this one, a range for each repartition."""
+    begins = sorted({found.behind for found in stream.offsets() if found.behind > partition})
+    return [
+        range(begin, end)
+        for begin, end in zip(begins, [*begins[1:], stream.partitions], strict=True)
+    ]
+
+
+def by_partition(
+    entries: Iterable[tuple[int, Entry]], possible: range
+) -> dict[int, list[tuple[int, Entry]]]:
+    """The numbered entries by the partition of their keys; without a key, the first partition."""
+    found: dict[int, list[tuple[int, Entry]]] = {}
+    for number, entry in entries:
+        key = entry[2]
+        at = possible[0 if key is None else zlib.crc32(key) % len(possible)]
+        found.setdefault(at, []).append((number, entry))
+    return found

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from shmq.client.transaction.transaction_log import (
     TRANSACTION,
@@ -22,7 +22,19 @@ from shmq.client.transaction.transaction_log import (
 from shmq.errors import ShmqError, no_descriptor
 from shmq.namespace.namespace import Namespace
 
-__all__ = ["is_transaction", "look", "settle", "settle_all", "settle_copy", "taking"]
+__all__ = [
+    "attach_by",
+    "handles_in",
+    "is_transaction",
+    "look",
+    "settle",
+    "settle_all",
+    "settle_copy",
+    "taking",
+]
+
+if TYPE_CHECKING:
+    from shmq.client.transaction.apply import Attach, TransactionHandles
 
 log = logging.getLogger("shmq")
 
@@ -30,6 +42,8 @@ log = logging.getLogger("shmq")
 _LOOK: Final = 1.0
 
 _looked_at: dict[str, float] = {}
+#: Attaches to queues and streams, whose classes are built on this module.
+_attach: Attach
 
 
 def look(namespace: Namespace) -> None:
@@ -88,16 +102,29 @@ def _finish(namespace: Namespace, process: int, transaction_log: TransactionLog)
     if not transaction_log.is_committed:
         return True
     # Few processes meet one that died in the middle of a commit: it is loaded on demand.
-    from shmq.client.transaction.apply import TransactionHandles, happen  # noqa: PLC0415
+    from shmq.client.transaction.apply import happen  # noqa: PLC0415
 
     try:
-        done = happen(TransactionHandles(namespace), transaction_log.read(), wait=False)
+        done = happen(handles_in(namespace), transaction_log.read(), wait=False)
     except (ShmqError, OSError) as error:
         log.warning("what process %s has committed waits: %s", process, error)
         return False
     if done:
         transaction_log.finish()
     return done
+
+
+def handles_in(namespace: Namespace) -> TransactionHandles:
+    """The handles of a transaction, none of them open yet."""
+    from shmq.client.transaction.apply import TransactionHandles  # noqa: PLC0415 - as above
+
+    return TransactionHandles(namespace, _attach)
+
+
+def attach_by(attach: Attach) -> None:
+    """Set the function that attaches to queues and streams."""
+    global _attach  # noqa: PLW0603 - one for the process
+    _attach = attach
 
 
 def is_transaction(sequence: int) -> bool:

@@ -290,8 +290,6 @@ __attribute__((constructor)) static void make_tables(void)
 #endif
 }
 
-bool shmq_crc32c_is_native(void) { return native; }
-
 uint32_t shmq_crc32c_striped(uint32_t crc, const void *bytes, size_t size)
 {
 #ifdef NATIVE

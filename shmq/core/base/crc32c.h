@@ -19,7 +19,4 @@ uint32_t shmq_crc32c_striped(uint32_t crc, const void *bytes, size_t size);
 /* The same with tables only, on any processor. */
 uint32_t shmq_crc32c_portable(uint32_t crc, const void *bytes, size_t size);
 
-/* Whether this processor has the CRC instruction. */
-bool shmq_crc32c_is_native(void);
-
 #endif

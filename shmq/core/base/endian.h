@@ -1,4 +1,4 @@
-/* Integers in network byte order, and a bounded reader of them.
+/* Integers in network byte order, with a bounded reader of them, and in the byte order of files.
  *
  * The reader never reads beyond its end: a read that would marks the reader as bad for good. */
 #ifndef SHMQ_BASE_ENDIAN_H
@@ -52,6 +52,53 @@ static inline unsigned char *shmq_store32(unsigned char *at, uint32_t value)
 static inline unsigned char *shmq_store64(unsigned char *at, uint64_t value)
 {
     value = __builtin_bswap64(value);
+    memcpy(at, &value, sizeof value);
+    return at + sizeof value;
+}
+
+/* ---- little-endian: the order of files ---- */
+
+#define SHMQ_IS_LITTLE (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
+
+static inline uint16_t shmq_load16_little(const unsigned char *at)
+{
+    uint16_t value;
+
+    memcpy(&value, at, sizeof value);
+    return SHMQ_IS_LITTLE ? value : __builtin_bswap16(value);
+}
+
+static inline uint32_t shmq_load32_little(const unsigned char *at)
+{
+    uint32_t value;
+
+    memcpy(&value, at, sizeof value);
+    return SHMQ_IS_LITTLE ? value : __builtin_bswap32(value);
+}
+
+static inline uint64_t shmq_load64_little(const unsigned char *at)
+{
+    uint64_t value;
+
+    memcpy(&value, at, sizeof value);
+    return SHMQ_IS_LITTLE ? value : __builtin_bswap64(value);
+}
+
+static inline void shmq_store16_little(unsigned char *at, uint16_t value)
+{
+    value = SHMQ_IS_LITTLE ? value : __builtin_bswap16(value);
+    memcpy(at, &value, sizeof value);
+}
+
+static inline void shmq_store32_little(unsigned char *at, uint32_t value)
+{
+    value = SHMQ_IS_LITTLE ? value : __builtin_bswap32(value);
+    memcpy(at, &value, sizeof value);
+}
+
+static inline unsigned char *shmq_store64_little(unsigned char *at, uint64_t value)
+{
+    value = SHMQ_IS_LITTLE ? value : __builtin_bswap64(value);
     memcpy(at, &value, sizeof value);
     return at + sizeof value;
 }

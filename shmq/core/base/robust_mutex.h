@@ -9,9 +9,11 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 #include "base/clock.h"
-#include "base/crash_points.h"
+#include "base/shared_memory.h"
 
 #define SHMQ_LOCK_BYTES 48    /* fits a pthread_mutex_t on every machine              */
 
@@ -61,6 +63,9 @@ static inline int shmq_robust_mutex_spin(union shmq_mutex *lock)
  * SHMQ_JUDGE_AFTER or more that fails has examined the holder. */
 int shmq_robust_mutex_wait(union shmq_mutex *lock, int64_t end);
 
+/* Spins, then waits in the kernel for up to `ns`. */
+int shmq_robust_mutex_take(union shmq_mutex *lock, int64_t ns);
+
 /* Examines the thread that the mutex names. EBUSY: it may be inside. 0: it is not inside, and the
  * mutex that it left locked can be taken now. EINVAL: the mutex is damaged beyond that. */
 int shmq_robust_mutex_judge(union shmq_mutex *lock);
@@ -76,5 +81,23 @@ void shmq_robust_mutex_drop(union shmq_mutex *lock);
 
 /* Converts these results to SHMQ_OK, SHMQ_BUSY or SHMQ_DAMAGED. */
 int shmq_robust_mutex_status(int error);
+
+/* What the kernel knows about the thread that a lock's word names. Reads /proc, so it is called
+ * only after a wait for a lock has failed. */
+
+/* Whether the thread runs, or waits for a CPU or a disk, so that it will continue by itself. A
+ * stopped or sleeping thread will not. */
+bool shmq_is_at_work(uint32_t thread);
+
+/* How long a thread that has waited `waited` ns for a lock may now wait for it in the kernel before
+ * it checks for signals; 0: it must give up. `until` is its operation's deadline, monotonic ns.
+ * INT64_MAX means no limit. 0 means an operation without a timeout: it waits for 100 ms, or up to
+ * 1 s while the holder is running. The effective deadline is at least 100 ms away, because no
+ * caller can know that a lock is free. */
+int64_t shmq_patience(int64_t waited, int64_t until, uint32_t holder);
+
+/* Limits every lock wait of the calling thread to `ns` from now on, whatever the operation; 0
+ * removes the limit. */
+void shmq_limit_patience(int64_t ns);
 
 #endif

@@ -8,33 +8,27 @@
 #include "base/clock.h"
 #include "file/record.h"
 #include "queue/slot.h"
+#include "queue/transition.h"
+#include "queue/wait.h"
 
 #define SETTLES 1024u       /* of one record                                            */
 #define IDS 256u            /* dedupe ids of one record                                 */
 #define MOST_SPIN 50000ll   /* ns before the writer sleeps, where that has paid         */
 #define SOON 100000ll       /* ns: a spin would have paid                               */
 
-static uint64_t tail_of(const _Atomic uint64_t *tail)
-{
-    return atomic_load_explicit((_Atomic uint64_t *)tail, memory_order_acquire);
-}
+static uint32_t epoch_of(const struct shmq_header *h) { return GET_ACQUIRE(h->journal_epoch); }
 
-static uint32_t epoch_of(const struct shmq_header *h)
-{
-    return atomic_load_explicit(&((struct shmq_header *)h)->journal_epoch, memory_order_acquire);
-}
-
-void shmq_scan_changes(struct shmq_change_scan *f, struct shmq_queue *q)
+void shmq_scan_begin(struct shmq_change_scan *f, struct shmq_queue *q)
 {
     memset(f, 0, sizeof *f);
     f->q = q;
     f->all = true;
-    f->batch = tail_of(&q->h->journal.batch) + 1;
+    f->batch = GET_ACQUIRE(q->h->journal.batch) + 1;
     f->covered = shmq_synced(q);
     f->dedupe = q->h->journal.dedupe;
 }
 
-void shmq_unscan(struct shmq_change_scan *f)
+void shmq_scan_end(struct shmq_change_scan *f)
 {
     free(f->puts.at);
     free(f->changed.at);
@@ -122,13 +116,6 @@ static void forget_puts_done(struct shmq_change_scan *f)
 
 /* ---- slots, read without a lock ---- */
 
-static struct shmq_slot *slot_of(const struct shmq_change_scan *f, uint32_t at)
-{
-    struct shmq_queue *q = f->q;
-
-    return at < GET_ATOMIC(q->h->slots_made) && at < q->capacity ? &q->slots[at] : NULL;
-}
-
 static uint64_t seq_of(const struct shmq_slot *s) { return GET_ATOMIC(s->seq); }
 
 /* A message that must be on disk. An acknowledged one counts as free. */
@@ -158,14 +145,6 @@ static bool may_differ(uint64_t word)
            state == SHMQ_MOVING;
 }
 
-static uint32_t deliveries_of(uint64_t word)
-{
-    uint32_t deliveries = shmq_deliveries_of(word);
-    bool counts = shmq_state_of(word) == SHMQ_LEASED && word & SHMQ_F_HANDED;
-
-    return counts && deliveries < SHMQ_DELIVERIES_MAX ? deliveries + 1 : deliveries;
-}
-
 /* The record of a message as its word says it is. What the word covers was written before it
  * was committed, so the fields are good if the word has not changed meanwhile. */
 static void describe(int64_t wall, struct shmq_queue *q, const struct shmq_slot *s, uint64_t word,
@@ -178,7 +157,7 @@ static void describe(int64_t wall, struct shmq_queue *q, const struct shmq_slot 
     r->type = SHMQ_R_PUT;
     r->seq = seq_of(s);
     r->put_at = s->put_at + wall;
-    r->deliveries = (uint16_t)deliveries_of(word);
+    r->deliveries = (uint16_t)shmq_deliveries_with_this(word);
     r->priority = GET_ATOMIC(s->lane) & 0xF;
     r->codec = s->codec;
     if (word & SHMQ_F_GROUPED) {
@@ -237,7 +216,7 @@ static bool follow_hints(struct shmq_change_scan *f)
 {
     struct shmq_queue *q = f->q;
     const struct shmq_header *h = q->h;
-    uint64_t fresh = tail_of(&h->fresh_tail), spent = tail_of(&h->spent_tail);
+    uint64_t fresh = GET_ACQUIRE(h->fresh_tail), spent = GET_ACQUIRE(h->spent_tail);
     uint32_t size = GET_ATOMIC(h->hints);
 
     if (fresh - f->fresh + spent - f->spent > GET_ATOMIC(h->slots_made))
@@ -249,8 +228,8 @@ static bool follow_hints(struct shmq_change_scan *f)
     for (uint64_t counter = f->spent; counter < spent; counter++)
         mark(f, &f->changed, GET_ATOMIC(q->spent[shmq_hint_of(q, counter)]));
     shmq_read_fence();
-    if (epoch_of(h) != f->epoch || tail_of(&h->fresh_tail) - f->fresh >= size ||
-        tail_of(&h->spent_tail) - f->spent >= size || f->lacking)
+    if (epoch_of(h) != f->epoch || GET_ACQUIRE(h->fresh_tail) - f->fresh >= size ||
+        GET_ACQUIRE(h->spent_tail) - f->spent >= size || f->lacking)
         return false;
     f->fresh = fresh;
     f->spent = spent;
@@ -284,8 +263,8 @@ static void look_at_all(struct shmq_change_scan *f)
     struct shmq_queue *q = f->q;
 
     f->epoch = epoch_of(q->h);
-    f->spent = tail_of(&q->h->spent_tail);
-    f->fresh = tail_of(&q->h->fresh_tail);
+    f->spent = GET_ACQUIRE(q->h->spent_tail);
+    f->fresh = GET_ACQUIRE(q->h->fresh_tail);
     f->puts_at = f->puts.len = f->changed.len = f->moved.len = 0;
     f->lacking = f->all = false;
     for (uint32_t at = 0; at < GET_ATOMIC(q->h->slots_made) && at < q->capacity; at++)
@@ -294,12 +273,13 @@ static void look_at_all(struct shmq_change_scan *f)
         qsort(f->puts.at, f->puts.len, sizeof *f->puts.at, by_seq);
 }
 
-bool shmq_has_news(const struct shmq_change_scan *f)
+/* Whether there is something to collect. */
+static bool has_news(const struct shmq_change_scan *f)
 {
     const struct shmq_header *h = f->q->h;
 
     return f->all || f->changed.len || f->arrived.len || f->puts_at < f->puts.len ||
-           tail_of(&h->fresh_tail) != f->fresh || tail_of(&h->spent_tail) != f->spent ||
+           GET_ACQUIRE(h->fresh_tail) != f->fresh || GET_ACQUIRE(h->spent_tail) != f->spent ||
            epoch_of(h) != f->epoch;
 }
 
@@ -322,7 +302,7 @@ static bool claim(struct shmq_change_scan *f, uint32_t at, uint64_t seq)
 void shmq_disclaim(struct shmq_change_scan *f)
 {
     struct shmq_queue *q = f->q;
-    uint64_t synced = tail_of(&q->h->journal.batch);
+    uint64_t synced = GET_ACQUIRE(q->h->journal.batch);
 
     for (uint32_t at = 0; at < GET_ATOMIC(q->h->slots_made) && at < q->capacity; at++) {
         struct shmq_logged *logged = &q->logged[at];
@@ -382,7 +362,7 @@ static bool write_update(struct shmq_change_scan *f, struct shmq_out *out, uint3
 static bool follow_change(struct shmq_change_scan *f, struct shmq_out *out, uint32_t at,
                           bool arrived, uint32_t salt, uint64_t *settled)
 {
-    struct shmq_slot *s = slot_of(f, at);
+    struct shmq_slot *s = shmq_slot_if_made(f->q, at);
     uint64_t word = s ? shmq_word(s) : 0, seq = s ? seq_of(s) : 0;
 
     *settled = 0;
@@ -398,7 +378,7 @@ static bool follow_change(struct shmq_change_scan *f, struct shmq_out *out, uint
         note(f, &f->moved, seq, at);
         return true;
     }
-    /* Its put, if that is still to be written, is not any more: nobody would settle it. */
+    /* The claim keeps its put from being written later, when no settlement would follow it. */
     if (shmq_logged_seq(&f->q->logged[at]) == seq || (arrived && claim(f, at, seq)))
         *settled = seq;
     note(f, &f->done, seq, at);
@@ -442,7 +422,7 @@ static bool follow_changes(struct shmq_change_scan *f, struct shmq_out *out,
 static bool follow_put(struct shmq_change_scan *f, struct shmq_out *out,
                        const struct shmq_candidate *c, uint32_t salt)
 {
-    struct shmq_slot *s = slot_of(f, c->at);
+    struct shmq_slot *s = shmq_slot_if_made(f->q, c->at);
     struct shmq_record r;
     bool claimed, room;
 
@@ -589,7 +569,7 @@ uint32_t shmq_held_back(struct shmq_change_scan *f)
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < moved->len; i++) {
-        const struct shmq_slot *s = slot_of(f, moved->at[i].at);
+        const struct shmq_slot *s = shmq_slot_if_made(f->q, moved->at[i].at);
 
         if (s && is_held_back(shmq_word(s)) && seq_of(s) == moved->at[i].seq)
             moved->at[kept++] = moved->at[i];
@@ -618,7 +598,7 @@ static bool is_on_its_way(const struct shmq_queue *q, const struct shmq_slot *s,
     if (shmq_state_of(word) == SHMQ_STAGED || is_held_back(word))
         return true;
     return is_live_word(word) && (shmq_logged_seq(logged) != seq_of(s) ||
-                                  GET_ATOMIC(logged->batch) > tail_of(&q->h->journal.batch));
+                                  GET_ATOMIC(logged->batch) > GET_ACQUIRE(q->h->journal.batch));
 }
 
 static void keep(const uint64_t *seqs, bool *waits, uint32_t count, uint64_t seq)
@@ -661,10 +641,8 @@ void shmq_mark_synced(struct shmq_change_scan *f, uint64_t segment, uint64_t off
     SET_ATOMIC(j->segment, segment);
     shmq_fence();
     SET_ATOMIC(j->offset, offset);
-    atomic_store_explicit(&j->batch, f->batch, memory_order_release);
-    shmq_mark();
-    atomic_store_explicit(&j->synced, f->covered, memory_order_release);
-    shmq_mark();
+    SET_RELEASE(j->batch, f->batch);
+    SET_RELEASE(j->synced, f->covered);
     f->batch++;
     SET(j->dedupe, f->dedupe);
     SET(j->synced_at, shmq_wall());
@@ -682,7 +660,7 @@ bool shmq_release(struct shmq_change_scan *f, uint32_t most)
 
     for (; most && f->done.len; most--) {
         struct shmq_candidate done = f->done.at[--f->done.len];
-        struct shmq_slot *s = slot_of(f, done.at);
+        struct shmq_slot *s = shmq_slot_if_made(f->q, done.at);
 
         if (!s || shmq_state_of(shmq_word(s)) != SHMQ_SPENT || s->seq != done.seq)
             continue;
@@ -706,18 +684,18 @@ static bool is_sync_awaited(const struct shmq_change_scan *f)
 {
     const struct shmq_header *h = f->q->h;
 
-    return tail_of(&h->journal.awaited) > shmq_synced(f->q) &&
-           tail_of(&h->fresh_tail) > shmq_synced(f->q);
+    return GET_ACQUIRE(h->journal.awaited) > shmq_synced(f->q) &&
+           GET_ACQUIRE(h->fresh_tail) > shmq_synced(f->q);
 }
 
 static int64_t real_now(void) { return shmq_read_clock(CLOCK_MONOTONIC); }
 
 /* Of many puts confirmed at once, the rest of their callers are about to put again. */
-static void await_crowd(struct shmq_change_scan *f, uint32_t crowd, int64_t patience)
+static void await_more_puts(struct shmq_change_scan *f, uint32_t confirmed, int64_t patience)
 {
     int64_t end = real_now() + patience;
 
-    while (tail_of(&f->q->h->fresh_tail) - shmq_synced(f->q) < crowd && real_now() < end)
+    while (GET_ACQUIRE(f->q->h->fresh_tail) - shmq_synced(f->q) < confirmed && real_now() < end)
         (void)sched_yield();
 }
 
@@ -737,7 +715,7 @@ static bool spin_until_awaited(struct shmq_change_scan *f)
 }
 
 /* Sleeps, after announcing which events must wake it. */
-static int doze(struct shmq_change_scan *f, enum shmq_awake what, int64_t ns)
+static int sleep_for_changes(struct shmq_change_scan *f, enum shmq_awake what, int64_t ns)
 {
     struct shmq_header *h = f->q->h;
     int64_t start = real_now();
@@ -745,7 +723,7 @@ static int doze(struct shmq_change_scan *f, enum shmq_awake what, int64_t ns)
 
     atomic_store_explicit(&h->journal_asleep, what, memory_order_seq_cst);
     shmq_fence();
-    if (is_sync_awaited(f) || f->nudged || (what == SHMQ_IDLE && shmq_has_news(f)))
+    if (is_sync_awaited(f) || f->woken || (what == SHMQ_IDLE && has_news(f)))
         status = SHMQ_OK;
     else
         status = shmq_futex_wait(&h->journal_asleep, what, ns);
@@ -755,43 +733,43 @@ static int doze(struct shmq_change_scan *f, enum shmq_awake what, int64_t ns)
     return status;
 }
 
-int shmq_attend(struct shmq_change_scan *f, int64_t ns, int64_t linger, uint32_t crowd,
-                int64_t patience)
+int shmq_await_changes(struct shmq_change_scan *f, int64_t ns, int64_t linger, uint32_t confirmed,
+                       int64_t patience)
 {
     int64_t now = real_now(), end = now + ns, news_at = 0;
 
     if (f->spin > 1000)
         (void)spin_until_awaited(f);
     for (;; now = real_now()) {
-        bool news = shmq_has_news(f);
+        bool news = has_news(f);
         int64_t until = end;
         int status;
 
-        if (shmq_peek(&f->q->h->state) != SHMQ_OPEN)
+        if (GET_RELAXED(f->q->h->state) != SHMQ_OPEN)
             return SHMQ_DELETED;
         if (is_sync_awaited(f)) {
-            await_crowd(f, crowd, patience);
+            await_more_puts(f, confirmed, patience);
             return SHMQ_OK;
         }
         if (news && !news_at)
             news_at = now;
         if (news && now - news_at >= linger)
             return SHMQ_OK;
-        if (atomic_exchange_explicit(&f->nudged, false, memory_order_acq_rel))
+        if (atomic_exchange_explicit(&f->woken, false, memory_order_acq_rel))
             return SHMQ_OK;
         if (now >= end)
             return SHMQ_TIMED_OUT;
         if (news && news_at + linger < until)
             until = news_at + linger;
-        status = doze(f, news ? SHMQ_LINGERING : SHMQ_IDLE, until - now);
+        status = sleep_for_changes(f, news ? SHMQ_LINGERING : SHMQ_IDLE, until - now);
         if (status == SHMQ_INTERRUPTED)
             return status;
     }
 }
 
-void shmq_nudge(struct shmq_change_scan *f)
+void shmq_wake_scan(struct shmq_change_scan *f)
 {
-    atomic_store_explicit(&f->nudged, true, memory_order_seq_cst);
+    atomic_store_explicit(&f->woken, true, memory_order_seq_cst);
     shmq_wake_writer(f->q);
 }
 

@@ -50,18 +50,15 @@ struct shmq_change_scan {
     uint64_t *digests;             /* of what was last written for each slot           */
     uint32_t digests_room;
     int64_t spin;                  /* ns to spin before a sleep, as that has paid       */
-    _Atomic bool nudged;           /* shmq_attend must return                          */
+    _Atomic bool woken;           /* shmq_await_changes must return                          */
     int64_t wall;                  /* added to monotonic times to get wall times       */
 };
 
-void shmq_scan_changes(struct shmq_change_scan *f, struct shmq_queue *q);
-void shmq_unscan(struct shmq_change_scan *f);
+void shmq_scan_begin(struct shmq_change_scan *f, struct shmq_queue *q);
+void shmq_scan_end(struct shmq_change_scan *f);
 
 /* Undoes what a dead writer had claimed and not marked as synced. */
 void shmq_disclaim(struct shmq_change_scan *f);
-
-/* Whether there is something to collect. */
-bool shmq_has_news(const struct shmq_change_scan *f);
 
 /* Writes records, sealed with `salt`, of all changes since the last collection: SHMQ_OK;
  * SHMQ_FULL if they exceed the room (the next record needs at least f->needed bytes);
@@ -96,13 +93,13 @@ void shmq_fail(struct shmq_queue *q, uint32_t error);
 
 /* Sleeps until there is something to do, at most `ns`. It returns at once if a put waits for the
  * disk; else up to `linger` after the first change, so that a message acknowledged meanwhile is
- * never written. If the last sync confirmed `crowd` puts at once, it waits up to `patience` for as
- * many again. SHMQ_OK, SHMQ_TIMED_OUT, SHMQ_INTERRUPTED, SHMQ_DELETED. Without the GIL. */
-int shmq_attend(struct shmq_change_scan *f, int64_t ns, int64_t linger, uint32_t crowd,
-                int64_t patience);
+ * never written. If the last sync `confirmed` that many puts at once, it waits up to `patience` for
+ * as many again. SHMQ_OK, SHMQ_TIMED_OUT, SHMQ_INTERRUPTED, SHMQ_DELETED. Without the GIL. */
+int shmq_await_changes(struct shmq_change_scan *f, int64_t ns, int64_t linger, uint32_t confirmed,
+                       int64_t patience);
 
-/* Lets shmq_attend return, from another thread. */
-void shmq_nudge(struct shmq_change_scan *f);
+/* Lets shmq_await_changes return, from another thread. */
+void shmq_wake_scan(struct shmq_change_scan *f);
 
 /* Writes the messages in slots from *cursor on whose sequence number is at most `limit`, as PUT
  * records: SHMQ_OK at the end, SHMQ_FULL if the room is used up. For snapshots: a message settled

@@ -1,13 +1,11 @@
 #include "file/record.h"
 
 #include "base/crc32c.h"
+#include "base/endian.h"
 #include "queue/layout.h"
-
-#include <string.h>
 
 #define FIXED_PUT 32u    /* bytes of the payload before the optional fields             */
 #define FIXED_UPDATE 16u
-#define LITTLE (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
 
 _Static_assert(sizeof(struct shmq_taken) == 32, "an entry of a DEDUPE record");
 _Static_assert(sizeof(struct shmq_indexed_batch) == 24, "an entry of an INDEX record");
@@ -15,52 +13,9 @@ _Static_assert(SHMQ_RECORD_HEAD + 48 == SHMQ_BATCH_BYTES, "a BATCH record");
 
 /* ---- bytes ---- */
 
-static inline void store16(unsigned char *at, uint16_t value)
-{
-    value = LITTLE ? value : __builtin_bswap16(value);
-    memcpy(at, &value, 2);
-}
-
-static inline void store32(unsigned char *at, uint32_t value)
-{
-    value = LITTLE ? value : __builtin_bswap32(value);
-    memcpy(at, &value, 4);
-}
-
-static inline unsigned char *store64(unsigned char *at, uint64_t value)
-{
-    value = LITTLE ? value : __builtin_bswap64(value);
-    memcpy(at, &value, 8);
-    return at + 8;
-}
-
-static inline uint16_t load16(const unsigned char *at)
-{
-    uint16_t value;
-
-    memcpy(&value, at, 2);
-    return LITTLE ? value : __builtin_bswap16(value);
-}
-
-static inline uint32_t load32(const unsigned char *at)
-{
-    uint32_t value;
-
-    memcpy(&value, at, 4);
-    return LITTLE ? value : __builtin_bswap32(value);
-}
-
-static inline uint64_t load64(const unsigned char *at)
-{
-    uint64_t value;
-
-    memcpy(&value, at, 8);
-    return LITTLE ? value : __builtin_bswap64(value);
-}
-
 static inline uint64_t take64(const unsigned char **at)
 {
-    uint64_t value = load64(*at);
+    uint64_t value = shmq_load64_little(*at);
 
     *at += 8;
     return value;
@@ -123,16 +78,16 @@ static unsigned char *write_optional(unsigned char *at, const struct shmq_record
     uint8_t flags = flags_of(r);
 
     if (flags & SHMQ_R_GROUPED)
-        at = store64(at, r->group);
+        at = shmq_store64_little(at, r->group);
     if (flags & SHMQ_R_TTL)
-        at = store64(at, (uint64_t)r->expires);
+        at = shmq_store64_little(at, (uint64_t)r->expires);
     if (flags & SHMQ_R_DELAYED)
-        at = store64(at, (uint64_t)r->until);
+        at = shmq_store64_little(at, (uint64_t)r->until);
     if (flags & SHMQ_R_DEAD)
-        at = store64(at, (uint64_t)r->dead_at);
+        at = shmq_store64_little(at, (uint64_t)r->dead_at);
     if (flags & SHMQ_R_ORIGIN) {
-        at = store64(at, r->origin_queue);
-        at = store64(at, r->origin_seq);
+        at = shmq_store64_little(at, r->origin_queue);
+        at = shmq_store64_little(at, r->origin_seq);
     }
     return at;
 }
@@ -142,14 +97,14 @@ static unsigned char *write_message(unsigned char *at, const struct shmq_record 
     at[1] = flags_of(r);
     at[2] = r->type == SHMQ_R_PUT ? r->priority : 0;
     at[3] = r->type == SHMQ_R_PUT ? r->codec : 0;
-    store16(at + 4, r->deliveries);
+    shmq_store16_little(at + 4, r->deliveries);
     at[6] = r->flags & SHMQ_R_DEAD ? r->reason : 0;
-    store64(at + 8, r->seq);
+    shmq_store64_little(at + 8, r->seq);
     if (r->type == SHMQ_R_UPDATE)
         return write_optional(at + FIXED_UPDATE, r);
-    store64(at + 16, (uint64_t)r->put_at);
-    store32(at + 24, r->body_bytes);
-    store32(at + 28, r->meta_bytes);
+    shmq_store64_little(at + 16, (uint64_t)r->put_at);
+    shmq_store32_little(at + 24, r->body_bytes);
+    shmq_store32_little(at + 28, r->meta_bytes);
     return write_optional(at + FIXED_PUT, r);
 }
 
@@ -157,13 +112,13 @@ static void write_entries(unsigned char *at, const struct shmq_record *r)
 {
     uint64_t bytes = entry_bytes(r->type) * r->count;
 
-    store32(at + 4, r->count);
+    shmq_store32_little(at + 4, r->count);
     at += 8;
-    if (LITTLE && bytes)
+    if (SHMQ_IS_LITTLE && bytes)
         memcpy(at, r->entries, bytes);
     else
         for (uint64_t i = 0; i < bytes / 8; i++)
-            at = store64(at, ((const uint64_t *)r->entries)[i]);
+            at = shmq_store64_little(at, ((const uint64_t *)r->entries)[i]);
 }
 
 static void write_fixed(unsigned char *at, const struct shmq_record *r)
@@ -171,27 +126,27 @@ static void write_fixed(unsigned char *at, const struct shmq_record *r)
     at += 8;
     switch (r->type) {
     case SHMQ_R_BATCH:
-        store32(at - 4, r->crc);
-        at = store64(at, r->batch);
-        at = store64(at, (uint64_t)r->wall);
-        at = store64(at, r->last_seq);
-        at = store64(at, r->bytes);
-        store64(at, 0);
+        shmq_store32_little(at - 4, r->crc);
+        at = shmq_store64_little(at, r->batch);
+        at = shmq_store64_little(at, (uint64_t)r->wall);
+        at = shmq_store64_little(at, r->last_seq);
+        at = shmq_store64_little(at, r->bytes);
+        shmq_store64_little(at, 0);
         break;
     case SHMQ_R_STATE:
-        at = store64(at, r->last_seq);
+        at = shmq_store64_little(at, r->last_seq);
         for (int i = 0; i < SHMQ_TOTALS; i++)
-            at = store64(at, r->totals[i]);
+            at = shmq_store64_little(at, r->totals[i]);
         break;
     case SHMQ_R_END:
-        at = store64(at, r->batch);
-        at = store64(at, r->last_seq);
-        at = store64(at, r->batches);
-        store64(at, r->puts);
+        at = shmq_store64_little(at, r->batch);
+        at = shmq_store64_little(at, r->last_seq);
+        at = shmq_store64_little(at, r->batches);
+        shmq_store64_little(at, r->puts);
         break;
     default:
-        at = store64(at, r->end);
-        store64(at, r->index);
+        at = shmq_store64_little(at, r->end);
+        shmq_store64_little(at, r->index);
         break;
     }
 }
@@ -200,10 +155,10 @@ unsigned char *shmq_record_begin(unsigned char *at, const struct shmq_record *r)
 {
     size_t size = shmq_record_size(r);
 
-    store32(at, (uint32_t)((size - SHMQ_RECORD_HEAD) / 8));
-    store64(at + size - 8, 0);
+    shmq_store32_little(at, (uint32_t)((size - SHMQ_RECORD_HEAD) / 8));
+    shmq_store64_little(at + size - 8, 0);
     at += SHMQ_RECORD_HEAD;
-    store64(at, r->type);
+    shmq_store64_little(at, r->type);
     switch (r->type) {
     case SHMQ_R_PUT:
     case SHMQ_R_UPDATE: return write_message(at, r);
@@ -217,7 +172,7 @@ unsigned char *shmq_record_begin(unsigned char *at, const struct shmq_record *r)
 
 static inline size_t size_at(const unsigned char *at)
 {
-    return SHMQ_RECORD_HEAD + (size_t)load32(at) * 8;
+    return SHMQ_RECORD_HEAD + (size_t)shmq_load32_little(at) * 8;
 }
 
 static inline uint32_t checksum(const unsigned char *at, size_t size, uint32_t salt)
@@ -231,7 +186,7 @@ unsigned char *shmq_record_seal(unsigned char *at, uint32_t salt)
 {
     size_t size = size_at(at);
 
-    store32(at + 4, checksum(at, size, salt));
+    shmq_store32_little(at + 4, checksum(at, size, salt));
     return at + size;
 }
 
@@ -301,18 +256,18 @@ static bool read_message(const unsigned char *at, uint64_t size, struct shmq_rec
     r->flags = at[1];
     r->priority = at[2];
     r->codec = at[3];
-    r->deliveries = load16(at + 4);
+    r->deliveries = shmq_load16_little(at + 4);
     r->reason = at[6];
-    r->seq = load64(at + 8);
+    r->seq = shmq_load64_little(at + 8);
     if (!r->seq || !flags_are_sound(r) || size < fixed + optional(r->flags))
         return false;
     read_optional(at + fixed, r);
     if (!put)
         return size == fixed + optional(r->flags) && !(r->flags & ~SHMQ_R_UPDATABLE) &&
                !r->priority && !r->codec;
-    r->put_at = (int64_t)load64(at + 16);
-    r->body_bytes = load32(at + 24);
-    r->meta_bytes = load32(at + 28);
+    r->put_at = (int64_t)shmq_load64_little(at + 16);
+    r->body_bytes = shmq_load32_little(at + 24);
+    r->meta_bytes = shmq_load32_little(at + 28);
     r->body = at + fixed + optional(r->flags);
     r->meta = (const unsigned char *)r->body + r->body_bytes;
     text = (uint64_t)r->body_bytes + r->meta_bytes;
@@ -322,7 +277,7 @@ static bool read_message(const unsigned char *at, uint64_t size, struct shmq_rec
 
 static bool read_entries(const unsigned char *at, uint64_t size, struct shmq_record *r)
 {
-    r->count = load32(at + 4);
+    r->count = shmq_load32_little(at + 4);
     r->entries = at + 8;
     return is_zero(at + 1, at + 4) && size == payload_bytes(r);
 }
@@ -333,7 +288,7 @@ static bool read_fixed(const unsigned char *at, uint64_t size, struct shmq_recor
 
     if (size != payload_bytes(r))
         return false;
-    r->crc = load32(at + 4);
+    r->crc = shmq_load32_little(at + 4);
     if (!is_zero(at + 1, at + 4) || (r->type != SHMQ_R_BATCH && r->crc))
         return false;
     at += 8;
@@ -391,12 +346,12 @@ enum shmq_read shmq_record_read(const unsigned char *bytes, size_t size, uint32_
     *next = 0;
     if (size < SHMQ_RECORD_HEAD)
         return size ? SHMQ_READ_CUT : SHMQ_READ_END;
-    words = load32(bytes);
+    words = shmq_load32_little(bytes);
     if (!words)
         return SHMQ_READ_END;
     if (words > (size - SHMQ_RECORD_HEAD) / 8)
         return SHMQ_READ_CUT;
-    if (verify && load32(bytes + 4) != checksum(bytes, size_at(bytes), salt))
+    if (verify && shmq_load32_little(bytes + 4) != checksum(bytes, size_at(bytes), salt))
         return SHMQ_READ_CRC;
     *next = size_at(bytes);
     return read_payload(bytes + SHMQ_RECORD_HEAD, (uint64_t)words * 8, r);
@@ -406,7 +361,7 @@ enum shmq_read shmq_record_read(const unsigned char *bytes, size_t size, uint32_
 
 uint64_t shmq_record_settled(const struct shmq_record *r, uint32_t at)
 {
-    return load64((const unsigned char *)r->entries + 8ull * at);
+    return shmq_load64_little((const unsigned char *)r->entries + 8ull * at);
 }
 
 struct shmq_taken shmq_record_taken(const struct shmq_record *r, uint32_t at)
@@ -414,9 +369,9 @@ struct shmq_taken shmq_record_taken(const struct shmq_record *r, uint32_t at)
     const unsigned char *entry = (const unsigned char *)r->entries + 32ull * at;
 
     return (struct shmq_taken){
-        .hash = {load64(entry), load64(entry + 8)},
-        .seq = load64(entry + 16),
-        .until = (int64_t)load64(entry + 24),
+        .hash = {shmq_load64_little(entry), shmq_load64_little(entry + 8)},
+        .seq = shmq_load64_little(entry + 16),
+        .until = (int64_t)shmq_load64_little(entry + 24),
     };
 }
 
@@ -424,6 +379,7 @@ struct shmq_indexed_batch shmq_record_indexed(const struct shmq_record *r, uint3
 {
     const unsigned char *entry = (const unsigned char *)r->entries + 24ull * at;
 
-    return (struct shmq_indexed_batch){
-        .offset = load64(entry), .batch = load64(entry + 8), .last_seq = load64(entry + 16)};
+    return (struct shmq_indexed_batch){.offset = shmq_load64_little(entry),
+                                       .batch = shmq_load64_little(entry + 8),
+                                       .last_seq = shmq_load64_little(entry + 16)};
 }

@@ -7,6 +7,7 @@
 #define SHMQ_FILE_REPLAY_H
 
 #include "file/record.h"
+#include "queue/columns.h"
 
 /* A live message. */
 struct shmq_live {
@@ -115,5 +116,25 @@ void shmq_replay_message(const struct shmq_replay *r, uint64_t at, struct shmq_r
 /* The end of the batches according to a closed file's footer: 0 if it has none. */
 uint64_t shmq_replay_closed(const unsigned char *bytes, uint64_t size, uint64_t start,
                             uint32_t salt);
+
+/* ---- as columns: the messages of a sorted replay ---- */
+
+/* The selected messages (both ends are inclusive), and their sizes. */
+struct shmq_file_columns {
+    uint64_t least_seq, most_seq;
+    int64_t least_put_at, most_put_at; /* microseconds since 1970                        */
+    uint64_t max_bytes;  /* of the block: what does not fit is left, except the first     */
+    uint32_t count;
+    uint64_t body_bytes, meta_bytes;
+};
+
+/* Counts the selected messages from `at` to `end`, as far as they fit; sets `at` to the first that
+ * was not looked at. False: the first one fits no block. */
+bool shmq_file_columns_count(const struct shmq_replay *r, struct shmq_file_columns *e, uint64_t *at,
+                             uint64_t end);
+
+/* Copies the counted messages. */
+void shmq_file_columns_copy(const struct shmq_replay *r, const struct shmq_file_columns *e,
+                            uint64_t at, uint64_t end, struct shmq_columns *c);
 
 #endif

@@ -2,21 +2,20 @@
 
 #include <string.h>
 
-#include "queue/dedupe.h"
-#include "queue/transition.h"
-#include "queue/list.h"
+#include "queue/index.h"
 #include "queue/slot.h"
+#include "queue/transition.h"
 
-#define FOR_EVER (INT64_MAX / 2)
+#define FOREVER (INT64_MAX / 2)
 
 /* A wall time as a monotonic one, for any value in a file. */
 static int64_t monotonic(const struct shmq_restorer *r, int64_t wall)
 {
     int64_t since;
 
-    if (__builtin_sub_overflow(wall, r->wall, &since) || since > FOR_EVER)
-        return FOR_EVER;
-    return since < -FOR_EVER ? -FOR_EVER : r->now + since;
+    if (__builtin_sub_overflow(wall, r->wall, &since) || since > FOREVER)
+        return FOREVER;
+    return since < -FOREVER ? -FOREVER : r->now + since;
 }
 
 /* Everything from the put except its bytes; the slot is in its group. */
@@ -50,20 +49,9 @@ static void write_bytes(struct shmq_queue *q, struct shmq_slot *s, const struct 
         memcpy(meta, record->meta, record->meta_bytes);
 }
 
-static void lay_among_the_dead(struct shmq_queue *q, struct shmq_slot *s,
-                               const struct shmq_record *record)
-{
-    s->reason = record->reason;
-    s->dead_at = record->dead_at;
-    shmq_set_where(s, SHMQ_IN_DYING);
-    shmq_commit(s, shmq_make_word(SHMQ_DEAD, 0, record->deliveries, 0));
-    shmq_list_append(q, &q->h->dying, s);
-    q->h->dead++;
-}
-
 /* Messages of a group are all put behind; at the end each group gets its front. */
-static void lay_ready(struct shmq_queue *q, struct shmq_slot *s, uint64_t flags,
-                      uint32_t deliveries)
+static void make_ready(struct shmq_queue *q, struct shmq_slot *s, uint64_t flags,
+                       uint32_t deliveries)
 {
     uint64_t word = shmq_make_word(SHMQ_READY, flags, deliveries, 0);
 
@@ -86,7 +74,10 @@ static void commit_put(struct shmq_restorer *r, struct shmq_slot *s,
     bool holds;
 
     if (record->flags & SHMQ_R_DEAD) {
-        lay_among_the_dead(q, s, record);
+        s->reason = record->reason;
+        s->dead_at = record->dead_at;
+        shmq_make_dead(q, s, record->deliveries);
+        q->h->dead++;
         return;
     }
     if (record->flags & SHMQ_R_GROUPED)
@@ -94,7 +85,7 @@ static void commit_put(struct shmq_restorer *r, struct shmq_slot *s,
     if (record->flags & SHMQ_R_TTL)
         flags |= SHMQ_F_TTL;
     if (!(record->flags & SHMQ_R_DELAYED) || record->until <= r->wall) {
-        lay_ready(q, s, flags, record->deliveries);
+        make_ready(q, s, flags, record->deliveries);
         return;
     }
     holds = record->flags & SHMQ_R_HOLDS && flags & SHMQ_F_GROUPED &&

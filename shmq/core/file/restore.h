@@ -3,8 +3,8 @@
 #ifndef SHMQ_FILE_RESTORE_H
 #define SHMQ_FILE_RESTORE_H
 
-#include "queue/queue.h"
 #include "file/record.h"
+#include "queue/queue.h"
 
 /* The records have wall time: `wall` and `now` are the same moment on both clocks. */
 struct shmq_restorer {

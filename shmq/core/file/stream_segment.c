@@ -1,12 +1,9 @@
 #include "file/stream_segment.h"
 
 #include "base/crc32c.h"
-#include "stream/entry.h"
+#include "base/endian.h"
 #include "file/record.h"
-
-#include <string.h>
-
-#define LITTLE (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
+#include "stream/entry.h"
 
 /* The fields of an entry's head; the time is the one by which it is found. */
 struct head {
@@ -15,26 +12,10 @@ struct head {
     uint32_t count;
 };
 
-static inline uint32_t load32(const unsigned char *at)
-{
-    uint32_t value;
-
-    memcpy(&value, at, 4);
-    return LITTLE ? value : __builtin_bswap32(value);
-}
-
-static inline uint64_t load64(const unsigned char *at)
-{
-    uint64_t value;
-
-    memcpy(&value, at, 8);
-    return LITTLE ? value : __builtin_bswap64(value);
-}
-
 /* The size of the whole record at `bytes`; 0: none was written there, or it is truncated. */
 static inline size_t whole(const unsigned char *bytes, size_t size)
 {
-    uint32_t words = size < SHMQ_RECORD_HEAD ? 0 : load32(bytes);
+    uint32_t words = size < SHMQ_RECORD_HEAD ? 0 : shmq_load32_little(bytes);
 
     return words && words <= (size - SHMQ_RECORD_HEAD) / 8 ? SHMQ_RECORD_HEAD + 8ull * words : 0;
 }
@@ -43,7 +24,8 @@ static inline bool sealed(const unsigned char *bytes, size_t size, uint32_t salt
 {
     uint32_t crc = shmq_crc32c(salt, bytes, 4);
 
-    return shmq_crc32c(crc, bytes + SHMQ_RECORD_HEAD, size - SHMQ_RECORD_HEAD) == load32(bytes + 4);
+    return shmq_crc32c(crc, bytes + SHMQ_RECORD_HEAD, size - SHMQ_RECORD_HEAD) ==
+           shmq_load32_little(bytes + 4);
 }
 
 static inline bool is_entry(const unsigned char *bytes, size_t size)
@@ -57,8 +39,9 @@ static inline struct head head_of(const unsigned char *bytes, size_t size)
     const unsigned char *time = bytes[9] & SHMQ_E_SEEN ? bytes + size - SHMQ_ENTRY_SEEN
                                                        : bytes + 24;
 
-    return (struct head){
-        .count = load32(bytes + 12), .offset = load64(bytes + 16), .time = (int64_t)load64(time)};
+    return (struct head){.count = shmq_load32_little(bytes + 12),
+                         .offset = shmq_load64_little(bytes + 16),
+                         .time = (int64_t)shmq_load64_little(time)};
 }
 
 /* Whether the entry can come next. */
@@ -182,8 +165,8 @@ bool shmq_stream_segment_find(const unsigned char *bytes, size_t size,
 static bool joins(struct shmq_stream_segment_run *run, const unsigned char *entry,
                   const struct head *h)
 {
-    uint64_t producer = load64(entry + SHMQ_ENTRY_HEAD);
-    uint64_t sequence = load64(entry + SHMQ_ENTRY_HEAD + 8);
+    uint64_t producer = shmq_load64_little(entry + SHMQ_ENTRY_HEAD);
+    uint64_t sequence = shmq_load64_little(entry + SHMQ_ENTRY_HEAD + 8);
 
     if (!run->count) {
         *run = (struct shmq_stream_segment_run){
@@ -269,7 +252,7 @@ static bool has_later(const unsigned char *bytes, size_t size, size_t at, uint32
         size_t next;
 
         if (bytes[at + SHMQ_RECORD_HEAD] == SHMQ_R_BATCH &&
-            load32(bytes + at) == (SHMQ_BATCH_BYTES - SHMQ_RECORD_HEAD) / 8 &&
+            shmq_load32_little(bytes + at) == (SHMQ_BATCH_BYTES - SHMQ_RECORD_HEAD) / 8 &&
             is_commit(bytes + at, size - at, salt, &r, &next) && r.batch > after)
             return true;
     }
@@ -298,8 +281,8 @@ static enum shmq_stored_run ended(const unsigned char *bytes, size_t size,
         w->damage = w->end;
         return SHMQ_STREAM_SEGMENT_DAMAGED;
     }
-    return size - w->end < 4 || load32(bytes + w->end) ? SHMQ_STREAM_SEGMENT_TORN
-                                                       : SHMQ_STREAM_SEGMENT_END;
+    return size - w->end < 4 || shmq_load32_little(bytes + w->end) ? SHMQ_STREAM_SEGMENT_TORN
+                                                                   : SHMQ_STREAM_SEGMENT_END;
 }
 
 enum shmq_stored_run shmq_stream_segment_check(const unsigned char *bytes, size_t size,

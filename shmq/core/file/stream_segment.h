@@ -14,33 +14,33 @@
 
 /* How a walk ended. */
 enum shmq_stored_run {
-    SHMQ_STREAM_SEGMENT_END = 0, /* nothing was written behind it                               */
-    SHMQ_STREAM_SEGMENT_STOP, /* at the entry where it was to stop                           */
-    SHMQ_STREAM_SEGMENT_TORN, /* at the file's end: a commit that was never finished         */
-    SHMQ_STREAM_SEGMENT_DAMAGED, /* the bytes there are not a record that can follow            */
+    SHMQ_STREAM_SEGMENT_END = 0, /* nothing was written behind it */
+    SHMQ_STREAM_SEGMENT_STOP, /* at the entry where it was to stop */
+    SHMQ_STREAM_SEGMENT_TORN, /* at the file's end: a commit that was never finished */
+    SHMQ_STREAM_SEGMENT_DAMAGED, /* the bytes there are not a record that can follow */
 };
 
 /* The two salts of a file. */
 struct shmq_stream_segment_salts {
-    uint32_t file; /* of BATCH, END, INDEX and FOOTER                                 */
-    uint32_t entries; /* of the stream's own records                                     */
+    uint32_t file; /* of BATCH, END, INDEX and FOOTER */
+    uint32_t entries; /* of the stream's own records */
 };
 
 /* A walk: its limits, and its position. */
 struct shmq_stream_segment {
-    uint64_t at; /* in: a record; out: the entry it stopped at, or the end       */
-    uint64_t offset; /* in: none before this is taken (0: whatever comes first);
-                           * out: the next entry's offset, or what comes next at the end  */
-    int64_t time; /* in: none before this; out: of the entry it stopped at, or of
-                           * the last one                                                 */
+    uint64_t at;     /* in: a record; out: the entry it stopped at, or the end */
+    uint64_t
+        offset; /* in: none before this is taken (0: whatever comes first); out: the next entry's
+                        offset, or what comes next at the end */
+    int64_t time; /* in: none before this; out: of the entry it stopped at, or of the last one */
     uint64_t stop_offset; /* stop at the entry that has this offset, or begins behind it, */
-    int64_t stop_time; /*   and whose time is not before this one; INT64_MIN: or right
-                           *   behind the one before it, whatever follows there           */
-    uint64_t most_bytes; /* stop before the entry that would make it more; 0: no limit   */
-    uint64_t most; /* stop before the entry that would make it more records        */
-    uint64_t records; /* out: how many offsets were passed                            */
-    uint64_t bytes; /* out: of the entries that were passed                         */
-    bool verify; /* whether checksums of entries are compared                    */
+    int64_t stop_time; /* and whose time is not before this one; INT64_MIN: or right behind the one
+                          before it, whatever follows there */
+    uint64_t most_bytes; /* stop before the entry that would make it more; 0: no limit */
+    uint64_t most; /* stop before the entry that would make it more records */
+    uint64_t records; /* out: how many offsets were passed */
+    uint64_t bytes; /* out: of the entries that were passed */
+    bool verify; /* whether checksums of entries are compared */
 };
 
 /* Walks on from `w->at` over whole records. Entries must be consecutive, without a gap. It
@@ -63,8 +63,8 @@ size_t shmq_stream_segment_entries(const unsigned char *bytes, size_t size, unsi
 
 /* Consecutive records of one producer, by offset and by sequence number. */
 struct shmq_stream_segment_run {
-    uint64_t producer, sequence, offset; /* the latter two: of the first                  */
-    uint32_t count; /* 0: there is none                              */
+    uint64_t producer, sequence, offset; /* the latter two: of the first */
+    uint32_t count; /* 0: there is none */
 };
 
 /* Walks on from `w->at` up to `w->stop_offset`, over the next run of records of a producer. STOP
@@ -76,14 +76,14 @@ enum shmq_stored_run shmq_stream_segment_next_run(const unsigned char *bytes, si
 
 /* The contents of a file, as far as its commits are whole. */
 struct shmq_stream_segment_whole {
-    uint64_t end; /* behind the last whole commit                                   */
-    uint64_t offset; /* in: the first offset; out: the next one                        */
-    int64_t time; /* in: none before this; out: of the last entry                   */
+    uint64_t end; /* behind the last whole commit */
+    uint64_t offset; /* in: the first offset; out: the next one */
+    int64_t time; /* in: none before this; out: of the last entry */
     uint64_t records;
     uint64_t batches;
-    uint64_t last_batch; /* the number of the last: its first offset                      */
-    uint64_t damage; /* DAMAGED: where                                                 */
-    bool closed; /* END follows the last commit                                    */
+    uint64_t last_batch; /* the number of the last: its first offset */
+    uint64_t damage; /* DAMAGED: where */
+    bool closed; /* END follows the last commit */
 };
 
 /* Reads all commits from `start` on, each of which counts as a whole or not at all. An incomplete

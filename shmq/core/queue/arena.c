@@ -1,6 +1,6 @@
-#include "queue/arena.h"
+#include "queue/slot.h"
 
-#include "queue/backing.h"
+#include "queue/segment.h"
 
 /* Up to 8 units every size is a class; above, four sizes per doubling. */
 static uint64_t round_up(uint64_t units)

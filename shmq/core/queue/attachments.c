@@ -1,12 +1,11 @@
-#include "queue/attachments.h"
+#include "queue/segment.h"
 
 #include <string.h>
 
-#include "queue/wakeup.h"
 #include "base/clock.h"
-#include "queue/backing.h"
 #include "queue/message.h"
 #include "queue/slot.h"
+#include "queue/wait.h"
 
 static uint32_t free_entry(struct shmq_queue *q)
 {

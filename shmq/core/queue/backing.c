@@ -1,10 +1,10 @@
 #define _GNU_SOURCE
-#include "queue/backing.h"
+#include "queue/segment.h"
 
 #include <errno.h>
 #include <fcntl.h>
 
-#include "queue/arena.h"
+#include "queue/slot.h"
 #include "queue/change_hints.h"
 
 #define LEAST_SLOTS 32u          /* the first step: a page of slots                     */
@@ -12,20 +12,18 @@
 #define LEAST_UNITS (4u * SHMQ_PAGE / SHMQ_UNIT)
 #define MOST_UNITS ((1u << 20) / SHMQ_UNIT)
 
-static uint64_t pages(uint64_t bytes) { return (bytes + SHMQ_PAGE - 1) / SHMQ_PAGE * SHMQ_PAGE; }
-
 int shmq_back(struct shmq_queue *q, uint64_t offset, uint64_t size)
 {
     uint64_t from = offset / SHMQ_PAGE * SHMQ_PAGE;
     int error;
 
     do
-        error = posix_fallocate(q->fd, (off_t)from, (off_t)(pages(offset + size) - from));
+        error = posix_fallocate(q->fd, (off_t)from, (off_t)(shmq_page_up(offset + size) - from));
     while (error == EINTR);
     shmq_mark();
     if (!error)
         return SHMQ_OK;
-    q->refused_bytes = pages(offset + size) - from;
+    q->refused_bytes = shmq_page_up(offset + size) - from;
     return SHMQ_NO_SPACE;
 }
 
@@ -143,7 +141,8 @@ int shmq_back_attachments(struct shmq_queue *q, uint32_t count)
 /* Ensures: whole pages within entries [from, to) have no memory. */
 static void punch(struct shmq_queue *q, uint64_t base, uint32_t from, uint32_t to, uint32_t size)
 {
-    uint64_t first = pages(base + (uint64_t)from * size), last = pages(base + (uint64_t)to * size);
+    uint64_t first = shmq_page_up(base + (uint64_t)from * size),
+             last = shmq_page_up(base + (uint64_t)to * size);
 
     if (first < last)
         (void)fallocate(q->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)first,

@@ -1,15 +1,8 @@
-#define _GNU_SOURCE
 #include "queue/change_hints.h"
 
-#include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "base/clock.h"
-#include "queue/backing.h"
+#include "queue/segment.h"
+#include "queue/wait.h"
 
 #define MOST_PATIENCE 400000ll /* ns: longer than a sync of a quick disk                 */
 #define MARGIN 50000ll
@@ -17,13 +10,14 @@
 
 /* ---- hints ---- */
 
-void shmq_hint_spent(struct shmq_queue *q, uint32_t at)
+/* The message in slot `at`, which may have been logged, is settled or has changed. Holds the
+ * get-side lock. */
+static void hint_spent(struct shmq_queue *q, uint32_t at)
 {
-    uint64_t tail = atomic_load_explicit(&q->h->spent_tail, memory_order_relaxed);
+    uint64_t tail = GET_RELAXED(q->h->spent_tail);
 
     SET_ATOMIC(q->spent[shmq_hint_of(q, tail)], at);
-    atomic_store_explicit(&q->h->spent_tail, tail + 1, memory_order_release);
-    shmq_mark();
+    SET_RELEASE(q->h->spent_tail, tail + 1);
     q->hinted = true;
 }
 
@@ -40,7 +34,7 @@ void shmq_hint_changed(struct shmq_queue *q, const struct shmq_slot *s)
      * other. */
     shmq_fence();
     if (logged_seq(q, s) == s->seq)
-        shmq_hint_spent(q, shmq_index_of(q, s));
+        hint_spent(q, shmq_index_of(q, s));
 }
 
 static bool is_message(enum shmq_state state)
@@ -58,8 +52,7 @@ static bool is_owed(const struct shmq_queue *q, const struct shmq_slot *s)
     if (logged_seq(q, s) == s->seq)
         return true;
     return shmq_word(s) & SHMQ_F_MOVED &&
-           (GET_ATOMIC(j->writer) ||
-            atomic_load_explicit((_Atomic uint64_t *)&j->awaited, memory_order_relaxed) >= s->seq);
+           (GET_ATOMIC(j->writer) || GET_RELAXED(j->awaited) >= s->seq);
 }
 
 /* Commits SPENT; true if it must stay SPENT. */
@@ -86,7 +79,7 @@ bool shmq_spend(struct shmq_queue *q, struct shmq_slot *s)
     if (!commit_spent(q, s))
         return false;
     SET(q->h->spent, q->h->spent + 1);
-    shmq_hint_spent(q, shmq_index_of(q, s));
+    hint_spent(q, shmq_index_of(q, s));
     return true;
 }
 
@@ -106,8 +99,7 @@ void shmq_lose_hints(struct shmq_queue *q)
     /* The epoch first: it tells a reader why puts have no hint. */
     atomic_fetch_add_explicit(&h->journal_epoch, 1, memory_order_acq_rel);
     shmq_mark();
-    atomic_store_explicit(&h->fresh_tail, h->last_seq, memory_order_release);
-    shmq_mark();
+    SET_RELEASE(h->fresh_tail, h->last_seq);
     q->hinted = true;
 }
 
@@ -145,22 +137,6 @@ int shmq_back_journal(struct shmq_queue *q, uint32_t from, uint32_t slots)
 
 /* ---- waking the writer ---- */
 
-static long futex(_Atomic uint32_t *word, int what, uint32_t value, const struct timespec *time)
-{
-    return syscall(SYS_futex, word, what, value, time, NULL, 0);
-}
-
-int shmq_futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t ns)
-{
-    struct timespec time = {ns / 1000000000, ns % 1000000000};
-
-    if (!futex(word, FUTEX_WAIT, value, &time) || errno == EAGAIN)
-        return SHMQ_OK;
-    return errno == EINTR ? SHMQ_INTERRUPTED : SHMQ_TIMED_OUT;
-}
-
-void shmq_futex_wake(_Atomic uint32_t *word) { (void)futex(word, FUTEX_WAKE, INT_MAX, NULL); }
-
 void shmq_wake_writer(struct shmq_queue *q)
 {
     if (atomic_exchange_explicit(&q->h->journal_asleep, SHMQ_AWAKE, memory_order_acq_rel))
@@ -170,13 +146,13 @@ void shmq_wake_writer(struct shmq_queue *q)
 void shmq_request_sync(struct shmq_queue *q, uint64_t seq)
 {
     _Atomic uint64_t *awaited = &q->h->journal.awaited;
-    uint64_t before = atomic_load_explicit(awaited, memory_order_relaxed);
+    uint64_t before = GET_RELAXED(*awaited);
 
     while (before < seq && !atomic_compare_exchange_weak_explicit(
                                awaited, &before, seq, memory_order_seq_cst, memory_order_relaxed))
         ;
     shmq_fence();
-    if (shmq_peek(&q->h->journal_asleep))
+    if (GET_RELAXED(q->h->journal_asleep))
         shmq_wake_writer(q);
 }
 
@@ -212,16 +188,16 @@ int shmq_wait_synced(struct shmq_queue *q, uint64_t seq, int64_t ns)
     spin_for_the_disk(q, seq, now);
     now = shmq_read_clock(CLOCK_MONOTONIC);
     for (;;) {
-        wakeup = atomic_load_explicit(&j->wakeup, memory_order_acquire);
+        wakeup = GET_ACQUIRE(j->wakeup);
         if (shmq_synced(q) >= seq) {
             waited = now - end + ns;
             if (waited < MOST_PATIENCE) /* a spin of that length would have paid */
                 __atomic_store_n(&q->patience, waited + MARGIN, __ATOMIC_RELAXED);
             return SHMQ_OK;
         }
-        if (shmq_peek(&q->h->state) != SHMQ_OPEN)
+        if (GET_RELAXED(q->h->state) != SHMQ_OPEN)
             return SHMQ_DELETED;
-        if (shmq_peek(&j->error))
+        if (GET_RELAXED(j->error))
             return SHMQ_NO_SPACE;
         if (now >= end)
             return SHMQ_TIMED_OUT;

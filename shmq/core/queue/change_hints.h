@@ -33,7 +33,7 @@ enum shmq_awake { SHMQ_AWAKE = 0, SHMQ_IDLE = 1, SHMQ_LINGERING = 2 };
 
 static inline uint64_t shmq_synced(const struct shmq_queue *q)
 {
-    return atomic_load_explicit(&q->h->journal.synced, memory_order_acquire);
+    return GET_ACQUIRE(q->h->journal.synced);
 }
 
 /* The claim of a slot. A process that reads a claim as given up reads nothing that the writer still
@@ -62,15 +62,11 @@ static inline void shmq_hint_fresh(struct shmq_queue *q, uint64_t seq, uint32_t 
     if (__builtin_expect(!q->journaled, 1))
         return;
     SET_ATOMIC(q->fresh[shmq_hint_of(q, seq)], at);
-    atomic_store_explicit(&q->h->fresh_tail, seq, memory_order_release);
-    shmq_mark();
+    SET_RELEASE(q->h->fresh_tail, seq);
 }
 
-/* The message in slot `at`, which may have been logged, is settled or has changed. Holds the
- * get-side lock. */
-void shmq_hint_spent(struct shmq_queue *q, uint32_t at);
-
-/* The same for a message that came back: if it was not logged, it will be in its present state. */
+/* The message, which may have been logged, came back: if it was not logged, it will be in its
+ * present state. Holds the get-side lock. */
 void shmq_hint_changed(struct shmq_queue *q, const struct shmq_slot *s);
 
 /* Ends a message: commits SPENT if the journal has it or may have it; false if the caller must free
@@ -103,10 +99,6 @@ int shmq_wait_synced(struct shmq_queue *q, uint64_t seq, int64_t ns);
 /* Wakes the threads in shmq_wait_synced. */
 void shmq_wake_synced(struct shmq_queue *q);
 
-/* Sleeps while *word == value, at most `ns`. SHMQ_OK: woken, or the value differs. */
-int shmq_futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t ns);
-void shmq_futex_wake(_Atomic uint32_t *word);
-
 void shmq_wake_writer(struct shmq_queue *q);
 
 static inline void shmq_wake_idle_writer(struct shmq_queue *q)
@@ -114,7 +106,7 @@ static inline void shmq_wake_idle_writer(struct shmq_queue *q)
     if (__builtin_expect(!q->journaled, 1))
         return;
     shmq_fence();
-    if (__builtin_expect(shmq_peek(&q->h->journal_asleep) == SHMQ_IDLE, 0))
+    if (__builtin_expect(GET_RELAXED(q->h->journal_asleep) == SHMQ_IDLE, 0))
         shmq_wake_writer(q);
 }
 

@@ -1,12 +1,11 @@
-#include "queue/check.h"
+#include "queue/recover.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "queue/arena.h"
-#include "queue/wakeup.h"
-#include "queue/heap.h"
-#include "queue/timer.h"
+#include "queue/slot.h"
+#include "queue/index.h"
+#include "queue/wait.h"
 
 #define EXPECT(condition, what) \
     do {                        \
@@ -14,7 +13,7 @@
             return what;        \
     } while (0)
 
-struct census {
+struct counts {
     uint32_t of[SHMQ_STATES];
     uint32_t ttl_ready, listed_leases, listed_free, grouped;
     uint64_t units, cached;
@@ -25,7 +24,7 @@ struct census {
 /* An acknowledged message counts as leased until it is freed. */
 static bool is_leased(enum shmq_state state) { return state == SHMQ_LEASED || state == SHMQ_ACKED; }
 
-static bool claim(struct census *c, uint32_t block, uint32_t units)
+static bool claim(struct counts *c, uint32_t block, uint32_t units)
 {
     for (uint32_t i = block; i < block + units; i++) {
         if (c->claimed[i / 64] >> i % 64 & 1)
@@ -35,7 +34,7 @@ static bool claim(struct census *c, uint32_t block, uint32_t units)
     return true;
 }
 
-static const char *check_slot(struct shmq_queue *q, uint32_t at, struct census *c)
+static const char *check_slot(struct shmq_queue *q, uint32_t at, struct counts *c)
 {
     struct shmq_slot *s = &q->slots[at];
     uint64_t word = shmq_word(s);
@@ -63,7 +62,7 @@ static const char *check_slot(struct shmq_queue *q, uint32_t at, struct census *
     return NULL;
 }
 
-static const char *check_counts(struct shmq_queue *q, const struct census *c)
+static const char *check_counts(struct shmq_queue *q, const struct counts *c)
 {
     struct shmq_header *h = q->h;
 
@@ -87,7 +86,7 @@ static const char *check_counts(struct shmq_queue *q, const struct census *c)
 }
 
 static const char *check_free_slot(struct shmq_queue *q, uint32_t at, uint32_t class,
-                                   struct census *c)
+                                   struct counts *c)
 {
     struct shmq_slot *s = shmq_slot_at(q, at);
 
@@ -101,7 +100,7 @@ static const char *check_free_slot(struct shmq_queue *q, uint32_t at, uint32_t c
 }
 
 static const char *check_free_list(struct shmq_queue *q, uint32_t at, uint32_t class,
-                                   struct census *c)
+                                   struct counts *c)
 {
     const char *wrong;
 
@@ -125,7 +124,7 @@ static const char *check_rings(const struct shmq_header *h)
     return NULL;
 }
 
-static const char *check_free(struct shmq_queue *q, struct census *c)
+static const char *check_free(struct shmq_queue *q, struct counts *c)
 {
     struct shmq_header *h = q->h;
     const char *wrong = check_rings(h);
@@ -161,7 +160,7 @@ static const char *check_heap(const struct shmq_heap *heap)
     return NULL;
 }
 
-static const char *check_timers(struct shmq_queue *q, const struct census *c)
+static const char *check_timers(struct shmq_queue *q, const struct counts *c)
 {
     struct shmq_heap heap = shmq_timer_heap(q);
     const char *wrong = check_heap(&heap);
@@ -230,7 +229,7 @@ struct tally {
     uint64_t best;
 };
 
-static const char *check_groups(struct shmq_queue *q, const struct census *c, struct tally *tallies)
+static const char *check_groups(struct shmq_queue *q, const struct counts *c, struct tally *tallies)
 {
     uint32_t members = 0, waiting = 0;
 
@@ -305,7 +304,7 @@ static void note(struct findings *f, const char *wrong)
 }
 
 /* Each check is safe in memory whatever the others have found. */
-static void check_each(struct shmq_queue *q, struct census *c, struct tally *tallies,
+static void check_each(struct shmq_queue *q, struct counts *c, struct tally *tallies,
                        struct findings *f)
 {
     for (uint32_t at = 0; at < q->h->slots_made; at++)
@@ -322,19 +321,19 @@ static void check_each(struct shmq_queue *q, struct census *c, struct tally *tal
 
 uint32_t shmq_check_all(struct shmq_queue *q, const char **wrong, uint32_t most)
 {
-    struct census census = {.claimed = calloc((q->geo.units + 63) / 64 + 1, 8),
+    struct counts counts = {.claimed = calloc((q->geo.units + 63) / 64 + 1, 8),
                             .listed = calloc(q->capacity / 64 + 1, 8)};
     struct tally *tallies = calloc((uint64_t)q->h->groups_made + 1, sizeof *tallies);
     struct findings found = {.wrong = wrong, .most = most};
 
-    if (!census.claimed || !census.listed || !tallies)
+    if (!counts.claimed || !counts.listed || !tallies)
         note(&found, "no memory to check with");
     else if (q->h->slots_made > q->capacity || q->h->slots_made > q->h->slots_backed)
         note(&found, "more slots are in use than there are");
     else
-        check_each(q, &census, tallies, &found);
-    free(census.claimed);
-    free(census.listed);
+        check_each(q, &counts, tallies, &found);
+    free(counts.claimed);
+    free(counts.listed);
     free(tallies);
     q->damaged = false;
     return found.count;

@@ -20,7 +20,7 @@
 #define SHMQ_COLUMNS_PADDING 112u /* the most of a block; includes the last two offsets    */
 
 /* The state of a message, in the column `state`. */
-enum shmq_doing {
+enum shmq_row_state {
     SHMQ_IS_READY = 1,
     SHMQ_IS_DELAYED = 2,
     SHMQ_IS_LEASED = 3,

@@ -1,6 +1,6 @@
-#include "queue/dedupe.h"
+#include "queue/index.h"
 
-#include "queue/backing.h"
+#include "queue/segment.h"
 
 #define LEAST_SIZE 64u
 

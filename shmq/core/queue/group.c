@@ -1,8 +1,6 @@
-#include "queue/group.h"
+#include "queue/index.h"
 
-#include "queue/list.h"
-#include "queue/backing.h"
-#include "queue/ready_order.h"
+#include "queue/segment.h"
 
 /* ---- the pairing heap: child, siblings by next, prev = left sibling or parent ---- */
 /* Fredman, Sedgewick, Sleator, Tarjan: The pairing heap, Algorithmica 1 (1986). */
@@ -86,7 +84,7 @@ static void heap_remove(struct shmq_queue *q, struct shmq_group *g, struct shmq_
 
 /* ---- behind the front ---- */
 
-static void stand_behind(struct shmq_queue *q, struct shmq_group *g, struct shmq_slot *s)
+static void put_behind(struct shmq_queue *q, struct shmq_group *g, struct shmq_slot *s)
 {
     struct shmq_list run = {g->head, g->tail};
 
@@ -101,7 +99,7 @@ static void stand_behind(struct shmq_queue *q, struct shmq_group *g, struct shmq
     }
 }
 
-static void step_out(struct shmq_queue *q, struct shmq_group *g, struct shmq_slot *s)
+static void take_from_behind(struct shmq_queue *q, struct shmq_group *g, struct shmq_slot *s)
 {
     if (shmq_where_of(s) == SHMQ_IN_GROUP_RUN) {
         struct shmq_list run = {g->head, g->tail};
@@ -134,13 +132,13 @@ static void make_front(struct shmq_queue *q, struct shmq_group *g, struct shmq_s
 }
 
 /* The group has no front: makes its best message the front. */
-static void hand_over(struct shmq_queue *q, struct shmq_group *g)
+static void choose_front(struct shmq_queue *q, struct shmq_group *g)
 {
     uint32_t best = best_behind(q, g);
 
     SET(g->front, SHMQ_NIL);
     if (best != SHMQ_NIL) {
-        step_out(q, g, shmq_slot_at(q, best));
+        take_from_behind(q, g, shmq_slot_at(q, best));
         make_front(q, g, shmq_slot_at(q, best));
     }
 }
@@ -240,18 +238,18 @@ void shmq_group_ready(struct shmq_queue *q, struct shmq_slot *s)
         if (best == SHMQ_NIL || shmq_key_of(s) < shmq_key_of(shmq_slot_at(q, best))) {
             make_front(q, g, s);
         } else {
-            stand_behind(q, g, s);
-            hand_over(q, g);
+            put_behind(q, g, s);
+            choose_front(q, g);
         }
         return;
     }
     front = shmq_slot_at(q, g->front);
     if (shmq_state_of(shmq_word(front)) == SHMQ_READY && shmq_key_of(s) < shmq_key_of(front)) {
         shmq_order_remove(q, front);
-        stand_behind(q, g, front);
+        put_behind(q, g, front);
         make_front(q, g, s);
     } else {
-        stand_behind(q, g, s);
+        put_behind(q, g, s);
     }
 }
 
@@ -262,10 +260,10 @@ void shmq_group_unready(struct shmq_queue *q, struct shmq_slot *s)
     if (g->front == shmq_index_of(q, s))
         shmq_order_remove(q, s);
     else
-        step_out(q, g, s);
+        take_from_behind(q, g, s);
 }
 
-bool shmq_group_call(struct shmq_queue *q, struct shmq_slot *s)
+bool shmq_group_bring_forward(struct shmq_queue *q, struct shmq_slot *s)
 {
     struct shmq_group *g = shmq_group_at(q, s->group_at);
     struct shmq_slot *front;
@@ -275,14 +273,14 @@ bool shmq_group_call(struct shmq_queue *q, struct shmq_slot *s)
     front = shmq_slot_at(q, g->front);
     if (shmq_state_of(shmq_word(front)) != SHMQ_READY)
         return false;
-    step_out(q, g, s);
+    take_from_behind(q, g, s);
     shmq_order_remove(q, front);
-    stand_behind(q, g, front);
+    put_behind(q, g, front);
     make_front(q, g, s);
     return !q->damaged;
 }
 
-void shmq_group_fly(struct shmq_queue *q, struct shmq_slot *s)
+void shmq_group_leased(struct shmq_queue *q, struct shmq_slot *s)
 {
     if (shmq_group_at(q, s->group_at)->front != shmq_index_of(q, s))
         q->damaged = true;
@@ -294,7 +292,7 @@ void shmq_group_leave(struct shmq_queue *q, struct shmq_slot *s)
     struct shmq_group *g = shmq_group_at(q, s->group_at);
 
     if (g->front == shmq_index_of(q, s))
-        hand_over(q, g);
+        choose_front(q, g);
     SET(g->count, g->count - 1);
     if (!g->count)
         unmake(q, s->group_at);
@@ -304,7 +302,7 @@ void shmq_group_leave(struct shmq_queue *q, struct shmq_slot *s)
 
 void shmq_group_rebuild_behind(struct shmq_queue *q, struct shmq_slot *s)
 {
-    stand_behind(q, shmq_group_at(q, s->group_at), s);
+    put_behind(q, shmq_group_at(q, s->group_at), s);
 }
 
 void shmq_group_rebuild_front(struct shmq_queue *q, struct shmq_slot *s)
@@ -319,6 +317,6 @@ void shmq_group_rebuild_done(struct shmq_queue *q)
         struct shmq_group *g = &q->groups[at];
 
         if (g->count && g->front == SHMQ_NIL)
-            hand_over(q, g);
+            choose_front(q, g);
     }
 }

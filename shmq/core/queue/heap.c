@@ -1,4 +1,4 @@
-#include "queue/heap.h"
+#include "queue/index.h"
 
 #define ARITY 4u
 

@@ -33,7 +33,7 @@
 #define SHMQ_PARTIES 64u      /* waiting parties of a queue, one bit each                 */
 #define SHMQ_NAME_MAX 100     /* characters of a name */
 #define SHMQ_NAME_BYTES 104
-#define SHMQ_CLASSES 40       /* 0: a slot without a block; 1..36 in use, see arena.h */
+#define SHMQ_CLASSES 40       /* 0: a slot without a block; 1..36 in use, see slot.h */
 #define SHMQ_RING 128u        /* entries of each ring between puts and gets; 2^n      */
 #define SHMQ_LEAST_HINTS 1024u /* entries of the rings of hints at first; 2^n          */
 
@@ -150,7 +150,7 @@ struct shmq_list {
 
 #define SHMQ_FILTERED (1u << 31) /* in `n`: wake it for each message that arrives          */
 
-/* A party that waits on its own wakeup: see wakeup.h. */
+/* A party that waits on its own wakeup: see wait.h. */
 struct shmq_party {
     uint64_t process;    /* its process's number in the namespace; 0: the entry is free */
     uint32_t n;          /* the number of that process's wakeup; SHMQ_FILTERED           */
@@ -328,6 +328,20 @@ struct shmq_geometry {
     uint32_t dedupe_max;       /* the most entries of the dedupe ring                  */
     uint32_t hints_max;        /* the most entries of the rings of hints               */
 };
+
+static inline uint64_t shmq_page_up(uint64_t bytes)
+{
+    return (bytes + SHMQ_PAGE - 1) / SHMQ_PAGE * SHMQ_PAGE;
+}
+
+/* The offset of a region of `count` entries, which begins at a page; moves the cursor behind it. */
+static inline uint64_t shmq_region(uint64_t *cursor, uint64_t count, uint64_t size)
+{
+    uint64_t at = shmq_page_up(*cursor);
+
+    *cursor = at + count * size;
+    return at;
+}
 
 _Static_assert(sizeof(struct shmq_slot) == 128, "a slot is two cache lines");
 _Static_assert(offsetof(struct shmq_slot, expires) == 64, "the hot half is one line");

@@ -1,7 +1,7 @@
+#include "queue/index.h"
 #include "queue/put_ring.h"
-#include "queue/transition.h"
-#include "queue/ready_order.h"
 #include "queue/slot.h"
+#include "queue/transition.h"
 
 /* A get takes messages from the inbox when it must, and now and then, so that the inbox does not
  * fill up and the puts need not empty it. */
@@ -21,7 +21,8 @@ static inline void fetch_ahead(struct shmq_queue *q, uint32_t next)
         shmq_fetch_to_write(&q->slots[s->next]);
 }
 
-static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, int64_t ns, bool handed)
+static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, int64_t ns, bool handed,
+                  struct shmq_view *view)
 {
     struct shmq_header *h = q->h;
     uint64_t word = shmq_word(s), keep = word & (SHMQ_F_GROUPED | SHMQ_F_TTL);
@@ -30,7 +31,7 @@ static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, int64_
     if (word & SHMQ_F_TTL)
         shmq_timer_unset(q, s);
     if (word & SHMQ_F_GROUPED)
-        shmq_group_fly(q, s);
+        shmq_group_leased(q, s);
     else
         shmq_order_remove(q, s);
     SET(h->visible, h->visible - 1);
@@ -45,6 +46,8 @@ static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, int64_
         shmq_timer_alone(q, s);
     if (shmq_deliveries_of(word))
         SET(h->redelivered, h->redelivered + 1);
+    shmq_look(q, s, view);
+    view->deliveries++;
 }
 
 int shmq_lease_for(struct shmq_queue *q, int64_t now, int64_t ns, bool handed,
@@ -70,9 +73,7 @@ int shmq_lease_for(struct shmq_queue *q, int64_t now, int64_t ns, bool handed,
             shmq_message_due(q, s, now);
             continue;
         }
-        grant(q, s, now, ns, handed);
-        shmq_look(q, s, view);
-        view->deliveries++;
+        grant(q, s, now, ns, handed, view);
         return shmq_outcome(q, SHMQ_OK);
     }
     return shmq_outcome(q, SHMQ_EMPTY);
@@ -86,19 +87,7 @@ int shmq_lease(struct shmq_queue *q, int64_t now, bool handed, struct shmq_view 
 void shmq_lease_this(struct shmq_queue *q, struct shmq_slot *s, int64_t now, bool handed,
                      struct shmq_view *view)
 {
-    grant(q, s, now, q->h->options.visibility, handed);
-    shmq_look(q, s, view);
-    view->deliveries++;
-}
-
-/* Whether the READY message may be leased now, whatever is before it. */
-static bool may_go(struct shmq_queue *q, struct shmq_slot *s, uint64_t word)
-{
-    enum shmq_where where = shmq_where_of(s);
-
-    if (where == SHMQ_NOWHERE)
-        return false; /* it was just put, and is in no index yet      */
-    return !(word & SHMQ_F_GROUPED) || shmq_group_call(q, s);
+    grant(q, s, now, q->h->options.visibility, handed, view);
 }
 
 int shmq_lease_at(struct shmq_queue *q, uint32_t at, uint64_t seq, int64_t now, int64_t ns,
@@ -115,11 +104,11 @@ int shmq_lease_at(struct shmq_queue *q, uint32_t at, uint64_t seq, int64_t now, 
         shmq_message_due(q, s, now);
         return shmq_outcome(q, SHMQ_STALE);
     }
-    if (!may_go(q, s, word))
+    /* A message that was just put is in no index yet. */
+    if (shmq_where_of(s) == SHMQ_NOWHERE ||
+        (word & SHMQ_F_GROUPED && !shmq_group_bring_forward(q, s)))
         return shmq_outcome(q, SHMQ_STALE);
-    grant(q, s, now, ns, true);
-    shmq_look(q, s, view);
-    view->deliveries++;
+    grant(q, s, now, ns, true, view);
     return shmq_outcome(q, SHMQ_OK);
 }
 
@@ -135,7 +124,7 @@ uint64_t shmq_held_by_us(struct shmq_queue *q, uint64_t receipt, int64_t now)
     struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_LEASED);
     uint64_t seq;
 
-    if (!s || q->attachment == SHMQ_NIL || GET_ATOMIC(q->h->state) != SHMQ_OPEN ||
+    if (!s || q->attachment == SHMQ_NIL || GET_RELAXED(q->h->state) != SHMQ_OPEN ||
         GET_ATOMIC(s->owner) != q->attachment + 1)
         return 0;
     seq = GET_ATOMIC(s->seq);
@@ -285,4 +274,72 @@ int shmq_return_unseen(struct shmq_queue *q, uint64_t receipt, int64_t now)
     shmq_commit(s, shmq_word(s) & ~SHMQ_F_HANDED);
     shmq_come_back(q, s, 0, now);
     return shmq_outcome(q, SHMQ_OK);
+}
+
+/* ---- views ---- */
+
+/* Reads no more of the slot than necessary: its second half is another cache line. */
+void shmq_look(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view)
+{
+    bool is_dead;
+
+    view->word = shmq_word(s);
+    is_dead = shmq_state_of(view->word) == SHMQ_DEAD || shmq_state_of(view->word) == SHMQ_MOVING;
+    view->at = shmq_index_of(q, s);
+    view->receipt = shmq_receipt_of(view->word, view->at);
+    view->seq = s->seq;
+    view->body = shmq_body_of(q, s);
+    view->meta = s->meta_bytes ? shmq_meta_of(q, s) : NULL;
+    view->body_bytes = s->body_bytes;
+    view->meta_bytes = s->meta_bytes;
+    view->deliveries = shmq_deliveries_of(view->word);
+    view->priority = (uint8_t)shmq_priority_of(s);
+    view->codec = s->codec;
+    view->put_at = s->put_at;
+    view->deadline = s->deadline;
+    view->group = view->word & SHMQ_F_GROUPED ? s->group : 0;
+    view->expires = view->word & SHMQ_F_TTL ? s->expires : 0;
+    view->reason = is_dead ? s->reason : 0;
+    view->dead_at = is_dead ? s->dead_at : 0;
+}
+
+static int pin(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view)
+{
+    uint32_t us = q->attachment + 1;
+
+    shmq_look(q, s, view);
+    if (s->pins && (s->pins >> 16 != us || (s->pins & 0xFFFF) == 0xFFFF))
+        return SHMQ_BUSY;
+    SET(s->pins, s->pins ? s->pins + 1 : us << 16 | 1);
+    return SHMQ_OK;
+}
+
+int shmq_pin(struct shmq_queue *q, uint64_t receipt, int64_t now, struct shmq_view *view)
+{
+    struct shmq_slot *s = shmq_leased(q, receipt, now);
+
+    if (!s)
+        s = shmq_slot_in(q, receipt, SHMQ_FILLING);
+    return shmq_outcome(q, s ? pin(q, s, view) : SHMQ_STALE);
+}
+
+int shmq_pin_at(struct shmq_queue *q, uint32_t at, uint64_t seq, struct shmq_view *view)
+{
+    struct shmq_slot *s = shmq_slot_named(q, at);
+    enum shmq_state state = s ? shmq_state_of(shmq_word(s)) : SHMQ_FREE;
+
+    if (!s || s->seq != seq || state < SHMQ_READY || state == SHMQ_ZOMBIE || state == SHMQ_SPENT)
+        return shmq_outcome(q, SHMQ_STALE);
+    return shmq_outcome(q, pin(q, s, view));
+}
+
+void shmq_unpin(struct shmq_queue *q, uint32_t at)
+{
+    struct shmq_slot *s = shmq_slot_at(q, at);
+
+    if (s->pins >> 16 != q->attachment + 1 || !(s->pins & 0xFFFF))
+        return;
+    SET(s->pins, (s->pins & 0xFFFF) > 1 ? s->pins - 1 : 0);
+    if (!s->pins && shmq_state_of(shmq_word(s)) == SHMQ_ZOMBIE)
+        shmq_slot_free(q, s);
 }

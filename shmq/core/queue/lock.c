@@ -1,13 +1,11 @@
 #define _GNU_SOURCE
 #include "queue/lock.h"
 
-#include "queue/wakeup.h"
 #include "base/clock.h"
-#include "queue/put_ring.h"
-#include "base/lock_holder.h"
-#include "queue/change_hints.h"
-#include "queue/recover.h"
 #include "base/robust_mutex.h"
+#include "queue/change_hints.h"
+#include "queue/put_ring.h"
+#include "queue/recover.h"
 #include "queue/wait.h"
 
 #define EVERYTHING UINT32_MAX
@@ -37,8 +35,7 @@ static int inherit(struct shmq_queue *q, union shmq_mutex *lock, int error)
 {
     if (__builtin_expect(error != EOWNERDEAD, 1))
         return error;
-    atomic_store_explicit(&q->h->unsettled, 1, memory_order_relaxed);
-    shmq_mark();
+    SET_RELAXED(q->h->unsettled, 1);
     return shmq_robust_mutex_mend(lock);
 }
 
@@ -47,8 +44,7 @@ static void recover(struct shmq_queue *q)
 {
     if (shmq_recover(q))
         SET(q->h->state, SHMQ_BROKEN);
-    atomic_store_explicit(&q->h->unsettled, 0, memory_order_relaxed);
-    shmq_mark();
+    SET_RELAXED(q->h->unsettled, 0);
 }
 
 /* The marks that bound every loop over a region. */
@@ -82,12 +78,12 @@ static int settle(struct shmq_queue *q, bool even_deleted)
     uint32_t state;
 
     q->damaged = false;
-    if (__builtin_expect(atomic_load_explicit(&q->h->unsettled, memory_order_relaxed), 0)) {
+    if (__builtin_expect(GET_RELAXED(q->h->unsettled), 0)) {
         if (!q->whole)
             return SHMQ_BUSY;
         recover(q);
     }
-    state = atomic_load_explicit(&q->h->state, memory_order_relaxed);
+    state = GET_RELAXED(q->h->state);
     if (__builtin_expect(
             (state != SHMQ_OPEN && (state != SHMQ_GONE || !even_deleted)) || !within_bounds(q), 0))
         return state == SHMQ_GONE && !even_deleted ? SHMQ_DELETED : SHMQ_DAMAGED;
@@ -186,8 +182,7 @@ int shmq_lock_puts(struct shmq_queue *q)
 
     if (error)
         return shmq_robust_mutex_status(error);
-    if (__builtin_expect(atomic_load_explicit(&q->h->state, memory_order_relaxed) != SHMQ_OPEN ||
-                             atomic_load_explicit(&q->h->unsettled, memory_order_relaxed),
+    if (__builtin_expect(GET_RELAXED(q->h->state) != SHMQ_OPEN || GET_RELAXED(q->h->unsettled),
                          0)) {
         drop_puts(q);
         return SHMQ_BUSY;

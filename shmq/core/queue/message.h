@@ -130,7 +130,7 @@ int shmq_return_unseen(struct shmq_queue *q, uint64_t receipt, int64_t now);
 /* A time of the message has come: the end of its lease, delay or ttl. For the timer. */
 void shmq_message_due(struct shmq_queue *q, struct shmq_slot *s, int64_t now);
 
-/* Reclaims a slot that a dead process held: see attachments.h. */
+/* Reclaims a slot that a dead process held: see segment.h. */
 void shmq_message_orphaned(struct shmq_queue *q, struct shmq_slot *s, int64_t now);
 
 /* Removes READY and DELAYED messages; counts them in `removed`, and gives memory back. */

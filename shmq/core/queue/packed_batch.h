@@ -10,8 +10,7 @@
 #ifndef SHMQ_QUEUE_PACKED_BATCH_H
 #define SHMQ_QUEUE_PACKED_BATCH_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/endian.h"
 
 #define SHMQ_PACKED_VARIES UINT32_MAX
 #define SHMQ_PACKED_TRAILER 8u /* bytes of count and size */
@@ -23,10 +22,34 @@ struct shmq_packed {
     uint32_t size;                /* of every record, if there are no lengths */
 };
 
-/* Reads the end of a body; false if it is not a packed batch. */
-bool shmq_packed_read(const unsigned char *body, uint64_t bytes, struct shmq_packed *packed);
-
 /* The length of a record. */
-uint32_t shmq_packed_length(const struct shmq_packed *packed, uint32_t record);
+static inline uint32_t shmq_packed_length(const struct shmq_packed *packed, uint32_t record)
+{
+    return packed->lengths ? shmq_load32_little(packed->lengths + 4ull * record) : packed->size;
+}
+
+/* Reads the end of a body; false if it is not a packed batch. */
+static inline bool shmq_packed_read(const unsigned char *body, uint64_t bytes,
+                                    struct shmq_packed *packed)
+{
+    uint64_t left, sum = 0;
+
+    if (bytes < SHMQ_PACKED_TRAILER)
+        return false;
+    left = bytes - SHMQ_PACKED_TRAILER;
+    packed->count = shmq_load32_little(body + left);
+    packed->size = shmq_load32_little(body + left + 4);
+    packed->lengths = NULL;
+    packed->bytes = left;
+    if (packed->size != SHMQ_PACKED_VARIES)
+        return (uint64_t)packed->count * packed->size == left && (packed->size || !packed->count);
+    if (packed->count > left / 4)
+        return false;
+    packed->bytes = left - 4ull * packed->count;
+    packed->lengths = body + packed->bytes;
+    for (uint32_t i = 0; i < packed->count; i++)
+        sum += shmq_packed_length(packed, i);
+    return sum == packed->bytes;
+}
 
 #endif

@@ -1,7 +1,7 @@
 #include "queue/properties.h"
 
-#include "queue/message.h"
 #include "base/siphash.h"
+#include "queue/message.h"
 
 #define MS 1000000ll
 #define MOST_MS 1000000000000ll /* of a delay or a ttl: 10^9 s, as shmq/api/options.py has it */

@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-#include "queue/arena.h"
+#include "queue/slot.h"
 #include "queue/change_hints.h"
+#include "queue/index.h"
 #include "queue/transition.h"
-#include "queue/ready_order.h"
 
 #define AHEAD 8u     /* entries of a ring that are prefetched                           */
 #define DISTANCE 32u /* slots between the freeing of one and its next use               */
@@ -14,27 +14,16 @@
 
 #define RING(counter) ((counter) % SHMQ_RING)
 
-static inline uint32_t load(const _Atomic uint32_t *counter)
-{
-    return atomic_load_explicit((_Atomic uint32_t *)counter, memory_order_acquire);
-}
-
-static inline void store_counter(_Atomic uint32_t *counter, uint32_t value)
-{
-    atomic_store_explicit(counter, value, memory_order_release);
-    shmq_mark();
-}
-
 /* ---- the put side ---- */
 
 static uint32_t returned_count(struct shmq_header *h)
 {
-    uint32_t head = atomic_load_explicit(&h->returned_head, memory_order_relaxed);
+    uint32_t head = GET_RELAXED(h->returned_head);
     uint32_t count = h->returned_seen - head;
 
     if (count >= AHEAD && count <= SHMQ_RING)
         return count;
-    SET(h->returned_seen, load(&h->returned_tail));
+    SET(h->returned_seen, GET_ACQUIRE(h->returned_tail));
     return h->returned_seen - head;
 }
 
@@ -74,13 +63,13 @@ static void push_spare(struct shmq_queue *q, uint32_t entry)
 void shmq_collect_returned(struct shmq_queue *q)
 {
     struct shmq_header *h = q->h;
-    uint32_t tail = load(&h->returned_tail), head = load(&h->returned_head);
+    uint32_t tail = GET_ACQUIRE(h->returned_tail), head = GET_ACQUIRE(h->returned_head);
 
     if (tail - head > SHMQ_RING)
         q->damaged = true;
     for (; head != tail && !q->damaged; head++) {
         push_spare(q, h->returned[RING(head)]);
-        store_counter(&h->returned_head, head + 1);
+        SET_RELEASE(h->returned_head, head + 1);
     }
     SET(h->returned_seen, tail); /* never behind the head: its distance would never be small */
 }
@@ -93,16 +82,16 @@ static uint32_t next_spare(struct shmq_queue *q, uint32_t class)
     uint32_t distance = h->slots_made < ENOUGH && h->slots_made < q->capacity ? DISTANCE : 0;
 
     while (count > distance && count <= SHMQ_RING) {
-        uint32_t head = atomic_load_explicit(&h->returned_head, memory_order_relaxed);
+        uint32_t head = GET_RELAXED(h->returned_head);
         uint32_t entry = h->returned[RING(head)];
 
         if (entry >> CLASS_SHIFT == class) {
             fetch_ahead(q, head, count);
-            store_counter(&h->returned_head, head + 1);
+            SET_RELEASE(h->returned_head, head + 1);
             return entry & SHMQ_RECEIPT_SLOT;
         }
         push_spare(q, entry);
-        store_counter(&h->returned_head, head + 1);
+        SET_RELEASE(h->returned_head, head + 1);
         count--;
     }
     uint32_t at = h->spare[class];
@@ -118,7 +107,7 @@ static uint32_t next_spare(struct shmq_queue *q, uint32_t class)
 int shmq_quick_put(struct shmq_queue *q, const struct shmq_put *put, int64_t now, uint64_t *seq)
 {
     struct shmq_header *h = q->h;
-    uint32_t tail = atomic_load_explicit(&h->inbox_tail, memory_order_relaxed);
+    uint32_t tail = GET_RELAXED(h->inbox_tail);
     uint32_t units = shmq_units_for(q, put->body_bytes + put->meta_bytes), class, at;
     int64_t ttl = put->ttl ? put->ttl : h->options.ttl;
     struct shmq_slot *s;
@@ -128,7 +117,7 @@ int shmq_quick_put(struct shmq_queue *q, const struct shmq_put *put, int64_t now
     if (!shmq_is_plain(q, put) || !units || !(class = shmq_class_of(units)))
         return SHMQ_BUSY;
     if (tail - h->inbox_seen >= SHMQ_RING) {
-        SET(h->inbox_seen, load(&h->inbox_head));
+        SET(h->inbox_seen, GET_ACQUIRE(h->inbox_head));
         if (tail - h->inbox_seen >= SHMQ_RING)
             return SHMQ_BUSY;
     }
@@ -159,7 +148,7 @@ int shmq_quick_put(struct shmq_queue *q, const struct shmq_put *put, int64_t now
     shmq_commit(s, shmq_make_word(SHMQ_READY, ttl > 0 ? SHMQ_F_TTL : 0, 0, shmq_serial_of(word)));
     shmq_hint_fresh(q, *seq, at);
     SET(h->inbox[RING(tail)], at);
-    store_counter(&h->inbox_tail, tail + 1);
+    SET_RELEASE(h->inbox_tail, tail + 1);
     return SHMQ_OK;
 }
 
@@ -185,8 +174,8 @@ static void enter_order(struct shmq_queue *q, uint32_t at)
 void shmq_inbox_take(struct shmq_queue *q, uint32_t most)
 {
     struct shmq_header *h = q->h;
-    uint32_t head = atomic_load_explicit(&h->inbox_head, memory_order_relaxed);
-    uint32_t count = load(&h->inbox_tail) - head;
+    uint32_t head = GET_RELAXED(h->inbox_head);
+    uint32_t count = GET_ACQUIRE(h->inbox_tail) - head;
 
     if (!count)
         return;
@@ -203,30 +192,30 @@ void shmq_inbox_take(struct shmq_queue *q, uint32_t most)
             shmq_fetch_to_write(&q->slots[h->inbox[RING(head + AHEAD)]]);
         enter_order(q, h->inbox[RING(head)]);
     }
-    store_counter(&h->inbox_head, head);
+    SET_RELEASE(h->inbox_head, head);
 }
 
 bool shmq_return_slot(struct shmq_queue *q, const struct shmq_slot *s, uint32_t class)
 {
     struct shmq_header *h = q->h;
-    uint32_t tail = atomic_load_explicit(&h->returned_tail, memory_order_relaxed);
+    uint32_t tail = GET_RELAXED(h->returned_tail);
 
     if (tail - h->returned_out >= SHMQ_RING) {
-        SET(h->returned_out, load(&h->returned_head));
+        SET(h->returned_out, GET_ACQUIRE(h->returned_head));
         if (tail - h->returned_out >= SHMQ_RING)
             return false;
     }
     SET(h->returned[RING(tail)], class << CLASS_SHIFT | shmq_index_of(q, s));
-    store_counter(&h->returned_tail, tail + 1);
+    SET_RELEASE(h->returned_tail, tail + 1);
     return true;
 }
 
-void shmq_exchange_clear(struct shmq_header *h)
+void shmq_put_ring_clear(struct shmq_header *h)
 {
-    store_counter(&h->inbox_head, 0);
-    store_counter(&h->inbox_tail, 0);
-    store_counter(&h->returned_head, 0);
-    store_counter(&h->returned_tail, 0);
+    SET_RELEASE(h->inbox_head, 0);
+    SET_RELEASE(h->inbox_tail, 0);
+    SET_RELEASE(h->returned_head, 0);
+    SET_RELEASE(h->returned_tail, 0);
     SET(h->inbox_seen, 0);
     SET(h->returned_seen, 0);
     SET(h->returned_out, 0);

@@ -52,6 +52,6 @@ bool shmq_return_slot(struct shmq_queue *q, const struct shmq_slot *s, uint32_t 
 void shmq_collect_returned(struct shmq_queue *q);
 
 /* Ensures: both rings and the spare slots are empty. Holds both locks. */
-void shmq_exchange_clear(struct shmq_header *h);
+void shmq_put_ring_clear(struct shmq_header *h);
 
 #endif

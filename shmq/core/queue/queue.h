@@ -7,10 +7,10 @@
 #define SHMQ_QUEUE_QUEUE_H
 
 #include "base/clock.h"
-#include "base/crash_points.h"
+#include "base/shared_memory.h"
+#include "base/status.h"
 #include "queue/layout.h"
 #include "queue/receipt.h"
-#include "base/status.h"
 
 struct shmq_queue {
     struct shmq_header *h;
@@ -62,13 +62,17 @@ static inline struct shmq_slot *shmq_slot_at(struct shmq_queue *q, uint32_t at)
     return &q->slots[at];
 }
 
-/* The slot of an index or a receipt from the caller: NULL if there is none. A purge can remove
- * slots, so an old index is no damage. */
-static inline struct shmq_slot *shmq_slot_named(struct shmq_queue *q, uint64_t receipt)
+/* The slot of an index from the caller, or read without a lock: NULL if there is none. A purge can
+ * remove slots, so an old index is no damage. */
+static inline struct shmq_slot *shmq_slot_if_made(const struct shmq_queue *q, uint32_t at)
 {
-    uint64_t at = receipt & SHMQ_RECEIPT_SLOT;
-
     return at < GET_ATOMIC(q->h->slots_made) && at < q->capacity ? &q->slots[at] : NULL;
+}
+
+/* The same for the slot that a receipt names. */
+static inline struct shmq_slot *shmq_slot_named(const struct shmq_queue *q, uint64_t receipt)
+{
+    return shmq_slot_if_made(q, receipt & SHMQ_RECEIPT_SLOT);
 }
 
 static inline struct shmq_group *shmq_group_at(struct shmq_queue *q, uint32_t at)
@@ -85,41 +89,9 @@ static inline uint32_t shmq_index_of(const struct shmq_queue *q, const struct sh
     return s == &q->nowhere ? SHMQ_NIL : (uint32_t)(s - q->slots);
 }
 
-/* Reads an atomic member as a hint, not to rely on. */
-static inline uint32_t shmq_peek(const _Atomic uint32_t *member)
-{
-    return atomic_load_explicit((_Atomic uint32_t *)member, memory_order_relaxed);
-}
-
-/* A full fence. ThreadSanitizer does not know fences, and the processor treats an atomic operation
- * as one. */
-static inline void shmq_fence(void)
-{
-#ifdef __SANITIZE_THREAD__
-    static _Atomic uint32_t anything;
-
-    atomic_fetch_add_explicit(&anything, 1, memory_order_seq_cst);
-#else
-    atomic_thread_fence(memory_order_seq_cst);
-#endif
-}
-
-/* Orders earlier reads before later reads. */
-static inline void shmq_read_fence(void)
-{
-#ifdef __SANITIZE_THREAD__
-    shmq_fence();
-#else
-    atomic_thread_fence(memory_order_acquire);
-#endif
-}
-
 /* ---- the word ---- */
 
-static inline uint64_t shmq_word(const struct shmq_slot *s)
-{
-    return atomic_load_explicit(&((struct shmq_slot *)s)->word, memory_order_acquire);
-}
+static inline uint64_t shmq_word(const struct shmq_slot *s) { return GET_ACQUIRE(s->word); }
 
 static inline enum shmq_state shmq_state_of(uint64_t word)
 {
@@ -146,11 +118,7 @@ static inline uint64_t shmq_make_word(enum shmq_state state, uint64_t flags, uin
 }
 
 /* The commit. Release: a reader of the word also sees everything that was stored before it. */
-static inline void shmq_commit(struct shmq_slot *s, uint64_t word)
-{
-    atomic_store_explicit(&s->word, word, memory_order_release);
-    shmq_mark();
-}
+static inline void shmq_commit(struct shmq_slot *s, uint64_t word) { SET_RELEASE(s->word, word); }
 
 /* ---- the lane ---- */
 
@@ -174,19 +142,14 @@ static inline uint64_t shmq_key_of(const struct shmq_slot *s)
 
 static inline void shmq_set_ready(struct shmq_header *h, uint32_t ready)
 {
-    atomic_store_explicit(&h->ready, ready, memory_order_relaxed);
-    shmq_mark();
+    SET_RELAXED(h->ready, ready);
 }
 
-static inline uint32_t shmq_ready(const struct shmq_header *h)
-{
-    return atomic_load_explicit(&((struct shmq_header *)h)->ready, memory_order_relaxed);
-}
+static inline uint32_t shmq_ready(const struct shmq_header *h) { return GET_RELAXED(h->ready); }
 
 static inline uint32_t shmq_inbox_count(const struct shmq_header *h)
 {
-    return GET_ATOMIC(*(const uint32_t *)&h->inbox_tail) -
-           GET_ATOMIC(*(const uint32_t *)&h->inbox_head);
+    return GET_RELAXED(h->inbox_tail) - GET_RELAXED(h->inbox_head);
 }
 
 /* Whether a get would find a message: a hint, not to rely on. Needs no lock. */
@@ -200,24 +163,6 @@ static inline bool shmq_looks_roomy(const struct shmq_queue *q, uint32_t count)
 {
     return GET_ATOMIC(q->h->live) + shmq_inbox_count(q->h) + count <= q->capacity;
 }
-
-/* Prefetch a line into this core's cache, for reading or for writing. In assembly, because gcc
- * treats a function that only calls __builtin_prefetch as free of effects, and drops its calls. */
-#if defined(__x86_64__)
-static inline void shmq_fetch(const void *line)
-{
-    __asm__ volatile("prefetcht0 %0" : : "m"(*(const char *)line));
-}
-
-static inline void shmq_fetch_to_write(const void *line)
-{
-    __asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
-}
-#else
-static inline void shmq_fetch(const void *line) { __builtin_prefetch(line, 0, 3); }
-
-static inline void shmq_fetch_to_write(const void *line) { __builtin_prefetch(line, 1, 3); }
-#endif
 
 static inline void shmq_tick_by(struct shmq_header *h, int64_t when)
 {

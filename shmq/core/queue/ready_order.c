@@ -1,7 +1,4 @@
-#include "queue/ready_order.h"
-
-#include "queue/heap.h"
-#include "queue/list.h"
+#include "queue/index.h"
 
 void shmq_order_insert(struct shmq_queue *q, struct shmq_slot *s)
 {

@@ -1,15 +1,13 @@
 #include "queue/recover.h"
 
-#include "queue/arena.h"
-#include "queue/wakeup.h"
-#include "queue/dedupe.h"
-#include "queue/put_ring.h"
-#include "queue/group.h"
-#include "queue/heap.h"
 #include "queue/change_hints.h"
-#include "queue/list.h"
+#include "queue/index.h"
+#include "queue/message.h"
+#include "queue/put_ring.h"
+#include "queue/segment.h"
 #include "queue/slot.h"
-#include "queue/timer.h"
+#include "queue/transition.h"
+#include "queue/wait.h"
 
 static void forget_indexes(struct shmq_queue *q)
 {
@@ -33,7 +31,7 @@ static void forget_indexes(struct shmq_queue *q)
     shmq_list_clear(&h->dying);
     for (int p = 0; p < SHMQ_MAX_PRIORITIES; p++)
         shmq_list_clear(&h->fifo[p]);
-    shmq_exchange_clear(h);
+    shmq_put_ring_clear(h);
     for (int c = 0; c < SHMQ_CLASSES; c++)
         SET(h->free[c], SHMQ_NIL);
     if (h->group_buckets_backed)
@@ -61,13 +59,6 @@ static void recount_sleepers(struct shmq_queue *q)
 static void append(struct shmq_heap heap, uint32_t at, uint64_t key)
 {
     shmq_heap_append(&heap, at, key);
-}
-
-static void count_owner(struct shmq_queue *q, const struct shmq_slot *s)
-{
-    SET(q->h->leased, q->h->leased + 1);
-    if (s->owner && s->owner <= q->h->attachments_made)
-        SET(q->attachments[s->owner - 1].leases, q->attachments[s->owner - 1].leases + 1);
 }
 
 static void index_ready(struct shmq_queue *q, struct shmq_slot *s, uint32_t at, uint64_t word)
@@ -102,7 +93,7 @@ static void index_live(struct shmq_queue *q, struct shmq_slot *s, uint32_t at, u
             shmq_group_rebuild_front(q, s);
         break;
     case SHMQ_LEASED:
-        count_owner(q, s);
+        shmq_count_lease(q, s, 1);
         append(shmq_timer_heap(q), at, (uint64_t)s->deadline);
         if (word & SHMQ_F_GROUPED)
             shmq_group_rebuild_front(q, s);
@@ -219,4 +210,28 @@ int shmq_recover(struct shmq_queue *q)
     settle_dedupe(q);
     SET(q->h->recoveries, q->h->recoveries + 1);
     return shmq_rebuild(q);
+}
+
+/* ---- purge ---- */
+
+/* Frees every visible and delayed message and rebuilds everything derived, which is linear,
+ * whatever the messages' groups, priorities and timers. */
+int shmq_purge(struct shmq_queue *q, uint64_t *removed)
+{
+    int status;
+
+    *removed = 0;
+    for (uint32_t at = 0; at < q->h->slots_made; at++) {
+        struct shmq_slot *s = &q->slots[at];
+        uint64_t word = shmq_word(s);
+
+        if (shmq_state_of(word) != SHMQ_READY && shmq_state_of(word) != SHMQ_DELAYED)
+            continue;
+        shmq_conclude(q, s);
+        ++*removed;
+    }
+    if ((status = shmq_rebuild(q)))
+        return status;
+    shmq_give_back(q);
+    return SHMQ_OK;
 }

@@ -1,4 +1,4 @@
-#include "queue/row_chunk.h"
+#include "queue/transfer.h"
 
 #include <string.h>
 

@@ -4,19 +4,8 @@
 
 #include "base/clock.h"
 #include "base/crc32c.h"
-#include "queue/list.h"
+#include "queue/index.h"
 #include "queue/lock.h"
-
-static uint64_t page_up(uint64_t at) { return (at + SHMQ_PAGE - 1) / SHMQ_PAGE * SHMQ_PAGE; }
-
-/* The offset of a region of `count` entries; moves the cursor behind it. */
-static uint64_t region(uint64_t *cursor, uint64_t count, uint64_t size)
-{
-    uint64_t at = page_up(*cursor);
-
-    *cursor = at + count * size;
-    return at;
-}
 
 static uint32_t power_up(uint64_t at_least)
 {
@@ -38,22 +27,22 @@ void shmq_lay_out(const struct shmq_options *options, struct shmq_geometry *geo)
     geo->dedupe_max = options->dedupe_window ? (ids < 1u << 20 ? 1u << 20 : ids) : 0;
     if (options->durability == SHMQ_JOURNAL)
         geo->hints_max = power_up(n < SHMQ_LEAST_HINTS ? SHMQ_LEAST_HINTS : n);
-    geo->attachments = region(&at, SHMQ_MAX_ATTACHMENTS, sizeof(struct shmq_attachment));
-    geo->slots = region(&at, n, sizeof(struct shmq_slot));
-    geo->timer_keys = region(&at, n, sizeof(uint64_t));
-    geo->timer_slots = region(&at, n, sizeof(uint32_t));
-    geo->order_keys = region(&at, n, sizeof(uint64_t));
-    geo->order_slots = region(&at, n, sizeof(uint32_t));
-    geo->groups = region(&at, n, sizeof(struct shmq_group));
-    geo->group_buckets = region(&at, geo->group_bucket_count, sizeof(uint32_t));
-    geo->dedupe = region(&at, geo->dedupe_max, sizeof(struct shmq_dedupe));
-    geo->dedupe_buckets = region(&at, geo->dedupe_max, sizeof(uint32_t));
-    geo->logged = region(&at, geo->hints_max ? n : 0, sizeof(struct shmq_logged));
-    geo->fresh = region(&at, geo->hints_max, sizeof(uint32_t));
-    geo->spent = region(&at, geo->hints_max, sizeof(uint32_t));
-    geo->bitmap = region(&at, (geo->units + 63) / 64, sizeof(uint64_t));
-    geo->arena = region(&at, geo->units, SHMQ_UNIT);
-    geo->segment_bytes = page_up(at);
+    geo->attachments = shmq_region(&at, SHMQ_MAX_ATTACHMENTS, sizeof(struct shmq_attachment));
+    geo->slots = shmq_region(&at, n, sizeof(struct shmq_slot));
+    geo->timer_keys = shmq_region(&at, n, sizeof(uint64_t));
+    geo->timer_slots = shmq_region(&at, n, sizeof(uint32_t));
+    geo->order_keys = shmq_region(&at, n, sizeof(uint64_t));
+    geo->order_slots = shmq_region(&at, n, sizeof(uint32_t));
+    geo->groups = shmq_region(&at, n, sizeof(struct shmq_group));
+    geo->group_buckets = shmq_region(&at, geo->group_bucket_count, sizeof(uint32_t));
+    geo->dedupe = shmq_region(&at, geo->dedupe_max, sizeof(struct shmq_dedupe));
+    geo->dedupe_buckets = shmq_region(&at, geo->dedupe_max, sizeof(uint32_t));
+    geo->logged = shmq_region(&at, geo->hints_max ? n : 0, sizeof(struct shmq_logged));
+    geo->fresh = shmq_region(&at, geo->hints_max, sizeof(uint32_t));
+    geo->spent = shmq_region(&at, geo->hints_max, sizeof(uint32_t));
+    geo->bitmap = shmq_region(&at, (geo->units + 63) / 64, sizeof(uint64_t));
+    geo->arena = shmq_region(&at, geo->units, SHMQ_UNIT);
+    geo->segment_bytes = shmq_page_up(at);
 }
 
 static void know_options(struct shmq_queue *q)
@@ -133,9 +122,7 @@ int shmq_prepare(struct shmq_queue *q, const struct shmq_options *options)
 
 void shmq_announce(struct shmq_queue *q)
 {
-    atomic_store_explicit(&q->h->published, (uint64_t)SHMQ_MAGIC << 32 | SHMQ_LAYOUT_VERSION,
-                          memory_order_release);
-    shmq_mark();
+    SET_RELEASE(q->h->published, (uint64_t)SHMQ_MAGIC << 32 | SHMQ_LAYOUT_VERSION);
 }
 
 int shmq_format(struct shmq_queue *q, const struct shmq_options *options)
@@ -162,8 +149,7 @@ int shmq_inspect(const void *base, uint64_t mapped, uint64_t size, struct shmq_g
 
     if (mapped < SHMQ_PAGE || size < SHMQ_PAGE)
         return SHMQ_TRUNCATED;
-    published = atomic_load_explicit(&((struct shmq_header *)base)->published,
-                                     memory_order_acquire);
+    published = GET_ACQUIRE(h->published);
     if (!published)
         return SHMQ_NOT_READY;
     if (published >> 32 != SHMQ_MAGIC)
@@ -180,6 +166,5 @@ int shmq_inspect(const void *base, uint64_t mapped, uint64_t size, struct shmq_g
 
 uint32_t shmq_version_of(const void *base)
 {
-    return (uint32_t)atomic_load_explicit(&((struct shmq_header *)base)->published,
-                                          memory_order_acquire);
+    return (uint32_t)GET_ACQUIRE(((const struct shmq_header *)base)->published);
 }

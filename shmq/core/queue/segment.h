@@ -26,4 +26,42 @@ int shmq_inspect(const void *base, uint64_t mapped, uint64_t size, struct shmq_g
 /* The version in a header that shmq_inspect found INCOMPATIBLE. */
 uint32_t shmq_version_of(const void *base);
 
+/* ---- backing.c ---- */
+
+/* Allocating memory for the segment, in steps, before it is touched: on a full /dev/shm a store
+ * to a page that was never allocated is a SIGBUS, while a refused allocation is an error. All
+ * hold the lock; SHMQ_NO_SPACE sets q->refused_bytes. */
+
+/* Ensures: bytes [offset, offset + size) of the segment have memory. */
+int shmq_back(struct shmq_queue *q, uint64_t offset, uint64_t size);
+
+/* Ensures: slots below `count`, with their heap entries, have memory. */
+int shmq_back_slots(struct shmq_queue *q, uint32_t count);
+
+/* Ensures: units below `count` of the arena, with their bits, have memory. */
+int shmq_back_units(struct shmq_queue *q, uint32_t count);
+
+/* Ensures: group records below `count`, and all buckets, have memory. */
+int shmq_back_groups(struct shmq_queue *q, uint32_t count);
+
+/* Ensures: attachments below `count` have memory. */
+int shmq_back_attachments(struct shmq_queue *q, uint32_t count);
+
+/* Returns the memory above what is in use to the system. */
+void shmq_give_back(struct shmq_queue *q);
+
+/* ---- attachments.c: processes, and reclaiming what a dead one held; all hold the lock ---- */
+
+/* Attaches the handle. SHMQ_CROWDED, SHMQ_NO_SPACE. */
+int shmq_attach(struct shmq_queue *q, uint64_t process, uint32_t pid, const char *name);
+
+/* Reclaims what attachment `at` of process `process` held: its leases return to the queue, its
+ * unfinished messages are dropped, its views no longer pin anything. Frees the entry. Does nothing
+ * if the entry belongs to another process by now. */
+void shmq_reclaim(struct shmq_queue *q, uint32_t at, uint64_t process, int64_t now);
+
+/* The same for a handle that closes while it has views: those keep their pins and the entry until
+ * the last view is gone. */
+void shmq_retire(struct shmq_queue *q, int64_t now);
+
 #endif

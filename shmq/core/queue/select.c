@@ -1,9 +1,8 @@
-#include "queue/select.h"
+#include "queue/filter.h"
 
+#include "queue/index.h"
 #include "queue/put_ring.h"
-#include "queue/heap.h"
 #include "queue/transition.h"
-#include "queue/ready_order.h"
 
 /* The cost of one look, and the budget while the lock is held: 256 messages for a filter of a few
  * comparisons, fewer for a longer one, or 4096 slots that are skipped. */
@@ -20,19 +19,19 @@
 #define ROUNDS 64u
 
 /* A rebuild has moved everything. */
-static void begin_anew(const struct shmq_queue *q, struct shmq_choice *choice)
+static void begin_anew(const struct shmq_queue *q, struct shmq_selection *selection)
 {
-    struct shmq_filter filter = choice->filter;
-    uint64_t looked = choice->looked;
+    struct shmq_filter filter = selection->filter;
+    uint64_t looked = selection->looked;
 
-    shmq_select_begin(q, choice, &filter);
-    choice->looked = looked;
+    shmq_select_begin(q, selection, &filter);
+    selection->looked = looked;
 }
 
-void shmq_select_begin(const struct shmq_queue *q, struct shmq_choice *choice,
+void shmq_select_begin(const struct shmq_queue *q, struct shmq_selection *selection,
                        const struct shmq_filter *filter)
 {
-    *choice = (struct shmq_choice){
+    *selection = (struct shmq_selection){
         .filter = *filter,
         .wall = shmq_wall(),
         .recoveries = q->h->recoveries,
@@ -45,10 +44,10 @@ void shmq_select_begin(const struct shmq_queue *q, struct shmq_choice *choice,
     };
 }
 
-void shmq_select_again(struct shmq_choice *choice) { choice->looks = AT_ONCE; }
+void shmq_select_again(struct shmq_selection *selection) { selection->looks = AT_ONCE; }
 
 /* Takes the cost of one look from the budget; whether there was enough. */
-static bool spend(struct shmq_choice *c, uint32_t cost)
+static bool spend(struct shmq_selection *c, uint32_t cost)
 {
     if (!c->looks)
         return false;
@@ -57,7 +56,7 @@ static bool spend(struct shmq_choice *c, uint32_t cost)
     return true;
 }
 
-static bool is_meant(struct shmq_queue *q, const struct shmq_choice *c, struct shmq_slot *s,
+static bool is_meant(struct shmq_queue *q, const struct shmq_selection *c, struct shmq_slot *s,
                      int64_t now)
 {
     struct shmq_view view;
@@ -86,7 +85,8 @@ static bool is_in_order(const struct shmq_slot *s)
 
 /* ---- the heap ---- */
 
-static void consider(struct shmq_queue *q, struct shmq_choice *c, struct shmq_slot *s, int64_t now)
+static void consider(struct shmq_queue *q, struct shmq_selection *c, struct shmq_slot *s,
+                     int64_t now)
 {
     uint64_t key = shmq_key_of(s);
 
@@ -99,7 +99,7 @@ static void consider(struct shmq_queue *q, struct shmq_choice *c, struct shmq_sl
     c->best_key = key;
 }
 
-static void forget_best(struct shmq_choice *c)
+static void forget_best(struct shmq_selection *c)
 {
     c->best = SHMQ_NIL;
     c->best_key = UINT64_MAX;
@@ -109,7 +109,7 @@ static void forget_best(struct shmq_choice *c)
 
 /* Searches the heap; whether all of it was searched. If its first entry matches, it is the best,
  * and the others need not be searched. */
-static bool look_through_heap(struct shmq_queue *q, struct shmq_choice *c, int64_t now)
+static bool look_through_heap(struct shmq_queue *q, struct shmq_selection *c, int64_t now)
 {
     struct shmq_heap heap = shmq_order_heap(q);
     uint32_t len = shmq_heap_len(&heap);
@@ -135,7 +135,7 @@ static bool look_through_heap(struct shmq_queue *q, struct shmq_choice *c, int64
 /* ---- the lists ---- */
 
 /* Where the search continues in the list of its priority. */
-static uint32_t resume(struct shmq_queue *q, const struct shmq_choice *c)
+static uint32_t resume(struct shmq_queue *q, const struct shmq_selection *c)
 {
     struct shmq_slot *s;
 
@@ -148,7 +148,7 @@ static uint32_t resume(struct shmq_queue *q, const struct shmq_choice *c)
     return q->h->fifo[c->priority].head; /* it is gone: messages seen before are skipped */
 }
 
-static void stop_at(struct shmq_queue *q, struct shmq_choice *c, uint32_t at)
+static void stop_at(struct shmq_queue *q, struct shmq_selection *c, uint32_t at)
 {
     c->at = at;
     c->seq = at == SHMQ_NIL ? 0 : shmq_slot_at(q, at)->seq;
@@ -156,7 +156,8 @@ static void stop_at(struct shmq_queue *q, struct shmq_choice *c, uint32_t at)
 
 /* The next match of this priority that comes before the heap's best, or SHMQ_NIL: `*over` tells
  * whether there is none, or the budget is used up. */
-static uint32_t next_of_list(struct shmq_queue *q, struct shmq_choice *c, int64_t now, bool *over)
+static uint32_t next_of_list(struct shmq_queue *q, struct shmq_selection *c, int64_t now,
+                             bool *over)
 {
     uint32_t at = resume(q, c);
 
@@ -186,7 +187,7 @@ static uint32_t next_of_list(struct shmq_queue *q, struct shmq_choice *c, int64_
 }
 
 /* The same for all priorities, from the highest on. */
-static uint32_t next_of_lists(struct shmq_queue *q, struct shmq_choice *c, int64_t now)
+static uint32_t next_of_lists(struct shmq_queue *q, struct shmq_selection *c, int64_t now)
 {
     while (c->priority >= 0) {
         bool over;
@@ -206,7 +207,7 @@ static uint32_t next_of_lists(struct shmq_queue *q, struct shmq_choice *c, int64
 /* ---- both ---- */
 
 /* The next match of all, or SHMQ_NIL: then `more` tells whether the search continues. */
-static uint32_t next(struct shmq_queue *q, struct shmq_choice *c, int64_t now)
+static uint32_t next(struct shmq_queue *q, struct shmq_selection *c, int64_t now)
 {
     uint32_t at;
 
@@ -229,7 +230,7 @@ static uint32_t next(struct shmq_queue *q, struct shmq_choice *c, int64_t now)
     return c->more ? SHMQ_NIL : c->best;
 }
 
-int shmq_select(struct shmq_queue *q, struct shmq_choice *choice, int64_t now, bool handed,
+int shmq_select(struct shmq_queue *q, struct shmq_selection *selection, int64_t now, bool handed,
                 struct shmq_view *view)
 {
     struct shmq_slot *s;
@@ -237,19 +238,19 @@ int shmq_select(struct shmq_queue *q, struct shmq_choice *choice, int64_t now, b
 
     shmq_tick_if_due(q, now);
     shmq_inbox_take(q, SHMQ_RING);
-    if (!choice->looked && q->h->next_tick <= now) {
-        choice->more = true; /* one tick does only a limited amount */
+    if (!selection->looked && q->h->next_tick <= now) {
+        selection->more = true; /* one tick does only a limited amount */
         return shmq_outcome(q, SHMQ_EMPTY);
     }
-    if (choice->recoveries != q->h->recoveries)
-        begin_anew(q, choice);
-    at = next(q, choice, now);
-    if (choice->looked > (uint64_t)ROUNDS * (q->capacity + AT_ONCE))
-        choice->more = false;
+    if (selection->recoveries != q->h->recoveries)
+        begin_anew(q, selection);
+    at = next(q, selection, now);
+    if (selection->looked > (uint64_t)ROUNDS * (q->capacity + AT_ONCE))
+        selection->more = false;
     if (at == SHMQ_NIL)
         return shmq_outcome(q, SHMQ_EMPTY);
-    if (at == choice->best)
-        forget_best(choice);
+    if (at == selection->best)
+        forget_best(selection);
     s = shmq_slot_at(q, at);
     if (!is_in_order(s))
         return shmq_outcome(q, SHMQ_EMPTY);

@@ -1,9 +1,8 @@
 #include "queue/slot.h"
 
-#include "queue/arena.h"
-#include "queue/put_ring.h"
+#include "queue/segment.h"
 #include "queue/change_hints.h"
-#include "queue/backing.h"
+#include "queue/put_ring.h"
 
 #define STOCK 31 /* slots prepared in addition to the one needed   */
 

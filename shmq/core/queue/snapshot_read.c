@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "queue/transition.h"
+
 #define AHEAD 8u /* messages whose bodies are prefetched before the copy     */
 
 /* Marks functions that read while others write, and then check whether they did. ThreadSanitizer
@@ -14,7 +16,7 @@
 #endif
 
 /* The column `state` of a live message, or 0. An acknowledged one counts as free. */
-static uint8_t doing(uint64_t word)
+static uint8_t row_state(uint64_t word)
 {
     switch (shmq_state_of(word)) {
     case SHMQ_READY: return SHMQ_IS_READY;
@@ -26,24 +28,19 @@ static uint8_t doing(uint64_t word)
     }
 }
 
-static const struct shmq_slot *slot_of(const struct shmq_queue *q, uint32_t at)
-{
-    return at < GET_ATOMIC(q->h->slots_made) && at < q->capacity ? &q->slots[at] : NULL;
-}
-
 static uint64_t seq_of(const struct shmq_slot *s) { return GET_ATOMIC(s->seq); }
 
 static bool holds(const struct shmq_slot *s, uint64_t seq)
 {
     shmq_read_fence();
-    return doing(shmq_word(s)) && seq_of(s) == seq;
+    return row_state(shmq_word(s)) && seq_of(s) == seq;
 }
 
 bool shmq_is_there(const struct shmq_queue *q, uint32_t at, uint64_t seq)
 {
-    const struct shmq_slot *s = slot_of(q, at);
+    const struct shmq_slot *s = shmq_slot_if_made(q, at);
 
-    return s && doing(shmq_word(s)) && holds(s, seq);
+    return s && row_state(shmq_word(s)) && holds(s, seq);
 }
 
 int64_t shmq_wall_offset(void)
@@ -82,7 +79,7 @@ OPTIMISTIC static int pick(struct shmq_queue *q, struct shmq_snapshot_read *e,
     uint64_t word = shmq_word(s), seq = seq_of(s), body_bytes, meta_bytes;
     uint32_t block, units;
 
-    if (!doing(word))
+    if (!row_state(word))
         return SHMQ_STALE;
     block = GET_ATOMIC(s->block);
     units = GET_ATOMIC(s->units);
@@ -108,7 +105,7 @@ int shmq_snapshot_read_slots(struct shmq_queue *q, struct shmq_snapshot_read *e,
 {
     const struct shmq_slot *s;
 
-    for (; *at < end && (s = slot_of(q, *at)); ++*at) {
+    for (; *at < end && (s = shmq_slot_if_made(q, *at)); ++*at) {
         int status = pick(q, e, s);
 
         if (status == SHMQ_FULL)
@@ -123,7 +120,7 @@ int shmq_snapshot_read_run(struct shmq_queue *q, struct shmq_snapshot_read *e,
                            const uint32_t *slots, const uint64_t *seqs, uint64_t *at, uint64_t end)
 {
     for (; *at < end; ++*at) {
-        const struct shmq_slot *s = slot_of(q, slots[*at]);
+        const struct shmq_slot *s = shmq_slot_if_made(q, slots[*at]);
         int status = s && seq_of(s) == seqs[*at] ? pick(q, e, s) : SHMQ_STALE;
 
         if (status == SHMQ_OK && e->picks[e->count - 1].seq != seqs[*at]) {
@@ -142,18 +139,11 @@ int shmq_snapshot_read_run(struct shmq_queue *q, struct shmq_snapshot_read *e,
 
 static int64_t micros(int64_t ns) { return ns / 1000; }
 
-static int32_t deliveries_of(uint64_t word)
-{
-    uint32_t deliveries = shmq_deliveries_of(word);
-
-    return (int32_t)(deliveries + (shmq_state_of(word) == SHMQ_LEASED && word & SHMQ_F_HANDED));
-}
-
 /* Everything but the bytes, according to the word: valid if the word does not change meanwhile. */
 OPTIMISTIC static void describe(const struct shmq_slot *s, uint64_t word, int64_t wall,
                                 struct shmq_row *row)
 {
-    uint8_t state = doing(word);
+    uint8_t state = row_state(word);
     int64_t deadline = GET_ATOMIC(s->deadline);
 
     row->sequence = seq_of(s);
@@ -161,7 +151,7 @@ OPTIMISTIC static void describe(const struct shmq_slot *s, uint64_t word, int64_
     row->visible_at = state == SHMQ_IS_DELAYED ? micros(deadline + wall) : 0;
     row->lease_until = state == SHMQ_IS_LEASED ? micros(deadline + wall) : 0;
     row->expires = word & SHMQ_F_TTL ? micros(GET_ATOMIC(s->expires) + wall) : 0;
-    row->deliveries = deliveries_of(word);
+    row->deliveries = (int32_t)shmq_deliveries_with_this(word);
     row->priority = GET_ATOMIC(s->lane) & 0xF;
     row->codec = GET_ATOMIC(s->codec);
     row->state = state;
@@ -193,7 +183,7 @@ static bool copy_one(struct shmq_queue *q, const struct shmq_pick *p, int64_t wa
     uint32_t units;
 
     for (;; word = again) {
-        if (!doing(word))
+        if (!row_state(word))
             return false;
         describe(s, word, wall, &row);
         units = GET_ATOMIC(s->units);
@@ -224,5 +214,54 @@ void shmq_snapshot_read_copy(struct shmq_queue *q, const struct shmq_snapshot_re
         if (i + AHEAD < e->count)
             shmq_fetch(q->arena + (uint64_t)e->picks[i + AHEAD].block * SHMQ_UNIT);
         copy_one(q, &e->picks[i], wall, c);
+    }
+}
+
+uint64_t shmq_search_room(uint32_t count)
+{
+    uint64_t room = 16;
+
+    while (room < 2ull * count)
+        room *= 2;
+    return room;
+}
+
+/* The entry of `seq`, or the empty entry for it: linear probing, at most half full. */
+static uint32_t *entry_of(const uint64_t *seqs, uint32_t *table, uint64_t room, uint64_t seq)
+{
+    uint64_t at = seq * 0x9E3779B97F4A7C15ull >> 20 & (room - 1);
+
+    while (table[at] != SHMQ_NIL && seqs[table[at]] != seq)
+        at = (at + 1) & (room - 1);
+    return &table[at];
+}
+
+static bool is_live(uint64_t word)
+{
+    enum shmq_state state = shmq_state_of(word);
+
+    return state == SHMQ_READY || state == SHMQ_DELAYED || state == SHMQ_LEASED;
+}
+
+void shmq_search(const struct shmq_queue *q, const uint64_t *seqs, uint32_t count, uint32_t *at,
+                 uint32_t *table, uint64_t room)
+{
+    memset(table, 0xFF, room * sizeof *table);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t *entry = entry_of(seqs, table, room, seqs[i]);
+
+        at[i] = SHMQ_NIL;
+        if (*entry == SHMQ_NIL)
+            *entry = i;
+    }
+    for (uint32_t slot = 0; slot < GET_ATOMIC(q->h->slots_made) && slot < q->capacity; slot++) {
+        const struct shmq_slot *s = &q->slots[slot];
+
+        if (is_live(shmq_word(s))) {
+            uint32_t i = *entry_of(seqs, table, room, GET_ATOMIC(s->seq));
+
+            if (i != SHMQ_NIL)
+                at[i] = slot;
+        }
     }
 }

@@ -36,7 +36,7 @@ int shmq_snapshot_read_slots(struct shmq_queue *q, struct shmq_snapshot_read *e,
 int shmq_snapshot_read_run(struct shmq_queue *q, struct shmq_snapshot_read *e,
                            const uint32_t *slots, const uint64_t *seqs, uint64_t *at, uint64_t end);
 
-/* Begins an excerpt. If `picks` is NULL, there is no memory. The caller frees `picks`. */
+/* Begins to choose. If `picks` is NULL, there is no memory. The caller frees `picks`. */
 void shmq_snapshot_read_begin(struct shmq_snapshot_read *e, uint64_t messages, uint64_t max_bytes,
                               uint64_t largest);
 
@@ -50,5 +50,16 @@ bool shmq_is_there(const struct shmq_queue *q, uint32_t at, uint64_t seq);
 /* Copies the chosen messages; `wall` is added to monotonic times, in ns. */
 void shmq_snapshot_read_copy(struct shmq_queue *q, const struct shmq_snapshot_read *e, int64_t wall,
                              struct shmq_columns *c);
+
+/* ---- by sequence number, in one pass over all slots ---- */
+
+/* The entries of the table for a search for `count` messages: a power of two. */
+uint64_t shmq_search_room(uint32_t count);
+
+/* Sets `at[i]` to the slot of the live message `seqs[i]`, or to SHMQ_NIL; of equal numbers only the
+ * first is set. `table` has shmq_search_room(count) entries. Needs no lock: the caller must check
+ * the results again under it. */
+void shmq_search(const struct shmq_queue *q, const uint64_t *seqs, uint32_t count, uint32_t *at,
+                 uint32_t *table, uint64_t room);
 
 #endif

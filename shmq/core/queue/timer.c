@@ -1,8 +1,6 @@
-#include "queue/timer.h"
+#include "queue/index.h"
 
 #include "base/clock.h"
-#include "queue/heap.h"
-#include "queue/list.h"
 #include "queue/message.h"
 
 #define MOST_AT_ONCE 1024

@@ -1,19 +1,14 @@
 #include "queue/transfer.h"
 
-#include "queue/group.h"
-#include "queue/transition.h"
-#include "queue/list.h"
-#include "queue/ready_order.h"
+#include "queue/index.h"
 #include "queue/slot.h"
-#include "queue/timer.h"
+#include "queue/transition.h"
 
-static void take(struct shmq_queue *q, struct shmq_slot *s, uint64_t flags, struct shmq_view *view)
+static void take(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view)
 {
-    struct shmq_header *h = q->h;
-
-    SET(h->serial, (h->serial + 1) & SHMQ_SERIAL_MAX);
     SET(s->owner, (uint16_t)(q->attachment + 1));
-    shmq_commit(s, shmq_make_word(SHMQ_MOVING, flags, shmq_deliveries_of(shmq_word(s)), h->serial));
+    shmq_commit(s, shmq_make_word(SHMQ_MOVING, 0, shmq_deliveries_of(shmq_word(s)),
+                                  shmq_next_serial(q->h)));
     shmq_look(q, s, view);
 }
 
@@ -26,47 +21,27 @@ int shmq_take_dead(struct shmq_queue *q, struct shmq_view *view)
     s = shmq_slot_at(q, q->h->dying.head);
     shmq_list_remove(q, &q->h->dying, s);
     shmq_set_where(s, SHMQ_NOWHERE);
-    take(q, s, 0, view);
+    take(q, s, view);
     return shmq_outcome(q, SHMQ_OK);
 }
 
 int shmq_take(struct shmq_queue *q, uint32_t at, uint64_t seq, struct shmq_view *view)
 {
     struct shmq_slot *s = shmq_slot_named(q, at);
-    uint64_t word = s ? shmq_word(s) : 0;
 
-    if (!s || s->seq != seq || shmq_state_of(word) != SHMQ_READY)
+    if (!s || s->seq != seq || shmq_state_of(shmq_word(s)) != SHMQ_READY)
         return shmq_outcome(q, SHMQ_STALE);
-    if (word & SHMQ_F_TTL)
-        shmq_timer_unset(q, s);
-    if (word & SHMQ_F_GROUPED) {
-        shmq_group_unready(q, s);
-        shmq_group_leave(q, s);
-    } else {
-        shmq_order_remove(q, s);
-    }
-    SET(q->h->visible, q->h->visible - 1);
+    shmq_withdraw(q, s);
+    shmq_leave_group(q, s);
     SET(s->reason, SHMQ_ALIVE);
-    take(q, s, 0, view);
+    take(q, s, view);
     SET(q->h->dead, q->h->dead + 1);
     return shmq_outcome(q, SHMQ_OK);
 }
 
-/* The MOVING slot of a receipt, or NULL. */
-static struct shmq_slot *moving(struct shmq_queue *q, uint64_t receipt)
-{
-    struct shmq_slot *s = shmq_slot_named(q, receipt);
-    uint64_t word = s ? shmq_word(s) : 0;
-
-    if (!s || shmq_state_of(word) != SHMQ_MOVING ||
-        shmq_serial_of(word) != receipt >> SHMQ_SERIAL_SHIFT)
-        return NULL;
-    return s;
-}
-
 int shmq_moved(struct shmq_queue *q, uint64_t receipt)
 {
-    struct shmq_slot *s = moving(q, receipt);
+    struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_MOVING);
     bool died;
 
     if (!s)
@@ -81,7 +56,7 @@ int shmq_moved(struct shmq_queue *q, uint64_t receipt)
 
 int shmq_moved_rows(struct shmq_queue *q, uint64_t receipt, uint32_t rows)
 {
-    struct shmq_slot *s = moving(q, receipt);
+    struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_MOVING);
 
     if (!s || rows < shmq_rows_moved(shmq_word(s)) || rows > SHMQ_DELIVERIES_MAX)
         return shmq_outcome(q, SHMQ_STALE);
@@ -89,13 +64,10 @@ int shmq_moved_rows(struct shmq_queue *q, uint64_t receipt, uint32_t rows)
     return shmq_outcome(q, SHMQ_OK);
 }
 
+/* The message waits to be moved once more. */
 static void wait_again(struct shmq_queue *q, struct shmq_slot *s)
 {
-    uint64_t word = shmq_word(s);
-
-    shmq_set_where(s, SHMQ_IN_DYING);
-    shmq_commit(s, shmq_make_word(SHMQ_DEAD, 0, shmq_deliveries_of(word), shmq_serial_of(word)));
-    shmq_list_append(q, &q->h->dying, s);
+    shmq_make_dead(q, s, shmq_deliveries_of(shmq_word(s)));
 }
 
 /* Without group or ttl, as all dead letters are. */
@@ -109,11 +81,9 @@ static void return_to_order(struct shmq_queue *q, struct shmq_slot *s)
     shmq_order_insert(q, s);
 }
 
-void shmq_move_orphaned(struct shmq_queue *q, struct shmq_slot *s) { wait_again(q, s); }
-
 int shmq_untake(struct shmq_queue *q, uint64_t receipt)
 {
-    struct shmq_slot *s = moving(q, receipt);
+    struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_MOVING);
 
     if (!s)
         return shmq_outcome(q, SHMQ_STALE);
@@ -126,7 +96,7 @@ int shmq_untake(struct shmq_queue *q, uint64_t receipt)
 
 int shmq_give_up(struct shmq_queue *q, uint64_t receipt)
 {
-    struct shmq_slot *s = moving(q, receipt);
+    struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_MOVING);
 
     if (!s)
         return shmq_outcome(q, SHMQ_STALE);

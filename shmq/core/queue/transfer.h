@@ -7,7 +7,7 @@
  * message, and the process that finds it commits it. No step holds two locks. All functions hold
  * the lock of the queue that they are given.
  *
- * A chunk (row_chunk.h) is one message that is moved as many, a run of its rows at a time: a run is
+ * A chunk is one message that is moved as many, a run of its rows at a time: a run is
  * staged; then the chunk's word is set to the number of rows that have moved, which is the run's
  * commit point; then the run is committed. A row whose mover died is a message if the word counts
  * it or the chunk is gone, and void otherwise. So a run is as long as the target has room, and no
@@ -40,9 +40,6 @@ int shmq_untake(struct shmq_queue *q, uint64_t receipt);
 /* The mover gives up: the message becomes DEAD, whatever it was, for the next mover. */
 int shmq_give_up(struct shmq_queue *q, uint64_t receipt);
 
-/* The same after the mover died. */
-void shmq_move_orphaned(struct shmq_queue *q, struct shmq_slot *s);
-
 /* Removes orphaned copies of that message; of a chunk, those of its rows from `rows` on. */
 void shmq_void_copies(struct shmq_queue *q, uint64_t origin_queue, uint64_t origin_seq,
                       uint32_t rows);
@@ -64,5 +61,40 @@ void shmq_disown(struct shmq_queue *q, uint64_t receipt);
 
 /* Whether the queue still has message `seq`, or that row of it, dying or being moved. */
 bool shmq_still_moves(struct shmq_queue *q, uint64_t seq, uint32_t row);
+
+/* ---- row_chunk.c ---- */
+
+/* A chunk: many rows to be put into one queue, as the body of one message.
+ *
+ *   magic, rows (4 bytes each) | the target's hash key (8) | row | row | ...
+ *
+ * A row describes one put, which was checked against its queue before: see row_chunk.c. A chunk
+ * stays in a staging queue until its rows are moved from there (transfer.h). */
+
+#define SHMQ_ROW_CHUNK_HEAD 16u
+
+/* A reader of a chunk. */
+struct shmq_row_chunk {
+    const unsigned char *at, *end;
+    uint32_t rows, row;  /* how many there are, and the index of the next                 */
+    uint64_t target;     /* the hash key of the target queue                              */
+    uint64_t hash[2];    /* the dedupe id of the last row that was read                   */
+};
+
+/* Writes the beginning of a chunk; returns the place behind it. */
+unsigned char *shmq_row_chunk_begin(unsigned char *to, uint32_t rows, uint64_t target);
+
+/* The size in bytes of a row. */
+uint64_t shmq_row_bytes(const struct shmq_put *put);
+
+/* Writes a row; returns the place behind it. */
+unsigned char *shmq_row_write(unsigned char *to, const struct shmq_put *put);
+
+/* Begins to read a chunk; false if it is not one. */
+bool shmq_row_chunk_read(struct shmq_row_chunk *chunk, const unsigned char *at, uint64_t bytes);
+
+/* The next row, which points into the chunk and the reader. False at the end, and if the row is
+ * truncated. */
+bool shmq_row_read(struct shmq_row_chunk *chunk, struct shmq_put *put);
 
 #endif

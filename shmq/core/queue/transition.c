@@ -2,9 +2,7 @@
 
 #include "base/clock.h"
 #include "queue/change_hints.h"
-#include "queue/list.h"
-#include "queue/transfer.h"
-#include "queue/ready_order.h"
+#include "queue/index.h"
 #include "queue/slot.h"
 
 void shmq_count_lease(struct shmq_queue *q, const struct shmq_slot *s, int by)
@@ -55,11 +53,19 @@ void shmq_withdraw(struct shmq_queue *q, struct shmq_slot *s)
     SET(q->h->visible, q->h->visible - 1);
 }
 
+void shmq_make_dead(struct shmq_queue *q, struct shmq_slot *s, uint32_t deliveries)
+{
+    uint64_t serial = shmq_serial_of(shmq_word(s));
+
+    shmq_set_where(s, SHMQ_IN_DYING);
+    shmq_commit(s, shmq_make_word(SHMQ_DEAD, 0, deliveries, serial));
+    shmq_list_append(q, &q->h->dying, s);
+}
+
 void shmq_die(struct shmq_queue *q, struct shmq_slot *s, enum shmq_reason reason,
               uint32_t deliveries)
 {
     struct shmq_header *h = q->h;
-    uint64_t serial = shmq_serial_of(shmq_word(s));
 
     shmq_leave_group(q, s);
     if (!h->options.dead_letters || (reason == SHMQ_EXPIRED_TTL && h->options.drop_expired)) {
@@ -69,9 +75,7 @@ void shmq_die(struct shmq_queue *q, struct shmq_slot *s, enum shmq_reason reason
     }
     SET(s->reason, (uint8_t)reason);
     SET(s->dead_at, shmq_wall());
-    shmq_set_where(s, SHMQ_IN_DYING);
-    shmq_commit(s, shmq_make_word(SHMQ_DEAD, 0, deliveries, serial));
-    shmq_list_append(q, &h->dying, s);
+    shmq_make_dead(q, s, deliveries);
     SET(h->dead, h->dead + 1);
     shmq_hint_changed(q, s);
 }
@@ -184,7 +188,7 @@ void shmq_message_orphaned(struct shmq_queue *q, struct shmq_slot *s, int64_t no
         shmq_unlease(q, s);
         shmq_come_back(q, s, 0, now);
         break;
-    case SHMQ_MOVING: shmq_move_orphaned(q, s); break;
+    case SHMQ_MOVING: shmq_make_dead(q, s, shmq_deliveries_of(word)); break;
     default: break;
     }
 }

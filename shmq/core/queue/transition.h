@@ -3,9 +3,8 @@
 #ifndef SHMQ_QUEUE_TRANSITION_H
 #define SHMQ_QUEUE_TRANSITION_H
 
-#include "queue/group.h"
+#include "queue/index.h"
 #include "queue/message.h"
-#include "queue/timer.h"
 
 static inline void shmq_tick_if_due(struct shmq_queue *q, int64_t now)
 {
@@ -47,6 +46,9 @@ void shmq_withdraw(struct shmq_queue *q, struct shmq_slot *s);
 /* Ends a message that is in no list: it goes to the dead letters, or is dropped. */
 void shmq_die(struct shmq_queue *q, struct shmq_slot *s, enum shmq_reason reason,
               uint32_t deliveries);
+
+/* Commits DEAD, and adds the slot to those that wait to be moved. */
+void shmq_make_dead(struct shmq_queue *q, struct shmq_slot *s, uint32_t deliveries);
 
 /* Returns a leased message that has no timer any more. A delivery that was handed out counts; if it
  * was the last one allowed, the message dies. */

@@ -2,8 +2,11 @@
 #include "queue/wait.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-#include "queue/wakeup.h"
 #include "base/clock.h"
 
 void shmq_fall_asleep(struct shmq_queue *q, enum shmq_event event)
@@ -91,6 +94,22 @@ int shmq_sleep(sem_t *semaphore, int64_t ns)
         return SHMQ_OK;
     return errno == EINTR ? SHMQ_INTERRUPTED : SHMQ_TIMED_OUT;
 }
+
+static long futex(_Atomic uint32_t *word, int what, uint32_t value, const struct timespec *time)
+{
+    return syscall(SYS_futex, word, what, value, time, NULL, 0);
+}
+
+int shmq_futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t ns)
+{
+    struct timespec time = {ns / 1000000000, ns % 1000000000};
+
+    if (!futex(word, FUTEX_WAIT, value, &time) || errno == EAGAIN)
+        return SHMQ_OK;
+    return errno == EINTR ? SHMQ_INTERRUPTED : SHMQ_TIMED_OUT;
+}
+
+void shmq_futex_wake(_Atomic uint32_t *word) { (void)futex(word, FUTEX_WAKE, INT_MAX, NULL); }
 
 /* A spin on a full queue goes on until there is room for some messages: using each free place at
  * once would take the cache lines from the process that makes the room. */

@@ -1,14 +1,17 @@
-#include "queue/wakeup.h"
-
+#define _GNU_SOURCE
 #include "queue/wait.h"
-#include "queue/timer.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "queue/index.h"
 
 #define LOOK_AGAIN 1000000000ll /* ns */
 
 static void set_armed(struct shmq_header *h, enum shmq_event event, uint64_t armed)
 {
-    atomic_store_explicit(&h->armed[event], armed, memory_order_release);
-    shmq_mark();
+    SET_RELEASE(h->armed[event], armed);
 }
 
 static void clear(struct shmq_header *h, uint32_t party)
@@ -81,7 +84,7 @@ bool shmq_is_woken(const struct shmq_queue *q, const struct shmq_watch *w, bool 
 {
     const struct shmq_header *h = q->h;
 
-    if (atomic_load_explicit(&q->h->state, memory_order_relaxed) != SHMQ_OPEN)
+    if (GET_RELAXED(q->h->state) != SHMQ_OPEN)
         return true;
     if (w->party < SHMQ_PARTIES && !(shmq_armed(h, w->event) >> w->party & 1))
         return true;
@@ -125,7 +128,7 @@ static uint64_t filtered_parties(const struct shmq_header *h)
 }
 
 /* Takes all of them. */
-static uint64_t take_filtered(struct shmq_header *h)
+static uint64_t select_filtered(struct shmq_header *h)
 {
     uint64_t chosen = filtered_parties(h);
 
@@ -136,8 +139,8 @@ static uint64_t take_filtered(struct shmq_header *h)
 
 /* Takes up to `count` of the armed parties except `others`, first those after the last one
  * woken. */
-static uint64_t choose(struct shmq_header *h, enum shmq_event event, uint64_t others,
-                       uint32_t count)
+static uint64_t select_armed(struct shmq_header *h, enum shmq_event event, uint64_t others,
+                             uint32_t count)
 {
     uint64_t armed = shmq_armed(h, event) & ~others, chosen = 0;
     uint32_t last = h->last_woken[event] % SHMQ_PARTIES;
@@ -165,13 +168,13 @@ void shmq_select_parties(struct shmq_queue *q, uint32_t freed)
 
     if (posted > h->asleep[SHMQ_NOT_EMPTY])
         posted = h->asleep[SHMQ_NOT_EMPTY]; /* the other posts were for sleepers that died */
-    if (atomic_load_explicit(&h->state, memory_order_relaxed) == SHMQ_OPEN)
-        chosen = choose(h, SHMQ_NOT_EMPTY, filtered_parties(h),
-                        ready > posted ? ready - posted : 0) |
-                 choose(h, SHMQ_NOT_FULL, 0, freed) | (q->arrived ? take_filtered(h) : 0);
+    if (GET_RELAXED(h->state) == SHMQ_OPEN)
+        chosen = select_armed(h, SHMQ_NOT_EMPTY, filtered_parties(h),
+                              ready > posted ? ready - posted : 0) |
+                 select_armed(h, SHMQ_NOT_FULL, 0, freed) | (q->arrived ? select_filtered(h) : 0);
     else
-        chosen = choose(h, SHMQ_NOT_EMPTY, 0, SHMQ_PARTIES) |
-                 choose(h, SHMQ_NOT_FULL, 0, SHMQ_PARTIES);
+        chosen = select_armed(h, SHMQ_NOT_EMPTY, 0, SHMQ_PARTIES) |
+                 select_armed(h, SHMQ_NOT_FULL, 0, SHMQ_PARTIES);
     if (chosen)
         atomic_fetch_or_explicit(&q->to_wake, chosen, memory_order_relaxed);
 }
@@ -207,5 +210,83 @@ void shmq_settle_parties(struct shmq_queue *q)
         clear(q->h, party);
         if (p->process)
             SET_ATOMIC(p->process, 0);
+    }
+}
+
+/* ---- posting ---- */
+
+#define CACHED 64
+
+struct opened {
+    char name[SHMQ_WAKEUP_NAME];
+    sem_t *semaphore; /* NULL: the entry is free */
+};
+
+static struct opened cache[CACHED];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `cache` */
+
+void shmq_wakeups_forked(void) { lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
+
+void shmq_wakeup_name(char name[SHMQ_WAKEUP_NAME], const char *prefix, uint64_t process, uint32_t n)
+{
+    (void)snprintf(name, SHMQ_WAKEUP_NAME, "%s%016" PRIx64 ".%" PRIu32, prefix, process, n);
+}
+
+/* The numbers of processes, and of a process's wakeups, are never reused: a name always means the
+ * same wakeup. Holds `lock`. */
+static sem_t *open_wakeup(const char *name, uint64_t process, uint32_t n)
+{
+    struct opened *cached = &cache[(process * 31 + n) % CACHED];
+    sem_t *semaphore;
+
+    if (cached->semaphore && !strcmp(cached->name, name))
+        return cached->semaphore;
+    semaphore = sem_open(name, 0);
+    if (semaphore == SEM_FAILED)
+        return NULL;
+    if (cached->semaphore)
+        (void)sem_close(cached->semaphore);
+    cached->semaphore = semaphore;
+    memcpy(cached->name, name, SHMQ_WAKEUP_NAME);
+    return semaphore;
+}
+
+/* The owner takes the post, then looks at the bits: either it sees ours cleared, or we do not
+ * see its post any more. The fence orders our store before our look. */
+void shmq_post_wakeup(sem_t *wakeup)
+{
+    int value = 0;
+
+    shmq_fence();
+    (void)sem_getvalue(wakeup, &value);
+    if (value <= 0)
+        (void)sem_post(wakeup);
+}
+
+static void wake_one(const char *prefix, const struct shmq_party *p)
+{
+    uint64_t process = GET_ATOMIC(p->process);
+    uint32_t n = GET_ATOMIC(p->n) & ~SHMQ_FILTERED;
+    char name[SHMQ_WAKEUP_NAME];
+    sem_t *semaphore;
+
+    if (!process)
+        return;
+    shmq_wakeup_name(name, prefix, process, n);
+    pthread_mutex_lock(&lock);
+    semaphore = open_wakeup(name, process, n);
+    if (semaphore)
+        shmq_post_wakeup(semaphore);
+    pthread_mutex_unlock(&lock);
+}
+
+/* An entry may belong to another party by now, which then looks in vain. */
+void shmq_wake_parties(struct shmq_queue *q)
+{
+    uint64_t parties = atomic_exchange(&q->to_wake, 0);
+
+    for (; parties && q->wakeup_prefix; parties &= parties - 1) {
+        shmq_mark();
+        wake_one(q->wakeup_prefix, &q->h->parties[__builtin_ctzll(parties)]);
     }
 }

@@ -1,9 +1,8 @@
-#include "server/attached_queue.h"
+#include "server/server.h"
 
 #include <stdlib.h>
 
 #include "queue/lock.h"
-#include "queue/wakeup_post.h"
 #include "queue/wait.h"
 
 #define MS 1000000ll
@@ -157,7 +156,7 @@ void shmq_outgoing_body_gone(struct shmq_outgoing_body *outgoing_body)
 
 /* ---- deferred work ---- */
 
-void shmq_attached_queue_owe(struct shmq_attached_queue *attached_queue, enum shmq_deed deed,
+void shmq_attached_queue_owe(struct shmq_attached_queue *attached_queue, enum shmq_owed_kind kind,
                              uint64_t what)
 {
     uint32_t room = attached_queue->owed_room ? 2 * attached_queue->owed_room : 16;
@@ -170,20 +169,20 @@ void shmq_attached_queue_owe(struct shmq_attached_queue *attached_queue, enum sh
         attached_queue->owed = owed;
         attached_queue->owed_room = room;
     }
-    owed[attached_queue->owed_count++] = (struct shmq_owed){deed, what};
+    owed[attached_queue->owed_count++] = (struct shmq_owed){kind, what};
 }
 
 /* Holds the lock. */
-static void do_deed(struct shmq_attached_queue *attached_queue, const struct shmq_owed *owed,
-                    int64_t now)
+static void do_one(struct shmq_attached_queue *attached_queue, const struct shmq_owed *owed,
+                   int64_t now)
 {
-    if (owed->deed == SHMQ_UNPIN_IT)
+    if (owed->kind == SHMQ_UNPIN_IT)
         unpin(attached_queue, (uint32_t)owed->what);
     else if (attached_queue->q->h->state != SHMQ_OPEN)
         return;
-    else if (owed->deed == SHMQ_RETURN_IT)
+    else if (owed->kind == SHMQ_RETURN_IT)
         (void)shmq_return(attached_queue->q, owed->what, now);
-    else if (owed->deed == SHMQ_RETURN_UNSEEN)
+    else if (owed->kind == SHMQ_RETURN_UNSEEN)
         (void)shmq_return_unseen(attached_queue->q, owed->what, now);
     else
         (void)shmq_abandon(attached_queue->q, owed->what);
@@ -204,7 +203,7 @@ static bool do_some(struct shmq_attached_queue *attached_queue)
         return true;
     }
     for (uint32_t i = 0; i < SHMQ_RUN && attached_queue->owed_count; i++)
-        do_deed(attached_queue, &attached_queue->owed[--attached_queue->owed_count], now);
+        do_one(attached_queue, &attached_queue->owed[--attached_queue->owed_count], now);
     shmq_attached_queue_unlock(attached_queue);
     return true;
 }

@@ -1,15 +1,9 @@
-#include "server/connection.h"
+#include "server/engine.h"
 
 #include <stdlib.h>
 
-#include "server/attached_queue.h"
-#include "server/dispatch.h"
-#include "server/durable_reply.h"
-#include "server/large_body.h"
-#include "server/lease_table.h"
-#include "server/queue_session.h"
-#include "server/settle.h"
-#include "server/waiters.h"
+#include "server/server.h"
+#include "server/requests.h"
 
 #define LEAST_RECEIVED (64u << 10)
 #define MOST_PREFIX 4096u /* of a large PRODUCE, header to properties: more is gathered    */

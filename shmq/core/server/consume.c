@@ -1,10 +1,6 @@
-#include "server/consume.h"
+#include "server/requests.h"
 
-#include "server/attached_queue.h"
-#include "server/deliver.h"
-#include "server/queue_session.h"
-#include "server/session.h"
-#include "server/waiters.h"
+#include "server/server.h"
 
 #define MS 1000000ll
 #define SHARE 256u /* messages for one subscription before the next one's turn             */
@@ -177,10 +173,8 @@ void shmq_carry_out_consume(struct shmq_session *session, const struct shmq_fram
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST, why);
     else if (flags & ~known_flags(&request))
         shmq_refuse_request(session, frame->id, SHMQ_S_UNSUPPORTED, "there is no such flag");
-    else if (!(queue_session = shmq_queue_session_at(session, name, &status)))
+    else if (!(queue_session = shmq_queue_session_at(session, name, SHMQ_MAY_CONSUME, &status)))
         shmq_refuse_request(session, frame->id, status, NULL);
-    else if (!(queue_session->rights & SHMQ_MAY_CONSUME))
-        shmq_refuse_request(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
     else if (!request.most)
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST,
                             "of no messages none can be sent: "
@@ -291,7 +285,7 @@ static bool conclude_look(struct shmq_waiter *w)
 
 /* One round of the waiters that must look: whether any got something, so that there may be more for
  * them. */
-static bool choose_round(struct shmq_attached_queue *attached_queue)
+static bool serve_filtered_round(struct shmq_attached_queue *attached_queue)
 {
     struct shmq_waiter *w = attached_queue->filtered_first, *next;
     bool served = false;
@@ -322,7 +316,7 @@ bool shmq_attached_queue_serve_filtered(struct shmq_attached_queue *attached_que
         w->filtered->looks = true;
         w->filtered->again = w->filtered->searches;
     }
-    while (choose_round(attached_queue))
+    while (serve_filtered_round(attached_queue))
         continue;
     return attached_queue->filtered_first != NULL;
 }

@@ -1,11 +1,9 @@
-#include "server/deliver.h"
+#include "server/requests.h"
 
-#include "server/attached_queue.h"
-#include "queue/transition.h"
 #include "queue/lock.h"
 #include "queue/properties.h"
-#include "server/session.h"
-#include "server/lease_table.h"
+#include "queue/transition.h"
+#include "server/server.h"
 
 #define FIXED 20u /* bytes of a DELIVER before its properties: sequence to flags */
 #define MOST_DELIVERIES 0xFFFFu
@@ -128,17 +126,17 @@ static int lease_next(struct shmq_waiter *w, int64_t now, struct shmq_view *view
     struct shmq_queue *q = w->queue_session->attached_queue->q;
 
     if (w->filtered)
-        return shmq_select(q, &w->filtered->choice, now, true, view);
+        return shmq_select(q, &w->filtered->selection, now, true, view);
     return shmq_lease(q, now, true, view);
 }
 
 /* The lock is free: whether the search for a match goes on. */
-static bool chooses_on(struct shmq_waiter *w, int *outcome)
+static bool searches_on(struct shmq_waiter *w, int *outcome)
 {
     if (!w->filtered)
         return false;
-    shmq_select_again(&w->filtered->choice);
-    if (*outcome != SHMQ_EMPTY || !w->filtered->choice.more)
+    shmq_select_again(&w->filtered->selection);
+    if (*outcome != SHMQ_EMPTY || !w->filtered->selection.more)
         return false;
     *outcome = SHMQ_OK;
     return true;
@@ -177,9 +175,9 @@ static void begin_search(struct shmq_waiter *w)
     struct shmq_filter_request *filtered = w->filtered;
 
     if (filtered->searches)
-        shmq_select_again(&filtered->choice);
+        shmq_select_again(&filtered->selection);
     else
-        shmq_select_begin(w->queue_session->attached_queue->q, &filtered->choice,
+        shmq_select_begin(w->queue_session->attached_queue->q, &filtered->selection,
                           &filtered->filter);
     filtered->searches = false;
 }
@@ -331,7 +329,7 @@ uint32_t shmq_deliver(struct shmq_waiter *w, uint32_t most, bool whole, int *out
         count = w->settled ? deliver_all_settled(w, most - total, whole, outcome, &last)
                            : deliver_leases(w, most - total, whole, outcome, &last);
         total += count;
-        if (!chooses_on(w, outcome) && !count)
+        if (!searches_on(w, outcome) && !count)
             break;
         whole = whole && !w->filtered; /* a search begins with all that there is */
     }

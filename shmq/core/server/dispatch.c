@@ -1,12 +1,7 @@
-#include "server/dispatch.h"
+#include "server/requests.h"
 
 #include "base/msgpack.h"
-#include "server/consume.h"
-#include "server/lease_many.h"
-#include "server/produce.h"
-#include "server/queue_session.h"
-#include "server/read_columns.h"
-#include "server/settle.h"
+#include "server/server.h"
 
 /* The facts of each operation, from shmq/protocol/opcodes.toml. */
 static const struct shmq_operation operations[256] = {SHMQ_OPERATIONS};
@@ -45,10 +40,10 @@ static const struct handler handlers[256] = {
     [SHMQ_T_REJECT] = {.run = shmq_carry_out_settle},
     [SHMQ_T_EXTEND] = {.run = shmq_carry_out_settle},
     [SHMQ_T_RETURN] = {.run = shmq_carry_out_settle},
-    [SHMQ_T_COLUMNS] = {.one = shmq_carry_out_reading},
-    [SHMQ_T_READ_RUN] = {.one = shmq_carry_out_reading},
-    [SHMQ_T_LEASE_RUN] = {.one = shmq_carry_out_run},
-    [SHMQ_T_LEASE_AGAIN] = {.one = shmq_carry_out_run},
+    [SHMQ_T_COLUMNS] = {.one = shmq_carry_out_read_columns},
+    [SHMQ_T_READ_RUN] = {.one = shmq_carry_out_read_columns},
+    [SHMQ_T_LEASE_RUN] = {.one = shmq_carry_out_lease_many},
+    [SHMQ_T_LEASE_AGAIN] = {.one = shmq_carry_out_lease_many},
 };
 
 /* ---- operations of policy ---- */

@@ -1,10 +1,8 @@
-#include "server/durable_reply.h"
+#include "server/server.h"
 
 #include <stdlib.h>
 
-#include "server/attached_queue.h"
 #include "queue/change_hints.h"
-#include "server/session.h"
 
 #define LEAST_ROOM 16u
 
@@ -41,27 +39,27 @@ static void enlist(struct shmq_session *session)
 {
     struct shmq_engine *engine = session->engine;
 
-    if (session->promising)
+    if (session->has_durable_replies)
         return;
-    session->promising = true;
-    session->promising_before = NULL;
-    session->promising_next = engine->promising;
-    if (engine->promising)
-        engine->promising->promising_before = session;
-    engine->promising = session;
+    session->has_durable_replies = true;
+    session->prev_durable = NULL;
+    session->next_durable = engine->durable_sessions;
+    if (engine->durable_sessions)
+        engine->durable_sessions->prev_durable = session;
+    engine->durable_sessions = session;
 }
 
 static void delist(struct shmq_session *session)
 {
-    if (!session->promising)
+    if (!session->has_durable_replies)
         return;
-    session->promising = false;
-    if (session->promising_before)
-        session->promising_before->promising_next = session->promising_next;
+    session->has_durable_replies = false;
+    if (session->prev_durable)
+        session->prev_durable->next_durable = session->next_durable;
     else
-        session->engine->promising = session->promising_next;
-    if (session->promising_next)
-        session->promising_next->promising_before = session->promising_before;
+        session->engine->durable_sessions = session->next_durable;
+    if (session->next_durable)
+        session->next_durable->prev_durable = session->prev_durable;
 }
 
 /* ---- answering them ---- */
@@ -198,10 +196,10 @@ void shmq_durable_replies_ask(struct shmq_attached_queue *attached_queue)
 
 bool shmq_attached_queue_confirm(struct shmq_attached_queue *attached_queue)
 {
-    struct shmq_session *session = attached_queue->engine->promising, *next;
+    struct shmq_session *session = attached_queue->engine->durable_sessions, *next;
 
     for (; session; session = next) {
-        next = session->promising_next;
+        next = session->next_durable;
         settle(session);
     }
     return attached_queue->durable_replies > 0;
@@ -219,10 +217,10 @@ static void fail(struct shmq_durable_reply *durable_reply, uint16_t status)
 
 void shmq_durable_replies_end(struct shmq_attached_queue *attached_queue, uint16_t status)
 {
-    struct shmq_session *session = attached_queue->engine->promising, *next;
+    struct shmq_session *session = attached_queue->engine->durable_sessions, *next;
 
     for (; session; session = next) {
-        next = session->promising_next;
+        next = session->next_durable;
         for (uint32_t i = 0; i < session->durable_reply_count; i++) {
             struct shmq_durable_reply *durable_reply = durable_reply_at(session, i);
 

@@ -2,13 +2,8 @@
 
 #include <stdlib.h>
 
-#include "server/attached_queue.h"
-#include "server/durable_reply.h"
-#include "server/connection.h"
-#include "server/consume.h"
-#include "server/queue_session.h"
-#include "server/lease_table.h"
-#include "server/waiters.h"
+#include "server/server.h"
+#include "server/requests.h"
 
 #define MS 1000000ll
 #define REVIEW_EVERY (50 * MS)   /* leases that ran out                                  */

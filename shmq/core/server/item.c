@@ -1,9 +1,8 @@
-#include "server/item.h"
+#include "server/requests.h"
 
 #include <errno.h>
 
-#include "server/durable_reply.h"
-#include "server/session.h"
+#include "server/server.h"
 
 /* ---- reading ---- */
 
@@ -34,7 +33,7 @@ static bool refuse_item(struct shmq_item *item, uint16_t status, const char *why
 /* Whether its journal takes what is to be on disk; what is in the queue already waits. */
 static bool admit_durable(const struct shmq_queue *q, struct shmq_item *item)
 {
-    uint32_t error = atomic_load_explicit(&q->h->journal.error, memory_order_relaxed);
+    uint32_t error = GET_RELAXED(q->h->journal.error);
 
     if (!q->journaled)
         return refuse_item(item, SHMQ_S_UNSUPPORTED, SHMQ_WHY_NO_JOURNAL);
@@ -52,8 +51,6 @@ bool shmq_admit_item(const struct shmq_queue_session *queue_session, struct shmq
     const struct shmq_queue *q = queue_session->attached_queue->q;
     const char *why;
 
-    if (!(queue_session->rights & SHMQ_MAY_PRODUCE))
-        return refuse_item(item, SHMQ_S_FORBIDDEN, NULL);
     item->put.priority = q->middle;
     if (item->put.meta &&
         (why = shmq_properties_apply(q, &item->properties, &item->put, item->hash)))

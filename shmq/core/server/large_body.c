@@ -1,9 +1,7 @@
-#include "server/large_body.h"
+#include "server/requests.h"
 
 #include "queue/slot.h"
-#include "server/attached_queue.h"
-#include "server/item.h"
-#include "server/queue_session.h"
+#include "server/server.h"
 
 /* Reserves the space: SHMQ_OK, SHMQ_DUPLICATE, or the error. */
 static int reserve(struct shmq_attached_queue *attached_queue, struct shmq_item *item,
@@ -110,7 +108,8 @@ static bool read_prefix(const struct shmq_frame *frame, const struct shmq_frames
 static void decide(struct shmq_large_body *large_body, struct shmq_session *session,
                    struct shmq_name name, struct shmq_item *item)
 {
-    struct shmq_queue_session *queue_session = shmq_queue_session_at(session, name, &item->status);
+    struct shmq_queue_session *queue_session = shmq_queue_session_at(
+        session, name, SHMQ_MAY_PRODUCE, &item->status);
 
     large_body->queue_session = queue_session;
     large_body->next = NULL;

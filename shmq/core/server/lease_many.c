@@ -1,15 +1,13 @@
-#include "server/lease_many.h"
+#include "server/requests.h"
 
 #include <stdlib.h>
 
-#include "server/attached_queue.h"
-#include "server/queue_session.h"
+#include "queue/snapshot_read.h"
 #include "queue/put_ring.h"
-#include "queue/find_by_sequence.h"
-#include "server/lease_table.h"
+#include "server/server.h"
 
 #define MS 1000000ll
-#define ROW 20u /* u64 sequence | u64 receipt | u32 slot                                 */
+#define ROW 20u /* u64 sequence | u64 receipt | u32 slot */
 
 /* One request, and how far it has come. */
 struct run {
@@ -17,15 +15,15 @@ struct run {
     struct shmq_queue_session *queue_session;
     uint32_t id;
     uint32_t ms;
-    uint32_t most;               /* messages, of either type                             */
-    uint64_t max_bytes;          /* LEASE_RUN                                            */
-    const unsigned char *sought; /* LEASE_AGAIN: sequence numbers,                       */
-    uint32_t *at;                /*   and their slots                                    */
-    int64_t until;               /* the end of its leases                                */
-    uint32_t next;               /* LEASE_AGAIN: of the sought ones                      */
+    uint32_t most;               /* messages, of either type */
+    uint64_t max_bytes;          /* LEASE_RUN */
+    const unsigned char *sought; /* LEASE_AGAIN: sequence numbers, */
+    uint32_t *at;                /*   and their slots */
+    int64_t until;               /* the end of its leases */
+    uint32_t next;               /* LEASE_AGAIN: of the sought ones */
     uint32_t leased;
     uint64_t bytes;
-    size_t answer;               /* where its header stands                              */
+    size_t answer;               /* where its header stands */
 };
 
 /* Reads the payload: NULL, or what is wrong with its form. */
@@ -175,8 +173,8 @@ static void carry_out(struct run *run)
         end_answer(run, status);
 }
 
-void shmq_carry_out_run(struct shmq_session *session, const struct shmq_frame *frame,
-                        const unsigned char *payload)
+void shmq_carry_out_lease_many(struct shmq_session *session, const struct shmq_frame *frame,
+                               const unsigned char *payload)
 {
     struct run run = {.session = session, .id = frame->id};
     struct shmq_name name;
@@ -185,10 +183,9 @@ void shmq_carry_out_run(struct shmq_session *session, const struct shmq_frame *f
 
     if (why) {
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST, why);
-    } else if (!(run.queue_session = shmq_queue_session_at(session, name, &status))) {
+    } else if (!(run.queue_session = shmq_queue_session_at(session, name, SHMQ_MAY_CONSUME,
+                                                           &status))) {
         shmq_refuse_request(session, frame->id, status, NULL);
-    } else if (!(run.queue_session->rights & SHMQ_MAY_CONSUME)) {
-        shmq_refuse_request(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
     } else if (!run.ms || !run.max_bytes || (!run.sought && !run.most)) {
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST,
                             "most, bytes and ms have to be 1 or more");

@@ -1,7 +1,4 @@
-#include "server/lease_table.h"
-
-#include "server/attached_queue.h"
-#include "server/waiters.h"
+#include "server/server.h"
 
 /* For one queue session in one review: leases that are still held go to the end of the list. */
 #define MOST_REVIEWED 1024

@@ -11,7 +11,7 @@ struct shmq_attached_queue;
 
 /* A body that is sent in place: pinned until it was sent. */
 struct shmq_outgoing_body {
-    size_t before; /* it is sent before this one of the bytes                          */
+    size_t before; /* it is sent before this one of the bytes */
     const unsigned char *body;
     size_t bytes;
     struct shmq_attached_queue *attached_queue;
@@ -20,11 +20,10 @@ struct shmq_outgoing_body {
 
 struct shmq_outbox {
     unsigned char *bytes;
-    size_t sent, used, room;     /* bytes[sent] to bytes[used - 1] are pending          */
-    struct shmq_outgoing_body
-        *outgoing_bodies; /* in their order                                      */
+    size_t sent, used, room;     /* bytes[sent] to bytes[used - 1] are pending */
+    struct shmq_outgoing_body *outgoing_bodies; /* in their order */
     uint32_t outgoing_body_sent, outgoing_body_used, outgoing_body_room;
-    size_t outgoing_body_bytes; /* of the pending outgoing bodies                              */
+    size_t outgoing_body_bytes; /* of the pending outgoing bodies */
 };
 
 /* The number of pending bytes. */

@@ -1,13 +1,8 @@
-#include "server/produce.h"
+#include "server/requests.h"
 
-#include "server/attached_queue.h"
-#include "server/queue_session.h"
-
-#include "queue/put_ring.h"
 #include "queue/lock.h"
-#include "server/durable_reply.h"
-#include "server/item.h"
-#include "server/large_body.h"
+#include "queue/put_ring.h"
+#include "server/server.h"
 
 #define MOST_COPIED (1u << 20) /* bytes copied in one critical section */
 
@@ -226,7 +221,7 @@ void shmq_carry_out_produce(struct shmq_session *session, const struct shmq_fram
         refuse_frame(session, frame->id, items[0].flags, SHMQ_S_BAD_REQUEST, why);
     else if (!has_good_flags(&items[0], KNOWN_FLAGS))
         refuse_frame(session, frame->id, items[0].flags, SHMQ_S_UNSUPPORTED, no_such_flag);
-    else if (!(queue_session = shmq_queue_session_at(session, name, &status)))
+    else if (!(queue_session = shmq_queue_session_at(session, name, SHMQ_MAY_PRODUCE, &status)))
         refuse_frame(session, frame->id, items[0].flags, status, NULL);
     else if (!shmq_admit_item(queue_session, &items[0]))
         shmq_answer_item(session, NULL, &items[0]);
@@ -383,10 +378,9 @@ void shmq_carry_out_batch(struct shmq_session *session, const struct shmq_frame 
         refuse_frame(session, frame->id, batch.flags, SHMQ_S_BAD_REQUEST, why);
     else if (!good_flags || batch.flags & ~SHMQ_FLAG_DURABLE)
         refuse_frame(session, frame->id, batch.flags, SHMQ_S_UNSUPPORTED, no_such_flag);
-    else if (!(queue_session = shmq_queue_session_at(session, name, &batch.status)))
+    else if (!(queue_session = shmq_queue_session_at(session, name, SHMQ_MAY_PRODUCE,
+                                                     &batch.status)))
         refuse_frame(session, frame->id, batch.flags, batch.status, NULL);
-    else if (!(queue_session->rights & SHMQ_MAY_PRODUCE))
-        refuse_frame(session, frame->id, batch.flags, SHMQ_S_FORBIDDEN, NULL);
     else if (!count)
         refuse_frame(session, frame->id, batch.flags, SHMQ_S_BAD_REQUEST,
                      "a batch has one message or more");

@@ -1,11 +1,6 @@
-#include "server/queue_session.h"
+#include "server/server.h"
 
 #include <stdlib.h>
-
-#include "server/attached_queue.h"
-#include "server/durable_reply.h"
-#include "server/lease_table.h"
-#include "server/waiters.h"
 
 #define MOST_EMPTY_SESSIONS 64
 
@@ -52,8 +47,7 @@ static bool is_called(const struct shmq_attached_queue *attached_queue, struct s
 
 static bool is_open(const struct shmq_attached_queue *attached_queue)
 {
-    return !attached_queue->gone &&
-           atomic_load_explicit(&attached_queue->q->h->state, memory_order_relaxed) == SHMQ_OPEN;
+    return !attached_queue->gone && GET_RELAXED(attached_queue->q->h->state) == SHMQ_OPEN;
 }
 
 /* ---- the queues that the engine is attached to ---- */
@@ -225,8 +219,9 @@ static uint8_t ask_rights(struct shmq_session *session, struct shmq_name name)
     return session->engine->hooks->rights(session, text);
 }
 
-struct shmq_queue_session *shmq_queue_session_at(struct shmq_session *session,
-                                                 struct shmq_name name, uint16_t *status)
+/* The same, whatever the session's rights to it, as long as it has any. */
+static struct shmq_queue_session *enter_queue(struct shmq_session *session, struct shmq_name name,
+                                              uint16_t *status)
 {
     struct shmq_queue_session *queue_session = session->queue_sessions;
     struct shmq_attached_queue *attached_queue;
@@ -235,20 +230,26 @@ struct shmq_queue_session *shmq_queue_session_at(struct shmq_session *session,
     if (!queue_session || !is_called(queue_session->attached_queue, name) ||
         !is_open(queue_session->attached_queue))
         queue_session = find_queue_session(session, name);
-    if (queue_session && queue_session->rights != SHMQ_NOT_ASKED) {
-        *status = SHMQ_S_OK;
+    if (queue_session && queue_session->rights != SHMQ_NOT_ASKED)
         return queue_session;
-    }
     *status = SHMQ_S_NO_QUEUE;
     if (!(rights = ask_rights(session, name)))
         return NULL;
     if (!queue_session && !(attached_queue = open_attached_queue(session, name, status)))
         return NULL;
-    if (!queue_session && !(queue_session = take_queue_session(session, attached_queue))) {
-        *status = SHMQ_S_INTERNAL;
-        return NULL;
-    }
-    queue_session->rights = rights;
-    *status = SHMQ_S_OK;
+    *status = SHMQ_S_INTERNAL;
+    if (queue_session || (queue_session = take_queue_session(session, attached_queue)))
+        queue_session->rights = rights;
     return queue_session;
+}
+
+struct shmq_queue_session *shmq_queue_session_at(struct shmq_session *session,
+                                                 struct shmq_name name, enum shmq_right right,
+                                                 uint16_t *status)
+{
+    struct shmq_queue_session *queue_session = enter_queue(session, name, status);
+
+    if (queue_session)
+        *status = queue_session->rights & right ? SHMQ_S_OK : SHMQ_S_FORBIDDEN;
+    return queue_session && !*status ? queue_session : NULL;
 }

@@ -1,11 +1,10 @@
-#include "server/read_columns.h"
+#include "server/requests.h"
 
 #include <stdlib.h>
 
-#include "server/attached_queue.h"
-#include "server/queue_session.h"
 #include "queue/snapshot_read.h"
-#include "queue/timer.h"
+#include "queue/index.h"
+#include "server/server.h"
 
 #define HEAD 8u       /* u32 next | u32 slots                                           */
 #define NONE UINT32_MAX
@@ -205,8 +204,8 @@ static void answer_run(struct request *request)
     free(e.picks);
 }
 
-void shmq_carry_out_reading(struct shmq_session *session, const struct shmq_frame *frame,
-                            const unsigned char *payload)
+void shmq_carry_out_read_columns(struct shmq_session *session, const struct shmq_frame *frame,
+                                 const unsigned char *payload)
 {
     struct request request = {.session = session, .id = frame->id};
     struct shmq_name name;
@@ -216,15 +215,13 @@ void shmq_carry_out_reading(struct shmq_session *session, const struct shmq_fram
 
     if (why) {
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST, why);
-    } else if (!(queue_session = shmq_queue_session_at(session, name, &status))) {
+    } else if (!(queue_session = shmq_queue_session_at(session, name, SHMQ_MAY_CONSUME, &status))) {
         shmq_refuse_request(session, frame->id, status, NULL);
-    } else if (!(queue_session->rights & SHMQ_MAY_CONSUME)) {
-        shmq_refuse_request(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
     } else if (!request.max_bytes) {
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST, "a block has 1 byte or more");
     } else {
         request.attached_queue = queue_session->attached_queue;
-        if (shmq_peek(&queue_session->attached_queue->q->h->state) != SHMQ_OPEN)
+        if (GET_RELAXED(queue_session->attached_queue->q->h->state) != SHMQ_OPEN)
             refuse(&request, SHMQ_DELETED);
         else if (frame->type == SHMQ_T_COLUMNS)
             answer_columns(&request);

@@ -1,6 +1,4 @@
-#include "server/session.h"
-
-#include "server/attached_queue.h"
+#include "server/server.h"
 
 /* ---- answers ---- */
 

@@ -1,10 +1,8 @@
-#include "server/settle.h"
+#include "server/requests.h"
 
 #include <stdlib.h>
 
-#include "server/attached_queue.h"
-#include "server/queue_session.h"
-#include "server/lease_table.h"
+#include "server/server.h"
 
 #define MS 1000000ll
 #define RECEIPT 8u
@@ -284,12 +282,9 @@ void shmq_carry_out_settle(struct shmq_session *session, const struct shmq_frame
         shmq_refuse_if_asked(session, frame->id, SHMQ_S_BAD_REQUEST, why);
         return;
     }
-    if (!(queue_session = shmq_queue_session_at(session, orders[0].name, &status))) {
+    if (!(queue_session = shmq_queue_session_at(session, orders[0].name, SHMQ_MAY_CONSUME,
+                                                &status))) {
         shmq_refuse_if_asked(session, frame->id, status, NULL);
-        return;
-    }
-    if (!(queue_session->rights & SHMQ_MAY_CONSUME)) {
-        shmq_refuse_if_asked(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
         return;
     }
     if (frame->type != SHMQ_T_ACK || orders[0].count > SHMQ_RUN) {

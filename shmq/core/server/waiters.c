@@ -1,9 +1,6 @@
-#include "server/waiters.h"
+#include "server/server.h"
 
 #include <stdlib.h>
-
-#include "server/attached_queue.h"
-#include "server/session.h"
 
 /* ---- the attached queue's queue ---- */
 

@@ -147,7 +147,7 @@ static inline void own_ahead(const struct shmq_log *log, const struct shmq_log_s
     uint64_t at = spot->at + SHMQ_AHEAD, end = at + size;
 
     for (; at < end && at < log->ring_bytes; at += SHMQ_LINE)
-        shmq_prefetch_to_write(log->ring + at);
+        shmq_fetch_to_write(log->ring + at);
 }
 
 /* Writes the entries behind `committed`, where no reader looks. */
@@ -189,13 +189,11 @@ static void commit(struct shmq_log *log, const struct plan *plan, uint64_t last_
 {
     struct shmq_log_header *h = log->h;
 
-    atomic_store_explicit(&h->committed, plan->end, memory_order_release);
-    shmq_mark();
+    SET_RELEASE(h->committed, plan->end);
     SET(h->last_begin, last_begin);
     SET(h->last_pad, (uint32_t)(plan->wrap.pad / 8));
     SET_ATOMIC(h->last_seen, plan->seen);
-    atomic_store_explicit(&h->next, plan->offset, memory_order_release);
-    shmq_mark();
+    SET_RELEASE(h->next, plan->offset);
 }
 
 static int append(struct shmq_log *log, const struct shmq_log_piece *piece,
@@ -209,11 +207,11 @@ static int append(struct shmq_log *log, const struct shmq_log_piece *piece,
     out->duplicate = false;
     if ((status = plan_for(log, piece, &plan, &out->timestamp)))
         return status;
-    plan.offset = out->first = atomic_load_explicit(&h->next, memory_order_relaxed);
+    plan.offset = out->first = GET_RELAXED(h->next);
     out->records = plan.records;
     if (piece->produced && (status = check_producer(log, piece, out)))
         return status == SHMQ_DUPLICATE ? SHMQ_OK : status;
-    if (__builtin_expect(atomic_load_explicit(&h->sealed, memory_order_relaxed), 0))
+    if (__builtin_expect(GET_RELAXED(h->sealed), 0))
         return SHMQ_SEALED;
     if (log->retention && shmq_log_is_stale(log))
         shmq_log_expire(log);
@@ -226,8 +224,7 @@ static int append(struct shmq_log *log, const struct shmq_log_piece *piece,
     if (piece->produced)
         shmq_log_remember(log, piece->producer, piece->sequence, out->first,
                           (uint32_t)plan.records);
-    atomic_store_explicit(&h->settled, plan.end, memory_order_release);
-    shmq_mark();
+    SET_RELEASE(h->settled, plan.end);
     return SHMQ_OK;
 }
 
@@ -262,4 +259,77 @@ int shmq_log_append(struct shmq_log *log, const struct shmq_log_piece *piece,
             out->first -= passed;
     }
     return status;
+}
+
+/* ---- the last records of each producer ---- */
+
+#define WINDOW 8u /* places of the table where a producer may be */
+
+/* Fibonacci hashing: Knuth, The Art of Computer Programming, volume 3, 6.4. */
+static struct shmq_produced *window_of(const struct shmq_log *log, uint64_t producer)
+{
+    uint64_t hash = producer * 0x9E3779B97F4A7C15ull >> 32;
+
+    return &log->producers[hash % (SHMQ_PRODUCERS / WINDOW) * WINDOW];
+}
+
+struct shmq_produced *shmq_log_producer(struct shmq_log *log, uint64_t producer)
+{
+    struct shmq_produced *window = window_of(log, producer);
+
+    if (!log->h->producers_backed)
+        return NULL;
+    for (uint32_t i = 0; i < WINDOW; i++)
+        if (window[i].count && window[i].producer == producer)
+            return &window[i];
+    return NULL;
+}
+
+/* Its own entry, else a free one, else the one that was not used for longest. */
+static struct shmq_produced *entry_for(struct shmq_log *log, uint64_t producer)
+{
+    struct shmq_produced *window = window_of(log, producer), *oldest = window;
+
+    for (uint32_t i = 0; i < WINDOW; i++) {
+        if (window[i].count && window[i].producer == producer)
+            return &window[i];
+        if (!window[i].count || (oldest->count && window[i].offset < oldest->offset))
+            oldest = &window[i];
+    }
+    return oldest;
+}
+
+int shmq_log_back_producers(struct shmq_log *log)
+{
+    uint64_t begin = (uint64_t)((unsigned char *)log->producers - (unsigned char *)log->h);
+    int status;
+
+    if (__builtin_expect(log->h->producers_backed, 1))
+        return SHMQ_OK;
+    status = shmq_log_back(log, begin, SHMQ_PRODUCERS * sizeof(struct shmq_produced));
+    if (!status)
+        SET(log->h->producers_backed, 1);
+    return status;
+}
+
+/* A death in here leaves an entry without a producer, or the same one again: the next holder walks
+ * over the published entries once more. */
+void shmq_log_remember(struct shmq_log *log, uint64_t producer, uint64_t sequence, uint64_t offset,
+                       uint32_t count)
+{
+    struct shmq_produced *entry = entry_for(log, producer);
+
+    SET(entry->count, 0);
+    SET(entry->producer, producer);
+    SET(entry->sequence, sequence);
+    SET(entry->offset, offset);
+    SET(entry->restored, 0);
+    SET(entry->count, count);
+}
+
+void shmq_log_restore(struct shmq_log *log, uint64_t producer, uint64_t sequence, uint64_t offset,
+                      uint32_t count)
+{
+    shmq_log_remember(log, producer, sequence, offset, count);
+    SET(shmq_log_producer(log, producer)->restored, 1);
 }

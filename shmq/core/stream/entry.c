@@ -1,17 +1,15 @@
 #include "stream/entry.h"
 
-#include <string.h>
-
 #include "base/crc32c.h"
+#include "base/endian.h"
 
 #define LARGE 512u /* bytes of a value that is summed while it is copied */
-#define LITTLE (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
 
 /* Readers of a ring may read the bytes while they are written here, and then discard them, so the
  * stores need only be atomic. */
 static inline unsigned char *store(unsigned char *at, uint64_t word)
 {
-    word = LITTLE ? word : __builtin_bswap64(word);
+    word = SHMQ_IS_LITTLE ? word : __builtin_bswap64(word);
     __atomic_store_n((uint64_t *)(void *)at, word, __ATOMIC_RELAXED);
     return at + 8;
 }

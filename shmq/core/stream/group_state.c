@@ -3,17 +3,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/crash_points.h"
+#include "base/shared_memory.h"
 #include "base/crc32c.h"
 #include "base/robust_mutex.h"
-#include "stream/shared_group.h"
-
-#define LOAD(target) atomic_load_explicit(&(target), memory_order_relaxed)
-#define STORE(target, value)                                             \
-    do {                                                                 \
-        atomic_store_explicit(&(target), (value), memory_order_relaxed); \
-        shmq_mark();                                                     \
-    } while (0)
 
 static const int64_t FOREVER = INT64_MAX;
 
@@ -71,16 +63,13 @@ int shmq_group_state_format(void *base, uint64_t bytes,
         return status;
     bind(&r, base);
     for (uint32_t p = 0; p < SHMQ_MAX_GROUP_PARTITIONS; p++) {
-        STORE(r.partitions[p].committed, SHMQ_NO_OFFSET);
-        STORE(r.partitions[p].next, SHMQ_NO_OFFSET);
+        SET_RELAXED(r.partitions[p].committed, SHMQ_NO_OFFSET);
+        SET_RELAXED(r.partitions[p].next, SHMQ_NO_OFFSET);
     }
     /* Receipts of an older group of this name mean nothing here. */
     SET(h->serial, (options->group_id * 0x9E3779B97F4A7C15ull) & SHMQ_SERIAL_MAX);
     SET(h->next_due, FOREVER);
-    atomic_store_explicit(&h->published,
-                          (uint64_t)SHMQ_GROUP_STATE_MAGIC << 32 | SHMQ_GROUP_STATE_VERSION,
-                          memory_order_release);
-    shmq_mark();
+    SET_RELEASE(h->published, (uint64_t)SHMQ_GROUP_STATE_MAGIC << 32 | SHMQ_GROUP_STATE_VERSION);
     return SHMQ_OK;
 }
 
@@ -91,8 +80,7 @@ int shmq_group_state_open(struct shmq_group_state *r, void *base, uint64_t size)
 
     if (size < SHMQ_PAGE)
         return SHMQ_TRUNCATED;
-    published = atomic_load_explicit(&((struct shmq_group_state_header *)base)->published,
-                                     memory_order_acquire);
+    published = GET_ACQUIRE(h->published);
     if (!published)
         return SHMQ_NOT_READY;
     if (published >> 32 != SHMQ_GROUP_STATE_MAGIC)
@@ -126,7 +114,7 @@ static void new_epoch(struct shmq_group_state *r)
 static bool is_member(const struct shmq_group_state *r, uint64_t id)
 {
     for (uint32_t i = 0; i < SHMQ_MAX_MEMBERS; i++)
-        if (id && LOAD(r->members[i].id) == id)
+        if (id && GET_RELAXED(r->members[i].id) == id)
             return true;
     return false;
 }
@@ -136,8 +124,9 @@ static bool is_member(const struct shmq_group_state *r, uint64_t id)
 static void recover(struct shmq_group_state *r)
 {
     for (uint32_t p = 0; p < SHMQ_MAX_GROUP_PARTITIONS; p++)
-        if (LOAD(r->partitions[p].owner) && !is_member(r, LOAD(r->partitions[p].owner)))
-            STORE(r->partitions[p].owner, 0);
+        if (GET_RELAXED(r->partitions[p].owner) &&
+            !is_member(r, GET_RELAXED(r->partitions[p].owner)))
+            SET_RELAXED(r->partitions[p].owner, 0);
     shmq_shared_group_recover(r);
     new_epoch(r);
     SET(r->h->recoveries, r->h->recoveries + 1);
@@ -146,10 +135,8 @@ static void recover(struct shmq_group_state *r)
 
 int shmq_group_state_lock(struct shmq_group_state *r, int64_t ns)
 {
-    int status = SHMQ_OK, error = shmq_robust_mutex_spin(&r->h->lock);
+    int status = SHMQ_OK, error = shmq_robust_mutex_take(&r->h->lock, ns);
 
-    if (error == EBUSY && ns)
-        error = shmq_robust_mutex_wait(&r->h->lock, shmq_read_clock(CLOCK_MONOTONIC) + ns);
     if (error == EOWNERDEAD) {
         SET(r->h->unsettled, 1); /* first: our own death from here on counts the same */
         error = shmq_robust_mutex_mend(&r->h->lock);
@@ -158,7 +145,7 @@ int shmq_group_state_lock(struct shmq_group_state *r, int64_t ns)
         return shmq_robust_mutex_status(error);
     if (__builtin_expect(r->h->unsettled, 0))
         recover(r);
-    if (__builtin_expect(LOAD(r->h->state) == SHMQ_GONE, 0))
+    if (__builtin_expect(GET_RELAXED(r->h->state) == SHMQ_GONE, 0))
         status = SHMQ_DELETED;
     else if (__builtin_expect(r->h->partitions > SHMQ_MAX_GROUP_PARTITIONS, 0))
         status = SHMQ_DAMAGED;
@@ -176,7 +163,7 @@ uint32_t shmq_group_state_holder(const struct shmq_group_state *r)
 
 void shmq_group_state_close(struct shmq_group_state *r)
 {
-    STORE(r->h->state, SHMQ_GONE);
+    SET_RELAXED(r->h->state, SHMQ_GONE);
     changed(r);
 }
 
@@ -201,7 +188,7 @@ static int64_t deadline_of(const struct shmq_group_state *r, int64_t now)
 static uint32_t free_member(const struct shmq_group_state *r)
 {
     for (uint32_t i = 0; i < SHMQ_MAX_MEMBERS; i++)
-        if (!LOAD(r->members[i].id))
+        if (!GET_RELAXED(r->members[i].id))
             return i;
     return SHMQ_NIL;
 }
@@ -218,12 +205,12 @@ int shmq_group_state_join(struct shmq_group_state *r, uint64_t process, const ch
     *id = r->h->last_member + 1;
     SET(r->h->last_member, *id);
     SET(m->process, process);
-    STORE(m->deadline, deadline_of(r, now));
+    SET_RELAXED(m->deadline, deadline_of(r, now));
     SET(m->joined_at, shmq_wall());
     memset(m->name, 0, sizeof m->name);
     memcpy(m->name, name, strnlen(name, sizeof m->name - 1));
     shmq_mark();
-    STORE(m->id, *id);
+    SET_RELAXED(m->id, *id);
     new_epoch(r);
     return SHMQ_OK;
 }
@@ -232,14 +219,14 @@ int shmq_group_state_join(struct shmq_group_state *r, uint64_t process, const ch
 int shmq_group_state_leave(struct shmq_group_state *r, uint64_t id, bool evicted, int64_t now)
 {
     for (uint32_t i = 0; i < SHMQ_MAX_MEMBERS; i++) {
-        if (!id || LOAD(r->members[i].id) != id)
+        if (!id || GET_RELAXED(r->members[i].id) != id)
             continue;
-        STORE(r->members[i].id, 0);
+        SET_RELAXED(r->members[i].id, 0);
         if (evicted)
             SET(r->h->evicted, r->h->evicted + 1);
         for (uint32_t p = 0; p < r->h->partitions; p++)
-            if (LOAD(r->partitions[p].owner) == id)
-                STORE(r->partitions[p].owner, 0);
+            if (GET_RELAXED(r->partitions[p].owner) == id)
+                SET_RELAXED(r->partitions[p].owner, 0);
         shmq_shared_group_orphan(r, id, now);
         new_epoch(r);
         return SHMQ_OK;
@@ -249,19 +236,19 @@ int shmq_group_state_leave(struct shmq_group_state *r, uint64_t id, bool evicted
 
 int shmq_group_state_beat(struct shmq_group_state *r, uint32_t at, uint64_t id, int64_t now)
 {
-    if (LOAD(r->h->state) == SHMQ_GONE)
+    if (GET_RELAXED(r->h->state) == SHMQ_GONE)
         return SHMQ_DELETED;
-    if (at >= SHMQ_MAX_MEMBERS || LOAD(r->members[at].id) != id)
+    if (at >= SHMQ_MAX_MEMBERS || GET_RELAXED(r->members[at].id) != id)
         return SHMQ_STALE;
-    STORE(r->members[at].deadline, deadline_of(r, now));
+    SET_RELAXED(r->members[at].deadline, deadline_of(r, now));
     /* If the member was evicted in between and its place taken, the new member gets a deadline that
      * it could have set itself. */
-    return LOAD(r->members[at].id) == id ? SHMQ_OK : SHMQ_STALE;
+    return GET_RELAXED(r->members[at].id) == id ? SHMQ_OK : SHMQ_STALE;
 }
 
 bool shmq_group_state_watch(struct shmq_group_state *r, int64_t ns, int64_t now)
 {
-    int64_t last = LOAD(r->h->looked_at);
+    int64_t last = GET_RELAXED(r->h->looked_at);
 
     if (last <= now && now < last + ns)
         return false;
@@ -271,47 +258,47 @@ bool shmq_group_state_watch(struct shmq_group_state *r, int64_t ns, int64_t now)
 uint64_t shmq_group_state_silent(const struct shmq_group_state *r, int64_t now)
 {
     for (uint32_t i = 0; i < SHMQ_MAX_MEMBERS; i++)
-        if (LOAD(r->members[i].id) && LOAD(r->members[i].deadline) < now)
-            return LOAD(r->members[i].id);
+        if (GET_RELAXED(r->members[i].id) && GET_RELAXED(r->members[i].deadline) < now)
+            return GET_RELAXED(r->members[i].id);
     return 0;
 }
 
 /* ---- partitions ---- */
 
 /* `planned` is stored last: an interrupted plan is made again. */
-int shmq_group_state_plan(struct shmq_group_state *r, uint64_t epoch, const uint64_t *whom,
+int shmq_group_state_plan(struct shmq_group_state *r, uint64_t epoch, const uint64_t *owners,
                           uint32_t n)
 {
-    if (LOAD(r->h->epoch) != epoch || n != r->h->partitions)
+    if (GET_RELAXED(r->h->epoch) != epoch || n != r->h->partitions)
         return SHMQ_STALE;
     for (uint32_t p = 0; p < n; p++)
-        STORE(r->partitions[p].plan, whom[p]);
+        SET_RELAXED(r->partitions[p].plan, owners[p]);
     SET(r->h->rebalances, r->h->rebalances + 1);
-    STORE(r->h->planned, epoch);
+    SET_RELAXED(r->h->planned, epoch);
     changed(r);
     return SHMQ_OK;
 }
 
 int shmq_group_partition_claim(struct shmq_group_state *r, uint32_t partition, uint64_t id)
 {
-    struct shmq_group_partition *s = &r->partitions[partition];
+    struct shmq_group_partition *p = &r->partitions[partition];
 
-    if (partition >= r->h->partitions || LOAD(s->plan) != id || !is_member(r, id) ||
-        LOAD(r->h->planned) != LOAD(r->h->epoch))
+    if (partition >= r->h->partitions || GET_RELAXED(p->plan) != id || !is_member(r, id) ||
+        GET_RELAXED(r->h->planned) != GET_RELAXED(r->h->epoch))
         return SHMQ_STALE;
-    if (LOAD(s->owner))
-        return LOAD(s->owner) == id ? SHMQ_OK : SHMQ_BUSY;
-    SET(s->moves, s->moves + 1);
-    STORE(s->owner, id);
+    if (GET_RELAXED(p->owner))
+        return GET_RELAXED(p->owner) == id ? SHMQ_OK : SHMQ_BUSY;
+    SET(p->moves, p->moves + 1);
+    SET_RELAXED(p->owner, id);
     changed(r);
     return SHMQ_OK;
 }
 
 int shmq_group_partition_release(struct shmq_group_state *r, uint32_t partition, uint64_t id)
 {
-    if (partition >= r->h->partitions || !id || LOAD(r->partitions[partition].owner) != id)
+    if (partition >= r->h->partitions || !id || GET_RELAXED(r->partitions[partition].owner) != id)
         return SHMQ_STALE;
-    STORE(r->partitions[partition].owner, 0);
+    SET_RELAXED(r->partitions[partition].owner, 0);
     changed(r);
     return SHMQ_OK;
 }
@@ -319,11 +306,11 @@ int shmq_group_partition_release(struct shmq_group_state *r, uint32_t partition,
 int shmq_group_partition_commit(struct shmq_group_state *r, uint32_t partition, uint64_t id,
                                 uint64_t offset, int64_t wall)
 {
-    struct shmq_group_partition *s = &r->partitions[partition];
+    struct shmq_group_partition *p = &r->partitions[partition];
 
-    if (partition >= r->h->partitions || LOAD(s->owner) != id)
+    if (partition >= r->h->partitions || GET_RELAXED(p->owner) != id)
         return SHMQ_STALE;
-    STORE(s->committed_at, wall);
-    STORE(s->committed, offset);
+    SET_RELAXED(p->committed_at, wall);
+    SET_RELAXED(p->committed, offset);
     return SHMQ_OK;
 }

@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
-#include "stream/log.h"
-
 #include "base/robust_mutex.h"
+#include "stream/log.h"
 
 /* What a dead holder had not published does not exist, so the entries are right, and everything
  * derived from them is derived again. If we die before the mutex is consistent, the next holder
@@ -15,8 +14,7 @@ static int mend(struct shmq_log *log)
     shmq_log_trim_index(log);
     status = shmq_log_recover(log);
     if (status) {
-        atomic_store_explicit(&h->state, SHMQ_BROKEN, memory_order_relaxed);
-        shmq_mark();
+        SET_RELAXED(h->state, SHMQ_BROKEN);
     }
     return shmq_robust_mutex_mend(&h->lock);
 }
@@ -24,16 +22,14 @@ static int mend(struct shmq_log *log)
 int shmq_log_lock(struct shmq_log *log, int64_t ns)
 {
     struct shmq_log_header *h = log->h;
-    int error = shmq_robust_mutex_spin(&h->lock);
+    int error = shmq_robust_mutex_take(&h->lock, ns);
     uint32_t state;
 
-    if (error == EBUSY && ns)
-        error = shmq_robust_mutex_wait(&h->lock, shmq_read_clock(CLOCK_MONOTONIC) + ns);
     if (error == EOWNERDEAD)
         error = mend(log);
     if (error)
         return shmq_robust_mutex_status(error);
-    state = atomic_load_explicit(&h->state, memory_order_relaxed);
+    state = GET_RELAXED(h->state);
     if (__builtin_expect(state != SHMQ_OPEN || h->backed > log->ring_bytes, 0)) {
         shmq_log_unlock(log);
         return state == SHMQ_GONE ? SHMQ_DELETED : SHMQ_DAMAGED;
@@ -63,8 +59,7 @@ static void take_over(struct shmq_log *log, uint64_t begin, const struct shmq_pe
     SET(h->last_begin, begin);
     if (g->seen > h->last_seen)
         SET_ATOMIC(h->last_seen, g->seen);
-    atomic_store_explicit(&h->next, g->offset + g->count, memory_order_release);
-    shmq_mark();
+    SET_RELEASE(h->next, g->offset + g->count);
 }
 
 int shmq_log_recover(struct shmq_log *log)
@@ -85,7 +80,6 @@ int shmq_log_recover(struct shmq_log *log)
         take_over(log, at, &g);
         at += g.size;
     }
-    atomic_store_explicit(&h->settled, committed, memory_order_release);
-    shmq_mark();
+    SET_RELEASE(h->settled, committed);
     return SHMQ_OK;
 }

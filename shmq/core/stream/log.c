@@ -8,17 +8,6 @@
 #include "base/crc32c.h"
 #include "base/robust_mutex.h"
 
-static uint64_t page_up(uint64_t at) { return (at + SHMQ_PAGE - 1) / SHMQ_PAGE * SHMQ_PAGE; }
-
-/* The offset of a region of `count` entries; moves the cursor behind it. */
-static uint64_t region(uint64_t *cursor, uint64_t count, uint64_t size)
-{
-    uint64_t at = page_up(*cursor);
-
-    *cursor = at + count * size;
-    return at;
-}
-
 static uint64_t most_entry(const struct shmq_log_options *o)
 {
     return o->ring_bytes / 4 + SHMQ_ENTRY_HEAD + SHMQ_ENTRY_PRODUCER + SHMQ_ENTRY_SEEN + 8;
@@ -31,7 +20,7 @@ static uint64_t ring_of(const struct shmq_log_options *o)
                         ? o->retention_bytes + 2 * most_entry(o)
                         : 0;
 
-    return page_up(kept > o->ring_bytes ? kept : o->ring_bytes);
+    return shmq_page_up(kept > o->ring_bytes ? kept : o->ring_bytes);
 }
 
 /* The bytes of a ring touch one more granule than they fill, and the entry behind that is written
@@ -43,11 +32,11 @@ void shmq_log_lay_out(const struct shmq_log_options *options, struct shmq_log_ge
     memset(geo, 0, sizeof *geo);
     geo->ring_bytes = ring_of(options);
     geo->index_count = geo->ring_bytes / SHMQ_INDEX_STEP + 3;
-    geo->holds = region(&at, SHMQ_HOLDS, sizeof(struct shmq_hold));
-    geo->producers = region(&at, SHMQ_PRODUCERS, sizeof(struct shmq_produced));
-    geo->index = region(&at, geo->index_count, sizeof(struct shmq_index_entry));
-    geo->ring = region(&at, geo->ring_bytes, 1);
-    geo->segment_bytes = page_up(at);
+    geo->holds = shmq_region(&at, SHMQ_HOLDS, sizeof(struct shmq_hold));
+    geo->producers = shmq_region(&at, SHMQ_PRODUCERS, sizeof(struct shmq_produced));
+    geo->index = shmq_region(&at, geo->index_count, sizeof(struct shmq_index_entry));
+    geo->ring = shmq_region(&at, geo->ring_bytes, 1);
+    geo->segment_bytes = shmq_page_up(at);
 }
 
 /* Copies the options to the handle; for a durable stream the files do the retention. */
@@ -114,18 +103,14 @@ int shmq_log_prepare(struct shmq_log *log, const struct shmq_log_options *option
     if ((status = shmq_robust_mutex_init(&h->lock)))
         return status;
     SET(h->last_seen, last_seen);
-    atomic_store_explicit(&h->next, options->first, memory_order_relaxed);
-    shmq_mark();
-    atomic_store_explicit(&h->synced, options->first, memory_order_relaxed);
-    shmq_mark();
+    SET_RELAXED(h->next, options->first);
+    SET_RELAXED(h->synced, options->first);
     return SHMQ_OK;
 }
 
 void shmq_log_announce(struct shmq_log *log)
 {
-    atomic_store_explicit(&log->h->published, (uint64_t)SHMQ_LOG_MAGIC << 32 | SHMQ_LOG_VERSION,
-                          memory_order_release);
-    shmq_mark();
+    SET_RELEASE(log->h->published, (uint64_t)SHMQ_LOG_MAGIC << 32 | SHMQ_LOG_VERSION);
 }
 
 static bool sane(const struct shmq_log_options *o)
@@ -153,8 +138,7 @@ int shmq_log_inspect(const void *base, uint64_t mapped, struct shmq_log_geometry
 
     if (mapped < SHMQ_PAGE)
         return SHMQ_TRUNCATED;
-    status = judge(atomic_load_explicit(&h->published, memory_order_acquire), SHMQ_LOG_MAGIC,
-                   SHMQ_LOG_VERSION);
+    status = judge(GET_ACQUIRE(h->published), SHMQ_LOG_MAGIC, SHMQ_LOG_VERSION);
     if (status)
         return status;
     if (checksum(h) != h->crc || !sane(&h->options) ||
@@ -174,10 +158,7 @@ void shmq_stream_prepare(struct shmq_stream *stream, const struct shmq_log_optio
 
 void shmq_stream_announce(struct shmq_stream *stream)
 {
-    atomic_store_explicit(&stream->published,
-                          (uint64_t)SHMQ_STREAM_MAGIC << 32 | SHMQ_STREAM_VERSION,
-                          memory_order_release);
-    shmq_mark();
+    SET_RELEASE(stream->published, (uint64_t)SHMQ_STREAM_MAGIC << 32 | SHMQ_STREAM_VERSION);
 }
 
 int shmq_stream_inspect(const void *base, uint64_t mapped)
@@ -187,8 +168,7 @@ int shmq_stream_inspect(const void *base, uint64_t mapped)
 
     if (mapped < SHMQ_PAGE)
         return SHMQ_TRUNCATED;
-    status = judge(atomic_load_explicit(&stream->published, memory_order_acquire),
-                   SHMQ_STREAM_MAGIC, SHMQ_STREAM_VERSION);
+    status = judge(GET_ACQUIRE(stream->published), SHMQ_STREAM_MAGIC, SHMQ_STREAM_VERSION);
     if (status)
         return status;
     if (shmq_crc32c(0, &stream->options, sizeof stream->options) != stream->crc ||
@@ -199,14 +179,14 @@ int shmq_stream_inspect(const void *base, uint64_t mapped)
 
 uint64_t shmq_stream_shape(const struct shmq_stream *stream)
 {
-    uint64_t shape = atomic_load_explicit(&stream->shape, memory_order_acquire);
+    uint64_t shape = GET_ACQUIRE(stream->shape);
 
     return shape ? shape : stream->options.partitions;
 }
 
 uint64_t shmq_stream_next_shape(const struct shmq_stream *stream)
 {
-    uint64_t next = atomic_load_explicit(&stream->next_shape, memory_order_acquire);
+    uint64_t next = GET_ACQUIRE(stream->next_shape);
 
     return next == shmq_stream_shape(stream) ? 0 : next;
 }
@@ -220,20 +200,17 @@ bool shmq_stream_is_shape(const struct shmq_stream *stream, uint64_t shape)
 
 void shmq_stream_intend(struct shmq_stream *stream, uint64_t shape)
 {
-    atomic_store_explicit(&stream->next_shape, shape, memory_order_release);
-    shmq_mark();
+    SET_RELEASE(stream->next_shape, shape);
 }
 
 void shmq_stream_reshape(struct shmq_stream *stream, uint64_t shape)
 {
-    atomic_store_explicit(&stream->shape, shape, memory_order_release);
-    shmq_mark();
+    SET_RELEASE(stream->shape, shape);
 }
 
 void shmq_log_seal(struct shmq_log *log)
 {
-    atomic_store_explicit(&log->h->sealed, 1, memory_order_release);
-    shmq_mark();
+    SET_RELEASE(log->h->sealed, 1);
     shmq_log_wake_all(log);
 }
 

@@ -6,10 +6,10 @@
 #define SHMQ_STREAM_LOG_H
 
 #include "base/clock.h"
-#include "base/crash_points.h"
+#include "base/shared_memory.h"
+#include "base/status.h"
 #include "stream/entry.h"
 #include "stream/layout.h"
-#include "base/status.h"
 
 /* In addition to enum shmq_status. */
 enum shmq_log_status {
@@ -148,9 +148,6 @@ void shmq_log_expire(struct shmq_log *log);
 /* Whether shmq_log_expire has anything to do. Without the lock. */
 bool shmq_log_is_stale(const struct shmq_log *log);
 
-/* The position from which on nothing may be overwritten. */
-uint64_t shmq_log_floor(const struct shmq_log *log);
-
 /* Takes a hold from `offset` on: SHMQ_OK, OUT_OF_RANGE, CROWDED. Holds the lock. */
 int shmq_log_hold(struct shmq_log *log, uint32_t kind, uint64_t owner, uint64_t tag,
                   uint64_t offset, uint32_t *at);
@@ -181,7 +178,7 @@ uint64_t shmq_log_near_time(const struct shmq_log *log, uint64_t oldest, uint64_
  * the lock. */
 uint64_t shmq_log_indexed_behind(const struct shmq_log *log, uint64_t position);
 
-/* ---- producers.c ---- */
+/* ---- stream/append.c: producers ---- */
 
 struct shmq_produced *shmq_log_producer(struct shmq_log *log, uint64_t producer);
 
@@ -277,12 +274,12 @@ int shmq_log_wait_synced(struct shmq_log *log, uint64_t offset, int64_t ns);
 
 static inline uint64_t shmq_log_committed(const struct shmq_log *log)
 {
-    return atomic_load_explicit(&log->h->committed, memory_order_acquire);
+    return GET_ACQUIRE(log->h->committed);
 }
 
 static inline uint64_t shmq_log_oldest(const struct shmq_log *log)
 {
-    return atomic_load_explicit(&log->h->oldest, memory_order_acquire);
+    return GET_ACQUIRE(log->h->oldest);
 }
 
 static inline unsigned char *shmq_log_byte(const struct shmq_log *log, uint64_t position)
@@ -292,16 +289,6 @@ static inline unsigned char *shmq_log_byte(const struct shmq_log *log, uint64_t 
 
 #define SHMQ_LINE 64u    /* size of a cache line                                        */
 #define SHMQ_AHEAD 1024u /* bytes that a walk prefetches                                */
-
-/* Prefetches the line at `at` for writing; any address is allowed. */
-static inline void shmq_prefetch_to_write(const void *at)
-{
-#if defined(__x86_64__)
-    __asm__ volatile("prefetchw %0" : : "m"(*(const char *)at));
-#else
-    __builtin_prefetch(at, 1);
-#endif
-}
 
 /* A position and its place in the ring: a walk keeps both, because the division that computes one
  * takes longer than the rest of a step. */

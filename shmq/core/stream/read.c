@@ -1,14 +1,12 @@
-#include "stream/log.h"
-
 #include <string.h>
+
+#include "stream/log.h"
 
 #define TRIES 100 /* of a reader that is overtaken while it looks */
 
 bool shmq_log_holds(const struct shmq_log *log, uint64_t position)
 {
-#ifndef __SANITIZE_THREAD__ /* knows no fences */
-    atomic_thread_fence(memory_order_acquire);
-#endif
+    shmq_read_fence();
     return shmq_log_oldest(log) <= position;
 }
 
@@ -19,8 +17,8 @@ bool shmq_log_holds(const struct shmq_log *log, uint64_t position)
 static int latest(const struct shmq_log *log, uint64_t *offset)
 {
     struct shmq_log_header *h = log->h;
-    uint64_t settled = atomic_load_explicit(&h->settled, memory_order_acquire);
-    uint64_t next = atomic_load_explicit(&h->next, memory_order_acquire);
+    uint64_t settled = GET_ACQUIRE(h->settled);
+    uint64_t next = GET_ACQUIRE(h->next);
     uint64_t committed = shmq_log_committed(log), at = settled;
     struct shmq_peeked_entry g;
 
@@ -179,7 +177,7 @@ int shmq_log_find(const struct shmq_log *log, uint64_t offset, uint64_t end, uin
     int status = SHMQ_BUSY;
 
     for (int tries = 0; tries < TRIES && status == SHMQ_BUSY; tries++) {
-        uint32_t state = atomic_load_explicit(&log->h->state, memory_order_relaxed);
+        uint32_t state = GET_RELAXED(log->h->state);
 
         if (__builtin_expect(state != SHMQ_OPEN, 0))
             return state == SHMQ_GONE ? SHMQ_DELETED : SHMQ_DAMAGED;

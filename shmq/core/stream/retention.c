@@ -4,22 +4,21 @@
 
 /* ---- what must be retained ---- */
 
-uint64_t shmq_log_floor(const struct shmq_log *log)
+/* The position from which on nothing may be overwritten. */
+static uint64_t floor_of(const struct shmq_log *log)
 {
     uint64_t floor = UINT64_MAX;
 
     if (log->durable)
-        floor = atomic_load_explicit(&log->h->synced_position, memory_order_acquire);
+        floor = GET_ACQUIRE(log->h->synced_position);
     for (uint32_t at = 0; at < SHMQ_HOLDS && at < GET_ATOMIC(log->h->holds_made); at++) {
         const struct shmq_hold *hold = &log->holds[at];
-        uint32_t kind = atomic_load_explicit(&((struct shmq_hold *)hold)->kind,
-                                             memory_order_acquire);
+        uint32_t kind = GET_ACQUIRE(hold->kind);
         uint64_t position;
 
         if (kind == SHMQ_HOLD_FREE || (kind == SHMQ_HOLD_CURSOR && !log->blocks))
             continue;
-        position = atomic_load_explicit(&((struct shmq_hold *)hold)->position,
-                                        memory_order_acquire);
+        position = GET_ACQUIRE(hold->position);
         floor = position < floor ? position : floor;
     }
     return floor;
@@ -44,8 +43,7 @@ static uint64_t entry_behind(const struct shmq_log *log, uint64_t position)
  * shmq_log_holds has its counterpart. */
 static void let_go(struct shmq_log *log, uint64_t position)
 {
-    atomic_store_explicit(&log->h->oldest, position, memory_order_release);
-    shmq_mark();
+    SET_RELEASE(log->h->oldest, position);
 #ifndef __SANITIZE_THREAD__ /* knows no fences */
     atomic_thread_fence(memory_order_release);
 #endif
@@ -55,7 +53,7 @@ static void let_go(struct shmq_log *log, uint64_t position)
  * that is allowed, as it costs no walk. SHMQ_FULL: some of them must stay. */
 static int let_go_before(struct shmq_log *log, uint64_t position)
 {
-    uint64_t floor = shmq_log_floor(log), target = shmq_log_indexed_behind(log, position);
+    uint64_t floor = floor_of(log), target = shmq_log_indexed_behind(log, position);
 
     if (target > floor)
         target = entry_behind(log, position);
@@ -100,7 +98,7 @@ static int back(struct shmq_log *log, uint64_t end)
     want = want < need ? need : want > most ? most : want;
     if (back_ring(log, want) == SHMQ_OK)
         return SHMQ_OK;
-    return back_ring(log, (need + SHMQ_PAGE - 1) / SHMQ_PAGE * SHMQ_PAGE);
+    return back_ring(log, shmq_page_up(need));
 }
 
 /* ---- room ---- */
@@ -133,7 +131,7 @@ static uint64_t entry_before(const struct shmq_log *log, uint64_t position)
 static void let_go_beyond(struct shmq_log *log, uint64_t end, const struct shmq_log_wrap *wrap)
 {
     uint64_t least = log->retention_bytes - log->retention_bytes / 10;
-    uint64_t latest = position_before(end, least, wrap), floor = shmq_log_floor(log), target;
+    uint64_t latest = position_before(end, least, wrap), floor = floor_of(log), target;
 
     latest = floor < latest ? floor : latest;
     if (latest <= shmq_log_oldest(log))
@@ -189,7 +187,7 @@ bool shmq_log_is_stale(const struct shmq_log *log)
 void shmq_log_expire(struct shmq_log *log)
 {
     int64_t until = shmq_wall() - log->retention;
-    uint64_t committed = shmq_log_committed(log), floor = shmq_log_floor(log);
+    uint64_t committed = shmq_log_committed(log), floor = floor_of(log);
     uint64_t at = shmq_log_oldest(log);
     struct shmq_peeked_entry g;
 
@@ -225,16 +223,14 @@ int shmq_log_hold(struct shmq_log *log, uint32_t kind, uint64_t owner, uint64_t 
     for (*at = 0; *at < SHMQ_HOLDS; ++*at) {
         struct shmq_hold *hold = &log->holds[*at];
 
-        if (atomic_load_explicit(&hold->kind, memory_order_relaxed) != SHMQ_HOLD_FREE)
+        if (GET_RELAXED(hold->kind) != SHMQ_HOLD_FREE)
             continue;
         if (*at >= log->h->holds_made)
             SET_ATOMIC(log->h->holds_made, *at + 1);
         SET(hold->owner, owner);
         SET(hold->tag, tag);
-        atomic_store_explicit(&hold->position, position, memory_order_relaxed);
-        shmq_mark();
-        atomic_store_explicit(&hold->kind, kind, memory_order_release);
-        shmq_mark();
+        SET_RELAXED(hold->position, position);
+        SET_RELEASE(hold->kind, kind);
         return SHMQ_OK;
     }
     return SHMQ_CROWDED;
@@ -251,16 +247,14 @@ void shmq_log_move(struct shmq_log *log, uint32_t at, uint64_t offset, uint64_t 
             return;
         position = offset < bounds.earliest ? bounds.oldest : bounds.committed;
     }
-    if (position <= atomic_load_explicit(&hold->position, memory_order_relaxed))
+    if (position <= GET_RELAXED(hold->position))
         return;
-    atomic_store_explicit(&hold->position, position, memory_order_release);
-    shmq_mark();
+    SET_RELEASE(hold->position, position);
     shmq_log_wake_room(log);
 }
 
 void shmq_log_drop(struct shmq_log *log, uint32_t at)
 {
-    atomic_store_explicit(&log->holds[at % SHMQ_HOLDS].kind, SHMQ_HOLD_FREE, memory_order_release);
-    shmq_mark();
+    SET_RELEASE(log->holds[at % SHMQ_HOLDS].kind, SHMQ_HOLD_FREE);
     shmq_log_wake_room(log);
 }

@@ -1,13 +1,6 @@
-#include "stream/shared_group.h"
+#include "stream/group_state.h"
 
-#include "base/crash_points.h"
-
-#define LOAD(target) atomic_load_explicit(&(target), memory_order_relaxed)
-#define STORE(target, value)                                             \
-    do {                                                                 \
-        atomic_store_explicit(&(target), (value), memory_order_relaxed); \
-        shmq_mark();                                                     \
-    } while (0)
+#include "base/shared_memory.h"
 
 static const int64_t FOREVER = INT64_MAX;
 
@@ -27,7 +20,7 @@ static uint64_t word_of(uint64_t serial, uint32_t deliveries, uint64_t flags)
 }
 
 /* The same word in another state, not handed out. */
-static uint64_t turned(uint64_t word, enum shmq_held_state state)
+static uint64_t in_state(uint64_t word, enum shmq_held_state state)
 {
     return word_of(word >> SHMQ_SERIAL_SHIFT, deliveries_of(word), state);
 }
@@ -57,38 +50,38 @@ static struct shmq_held *entry_of(struct shmq_group_state *r, uint64_t receipt,
 
     if (at >= r->capacity)
         return NULL;
-    word = LOAD(r->held[at].word);
+    word = GET_RELAXED(r->held[at].word);
     return state_of(word) == state && word >> SHMQ_SERIAL_SHIFT == receipt >> SHMQ_SERIAL_SHIFT
                ? &r->held[at]
                : NULL;
 }
 
 /* The same for a leased entry whose lease has not run out. */
-static struct shmq_held *lent_entry(struct shmq_group_state *r, uint64_t receipt, int64_t now)
+static struct shmq_held *leased_entry(struct shmq_group_state *r, uint64_t receipt, int64_t now)
 {
-    struct shmq_held *held = entry_of(r, receipt, SHMQ_HELD_LENT);
+    struct shmq_held *held = entry_of(r, receipt, SHMQ_HELD_LEASED);
 
     return held && now < held->deadline ? held : NULL;
 }
 
-static void let_go(struct shmq_group_state *r, struct shmq_held *held)
+static void set_free(struct shmq_group_state *r, struct shmq_held *held)
 {
     uint32_t at = (uint32_t)(held - r->held);
 
-    STORE(held->word, turned(LOAD(held->word), SHMQ_HELD_FREE));
+    SET_RELAXED(held->word, in_state(GET_RELAXED(held->word), SHMQ_HELD_FREE));
     SET(r->h->live, r->h->live - 1);
     if (at < r->h->hint)
         SET(r->h->hint, at);
 }
 
-static void spend(struct shmq_group_state *r, struct shmq_held *held)
+static void make_dead(struct shmq_group_state *r, struct shmq_held *held)
 {
     if (r->h->options.dead_letter[0]) {
-        STORE(held->word, turned(LOAD(held->word), SHMQ_HELD_SPENT));
+        SET_RELAXED(held->word, in_state(GET_RELAXED(held->word), SHMQ_HELD_DEAD));
         due_by(r, 0);
         return;
     }
-    let_go(r, held);
+    set_free(r, held);
     SET(r->h->dropped, r->h->dropped + 1);
 }
 
@@ -96,37 +89,37 @@ static void spend(struct shmq_group_state *r, struct shmq_held *held)
 static void give_back(struct shmq_group_state *r, struct shmq_held *held, int64_t at)
 {
     uint32_t most = r->h->options.max_deliveries;
-    uint64_t word = LOAD(held->word);
+    uint64_t word = GET_RELAXED(held->word);
 
     if (word & SHMQ_HELD_HANDED && most && deliveries_of(word) >= most) {
-        spend(r, held);
+        make_dead(r, held);
         return;
     }
     SET(held->deadline, at);
     due_by(r, at);
-    STORE(held->word, turned(word, SHMQ_HELD_BACK));
+    SET_RELAXED(held->word, in_state(word, SHMQ_HELD_RETURNED));
 }
 
-static void lend(struct shmq_group_state *r, struct shmq_held *held, uint64_t id,
-                 uint32_t deliveries, enum shmq_held_state state, int64_t now,
-                 struct shmq_lent *lent)
+static void lease_entry(struct shmq_group_state *r, struct shmq_held *held, uint64_t id,
+                        uint32_t deliveries, enum shmq_held_state state, int64_t now,
+                        struct shmq_shared_lease *lease)
 {
     uint64_t serial = next_serial(r);
 
     SET(held->owner, id);
     SET(held->deadline, lease_end(r, now));
     due_by(r, held->deadline);
-    STORE(held->word, word_of(serial, deliveries, state));
-    lent->receipt = serial << SHMQ_SERIAL_SHIFT | (uint64_t)(held - r->held);
-    lent->offset = held->offset;
-    lent->partition = held->partition;
-    lent->deliveries = deliveries;
+    SET_RELAXED(held->word, word_of(serial, deliveries, state));
+    lease->receipt = serial << SHMQ_SERIAL_SHIFT | (uint64_t)(held - r->held);
+    lease->offset = held->offset;
+    lease->partition = held->partition;
+    lease->deliveries = deliveries;
 }
 
 static struct shmq_held *free_entry(struct shmq_group_state *r)
 {
     for (uint32_t at = r->h->hint; at < r->capacity; at++)
-        if (state_of(LOAD(r->held[at].word)) == SHMQ_HELD_FREE) {
+        if (state_of(GET_RELAXED(r->held[at].word)) == SHMQ_HELD_FREE) {
             SET(r->h->hint, at);
             return &r->held[at];
         }
@@ -137,26 +130,27 @@ static struct shmq_held *free_entry(struct shmq_group_state *r)
 
 void shmq_shared_group_begin(struct shmq_group_state *r, uint32_t partition, uint64_t offset)
 {
-    if (partition < r->h->partitions && LOAD(r->partitions[partition].next) == SHMQ_NO_OFFSET)
-        STORE(r->partitions[partition].next, offset);
+    if (partition < r->h->partitions &&
+        GET_RELAXED(r->partitions[partition].next) == SHMQ_NO_OFFSET)
+        SET_RELAXED(r->partitions[partition].next, offset);
 }
 
 /* The next offset to lease in the partition: not before the stream's earliest record. */
 static uint64_t first_of(struct shmq_group_state *r, struct shmq_group_partition *p,
                          uint64_t earliest)
 {
-    uint64_t next = LOAD(p->next);
+    uint64_t next = GET_RELAXED(p->next);
 
     if (next >= earliest)
         return next;
     SET(r->h->skipped, r->h->skipped + earliest - next);
-    STORE(p->next, earliest);
+    SET_RELAXED(p->next, earliest);
     return earliest;
 }
 
-int shmq_shared_group_lend(struct shmq_group_state *r, uint64_t id, uint32_t partition,
-                           uint64_t earliest, uint64_t latest, uint32_t limit, int64_t now,
-                           struct shmq_lent *lent, uint32_t *count)
+int shmq_shared_group_lease(struct shmq_group_state *r, uint64_t id, uint32_t partition,
+                            uint64_t earliest, uint64_t latest, uint32_t limit, int64_t now,
+                            struct shmq_shared_lease *lease, uint32_t *count)
 {
     struct shmq_group_partition *p = &r->partitions[partition];
     uint64_t offset;
@@ -171,9 +165,9 @@ int shmq_shared_group_lend(struct shmq_group_state *r, uint64_t id, uint32_t par
             return *count ? SHMQ_OK : SHMQ_FULL;
         SET(held->offset, offset);
         SET(held->partition, partition);
-        lend(r, held, id, 0, SHMQ_HELD_LENT, now, &lent[(*count)++]);
+        lease_entry(r, held, id, 0, SHMQ_HELD_LEASED, now, &lease[(*count)++]);
         SET(r->h->live, r->h->live + 1);
-        STORE(p->next, offset + 1);
+        SET_RELAXED(p->next, offset + 1);
     }
     return SHMQ_OK;
 }
@@ -181,23 +175,23 @@ int shmq_shared_group_lend(struct shmq_group_state *r, uint64_t id, uint32_t par
 /* Applies the entry's due transitions; returns when it is due next. */
 static int64_t promote(struct shmq_group_state *r, struct shmq_held *held, int64_t now)
 {
-    enum shmq_held_state state = state_of(LOAD(held->word));
+    enum shmq_held_state state = state_of(GET_RELAXED(held->word));
 
-    if (state == SHMQ_HELD_LENT && held->deadline <= now)
+    if (state == SHMQ_HELD_LEASED && held->deadline <= now)
         give_back(r, held, now);
     else if (state == SHMQ_HELD_MOVING && held->deadline <= now)
-        spend(r, held);
-    switch (state_of(LOAD(held->word))) {
-    case SHMQ_HELD_LENT:
+        make_dead(r, held);
+    switch (state_of(GET_RELAXED(held->word))) {
+    case SHMQ_HELD_LEASED:
     case SHMQ_HELD_MOVING:
-    case SHMQ_HELD_BACK: return held->deadline;
-    case SHMQ_HELD_SPENT: return 0;
+    case SHMQ_HELD_RETURNED: return held->deadline;
+    case SHMQ_HELD_DEAD: return 0;
     default: return FOREVER;
     }
 }
 
-uint32_t shmq_shared_group_again(struct shmq_group_state *r, uint64_t id, uint32_t limit,
-                                 int64_t now, struct shmq_lent *lent)
+uint32_t shmq_shared_group_lease_returned(struct shmq_group_state *r, uint64_t id, uint32_t limit,
+                                          int64_t now, struct shmq_shared_lease *lease)
 {
     int64_t next = FOREVER;
     uint32_t count = 0;
@@ -208,10 +202,10 @@ uint32_t shmq_shared_group_again(struct shmq_group_state *r, uint64_t id, uint32
     for (uint32_t at = 0; at < r->capacity; at++) {
         struct shmq_held *held = &r->held[at];
         int64_t due = promote(r, held, now);
-        uint64_t word = LOAD(held->word);
+        uint64_t word = GET_RELAXED(held->word);
 
-        if (count < limit && state_of(word) == SHMQ_HELD_BACK && due <= now) {
-            lend(r, held, id, deliveries_of(word), SHMQ_HELD_LENT, now, &lent[count++]);
+        if (count < limit && state_of(word) == SHMQ_HELD_RETURNED && due <= now) {
+            lease_entry(r, held, id, deliveries_of(word), SHMQ_HELD_LEASED, now, &lease[count++]);
             due = held->deadline;
         }
         if (due < next)
@@ -225,36 +219,36 @@ uint32_t shmq_shared_group_again(struct shmq_group_state *r, uint64_t id, uint32
 
 int shmq_shared_group_hand(struct shmq_group_state *r, uint64_t receipt, int64_t now)
 {
-    struct shmq_held *held = lent_entry(r, receipt, now);
+    struct shmq_held *held = leased_entry(r, receipt, now);
     uint64_t word;
     uint32_t deliveries;
 
     if (!held)
         return SHMQ_STALE;
-    word = LOAD(held->word);
+    word = GET_RELAXED(held->word);
     if (word & SHMQ_HELD_HANDED)
         return SHMQ_OK;
     deliveries = deliveries_of(word);
-    STORE(held->word, word_of(word >> SHMQ_SERIAL_SHIFT,
-                              deliveries < SHMQ_DELIVERIES_MAX ? deliveries + 1 : deliveries,
-                              SHMQ_HELD_LENT | SHMQ_HELD_HANDED));
+    SET_RELAXED(held->word, word_of(word >> SHMQ_SERIAL_SHIFT,
+                                    deliveries < SHMQ_DELIVERIES_MAX ? deliveries + 1 : deliveries,
+                                    SHMQ_HELD_LEASED | SHMQ_HELD_HANDED));
     return SHMQ_OK;
 }
 
 int shmq_shared_group_ack(struct shmq_group_state *r, uint64_t receipt, int64_t now)
 {
-    struct shmq_held *held = lent_entry(r, receipt, now);
+    struct shmq_held *held = leased_entry(r, receipt, now);
 
     if (!held)
         return SHMQ_STALE;
-    let_go(r, held);
+    set_free(r, held);
     SET(r->h->acked, r->h->acked + 1);
     return SHMQ_OK;
 }
 
 int shmq_shared_group_nack(struct shmq_group_state *r, uint64_t receipt, int64_t delay, int64_t now)
 {
-    struct shmq_held *held = lent_entry(r, receipt, now);
+    struct shmq_held *held = leased_entry(r, receipt, now);
 
     if (!held)
         return SHMQ_STALE;
@@ -264,17 +258,17 @@ int shmq_shared_group_nack(struct shmq_group_state *r, uint64_t receipt, int64_t
 
 int shmq_shared_group_reject(struct shmq_group_state *r, uint64_t receipt, int64_t now)
 {
-    struct shmq_held *held = lent_entry(r, receipt, now);
+    struct shmq_held *held = leased_entry(r, receipt, now);
 
     if (!held)
         return SHMQ_STALE;
-    spend(r, held);
+    make_dead(r, held);
     return SHMQ_OK;
 }
 
 int shmq_shared_group_extend(struct shmq_group_state *r, uint64_t receipt, int64_t ns, int64_t now)
 {
-    struct shmq_held *held = lent_entry(r, receipt, now);
+    struct shmq_held *held = leased_entry(r, receipt, now);
 
     if (!held)
         return SHMQ_STALE;
@@ -283,28 +277,28 @@ int shmq_shared_group_extend(struct shmq_group_state *r, uint64_t receipt, int64
     return SHMQ_OK;
 }
 
-int shmq_shared_group_bury(struct shmq_group_state *r, uint64_t id, int64_t now,
-                           struct shmq_lent *lent)
+int shmq_shared_group_take_dead(struct shmq_group_state *r, uint64_t id, int64_t now,
+                                struct shmq_shared_lease *lease)
 {
     for (uint32_t at = 0; r->h->next_due <= now && at < r->capacity; at++) {
         struct shmq_held *held = &r->held[at];
-        uint64_t word = LOAD(held->word);
+        uint64_t word = GET_RELAXED(held->word);
 
-        if (state_of(word) != SHMQ_HELD_SPENT)
+        if (state_of(word) != SHMQ_HELD_DEAD)
             continue;
-        lend(r, held, id, deliveries_of(word), SHMQ_HELD_MOVING, now, lent);
+        lease_entry(r, held, id, deliveries_of(word), SHMQ_HELD_MOVING, now, lease);
         return SHMQ_OK;
     }
     return SHMQ_EMPTY;
 }
 
-int shmq_shared_group_buried(struct shmq_group_state *r, uint64_t receipt, int there)
+int shmq_shared_group_moved(struct shmq_group_state *r, uint64_t receipt, int there)
 {
     struct shmq_held *held = entry_of(r, receipt, SHMQ_HELD_MOVING);
 
     if (!held)
         return SHMQ_STALE;
-    let_go(r, held);
+    set_free(r, held);
     if (there)
         SET(r->h->dead_lettered, r->h->dead_lettered + 1);
     else
@@ -314,12 +308,12 @@ int shmq_shared_group_buried(struct shmq_group_state *r, uint64_t receipt, int t
 
 int shmq_shared_group_lost(struct shmq_group_state *r, uint64_t receipt)
 {
-    struct shmq_held *held = entry_of(r, receipt, SHMQ_HELD_LENT);
+    struct shmq_held *held = entry_of(r, receipt, SHMQ_HELD_LEASED);
 
     held = held ? held : entry_of(r, receipt, SHMQ_HELD_MOVING);
     if (!held)
         return SHMQ_STALE;
-    let_go(r, held);
+    set_free(r, held);
     SET(r->h->skipped, r->h->skipped + 1);
     return SHMQ_OK;
 }
@@ -333,10 +327,10 @@ void shmq_shared_group_orphan(struct shmq_group_state *r, uint64_t id, int64_t n
 
         if (held->owner != id)
             continue;
-        if (state_of(LOAD(held->word)) == SHMQ_HELD_LENT)
+        if (state_of(GET_RELAXED(held->word)) == SHMQ_HELD_LEASED)
             give_back(r, held, now);
-        else if (state_of(LOAD(held->word)) == SHMQ_HELD_MOVING)
-            spend(r, held);
+        else if (state_of(GET_RELAXED(held->word)) == SHMQ_HELD_MOVING)
+            make_dead(r, held);
     }
 }
 
@@ -345,11 +339,11 @@ int64_t shmq_shared_group_due(const struct shmq_group_state *r) { return r->h->n
 void shmq_shared_group_lows(const struct shmq_group_state *r, uint64_t *lows)
 {
     for (uint32_t p = 0; p < r->h->partitions; p++)
-        lows[p] = LOAD(r->partitions[p].next);
+        lows[p] = GET_RELAXED(r->partitions[p].next);
     for (uint32_t at = 0; at < r->capacity; at++) {
         const struct shmq_held *held = &r->held[at];
 
-        if (state_of(LOAD(((struct shmq_held *)held)->word)) != SHMQ_HELD_FREE &&
+        if (state_of(GET_RELAXED(held->word)) != SHMQ_HELD_FREE &&
             held->partition < r->h->partitions && held->offset < lows[held->partition])
             lows[held->partition] = held->offset;
     }
@@ -358,12 +352,12 @@ void shmq_shared_group_lows(const struct shmq_group_state *r, uint64_t *lows)
 /* Whether the entry's holder is gone without having returned it. */
 static bool is_orphan(const struct shmq_group_state *r, const struct shmq_held *held)
 {
-    enum shmq_held_state state = state_of(LOAD(held->word));
+    enum shmq_held_state state = state_of(GET_RELAXED(held->word));
 
-    if (state != SHMQ_HELD_LENT && state != SHMQ_HELD_MOVING)
+    if (state != SHMQ_HELD_LEASED && state != SHMQ_HELD_MOVING)
         return false;
     for (uint32_t i = 0; i < SHMQ_MAX_MEMBERS; i++)
-        if (LOAD(r->members[i].id) == held->owner)
+        if (GET_RELAXED(r->members[i].id) == held->owner)
             return false;
     return true;
 }
@@ -376,14 +370,14 @@ void shmq_shared_group_recover(struct shmq_group_state *r)
     for (uint32_t at = 0; at < r->capacity; at++) {
         struct shmq_held *held = &r->held[at];
 
-        if (state_of(LOAD(held->word)) == SHMQ_HELD_FREE)
+        if (state_of(GET_RELAXED(held->word)) == SHMQ_HELD_FREE)
             continue;
         live++;
         if (is_orphan(r, held))
             SET(held->deadline, 0); /* as if its lease had ended */
         if (held->partition < SHMQ_MAX_GROUP_PARTITIONS &&
-            LOAD(r->partitions[held->partition].next) <= held->offset)
-            STORE(r->partitions[held->partition].next, held->offset + 1);
+            GET_RELAXED(r->partitions[held->partition].next) <= held->offset)
+            SET_RELAXED(r->partitions[held->partition].next, held->offset + 1);
     }
     SET(r->h->live, live);
     SET(r->h->hint, 0);

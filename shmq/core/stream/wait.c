@@ -1,29 +1,12 @@
-#define _GNU_SOURCE
+#include "queue/wait.h"
 #include "stream/log.h"
-
-#include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include "queue/queue.h"
 
 #define SLICE 50000000ll /* ns: the cost of a lost wakeup       */
 
+/* For at most a slice. */
 static int wait_on(_Atomic uint32_t *word, uint32_t value, int64_t ns)
 {
-    int64_t most = ns < SLICE ? ns : SLICE;
-    struct timespec time = {0, most > 0 ? most : 0};
-
-    if (!syscall(SYS_futex, word, FUTEX_WAIT, value, &time, NULL, 0) || errno == EAGAIN)
-        return SHMQ_OK;
-    return errno == EINTR ? SHMQ_INTERRUPTED : SHMQ_TIMED_OUT;
-}
-
-static void wake_all(_Atomic uint32_t *word)
-{
-    (void)syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    return shmq_futex_wait(word, value, ns < 0 ? 0 : ns < SLICE ? ns : SLICE);
 }
 
 /* A reader arms, looks once more, then sleeps; an appender commits, then checks whether a reader
@@ -32,22 +15,19 @@ static void wake_all(_Atomic uint32_t *word)
 void shmq_log_wake(struct shmq_log *log)
 {
     shmq_fence();
-    if (__builtin_expect(!atomic_load_explicit(&log->h->armed, memory_order_relaxed), 1) ||
-        !log->stream)
+    if (__builtin_expect(!GET_RELAXED(log->h->armed), 1) || !log->stream)
         return;
-    atomic_store_explicit(&log->h->armed, 0, memory_order_relaxed);
-    shmq_mark();
+    SET_RELAXED(log->h->armed, 0);
     atomic_fetch_add(&log->stream->wakeup, 1);
     shmq_mark();
-    wake_all(&log->stream->wakeup);
+    shmq_futex_wake(&log->stream->wakeup);
 }
 
 uint32_t shmq_log_arm(struct shmq_log *log)
 {
     uint32_t wakeup = log->stream ? atomic_load(&log->stream->wakeup) : 0;
 
-    atomic_store_explicit(&log->h->armed, 1, memory_order_relaxed);
-    shmq_mark();
+    SET_RELAXED(log->h->armed, 1);
     shmq_fence();
     return wakeup;
 }
@@ -98,7 +78,7 @@ bool shmq_log_spin(struct shmq_log *log, uint64_t position, int64_t ns)
                 gather(log, position);
                 return true;
             }
-            if (atomic_load_explicit(&log->h->state, memory_order_relaxed) != SHMQ_OPEN)
+            if (GET_RELAXED(log->h->state) != SHMQ_OPEN)
                 return true;
             pause_for(pauses);
             pauses = pauses < MOST_PAUSES ? pauses * 2 : MOST_PAUSES;
@@ -111,10 +91,9 @@ bool shmq_log_spin(struct shmq_log *log, uint64_t position, int64_t ns)
 
 uint32_t shmq_log_room(struct shmq_log *log)
 {
-    uint32_t room = atomic_load_explicit(&log->h->room, memory_order_acquire);
+    uint32_t room = GET_ACQUIRE(log->h->room);
 
-    atomic_store_explicit(&log->h->crowded, 1, memory_order_relaxed);
-    shmq_mark();
+    SET_RELAXED(log->h->crowded, 1);
     shmq_fence();
     return room;
 }
@@ -127,13 +106,12 @@ int shmq_log_wait_room(struct shmq_log *log, uint32_t room, int64_t ns)
 void shmq_log_wake_room(struct shmq_log *log)
 {
     shmq_fence();
-    if (!atomic_load_explicit(&log->h->crowded, memory_order_relaxed))
+    if (!GET_RELAXED(log->h->crowded))
         return;
-    atomic_store_explicit(&log->h->crowded, 0, memory_order_relaxed);
-    shmq_mark();
+    SET_RELAXED(log->h->crowded, 0);
     atomic_fetch_add(&log->h->room, 1);
     shmq_mark();
-    wake_all(&log->h->room);
+    shmq_futex_wake(&log->h->room);
 }
 
 /* ---- the disk ---- */
@@ -142,7 +120,7 @@ static void wake_disk(struct shmq_log *log)
 {
     atomic_fetch_add(&log->h->disk, 1);
     shmq_mark();
-    wake_all(&log->h->disk);
+    shmq_futex_wake(&log->h->disk);
 }
 
 void shmq_log_wake_all(struct shmq_log *log)
@@ -159,22 +137,18 @@ void shmq_log_mark_synced(struct shmq_log *log, uint64_t offset)
 {
     struct shmq_log_extent extent;
 
-    atomic_store_explicit(&log->h->error, 0, memory_order_relaxed);
-    shmq_mark();
+    SET_RELAXED(log->h->error, 0);
     if (shmq_log_find(log, offset, UINT64_MAX, 1, 0, UINT64_MAX, &extent) == SHMQ_OK) {
-        atomic_store_explicit(&log->h->synced_position, extent.begin, memory_order_release);
-        shmq_mark();
+        SET_RELEASE(log->h->synced_position, extent.begin);
     }
-    atomic_store_explicit(&log->h->synced, offset, memory_order_release);
-    shmq_mark();
+    SET_RELEASE(log->h->synced, offset);
     wake_disk(log);
     shmq_log_wake_room(log);
 }
 
 void shmq_log_fail(struct shmq_log *log, uint32_t error)
 {
-    atomic_store_explicit(&log->h->error, error, memory_order_relaxed);
-    shmq_mark();
+    SET_RELAXED(log->h->error, error);
     wake_disk(log);
 }
 
@@ -183,24 +157,23 @@ static int look_at_disk(struct shmq_log *log, uint64_t offset)
 {
     struct shmq_log_header *h = log->h;
 
-    if (atomic_load_explicit(&h->synced, memory_order_acquire) >= offset)
+    if (GET_ACQUIRE(h->synced) >= offset)
         return SHMQ_OK;
-    if (atomic_load_explicit(&h->state, memory_order_relaxed) != SHMQ_OPEN)
+    if (GET_RELAXED(h->state) != SHMQ_OPEN)
         return SHMQ_DELETED;
-    return atomic_load_explicit(&h->error, memory_order_relaxed) ? SHMQ_BUSY : SHMQ_EMPTY;
+    return GET_RELAXED(h->error) ? SHMQ_BUSY : SHMQ_EMPTY;
 }
 
 int shmq_log_wait_synced(struct shmq_log *log, uint64_t offset, int64_t ns)
 {
     struct shmq_log_header *h = log->h;
-    uint32_t disk = atomic_load_explicit(&h->disk, memory_order_acquire);
+    uint32_t disk = GET_ACQUIRE(h->disk);
     int status = look_at_disk(log, offset);
 
     if (status != SHMQ_EMPTY)
         return status;
-    if (atomic_load_explicit(&h->awaited, memory_order_relaxed) < offset) {
-        atomic_store_explicit(&h->awaited, offset, memory_order_relaxed);
-        shmq_mark();
+    if (GET_RELAXED(h->awaited) < offset) {
+        SET_RELAXED(h->awaited, offset);
         atomic_store_explicit(&h->armed, 1, memory_order_relaxed);
         shmq_log_wake(log);
     }

@@ -71,7 +71,7 @@ cdef extern from "base/status.h" nogil:
     enum: SHMQ_INCOMPATIBLE, SHMQ_NOT_READY, SHMQ_CROWDED, SHMQ_INTERRUPTED, SHMQ_TIMED_OUT
 
 
-cdef extern from "base/lock_holder.h" nogil:
+cdef extern from "base/robust_mutex.h" nogil:
     int64_t shmq_patience(int64_t waited, int64_t until, uint32_t holder)
     void shmq_limit_patience(int64_t ns)
 
@@ -87,7 +87,7 @@ cdef extern from "base/siphash.h" nogil:
     void shmq_siphash(uint64_t key, const void *data, size_t size, uint64_t *hash)
 
 
-cdef extern from "base/crash_points.h" nogil:
+cdef extern from "base/shared_memory.h" nogil:
     """
     #ifdef SHMQ_CRASHPOINTS
     #define SHMQ_HAS_CRASHPOINTS 1

@@ -7,7 +7,7 @@ from core.base cimport cbool
 from core.queue cimport shmq_columns, shmq_queue, shmq_slot
 
 
-cdef extern from "file/columns.h" nogil:
+cdef extern from "file/replay.h" nogil:
     struct shmq_file_columns:
         uint64_t least_seq, most_seq
         int64_t least_put_at, most_put_at
@@ -123,8 +123,8 @@ cdef extern from "file/change_scan.h" nogil:
         shmq_queue *q
         uint64_t batch, covered, puts_logged, settles_logged, needed
         shmq_candidates moved, done
-    void shmq_scan_changes(shmq_change_scan *f, shmq_queue *q)
-    void shmq_unscan(shmq_change_scan *f)
+    void shmq_scan_begin(shmq_change_scan *f, shmq_queue *q)
+    void shmq_scan_end(shmq_change_scan *f)
     void shmq_disclaim(shmq_change_scan *f)
     int shmq_collect(shmq_change_scan *f, shmq_out *out, uint32_t salt)
     uint32_t shmq_held_back(shmq_change_scan *f)
@@ -134,9 +134,9 @@ cdef extern from "file/change_scan.h" nogil:
     void shmq_mark_synced(shmq_change_scan *f, uint64_t segment, uint64_t offset, uint64_t bytes)
     cbool shmq_release(shmq_change_scan *f, uint32_t most)
     void shmq_fail(shmq_queue *q, uint32_t error)
-    int shmq_attend(shmq_change_scan *f, int64_t ns, int64_t linger, uint32_t crowd,
+    int shmq_await_changes(shmq_change_scan *f, int64_t ns, int64_t linger, uint32_t crowd,
                     int64_t patience)
-    void shmq_nudge(shmq_change_scan *f)
+    void shmq_wake_scan(shmq_change_scan *f)
     int shmq_scan(shmq_queue *q, uint32_t *cursor, uint64_t limit, shmq_out *out, uint32_t salt,
                   uint64_t *count, uint64_t *needed)
     int shmq_scan_dedupe(shmq_queue *q, uint64_t *cursor, uint64_t limit, shmq_out *out,

@@ -126,7 +126,7 @@ cdef extern from "queue/segment.h" nogil:
     uint32_t shmq_version_of(const void *base)
 
 
-cdef extern from "queue/backing.h" nogil:
+cdef extern from "queue/segment.h" nogil:
     int shmq_back(shmq_queue *q, uint64_t offset, uint64_t size)
 
 
@@ -164,7 +164,7 @@ cdef extern from "queue/wait.h" nogil:
     int64_t shmq_spin(shmq_queue *q, int event, int64_t ns)
 
 
-cdef extern from "queue/wakeup.h" nogil:
+cdef extern from "queue/wait.h" nogil:
     struct shmq_watch:
         int event
         cbool filtered
@@ -178,29 +178,29 @@ cdef extern from "queue/wakeup.h" nogil:
     void shmq_watch_time(shmq_queue *q, shmq_watch *w, int64_t now)
 
 
-cdef extern from "queue/wakeup_post.h" nogil:
+cdef extern from "queue/wait.h" nogil:
     cbool shmq_must_wake(shmq_queue *q)
     void shmq_wake_parties(shmq_queue *q)
     void shmq_post_wakeup(sem_t *wakeup)
     void shmq_wakeups_forked()
 
 
-cdef extern from "queue/timer.h" nogil:
+cdef extern from "queue/index.h" nogil:
     void shmq_tick(shmq_queue *q, int64_t now)
     int64_t shmq_next_due(shmq_queue *q)
 
 
-cdef extern from "queue/attachments.h" nogil:
+cdef extern from "queue/segment.h" nogil:
     int shmq_attach(shmq_queue *q, uint64_t process, uint32_t pid, const char *name)
     void shmq_reclaim(shmq_queue *q, uint32_t at, uint64_t process, int64_t now)
     void shmq_retire(shmq_queue *q, int64_t now)
 
 
-cdef extern from "queue/arena.h" nogil:
+cdef extern from "queue/slot.h" nogil:
     uint32_t shmq_arena_largest(shmq_queue *q)
 
 
-cdef extern from "queue/check.h" nogil:
+cdef extern from "queue/recover.h" nogil:
     const char *shmq_check(shmq_queue *q)
     uint32_t shmq_check_all(shmq_queue *q, const char **wrong, uint32_t most)
 
@@ -288,13 +288,13 @@ cdef extern from "queue/filter.h" nogil:
     cbool shmq_filter_matches(const shmq_filter *filter, const shmq_facts *facts)
 
 
-cdef extern from "queue/select.h" nogil:
-    struct shmq_choice:
+cdef extern from "queue/filter.h" nogil:
+    struct shmq_selection:
         cbool more
-    void shmq_select_begin(const shmq_queue *q, shmq_choice *choice, const shmq_filter *filter)
-    int shmq_select(shmq_queue *q, shmq_choice *choice, int64_t now, cbool handed,
+    void shmq_select_begin(const shmq_queue *q, shmq_selection *choice, const shmq_filter *filter)
+    int shmq_select(shmq_queue *q, shmq_selection *choice, int64_t now, cbool handed,
                     shmq_view *view)
-    void shmq_select_again(shmq_choice *choice)
+    void shmq_select_again(shmq_selection *choice)
 
 
 cdef extern from "queue/packed_batch.h" nogil:
@@ -341,7 +341,7 @@ cdef extern from "queue/properties.h" nogil:
     uint8_t shmq_codec_number(shmq_text name)
 
 
-cdef extern from "queue/row_chunk.h" nogil:
+cdef extern from "queue/transfer.h" nogil:
     enum: SHMQ_ROW_CHUNK_HEAD
     struct shmq_row_chunk:
         const unsigned char *at
@@ -407,7 +407,7 @@ cdef extern from "queue/snapshot_read.h" nogil:
     void shmq_snapshot_read_copy(shmq_queue *q, const shmq_snapshot_read *e, int64_t wall, shmq_columns *c)
 
 
-cdef extern from "queue/find_by_sequence.h" nogil:
+cdef extern from "queue/snapshot_read.h" nogil:
     uint64_t shmq_search_room(uint32_t count)
     void shmq_search(const shmq_queue *q, const uint64_t *seqs, uint32_t count, uint32_t *at,
                      uint32_t *table, uint64_t room)

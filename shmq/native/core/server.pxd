@@ -72,7 +72,7 @@ cdef extern from "server/outbox.h":
     uint32_t shmq_outbox_pieces(const shmq_outbox *box, iovec *pieces, uint32_t most)
 
 
-cdef extern from "server/connection.h":
+cdef extern from "server/engine.h":
     enum: SHMQ_SCRATCH
     shmq_session *shmq_session_begin(shmq_engine *engine, void *data)
     unsigned char *shmq_session_space(shmq_session *session, size_t *size)
@@ -94,23 +94,23 @@ cdef extern from "server/connection.h":
                           const void *payload, uint32_t size)
 
 
-cdef extern from "server/durable_reply.h":
+cdef extern from "server/server.h":
     uint64_t shmq_durable_reply_later(shmq_session *session, uint32_t id)
     void shmq_durable_reply_settle(shmq_session *session, uint64_t ticket, uint16_t status,
                              const char *payload, uint32_t size)
     cbool shmq_attached_queue_confirm(shmq_attached_queue *attached_queue)
 
 
-cdef extern from "server/deliver.h":
+cdef extern from "server/requests.h":
     void shmq_deliver_copy(shmq_session *session, uint32_t id, const shmq_view *view, cbool more)
 
 
-cdef extern from "server/consume.h":
+cdef extern from "server/requests.h":
     cbool shmq_attached_queue_serve(shmq_attached_queue *attached_queue)
     cbool shmq_attached_queue_serve_filtered(shmq_attached_queue *attached_queue, cbool arrived)
 
 
-cdef extern from "server/queue_session.h":
+cdef extern from "server/server.h":
     void shmq_attached_queue_forget(shmq_attached_queue *attached_queue, uint16_t status)
 
 

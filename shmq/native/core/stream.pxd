@@ -274,26 +274,28 @@ cdef extern from "stream/group_state.h" nogil:
                          int64_t wall)
 
 
-cdef extern from "stream/shared_group.h" nogil:
-    struct shmq_lent:
+cdef extern from "stream/group_state.h" nogil:
+    struct shmq_shared_lease:
         uint64_t receipt
         uint64_t offset
         uint32_t partition
         uint32_t deliveries
 
     void shmq_shared_group_begin(shmq_group_state *r, uint32_t partition, uint64_t offset)
-    int shmq_shared_group_lend(shmq_group_state *r, uint64_t id, uint32_t partition, uint64_t earliest,
-                        uint64_t latest, uint32_t limit, int64_t now, shmq_lent *lent,
+    int shmq_shared_group_lease(shmq_group_state *r, uint64_t id, uint32_t partition,
+                        uint64_t earliest, uint64_t latest, uint32_t limit, int64_t now,
+                        shmq_shared_lease *lent,
                         uint32_t *count)
-    uint32_t shmq_shared_group_again(shmq_group_state *r, uint64_t id, uint32_t limit, int64_t now,
-                              shmq_lent *lent)
+    uint32_t shmq_shared_group_lease_returned(shmq_group_state *r, uint64_t id, uint32_t limit,
+                              int64_t now, shmq_shared_lease *lent)
     int shmq_shared_group_hand(shmq_group_state *r, uint64_t receipt, int64_t now)
     int shmq_shared_group_ack(shmq_group_state *r, uint64_t receipt, int64_t now)
     int shmq_shared_group_nack(shmq_group_state *r, uint64_t receipt, int64_t delay, int64_t now)
     int shmq_shared_group_reject(shmq_group_state *r, uint64_t receipt, int64_t now)
     int shmq_shared_group_extend(shmq_group_state *r, uint64_t receipt, int64_t ns, int64_t now)
-    int shmq_shared_group_bury(shmq_group_state *r, uint64_t id, int64_t now, shmq_lent *lent)
-    int shmq_shared_group_buried(shmq_group_state *r, uint64_t receipt, int there)
+    int shmq_shared_group_take_dead(shmq_group_state *r, uint64_t id, int64_t now,
+                              shmq_shared_lease *lent)
+    int shmq_shared_group_moved(shmq_group_state *r, uint64_t receipt, int there)
     int shmq_shared_group_lost(shmq_group_state *r, uint64_t receipt)
     void shmq_shared_group_lows(const shmq_group_state *r, uint64_t *lows)
     int64_t shmq_shared_group_due(const shmq_group_state *r)

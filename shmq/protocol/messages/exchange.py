@@ -1,14 +1,164 @@
-"""The payload of a publish to an exchange, behind the exchange's name."""
+"""Requests about exchanges, behind the exchange's name, and their answers."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Self
+from typing import Any, Final, Self
 
-from shmq.protocol.messages.payload import pack_map, pack_piece, unpack_map, unpack_piece
-from shmq.protocol.status import Refusal
+from shmq.api.exchange import Binding, ExchangeSummary
+from shmq.native import _core
+from shmq.protocol.messages.payload import (
+    Listing,
+    pack_map,
+    pack_piece,
+    unpack_answer,
+    unpack_map,
+    unpack_piece,
+)
+from shmq.protocol.status import Refusal, senseless
 
-__all__ = ["Route", "unpack_counts"]
+__all__ = [
+    "EXCHANGES",
+    "Bindings",
+    "Changed",
+    "ExchangeRequest",
+    "Exchanges",
+    "Route",
+    "Routed",
+    "Shown",
+    "Unsynced",
+]
+
+#: The answer to an EXCHANGES.
+EXCHANGES: Final = Listing(ExchangeSummary)
+
+_BINDING: Final = ("target", "key", "kind", "headers", "match")
+#: The actions of an EXCHANGE, and the other keys of the map, in their order.
+_KEYS: Final[dict[str, tuple[str, ...]]] = {
+    "create": ("kind", "alternate"),
+    "look": (),
+    "delete": (),
+    "bind": _BINDING,
+    "unbind": _BINDING,
+    "bindings": (),
+    "synced": ("queues",),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Exchanges:
+    """An EXCHANGES."""
+
+    def pack(self) -> bytes:
+        """The payload."""
+        return pack_map({})
+
+    @classmethod
+    def unpack(cls, raw: bytes) -> Self:
+        """Unpack the payload. Raises Refusal."""
+        unpack_map(raw)
+        return cls()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ExchangeRequest:
+    """An EXCHANGE: an action, and its arguments by name, which the server's exchange checks.
+
+    ``queues``, of a "synced", maps names to sequence numbers.
+    """
+
+    action: str
+    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def pack(self) -> bytes:
+        """The payload behind the name."""
+        given = {key: self.arguments[key] for key in _KEYS[self.action] if key in self.arguments}
+        return pack_map({"action": self.action, **given})
+
+    @classmethod
+    def unpack(cls, rest: bytes) -> Self:
+        """Unpack the payload behind the name. Raises Refusal."""
+        asked = unpack_map(rest)
+        action = asked.get("action", "")
+        if not isinstance(action, str) or action not in _KEYS:
+            raise Refusal.bad(f"'action' must be one of {', '.join(_KEYS)}")
+        arguments = {key: asked[key] for key in _KEYS[action] if key in asked}
+        if action == "synced":
+            arguments["queues"] = _counts(asked, "queues")
+        return cls(action, arguments)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shown:
+    """The answer to a "create" or a "look": the exchange's kind, and its alternate or None."""
+
+    kind: Any
+    alternate: str | None
+
+    def pack(self) -> bytes:
+        """The payload of the answer."""
+        return pack_map({"kind": self.kind, "alternate": self.alternate})
+
+    @classmethod
+    def unpack(cls, answer: _core.Answer) -> Self:
+        """Unpack the answer. Raises ServerError."""
+        said = unpack_answer(answer)
+        return cls(_of(said, "kind"), said.get("alternate"))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Changed:
+    """The answer to a "bind" or an "unbind"; ``missing``: the kind of a target that is missing."""
+
+    changed: bool
+    missing: str | None = None
+
+    def pack(self) -> bytes:
+        """The payload of the answer."""
+        missing = {} if self.missing is None else {"missing": self.missing}
+        return pack_map({"changed": self.changed, **missing})
+
+    @classmethod
+    def unpack(cls, answer: _core.Answer) -> Self:
+        """Unpack the answer. Raises ServerError."""
+        said = unpack_answer(answer)
+        return cls(bool(_of(said, "changed")), said.get("missing"))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bindings:
+    """The answer to a "bindings"."""
+
+    bindings: list[Binding]
+
+    def pack(self) -> bytes:
+        """The payload of the answer."""
+        return pack_map({"bindings": [_row(each) for each in self.bindings]})
+
+    @classmethod
+    def unpack(cls, answer: _core.Answer) -> Self:
+        """Unpack the answer. Raises ServerError."""
+        rows = _of(unpack_answer(answer), "bindings")
+        try:
+            return cls([Binding(*row) for row in rows])
+        except TypeError as error:
+            raise senseless(f"of the bindings: {error}") from error
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unsynced:
+    """The answer to a "synced": the queues that are behind, each with its disk's error or None."""
+
+    unsynced: dict[str, str | None]
+
+    def pack(self) -> bytes:
+        """The payload of the answer."""
+        return pack_map({"unsynced": self.unsynced})
+
+    @classmethod
+    def unpack(cls, answer: _core.Answer) -> Self:
+        """Unpack the answer. Raises ServerError."""
+        return cls(dict(_of(unpack_answer(answer), "unsynced")))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,7 +191,7 @@ class Route:
         while at < len(rest):
             at, body = unpack_piece(rest, at)
             bodies.append(body)
-        only = None if asked.get("only") is None else unpack_counts(asked, "only")
+        only = None if asked.get("only") is None else _counts(asked, "only")
         return cls(asked.get("key", ""), asked.get("confirm"), meta, bodies, only)
 
     @property
@@ -50,7 +200,45 @@ class Route:
         return unpack_map(self.meta) if self.meta else {}
 
 
-def unpack_counts(asked: dict[str, Any], key: str) -> dict[str, int]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Routed:
+    """The answer to a ROUTE: how many queues the key leads to, and what became of the bodies.
+
+    ``refused``: by queue, the status, its text, how many bodies the queue has, and whether a put to
+    it waits for room. ``unsynced``: by queue, the sequence number that is not on disk yet.
+    """
+
+    reached: int
+    delivered: int
+    duplicates: int
+    refused: dict[str, tuple[int, str, int, bool]]
+    unsynced: dict[str, int]
+
+    def pack(self) -> bytes:
+        """The payload of the answer."""
+        return pack_map(
+            {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        )
+
+    @classmethod
+    def unpack(cls, answer: _core.Answer) -> Self:
+        """Unpack the answer. Raises ServerError."""
+        said = unpack_answer(answer)
+        return cls(*(_of(said, field.name) for field in dataclasses.fields(cls)))
+
+
+def _of(said: dict[str, Any], key: str) -> Any:
+    if key not in said:
+        raise senseless(f"it has no {key!r}")
+    return said[key]
+
+
+def _row(binding: Binding) -> list[Any]:
+    headers = None if binding.headers is None else dict(binding.headers)
+    return [binding.target, binding.kind, binding.key, headers, binding.match]
+
+
+def _counts(asked: dict[str, Any], key: str) -> dict[str, int]:
     """The map of names to numbers under ``key``. Raises Refusal."""
     found = asked.get(key)
     if not isinstance(found, dict) or not all(

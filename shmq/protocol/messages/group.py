@@ -6,18 +6,33 @@ import dataclasses
 import enum
 import struct
 from collections.abc import Sequence
-from typing import Final, Self
+from typing import Any, Final, Self
 
+from shmq.api.group import GroupSummary
 from shmq.api.names import check_name
 from shmq.errors import InvalidName
 from shmq.native import _core
-from shmq.protocol.messages.payload import NO_OFFSET, PLACE, pack_numbers, unpack_numbers
+from shmq.protocol.messages.payload import (
+    NO_OFFSET,
+    PLACE,
+    Listing,
+    pack_map,
+    pack_numbers,
+    unpack_answer,
+    unpack_map,
+    unpack_numbers,
+)
 from shmq.protocol.opcodes import HEADS, Type
-from shmq.protocol.status import Refusal, whole
+from shmq.protocol.status import Refusal, senseless, whole
 
 __all__ = [
+    "GROUPS",
     "GroupChange",
+    "GroupView",
+    "GroupsRequest",
     "Heartbeat",
+    "Join",
+    "Joined",
     "MemberRequest",
     "Seats",
     "Settlement",
@@ -36,6 +51,13 @@ _NUMBER: Final = struct.Struct("!Q")
 
 #: The longest time in a settlement, in ns.
 _LONGEST: Final = 10**18
+
+#: The answer to a STREAM_GROUPS that lists.
+GROUPS: Final = Listing(GroupSummary)
+
+#: A partition's owner, its assigned member (0: none), its committed offset, the time of that
+#: commit, the next offset to lease, and how often the partition changed owners.
+_Seat = tuple[int, int, int | None, int, int | None, int]
 
 
 class Settlement(enum.IntEnum):
@@ -82,6 +104,123 @@ class MemberRequest:
             raise Refusal.bad(str(error)) from error
         identity, member = _MEMBER.unpack_from(rest, at)
         return cls(group, identity, member, rest[at + _MEMBER.size :])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Join:
+    """A JOIN: the options of the group, if it is made, and the member's name.
+
+    ``shared``: the members lease single records; ``on_damage`` is for such a member.
+    """
+
+    options: dict[str, Any]
+    member: str | None = None
+    shared: bool = False
+    on_damage: str | None = None
+
+    def pack(self) -> bytes:
+        """The payload behind the member."""
+        others = {"on_damage": self.on_damage, "member": self.member}
+        asked = {**self.options, **({"shared": True} if self.shared else {})}
+        return pack_map(asked | {key: value for key, value in others.items() if value is not None})
+
+    @classmethod
+    def unpack(cls, raw: bytes) -> Self:
+        """Unpack the payload behind the member. Raises Refusal."""
+        options = unpack_map(raw)
+        member, shared = options.pop("member", None), options.pop("shared", False)
+        if member is not None and not isinstance(member, str):
+            raise Refusal.bad("'member' must be of type str")
+        on_damage = options.pop("on_damage", None)
+        if on_damage is not None and not shared:
+            raise Refusal.bad("'on_damage' is for a share group")
+        return cls(options, member, bool(shared), on_damage)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Joined:
+    """The answer to a JOIN: the member's number, and the options that the group has."""
+
+    member: int
+    options: dict[str, Any]
+
+    def pack(self) -> bytes:
+        """The payload of the answer."""
+        return pack_map({"member": self.member, "options": self.options})
+
+    @classmethod
+    def unpack(cls, answer: _core.Answer) -> Self:
+        """Unpack the answer. Raises ServerError."""
+        said = unpack_answer(answer)
+        if "member" not in said or not isinstance(said.get("options"), dict):
+            raise senseless("it has no member, or no options")
+        return cls(int(said["member"]), said["options"])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupsRequest:
+    """A STREAM_GROUPS: "list" the groups of a stream, or "look" at or "delete" one of them.
+
+    A look makes the group with these options; with a ``group_id`` it makes none.
+    """
+
+    identity: int
+    action: str
+    group: str | None = None
+    group_id: int | None = None
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def pack(self) -> bytes:
+        """The payload behind the name."""
+        asked = {"group": self.group, "group_id": self.group_id}
+        given = {key: value for key, value in asked.items() if value is not None}
+        return pack_map({"identity": self.identity, "action": self.action, **given, **self.options})
+
+    @classmethod
+    def unpack(cls, rest: bytes) -> Self:
+        """Unpack the payload behind the name. Raises Refusal."""
+        asked = unpack_map(rest)
+        identity, action = asked.pop("identity", 0), asked.pop("action", None)
+        if not isinstance(identity, int):
+            raise Refusal.bad("'identity' must be of type int")
+        if action == "list":
+            return cls(identity, action)
+        group = asked.pop("group", None)
+        if not isinstance(group, str):
+            raise Refusal.bad("'group' must be of type str")
+        if action not in {"look", "delete"}:
+            raise Refusal.bad("'action' must be 'list', 'look' or 'delete'")
+        return cls(identity, action, group, asked.pop("group_id", None), asked)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupView:
+    """The answer to a STREAM_GROUPS that looks.
+
+    A row of ``members``: id, process number, name, joining time, deadline.
+    """
+
+    options: dict[str, Any]
+    members: list[tuple[int, int, str, int, int]]
+    seats: list[_Seat]
+    numbers: dict[str, int]
+
+    def pack(self) -> bytes:
+        """The payload of the answer."""
+        return pack_map(
+            {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        )
+
+    @classmethod
+    def unpack(cls, answer: _core.Answer) -> Self:
+        """Unpack the answer. Raises ServerError."""
+        said = unpack_answer(answer)
+        try:
+            members = [tuple(each) for each in said["members"]]
+            seats = [tuple(each) for each in said["seats"]]
+            return cls(dict(said["options"]), members, seats, dict(said["numbers"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise senseless(f"of the group: {error!r}") from error
 
 
 def unpack_places(raw: bytes, partitions: int) -> list[tuple[int, int]]:

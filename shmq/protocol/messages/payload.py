@@ -6,10 +6,11 @@ Unpacking a malformed part of a request raises :class:`shmq.protocol.status.Refu
 from __future__ import annotations
 
 import array
+import dataclasses
 import struct
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgpack
 
@@ -22,6 +23,7 @@ from shmq.protocol.status import Refusal, senseless
 __all__ = [
     "NO_OFFSET",
     "PLACE",
+    "Listing",
     "check_empty",
     "milliseconds",
     "pack_map",
@@ -32,6 +34,7 @@ __all__ = [
     "seconds",
     "unpack_answer",
     "unpack_expression",
+    "unpack_fields",
     "unpack_map",
     "unpack_numbers",
     "unpack_piece",
@@ -44,6 +47,8 @@ PLACE: Final = struct.Struct("!IQ")
 NO_OFFSET: Final = (1 << 64) - 1
 
 _SIZE: Final = struct.Struct("!I")
+
+_T = TypeVar("_T")
 
 
 def pack_map(value: Any) -> bytes:
@@ -105,6 +110,42 @@ def unpack_rows(answer: _core.Answer) -> list[Any]:
     if not isinstance(found, list):
         raise senseless("it is no list")
     return found
+
+
+def unpack_fields(kind: type[_T], found: object) -> _T:
+    """A dataclass from a map of an answer. Raises ServerError if it is no map.
+
+    Unknown keys are left out, and what the map lacks is the field's default or 0.
+    """
+    if not isinstance(found, dict):
+        raise senseless(f"it has no map of a {kind.__name__}")
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    missing = {field.name: 0 for field in fields if field.default is dataclasses.MISSING}
+    return kind(
+        **missing | {field.name: found[field.name] for field in fields if field.name in found}
+    )
+
+
+class Listing(Generic[_T]):
+    """The answer to a request for a list: a map for each dataclass ``kind``, by name.
+
+    ``more`` are keys that each map has beside the fields.
+    """
+
+    def __init__(self, kind: type[_T], /, **more: str) -> None:
+        self._kind = kind
+        self._more = more
+
+    def pack(self, rows: Iterable[Any]) -> bytes:
+        """The payload of the answer."""
+        return pack_map([{**self._more, **dataclasses.asdict(each)} for each in rows])
+
+    def unpack(self, answer: _core.Answer) -> list[_T]:
+        """Unpack the answer, sorted by name. Raises ServerError."""
+        rows = unpack_rows(answer)
+        if not all(isinstance(row, dict) and isinstance(row.get("name"), str) for row in rows):
+            raise senseless("there is an entry without a name")
+        return [unpack_fields(self._kind, row) for row in sorted(rows, key=lambda row: row["name"])]
 
 
 def _of_answer(answer: _core.Answer, empty: bytes) -> Any:

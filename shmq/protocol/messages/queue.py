@@ -1,17 +1,42 @@
-"""Control requests about queues, and their answers."""
+"""Control requests about queues and their schemas, and their answers."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Self
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Self
 
+from shmq.api.options import QueueOptions
+from shmq.api.schema import SchemaVersion
+from shmq.api.stats import Attachment, QueueStats, QueueSummary
 from shmq.expression.parse import Where
 from shmq.native import _core
-from shmq.protocol.messages.payload import pack_map, unpack_answer, unpack_expression, unpack_map
+from shmq.protocol.messages.payload import (
+    Listing,
+    pack_map,
+    unpack_answer,
+    unpack_expression,
+    unpack_fields,
+    unpack_map,
+    unpack_rows,
+)
 from shmq.protocol.opcodes import HEADS, MAX_FRAME, Feature, Type
-from shmq.protocol.status import Refusal
+from shmq.protocol.status import Refusal, senseless
 
-__all__ = ["Create", "Greeting", "Hello", "List", "Select"]
+__all__ = [
+    "QUEUES",
+    "Create",
+    "Greeting",
+    "Hello",
+    "List",
+    "QueueState",
+    "SchemaAnswer",
+    "SchemaRequest",
+    "Select",
+]
+
+#: The answer to a LIST of queues with their counts.
+QUEUES: Final = Listing(QueueSummary, kind="queue")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -112,6 +137,55 @@ class List:
             raise Refusal.bad("a LIST carries nothing, or 'names', true or false")
         return cls(only_names)
 
+    @staticmethod
+    def pack_names(names: Iterable[str]) -> bytes:
+        """The payload of the answer to a LIST of names."""
+        return pack_map(list(names))
+
+    @staticmethod
+    def unpack_names(answer: _core.Answer) -> list[str]:
+        """The names in the answer, sorted. Raises ServerError."""
+        return sorted(map(str, unpack_rows(answer)))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class QueueState:
+    """The answer to a STATS.
+
+    ``identity`` is None from a server that does not know it. ``unwritten`` says which slots wait
+    for the disk; None: there are none.
+    """
+
+    stats: QueueStats
+    options: QueueOptions
+    attachments: list[Attachment]
+    identity: int | None = None
+    unwritten: str | None = None
+
+    def pack(self) -> bytes:
+        """The payload of the answer."""
+        return pack_map(
+            {
+                **dataclasses.asdict(self.stats),
+                "identity": self.identity,
+                "unwritten": self.unwritten,
+                "options": self.options.as_dict(),
+                "attachments": [dataclasses.asdict(each) for each in self.attachments],
+            }
+        )
+
+    @classmethod
+    def unpack(cls, answer: _core.Answer) -> Self:
+        """Unpack the answer; what a server leaves out is a default or 0. Raises ServerError."""
+        said = unpack_answer(answer)
+        return cls(
+            unpack_fields(QueueStats, said),
+            unpack_fields(QueueOptions, said.get("options")),
+            [unpack_fields(Attachment, row) for row in said.get("attachments", ())],
+            said.get("identity"),
+            said.get("unwritten"),
+        )
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Select:
@@ -135,3 +209,78 @@ class Select:
         if not limit:
             raise Refusal.bad("limit=0: it must be 1 or more")
         return cls(limit, unpack_expression(rest[head.size :], Where))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SchemaRequest:
+    """A SCHEMA: ``get`` the versions, ``set`` a schema, or ``check`` whether it could be set."""
+
+    action: str
+    schema: dict[str, Any] | None = None
+    compatibility: str | None = None
+
+    def pack(self) -> bytes:
+        """The payload behind the name."""
+        if self.action == "get":
+            return pack_map({"action": self.action})
+        return pack_map(dataclasses.asdict(self))
+
+    @classmethod
+    def unpack(cls, rest: bytes) -> Self:
+        """Unpack the payload behind the name. Raises Refusal."""
+        asked = unpack_map(rest)
+        action, schema, rule = asked.get("action"), asked.get("schema"), asked.get("compatibility")
+        if action == "get":
+            return cls(action)
+        if action not in {"set", "check"}:
+            raise Refusal.bad(f"'action' must be one of get, set, check, not {action!r:.40}")
+        if not isinstance(schema, dict):
+            raise Refusal.bad("it needs a 'schema', a map")
+        if rule is not None and not isinstance(rule, str):
+            raise Refusal.bad("'compatibility' must be of type str, or nil")
+        return cls(action, schema, rule)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SchemaAnswer:
+    """The answer to a SCHEMA: the versions, the new version, or why the schema is refused.
+
+    ``field`` names the part of the schema that is refused; empty: all of it.
+    """
+
+    versions: list[SchemaVersion] | None = None
+    version: int | None = None
+    refused: str | None = None
+    field: str = ""
+
+    def pack(self) -> bytes:
+        """The payload of the answer."""
+        if self.refused is not None:
+            return pack_map({"refused": self.refused, "field": self.field})
+        if self.version is not None:
+            return pack_map({"version": self.version})
+        if self.versions is None:
+            return pack_map({})
+        rows = [[each.version, each.schema, each.compatibility, each.at] for each in self.versions]
+        return pack_map({"versions": rows})
+
+    @classmethod
+    def unpack(cls, answer: _core.Answer, name: str) -> Self:
+        """Unpack the answer about the queue or stream of that name. Raises ServerError."""
+        said = unpack_answer(answer)
+        refused = said.get("refused")
+        try:
+            return cls(
+                [_version(name, *row) for row in said.get("versions", ())],
+                None if said.get("version") is None else int(said["version"]),
+                None if refused is None else str(refused),
+                str(said.get("field", "")),
+            )
+        except (TypeError, ValueError) as error:
+            raise senseless(f"of the schema of {name!r}: {error}") from error
+
+
+def _version(
+    name: str, version: int, schema: Mapping[str, Any], rule: str, at: float
+) -> SchemaVersion:
+    return SchemaVersion(name=name, version=version, schema=schema, compatibility=rule, at=at)

@@ -5,22 +5,40 @@ from __future__ import annotations
 import dataclasses
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
+from shmq.api.stream import PartitionOffsets, StreamSummary
+from shmq.api.stream_options import StreamOptions
 from shmq.expression.record_fields import RecordWhere
 from shmq.native import _core
 from shmq.protocol.messages.payload import (
     NO_OFFSET,
     PLACE,
+    Listing,
     milliseconds,
+    pack_map,
     pack_places,
     seconds,
+    unpack_answer,
     unpack_expression,
+    unpack_fields,
+    unpack_map,
 )
 from shmq.protocol.opcodes import HEADS, Flag, Status, Type
 from shmq.protocol.status import Refusal, senseless, whole
 
-__all__ = ["Append", "Appended", "Fetch", "FetchedPart", "Hold", "OffsetAt", "Repartition"]
+__all__ = [
+    "STREAMS",
+    "Append",
+    "Appended",
+    "Fetch",
+    "FetchedPart",
+    "Hold",
+    "OffsetAt",
+    "Repartition",
+    "StreamCreate",
+    "StreamInfo",
+]
 
 _PRODUCER: Final = struct.Struct("!QQ")
 _APPENDED: Final = struct.Struct("!QIQ")
@@ -37,6 +55,63 @@ _LAST: Final = (1 << 63) - 1
 _LATEST: Final = 8_000_000_000 * 10**9
 
 Places = list[tuple[int, int]]
+
+#: The answer to a STREAM_LIST.
+STREAMS: Final = Listing(StreamSummary, kind="stream")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StreamCreate:
+    """A STREAM_CREATE."""
+
+    options: dict[str, Any]
+
+    def pack(self) -> bytes:
+        """The payload behind the name."""
+        return pack_map(self.options)
+
+    @classmethod
+    def unpack(cls, rest: bytes) -> Self:
+        """Unpack the payload behind the name. Raises Refusal."""
+        return cls(unpack_map(rest) if rest else {})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """The answer to a STREAM_INFO; ``journal_error``: why the journal's disk fails, or None."""
+
+    name: str
+    identity: int
+    options: StreamOptions
+    partitions: int
+    offsets: list[PartitionOffsets]
+    journal_error: str | None
+
+    def pack(self) -> bytes:
+        """The payload of the answer."""
+        return pack_map(
+            {
+                "name": self.name,
+                "identity": self.identity,
+                "options": self.options.as_dict(),
+                "partitions": self.partitions,
+                "offsets": [dataclasses.asdict(each) for each in self.offsets],
+                "journal_error": self.journal_error,
+            }
+        )
+
+    @classmethod
+    def unpack(cls, answer: _core.Answer) -> Self:
+        """Unpack the answer. Raises ServerError."""
+        said = unpack_answer(answer)
+        return cls(
+            str(said.get("name", "")),
+            int(said.get("identity", 0)),
+            unpack_fields(StreamOptions, said.get("options")),
+            int(said.get("partitions", 0)),
+            [unpack_fields(PartitionOffsets, each) for each in said.get("offsets", ())],
+            said.get("journal_error"),
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,13 @@ from collections.abc import Callable
 from typing import Final
 
 from shmq.native._core import ENDING, GONE, PAUSED, WANTS_WRITE, Session
+from shmq.supervision.heartbeat import SharedNumbers
 
-__all__ = ["Connection"]
+__all__ = [
+    "Connection",
+    "ConnectionCounts",
+    "PlainConnection",
+]
 
 log = logging.getLogger("shmq.server")
 
@@ -27,7 +32,7 @@ class Connection(abc.ABC):
 
     It goes through three states: open; ending, in which it reads nothing more and sends the
     remaining output; and discarding, half-closed, until the peer closes or `DISCARDING` is
-    over. ``gone`` is called once, when the socket is closed.
+    over. ``on_closed`` is called once, when the socket is closed.
     """
 
     def __init__(
@@ -35,7 +40,7 @@ class Connection(abc.ABC):
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
         session: Session,
-        gone: Callable[[Connection], None],
+        on_closed: Callable[[Connection], None],
     ) -> None:
         self.session = session
         #: Called when the session has ended, before the socket is closed; maybe twice.
@@ -46,9 +51,9 @@ class Connection(abc.ABC):
         self._loop = loop
         self._socket = sock
         self._fd = sock.fileno()
-        self._gone = gone
+        self._on_closed = on_closed
         self._flags = 0
-        self._parting = False
+        self._ending = False
         self._discarding: asyncio.TimerHandle | None = None
         self._closed = False
         loop.add_reader(self._fd, self._readable)
@@ -63,22 +68,22 @@ class Connection(abc.ABC):
     def _writable(self) -> None:
         """Send more of the session's output, and apply the flags that it returns."""
 
-    def _last_words(self) -> bool:
+    def _finish_output(self) -> bool:
         """Send what follows the session's output; return whether all of it is sent."""
         return True
 
     # ---- called by its owner ----
 
-    def stir(self) -> None:
+    def send_output(self) -> None:
         """Handle that the session has output or has to end."""
         if not self._closed and self._discarding is None:
-            self._room()
+            self._write()
 
-    def part(self) -> None:
+    def end(self) -> None:
         """End the connection once its pending output is sent."""
-        self._parting = True
+        self._ending = True
         if not self._closed and self._discarding is None:
-            self._heed(self._flags)
+            self._apply(self._flags)
 
     def close(self) -> None:
         """End it now. The leases of its session are returned at once. May be called again."""
@@ -91,24 +96,24 @@ class Connection(abc.ABC):
             self._discarding.cancel()
         self._end_session()
         self._socket.close()
-        self._gone(self)
+        self._on_closed(self)
 
     # ---- for subclasses ----
 
     def _fail(self, error: Exception) -> None:
         """Log a fault of the server, and end this connection only."""
-        log.error("%s is cut off: a fault of this server", self.session.context, exc_info=error)
+        log.error("%s: connection closed: internal error", self.session.context, exc_info=error)
         self.close()
 
-    def _heed(self, flags: int) -> None:
+    def _apply(self, flags: int) -> None:
         """Start or stop reading and writing, or end, as the session's ``flags`` say."""
-        if self._parting:
+        if self._ending:
             flags |= ENDING
         if flags & GONE:
             self.close()
             return
         if flags & ENDING and not flags & WANTS_WRITE:
-            if self._last_words():
+            if self._finish_output():
                 self._half_close()
             return
         if flags != self._flags:
@@ -124,17 +129,17 @@ class Connection(abc.ABC):
         if changed & WANTS_WRITE:
             if flags & WANTS_WRITE:
                 self.stalled_since = self._loop.time()
-                self._loop.add_writer(self._fd, self._moved)
+                self._loop.add_writer(self._fd, self._on_writable)
             else:
                 self.stalled_since = None
                 self._loop.remove_writer(self._fd)
 
-    def _moved(self) -> None:
+    def _on_writable(self) -> None:
         if self.stalled_since is not None:
             self.stalled_since = self._loop.time()
-        self._room()
+        self._write()
 
-    def _room(self) -> None:
+    def _write(self) -> None:
         try:
             self._writable()
         except Exception as error:  # noqa: BLE001 - it ends this connection alone
@@ -165,3 +170,36 @@ class Connection(abc.ABC):
         except OSError:
             pass
         self.close()
+
+
+class PlainConnection(Connection):
+    """A connection whose socket the engine itself reads and writes."""
+
+    def _readable(self) -> None:
+        try:
+            flags = self.session.readable(self._fd)
+            if flags or self._flags:
+                self._apply(flags)
+        except Exception as error:  # noqa: BLE001 - it ends this connection alone
+            self._fail(error)
+
+    def _writable(self) -> None:
+        self._apply(self.session.writable(self._fd))
+
+
+class ConnectionCounts(SharedNumbers):
+    """One number for each worker, in memory that all of them share.
+
+    Only its own worker writes a number. Two workers that check at the same moment may both find
+    room for the last connection.
+    """
+
+    NAME = "shmq-connections"
+
+    def total(self) -> int:
+        """The connections of all workers."""
+        return sum(self.numbers)
+
+    def write(self, row: int, count: int) -> None:
+        """Set the number of a worker's connections."""
+        self.numbers[row] = count

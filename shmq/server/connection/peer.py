@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from shmq.server.auth.tokens import ALL_RIGHTS, AccessList, Token
+import logging
+import time
+from typing import Any, Final
+
+from shmq.server.config.tokens import ALL_RIGHTS, AccessList, Token
 from shmq.server.connection.connection import Connection
 
-__all__ = ["Peer"]
+__all__ = [
+    "Peer",
+    "RateLimitedLog",
+]
 
 
 class Peer:
@@ -38,3 +45,26 @@ class Peer:
     def __str__(self) -> str:
         name = f" {self.client!r}" if self.client else ""
         return f"{self.peer}{name}"
+
+
+#: How long one line of a kind suppresses further ones, in seconds.
+PAUSE: Final = 1.0
+
+
+class RateLimitedLog:
+    """Logs at most one line of each kind a second, and how many were left out since."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._kinds: dict[str, tuple[float, int]] = {}
+
+    def warning(self, form: str, *values: Any) -> None:
+        """Log a warning as a logger does; the kind is the ``form``."""
+        until, left_out = self._kinds.get(form, (0.0, 0))
+        now = time.monotonic()
+        if now < until:
+            self._kinds[form] = (until, left_out + 1)
+            return
+        self._kinds[form] = (now + PAUSE, 0)
+        more = f" (and {left_out} more since the last such line)" if left_out else ""
+        self._log.warning(form + "%s", *values, more)

@@ -12,12 +12,12 @@ from typing import Final
 
 from shmq.native._core import ENDING, GONE, PAUSED, WANTS_WRITE, Session
 from shmq.server.connection.connection import Connection
-from shmq.server.connection.rate_limited_log import RateLimitedLog
+from shmq.server.connection.peer import RateLimitedLog
 
 __all__ = ["TlsConnection"]
 
 log = logging.getLogger("shmq.server")
-_seldom = RateLimitedLog(log)
+_limited_log = RateLimitedLog(log)
 
 _CHUNK: Final = 1 << 16
 
@@ -26,7 +26,7 @@ _CHUNK: Final = 1 << 16
 _AHEAD: Final = 1 << 18
 
 #: The session accepts no more input.
-_DEAF: Final = PAUSED | ENDING | GONE
+_NO_INPUT: Final = PAUSED | ENDING | GONE
 
 
 class TlsConnection(Connection):
@@ -40,23 +40,23 @@ class TlsConnection(Connection):
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
         session: Session,
-        gone: Callable[[Connection], None],
+        on_closed: Callable[[Connection], None],
         context: ssl.SSLContext,
         handshake: float,
     ) -> None:
         self._encrypted = ssl.MemoryBIO()
         self._to_send = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._encrypted, self._to_send, server_side=True)
-        self._greeted = False
+        self._established = False
         #: The peer has ended its side of the connection.
         self._finished = False
         #: There is input left to decrypt that the session did not accept yet.
         self._held_back = False
-        self._said_goodbye = False
+        self._closed_tls = False
         self._unsent = memoryview(b"")
         self._state = 0
-        super().__init__(loop, sock, session, gone)
-        self._patience = loop.call_later(handshake, self._give_up)
+        super().__init__(loop, sock, session, on_closed)
+        self._handshake_timer = loop.call_later(handshake, self._give_up)
 
     def _readable(self) -> None:
         try:
@@ -76,14 +76,14 @@ class TlsConnection(Connection):
             self._encrypted.write(came)
         else:
             self._encrypted.write_eof()
-        if self._greeted or self._greet():
+        if self._established or self._handshake():
             self._decrypt()
         self._pump()
 
     def _writable(self) -> None:
         self._pump()
 
-    def _greet(self) -> bool:
+    def _handshake(self) -> bool:
         """Continue the handshake; return whether it is done."""
         try:
             self._tls.do_handshake()
@@ -91,27 +91,27 @@ class TlsConnection(Connection):
             return False
         except (ssl.SSLError, OSError) as error:
             why = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error
-            _seldom.warning("%s is not let in: no TLS, %s", self.session.context, why)
+            _limited_log.warning("%s: TLS handshake failed: %s", self.session.context, why)
             self._flush()  # the alert that tells the peer why
             self._state = GONE
             return False
-        self._greeted = True
-        self._patience.cancel()
+        self._established = True
+        self._handshake_timer.cancel()
         return True
 
     def _give_up(self) -> None:
-        _seldom.warning("%s is cut off: no TLS within handshake", self.session.context)
+        _limited_log.warning("%s: connection closed: no TLS within handshake", self.session.context)
         self.close()
 
     def close(self) -> None:
         """See `Connection`."""
-        self._patience.cancel()
+        self._handshake_timer.cancel()
         super().close()
 
     def _decrypt(self) -> None:
         """Decrypt input and feed it to the session, as far as the session accepts it."""
         while not self._finished:
-            self._held_back = bool(self._state & _DEAF)
+            self._held_back = bool(self._state & _NO_INPUT)
             if self._held_back:
                 return
             try:
@@ -137,19 +137,19 @@ class TlsConnection(Connection):
             if self._closed:
                 return
             self._state = self.session.flags
-            if not all_sent or not self._held_back or self._state & _DEAF:
+            if not all_sent or not self._held_back or self._state & _NO_INPUT:
                 break
             self._decrypt()
-        if self._state & ENDING and not self._greeted:
+        if self._state & ENDING and not self._established:
             self._state |= GONE  # without TLS the peer cannot be told anything
         left = WANTS_WRITE if self._unsent or self._to_send.pending else 0
-        deaf = PAUSED if self._finished else 0
-        self._heed(self._state & ~WANTS_WRITE | left | deaf)
+        no_input = PAUSED if self._finished else 0
+        self._apply(self._state & ~WANTS_WRITE | left | no_input)
 
     def _send(self) -> bool:
         """Send the session's output; return whether all of it is sent."""
         while self._flush():
-            clear = self.session.take(_AHEAD) if self._greeted and not self._said_goodbye else b""
+            clear = self.session.take(_AHEAD) if self._established and not self._closed_tls else b""
             if not clear:
                 return True
             left = memoryview(clear)
@@ -173,9 +173,9 @@ class TlsConnection(Connection):
                 return False
             self._unsent = self._unsent[count:]
 
-    def _last_words(self) -> bool:
-        if self._greeted and not self._said_goodbye:
-            self._said_goodbye = True
+    def _finish_output(self) -> bool:
+        if self._established and not self._closed_tls:
+            self._closed_tls = True
             with contextlib.suppress(ssl.SSLError):
                 self._tls.unwrap()  # without waiting for the peer's close_notify
         if self._flush():

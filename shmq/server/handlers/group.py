@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import struct
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from shmq.api import GroupSummary
 from shmq.client.local.group import DeadLetterQueues, LocalLender, move_to_dead_letters
 from shmq.client.local.group_store import LocalGroupStore
 from shmq.client.local.stream import LocalStream
@@ -19,8 +19,13 @@ from shmq.namespace import group_files
 from shmq.native import _group as _group_state
 from shmq.native._core import Session
 from shmq.protocol.messages.group import (
+    GROUPS,
     GroupChange,
+    GroupsRequest,
+    GroupView,
     Heartbeat,
+    Join,
+    Joined,
     MemberRequest,
     Seats,
     Settlement,
@@ -29,12 +34,11 @@ from shmq.protocol.messages.group import (
     ShareTaken,
     unpack_places,
 )
-from shmq.protocol.messages.payload import pack_map, pack_numbers, unpack_map
+from shmq.protocol.messages.payload import pack_map, pack_numbers
 from shmq.protocol.opcodes import RIGHTS, Right, Status, Type
 from shmq.protocol.status import Refusal
-from shmq.server.auth.tokens import KNOWN
-from shmq.server.handlers.quotas import QuotaRequest, Quotas
-from shmq.server.handlers.request_errors import well_formed
+from shmq.server.config.tokens import KNOWN
+from shmq.server.handlers.refusals import QuotaRequest, Quotas, well_formed
 
 __all__ = ["Members"]
 
@@ -45,6 +49,8 @@ _AT_ONCE: Final = 1024
 
 #: Either right is enough to look at a group.
 _LOOKS: Final = Right.CONSUME | Right.ADMIN
+#: The payload of the answer to a STREAM_GROUPS that deletes: an empty map.
+_NOTHING: Final = pack_map({})
 #: The right that a STREAM_GROUPS needs, by its action.
 _RIGHTS: Final = {"look": _LOOKS, "delete": Right.ADMIN}
 
@@ -109,30 +115,25 @@ class Members:
 
     def _join(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = MemberRequest.unpack(rest)
-        options = unpack_map(asked.rest)
+        wanted = Join.unpack(asked.rest)
         stream = self._attached(session, name, asked, RIGHTS[Type.JOIN])
         with well_formed(), self._room_for(session, stream, asked.group):
-            member_session = self._member_session(session, stream, asked.group, options)
+            member_session = self._member_session(session, stream, asked.group, wanted)
         key = stream.identity, asked.group, member_session.id
         self._open.setdefault(session, {})[key] = member_session
-        return pack_map(
-            {"member": member_session.id, "options": member_session.store.state.options}
-        )
+        return Joined(member_session.id, member_session.store.state.options).pack()
 
     def _member_session(
-        self, session: Session, stream: LocalStream, group: str, options: dict[str, Any]
+        self, session: Session, stream: LocalStream, group: str, wanted: Join
     ) -> MemberSession:
-        grouping: Any = stream
-        member = options.pop("member", None)
-        if member is not None and not isinstance(member, str):
-            raise TypeError("'member' must be of type str")
-        if not options.pop("shared", False):
-            return MemberSession(_store_of(grouping.group(group, **options)), member)
-        dead_letter = options.get("dead_letter")
+        if not wanted.shared:
+            return MemberSession(_store_of(stream.group(group, **wanted.options)), wanted.member)
+        dead_letter = wanted.options.get("dead_letter")
         if isinstance(dead_letter, str):
             self._need(session, dead_letter, Right.PRODUCE)
-        lender = grouping.lender(group, member=member, **options)
-        return MemberSession(lender.store, member, lender)
+        on_damage = {} if wanted.on_damage is None else {"on_damage": wanted.on_damage}
+        lender = stream.lender(group, member=wanted.member, **on_damage, **wanted.options)
+        return MemberSession(lender.store, wanted.member, lender)
 
     def _heartbeat(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = MemberRequest.unpack(rest)
@@ -188,7 +189,7 @@ class Members:
         wanted = ShareTake.unpack(asked.rest)
         member_session = self._found(session, name, asked)
         if member_session.lender is None:
-            raise Refusal(Status.BAD_REQUEST, f"group {asked.group!r} does not share")
+            raise Refusal(Status.BAD_REQUEST, f"group {asked.group!r} is not a share group")
         if member_session.attend() is None:
             raise self._fenced(session, name, asked)
         move_to_dead_letters(
@@ -224,32 +225,25 @@ class Members:
         return b""
 
     def _groups(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked = unpack_map(rest)
-        identity, action = asked.pop("identity", 0), asked.pop("action", None)
+        asked = GroupsRequest.unpack(rest)
         with well_formed():
-            if not isinstance(identity, int):
-                raise TypeError("'identity' must be of type int")
-            if action == "list":
-                return pack_map(self._list(session, name, identity))
-            group = asked.pop("group", None)
-            if not isinstance(group, str):
-                raise TypeError("'group' must be of type str")
-            if action not in _RIGHTS:
-                raise TypeError("'action' must be 'list', 'look' or 'delete'")
-            stream: Any = self._streams.attached(session, name, _RIGHTS[action], identity, group)
-            if action == "delete":
+            if asked.group is None:
+                return GROUPS.pack(self._list(session, name, asked.identity))
+            right, group = _RIGHTS[asked.action], asked.group
+            stream = self._streams.attached(session, name, right, asked.identity, group)
+            if asked.action == "delete":
                 stream.delete_group(group)
-                return pack_map({})
-            if "group_id" in asked:
-                _check_same(stream, group, asked.pop("group_id"))
+                return _NOTHING
+            if asked.group_id is not None:
+                _check_same(stream, group, asked.group_id)
             with self._room_for(session, stream, group):
-                return pack_map(_shown(stream.group(group, **asked)))
+                return _view_of(stream.group(group, **asked.options)).pack()
 
-    def _list(self, session: Session, name: str, identity: int) -> list[dict[str, Any]]:
+    def _list(self, session: Session, name: str, identity: int) -> list[GroupSummary]:
         """The groups that the session may look at."""
-        stream: Any = self._streams.attached(session, name, _LOOKS | KNOWN, identity)
+        stream = self._streams.attached(session, name, _LOOKS | KNOWN, identity)
         rights = functools.partial(self._streams.rights, session, name)
-        return [dataclasses.asdict(each) for each in stream.groups() if rights(each.name) & _LOOKS]
+        return [each for each in stream.groups() if rights(each.name) & _LOOKS]
 
     # ---- finding ----
 
@@ -287,7 +281,9 @@ class Members:
 
     def _need(self, session: Session, name: str, right: int) -> None:
         if not self._streams.rights(session, name) & right:
-            raise Refusal(Status.FORBIDDEN, f"the token has no right to that of {name!r}")
+            raise Refusal(
+                Status.FORBIDDEN, f"dead_letter={name!r}: the token has no right to produce to it"
+            )
 
     def _fenced(self, session: Session, name: str, asked: MemberRequest) -> MemberFenced:
         """Forget a member that was fenced, and return its error."""
@@ -352,7 +348,7 @@ def _store_of(group: Group) -> LocalGroupStore:
 
 
 def _gone(asked: MemberRequest) -> MemberFenced:
-    return MemberFenced(f"member {asked.member} of group {asked.group!r} is no member any more")
+    return MemberFenced(f"member {asked.member} was removed from group {asked.group!r}: join again")
 
 
 def _check_same(stream: LocalStream, group: str, known: object) -> None:
@@ -362,13 +358,9 @@ def _check_same(stream: LocalStream, group: str, known: object) -> None:
         raise NoSuchGroup(f"the group {group!r} was deleted")
 
 
-def _shown(group: Group) -> dict[str, Any]:
+def _view_of(group: Group) -> GroupView:
     group_state = group.store.state
     group.store.look_for_dead()
     group.store.widen()
-    return {
-        "options": group_state.options,
-        "members": group_state.members(),
-        "seats": group_state.seats(),
-        "numbers": group_state.numbers(),
-    }
+    members, seats = group_state.members(), group_state.seats()
+    return GroupView(group_state.options, members, seats, group_state.numbers())

@@ -26,19 +26,26 @@ from shmq.expression.compiler import compile_filter
 from shmq.expression.parse import MOST_REMOTE
 from shmq.native import _core
 from shmq.native._core import Filter, Session
-from shmq.protocol.messages.payload import check_empty, pack_map, unpack_map
-from shmq.protocol.messages.queue import Create, Greeting, Hello, List, Select
+from shmq.protocol.messages.exchange import EXCHANGES, ExchangeRequest, Exchanges
+from shmq.protocol.messages.payload import check_empty
+from shmq.protocol.messages.queue import (
+    QUEUES,
+    Create,
+    Greeting,
+    Hello,
+    List,
+    QueueState,
+    SchemaRequest,
+    Select,
+)
 from shmq.protocol.messages.staging import Publish, Published, Stage, Staged, StagedState
 from shmq.protocol.opcodes import FOREVER, RIGHTS, Right, Status, Type
 from shmq.protocol.status import Refusal, refusal_of, status_of
-from shmq.server.auth.limits import Limits
-from shmq.server.auth.tokens import AccessList
-from shmq.server.connection.peer import Peer
-from shmq.server.connection.rate_limited_log import RateLimitedLog
-from shmq.server.handlers.exchange import ExchangeHandler
-from shmq.server.handlers.quotas import QuotaRequest, Quotas
-from shmq.server.handlers.request_errors import scarce, well_formed
-from shmq.server.handlers.schema import changes, schema_answer
+from shmq.server.config.settings import Limits
+from shmq.server.config.tokens import AccessList
+from shmq.server.connection.peer import Peer, RateLimitedLog
+from shmq.server.handlers.definitions import ExchangeHandler, schema_answer
+from shmq.server.handlers.refusals import QuotaRequest, Quotas, scarce, well_formed
 from shmq.server.handlers.side_threads import SideThreads
 from shmq.server.handlers.stream import Streams
 from shmq.version import VERSION
@@ -119,7 +126,7 @@ class Control:
         confirm: Callable[[LocalQueue], None],
         on_output_pending: Callable[[Session], None],
         sooner: Callable[[], None],
-        aside: SideThreads,
+        side_threads: SideThreads,
         limits: Limits,
     ) -> None:
         self.access_list = access_list
@@ -131,14 +138,14 @@ class Control:
         self.sooner = sooner
         #: Called with the name of a queue, its handle or None, and the status.
         self.attached: Callable[[str, LocalQueue | None, int], None]
-        self._aside = aside
+        self._side_threads = side_threads
         #: The names whose lock timed out.
         self._held: dict[str, _LockRetry] = {}
         #: Since when each session with a request that was put back waits, on the monotonic clock.
         self._put_back: dict[Session, float] = {}
         self._broker = broker
         self._exchanging = ExchangeHandler(broker)
-        self._seldom = RateLimitedLog(log)
+        self._limited_log = RateLimitedLog(log)
         self.streams = Streams(broker, self.stream_rights, self.quotas)
         self._own: dict[Session, list[tuple[str, int]]] = {}
         self._answers: dict[int, Callable[[Session, str, bytes], Payload]] = {
@@ -162,7 +169,7 @@ class Control:
 
     def attach(self, name: str) -> None:
         """Attach to the queue in a side thread, then call `attached`."""
-        self._aside.do(lambda: self._open(name), lambda done: self._opened(name, done))
+        self._side_threads.do(lambda: self._open(name), lambda done: self._opened(name, done))
 
     def _open(self, name: str) -> LocalQueue:
         """Attach to the queue. Raises NoSuchQueue, NoSpace, SegmentError, LockTimeout."""
@@ -170,7 +177,7 @@ class Control:
             with scarce(f"queue {name!r}"):
                 return self._broker.queue(name)
         except NoSpace as error:
-            self._seldom.warning("%s", error)
+            self._limited_log.warning("%s", error)
             raise
 
     def _opened(self, name: str, done: Future[LocalQueue]) -> None:
@@ -185,7 +192,7 @@ class Control:
 
     def detach(self, queue: LocalQueue) -> None:
         """Close the queue's handle in a side thread."""
-        self._aside.owe(f"queue {queue.name}: leaving it", queue.leave)
+        self._side_threads.owe(f"queue {queue.name}: leaving it", queue.leave)
 
     def compile(self, where: str) -> Filter:
         """The filter of a client's expression. Raises InvalidOption."""
@@ -213,7 +220,7 @@ class Control:
             return held.answer
         asked = session.asked
         session.park()
-        self._aside.do(
+        self._side_threads.do(
             lambda: self._carry_out(session, kind, name, rest),
             lambda done: self._answered(session, asked, kind, name, done),
         )
@@ -250,7 +257,7 @@ class Control:
             del self._put_back[session]
             return held.answer
         session.put_back()
-        self._aside.later(held.pause, session.resume)
+        self._side_threads.later(held.pause, session.resume)
         return Status.OK, None
 
     def _carry_out(self, session: Session, kind: int, name: str, rest: bytes) -> Answer:
@@ -269,7 +276,7 @@ class Control:
         """The handler of a request type. The engine has checked the request's form."""
         answer = self._answers.get(kind)
         if answer is None:
-            raise Refusal(Status.UNSUPPORTED, "this server has no such type")
+            raise Refusal(Status.UNSUPPORTED, "this server does not support requests of this type")
         return answer
 
     def failed(self, error: BaseException) -> None:
@@ -277,7 +284,7 @@ class Control:
         if isinstance(error, ShmqError):
             log.error("%s", error)
         else:
-            log.error("a fault of this server", exc_info=error)
+            log.error("internal error", exc_info=error)
 
     # ---- one request each ----
 
@@ -288,10 +295,12 @@ class Control:
         if self.access_list.ask:
             peer.token = self.access_list.find(asked.token or "")
             if peer.token is None:
-                form = "%s showed an unknown token" if asked.token else "%s showed no token"
-                self._seldom.warning(form, peer)
-                raise Refusal(Status.UNAUTHORIZED, "this server asks for a token that it knows")
-            log.debug("%s is let in by token %r", peer, peer.token.name)
+                form = "%s: unknown token" if asked.token else "%s: no token"
+                self._limited_log.warning(form, peer)
+                raise Refusal(
+                    Status.UNAUTHORIZED, "no token, or an unknown one: show one that the server has"
+                )
+            log.debug("%s: authenticated with token %r", peer, peer.token.name)
         return Greeting(f"shmq/{VERSION}", session.engine.max_frame, self._broker.namespace).pack()
 
     def _create(self, session: Session, name: str, rest: bytes) -> bytes:
@@ -332,7 +341,9 @@ class Control:
                 found = queue.options.dead_letter
             if self._may_see(session, name, found):
                 raise
-            raise Refusal(Status.QUEUE_EXISTS, "it exists with other options") from None
+            raise Refusal(
+                Status.QUEUE_EXISTS, f"queue {name!r} exists with other options"
+            ) from None
         made.close()
 
     def _create_own(self, session: Session, name: str, given: dict[str, Any]) -> None:
@@ -348,7 +359,7 @@ class Control:
 
     def _left_own(self, session: Session) -> None:
         for name, queue_id in self._own.pop(session, ()):
-            self._aside.owe(
+            self._side_threads.owe(
                 f"queue {name}: removing it",
                 functools.partial(self._broker.delete_own_queue, name, queue_id),
             )
@@ -371,23 +382,17 @@ class Control:
         asked = List.unpack(rest)
         names = [name for name in self._broker.queue_names() if self.rights(session, name)]
         if asked.only_names:
-            return pack_map(names)
-        summaries = map(self._broker.summary, names)
-        return pack_map(
-            [{"kind": "queue", **dataclasses.asdict(each)} for each in summaries if each]
-        )
+            return List.pack_names(names)
+        return QUEUES.pack(filter(None, map(self._broker.summary, names)))
 
     def _stats(self, session: Session, name: str, rest: bytes) -> bytes:
         check_empty(rest)
         with self._open(name) as queue:
-            options = queue.options.as_dict()
-            attachments = [dataclasses.asdict(each) for each in queue.attachments()]
-            stats = dataclasses.asdict(queue.stats())
-            stats["identity"] = queue.identity
-            stats["unwritten"] = queue.unwritten
-        if not self._may_see(session, name, options["dead_letter"]):
-            options["dead_letter"] = None
-        return pack_map({**stats, "options": options, "attachments": attachments})
+            options, attachments = queue.options, queue.attachments()
+            stats, identity, unwritten = queue.stats(), queue.identity, queue.unwritten
+        if not self._may_see(session, name, options.dead_letter):
+            options = dataclasses.replace(options, dead_letter=None)
+        return QueueState(stats, options, attachments, identity, unwritten).pack()
 
     def _redrive(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = Select.unpack(rest)
@@ -442,11 +447,11 @@ class Control:
             return StagedState(publisher.sealed(), removed).pack()
 
     def _schema(self, session: Session, name: str, rest: bytes) -> bytes:
+        asked = SchemaRequest.unpack(rest)
+        if asked.action == "set":
+            self._need(session, name, Right.ADMIN)
         with well_formed():
-            asked = unpack_map(rest)
-            if changes(asked):
-                self._need(session, name, Right.ADMIN)
-            return pack_map(schema_answer(self._broker, name, asked))
+            return schema_answer(self._broker, name, asked).pack()
 
     @contextlib.contextmanager
     def _staging(self, session: Session, name: str, kind: Type) -> Iterator[LocalQueue]:
@@ -455,17 +460,17 @@ class Control:
             yield queue
 
     def _exchange(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked = unpack_map(rest)
+        asked = ExchangeRequest.unpack(rest)
         with well_formed():
-            return pack_map(self._exchanging.ask(self._rights_of(session), name, asked))
+            return self._exchanging.ask(self._rights_of(session), name, asked)
 
     def _list_exchanges(self, session: Session, _: str, rest: bytes) -> bytes:
-        unpack_map(rest)
-        return pack_map(self._exchanging.summaries(self._rights_of(session)))
+        Exchanges.unpack(rest)
+        return EXCHANGES.pack(self._exchanging.summaries(self._rights_of(session)))
 
     def _route(self, session: Session, name: str, rest: bytes) -> bytes:
         with well_formed():
-            return pack_map(self._exchanging.route(self._rights_of(session), name, rest))
+            return self._exchanging.route(self._rights_of(session), name, rest).pack()
 
     # ---- rights ----
 

@@ -29,7 +29,7 @@ class SideThreads:
     def __init__(self, loop: asyncio.AbstractEventLoop, log: logging.Logger) -> None:
         self._loop = loop
         self._log = log
-        self._pool = ThreadPoolExecutor(_THREADS, "shmq aside")
+        self._pool = ThreadPoolExecutor(_THREADS, "shmq side thread")
         self._chores: dict[int, tuple[str, Callable[[], Any]]] = {}
         self._made = 0
         self._closed = False
@@ -63,7 +63,7 @@ class SideThreads:
                 try:
                     chore()
                 except LockTimeout as error:
-                    self._log.warning("%s is left to the end of this process: %s", what, error)
+                    self._log.warning("%s is left undone until this process ends: %s", what, error)
                     continue
                 except Exception:  # noqa: BLE001 - the others are still to be tried
                     self._log.exception("%s failed", what)

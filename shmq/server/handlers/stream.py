@@ -2,31 +2,102 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from shmq.api.stream_options import StreamOptions
 from shmq.client.local.broker import LocalBroker
+from shmq.client.local.retention_hold import REMOTE, RetentionHold
 from shmq.client.local.stream import LocalStream
 from shmq.codec.compression import expand
-from shmq.errors import InvalidOption, NoSuchStream, ShmqError, Unsupported
+from shmq.errors import InvalidOption, NoSpace, NoSuchStream, ShmqError, Unsupported
 from shmq.native import _stream
 from shmq.native._core import Session
-from shmq.protocol.messages.payload import check_empty, pack_map, unpack_map
-from shmq.protocol.messages.stream import Append, Appended, Fetch, Hold, OffsetAt, Repartition
+from shmq.protocol.messages.payload import check_empty
+from shmq.protocol.messages.stream import (
+    STREAMS,
+    Append,
+    Appended,
+    Fetch,
+    Hold,
+    OffsetAt,
+    Repartition,
+    StreamCreate,
+    StreamInfo,
+)
 from shmq.protocol.opcodes import RIGHTS, Status, Type
 from shmq.protocol.status import Refusal, refusal_of
-from shmq.server.handlers.durable_appends import DurableAppends
-from shmq.server.handlers.fetch import FetchHandler
+from shmq.server.handlers.delayed_answers import DurableAppends, FetchHandler
 from shmq.server.handlers.group import Members
-from shmq.server.handlers.quotas import QuotaRequest, Quotas
-from shmq.server.handlers.request_errors import scarce, well_formed
-from shmq.server.handlers.retention_holds import RetentionHolds
+from shmq.server.handlers.refusals import QuotaRequest, Quotas, scarce, well_formed
 
-__all__ = ["Streams"]
+__all__ = [
+    "RetentionHolds",
+    "Streams",
+]
+
+#: The most holds of one connection.
+_MOST: Final = 16
+
+#: A stream's identity, and the client's number of the hold.
+_Key = tuple[int, int]
+
+
+class RetentionHolds:
+    """The holds of all connections."""
+
+    def __init__(self) -> None:
+        self._held: dict[Session, dict[_Key, RetentionHold]] = {}
+
+    @contextlib.contextmanager
+    def keeping(
+        self, session: Session, stream: LocalStream, number: int, position: Mapping[int, int]
+    ) -> Iterator[None]:
+        """Take the hold, or move it; the block is the rest of the request.
+
+        Raises InvalidOption, NoSpace, and OffsetOutOfRange. With the last one the hold is taken
+        nevertheless, from the earliest remaining offset on. Any other error, also one of the
+        block, leaves the hold as it was before.
+        """
+        mine = self._held.setdefault(session, {})
+        key = stream.identity, number
+        if key not in mine:
+            if len(mine) >= _MOST:
+                raise NoSpace(
+                    f"this connection has {_MOST} subscriptions that hold streams back, and may "
+                    f"have no more: close some, or use another connection"
+                )
+            mine[key] = RetentionHold(stream, REMOTE)
+        try:
+            with mine[key].whole():
+                mine[key].take(position)
+                yield
+        finally:
+            if mine[key].is_empty:
+                del mine[key]
+
+    def end(self, session: Session, stream: LocalStream, number: int) -> None:
+        """Release the hold, if there is one."""
+        held = self._held.get(session, {}).pop((stream.identity, number), None)
+        if held is not None:
+            held.close()
+
+    def has(self, stream: LocalStream) -> bool:
+        """Whether any connection holds the stream."""
+        return any(held.stream is stream for mine in self._held.values() for held in mine.values())
+
+    def left(self, session: Session) -> None:
+        """Release the holds of a connection that is gone."""
+        for held in self._held.pop(session, {}).values():
+            held.close()
+
+    def close(self) -> None:
+        """Release all holds."""
+        for session in list(self._held):
+            self.left(session)
 
 
 _OFFSET: Final = struct.Struct("!Q")
@@ -115,7 +186,7 @@ class Streams:
             raise _absent(name)
         if right and not self._rights(session, name, group) & right:
             what = f"stream {name!r}" if group is None else f"group {group!r} of stream {name!r}"
-            raise Refusal(Status.FORBIDDEN, f"the token has no right to do that to {what}")
+            raise Refusal(Status.FORBIDDEN, f"the token lacks the right for this request to {what}")
         return stream
 
     def _kept(self, name: str) -> LocalStream:
@@ -140,7 +211,7 @@ class Streams:
     # ---- one request each ----
 
     def _create(self, session: Session, name: str, rest: bytes) -> bytes:
-        given = unpack_map(rest) if rest else {}
+        given = StreamCreate.unpack(rest).options
         held = self._rights(session, name)
         if not held:
             raise _absent(name)
@@ -173,21 +244,19 @@ class Streams:
     def _list(self, session: Session, _: str, rest: bytes) -> bytes:
         check_empty(rest)
         found = (each for each in self._broker.list_streams() if self._rights(session, each.name))
-        return pack_map([{"kind": "stream", **dataclasses.asdict(each)} for each in found])
+        return STREAMS.pack(found)
 
     def _info(self, session: Session, name: str, rest: bytes) -> bytes:
         check_empty(rest)
         stream = self.attached(session, name)
-        return pack_map(
-            {
-                "name": name,
-                "identity": stream.identity,
-                "options": stream.options.as_dict(),
-                "partitions": stream.partitions,
-                "offsets": [dataclasses.asdict(each) for each in stream.offsets()],
-                "journal_error": _disk_error(stream),
-            }
-        )
+        return StreamInfo(
+            name,
+            stream.identity,
+            stream.options,
+            stream.partitions,
+            stream.offsets(),
+            _disk_error(stream),
+        ).pack()
 
     def _append(self, session: Session, name: str, rest: bytes) -> bytes | None:
         asked = Append.unpack(rest)

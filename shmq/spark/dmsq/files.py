@@ -2,20 +2,163 @@
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 import logging
+import os
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
+from urllib.parse import unquote, urlsplit
 
-from shmq.errors import DamagedFile, FileError, IncompatibleFile, ShmqError
+from pyspark.sql.datasource import InputPartition
+
+from shmq.errors import (
+    DamagedFile,
+    FileError,
+    IncompatibleFile,
+    InvalidOption,
+    NoSuchQueue,
+    ShmqError,
+)
 from shmq.persistence.recovery import settle_moves
 from shmq.spark.dmsq.bounds import Bounds
-from shmq.spark.dmsq.directory import directory_of, queues_in
-from shmq.spark.dmsq.file_partition import Slice, cut, shares
+from shmq.storage.paths import SUFFIX, catalog
 from shmq.storage.queue_files import QueueFiles, Skipped
 from shmq.storage.queue_reader import Part, ReadOnly, open_parts, open_queue
 
-__all__ = ["DROPMALFORMED", "FAILFAST", "Files", "OpenedFiles"]
+__all__ = [
+    "DROPMALFORMED",
+    "FAILFAST",
+    "Files",
+    "OpenedFiles",
+    "Slice",
+    "cut",
+    "directory_of",
+    "queues_in",
+    "shares",
+]
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+def directory_of(path: str | None) -> ReadOnly:
+    """The directory at ``path``, which may be a ``file:`` URL.
+
+    Raises :class:`~shmq.InvalidOption` if there is no readable directory.
+    """
+    if path is None:
+        raise InvalidOption(
+            "say which directory: .load(PATH), of a namespace's data directory or of a backup"
+        )
+    found = Path(_local(path)).absolute()
+    if found.is_file():
+        hint = f": load {str(found.parent)!r}, and name the queue with the option queue"
+        raise InvalidOption(f"path={path!r} is a file, and not a directory of them{hint}")
+    if not found.is_dir():
+        raise InvalidOption(f"path={path!r} is no directory: name one with .dmsq files in it")
+    return ReadOnly(found)
+
+
+def queues_in(
+    disk: ReadOnly, names: tuple[str, ...] | None, pattern: re.Pattern[str] | None
+) -> tuple[str, ...]:
+    """The queues to read: the named ones, those that match the pattern, or else all with files.
+
+    Raises :class:`~shmq.NoSuchQueue` for a named queue without files, and if no queue has any.
+    Raises :class:`~shmq.ShmqError` if the directory cannot be read.
+    """
+    try:
+        found = [
+            name
+            for name, files in catalog([entry.name for entry in disk.directory.iterdir()]).items()
+            if files.snapshot or files.segments
+        ]
+    except OSError as error:
+        where = str(disk.directory)
+        raise ShmqError(f"path={where!r} cannot be read: {error.strerror or error}") from None
+    if not found:
+        raise NoSuchQueue(f"there are no files of queues, NAME{SUFFIX}, in {disk.directory}")
+    if names is None:
+        return tuple(name for name in found if pattern is None or pattern.fullmatch(name))
+    for name in names:
+        if name not in found:
+            near = difflib.get_close_matches(name, found, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise NoSuchQueue(f"there are no files of queue {name!r} in {disk.directory}{hint}")
+    return names
+
+
+def _local(path: str) -> str:
+    if not _SCHEME.match(path):
+        return path
+    url = urlsplit(path)
+    if url.scheme.lower() != "file" or url.netloc not in {"", "localhost"}:
+        raise InvalidOption(
+            f"path={path!r}: queues' files are read from directories of the hosts that Spark "
+            f"runs on: mount it there, or copy it"
+        )
+    return unquote(url.path)
+
+
+#: The smallest and a sufficient size of a slice, in bytes of its records. A task walks over all
+#: files of the queue, whatever its slice, and holds an index of its slice.
+LEAST: Final = 16 << 20
+MOST: Final = 256 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Slice(InputPartition):
+    """The messages of a queue with the sequence numbers ``first`` to ``last``."""
+
+    queue: str
+    #: The queue's identity when the read was planned.
+    hash_key: int
+    #: Its files.
+    parts: tuple[Part, ...]
+    first: int
+    last: int
+    #: Messages that are still in the files but were moved to another queue.
+    gone: tuple[int, ...] = ()
+
+
+def shares(sizes: Sequence[int], least: int | None) -> list[int]:
+    """How many slices each queue, given its size in bytes, is cut into: ``least`` or more in all.
+
+    Without ``least`` there are as many slices as this machine has cores, or a multiple, unless
+    they would be too small.
+    """
+    total = sum(sizes)
+    cores = len(os.sched_getaffinity(0))
+    wanted = least or -(-max(1, total) // (MOST * cores)) * cores
+    smallest = 1 if least else LEAST
+    return [
+        max(1, min(-(-wanted * size // total) if total else 1, size // smallest)) for size in sizes
+    ]
+
+
+def cut(first: int, last: int, spread: tuple[int, int, list[int]], count: int) -> list[
+    tuple[int, int]
+]:  # fmt: skip
+    """The numbers ``first`` to ``last`` in up to ``count`` ranges of about equal size in bytes.
+
+    ``spread`` is the distribution of the bytes over the numbers:
+    :meth:`~shmq.storage.queue_files.QueueFiles.spread`.
+    """
+    least, width, sums = spread
+    found: list[tuple[int, int]] = []
+    begin, so_far, total = first, 0, sum(sums)
+    for place, size in enumerate(sums):
+        so_far += size
+        end = least + (place + 1) * width - 1
+        whole = so_far * count >= total * (len(found) + 1)
+        if whole and begin <= end < last and len(found) < count - 1:
+            found.append((begin, end))
+            begin = end + 1
+    return [*found, (begin, last)]
+
 
 log = logging.getLogger("shmq")
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from shmq.api.columns import STATES
-from shmq.spark.dmsq import kind
 from shmq.spark.dmsq.bounds import Bounds
-from shmq.spark.dmsq.file_partition import Slice
-from shmq.spark.dmsq.files import Files
+from shmq.spark.dmsq.files import Files, Slice
+from shmq.spark.dmsq.options import STATES as FILE_STATES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +50,7 @@ class DmsqReader(DataSourceReader):
         """The rows of a slice, in Arrow batches."""
         from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - heavy
 
-        from shmq.spark.shared.message_arrow import Batches  # noqa: PLC0415 - heavy
+        from shmq.spark.shared.arrow import Batches  # noqa: PLC0415 - heavy
 
         if not isinstance(partition, Slice):
             return  # no slice: nothing is within the bounds
@@ -81,7 +80,7 @@ class SkippedReader(DataSourceReader):
 def _numbers(states: Sequence[str]) -> frozenset[int] | None:
     """The states as numbers; None: all states."""
     found = frozenset(STATES.index(state) for state in states)
-    return None if len(found) == len(kind.STATES) else found
+    return None if len(found) == len(FILE_STATES) else found
 
 
 class _Push:

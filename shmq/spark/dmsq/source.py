@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
-from shmq.spark.dmsq.kind import OPTIONS, REFUSED, SKIPPED
+from shmq.spark.dmsq.options import OPTIONS, REFUSED, SKIPPED
 from shmq.spark.shared import columns, options
 from shmq.spark.shared.options import BATCH
 

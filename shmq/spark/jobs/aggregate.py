@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from shmq.spark.jobs import sinks, values
-from shmq.spark.jobs.batches import each_batch
 from shmq.spark.jobs.config import Config, Key, Table
-from shmq.spark.jobs.job import Stream
+from shmq.spark.jobs.job import ABOUT, Stream, each_batch
 from shmq.spark.jobs.tables import SPARK, STREAM_TOP, queue, rows
 from shmq.spark.jobs.windows import Windows
 
@@ -228,7 +227,7 @@ def finish(session: SparkSession, config: Config) -> None:
 
 JOB: Final = Stream(
     name="aggregate",
-    about="Count messages, rates and sizes per window of time.",
+    about=ABOUT["aggregate"],
     tables=(
         STREAM_TOP,
         rows(

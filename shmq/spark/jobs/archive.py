@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from shmq.spark.jobs import values
-from shmq.spark.jobs.batches import each_batch
 from shmq.spark.jobs.config import Config, Key, Table
-from shmq.spark.jobs.job import Stream
+from shmq.spark.jobs.job import ABOUT, Stream, each_batch
 from shmq.spark.jobs.sinks import FILES, Files
 from shmq.spark.jobs.tables import SPARK, STREAM_TOP, queue
 
@@ -44,7 +43,7 @@ def finish(session: SparkSession, config: Config) -> None:
 
 JOB: Final = Stream(
     name="archive",
-    about="Write each message of queues to Parquet, once.",
+    about=ABOUT["archive"],
     tables=(
         STREAM_TOP,
         queue(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -17,7 +18,7 @@ from typing import Any, Final
 from shmq.errors import InvalidOption
 from shmq.spark.jobs.values import Check, flattened
 
-__all__ = ["NOWHERE", "Config", "Key", "Rest", "Table", "read"]
+__all__ = ["NOWHERE", "Config", "Key", "Rest", "Table", "read", "template"]
 
 #: No place.
 NOWHERE: Final[Mapping[str, str]] = MappingProxyType({})
@@ -187,3 +188,38 @@ def _nearest(name: str, known: Iterable[str], form: str) -> str:
     if near:
         return f"did you mean {form.format(near[0])}?"
     return "there " + ("are " + ", ".join(map(form.format, names)) if names else "is none")
+
+
+def template(tables: Iterable[Table]) -> str:
+    """A TOML file of these tables: required keys are set, the others are commented out."""
+    named = sorted(tables, key=lambda table: bool(table.name))
+    return "\n".join(filter(None, ("\n".join(_lines(table)) for table in named)))
+
+
+def _lines(table: Table) -> Iterator[str]:
+    off = "# " if table.optional and not table.begun else ""
+    if table.name:
+        if table.about:
+            yield f"# {table.about}"
+        yield f"{off}[{table.name}]"
+    for line in table.examples:
+        yield f"{off}{line}"
+    for key in table.keys:
+        yield from _of_key(key, off)
+    yield ""
+
+
+def _of_key(key: Key, off: str) -> Iterator[str]:
+    yield f"# {key.about}"
+    value = key.example if key.example is not None else key.default
+    if key.required:
+        yield f"{off}{key.name} = {_toml(value)}"
+    elif value is None:
+        yield f"# {key.name} = "
+    else:
+        yield f"# {key.name} = {_toml(value)}"
+
+
+def _toml(value: Any) -> str:
+    """The value in TOML. For plain values and lists of them, JSON's form is also TOML's."""
+    return json.dumps(value)

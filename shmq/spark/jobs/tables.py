@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from shmq.errors import InvalidOption
-from shmq.spark.jobs import master, values
+from shmq.spark.jobs import values
 from shmq.spark.jobs.config import Key, Rest, Table
 
-__all__ = ["AVAILABLE_NOW", "BATCH_TOP", "FORMATS", "SPARK", "STREAM_TOP", "queue", "rows"]
+__all__ = ["AVAILABLE_NOW", "FORMATS", "SPARK", "STREAM_TOP", "queue", "rows"]
 
 #: The trigger of a stream that ends when it has read everything that existed at its start.
 AVAILABLE_NOW: Final = "available-now"
@@ -22,7 +22,7 @@ AVAILABLE_NOW: Final = "available-now"
 FORMATS: Final = MappingProxyType(
     {
         "shmq": "shmq.spark.format_dispatch",
-        "dmsq": "shmq.spark.dmsq.kind",
+        "dmsq": "shmq.spark.dmsq.options",
         "parquet": None,
     }
 )
@@ -145,7 +145,7 @@ SPARK: Final = Table(
         Key(
             name="master",
             about="The cluster, as spark://host:7077; this machine's cores without it.",
-            check=master.form,
+            check=values.master,
             example="local[*]",
         ),
         Key(
@@ -180,6 +180,3 @@ STREAM_TOP: Final = Table(
         ),
     ),
 )
-
-#: The top of the file of a job that ends on its own.
-BATCH_TOP: Final = Table(name="", about="")

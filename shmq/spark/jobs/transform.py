@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from shmq.spark.jobs import functions, sinks, values
-from shmq.spark.jobs.batches import Put, SingleBatch, each_batch
 from shmq.spark.jobs.config import Config, Key, Table
-from shmq.spark.jobs.job import Stream
+from shmq.spark.jobs.job import ABOUT, Put, SingleBatch, Stream, each_batch
 from shmq.spark.jobs.tables import SPARK, STREAM_TOP, rows
 
 if TYPE_CHECKING:
@@ -177,7 +176,7 @@ def _place(config: Config, table: str) -> tuple[object, ...]:
 
 JOB: Final = Stream(
     name="transform",
-    about="Run a Python function between a source and a sink.",
+    about=ABOUT["transform"],
     tables=(
         STREAM_TOP,
         rows(

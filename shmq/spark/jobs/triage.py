@@ -5,11 +5,17 @@ from __future__ import annotations
 import collections
 import datetime as dt
 import json
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+from rich import box, table
+from rich.console import Console
+from rich.text import Text
 
 from shmq.codec.codecs import decode_body, number_of
 from shmq.errors import InvalidOption, ShmqError
@@ -17,15 +23,13 @@ from shmq.expression.fingerprint import shape_of
 from shmq.expression.parse import quoted
 from shmq.spark.jobs import values
 from shmq.spark.jobs.config import Config, Key, Table
-from shmq.spark.jobs.job import Batch
-from shmq.spark.jobs.progress import Progress
-from shmq.spark.jobs.tables import BATCH_TOP, SPARK, rows
-from shmq.spark.jobs.triage_table import show
+from shmq.spark.jobs.job import ABOUT, Batch, Progress
+from shmq.spark.jobs.tables import SPARK, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-__all__ = ["JOB", "kinds"]
+__all__ = ["JOB", "kinds", "show"]
 
 #: The columns that define a kind.
 _KIND: Final = ("reason", "queue", "codec", "shape")
@@ -52,29 +56,6 @@ _REPORT: Final = (
     "row int, count bigint, reason string, queue string, codec string, shape string, "
     "bytes bigint, deliveries int, first timestamp, last timestamp, "
     f"samples array<{_SAMPLE}>, where string, triaged_at timestamp"
-)
-
-#: :data:`_LETTER` as Arrow has it.
-_ARROW: Final = pa.schema(
-    [
-        *((name, pa.string()) for name in ("reason", "queue", "codec", "shape")),
-        ("bytes", pa.int64()),
-        ("deliveries", pa.int32()),
-        ("at", pa.timestamp("us", "UTC")),
-        (
-            "sample",
-            pa.struct(
-                [
-                    ("sequence", pa.int64()),
-                    ("body", pa.string()),
-                    (
-                        "headers",
-                        pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])),
-                    ),
-                ]
-            ),
-        ),
-    ]
 )
 
 #: The most characters of a body, or of a header, in a sample.
@@ -122,7 +103,8 @@ def kinds(letters: DataFrame, samples: int, *, headers: bool = False) -> DataFra
 
     shown = ("headers",) if headers else ()
     dead = letters.where("dead_reason is not null").select(*_NEEDED, *shown)
-    told = dead.mapInArrow(_Reader(samples).read, _LETTER)
+    letter = to_arrow_schema(_schema(_LETTER), timezone="UTC")
+    told = dead.mapInArrow(_Reader(letter, samples).read, _LETTER)
     return (
         told.groupBy(*_KIND)
         .agg(
@@ -140,7 +122,8 @@ def kinds(letters: DataFrame, samples: int, *, headers: bool = False) -> DataFra
 class _Reader:
     """Reads the shapes of letters, and keeps the first few bodies of each kind as samples."""
 
-    def __init__(self, samples: int) -> None:
+    def __init__(self, schema: pa.Schema, samples: int) -> None:
+        self._schema = schema
         self._samples = samples
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -148,7 +131,7 @@ class _Reader:
         shown: collections.Counter[tuple[str, ...]] = collections.Counter()
         for batch in batches:
             made = [self._row(row, shown) for row in batch.to_pylist()]
-            yield pa.RecordBatch.from_pylist(made, schema=_ARROW)
+            yield pa.RecordBatch.from_pylist(made, schema=self._schema)
 
     def _row(self, row: Mapping[str, Any], shown: collections.Counter[Any]) -> dict[str, Any]:
         body, codec = row["value"] or b"", row["codec"] or "bytes"
@@ -229,23 +212,17 @@ def run(
     if settings["json"] is not None:
         _write_json(Path(settings["json"]), report, at)
     if settings["parquet"] is not None:
-        columns = [name.split()[0] for name in _split(_REPORT)]
-        data = [tuple(row[name] for name in columns) for row in report]
-        session.createDataFrame(data, _REPORT).coalesce(1).write.mode("append").parquet(
+        schema = _schema(_REPORT)
+        data = [tuple(row[name] for name in schema.names) for row in report]
+        session.createDataFrame(data, schema).coalesce(1).write.mode("append").parquet(
             settings["parquet"]
         )
 
 
-def _split(ddl: str) -> list[str]:
-    """The columns of a schema, each with its type."""
-    parts, deep = [""], 0
-    for character in ddl:
-        deep += {"<": 1, ">": -1}.get(character, 0)
-        if character == "," and not deep:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return parts
+def _schema(ddl: str) -> StructType:
+    schema = StructType.fromDDL(ddl)
+    assert isinstance(schema, StructType)
+    return schema
 
 
 def _reported(number: int, row: Row, at: dt.datetime) -> dict[str, Any]:
@@ -280,9 +257,8 @@ def _write_json(path: Path, report: list[dict[str, Any]], at: dt.datetime) -> No
 
 JOB: Final = Batch(
     name="triage",
-    about="Group dead letters by kind, to redrive each kind.",
+    about=ABOUT["triage"],
     tables=(
-        BATCH_TOP,
         rows(
             "source",
             "Where the dead letters are: a queue, files of queues, or an archive.",
@@ -295,3 +271,41 @@ JOB: Final = Batch(
     ),
     run=run,
 )
+
+
+_RIGHT: Final = ("row", "count", "bytes")
+_UNBOUNDED: Final = 100_000
+
+
+def show(report: Sequence[Mapping[str, Any]], *, more: bool) -> None:
+    """Print a row for each kind, the largest first; ``more``: smaller ones are left out."""
+    terminal = sys.stdout.isatty()
+    console = Console(
+        file=sys.stdout, width=None if terminal else _UNBOUNDED, emoji=False, highlight=False
+    )
+    made = table.Table(box=box.SIMPLE_HEAD if terminal else None, pad_edge=False)
+    names = ("row", "count", "reason", "queue", "codec", "shape", "first", "last", "sample")
+    for name in names:
+        made.add_column(name, justify="right" if name in _RIGHT else "left", no_wrap=not terminal)
+    for row in report:
+        made.add_row(*(Text(_cell(row, name)) for name in names))
+    console.print(made)
+    if more:
+        console.print("and smaller kinds: raise limit in [triage] to see them")
+
+
+def _cell(row: Mapping[str, Any], name: str) -> str:
+    if name == "sample":
+        samples = row["samples"]
+        return _plain(samples[0]["body"])[:60] if samples else ""
+    value = row[name]
+    if name in ("first", "last"):
+        return str(value.strftime("%Y-%m-%d %H:%M:%SZ"))
+    return _plain(str(value))
+
+
+def _plain(text: str) -> str:
+    """The text with a terminal's control characters escaped."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )

@@ -13,10 +13,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from shmq.spark.shared import options
+
 __all__ = [
     "Check",
     "flag",
     "function",
+    "master",
     "moment",
     "names",
     "number",
@@ -32,11 +35,11 @@ __all__ = [
 #: Converts the file's value to the job's, given the folder of the file.
 Check = Callable[[Any, Path], Any]
 
-_SECONDS: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*(ms|s|m|h|d)", re.ASCII)
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_SIZE: Final = re.compile(r"(\d{1,15})\s*([KMGT]?)(?:iB)?", re.ASCII)
-_SCALES: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_MASTER: Final = re.compile(
+    r"local|local\[(\*|\d+)(, *\d+)?\]|local-cluster\[\d+, *\d+, *\d+\]|"
+    r"spark://[^\s:/,]+:\d+(,[^\s:/,]+:\d+)*|yarn|k8s://\S+"
+)
 _FUNCTION: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
 
@@ -138,6 +141,13 @@ def function(value: Any, _: Path) -> str:
     raise ValueError('of the form "module:function", as "app.flights:delays"')
 
 
+def master(value: Any, _: Path) -> str:
+    """A master URL that Spark knows. Raises a :class:`ValueError` that says what is allowed."""
+    if not isinstance(value, str) or not _MASTER.fullmatch(value):
+        raise ValueError('"local[N]", "local[*]", "spark://HOST:PORT", "yarn" or "k8s://…"')
+    return value
+
+
 def moment(value: Any, _: Path) -> dt.datetime:
     """A point in time, in UTC if it has no zone. A date means its beginning."""
     found = value
@@ -178,12 +188,10 @@ def flattened(table: Mapping[str, Any]) -> dict[str, Any]:
 def _seconds(value: Any) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value) if math.isfinite(value) else None
-    match = _SECONDS.fullmatch(value.strip()) if isinstance(value, str) else None
-    return float(match[1]) * _UNITS[match[2]] if match else None
+    return options.seconds_of(value) if isinstance(value, str) else None
 
 
 def _size(value: Any) -> int | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-    return int(match[1]) * _SCALES[match[2]] if match else None
+    return options.size_of(value) if isinstance(value, str) else None

@@ -1,35 +1,23 @@
-"""A queue behind ``format("shmq")``: its options, and its readers and writers."""
+"""A queue behind ``format("shmq")``: its options, and what makes its readers and writers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-from shmq.spark.queue import sink_writer
-from shmq.spark.queue.batch import QueueReader
-from shmq.spark.queue.reader import QueueSourceStreamingReader
-from shmq.spark.queue.source import Subscription
+from shmq.spark.queue import writer
+from shmq.spark.queue.reader import QueueReader, QueueSourceStreamingReader
+from shmq.spark.queue.writer import QueueSink
 from shmq.spark.shared import address, columns, options
-from shmq.spark.shared.address import Address
-from shmq.spark.shared.options import BATCH, KIND, STREAM, WRITE, Option
+from shmq.spark.shared.kind import Kind
+from shmq.spark.shared.options import BATCH, KIND, STREAM, Option
 
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import (
-        DataSourceReader,
-        DataSourceStreamReader,
-        DataSourceStreamWriter,
-        DataSourceWriter,
-    )
-    from pyspark.sql.types import StructType
-
-__all__ = ["OPTIONS", "REFUSED", "QueueKind"]
+__all__ = ["QUEUE"]
 
 _READ: Final = frozenset({BATCH, STREAM})
 _STREAM: Final = frozenset({STREAM})
 
-#: Every option of ``format("shmq")`` for a queue; docs/spark.md has the same table.
-OPTIONS: Final = (
+_OPTIONS: Final = (
     *address.OPTIONS,
     KIND,
     Option("subscribe", options.names, None, _READ),
@@ -43,15 +31,14 @@ OPTIONS: Final = (
     Option("maxBytesPerTrigger", options.size(1, 1 << 40), 256 << 20, _STREAM),
     Option("leaseTimeout", options.seconds(1, 1e6), 600.0, _STREAM),
     Option("failOnDataLoss", options.truth, True, _STREAM),
-    *sink_writer.OPTIONS,
+    *writer.OPTIONS,
 )
 
 _NO_OFFSETS: Final = (
     "a queue has no offsets to begin or end at, it hands out what is in it: leave it out"
 )
 
-#: Options of other formats that users may try here, by lower-case name, with the reason.
-REFUSED: Final = MappingProxyType(
+_REFUSED: Final = MappingProxyType(
     {
         **dict.fromkeys(
             (
@@ -77,41 +64,19 @@ REFUSED: Final = MappingProxyType(
     }
 )
 
-
-class QueueKind:
-    """The queue readers and writers for one set of options."""
-
-    def __init__(self, given: Mapping[str, str]) -> None:
-        self._given = given
-
-    def schema(self) -> str:
-        """The columns of the rows, as DDL.
-
-        Spark asks for it before it names the use, so options of any use are allowed here. Raises
-        :class:`~shmq.InvalidOption`.
-        """
-        chosen = self._parse(options.use_of(OPTIONS, self._given))
-        return columns.ddl(columns.chosen(chosen["columns"], chosen["includeHeaders"]))
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader that peeks at the queues. Raises :class:`~shmq.ShmqError`, at the driver."""
-        chosen = self._parse(BATCH)
-        return QueueReader(Address.of(chosen), Subscription.of(chosen), schema, chosen)
-
-    def stream_reader(self, schema: StructType) -> DataSourceStreamReader:
-        """A reader that leases from the queues. Raises :class:`~shmq.ShmqError`, at the driver."""
-        chosen = self._parse(STREAM)
-        return QueueSourceStreamingReader(
-            Address.of(chosen), Subscription.of(chosen), schema, chosen
-        )
-
-    def writer(self, schema: StructType, *, overwrite: bool) -> DataSourceWriter:
-        """A writer that puts all rows into queues, or none."""
-        return sink_writer.writer(self._parse(WRITE), schema, overwrite=overwrite)
-
-    def stream_writer(self, schema: StructType, *, overwrite: bool) -> DataSourceStreamWriter:
-        """A writer that puts each micro-batch into queues once."""
-        return sink_writer.stream_writer(self._parse(WRITE), schema, overwrite=overwrite)
-
-    def _parse(self, use: str) -> dict[str, Any]:
-        return options.parse(OPTIONS, self._given, use, form="shmq", refused=REFUSED)
+#: The kind of queues.
+QUEUE: Final = Kind(
+    name="queue",
+    options=_OPTIONS,
+    refused=_REFUSED,
+    columns=lambda chosen: columns.chosen(chosen["columns"], chosen["includeHeaders"]),
+    make_reader=QueueReader,
+    make_stream_reader=QueueSourceStreamingReader,
+    make_sink=QueueSink.of,
+    make_writer=writer.QueueWriter,
+    make_stream_writer=writer.QueueSinkStreamingWriter,
+    no_overwrite="mode('overwrite') would remove what others have put, and a queue's messages are "
+    "for its consumers: use mode('append'), and shmq purge before it to begin with an empty one",
+    no_complete="outputMode('complete') gives the whole result anew with each batch, and a queue "
+    "keeps what it got: use outputMode('append') with a watermark, or foreachBatch",
+)

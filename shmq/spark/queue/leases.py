@@ -20,8 +20,8 @@ import numpy as np
 import shmq
 from shmq.errors import NoSuchQueue, QueueDeleted, ShmqError
 from shmq.spark.queue.offset import Offset, QueueOffset
-from shmq.spark.queue.source import Subscription
 from shmq.spark.shared.address import Address
+from shmq.spark.shared.subscription import Subscription
 
 __all__ = ["LeasedMessages", "Leases"]
 

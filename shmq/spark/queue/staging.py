@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import WriterCommitMessage
 
 import shmq
-from shmq.errors import Full
+from shmq.api.names import staging_name, staging_target
+from shmq.errors import Full, NotConfirmed, ShmqError
 from shmq.spark.shared import sink_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from shmq.spark.queue.sink import Sink
-    from shmq.spark.shared.batch_id import BatchId
+    from shmq.spark.shared.sink import BatchId, Sink
 
-__all__ = ["Staged", "stage"]
+__all__ = ["Staged", "discard", "publish", "stage"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,8 +35,11 @@ class Staged(WriterCommitMessage):
 class _Part:
     """A task's part in each queue for which it has rows."""
 
-    def __init__(self, sink: Sink, batch_id: BatchId, broker: shmq.Broker) -> None:
+    def __init__(
+        self, sink: Sink, batch_id: BatchId, staging_bytes: int, broker: shmq.Broker
+    ) -> None:
         self._sink = sink
+        self._staging_bytes = staging_bytes
         self._batch_id = batch_id
         self._broker = broker
         #: None: the queue already has this batch.
@@ -55,7 +60,7 @@ class _Part:
                     batch_id.batch,
                     batch_id.part,
                     rows.prepared_puts(),
-                    staging_bytes=sink.staging_bytes,
+                    staging_bytes=self._staging_bytes,
                 )
             except Full as error:
                 raise Full(
@@ -80,14 +85,117 @@ class _Part:
         return Staged(self._batch_id, tuple(self._publishers), self._rows)
 
 
-def stage(sink: Sink, batch_id: BatchId, batches: Iterable[pa.RecordBatch]) -> Staged:
+def stage(
+    sink: Sink, batch_id: BatchId, batches: Iterable[pa.RecordBatch], staging_bytes: int
+) -> Staged:
     """Stage a task's rows; rows of a batch that a queue already has are read and dropped.
 
     Committing the batch removes the parts of failed tasks. Raises what
     ``StagedPublisher.stage`` and :func:`shmq.spark.shared.sink_rows.by_queue` raise.
     """
     with sink.address.connect() as broker:
-        part = _Part(sink, batch_id, broker)
+        part = _Part(sink, batch_id, staging_bytes, broker)
         for batch in batches:
             part.add(batch)
         return part.message()
+
+
+log = logging.getLogger("shmq")
+
+#: How long to wait for each of several full queues in turn, in seconds.
+_TURN: Final = 0.1
+
+
+@dataclasses.dataclass(slots=True)
+class _QueueBatch:
+    """One queue's share of a batch."""
+
+    queue: str
+    publisher: shmq.StagedPublisher
+    batch: int
+    parts: list[str]
+
+    def publish(self, timeout: float | None) -> bool:
+        """Publish it; True if all of it is published and, if required, on disk.
+
+        Raises :class:`~shmq.NotConfirmed` if there is no timeout and the disk fails.
+        """
+        try:
+            self.publisher.commit_batch(self.batch, self.parts, timeout=timeout)
+        except Full:
+            return False
+        except NotConfirmed:
+            if timeout is None:
+                raise
+            return False
+        return True
+
+
+def publish(sink: Sink, messages: Iterable[Staged | None], *, forget: bool) -> None:
+    """Publish the staged rows of all tasks, in the order of their partitions.
+
+    Waits while a queue is full; a full queue does not delay the others. ``forget``: the
+    publisher has no further batch. Raises :class:`~shmq.Full` if there was no room in time; the
+    batch then stays as it is, and publishing it again continues.
+    """
+    with sink.address.connect() as broker:
+        shares = _shares(broker, messages)
+        _publish_all(shares, sink.timeout)
+        if forget:
+            for share in shares:
+                share.publisher.discard()
+
+
+def _shares(broker: shmq.Broker, messages: Iterable[Staged | None]) -> list[_QueueBatch]:
+    shares: dict[str, _QueueBatch] = {}
+    staged = [message for message in messages if message is not None]
+    for message in sorted(staged, key=lambda message: message.batch_id.partition):
+        batch_id = message.batch_id
+        for name in message.queues:
+            if name not in shares:
+                publisher = broker.queue(name).staged_publisher(batch_id.publisher)
+                shares[name] = _QueueBatch(name, publisher, batch_id.batch, [])
+            shares[name].parts.append(batch_id.part)
+    return list(shares.values())
+
+
+def _publish_all(shares: Sequence[_QueueBatch], timeout: float | None) -> None:
+    until = None if timeout is None else time.monotonic() + timeout
+    waiting = [share for share in shares if not share.publish(0)]
+    while waiting:
+        left = None if until is None else max(0.0, until - time.monotonic())
+        turn = left if len(waiting) == 1 else _TURN if left is None else min(_TURN, left)
+        waiting = [share for share in waiting if not share.publish(turn)]
+        if waiting and until is not None and time.monotonic() >= until:
+            names = ", ".join(repr(share.queue) for share in waiting)
+            raise Full(
+                f"there was no room in {names} for all of the batch, or its journal did not have "
+                f"it, within publishTimeout={timeout:g} s: have its messages consumed, or wait "
+                f"longer"
+            )
+
+
+def discard(sink: Sink, publisher: str, messages: Iterable[Staged | None]) -> None:
+    """Remove everything that a publisher has staged, for a name used only once. Never fails.
+
+    If the rows name their queues, the staging queues show which queues to clean up, including
+    those that no task has reported.
+    """
+    names = {name for message in messages if message is not None for name in message.queues}
+    try:
+        with sink.address.connect() as broker:
+            there = broker.queue_names()
+            names |= {sink.topic} if sink.topic is not None else _targets(there, publisher)
+            for name in names.intersection(there):
+                with broker.queue(name) as queue:
+                    queue.staged_publisher(publisher).discard()
+    except (ShmqError, OSError) as error:
+        log.warning("what %s has staged in %s stays there: %s", publisher, sink.address, error)
+
+
+def _targets(there: Iterable[str], publisher: str) -> set[str]:
+    """The queues for which the publisher has staged rows."""
+    targets = ((name, staging_target(name)) for name in there)
+    return {
+        target for name, target in targets if target and name == staging_name(target, publisher)
+    }

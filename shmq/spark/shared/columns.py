@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+import difflib
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, Self
+
+from pyspark.sql import types
 
 from shmq.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
-__all__ = ["COLUMNS", "NAMES", "STATES", "Column", "check", "chosen", "ddl"]
+__all__ = [
+    "COLUMNS",
+    "IGNORED",
+    "NAMES",
+    "QUEUE_SINK",
+    "STATES",
+    "STREAM_SINK",
+    "Column",
+    "SinkColumn",
+    "SinkColumns",
+    "check",
+    "chosen",
+    "ddl",
+]
 
 #: The states of a message, as in the column ``state``.
 STATES: Final = ("ready", "delayed", "leased", "dying")
@@ -81,4 +97,164 @@ def check(schema: StructType) -> None:
             raise InvalidOption(
                 f"the column {field.name} is of the type {given} in the schema, and {kind} in the "
                 f"messages of a queue: leave the schema out, and cast what is read"
+            )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SinkColumn:
+    """A column that a sink reads: its name, its argument of a put, and its allowed types."""
+
+    name: str
+    #: The argument of ``Queue.put`` that it becomes; ``body`` and ``queue`` are not arguments.
+    argument: str
+    fits: Callable[[DataType], bool]
+    #: The types in words, for errors and docs.
+    kinds: str
+
+
+def _is_text(kind: DataType) -> bool:
+    return isinstance(kind, types.StringType | types.CharType | types.VarcharType)
+
+
+def _is_text_or_binary(kind: DataType) -> bool:
+    return _is_text(kind) or isinstance(kind, types.BinaryType)
+
+
+def _is_whole(kind: DataType) -> bool:
+    return isinstance(kind, types.ByteType | types.ShortType | types.IntegerType | types.LongType)
+
+
+def _is_seconds(kind: DataType) -> bool:
+    return _is_whole(kind) or isinstance(
+        kind,
+        types.FloatType | types.DoubleType | types.DecimalType | types.DayTimeIntervalType,
+    )
+
+
+def _is_headers(kind: DataType) -> bool:
+    if isinstance(kind, types.MapType):
+        return _is_text(kind.keyType) and _is_text_or_binary(kind.valueType)
+    if not isinstance(kind, types.ArrayType) or not isinstance(kind.elementType, types.StructType):
+        return False
+    fields = kind.elementType.fields
+    return (
+        [field.name.lower() for field in fields] == ["key", "value"]
+        and _is_text(fields[0].dataType)
+        and _is_text_or_binary(fields[1].dataType)
+    )
+
+
+_TEXT: Final = "string"
+_EITHER: Final = "string or binary"
+_SECONDS: Final = "a number (of seconds) or interval day to second"
+
+_VALUE: Final = SinkColumn("value", "body", _is_text_or_binary, _EITHER)
+_HEADERS: Final = SinkColumn(
+    "headers",
+    "headers",
+    _is_headers,
+    "array<struct<key: string, value: string or binary>> or map<string, string or binary>",
+)
+_CODEC: Final = SinkColumn("codec", "codec", _is_text, _TEXT)
+_TOPIC: Final = SinkColumn("topic", "queue", _is_text, _TEXT)
+
+#: Every column that the sink of a queue reads; docs/spark.md has the same table.
+QUEUE_SINK: Final = (
+    _VALUE,
+    SinkColumn("key", "group", _is_text_or_binary, _EITHER),
+    SinkColumn("group", "group", _is_text, _TEXT),
+    _HEADERS,
+    SinkColumn("priority", "priority", _is_whole, "int"),
+    SinkColumn("delay", "delay", _is_seconds, _SECONDS),
+    SinkColumn("ttl", "ttl", _is_seconds, _SECONDS),
+    SinkColumn("dedupe_id", "dedupe_id", _is_text, _TEXT),
+    _CODEC,
+    SinkColumn("correlation_id", "correlation", _is_text, _TEXT),
+    SinkColumn("reply_to", "reply_to", _is_text, _TEXT),
+    _TOPIC,
+    SinkColumn("queue", "queue", _is_text, _TEXT),
+)
+
+#: Every column that the sink of a stream reads; docs/spark.md has the same table.
+STREAM_SINK: Final = (
+    _VALUE,
+    SinkColumn("key", "key", _is_text_or_binary, _EITHER),
+    _HEADERS,
+    SinkColumn("partition", "partition", _is_whole, "int"),
+    _CODEC,
+    _TOPIC,
+)
+
+_READ: Final = frozenset(name.lower() for name in NAMES)
+
+#: Columns of a source that the sink ignores, so that rows that were read can be written.
+IGNORED: Final = _READ - frozenset(column.name for column in QUEUE_SINK)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SinkColumns:
+    """The place in a row of each part of a message."""
+
+    #: The place of the column ``value``.
+    body: int
+    #: The place of the column that names the queue; None: the option names it.
+    queue: int | None
+    #: The places of the other columns, each with the argument of a put that it becomes.
+    arguments: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(
+        cls,
+        schema: StructType,
+        topic: str | None,
+        table: Sequence[SinkColumn] = QUEUE_SINK,
+        thing: str = "queue",
+    ) -> Self:
+        """The columns of the schema; ``topic``: the queue or stream that the options name, if any.
+
+        Raises :class:`~shmq.InvalidOption` for a column that is missing, unknown, or of a
+        type that it cannot have, and for two columns with the same meaning.
+        """
+        known = {column.name: column for column in table}
+        found: dict[str, tuple[str, int]] = {}
+        for at, field in enumerate(schema.fields):
+            column = known.get(field.name.lower())
+            if column is None:
+                continue
+            if not column.fits(field.dataType):
+                raise InvalidOption(
+                    f"the column {field.name} is {field.dataType.simpleString()}, and must be "
+                    f"{column.kinds}: cast it"
+                )
+            if column.argument in found:
+                raise InvalidOption(
+                    f"the columns {found[column.argument][0]} and {field.name} both say the "
+                    f"{column.argument} of a message: drop one of them"
+                )
+            found[column.argument] = (field.name, at)
+        _check_names(schema.fieldNames(), known)
+        if topic is None and "queue" not in found:
+            raise InvalidOption(
+                f"nothing says which {thing} to write to: give .option('topic', NAME), or a column "
+                "topic with the name in each row"
+            )
+        body, queue = found.pop("body")[1], found.pop("queue", None)
+        arguments = tuple((argument, at) for argument, (_, at) in found.items())
+        return cls(body, None if topic is not None or queue is None else queue[1], arguments)
+
+
+def _check_names(names: Sequence[str], known: Collection[str]) -> None:
+    folded = [name.lower() for name in names]
+    if "value" not in folded:
+        raise InvalidOption(
+            f"there is no column value, which is a message's body: name one so (there are "
+            f"{', '.join(names) or 'none'}), or make it: to_json(struct('*')).alias('value')"
+        )
+    for name in names:
+        if name.lower() not in known and name.lower() not in _READ:
+            near = difflib.get_close_matches(name.lower(), known, 1)
+            hint = f"did you mean {near[0]}? Else " if near else ""
+            raise InvalidOption(
+                f"the column {name} is nothing that a message has: {hint}drop it, or put it into "
+                f"value or headers; there may be {', '.join(known)}"
             )

@@ -28,10 +28,14 @@ USES: Final = MappingProxyType(
 #: Spark's own options, which it also passes to a source.
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "pathglobfilter"})
 
-_SIZE: Final = re.compile(r"(\d+)\s*(k|m|g|kib|mib|gib|kb|mb|gb|b)?", re.IGNORECASE)
-_SECONDS: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)?", re.IGNORECASE)
-_SCALES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_UNITS: Final = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_SIZE: Final = re.compile(r"(\d{1,15})\s*([kmgt]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
+_SECONDS: Final = re.compile(
+    r"(\d{1,12}(?:\.\d{1,9})?)\s*(ms|s|min|m|h|d)?", re.ASCII | re.IGNORECASE
+)
+_SCALES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_UNITS: Final = {
+    "": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0
+}  # fmt: skip
 
 Reading = Callable[[str], Any]
 
@@ -142,30 +146,38 @@ def whole(least: int, most: int) -> Reading:
     return read
 
 
+def size_of(given: str) -> int | None:
+    """The bytes in a text such as ``1048576``, ``64k``, ``16MiB`` or ``1g``; None: no size."""
+    found = _SIZE.fullmatch(given.strip())
+    return int(found[1]) * _SCALES[found[2].lower()] if found else None
+
+
+def seconds_of(given: str) -> float | None:
+    """The seconds in a text such as ``30``, ``0.5``, ``500ms``, ``10min`` or ``1h``; None: none."""
+    found = _SECONDS.fullmatch(given.strip())
+    return float(found[1]) * _UNITS[(found[2] or "").lower()] if found else None
+
+
 def size(least: int, most: int) -> Reading:
-    """A number of bytes within the bounds: ``1048576``, ``64k``, ``16m``, ``1g``."""
+    """A number of bytes within the bounds."""
 
     def read(given: str) -> int:
-        found = _SIZE.fullmatch(given.strip())
-        if found is not None:
-            scale = (found[2] or "").lower().removesuffix("b").removesuffix("i")
-            if least <= int(found[1]) * _SCALES[scale] <= most:
-                return int(found[1]) * _SCALES[scale]
-        raise ValueError(f"a number of bytes from {least:,} to {most:,}, as 64k, 16m or 1g")
+        found = size_of(given)
+        if found is None or not least <= found <= most:
+            raise ValueError(f"a number of bytes from {least:,} to {most:,}, as 64k, 16m or 1g")
+        return found
 
     return read
 
 
 def seconds(least: float, most: float) -> Reading:
-    """A time within the bounds, in seconds: ``30``, ``0.5``, ``500ms``, ``10min``, ``1h``."""
+    """A time within the bounds, in seconds."""
 
     def read(given: str) -> float:
-        found = _SECONDS.fullmatch(given.strip())
-        if found is not None:
-            value = float(found[1]) * _UNITS[(found[2] or "").lower()]
-            if least <= value <= most:
-                return value
-        raise ValueError(f"a time from {least:g} to {most:g} seconds, as 30, 500ms or 10min")
+        found = seconds_of(given)
+        if found is None or not least <= found <= most:
+            raise ValueError(f"a time from {least:g} to {most:g} seconds, as 30, 500ms or 10min")
+        return found
 
     return read
 

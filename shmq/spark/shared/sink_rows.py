@@ -14,7 +14,7 @@ import shmq
 from shmq.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from shmq.spark.shared.sink_columns import SinkColumns
+    from shmq.spark.shared.columns import SinkColumns
 
 __all__ = [
     "Properties",

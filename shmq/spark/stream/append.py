@@ -11,24 +11,199 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
 
+import msgpack
 import numpy as np
+import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 import shmq
-from shmq.errors import Full
-from shmq.spark.stream.rows import Partitioner, Records, by_stream
+from shmq.codec.codecs import number_of
+from shmq.errors import Full, InvalidOption
+from shmq.native import _arrow
+from shmq.spark.shared import sink_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from shmq.api.options import Confirm
-    from shmq.spark.shared.batch_id import BatchId
-    from shmq.spark.stream.sink import StreamSink
+    from shmq.spark.shared.columns import SinkColumns
+    from shmq.spark.shared.sink import BatchId, Sink
 
-__all__ = ["Written", "append"]
+__all__ = ["Partitioner", "Records", "Written", "append", "by_stream"]
+
+#: This many consecutive rows without a key go to the same partition.
+STICKY: Final = 4096
+
+#: The codecs that a record's value may have.
+_CODECS: Final = ("bytes", "text", "msgpack", "json", "command", "event")
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+Codecs = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Records:
+    """Records for one stream, each column as binary values."""
+
+    values: pa.Array
+    #: None: no record has a key.
+    keys: pa.Array | None
+    #: For each record a msgpack map, or no bytes; None: no record has headers.
+    headers: pa.Array | None
+    #: The partition that each row asks for, or null; None: no row asks for one.
+    partitions: pa.Array | None
+    #: The number of the codec of all records, or of each record.
+    codec: int | Codecs
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def taken(self, order: Numbers) -> Records:
+        """The records at these places, in this order."""
+        places = pa.array(order)
+
+        def take(column: pa.Array | None) -> pa.Array | None:
+            return None if column is None else column.take(places)
+
+        codec = self.codec if isinstance(self.codec, int) else self.codec[order]
+        return Records(
+            self.values.take(places),
+            take(self.keys),
+            take(self.headers),
+            take(self.partitions),
+            codec,
+        )
+
+    def block(self, start: int, end: int, most: int) -> tuple[bytes, int]:
+        """The records ``start`` to before ``end`` for ``append_block``, up to ``most`` bytes."""
+        texts = [_texts(each) for each in (self.values, self.keys, self.headers)]
+        assert texts[0] is not None
+        codec = self.codec if isinstance(self.codec, int) else self.codec.data
+        return _arrow.pack_columns(texts[0], texts[1], texts[2], codec, start, end, max_bytes=most)
+
+
+class Partitioner:
+    """Chooses the partition of each record of a task, from the rows and their order alone.
+
+    Partitions before ``begin`` take no more records.
+    """
+
+    def __init__(self, partitions: int, task: int, begin: int = 0) -> None:
+        self._count = partitions
+        self._begin = begin
+        self._open = partitions - begin
+        self._task = task
+        self._rows = 0
+
+    def of(self, records: Records) -> Numbers:
+        """The partition of each record: the requested one, else its key's, else the one in turn.
+
+        Raises :class:`~shmq.InvalidOption` for a partition that does not exist.
+        """
+        found = self._in_turn(len(records))
+        if records.keys is not None:
+            found = _where(records.keys, self._by_key(records.keys), found)
+        if records.partitions is not None:
+            found = _where(records.partitions, self._asked(records.partitions), found)
+        return found
+
+    def _in_turn(self, count: int) -> Numbers:
+        rows = np.arange(self._rows, self._rows + count)
+        self._rows += count
+        return self._begin + (rows // STICKY + self._task) % self._open
+
+    def _by_key(self, keys: pa.Array) -> Numbers:
+        """The partition by the CRC-32 of the key, as in ``Stream.append``."""
+        alike = keys.dictionary_encode()
+        known = alike.dictionary.to_pylist()
+        numbers = [self._begin + zlib.crc32(key) % self._open for key in known]
+        places = alike.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        found: Numbers = np.array(numbers or [0], np.int64)[places]
+        return found
+
+    def _asked(self, partitions: pa.Array) -> Numbers:
+        asked: Numbers = partitions.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        strange = asked[(asked < 0) | (asked >= self._count)]
+        if len(strange):
+            raise InvalidOption(
+                f"the column partition has {strange[0]}, and the stream has the partitions 0 to "
+                f"{self._count - 1}: drop the column, or give the stream as many"
+            )
+        return asked
+
+
+def by_stream(
+    batch: pa.RecordBatch, columns: SinkColumns, topic: str | None
+) -> Iterator[tuple[str, Records]]:
+    """The rows of a batch by their target stream, in their order.
+
+    Raises :class:`~shmq.InvalidOption` for a row without a value or a stream.
+    """
+    for name, part in sink_rows.parts_by_topic(batch, columns, topic):
+        yield name, _records(part, columns)
+
+
+def _records(batch: pa.RecordBatch, columns: SinkColumns) -> Records:
+    bodies = sink_rows.bodies_of(batch, columns)
+    named = {argument: batch.column(at) for argument, at in columns.arguments}
+    keys, headers = named.get("key"), named.get("headers")
+    codec = number_of("text" if sink_rows.is_text(bodies.type) else "bytes")
+    return _whole(
+        Records(
+            bodies.cast(pa.binary()),
+            None if keys is None or keys.null_count == len(keys) else keys.cast(pa.binary()),
+            None if headers is None else _packed(headers),
+            named.get("partition"),
+            codec if named.get("codec") is None else _codecs(named["codec"], codec),
+        )
+    )
+
+
+def _codecs(column: pa.Array, default: int) -> int | Codecs:
+    """The number of each codec; ``default`` for null. Raises InvalidOption."""
+    alike = column.dictionary_encode()
+    names: list[str] = alike.dictionary.to_pylist()
+    strange = [name for name in names if name not in _CODECS]
+    if strange:
+        raise InvalidOption(
+            f"the column codec has {strange[0]!r}, and a record's codec is {', '.join(_CODECS)}"
+        )
+    numbers = np.array([*map(number_of, names), default], np.uint8)
+    places: Numbers = alike.indices.fill_null(len(numbers) - 1).to_numpy(zero_copy_only=False)
+    return numbers[places]
+
+
+def _whole(records: Records) -> Records:
+    """The records with columns that begin at the start of their buffers."""
+    if any(each is not None and each.offset for each in (records.values, records.keys)):
+        return records.taken(np.arange(len(records)))
+    return records
+
+
+def _packed(column: pa.Array) -> pa.Array | None:
+    maps = sink_rows.headers_of(column)
+    if not any(maps):
+        return None
+    return pa.array([msgpack.packb(each) if each else b"" for each in maps], pa.binary())
+
+
+def _where(column: pa.Array, there: Numbers, otherwise: Numbers) -> Numbers:
+    if not column.null_count:
+        return there
+    found: Numbers = np.where(column.is_valid().to_numpy(zero_copy_only=False), there, otherwise)
+    return found
+
+
+def _texts(column: pa.Array | None) -> tuple[Any, Any, Any] | None:
+    if column is None:
+        return None
+    there, ends, data = column.buffers()
+    return there, ends, data
+
 
 #: The largest piece, in bytes, and the part of a ring that it may fill.
 _MOST: Final = 8 << 20
@@ -46,8 +221,15 @@ class Written(WriterCommitMessage):
     before: int
 
 
-def append(sink: StreamSink, batch_id: BatchId, batches: Iterable[pa.RecordBatch]) -> Written:
+def append(
+    sink: Sink,
+    batch_id: BatchId,
+    batches: Iterable[pa.RecordBatch],
+    confirm: Confirm | None = None,
+) -> Written:
     """Append a task's rows, except those that an earlier run has appended.
+
+    Without ``confirm`` it waits for the confirmation that the stream's options name.
 
     Raises :class:`~shmq.Full` if there was no room in time, and what
     ``Stream.append_block`` raises.
@@ -57,7 +239,7 @@ def append(sink: StreamSink, batch_id: BatchId, batches: Iterable[pa.RecordBatch
         for batch in batches:
             for name, records in by_stream(batch, sink.columns, sink.topic):
                 if name not in targets:
-                    targets[name] = _Target(broker.stream(name), sink, batch_id)
+                    targets[name] = _Target(broker.stream(name), sink, batch_id, confirm)
                 targets[name].add(records)
         for target in targets.values():
             target.finish()
@@ -68,10 +250,12 @@ def append(sink: StreamSink, batch_id: BatchId, batches: Iterable[pa.RecordBatch
 class _Target:
     """A stream for which a task has rows."""
 
-    def __init__(self, stream: shmq.Stream, sink: StreamSink, batch_id: BatchId) -> None:
+    def __init__(
+        self, stream: shmq.Stream, sink: Sink, batch_id: BatchId, confirm: Confirm | None
+    ) -> None:
         self._stream = stream
         self._timeout = sink.timeout
-        self._confirm: Confirm = sink.confirm or stream.options.confirm
+        self._confirm: Confirm = confirm or stream.options.confirm
         self._producer = _producer(batch_id)
         self._sequence = batch_id.batch * _ROWS
         self._most = min(_MOST, stream.options.ring_bytes // _PART)

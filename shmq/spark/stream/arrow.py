@@ -14,8 +14,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from shmq.codec.codecs import CODECS, unpack_properties
 from shmq.errors import ShmqError
 from shmq.native import _arrow
-from shmq.spark.shared import arrow_buffers
-from shmq.spark.shared.message_arrow import header_value
+from shmq.spark.shared import arrow
+from shmq.spark.shared.arrow import header_value
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -70,10 +70,10 @@ class _Making:
         return self._texts(kind, columns.key_ends, columns.keys, columns.has_key)
 
     def partitions(self, kind: pa.DataType) -> pa.Array:
-        return arrow_buffers.plain(np.full(self.count, self.partition, np.int32), self.count, kind)
+        return arrow.plain(np.full(self.count, self.partition, np.int32), self.count, kind)
 
     def types(self, kind: pa.DataType) -> pa.Array:
-        return arrow_buffers.plain(bytes(4 * self.count), self.count, kind)
+        return arrow.plain(bytes(4 * self.count), self.count, kind)
 
     def headers(self, kind: pa.DataType) -> pa.Array:
         """The headers of each record; equal maps are unpacked once."""
@@ -119,13 +119,13 @@ _MAKERS: Final[Mapping[str, _Maker]] = MappingProxyType(
     {
         "key": _Making.keys,
         "value": _Making.values,
-        "topic": lambda m, kind: arrow_buffers.constant(m.topic, m.count, kind),
+        "topic": lambda m, kind: arrow.constant(m.topic, m.count, kind),
         "partition": _Making.partitions,
-        "offset": lambda m, kind: arrow_buffers.plain(m.columns.offsets, m.count, kind),
-        "timestamp": lambda m, kind: arrow_buffers.plain(m.columns.timestamps, m.count, kind),
+        "offset": lambda m, kind: arrow.plain(m.columns.offsets, m.count, kind),
+        "timestamp": lambda m, kind: arrow.plain(m.columns.timestamps, m.count, kind),
         "timestampType": _Making.types,
         "headers": _Making.headers,
-        "codec": lambda m, kind: arrow_buffers.words(
+        "codec": lambda m, kind: arrow.words(
             np.frombuffer(m.columns.codecs, np.uint8), _CODECS, kind
         ),
     }

@@ -16,14 +16,39 @@ from typing import Any, Final, TypeVar
 import shmq
 from shmq.errors import NoSuchStream, OffsetOutOfRange, StreamDeleted
 from shmq.spark.shared.address import Address
-from shmq.spark.stream.bounds import LATEST, Bound, PartitionBounds
-from shmq.spark.stream.group import Group
-from shmq.spark.stream.offset import NOWHERE, Progress, StreamOffset
-from shmq.spark.stream.offset_range import HOW, lost
-from shmq.spark.stream.snapshot import StreamSnapshot, check_within, see
-from shmq.spark.stream.topics import Topics
+from shmq.spark.shared.subscription import Subscription
+from shmq.spark.stream.bounds import (
+    LATEST,
+    Bound,
+    PartitionBounds,
+    StreamSnapshot,
+    check_within,
+    see,
+)
+from shmq.spark.stream.offset import HOW, NOWHERE, Progress, StreamOffset, lost
 
-__all__ = ["Cursor"]
+__all__ = ["Cursor", "Group"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Group:
+    """A consumer group whose committed offsets a query reads and writes."""
+
+    name: str
+
+    def committed(self, stream: shmq.Stream) -> Mapping[int, int]:
+        """The committed offset of each partition that has one."""
+        committed = stream.group(self.name).committed()
+        return {partition: at for partition, at in committed.items() if at is not None}
+
+    def commit(self, stream: shmq.Stream, progress: Progress) -> None:
+        """Commit these offsets, unless they belong to another stream.
+
+        Raises MemberFenced if the group has members: only members may commit then.
+        """
+        if stream.identity == progress.identity:
+            stream.group(self.name).reset(dict(progress.next), tuple(progress.next))
+
 
 _log = logging.getLogger("shmq.spark")
 
@@ -53,9 +78,11 @@ class _Backlog:
 class Cursor:
     """Decides how far each batch goes. One thread calls its methods."""
 
-    def __init__(self, address: Address, topics: Topics, chosen: Mapping[str, Any]) -> None:
+    def __init__(
+        self, address: Address, subscription: Subscription, chosen: Mapping[str, Any]
+    ) -> None:
         self._address = address
-        self._topics = topics
+        self._subscription = subscription
         self._strict = chosen["failOnDataLoss"]
         self._starting = Bound.starting(chosen, LATEST)
         self._group = Group(chosen["group"]) if chosen["group"] else None
@@ -75,9 +102,9 @@ class Cursor:
         """What the streams hold now. Raises NoSuchStream for a named stream that is missing."""
         now = time.monotonic()
         if not self._names or now - self._looked >= _LOOK:
-            self._names = self._topics.find(self._connected(), strict=self._strict)
+            self._names = self._subscription.find(self._connected(), strict=self._strict)
             self._looked = now
-        found = {name: self._use(name, lambda stream: see(stream, self._topics))
+        found = {name: self._use(name, lambda stream: see(stream, self._subscription))
                  for name in self._names}  # fmt: skip
         return {name: seen for name, seen in found.items() if seen is not None}
 

@@ -16,11 +16,14 @@ from typing import Any, Final, Self
 
 from shmq.errors import ShmqError
 
-__all__ = ["NOWHERE", "Progress", "StreamOffset"]
+__all__ = ["HOW", "NOWHERE", "Progress", "StreamOffset", "lost"]
 
 VERSION: Final = 1
 
 _NONE: Final[Mapping[int, int]] = MappingProxyType({})
+
+#: The advice in an error about lost records.
+HOW: Final = "with failOnDataLoss=false it goes on without them"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,3 +109,11 @@ def _of_json(given: Mapping[str, Any]) -> Mapping[int, int]:
         if type(number) is not int or number < 0 or partition < 0:
             raise ValueError(f"offset {number!r} of partition {partition}")
     return MappingProxyType(numbers)
+
+
+def lost(topic: str, partition: int, start: int, end: int) -> str:
+    """The text about lost records."""
+    return (
+        f"{end - start:,} records that were to be read of the stream {topic!r}, partition "
+        f"{partition}, offsets {start} to {end - 1}, are gone"
+    )

@@ -11,13 +11,15 @@ again from its two offsets, in this process or in a later one.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import itertools
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -25,19 +27,179 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+import shmq
+from shmq.errors import InvalidOption, NoSuchStream, OffsetOutOfRange, StreamDeleted
 from shmq.spark.shared import columns
 from shmq.spark.shared.address import Address
-from shmq.spark.stream import offset_range
+from shmq.spark.shared.subscription import Subscription
+from shmq.spark.stream.bounds import EARLIEST, LATEST, Bound, StreamSnapshot, check_within, look
 from shmq.spark.stream.cursor import Cursor
-from shmq.spark.stream.offset import NOWHERE, StreamOffset
-from shmq.spark.stream.offset_range import Range, cut
-from shmq.spark.stream.topics import Topics
+from shmq.spark.stream.offset import HOW, NOWHERE, StreamOffset, lost
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["StreamSourceStreamingReader"]
+__all__ = ["Range", "StreamBatchReader", "StreamSourceStreamingReader", "cut", "read_range"]
+
+_log = logging.getLogger("shmq.spark")
+
+
+@dataclasses.dataclass(frozen=True)
+class Range(InputPartition):
+    """The records from ``start`` to before ``end``."""
+
+    topic: str
+    #: The stream's identity when the read was planned.
+    identity: int
+    partition: int
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+def cut(ranges: Iterable[Range], least: int | None) -> list[Range]:
+    """The ranges cut into ``least`` or more parts, longer ones into more; without it, uncut.
+
+    Several tasks read the parts of a range at once, so there is no order between the parts.
+    """
+    given = [each for each in ranges if len(each)]
+    if least is None or least <= len(given):
+        return given
+    total = sum(map(len, given))
+    return [part for each in given for part in _parts(each, -(-least * len(each) // total))]
+
+
+def _parts(whole: Range, count: int) -> Iterator[Range]:
+    count = min(count, len(whole))
+    ends = [whole.start + len(whole) * n // count for n in range(count + 1)]
+    for start, end in itertools.pairwise(ends):
+        yield dataclasses.replace(whole, start=start, end=end)
+
+
+def read_range(
+    address: Address, wanted: Range, schema: StructType, size: int, *, strict: bool
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a range in Arrow batches of about ``size`` bytes.
+
+    Raises :class:`~shmq.ShmqError` for lost records if ``strict``; otherwise it leaves them out
+    and logs how many they were.
+    """
+    from shmq.spark.stream.arrow import Batches  # noqa: PLC0415 - the driver has no use for Arrow
+
+    batches = Batches.for_spark(schema, wanted.topic, wanted.partition)
+    at = wanted.start
+    try:
+        with address.connect() as broker, broker.stream(wanted.topic) as stream:
+            check_identity(stream, wanted)
+            while at < wanted.end:
+                try:
+                    found = stream.read(wanted.partition, at, wanted.end - at, max_bytes=size)
+                except OffsetOutOfRange as error:
+                    at = _behind(wanted, at, error, strict=strict)
+                    continue
+                yield from batches.of_block(found.data, at, wanted.end)
+                at = min(found.next_offset, wanted.end)
+    except (NoSuchStream, StreamDeleted) as error:
+        if strict:
+            raise
+        _log.warning("%d records of a batch are lost: %s", wanted.end - at, error)
+
+
+def check_identity(stream: shmq.Stream, wanted: Range) -> None:
+    """Raise StreamDeleted unless the stream is the one that was planned."""
+    if stream.identity != wanted.identity:
+        raise StreamDeleted(
+            f"the stream {wanted.topic!r} was deleted and made anew while records of it were to be "
+            f"read"
+        )
+
+
+def _behind(wanted: Range, at: int, error: OffsetOutOfRange, *, strict: bool) -> int:
+    """Where to continue after lost records. Raises OffsetOutOfRange if ``strict``."""
+    following = min(max(error.earliest, at), wanted.end)
+    if error.earliest <= at:  # not written yet, so the range was never a planned one
+        following = wanted.end
+    told = lost(wanted.topic, wanted.partition, at, following)
+    if strict:
+        raise OffsetOutOfRange(
+            f"{told}: there are {error.earliest} to {error.latest - 1} now; {HOW}",
+            at,
+            error.earliest,
+            error.latest,
+        ) from None
+    _log.warning("%s: the query goes on without them", told)
+    return following
+
+
+class StreamBatchReader(DataSourceReader):
+    """Reads the records that the streams hold between the bounds when the query is planned."""
+
+    def __init__(
+        self,
+        address: Address,
+        subscription: Subscription,
+        schema: StructType,
+        chosen: Mapping[str, Any],
+    ) -> None:
+        columns.check(schema)
+        self._address = address
+        self._subscription = subscription
+        self._schema = schema
+        self._least = chosen["minPartitions"]
+        self._size = chosen["maxBytesPerBatch"]
+        self._strict = chosen["failOnDataLoss"]
+        self._starting = Bound.starting(chosen, EARLIEST)
+        self._ending = Bound.ending(chosen)
+        if self._starting.word == LATEST:
+            raise InvalidOption(
+                "startingOffsets='latest' leaves a batch nothing to read: leave it out, or give "
+                "an offset"
+            )
+
+    def partitions(self) -> list[InputPartition]:
+        """The ranges. Raises :class:`~shmq.ShmqError`, at the driver."""
+        with self._address.connect() as broker:
+            seen = look(broker, self._subscription)
+            there = {name: tuple(each.extents) for name, each in seen.items()}
+            self._starting.check(there)
+            self._ending.check(there)
+            ranges = [
+                self._range(name, each, partition)
+                for name, each in seen.items()
+                for partition in each.extents
+            ]
+        parts: list[InputPartition] = [*cut(ranges, self._least)]
+        return parts or [Range("", 0, 0, 0, 0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a range, as Arrow batches."""
+        assert isinstance(partition, Range)
+        if len(partition):
+            yield from read_range(
+                self._address, partition, self._schema, self._size, strict=self._strict
+            )
+
+    def _range(self, name: str, seen: StreamSnapshot, partition: int) -> Range:
+        extent = seen.extents[partition]
+        start, end = seen.at(self._starting, partition), seen.at(self._ending, partition)
+        check_within(self._starting, name, partition, start, extent)
+        check_within(self._ending, name, partition, end, extent)
+        if start < extent.earliest and start < end:
+            told = lost(name, partition, start, min(end, extent.earliest))
+            if self._strict:
+                raise OffsetOutOfRange(
+                    f"{told}: the earliest is {extent.earliest}; {HOW}",
+                    start,
+                    extent.earliest,
+                    extent.latest,
+                )
+            _log.warning("%s: the query goes on without them", told)
+            start = extent.earliest
+        return Range(name, seen.identity, partition, start, max(start, end))
+
 
 _log = logging.getLogger("shmq.spark")
 
@@ -51,11 +213,15 @@ class StreamSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailab
     """
 
     def __init__(
-        self, address: Address, topics: Topics, schema: StructType, chosen: Mapping[str, Any]
+        self,
+        address: Address,
+        subscription: Subscription,
+        schema: StructType,
+        chosen: Mapping[str, Any],
     ) -> None:
         columns.check(schema)
         self._address = address
-        self._topics = topics
+        self._subscription = subscription
         self._schema = schema
         self._chosen = dict(chosen)
         self._size = chosen["maxBytesPerBatch"]
@@ -66,7 +232,7 @@ class StreamSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailab
     @functools.cached_property
     def _cursor(self) -> Cursor:
         """Made at the first use: a reader that goes to the executors has none."""
-        return Cursor(self._address, self._topics, self._chosen)
+        return Cursor(self._address, self._subscription, self._chosen)
 
     def initialOffset(self) -> Json:  # noqa: N802
         """The offset before the first batch. The first end says where that batch began."""
@@ -119,7 +285,7 @@ class StreamSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailab
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a range, as Arrow batches."""
         assert isinstance(partition, Range)
-        yield from offset_range.read(
+        yield from read_range(
             self._address, partition, self._schema, self._size, strict=self._strict
         )
 

@@ -1,9 +1,10 @@
-"""A stream as a sink: its options and its writers."""
+"""A write to streams: its options and its writers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -11,23 +12,48 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from shmq.errors import InvalidOption
+import shmq
 from shmq.spark.shared import options
-from shmq.spark.shared.batch_id import BatchId
+from shmq.spark.shared.columns import STREAM_SINK, SinkColumns
 from shmq.spark.shared.options import WRITE, Option
-from shmq.spark.stream.sink import StreamSink
+from shmq.spark.shared.sink import BatchId, Sink
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = [
-    "OPTIONS",
-    "StreamSinkStreamingWriter",
-    "StreamWriter",
-    "stream_writer",
-    "writer",
-]
+    from shmq.api.options import Confirm
+
+__all__ = ["OPTIONS", "StreamSink", "StreamSinkStreamingWriter", "StreamWriter"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSink(Sink):
+    """A write to streams."""
+
+    THING = "stream"
+    MAKE = "shmq stream create"
+
+    #: Which confirmation to wait for; None: the stream's own default.
+    confirm: Confirm | None
+
+    @classmethod
+    def of(cls, chosen: Mapping[str, Any], schema: StructType) -> Self:
+        """The write that the options and columns define.
+
+        Raises :class:`~shmq.InvalidOption`, and :class:`~shmq.InvalidName` for an invalid
+        stream name.
+        """
+        topic = chosen["topic"]
+        return cls(
+            **Sink.fields(chosen, topic),
+            columns=SinkColumns.of(schema, topic, STREAM_SINK, "stream"),
+            confirm=chosen["confirm"],
+        )
+
+    def _open(self, broker: shmq.Broker, topic: str) -> shmq.Stream:
+        return broker.stream(topic)
+
 
 _WRITE: Final = frozenset({WRITE})
 
@@ -40,45 +66,6 @@ OPTIONS: Final = (
     Option("confirm", options.one_of("memory", "disk"), None, _WRITE),
 )
 
-Messages = Sequence[WriterCommitMessage | None]
-
-
-def writer(chosen: Mapping[str, Any], schema: StructType, *, overwrite: bool) -> StreamWriter:
-    """The writer for ``df.write``; ``chosen`` has every option of a write by name.
-
-    Raises :class:`~shmq.ShmqError` if the write is known to fail before any task runs.
-    """
-    if overwrite:
-        raise InvalidOption(
-            "mode('overwrite') would remove what others have appended, and nothing is removed "
-            "from a stream: use mode('append')"
-        )
-    return StreamWriter(_checked(chosen, schema))
-
-
-def stream_writer(
-    chosen: Mapping[str, Any], schema: StructType, *, overwrite: bool
-) -> StreamSinkStreamingWriter:
-    """The writer for ``df.writeStream``. Raises as :func:`writer` does."""
-    if overwrite:
-        raise InvalidOption(
-            "outputMode('complete') gives the whole result anew with each batch, and a stream "
-            "keeps what it got: use outputMode('update'), whose newest record of a key counts, or "
-            "outputMode('append') with a watermark"
-        )
-    if chosen["publisher"] is not None:
-        raise InvalidOption(
-            f"the option publisher={chosen['publisher']!r} is for df.write: of a stream, the query "
-            f"is the publisher, so leave it out"
-        )
-    return StreamSinkStreamingWriter(_checked(chosen, schema))
-
-
-def _checked(chosen: Mapping[str, Any], schema: StructType) -> StreamSink:
-    sink = StreamSink.of(chosen, schema)
-    sink.check()
-    return sink
-
 
 class StreamWriter(DataSourceArrowWriter):
     """Appends the rows of a DataFrame to streams, once even if Spark retries a task."""
@@ -90,10 +77,7 @@ class StreamWriter(DataSourceArrowWriter):
         """Append a task's rows."""
         from shmq.spark.stream.append import append  # noqa: PLC0415 - the driver has no use for it
 
-        return append(self._sink, BatchId.of_batch(self._sink), iterator)
-
-    def commit(self, messages: Messages) -> None:
-        """Do nothing: the tasks have appended everything."""
+        return append(self._sink, BatchId.of_batch(self._sink), iterator, self._sink.confirm)
 
 
 class StreamSinkStreamingWriter(DataSourceStreamArrowWriter):
@@ -106,7 +90,4 @@ class StreamSinkStreamingWriter(DataSourceStreamArrowWriter):
         """Append a task's rows."""
         from shmq.spark.stream.append import append  # noqa: PLC0415 - the driver has no use for it
 
-        return append(self._sink, BatchId.of_stream(self._sink), iterator)
-
-    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
-        """Do nothing: the tasks have appended everything."""
+        return append(self._sink, BatchId.of_stream(self._sink), iterator, self._sink.confirm)

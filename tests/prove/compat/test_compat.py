@@ -15,7 +15,7 @@ import pytest
 
 import shmq
 from tests.prove.compat import session
-from tests.support.serving import serve
+from tests.support.server import serve
 
 HERE = Path(__file__).parent
 

@@ -24,11 +24,11 @@ from shmq.client.local.stream import attach
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core, _stream
+from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_partition_writer import StreamPartitionWriters
 from shmq.persistence.stream_writer import StreamWriter
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Limits
-from shmq.storage.stream_identity import StreamIdentity
+from shmq.storage.file_header import StreamIdentity
 from tests.support.memory_loss import bring_back, lose_memory
 
 WATCHDOG = 240
@@ -84,7 +84,7 @@ def keep(stream: Any) -> None:
     handle = attach(stream.namespace, "s")
     control = handle.control
     identity = StreamIdentity("s", control.stream_id, control.identity, control.options)
-    kept = StreamPartitionWriters(Disk(FILES), handle, identity, Limits())
+    kept = StreamPartitionWriters(Disk(FILES), handle, identity, WriteSizes())
     known = 0
     while known < len(kept.partitions):
         known = len(kept.partitions)
@@ -253,7 +253,7 @@ def judge_files(broker: Any, stream: Any) -> None:
     """It is written, and comes back with the partitions and the records that it had."""
     before = [(it.partition, it.latest, it.sealed, it.behind) for it in stream.offsets()]
     directory = DataDirectory(broker.namespace, Disk(FILES))
-    writer = StreamWriter(Namespace.of(broker.namespace), directory, Limits())
+    writer = StreamWriter(Namespace.of(broker.namespace), directory, WriteSizes())
     writer.look_around()
     writer.end()
     directory.close()

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from shmq.protocol.opcodes import DEFAULT_PORT
-from tests.support import console
+from tests.support import page_blocks
 from tests.support.namespaces import own_namespace
-from tests.support.serving import serve
+from tests.support.server import serve
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -47,7 +47,7 @@ def examples(page: Path) -> str:
             continue
         program += "\n" * (text.count("\n", 0, block.start(2)) - program.count("\n"))
         step = _step(block[1], block[2])
-        helpers = helpers or "from tests.support import console as _page; " * (step != block[2])
+        helpers = helpers or "from tests.support import page_blocks as _page; " * (step != block[2])
         program += step
     return helpers + program
 
@@ -175,7 +175,7 @@ def _anchors(page: Path) -> set[str]:
     ],
 )
 def test_what_a_command_prints_is_compared_with_the_page(printed: str, expected: str) -> None:
-    assert console.matches(printed, expected)
+    assert page_blocks.matches(printed, expected)
 
 
 @pytest.mark.parametrize(
@@ -183,4 +183,4 @@ def test_what_a_command_prints_is_compared_with_the_page(printed: str, expected:
     [("one\n", "two\n"), ("a\nb\n", "a\n"), ("pid 17\n", "pid …, idle\n"), ("b\n", "a\n…\n")],
 )
 def test_what_a_page_does_not_say_is_reported(printed: str, expected: str) -> None:
-    assert not console.matches(printed, expected)
+    assert not page_blocks.matches(printed, expected)

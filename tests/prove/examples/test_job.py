@@ -42,9 +42,9 @@ def path(flights_file: MakeFile) -> Path:
     )
 
 
-@pytest.mark.parametrize("lose", [True, False])
-@pytest.mark.parametrize("kill", [True, False])
-@pytest.mark.parametrize("remote", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("remote", "kill", "lose"), [(0, True, False), (1, False, True), (2, True, True)]
+)
 def test_every_flight_is_counted_once_whoever_reads_it_and_whatever_is_lost(
     path: Path, namespace: str, kill: bool, remote: int, lose: bool
 ) -> None:

@@ -8,8 +8,8 @@ from typing import Literal
 import pytest
 
 import shmq
+from shmq.persistence.journal import WriteSizes
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Limits
 from shmq.storage.paths import catalog
 from tests.support.queue_chain import chain
 from tests.system.persistence.test_writer import synced, writing
@@ -20,7 +20,7 @@ HELD = 1_000
 #: Of how many rounds one waits for the disk, so that all of it is written there.
 WRITTEN = 20
 
-SIZES = Limits(segment=4 << 20, ahead=64 << 10)
+SIZES = WriteSizes(segment=4 << 20, ahead=64 << 10)
 
 
 @pytest.mark.watchdog(600)

@@ -15,10 +15,10 @@ from shmq.diagnose.streams import examine_files
 from shmq.namespace import group_files
 from shmq.namespace.namespace import Namespace
 from shmq.native import _stream
-from shmq.storage.stream_paths import stream_directory
+from shmq.storage.paths import stream_directory
 from tests.support.memory_loss import bring_back, lose_memory
-from tests.support.persisting import Persister
 from tests.support.processes import eventually
+from tests.support.writer_process import Persister
 
 PATIENCE = 60.0
 SOON = 0.05

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.prove.powerloss import streams
-from tests.prove.powerloss.recovering import Recoverer
-from tests.prove.powerloss.station import record
+from tests.prove.powerloss.recovery import Recoverer
+from tests.prove.powerloss.simulated_host import record
 from tests.prove.powerloss.trace import Outcome, Trace, try_crashes
 from tests.prove.powerloss.workloads import WORKLOADS, Workload, random_workload
 

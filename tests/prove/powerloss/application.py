@@ -10,7 +10,7 @@ from typing import Any
 import shmq
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import remove_semaphores
-from tests.prove.powerloss.promise import (
+from tests.prove.powerloss.expectation import (
     Found,
     Name,
     Promise,

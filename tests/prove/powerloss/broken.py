@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from shmq.persistence.journal_writer import Journaled
+from shmq.persistence.journal import WriteSizes
+from shmq.persistence.journal_writer import JournalWriter, Transfers
 from shmq.persistence.snapshot import Snapshot
-from shmq.persistence.transaction_notes import NO_NOTES, Notes
-from shmq.persistence.transfers import Transfers
+from shmq.persistence.transactions import NO_TRANSACTIONS, Notes
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Limits
 from shmq.storage.transaction_file import Id, Part
 
 
@@ -99,38 +98,38 @@ class _SyncsSnapshotsLate(_Through):
 
 
 def never_syncs(
-    disk: Disk, handle: Any, sizes: Limits, moves: Transfers, notes: Notes
-) -> Journaled:
+    disk: Disk, handle: Any, sizes: WriteSizes, moves: Transfers, notes: Notes
+) -> JournalWriter:
     """It leaves fdatasync out."""
     return _Eager(_NeverSyncs(disk), handle, sizes, moves, notes)
 
 
 def never_syncs_names(
-    disk: Disk, handle: Any, sizes: Limits, moves: Transfers, notes: Notes
-) -> Journaled:
+    disk: Disk, handle: Any, sizes: WriteSizes, moves: Transfers, notes: Notes
+) -> JournalWriter:
     """It never syncs the directory."""
     return _Eager(_NeverSyncsNames(disk), handle, sizes, moves, notes)
 
 
 def tries_the_sync_again(
-    disk: Disk, handle: Any, sizes: Limits, moves: Transfers, notes: Notes
-) -> Journaled:
+    disk: Disk, handle: Any, sizes: WriteSizes, moves: Transfers, notes: Notes
+) -> JournalWriter:
     """After a failed fdatasync it calls it again, and takes its success for granted."""
     return _Eager(_TriesTheSyncAgain(disk), handle, sizes, moves, notes)
 
 
 def renames_before_the_sync(
-    disk: Disk, handle: Any, sizes: Limits, moves: Transfers, notes: Notes
-) -> Journaled:
+    disk: Disk, handle: Any, sizes: WriteSizes, moves: Transfers, notes: Notes
+) -> JournalWriter:
     """A snapshot has its name before its content is on disk."""
     return _Eager(_SyncsSnapshotsLate(disk), handle, sizes, moves, notes)
 
 
-class _Eager(Journaled):
+class _Eager(JournalWriter):
     """It looks at each step what has arrived elsewhere."""
 
     def __init__(
-        self, disk: Disk, handle: Any, sizes: Limits, moves: Transfers, notes: Notes
+        self, disk: Disk, handle: Any, sizes: WriteSizes, moves: Transfers, notes: Notes
     ) -> None:
         super().__init__(disk, handle, sizes, moves, look=0.0, transactions=notes)
 
@@ -166,11 +165,11 @@ class SettlesMovesFirst(_Eager):
 
 
 def notes_no_transaction(
-    disk: Disk, handle: Any, sizes: Limits, moves: Transfers, notes: Notes
-) -> Journaled:
+    disk: Disk, handle: Any, sizes: WriteSizes, moves: Transfers, notes: Notes
+) -> JournalWriter:
     """It writes what transactions did as if each queue were by itself."""
     del notes
-    return _Eager(disk, handle, sizes, moves, NO_NOTES)
+    return _Eager(disk, handle, sizes, moves, NO_TRANSACTIONS)
 
 
 class _NotesLate:
@@ -190,7 +189,7 @@ class NotesTransactionsLate(_Eager):
     """It writes a commit, and notes the transactions that it has something of then."""
 
     def __init__(
-        self, disk: Disk, handle: Any, sizes: Limits, moves: Transfers, notes: Notes
+        self, disk: Disk, handle: Any, sizes: WriteSizes, moves: Transfers, notes: Notes
     ) -> None:
         super().__init__(disk, handle, sizes, moves, cast(Notes, _NotesLate(notes)))
         self._late = notes
@@ -219,7 +218,7 @@ class _MarksAtOnce(_NotesLate):
 
 
 def marks_before_it_writes(
-    disk: Disk, handle: Any, sizes: Limits, moves: Transfers, notes: Notes
-) -> Journaled:
+    disk: Disk, handle: Any, sizes: WriteSizes, moves: Transfers, notes: Notes
+) -> JournalWriter:
     """It marks what a transaction did as done before that is on disk."""
     return _Eager(disk, handle, sizes, moves, cast(Notes, _MarksAtOnce(notes)))

@@ -15,24 +15,24 @@ from pathlib import Path
 from typing import Any, Final
 
 from shmq.api.names import SHM
+from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_partition_writer import StreamPartitionWriters
 from shmq.persistence.stream_recovery import StoredStream, plan_streams
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Limits
-from shmq.storage.partition_generation import Generation, eras_among
-from shmq.storage.stream_erase import sweep_streams
+from shmq.storage.erase import sweep_streams
+from shmq.storage.file_header import StreamIdentity
+from shmq.storage.paths import partition_directory
 from shmq.storage.stream_files import StreamFiles
-from shmq.storage.stream_identity import StreamIdentity
-from shmq.storage.stream_paths import partition_directory
+from shmq.storage.stream_meta import Generation, eras_among
 from tests.prove.powerloss.model import DiskModel
-from tests.prove.powerloss.recording import Fault, Recording
-from tests.prove.powerloss.stage import Stage
+from tests.prove.powerloss.recorded_disk import Fault, Recording
+from tests.prove.powerloss.state_directory import Stage
 from tests.prove.powerloss.states import State, crash_states
 from tests.prove.powerloss.trace import Outcome
 from tests.support.stream_entries import entry, read_values
 
 DATA: Final = "data"
-SIZES: Final = Limits(segment=4096, ahead=2048, commit=2048, early=512)
+SIZES: Final = WriteSizes(segment=4096, ahead=2048, commit=2048, early=512)
 #: All streams have one salt, so that a record of one that was deleted looks like one of the next.
 SALT: Final = 0x55667788
 

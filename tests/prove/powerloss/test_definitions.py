@@ -18,9 +18,9 @@ from shmq.storage.disk import Disk
 from shmq.storage.file_header import DEFINITIONS
 from shmq.storage.map_file import read_map
 from shmq.storage.paths import EXCHANGES
+from tests.prove.powerloss.expectation import Promise
 from tests.prove.powerloss.model import DiskModel
-from tests.prove.powerloss.promise import Promise
-from tests.prove.powerloss.recording import Recording, failing
+from tests.prove.powerloss.recorded_disk import Recording, failing
 from tests.prove.powerloss.states import State, crash_states
 
 #: The most states that are tried after one step.

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.prove.powerloss.application import in_memory
-from tests.prove.powerloss.promise import Recovered, complaints, name_of
-from tests.prove.powerloss.recording import SHORT, failing
-from tests.prove.powerloss.recovering import Recoverer
+from tests.prove.powerloss.expectation import Recovered, complaints, name_of
+from tests.prove.powerloss.recorded_disk import SHORT, failing
+from tests.prove.powerloss.recovery import Recoverer
+from tests.prove.powerloss.simulated_host import Station, station
 from tests.prove.powerloss.states import State
-from tests.prove.powerloss.station import Station, station
 from tests.prove.powerloss.workloads import ANY, WRITES
 
 FAULTS = {"EIO": (errno.EIO, ANY), "ENOSPC": (errno.ENOSPC, ANY), "short": (SHORT, WRITES)}

@@ -9,9 +9,9 @@ import pytest
 from shmq.persistence import recovery
 from shmq.storage.queue_files import QueueFiles
 from tests.prove.powerloss import broken
-from tests.prove.powerloss.recording import failing
-from tests.prove.powerloss.recovering import Recoverer
-from tests.prove.powerloss.station import Make, real, record
+from tests.prove.powerloss.recorded_disk import failing
+from tests.prove.powerloss.recovery import Recoverer
+from tests.prove.powerloss.simulated_host import Make, real, record
 from tests.prove.powerloss.trace import Outcome, try_crashes
 from tests.prove.powerloss.workloads import (
     SYNCS,

@@ -12,10 +12,9 @@ import pytest
 from shmq.persistence import stream_partition_writer, stream_recovery
 from shmq.persistence.stream_journal import Commit, StreamJournal
 from shmq.persistence.stream_partition_writer import StreamPartitionWriter, StreamPartitionWriters
-from shmq.storage.partition_generation import eras_among
-from shmq.storage.stream_meta import StreamCard
+from shmq.storage.stream_meta import StreamCard, eras_among
 from tests.prove.powerloss import streams
-from tests.prove.powerloss.recording import SHORT, RecordingDisk, failing
+from tests.prove.powerloss.recorded_disk import SHORT, RecordingDisk, failing
 from tests.prove.powerloss.streams import Station, record, try_crashes
 from tests.prove.powerloss.trace import Outcome
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.prove.powerloss.promise import Found, Promise, Recovered, Sent, complaints
-from tests.prove.powerloss.toy import Toy
+from tests.prove.powerloss.expectation import Found, Promise, Recovered, Sent, complaints
+from tests.prove.powerloss.small_store import Toy
 from tests.prove.powerloss.trace import Outcome, try_crashes
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tests.prove.powerloss.events import Event
+from tests.prove.powerloss.expectation import Name, Promise, Recovered, Sent, complaints
 from tests.prove.powerloss.model import DiskModel
-from tests.prove.powerloss.promise import Name, Promise, Recovered, Sent, complaints
 from tests.prove.powerloss.states import State, crash_states
 
 #: Recovers from one state: what each queue holds. Raises what recovery raises.

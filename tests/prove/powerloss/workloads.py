@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import shmq
-from tests.prove.powerloss.recording import SHORT, Fault, failing
-from tests.prove.powerloss.station import Station
+from tests.prove.powerloss.recorded_disk import SHORT, Fault, failing
+from tests.prove.powerloss.simulated_host import Station
 
 #: What a dead letter queue of "q" is called.
 GRAVES: Final = "q.dlq"

@@ -16,12 +16,11 @@ from shmq.namespace.namespace import Namespace
 from shmq.persistence.definitions import recover_definitions
 from shmq.persistence.recovery import set_aside
 from shmq.persistence.restore import Restored, RestoredFile, restore_aside
-from shmq.storage.aside import files_aside
 from shmq.storage.disk import Disk
 from shmq.storage.file_header import DEFINITIONS, FileHeader
 from shmq.storage.map_file import write_map
-from shmq.storage.paths import EXCHANGES, segment_name, snapshot_name, unfinished
-from shmq.storage.stream_paths import segment_file
+from shmq.storage.paths import EXCHANGES, segment_file, segment_name, snapshot_name, unfinished
+from shmq.storage.set_aside import files_aside
 from shmq.storage.transaction_file import TRANSACTIONS
 from tests.prove.recovery.tools import Persist, lose
 from tests.support.processes import PATIENCE
@@ -198,10 +197,10 @@ def test_definitions_come_back_if_they_can_be_read_and_nothing_would_write_over_
         restore_aside(namespace, whole)
     own.close()
     kept = Namespace.of(namespace)
-    kept.keep_in(own.path)
+    kept.become_writer(own.path)
     refused = restore_aside(namespace, damaged)
     assert (refused.state, len(refused.problems)) == ("damaged", 1)
     assert restore_aside(namespace, whole) == RestoredFile(EXCHANGES, "restored")
     with pytest.raises(shmq.ShmqError, match=f"{EXCHANGES} is there"):
         restore_aside(namespace, damaged)
-    kept.keep_no_more()
+    kept.release_writer()

@@ -19,7 +19,7 @@ from shmq.namespace.namespace import Namespace
 from tests.prove.recovery.test_recovery import damaged
 from tests.prove.recovery.tools import lose, persisting
 from tests.support.processes import PATIENCE, ROOT, environment, eventually, run_script
-from tests.support.serving import serve
+from tests.support.server import serve
 from tests.support.shell import Shell
 
 #: For how long a writer of these tests stays when nobody needs it, in seconds: on a busy machine
@@ -197,7 +197,7 @@ def test_who_waits_for_the_disk_starts_a_writer_in_place_of_one_that_was_killed(
         queue.put("b", confirm="disk", timeout=PATIENCE)
         writers.kill()
         lately = Namespace.of(writers.namespace)
-        eventually(lambda: lately.keeper is None, "it is gone")
+        eventually(lambda: lately.writer_pid is None, "it is gone")
         stream.append(b"c", confirm="disk", timeout=PATIENCE)
     writers.reboot()
     with shmq.connect() as broker:
@@ -214,7 +214,7 @@ def test_an_operators_writer_takes_the_place_of_one_that_started_by_itself(
             assert persist.process is not None
             pid = persist.process.pid
             eventually(lambda: not writers.found(), "the other one ends")
-            assert Namespace.of(writers.namespace).keeper == pid
+            assert Namespace.of(writers.namespace).writer_pid == pid
             queue.put("b", confirm="disk", timeout=PATIENCE)
             eventually(lambda: queue.stats().journal_writer_pid == pid, "it writes")
 

@@ -17,7 +17,7 @@ from shmq.storage.disk import Disk
 from tests.prove.recovery.test_recovery import bodies, confirmed, damaged, flip, last_segment
 from tests.prove.recovery.tools import Persist, lose
 from tests.support.processes import eventually
-from tests.support.serving import Server
+from tests.support.server import Server
 from tests.support.shell import Shell
 
 
@@ -92,7 +92,7 @@ def test_without_a_writer_nothing_is_pretended(persist: Persist, shell: Shell) -
 def test_where_nobody_ever_wrote_that_is_told(namespace: str, shell: Shell) -> None:
     kept(namespace, "a", "snapshot", "one")
 
-    assert "nobody has written namespace" in shell("snapshot", code=Code.REFUSED).error
+    assert "has no data directory yet" in shell("snapshot", code=Code.REFUSED).error
 
 
 # ---- backup and restore ----
@@ -322,7 +322,9 @@ def test_a_server_recovers_before_it_listens(server: Server, namespace: str) -> 
     server.start()
     server.ready()
 
-    assert server.log.index("queue jobs is back: 50 messages") < server.log.index("listening on")
+    assert server.log.index("queue jobs is recovered: 50 messages") < server.log.index(
+        "listening on"
+    )
     with shmq.connect(server.url) as remote:
         assert [message.body for message in remote.queue("jobs").get_many(50)] == list(range(50))
     assert server.stops() == 0, server.log

@@ -12,9 +12,9 @@ import pytest
 import shmq
 from tests.prove.recovery.test_autostart import Writers, writers
 from tests.prove.recovery.tools import Persist, lose
-from tests.support.persisting import persisting
 from tests.support.processes import PATIENCE, eventually
-from tests.support.serving import serve
+from tests.support.server import serve
+from tests.support.writer_process import persisting
 
 __all__ = ["writers"]
 
@@ -218,7 +218,7 @@ def test_a_damaged_file_is_set_aside_and_named(persist: Persist, namespace: str,
     lose(namespace)
     persist.begin()
 
-    assert f"{path} is not brought back, and is called {file}.aside from now on" in persist.log
+    assert f"{path} cannot be read, and is renamed to {file}.aside" in persist.log
     assert path.with_name(f"{file}.aside").read_bytes()[:-1] == raw[:-1]
     with shmq.connect(namespace) as broker:
         assert len(broker.list_exchanges()) == (file != "writer.exchanges")

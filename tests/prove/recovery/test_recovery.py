@@ -276,7 +276,7 @@ def test_a_killed_writer_finds_the_queue_as_it_is(persist: Persist) -> None:
     persist.reboot()
 
     assert bodies(persist.namespace) == [1, 2, 3, 4, 5, 6]
-    assert "queue jobs is back: 6 messages" in persist.log
+    assert "queue jobs is recovered: 6 messages" in persist.log
 
 
 def test_a_recovery_that_is_killed_again_and_again_loses_nothing(persist: Persist) -> None:
@@ -356,7 +356,7 @@ def test_damage_stops_its_queue_and_no_other(persist: Persist) -> None:
     persist.begin()
 
     assert bodies(persist.namespace, "whole") == [0, 1, 2]
-    (line,) = [line for line in persist.log.splitlines() if "is not brought back" in line]
+    (line,) = [line for line in persist.log.splitlines() if "is not recovered" in line]
     assert "queue jobs" in line and re.search(rf"{re.escape(str(path))}\D+\d+", line)
     with shmq.connect(persist.namespace) as broker, pytest.raises(shmq.DamagedFile) as told:
         broker.queue("jobs")
@@ -375,7 +375,7 @@ def test_a_new_queue_of_the_name_sets_files_aside_that_nobody_knew_of(
 
     persist.begin()
 
-    assert "belonged to another" in persist.log or "is not of the queue" in persist.log
+    assert "belonged to another" in persist.log or "belongs to an earlier queue" in persist.log
     assert [name for name in persist.files() if not name.endswith(".dmsq")]
     persist.hears("queue jobs is kept")
     persist.reboot()

@@ -14,8 +14,8 @@ from shmq.persistence.recovery import recover
 from shmq.storage.disk import Disk
 from shmq.storage.transaction_file import TRANSACTIONS, read_noted
 from tests.prove.recovery.tools import lose
-from tests.support.persisting import Persister, persisting
 from tests.support.processes import eventually
+from tests.support.writer_process import Persister, persisting
 
 
 @pytest.fixture

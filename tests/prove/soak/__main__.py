@@ -11,11 +11,10 @@ import time
 from pathlib import Path
 
 import shmq
-from shmq.stress.check_result import WRONGS, CheckResult, judge
-from shmq.stress.journal import Journal, read_all
-from shmq.stress.worker_processes import Crew
-from tests.prove.soak import durable, mixed, over_tcp, streams, transactions, workers
-from tests.prove.soak.draining import check, drain
+from shmq.stress.journal import WRONGS, CheckResult, Journal, judge, read_all
+from shmq.stress.workers import WorkerProcesses
+from tests.prove.soak import durable, mixed, streams, tcp, transactions, workers
+from tests.prove.soak.drain import check, drain
 from tests.prove.soak.streams import history
 
 PRODUCERS = 3
@@ -30,21 +29,21 @@ def soak(seconds: float, seed: int) -> tuple[CheckResult, int]:
     queue = broker.create_queue(
         "work", capacity=500, visibility_timeout=3600, max_deliveries=60_000
     )
-    crew = Crew(broker.namespace, directory)
+    crew = WorkerProcesses(broker.namespace, directory)
     try:
         for work in [workers.produce] * PRODUCERS + [workers.consume] * CONSUMERS:
-            crew.hire(work)
+            crew.start(work)
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             time.sleep(chance.random() / 10)
-            crew.hire(crew.kill(chance.choice(crew.alive)))
+            crew.start(crew.kill(chance.choice(crew.alive)))
         for worker in (*crew.at(workers.produce), *crew.at(workers.consume)):
             crew.kill(worker)
         drain(queue, Journal(directory, 0))
         check(queue)
         return judge(read_all(directory), crew.killed_at), crew.killed
     finally:
-        crew.dismiss()
+        crew.kill_all()
         for summary in broker.list_queues():
             broker.delete_queue(summary.name)
         broker.close()
@@ -75,7 +74,7 @@ def main() -> None:
         return
     served = 0
     if arguments.tcp:
-        verdict, killed, served = over_tcp.soak(arguments.seconds, arguments.seed)
+        verdict, killed, served = tcp.soak(arguments.seconds, arguments.seed)
     elif arguments.durable:
         rounds = max(4, int(arguments.seconds / 10))
         verdict, killed, served = durable.soak(arguments.seconds, arguments.seed, rounds)

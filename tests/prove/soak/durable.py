@@ -24,14 +24,13 @@ from typing import Any
 import psutil
 
 import shmq
-from shmq.stress.check_result import CheckResult, judge
-from shmq.stress.journal import ACKED, INTENT, PUT, Journal, Record, read_all
-from shmq.stress.worker_processes import Crew
+from shmq.stress.journal import ACKED, INTENT, PUT, CheckResult, Journal, Record, judge, read_all
+from shmq.stress.workers import WorkerProcesses
 from tests.prove.soak import workers
-from tests.prove.soak.draining import check, drain
+from tests.prove.soak.drain import check, drain
 from tests.prove.soak.workers import BATCH, body_of, properties
 from tests.support.processes import PATIENCE, SHM, eventually
-from tests.support.serving import Server
+from tests.support.server import Server
 
 PRODUCERS = 3
 CONSUMERS = 2
@@ -138,7 +137,7 @@ class Storm:
         self.folder = Path(tempfile.mkdtemp(prefix="shmq-soak-"))
         self.namespace = f"soak-{secrets.token_hex(4)}"
         self.host = Host(self.folder, self.namespace)
-        self.crew = Crew(self.namespace, self.folder)
+        self.crew = WorkerProcesses(self.namespace, self.folder)
         self.losses: list[Loss] = []
 
     def run(self, seconds: float, rounds: int) -> CheckResult:
@@ -160,7 +159,7 @@ class Storm:
     def _round(self, seconds: float, *, quiet: bool) -> None:
         safe = time.monotonic_ns()
         for work in [produce] * PRODUCERS + [workers.consume] * CONSUMERS:
-            self.crew.hire(work)
+            self.crew.start(work)
         end = time.monotonic() + seconds
         with shmq.connect(self.namespace) as broker, broker.queue(QUEUE) as queue:
             while time.monotonic() < end:
@@ -169,7 +168,7 @@ class Storm:
                 if self.chance.random() < SERVERS_KILLED:
                     self.host.kill_one(self.chance)
                 else:
-                    self.crew.hire(self.crew.kill(self.chance.choice(self.crew.alive)))
+                    self.crew.start(self.crew.kill(self.chance.choice(self.crew.alive)))
             if quiet:
                 for worker in self.crew.at(workers.consume):
                     self.crew.kill(worker)
@@ -179,7 +178,7 @@ class Storm:
         for worker in self.crew.alive:
             self.crew.kill(worker)
         self.host.power_off()
-        self.losses.append(Loss(self.crew.hired, safe))
+        self.losses.append(Loss(self.crew.started, safe))
 
     def _seen_safe(self, queue: Any, safe: int) -> int:
         """Now, if every ack until now is in the journal; else what was known before.
@@ -205,7 +204,7 @@ class Storm:
 
     def close(self) -> None:
         """Leave nothing behind."""
-        self.crew.dismiss()
+        self.crew.kill_all()
         self.host.server.close()
         with shmq.connect(self.namespace) as broker:
             for summary in broker.list_queues():

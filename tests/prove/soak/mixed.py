@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from shmq.namespace.namespace import Namespace
-from tests.prove.soak import over_tcp, streams, transactions
+from tests.prove.soak import streams, tcp, transactions
 from tests.support.processes import SHM
 
 __all__ = ["soak"]
@@ -71,7 +71,7 @@ def _run(answer: Connection[Any, Any], work: Callable[..., Any], *arguments: Any
 
 
 def _queue(seconds: float, seed: int, namespace: str, data_dir: str) -> str:
-    verdict, killed, served = over_tcp.soak(
+    verdict, killed, served = tcp.soak(
         seconds, seed, namespace=namespace, stopped=STOPPED, data_dir=Path(data_dir)
     )
     assert not verdict.wrong(), verdict

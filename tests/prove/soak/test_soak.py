@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from shmq.stress.check_result import judge
-from shmq.stress.journal import ACKED, ACKING, GOT, INTENT, PUT, Record
-from tests.prove.soak import durable, over_tcp
+from shmq.stress.journal import ACKED, ACKING, GOT, INTENT, PUT, Record, judge
+from tests.prove.soak import durable, tcp
 from tests.prove.soak.__main__ import soak
 
 
@@ -17,7 +16,7 @@ def test_what_goes_in_comes_out_whoever_is_killed() -> None:
 
 
 def test_so_it_does_over_tcp_whoever_serves_is_killed() -> None:
-    verdict, killed, served = over_tcp.soak(seconds=4, seed=20_261_122, least=3)
+    verdict, killed, served = tcp.soak(seconds=4, seed=20_261_122, least=3)
 
     assert not verdict.wrong()
     assert killed >= 3
@@ -49,9 +48,9 @@ def test_what_waits_to_be_read_as_its_server_is_killed_is_not_delivered_again() 
     steps = [record(INTENT, 1), record(PUT, 2), record(GOT, 4), record(ACKING, 5)]
     steps += [record(ACKED, 6), record(GOT, 9, worker=2)]
 
-    assert not judge(over_tcp.known(steps, {2: 3}), {2: 3}).wrong()
-    assert judge(over_tcp.known(steps, {1: 3}), {1: 3}).back_after_ack == {7}
-    assert judge(over_tcp.known(steps, {2: 10}), {2: 10}).back_after_ack == {7}
+    assert not judge(tcp.known(steps, {2: 3}), {2: 3}).wrong()
+    assert judge(tcp.known(steps, {1: 3}), {1: 3}).back_after_ack == {7}
+    assert judge(tcp.known(steps, {2: 10}), {2: 10}).back_after_ack == {7}
 
 
 def record(kind: int, at: int, worker: int = 1, message: int = 7) -> Record:

@@ -14,7 +14,7 @@ from typing import Any
 import shmq.spark
 
 #: Batches that a stream makes of the queue, about.
-BATCHES = 8
+BATCHES = 4
 
 
 def main(given: dict[str, Any]) -> None:

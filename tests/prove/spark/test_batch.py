@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
 import shmq
-from shmq.spark.queue.kind import QueueKind
+from shmq.spark.queue.kind import QUEUE
 from shmq.spark.shared import columns
 from tests.support.certificates import WHY_NOT, Certificates
-from tests.support.serving import serve
+from tests.support.server import serve
 
 SESAME = "open-sesame-" * 3
 OTHER = "another-one-" * 3
@@ -37,7 +37,6 @@ def orders(broker: shmq.Broker) -> shmq.Queue:
     return broker.create_queue("orders", max_deliveries=3, priorities=5)
 
 
-@pytest.mark.smoke
 def test_every_message_is_a_row_and_stays_where_it_is(
     spark: SparkSession, broker: shmq.Broker, orders: shmq.Queue
 ) -> None:
@@ -78,7 +77,6 @@ def test_a_plain_message_has_every_column(
     }
 
 
-@pytest.mark.smoke
 def test_what_was_put_with_a_message_is_in_its_columns(
     spark: SparkSession, broker: shmq.Broker, orders: shmq.Queue
 ) -> None:
@@ -216,7 +214,6 @@ def test_columns_come_in_the_order_in_which_they_are_asked_for(
     ]
 
 
-@pytest.mark.smoke
 def test_several_queues_are_read_by_name_and_by_pattern(
     spark: SparkSession, broker: shmq.Broker
 ) -> None:
@@ -254,8 +251,8 @@ def test_a_queue_is_read_in_as_many_parts_as_are_asked_for(
 def test_a_batch_of_arrow_is_bounded_in_bytes(broker: shmq.Broker, orders: shmq.Queue) -> None:
     orders.put_many([bytes(1000)] * 50)
     given = {"url": broker.namespace, "subscribe": "orders", "columns": "value"}
-    kind = QueueKind({**given, "maxBytesPerBatch": "8k", "minPartitions": "1"})
-    reader = kind.reader(StructType().add("value", "binary"))
+    given |= {"maxBytesPerBatch": "8k", "minPartitions": "1"}
+    reader = QUEUE.reader(given, StructType().add("value", "binary"))
     (part,) = reader.partitions()
     batches: list[Any] = list(reader.read(part))
     counts = [batch.num_rows for batch in batches]

@@ -1,12 +1,14 @@
-"""Beyond one machine: executors of a cluster reach the broker over TCP, and one of them dies."""
+"""Beyond one process: executors of a cluster reach the broker over TCP, and one of them dies."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,14 @@ import psutil
 import pytest
 
 import shmq
-from tests.prove.spark.cluster import MASTER_ADDRESS, START, Cluster, cluster, environment, until
+from tests.prove.spark.cluster_job import BATCHES
 from tests.support.certificates import WHY_NOT, Certificates
-from tests.support.processes import ROOT
-from tests.support.serving import serve
+from tests.support.processes import PATIENCE, ROOT
+from tests.support.server import serve
 
-MESSAGES = 8_000
+MESSAGES = 2_000
+#: A driver and two executors of a busy machine take their time, in seconds.
+START = 4 * PATIENCE
 SOURCE, TARGET = "jobs", "back"
 TOKEN = "a token for a team of executors, and no other"
 #: What a stream from one queue to another takes, and no more.
@@ -39,7 +43,7 @@ def driver(given: dict[str, Any], folder: Path) -> Iterator[psutil.Popen]:
         process = psutil.Popen(
             [sys.executable, "-m", "tests.prove.spark.cluster_job", json.dumps(given)],
             cwd=ROOT,
-            env=environment(SPARK_LOCAL_IP=MASTER_ADDRESS, SPARK_LOCAL_DIRS=str(folder)),
+            env={**os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_DIRS": str(folder)},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
@@ -56,7 +60,7 @@ def driver(given: dict[str, Any], folder: Path) -> Iterator[psutil.Popen]:
 
 @needs_openssl
 @pytest.mark.watchdog(420)
-def test_a_worker_that_is_killed_in_the_middle_loses_nothing_and_doubles_nothing(
+def test_an_executor_that_is_killed_in_the_middle_loses_nothing_and_doubles_nothing(
     broker: shmq.Broker, tmp_path: Path
 ) -> None:
     from pyarrow import parquet
@@ -70,14 +74,13 @@ def test_a_worker_that_is_killed_in_the_middle_loses_nothing_and_doubles_nothing
         serve(
             broker.namespace, tokens={TOKEN: RIGHTS}, tls={"certificate": certificate, "key": key}
         ) as server,
-        cluster(tmp_path) as spark,
-        driver(given(server.url, spark, certificates.ca, tmp_path), tmp_path) as process,
+        driver(given(server.url, certificates.ca, tmp_path), tmp_path) as process,
     ):
         commits = tmp_path / "checkpoint" / "commits"
-        spark.wait_for_executors()
         until(lambda: (commits / "1").exists() or ended(process, tmp_path), "a batch is committed")
-        spark.workers[0].kill()
-        assert not (commits / "7").exists(), "the stream was over before the worker was killed"
+        kill(executors(process)[0])
+        last = commits / str(BATCHES - 1)
+        assert not last.exists(), "the stream was over before the executor was killed"
 
         assert process.wait(START) == 0, said(tmp_path)
 
@@ -91,21 +94,45 @@ def test_a_worker_that_is_killed_in_the_middle_loses_nothing_and_doubles_nothing
     assert (stats.acked, stats.depth, stats.in_flight) == (MESSAGES, 0, 0)
 
 
-def given(url: str, spark: Cluster, ca: Path, folder: Path) -> dict[str, Any]:
+def given(url: str, ca: Path, folder: Path) -> dict[str, Any]:
     return {
-        "master": spark.url,
+        "master": "local-cluster[2,1,640]",
         "folder": str(folder),
         "source": SOURCE,
         "target": TARGET,
         "options": {"url": url, "token": TOKEN, "tlsCa": str(ca)},
         "conf": {
-            "spark.driver.host": MASTER_ADDRESS,
             "spark.driver.memory": "512m",
             "spark.executor.memory": "512m",
             "spark.network.timeout": "60s",
             "spark.sql.shuffle.partitions": "4",
         },
     }
+
+
+def executors(process: psutil.Process) -> list[psutil.Process]:
+    """The JVMs of the executors, in a fixed order."""
+    found = []
+    for each in process.children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if "CoarseGrainedExecutorBackend" in " ".join(each.cmdline()):
+                found.append(each)
+    assert len(found) >= 2, found
+    return sorted(found, key=lambda each: each.pid)
+
+
+def kill(process: psutil.Process) -> None:
+    """Kill it with its Python workers."""
+    for each in [process, *process.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            each.kill()
+
+
+def until(there: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + START
+    while not there():
+        assert time.monotonic() < end, f"never happened: {what}"
+        time.sleep(0.02)
 
 
 def ended(process: psutil.Popen, folder: Path) -> bool:

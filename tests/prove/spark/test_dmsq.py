@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 import shmq
-from shmq.spark.dmsq.kind import OPTIONS
+from shmq.spark.dmsq.options import OPTIONS
 from shmq.spark.jobs.failure import failure_of
 from shmq.spark.shared import columns
 from shmq.storage.paths import segment_name, snapshot_name
-from tests.support.persisting import persisting
 from tests.support.queue_files import HASH_KEY, WALL, Building, put, settle, update
+from tests.support.writer_process import persisting
 
 PUSH = "spark.sql.python.filterPushdown.enabled"
 SECOND = 10**9

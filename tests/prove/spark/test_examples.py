@@ -45,7 +45,7 @@ def run(folder: Path, namespace: str) -> None:
     assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr[-5000:]
 
 
-def test_the_project_of_declarative_pipelines_runs_again_and_again(
+def test_the_project_of_declarative_pipelines_runs(
     spark: SparkSession, broker: shmq.Broker, namespace: str, tmp_path: Path
 ) -> None:
     flights = broker.create_queue("flights", max_deliveries=1)
@@ -56,12 +56,10 @@ def test_the_project_of_declarative_pipelines_runs_again_and_again(
         flights.get().reject()
 
     run(tmp_path, namespace)
-    flights.put({"carrier": "CC", "delay": 1}, codec="json")
-    run(tmp_path, namespace)
 
     tables = tmp_path / "tables"
     archived = spark.read.parquet(str(tables / "archive"))
-    assert archived.count() == archived.select("offset").distinct().count() == 19
+    assert archived.count() == archived.select("offset").distinct().count() == 18
     found = {
         row.carrier: row.flights
         for row in spark.read.parquet(str(tables / "statistics"))
@@ -70,7 +68,7 @@ def test_the_project_of_declarative_pipelines_runs_again_and_again(
         .withColumnRenamed("sum(flights)", "flights")
         .collect()
     }
-    assert found == {"AA": 18, "CC": 1}
+    assert found == {"AA": 18}
     kinds = spark.read.parquet(str(tables / "dead_letters")).collect()
     assert [(row["count"], row.dead_reason) for row in kinds] == [(2, "rejected")]
     assert flights.qsize() == 0

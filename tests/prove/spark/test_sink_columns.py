@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from shmq.errors import InvalidOption
 from shmq.spark.shared import columns
-from shmq.spark.shared.sink_columns import COLUMNS, IGNORED, SinkColumns
+from shmq.spark.shared.columns import IGNORED, QUEUE_SINK, SinkColumns
 
 KINDS = {
     "string": "s string",
@@ -53,12 +53,12 @@ def schema(ddl: str) -> StructType:
 
 
 def test_the_columns_are_those_of_the_test() -> None:
-    assert {column.name for column in COLUMNS} == set(ALLOWED)
+    assert {column.name for column in QUEUE_SINK} == set(ALLOWED)
 
 
 def test_a_column_has_the_types_that_it_says_and_no_other() -> None:
     fields = {kind: schema(ddl).fields for kind, ddl in KINDS.items()}
-    for column in COLUMNS:
+    for column in QUEUE_SINK:
         for kind in KINDS:
             fitting = {field.name for field in fields[kind] if column.fits(field.dataType)}
             every = {field.name for field in fields[kind]}
@@ -87,7 +87,7 @@ def test_what_a_source_gives_beside_it_is_left_out() -> None:
     taken = {name for name, _ in found.arguments}
     assert taken == {"group", "headers", "priority", "codec", "correlation", "reply_to"}
     assert {"offset", "timestamptype", "dead_at"} < IGNORED
-    assert IGNORED.isdisjoint(column.name for column in COLUMNS)
+    assert IGNORED.isdisjoint(column.name for column in QUEUE_SINK)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from shmq.errors import InvalidOption
-from shmq.spark.shared.sink_columns import SinkColumns
+from shmq.spark.shared.columns import SinkColumns
 from shmq.spark.shared.sink_rows import Rows, by_queue
 from tests.prove.spark.test_sink_columns import schema
 

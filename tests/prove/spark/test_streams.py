@@ -69,7 +69,6 @@ def error_of(action: Callable[[], Any]) -> str:
 # ---- reading a batch ----
 
 
-@pytest.mark.smoke
 def test_a_batch_has_kafkas_columns(read: Read, orders: shmq.Stream) -> None:
     made = orders.append("tea", key="drinks", partition=2)
     frame = read()
@@ -251,7 +250,6 @@ def query(spark: SparkSession, namespace: str, checkpoint: str) -> Query:
     return Query(spark, checkpoint, given)
 
 
-@pytest.mark.smoke
 def test_a_query_has_each_record_once_and_goes_on_where_it_was(
     query: Query, orders: shmq.Stream
 ) -> None:
@@ -348,15 +346,6 @@ def test_a_stream_that_was_made_anew_is_an_error_or_read_from_its_beginning(
         assert "was deleted and made anew" in query.fails()
         query.run(failOnDataLoss="false")
     assert query.values == bodies(9) + bodies(6, 100)
-
-
-def test_a_checkpoint_of_a_queue_is_refused(
-    query: Query, broker: shmq.Broker, orders: shmq.Stream
-) -> None:
-    broker.create_queue("jobs", dead_letter=None).put(b"x")
-    del query.given["startingOffsets"]
-    query.run(subscribe="jobs")
-    assert "not one of format('shmq') for streams" in query.fails()
 
 
 def test_progress_says_how_many_wait(query: Query, orders: shmq.Stream) -> None:

@@ -13,16 +13,15 @@ import shmq
 from shmq.codec.compression import compressor
 from shmq.native import _stream
 from shmq.spark.format_dispatch import kind_of
-from shmq.spark.shared import options
 from shmq.spark.shared.address import Address
-from shmq.spark.shared.batch_id import BatchId
 from shmq.spark.shared.options import WRITE
-from shmq.spark.stream import append, offset_range
-from shmq.spark.stream.kind import OPTIONS, StreamKind
-from shmq.spark.stream.offset_range import Range
-from shmq.spark.stream.sink import StreamSink
-from tests.support.persisting import persisting
-from tests.support.serving import serve
+from shmq.spark.shared.sink import BatchId
+from shmq.spark.stream import append
+from shmq.spark.stream.kind import STREAM_KIND
+from shmq.spark.stream.reader import Range, read_range
+from shmq.spark.stream.writer import StreamSink
+from tests.support.server import serve
+from tests.support.writer_process import persisting
 from tests.system.wire import entries
 
 READ = types.StructType(
@@ -53,14 +52,17 @@ WRITTEN = types.StructType(
 )
 
 
-@pytest.fixture(params=["local", "tcp"])
+@pytest.fixture
 def url(request: pytest.FixtureRequest, broker: shmq.Broker) -> Iterator[str]:
-    """Where the tasks find the streams of the broker."""
-    if request.param == "local":
+    """Where the tasks find the streams of the broker: on this host, unless a test asks for TCP."""
+    if getattr(request, "param", "local") == "local":
         yield broker.namespace
         return
     with serve(broker.namespace, persist=False) as server:  # a test may have a writer of its own
         yield server.url
+
+
+everywhere = pytest.mark.parametrize("url", ["local", "tcp"], indirect=True)
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ def rows(url: str, stream: shmq.Stream, start: int, end: int, **how: Any) -> lis
     """The rows of partition 0, as a task reads them."""
     wanted = Range(stream.name, how.pop("identity", stream.identity), 0, start, end)
     strict = how.pop("strict", True)
-    batches = offset_range.read(Address(url), wanted, READ, 1 << 12, strict=strict)
+    batches = read_range(Address(url), wanted, READ, 1 << 12, strict=strict)
     return [row for batch in batches for row in batch.to_pylist()]
 
 
@@ -91,7 +93,7 @@ def test_headers_with_a_time_that_is_none_are_told_with_the_record(
     with pytest.raises(
         shmq.ShmqError, match=r"offset 1 of partition 0 of stream 'orders' are damaged.*'headers'"
     ):
-        list(offset_range.read(Address(url), wanted, WITH_HEADERS, 1 << 12, strict=True))
+        list(read_range(Address(url), wanted, WITH_HEADERS, 1 << 12, strict=True))
 
     assert [row["value"] for row in rows(url, orders, 0, 2)] == [b"good", b"bad"]
 
@@ -102,12 +104,13 @@ def test_headers_whose_values_are_maps_with_any_keys_are_json(
     orders.append(b"", headers={"h": {b"k": [{1: None}], "t": True}}, partition=0)
     wanted = Range("orders", orders.identity, 0, 0, 1)
 
-    (batch,) = offset_range.read(Address(url), wanted, WITH_HEADERS, 1 << 12, strict=True)
+    (batch,) = read_range(Address(url), wanted, WITH_HEADERS, 1 << 12, strict=True)
 
     value = b'{"aw==": [{"1": null}], "t": true}'
     assert batch.to_pylist() == [{"offset": 0, "headers": [{"key": "h", "value": value}]}]
 
 
+@everywhere
 def test_a_task_has_just_the_offsets_of_its_range(url: str, orders: shmq.Stream) -> None:
     orders.append_many([b"%03d" % n for n in range(300)], partition=0)
     found = rows(url, orders, 17, 290)
@@ -140,6 +143,7 @@ def test_what_has_left_the_ring_is_rows_from_the_files(url: str, broker: shmq.Br
     ]
 
 
+@everywhere
 def test_a_task_that_comes_too_late_says_so_or_leaves_out(url: str, orders: shmq.Stream) -> None:
     orders.append_many([bytes(1000)] * 2000, partition=0)
     gone = orders.earliest(0)
@@ -151,9 +155,10 @@ def test_a_task_that_comes_too_late_says_so_or_leaves_out(url: str, orders: shmq
         rows(url, orders, gone, 2000, identity=1)
 
 
+@everywhere
 def test_a_task_that_runs_again_appends_nothing_more(url: str, orders: shmq.Stream) -> None:
     given = {"url": url, "topic": "orders"}
-    chosen = options.parse(OPTIONS, given, WRITE, form="shmq")
+    chosen = STREAM_KIND.parse(given, WRITE)
     sink = StreamSink.of(chosen, WRITTEN)
     batch = pa.RecordBatch.from_pydict(
         {"key": [f"k{n % 5}" for n in range(4000)], "value": [b"%0100d" % n for n in range(4000)]},
@@ -170,5 +175,6 @@ def test_a_task_that_runs_again_appends_nothing_more(url: str, orders: shmq.Stre
     assert next_one.before == 0
 
 
+@everywhere
 def test_a_name_is_found_to_be_a_stream(url: str, orders: shmq.Stream) -> None:
-    assert isinstance(kind_of({"url": url, "subscribe": orders.name}), StreamKind)
+    assert kind_of({"url": url, "subscribe": orders.name}) is STREAM_KIND

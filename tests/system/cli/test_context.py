@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 
 import shmq
 from shmq.cli.main import cli
-from shmq.cli.shared import contexts
-from shmq.cli.shared.contexts import Context
+from shmq.cli.shared import target
 from shmq.cli.shared.exit_codes import Code
+from shmq.cli.shared.target import Context
 from tests.support.shell import Shell
 
 Invoke = Callable[..., Result]
@@ -58,8 +58,8 @@ def test_a_context_is_added_listed_shown_and_removed(invoke: Invoke, config_home
     }
     assert invoke("context", "remove", "prod").exit_code == 0
 
-    assert TOKEN not in (config_home / "shmq/contexts.json").read_text()
-    assert contexts.read() == contexts.Contexts(None, {"lab": Context(namespace="lab")})
+    assert TOKEN not in (config_home / "shmq/target.json").read_text()
+    assert target.read_contexts() == target.Contexts(None, {"lab": Context(namespace="lab")})
 
 
 def test_a_token_is_printed_only_when_it_is_asked_for(invoke: Invoke) -> None:
@@ -73,7 +73,7 @@ def test_a_token_is_printed_only_when_it_is_asked_for(invoke: Invoke) -> None:
         ["use", "x"],
     ):
         assert TOKEN not in invoke("context", *command).output
-    assert TOKEN not in repr(contexts.read())
+    assert TOKEN not in repr(target.read_contexts())
     assert TOKEN in invoke("context", "show", "--show-token").stdout
     shown = json.loads(invoke("context", "show", "prod", "--show-token", "--json").stdout)
     assert shown["token"] == TOKEN
@@ -88,7 +88,7 @@ def test_a_token_can_come_from_a_file_or_from_standard_input(
     invoke("context", "add", "one", "--url", "shmq://a", "--token-file", str(file))
     invoke("context", "add", "two", "--url", "shmq://b", "--token-file", "-", input=f"{TOKEN}2\n")
 
-    known = contexts.read().known
+    known = target.read_contexts().known
     assert (known["one"].token, known["two"].token) == (TOKEN, f"{TOKEN}2")
 
 
@@ -99,8 +99,8 @@ def test_the_file_and_its_folder_are_for_their_owner_alone(
     invoke("context", "add", "lab", "--namespace", "lab")
 
     folder = config_home / "shmq"
-    assert (mode(folder), mode(folder / "contexts.json")) == (0o700, 0o600)
-    assert [path.name for path in folder.iterdir()] == ["contexts.json"]
+    assert (mode(folder), mode(folder / "target.json")) == (0o700, 0o600)
+    assert [path.name for path in folder.iterdir()] == ["target.json"]
 
 
 @pytest.mark.parametrize("given", [0o640, 0o604, 0o620, 0o666])
@@ -108,7 +108,7 @@ def test_a_file_that_others_may_use_is_refused(
     invoke: Invoke, bare: Invoke, config_home: Path, given: int
 ) -> None:
     invoke("context", "add", "prod", "--url", "shmq://mq.example", "--token", TOKEN, "--use")
-    file = config_home / "shmq/contexts.json"
+    file = config_home / "shmq/target.json"
     file.chmod(given)
 
     for refused in (bare("list"), invoke("context", "list"), invoke("context", "use", "prod")):
@@ -129,7 +129,7 @@ def test_a_folder_that_others_may_write_to_is_refused(invoke: Invoke, config_hom
     assert refused.exit_code == Code.REFUSED
     assert "chmod 700" in refused.stderr
     (config_home / "shmq").chmod(0o700)
-    assert list(contexts.read().known) == ["lab"]
+    assert list(target.read_contexts().known) == ["lab"]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_folder_that_others_may_write_to_is_refused(invoke: Invoke, config_hom
 def test_a_file_that_is_none_of_contexts_is_refused_and_left_alone(
     invoke: Invoke, config_home: Path, text: str
 ) -> None:
-    file = config_home / "shmq/contexts.json"
+    file = config_home / "shmq/target.json"
     file.parent.mkdir(mode=0o700, parents=True)
     file.write_text(text)
     file.chmod(0o600)
@@ -188,7 +188,7 @@ def test_what_cannot_be_a_context_is_wrong_usage(
 
     assert refused.exit_code == Code.USAGE
     assert said in refused.stderr
-    assert contexts.read().known == {}
+    assert target.read_contexts().known == {}
 
 
 def test_a_context_that_is_not_there_is_told_with_those_that_are(invoke: Invoke) -> None:
@@ -204,16 +204,16 @@ def test_a_context_is_changed_only_when_that_is_said(invoke: Invoke) -> None:
     invoke("context", "add", "a", "--namespace", "one")
 
     assert "--replace" in invoke("context", "add", "a", "--namespace", "two").stderr
-    assert contexts.read().known["a"].namespace == "one"
+    assert target.read_contexts().known["a"].namespace == "one"
     assert invoke("context", "add", "a", "--namespace", "two", "--replace").exit_code == 0
-    assert contexts.read().known["a"].namespace == "two"
+    assert target.read_contexts().known["a"].namespace == "two"
 
 
 def test_a_current_context_that_is_removed_is_no_longer_current(invoke: Invoke) -> None:
     invoke("context", "add", "a", "--namespace", "one", "--use")
     invoke("context", "remove", "a")
 
-    assert contexts.read().current is None
+    assert target.read_contexts().current is None
     assert invoke("context", "show").exit_code == Code.REFUSED
 
 
@@ -282,19 +282,19 @@ def test_what_needs_the_host_refuses_a_server(invoke: Invoke, command: str) -> N
 
 
 def test_a_new_file_replaces_the_old_one_whole(config_home: Path) -> None:
-    with contexts.rewriting() as known:
+    with target.rewriting_contexts() as known:
         known.known["a"] = Context(namespace="a")
-    before = (config_home / "shmq/contexts.json").read_text()
+    before = (config_home / "shmq/target.json").read_text()
 
-    with pytest.raises(ZeroDivisionError), contexts.rewriting() as known:
+    with pytest.raises(ZeroDivisionError), target.rewriting_contexts() as known:
         known.known["b"] = Context(namespace="b")
         raise ZeroDivisionError
 
-    assert (config_home / "shmq/contexts.json").read_text() == before
+    assert (config_home / "shmq/target.json").read_text() == before
 
 
 def _add(name: str) -> None:
-    with contexts.rewriting() as known:
+    with target.rewriting_contexts() as known:
         known.known[name] = Context(namespace=name)
 
 
@@ -306,7 +306,7 @@ def test_no_context_is_lost_when_many_are_added_at_a_time() -> None:
     for one in adding:
         one.join()
 
-    assert set(contexts.read().known) == {f"n{number}" for number in range(12)}
+    assert set(target.read_contexts().known) == {f"n{number}" for number in range(12)}
 
 
 def test_the_names_of_contexts_are_completed(shell: Shell, invoke: Invoke) -> None:

@@ -14,11 +14,10 @@ from pyarrow import parquet
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
+from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_journal import StreamJournal
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Limits
-from shmq.storage.partition_generation import eras_of
-from shmq.storage.stream_meta import StreamCard, write_card
+from shmq.storage.stream_meta import StreamCard, eras_of, write_card
 from tests.support.queue_files import WALL, Building, put, settle
 from tests.support.stream_entries import IDENTITY, commit
 from tests.system.cli.conftest import Quick
@@ -166,7 +165,7 @@ def segments(tmp_path: Path) -> list[Path]:
     own = Disk(tmp_path / "streams" / f"s.{IDENTITY.identity:016x}")
     below = own.under("3")
     below.make()
-    journal = StreamJournal(below, IDENTITY, 3, 0, Limits(ahead=4 << 10))
+    journal = StreamJournal(below, IDENTITY, 3, 0, WriteSizes(ahead=4 << 10))
     for first in (0, 100):
         journal.append(commit(first, 60))
         journal.append(commit(first + 60, 40))

@@ -353,6 +353,7 @@ print(turn)
 )
 
 
+@pytest.mark.prove
 def test_nothing_that_lives_is_touched(shell: Shell, broker: shmq.Broker, tmp_path: Path) -> None:
     """The doctor makes its rounds while processes make, use and delete queues."""
     broker.create_queue("shared", max_deliveries=None)

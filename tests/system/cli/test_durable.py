@@ -8,9 +8,9 @@ import pytest
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
-from tests.support.persisting import persisting
 from tests.support.processes import eventually
 from tests.support.shell import Shell
+from tests.support.writer_process import persisting
 from tests.system.cli.conftest import Quick
 
 
@@ -49,7 +49,7 @@ def test_without_a_journal_it_is_refused(quick: Quick, broker: shmq.Broker) -> N
 def test_a_queue_that_nobody_keeps_is_told_of(quick: Quick, queue: shmq.Queue) -> None:
     queue.put(b"x")
     for command in (("stats",), ("stats", "-q", "jobs"), ("top", "--once")):
-        assert "no persistence writer keeps it on disk" in quick(*command).error
+        assert "no persistence writer runs for it" in quick(*command).error
     ran = quick("doctor", code=Code.WRONG)
     assert "no persistence writer" in ran.text.replace("\n", " ")
     with persisting(quick.namespace) as persister:
@@ -70,7 +70,7 @@ def test_the_slots_that_wait_for_a_missing_writer_are_counted(
     queue.put(b"on no disk")
     assert queue.stats().journal_waiting == 2
     told = (
-        "no persistence writer keeps it on disk (messages: 1 not on disk, 2 settled, and keeping "
+        "no persistence writer runs for it (messages: 1 not on disk, 2 settled, and keeping "
         "their slots until that is on disk)"
     )
     assert told in quick("doctor", "--json", code=Code.WRONG).text

@@ -15,7 +15,7 @@ import pytest
 import shmq
 from shmq.cli.shared.exit_codes import Code
 from shmq.client.local.queue import LocalQueue
-from shmq.diagnose.probe_process import Crashed, ProbeTimeout, apart
+from shmq.diagnose.probe_process import Crashed, ProbeTimeout, run_in_child
 from tests.support.layout import place_of
 from tests.support.shell import Shell, ended, eventually
 from tests.system.cli.conftest import Quick
@@ -178,12 +178,12 @@ def test_a_namespace_without_queues_is_sound(quick: Quick) -> None:
 def test_work_apart_tells_what_it_found_or_how_it_ended() -> None:
     children = psutil.Process().children()
 
-    assert apart(lambda: {"a": [1, 2]}, 60) == {"a": [1, 2]}
+    assert run_in_child(lambda: {"a": [1, 2]}, 60) == {"a": [1, 2]}
     with pytest.raises(Crashed, match="SIGBUS"):
-        apart(lambda: os.kill(os.getpid(), signal.SIGBUS), 60)
+        run_in_child(lambda: os.kill(os.getpid(), signal.SIGBUS), 60)
     with pytest.raises(Crashed, match="ZeroDivisionError"):
-        apart(lambda: 1 // 0, 60)
+        run_in_child(lambda: 1 // 0, 60)
     with pytest.raises(ProbeTimeout, match=r"0\.05 s"):
-        apart(signal.pause, 0.05)
+        run_in_child(signal.pause, 0.05)
 
     assert psutil.Process().children() == children

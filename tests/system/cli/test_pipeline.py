@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 
 from shmq.cli.shared.exit_codes import Code
-from shmq.spark.jobs import registry
+from shmq.spark.jobs import job as jobs
 
 if importlib.util.find_spec("pyspark") is None:
     pytest.skip("there is no pyspark: pip install 'shmq[spark]'", allow_module_level=True)
@@ -28,7 +28,7 @@ path = "archive"
 """
 
 
-@pytest.mark.parametrize("job", list(registry.ABOUT))
+@pytest.mark.parametrize("job", list(jobs.ABOUT))
 def test_init_prints_a_file_to_begin_with(invoke: Invoke, job: str) -> None:
     done = invoke("pipeline", "init", job)
 
@@ -37,7 +37,7 @@ def test_init_prints_a_file_to_begin_with(invoke: Invoke, job: str) -> None:
     assert "[source]\n" in done.stdout
 
 
-@pytest.mark.parametrize("job", list(registry.ABOUT))
+@pytest.mark.parametrize("job", list(jobs.ABOUT))
 def test_the_file_to_begin_with_is_right(invoke: Invoke, tmp_path: Path, job: str) -> None:
     path = tmp_path / f"{job}.toml"
     path.write_text(invoke("pipeline", "init", job).stdout)

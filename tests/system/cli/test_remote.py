@@ -18,7 +18,7 @@ import shmq
 from shmq.cli.main import cli
 from shmq.cli.shared.exit_codes import Code
 from tests.support.certificates import WHY_NOT, Certificates
-from tests.support.serving import Server, serve
+from tests.support.server import Server, serve
 from tests.support.shell import Ran, Shell, ended, eventually
 
 #: What is done to queues from their making to their end: a command, and what it reads.

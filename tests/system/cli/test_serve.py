@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shmq.cli.shared.exit_codes import Code
-from shmq.server.auth.tokens import hash_of
+from shmq.server.config.tokens import hash_of
 from tests.support.shell import Shell, ended
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
-from shmq.stress.stamped_body import Bodies
+from shmq.stress.body import Bodies
 from tests.support.shell import PATIENCE, Ran, Shell, ended, eventually, read_until, terminal
 
 SIZE = 64

@@ -20,7 +20,7 @@ from shmq.client.local.stream import LocalStream
 from shmq.codec.compression import compressor
 from shmq.namespace.namespace import Namespace
 from shmq.native import _stream
-from shmq.storage.stream_paths import partition_directory
+from shmq.storage.paths import partition_directory
 from tests.conformance.tools import in_thread, outcome
 
 FORK = multiprocessing.get_context("fork")
@@ -158,7 +158,7 @@ def test_where_a_hold_fails_halfway_nothing_is_held(broker: shmq.Broker, tmp_pat
     files = tmp_path / partition_directory("kept", stream.identity, 1)
     files.parent.mkdir(parents=True)
     files.touch()  # it should be a directory
-    stream.namespace.keep_in(tmp_path)
+    stream.namespace.become_writer(tmp_path)
     held = RetentionHold(stream)
 
     with pytest.raises(shmq.ShmqError, match="the files of stream 'kept' cannot be read"):
@@ -166,7 +166,7 @@ def test_where_a_hold_fails_halfway_nothing_is_held(broker: shmq.Broker, tmp_pat
 
     assert held.is_empty
     assert [log.holders() for log in stream.logs] == [[], []]
-    stream.namespace.keep_no_more()
+    stream.namespace.release_writer()
 
 
 def test_an_append_waits_for_who_reads_along(broker: shmq.Broker) -> None:

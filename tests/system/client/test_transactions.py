@@ -17,8 +17,8 @@ from shmq.client.local.queue import LocalQueue
 from shmq.client.local.stream import LocalStream
 from shmq.client.local.transaction import LocalTransaction
 from shmq.client.transaction import transaction_log
-from shmq.client.transaction.apply import TransactionHandles, put_out
-from shmq.client.transaction.recover import settle_all
+from shmq.client.transaction.apply import put_out
+from shmq.client.transaction.recover import handles_in, settle_all
 from shmq.diagnose.leftovers import sweep
 from shmq.namespace.namespace import Namespace
 from shmq.native import _stream
@@ -284,7 +284,7 @@ def test_what_waits_for_room_is_known_in_partitions_that_were_sealed_since(
             raise shmq.Full("no room")
         return whole(self, entries, **how)
 
-    doors = TransactionHandles(Namespace.of(broker.namespace))
+    doors = handles_in(Namespace.of(broker.namespace))
     with monkeypatch.context() as patch:
         patch.setattr(LocalStream, "append_block", refuse_one)
         assert not put_out(doors, put, wait=False)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import shmq.mp
-from shmq.mp import Queue, SimpleQueue, pickling
+from shmq.mp import Queue, SimpleQueue, codec
 from tests.support.processes import Start
 
 SIZE = 100_000
@@ -36,8 +36,8 @@ def pinned(q: Any) -> int:
 
 def test_what_is_large_is_not_copied_until_it_is_in_shared_memory() -> None:
     array, text = np.arange(SIZE), b"x" * SIZE
-    frame = pickling.encode({"array": array, "text": text})
-    assert isinstance(frame, pickling.Frame)
+    frame = codec.encode({"array": array, "text": text})
+    assert isinstance(frame, codec.Frame)
     assert any(piece is text for piece in frame._pieces)
     (buffer,) = frame._buffers
     assert np.shares_memory(np.frombuffer(buffer, dtype=array.dtype), array)

@@ -193,7 +193,7 @@ def test_a_handle_of_a_queue_that_is_gone_cannot_be_unpickled() -> None:
     pickled = pickle.dumps(q)
     del q
     gc.collect()
-    with pytest.raises(shmq.NoSuchQueue, match="is gone: no process had a handle"):
+    with pytest.raises(shmq.NoSuchQueue, match="was removed when its last handle was closed"):
         pickle.loads(pickled)
 
 

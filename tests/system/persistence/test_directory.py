@@ -14,7 +14,7 @@ import shmq
 from shmq.namespace.data_directory import DataDirectory, chosen_directory
 from shmq.namespace.namespace import Namespace
 from shmq.storage.disk import Disk
-from shmq.storage.queue_erase import is_written
+from shmq.storage.inventory import is_written
 from tests.support.processes import PATIENCE, ROOT, environment
 
 
@@ -221,7 +221,7 @@ def test_what_is_no_directory_is_refused(namespace: str, tmp_path: Path) -> None
 
 def test_a_record_that_was_written_half_is_none(namespace: str, tmp_path: Path) -> None:
     registry = Namespace.of(namespace)
-    registry.keep_in(tmp_path)
+    registry.become_writer(tmp_path)
     path = Path(f"/dev/shm/shmq@{namespace}")
     raw = path.read_bytes()
 

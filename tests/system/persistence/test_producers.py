@@ -8,10 +8,10 @@ import pytest
 
 import shmq
 from shmq.storage.disk import Disk
-from shmq.storage.stream_paths import PRODUCERS, bases, partition_directory
+from shmq.storage.paths import PRODUCERS, bases, partition_directory
 from shmq.storage.stream_producers import producers_before
 from tests.support.memory_loss import bring_back, lose_memory
-from tests.support.persisting import Persister
+from tests.support.writer_process import Persister
 
 pytestmark = pytest.mark.prove
 

@@ -17,19 +17,18 @@ from shmq.diagnose.streams import examine_files
 from shmq.namespace import group_files
 from shmq.namespace.namespace import Namespace
 from shmq.storage.disk import Disk
-from shmq.storage.partition_generation import Generation
-from shmq.storage.stream_identity import StreamIdentity
-from shmq.storage.stream_meta import read_card, write_card
-from shmq.storage.stream_paths import (
+from shmq.storage.file_header import StreamIdentity
+from shmq.storage.paths import (
     STREAMS,
     bases,
     partition_directory,
     segment_file,
     stream_directory,
 )
+from shmq.storage.stream_meta import Generation, read_card, write_card
 from tests.support.memory_loss import bring_back, lose_memory
-from tests.support.persisting import Persister
 from tests.support.processes import eventually
+from tests.support.writer_process import Persister
 
 RING = 64 << 10
 PATIENCE = 60.0

@@ -17,20 +17,20 @@ import pytest
 
 import shmq
 from shmq.namespace.data_directory import DataDirectory
-from shmq.persistence.journal_writer import RETRY, Journaled
+from shmq.persistence.journal import WriteSizes
+from shmq.persistence.journal_writer import RETRY, JournalWriter
 from shmq.persistence.writer import Writer
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Limits
 from shmq.storage.paths import catalog, snapshot_name
 from tests.support.failing_disk import FailingDisk
 from tests.support.processes import PATIENCE, Start, eventually
 from tests.support.queue_chain import chain
 
-SMALL = Limits(segment=256 << 10, ahead=16 << 10, commit=64 << 10, chunk=64 << 10)
+SMALL = WriteSizes(segment=256 << 10, ahead=16 << 10, commit=64 << 10, chunk=64 << 10)
 
 
 @contextlib.contextmanager
-def writing(namespace: str, disk: Disk, sizes: Limits = SMALL) -> Iterator[Writer]:
+def writing(namespace: str, disk: Disk, sizes: WriteSizes = SMALL) -> Iterator[Writer]:
     """A writer that runs in a thread of this process."""
     directory = DataDirectory(namespace, disk)
     writer = Writer(namespace, directory, sizes)
@@ -177,14 +177,14 @@ def test_what_nobody_foresaw_ends_no_queue(
     broker: shmq.Broker, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = broker.create_queue("q", durability="journal", dead_letter=None)
-    step, failures = Journaled.step, [ValueError("no such thing")]
+    step, failures = JournalWriter.step, [ValueError("no such thing")]
 
-    def fail_once(kept: Journaled) -> bool:
+    def fail_once(kept: JournalWriter) -> bool:
         if failures:
             raise failures.pop()
         return step(kept)
 
-    monkeypatch.setattr(Journaled, "step", fail_once)
+    monkeypatch.setattr(JournalWriter, "step", fail_once)
     with writing(namespace, Disk(tmp_path / "d")):
         eventually(lambda: not failures, "it has failed")
         queue.put(b"x")
@@ -302,7 +302,7 @@ def test_a_cut_has_what_all_queues_hold_at_one_moment(
     assert sequences(copies) == list(range(1, 3002))
 
 
-def write_until_killed(pipe: object, namespace: str, path: Path, sizes: Limits) -> None:
+def write_until_killed(pipe: object, namespace: str, path: Path, sizes: WriteSizes) -> None:
     Writer(namespace, DataDirectory(namespace, Disk(path)), sizes).run()
 
 

@@ -80,7 +80,9 @@ def test_what_is_dropped_while_another_thread_is_in_a_section_is_done_by_that_on
     thread = threading.Thread(target=stay, name="stays")
     thread.start()
     begun.wait(PATIENCE)
-    assert within(lambda: found.when_free(lambda: done.append(threading.current_thread().name)))
+    assert within(
+        lambda: found.run_when_unlocked(lambda: done.append(threading.current_thread().name))
+    )
     assert done == []
     end.set()
     thread.join(PATIENCE)
@@ -93,15 +95,15 @@ def test_what_was_left_is_done_in_order_and_what_it_leaves_as_well(namespace: st
     done: list[int] = []
 
     with found.locked():
-        found.when_free(lambda: done.append(1))
-        found.when_free(lambda: found.when_free(lambda: done.append(3)))
-        found.when_free(lambda: done.append(2))
+        found.run_when_unlocked(lambda: done.append(1))
+        found.run_when_unlocked(lambda: found.run_when_unlocked(lambda: done.append(3)))
+        found.run_when_unlocked(lambda: done.append(2))
         assert done == []
     assert done == [1, 2, 3]
-    found.when_free(lambda: done.append(4))
+    found.run_when_unlocked(lambda: done.append(4))
     assert done[-1] == 4
     with pytest.raises(KeyError), found.locked():
-        found.when_free(lambda: done.append(5))
+        found.run_when_unlocked(lambda: done.append(5))
         raise KeyError
     assert done[-1] == 5
     found.retire()

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 import shmq
-from tests.support.fronts import FRONTS
 from tests.support.namespaces import own_namespace
 from tests.support.processes import run_script
+from tests.support.tcp_servers import FRONTS
 
 pytestmark = pytest.mark.prove
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.certificates import WHY_NOT, Certificates
-from tests.support.serving import Server, serve
+from tests.support.server import Server, serve
 
 Serve = Callable[..., Server]
 

@@ -33,7 +33,7 @@ def test_one_more_than_the_limit_over_all_workers_is_closed_at_once(served: Serv
 
         late = stack.enter_context(Peer(server))
         assert late.ended()
-        server.hears(r"127.0.0.1:\d+ is closed: connections=6 are open")
+        server.hears(r"127.0.0.1:\d+: connection refused: connections=6 are open")
 
         for peer in inside:
             peer.ok(Type.PING)
@@ -68,7 +68,7 @@ def test_a_flood_of_refused_connections_does_not_flood_the_log(served: Serve) ->
             with Peer(server) as late:
                 assert late.ended()
         seconds = time.monotonic() - began
-    assert 1 <= len(server.said("is closed: connections=1")) <= 2 + seconds
+    assert 1 <= len(server.said("connection refused: connections=1")) <= 2 + seconds
 
 
 def test_without_descriptors_connections_wait_until_there_are_some(served: Serve) -> None:
@@ -80,7 +80,7 @@ def test_without_descriptors_connections_wait_until_there_are_some(served: Serve
         resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, (worker.num_fds(), limit[1]))
         with Peer(server) as late:
             asked = late.post(Type.PING)
-            server.hears("a connection cannot be taken now: Too many open files")
+            server.hears("cannot accept a connection now: Too many open files")
             peer.ok(Type.PING)
 
             resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, limit)

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from shmq.server.auth.limits import Limits
-from shmq.server.settings import Settings, Source
+from shmq.server.config.settings import Limits, Settings, Source
 from tests.support.processes import ROOT
 
 UNIT = (ROOT / "deploy" / "shmq.service").read_text()

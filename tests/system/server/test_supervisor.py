@@ -17,11 +17,11 @@ import pytest
 
 import shmq
 from shmq.protocol.opcodes import FOREVER, Status, Type
-from shmq.server.settings import Source
+from shmq.server.config.settings import Source
 from shmq.server.supervisor import Supervisor
 from tests.support.peer import Peer
 from tests.support.processes import ROOT, environment, eventually, files_of
-from tests.support.serving import Server, runs
+from tests.support.server import Server, runs
 from tests.system.server.conftest import Serve
 
 TOKEN, OTHER = "t" * 40, "o" * 40
@@ -64,7 +64,7 @@ def test_a_killed_worker_is_replaced_and_what_its_connections_held_is_back_at_on
 
     assert queue.stats().depth == 8
     assert all(peer.ended() for peer in peers)
-    server.hears("takes connections", 4)
+    server.hears("accepts connections", 4)
     assert len(server.said(r"front end \d died, pid \d+: SIGKILL")) == 2
     with Peer(server) as peer:
         assert peer.take("jobs").kind == Type.DELIVER
@@ -311,8 +311,8 @@ def test_sighup_brings_new_limits_and_a_new_level(served: Serve) -> None:
         with Peer(server) as second:
             assert second.ended()
         first.ok(Type.PING)
-    assert server.said(r"is closed: connections=1 are open")
-    server.hears(r"127.0.0.1:\d+ has gone")
+    assert server.said(r"connection refused: connections=1 are open")
+    server.hears(r"127.0.0.1:\d+: disconnected")
 
 
 @pytest.mark.prove
@@ -322,7 +322,7 @@ def test_what_takes_a_restart_is_named_and_stays(served: Serve) -> None:
 
     server.reload(port=1, workers=3, tokens={TOKEN: ALL})
 
-    assert server.said("these take a restart, and stay as they are: port, tokens, workers")
+    assert server.said("not reloaded, since these settings need a restart: port, tokens, workers")
     assert server.port == port
     with Peer(server) as peer:
         peer.ok(Type.LIST)
@@ -336,7 +336,7 @@ def test_a_file_that_is_wrong_changes_nothing(served: Serve, text: str) -> None:
 
     server.signal(signal.SIGHUP)
 
-    server.hears("the settings stay as they are: .*")
+    server.hears("settings not reloaded: .*")
     with Peer(server) as peer:
         peer.let_in(TOKEN).ok(Type.LIST)
 
@@ -383,7 +383,7 @@ def test_a_server_whose_workers_die_at_once_gives_up(
     monkeypatch.setattr("shmq.server.worker.main", die)
     source = Source(None, {"port": 0, "workers": 1, "namespace": namespace})
 
-    with pytest.raises(shmq.ShmqError, match="die at once"):
+    with pytest.raises(shmq.ShmqError, match="before the server was up"):
         Supervisor(source).run()
 
     assert caplog.text.count("front end 1 died") == 4

@@ -14,7 +14,7 @@ import pytest
 import shmq
 from shmq.errors import InvalidOption
 from shmq.protocol.opcodes import FOREVER, Status, Type
-from shmq.server.auth.tls import Tls
+from shmq.server.config.tls import Tls
 from tests.support.certificates import Certificates
 from tests.support.peer import Peer, frame, name_of
 from tests.support.processes import eventually
@@ -74,7 +74,7 @@ def test_a_client_that_speaks_no_tls_is_not_answered(served: Serve, server_pair:
     with Peer(server) as peer:
         peer.post(Type.PING)
         assert peer.ended()
-    server.hears("is not let in: no TLS")
+    server.hears("TLS handshake failed")
 
 
 @pytest.mark.prove

@@ -11,15 +11,15 @@ import pytest
 
 import shmq
 from tests.support.namespaces import SHM
-from tests.support.serving import Server
-from tests.support.serving import serve as serve_namespace
+from tests.support.server import Server
+from tests.support.server import serve as serve_namespace
 from tests.system.wire import frames
 from tests.system.wire.client import Address, Wire
 from tests.system.wire.frames import T
 
 
 class Serve(Protocol):
-    """Starts a server for as long as the context: see :func:`tests.support.serving.serve`."""
+    """Starts a server for as long as the context: see :func:`tests.support.server.serve`."""
 
     def __call__(self, **settings: Any) -> contextlib.AbstractContextManager[Server]: ...
 

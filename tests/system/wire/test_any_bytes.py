@@ -16,13 +16,13 @@ import pytest
 
 import shmq
 from tests.support.processes import eventually
-from tests.support.serving import Server
-from tests.system.wire import frames, stream_guesses
+from tests.support.server import Server
+from tests.system.wire import frames, random_stream_requests
 from tests.system.wire.client import Address, Wire
 from tests.system.wire.conftest import Serve
 from tests.system.wire.frames import SILENT, Frame, S, T, frame
-from tests.system.wire.guesses import QUEUES, TAILS, mostly, names, short
-from tests.system.wire.stream_guesses import PAYLOADS
+from tests.system.wire.random_queue_requests import QUEUES, TAILS, mostly, names, short
+from tests.system.wire.random_stream_requests import PAYLOADS
 
 pytestmark = pytest.mark.prove
 
@@ -104,7 +104,7 @@ def refill(address: Address) -> None:
                 wire.settle(name, delivery.receipt)
             wire.ok(T.PURGE, frames.name(name))
             wire.put(name, b"always there", {"headers": {"of": name}})
-        stream_guesses.make(wire)
+        random_stream_requests.make(wire)
 
 
 def check_answers(answers: list[Frame]) -> None:
@@ -129,7 +129,7 @@ def test_any_bytes_split_anywhere_give_valid_replies_or_one_fatal_status_and_a_c
 ) -> None:
     refill(server.address)
     with Wire(server.address) as wire:
-        data = stream_guesses.known(wire, b"".join(pieces))
+        data = random_stream_requests.known(wire, b"".join(pieces))
         ends = [0, *itertools.accumulate(map(len, pieces))]
         with contextlib.suppress(ConnectionError):
             for first, last in itertools.pairwise(ends):
@@ -170,7 +170,7 @@ def test_nothing_is_changed_by_a_request_that_was_refused(
     kind, number, payload = request
     refill(server.address)
     with shmq.connect(server.namespace) as broker, Wire(server.address) as wire:
-        payload = stream_guesses.known(wire, payload)
+        payload = random_stream_requests.known(wire, payload)
         before = state(broker)
 
         wire.send(frame(kind, payload, number))

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import shmq
-from tests.support.persisting import Persister, persisting
 from tests.support.processes import eventually
-from tests.support.serving import Server
+from tests.support.server import Server
+from tests.support.writer_process import Persister, persisting
 from tests.system.wire import frames
 from tests.system.wire.client import Wire
 from tests.system.wire.conftest import Serve

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import shmq
-from tests.support.serving import Server
+from tests.support.server import Server
 from tests.system.wire import frames
 from tests.system.wire.client import Address, Wire
 from tests.system.wire.conftest import Serve

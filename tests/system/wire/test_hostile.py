@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.support.processes import ROOT, eventually
-from tests.support.serving import Server
+from tests.support.server import Server
 from tests.system.wire import frames
 from tests.system.wire.client import Address, Wire
 from tests.system.wire.conftest import Serve

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from shmq.protocol.opcodes import HEADER
 from tests.support.processes import PATIENCE
-from tests.support.serving import serve
+from tests.support.server import serve
 from tests.unit.protocol.page import frames
 
 

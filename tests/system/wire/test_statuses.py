@@ -14,7 +14,7 @@ import shmq
 from tests.support.layout import place_of, value_of
 from tests.support.namespaces import SHM
 from tests.support.processes import why_not
-from tests.support.serving import Server
+from tests.support.server import Server
 from tests.system.wire import frames
 from tests.system.wire.client import Wire
 from tests.system.wire.conftest import Serve

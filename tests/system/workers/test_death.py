@@ -19,7 +19,14 @@ from tests.system.workers.conftest import Work
 from tests.system.workers.tools import Journal, eventually, kill, runs
 
 
-@pytest.mark.parametrize("deed", ["exit 0", "exit 3", "signal SIGSEGV", "signal SIGKILL"])
+@pytest.mark.parametrize(
+    "deed",
+    [
+        *(pytest.param(deed, marks=pytest.mark.prove) for deed in ("exit 0", "exit 3")),
+        pytest.param("signal SIGSEGV", marks=pytest.mark.prove),
+        "signal SIGKILL",
+    ],
+)
 def test_a_message_that_kills_its_process_is_a_dead_letter_in_the_end(
     broker: shmq.Broker, work: Work, journal: Journal, deed: str
 ) -> None:

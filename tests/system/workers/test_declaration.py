@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.workers.handler import load
-from shmq.workers.plan import Plan
+from shmq.workers.plan import Plan, load
 from shmq.workers.supervisor import Supervisor
 from tests.system.workers import handlers
 from tests.system.workers.conftest import Work
@@ -94,7 +93,7 @@ def test_a_program_runs_the_workers_that_it_declares(
 
     assert sorted(message.body for message in done.peek()) == [["doubled", 42], ["greeted", "Ada"]]
     crew.ready(3)
-    assert sorted(crew.said(r"(worker \S+) takes messages")) == [
+    assert sorted(crew.said(r"(worker \S+) consumes queue")) == [
         "worker jobs/1",
         "worker jobs/2",
         "worker names/1",
@@ -124,7 +123,7 @@ def test_the_command_line_has_the_last_word(jobs: shmq.Queue, work: Work, journa
 
     assert journal.numbers("end") == [1]
     assert len(crew.started()) == 3
-    assert len(crew.said("is the active one of queue 'jobs'")) == 3
+    assert len(crew.said("is the active worker of queue 'jobs'")) == 3
 
 
 def test_a_supervisor_in_a_thread_is_stopped_by_another(

@@ -24,7 +24,7 @@ def test_a_signal_lets_the_messages_at_hand_be_finished_and_no_others(
     journal.until("begin", 2)
 
     crew.signal(number)
-    crew.hears("waits for the messages at hand")
+    crew.hears("waiting for the current messages")
     journal.open_gate()
 
     assert crew.ends() == 0
@@ -44,7 +44,7 @@ def test_what_was_leased_ahead_goes_back_uncounted(
     assert jobs.stats().in_flight == 8
 
     crew.signal(signal.SIGTERM)
-    crew.hears("waits for the messages at hand")
+    crew.hears("waiting for the current messages")
     journal.open_gate()
 
     assert crew.ends() == 0
@@ -74,7 +74,7 @@ def test_a_second_signal_ends_at_once_and_the_messages_at_hand_go_back(
     journal.until("begin", 1)
 
     crew.signal(number)
-    crew.hears("waits for the messages at hand")
+    crew.hears("waiting for the current messages")
     crew.signal(number)
 
     assert crew.ends() == code
@@ -94,7 +94,7 @@ def test_the_drain_timeout_ends_what_takes_longer(
 
     assert crew.ends() == 1
     assert crew.log.splitlines()[-1] == (
-        "shmq: the messages at hand were not done within drain_timeout=0.2 s: processes killed: "
+        "shmq: the current messages were not done within drain_timeout=0.2 s: processes killed: "
         "1 of 1"
     )
     assert jobs.get(timeout=10).delivery_count == 2
@@ -109,7 +109,7 @@ def test_a_worker_that_dies_while_it_is_to_end_is_not_replaced(
     journal.until("begin", 1)
 
     crew.signal(signal.SIGTERM)
-    crew.hears("waits for the messages at hand")
+    crew.hears("waiting for the current messages")
     journal.open_gate()
 
     assert crew.ends() == 0

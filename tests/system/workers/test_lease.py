@@ -1,4 +1,4 @@
-"""The lease of the message at hand is kept, and what happens if it is lost even so."""
+"""The lease of the message in progress is kept, and what happens if it is lost even so."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import signal
 import pytest
 
 import shmq
-from shmq.client.shared.lease_keeper import LeaseKeeper
+from shmq.client.shared.rpc_server import LeaseKeeper
 from tests.system.workers.conftest import Work
 from tests.system.workers.tools import Journal, eventually
 
@@ -40,9 +40,9 @@ def test_a_message_whose_lease_is_lost_is_not_acknowledged(
     os.kill(first.pid, signal.SIGSTOP)
     again = journal.until("begin", 2)[-1]
     os.kill(first.pid, signal.SIGCONT)
-    crew.hears("the lease of the message at hand is lost")
+    crew.hears("the lease of the message in progress is lost")
     journal.open_gate()
-    crew.hears("message 1 stays as it is")
+    crew.hears("message 1 cannot be settled")
     eventually(lambda: jobs.stats().acked == 1, "the other has done it")
 
     assert (again.number, again.delivery) == (1, 2)

@@ -102,7 +102,7 @@ def test_fifo_is_the_order_of_the_queue_over_all_processes_and_supervisors(
     for entry in failed:  # what failed comes again before anything else does
         assert entries[entries.index(entry) + 1].number == entry.number
     assert len({entry.pid for entry in entries}) == 1
-    assert sum(len(crew.said("is the active one")) for crew in crews) == 1
+    assert sum(len(crew.said("is the active worker")) for crew in crews) == 1
 
 
 def test_fifo_is_taken_over_when_the_active_process_is_killed(
@@ -150,7 +150,7 @@ def test_fifo_of_one_queue_does_not_wait_for_that_of_another(
     jobs: shmq.Queue, broker: shmq.Broker, work: Work, journal: Journal
 ) -> None:
     others = broker.create_queue("others")
-    work("--mode", "fifo").hears("is the active one")
+    work("--mode", "fifo").hears("is the active worker")
     others.put([1])
     jobs.put([2])
 

@@ -80,7 +80,7 @@ class Crew:
 
     def ready(self, count: int) -> None:
         """Return once so many processes take messages."""
-        self.hears("takes messages", count)
+        self.hears("consumes queue", count)
 
     def started(self) -> list[int]:
         """The process ids of all workers there ever were."""

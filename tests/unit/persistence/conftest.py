@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.support.desk import desk, persister, start
+from tests.support.manual_writer import desk, persister, start
 
 __all__ = ["desk", "persister", "start"]

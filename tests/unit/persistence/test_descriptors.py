@@ -52,7 +52,7 @@ def test_a_writer_that_was_out_of_descriptors_answers_once_it_has_some(
             # is answered, so that there is none for the second.
             ask(first, tmp_path)
             ask(second, tmp_path)
-            eventually(lambda: "could not be taken" in caplog.text, "there are none left")
+            eventually(lambda: "cannot accept a request" in caplog.text, "there are none left")
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             source.may_answer.set()

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.persistence.journal_writer import Journaled
+from shmq.persistence.journal_writer import JournalWriter
 from shmq.storage.disk import Disk
 from shmq.storage.paths import catalog, segment_name
-from tests.support.desk import Desk, run_out
 from tests.support.failing_disk import FailingDisk
+from tests.support.manual_writer import Desk, run_out
 from tests.support.queue_chain import chain
 
 
@@ -58,7 +58,7 @@ def workload(desk: Desk, disk: FailingDisk) -> set[int]:
     return live
 
 
-def _write(kept: Journaled) -> None:
+def _write(kept: JournalWriter) -> None:
     for _ in range(12):
         synced = kept.follower.synced
         kept.step()

@@ -7,10 +7,10 @@ import random
 import pytest
 
 import shmq
-from shmq.persistence.journal_writer import Journaled
-from shmq.persistence.snapshot_writer import SnapshotWriter
+from shmq.persistence.journal_writer import JournalWriter
+from shmq.persistence.snapshot import SnapshotWriter
 from shmq.storage.paths import catalog, snapshot_name
-from tests.support.desk import Desk, run_out
+from tests.support.manual_writer import Desk, run_out
 from tests.support.queue_chain import chain
 
 
@@ -136,7 +136,7 @@ def use(queue: shmq.Queue, chance: random.Random, deed: float, live: set[int]) -
             message.nack()
 
 
-def write_unpublished(kept: Journaled) -> None:
+def write_unpublished(kept: JournalWriter) -> None:
     """A commit gets to the disk, and nobody is told."""
     collected = kept.follower.collect(1 << 16, kept.journal.ready(kept.follower.batch + 1))
     if collected is not None and len(collected.data):

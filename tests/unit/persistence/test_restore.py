@@ -12,8 +12,8 @@ from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.recovery import plan, recover, set_aside
 from shmq.persistence.restore import Restored, restore
-from shmq.storage import queue_erase
 from shmq.storage.disk import Disk
+from shmq.storage.erase import erase_queue, finish_erasures
 from shmq.storage.paths import segment_name, snapshot_name
 from tests.support.queue_files import HASH_KEY, Building, put
 
@@ -85,11 +85,11 @@ def test_the_deletion_of_a_queue_does_not_reach_the_files_of_one_restored_since(
     whole = bytes(Building.snapshot(1).batch(put(1)).close())
     (backup / snapshot_name("q")).write_bytes(whole)
     (own.path / snapshot_name("q")).write_bytes(whole)
-    queue_erase.erase(own.disk, "q", HASH_KEY, last=False)  # its writer dies before the last word
+    erase_queue(own.disk, "q", HASH_KEY, last=False)  # its writer dies before the last word
 
     restore(namespace, backup)
     (own.path / snapshot_name("q")).write_bytes(whole)  # the next writer keeps it
-    queue_erase.finish(own.disk)
+    finish_erasures(own.disk)
 
     assert snapshot_name("q") in own.disk.names()
 
@@ -136,4 +136,4 @@ def test_options_that_are_not_known_stop_their_queue_and_no_other(
     recover(own)
 
     assert Namespace.of(own.namespace).queue_names() == ["b"]
-    assert "queue a is not brought back" in caplog.text
+    assert "queue a is not recovered" in caplog.text

@@ -2,23 +2,56 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
+import shmq
 from shmq import errors
-from shmq.protocol.messages.exchange import Route
+from shmq.protocol.messages.exchange import (
+    EXCHANGES,
+    Bindings,
+    Changed,
+    ExchangeRequest,
+    Route,
+    Routed,
+    Shown,
+    Unsynced,
+)
 from shmq.protocol.messages.group import (
+    GroupsRequest,
+    GroupView,
     Heartbeat,
+    Join,
+    Joined,
     MemberRequest,
     Seats,
     Settlement,
     ShareSettle,
     ShareTake,
 )
-from shmq.protocol.messages.queue import Create, Hello, List, Select
+from shmq.protocol.messages.payload import pack_map
+from shmq.protocol.messages.queue import (
+    QUEUES,
+    Create,
+    Hello,
+    List,
+    QueueState,
+    SchemaAnswer,
+    SchemaRequest,
+    Select,
+)
 from shmq.protocol.messages.staging import Publish, Stage, Staged
-from shmq.protocol.messages.stream import Append, Fetch, Hold, OffsetAt, Repartition
+from shmq.protocol.messages.stream import (
+    Append,
+    Fetch,
+    Hold,
+    OffsetAt,
+    Repartition,
+    StreamCreate,
+    StreamInfo,
+)
 from shmq.protocol.opcodes import ERRORS, TEXTS, Status
 from shmq.protocol.status import Refusal, error_of_status, status_of
 
@@ -31,6 +64,17 @@ REQUESTS: list[Any] = [
     List(only_names=True),
     Select(5),
     Select(5, "priority = 1"),
+    SchemaRequest("get"),
+    SchemaRequest("set", {"type": "string"}, "full"),
+    ExchangeRequest("create", {"kind": "topic", "alternate": None}),
+    ExchangeRequest("unbind", {"target": "q", "key": "a.#"}),
+    ExchangeRequest("synced", {"queues": {"q": 7}}),
+    StreamCreate({"partitions": 3}),
+    Join({"start": "latest"}, "me"),
+    Join({"held": 9}, None, shared=True, on_damage="skip"),
+    GroupsRequest(7, "list"),
+    GroupsRequest(7, "look", "g", 9, {"start": "latest"}),
+    GroupsRequest(0, "delete", "g"),
     Publish("p", 1, ["a", "b"]),
     Staged("p", "sweep", "a"),
     Route("a.b", "disk", b"\x80", [b"one", b""], {"q": 1}),
@@ -76,6 +120,69 @@ def test_what_is_cut_off_is_refused_or_a_shorter_one(request_: Any) -> None:
             assert refusal.status == Status.BAD_REQUEST
         else:
             assert found != request_
+
+
+class Answer:
+    """An answer of a server, as far as unpacking reads it."""
+
+    def __init__(self, payload: bytes) -> None:
+        self.payload = payload
+
+
+_STATS = {field.name: 1 for field in dataclasses.fields(shmq.QueueStats)}
+_OFFSETS = shmq.PartitionOffsets(
+    partition=0, earliest=1, latest=2, earliest_timestamp=3.0, latest_timestamp=4.0, bytes=5
+)
+_VERSION = shmq.SchemaVersion(name="q", version=2, schema={}, compatibility="none", at=1.0)
+
+ANSWERS: list[Any] = [
+    QueueState(
+        shmq.QueueStats(**{**_STATS, "name": "q"}),  # type: ignore[arg-type]
+        shmq.QueueOptions(capacity=5),
+        [shmq.Attachment(pid=1, name="p", leases=0, since=2.0, alive=True)],
+        7,
+        "why",
+    ),
+    Shown("topic", None),
+    Changed(True),
+    Changed(False, "queue"),
+    Bindings([shmq.Binding("q", "queue", "a.b", {"h": 1}, "any")]),
+    Unsynced({"q": None, "r": "the disk fails"}),
+    Routed(2, 1, 0, {"q": [1, "full", 0, True]}, {"r": 4}),  # type: ignore[dict-item]
+    StreamInfo("s", 1 << 63, shmq.StreamOptions(partitions=2), 2, [_OFFSETS], None),
+    Joined(4, {"lease": 0}),
+    GroupView({"group_id": 1}, [(1, 2, "me", 3, 4)], [(1, 1, None, 0, None, 2)], {"held": 0}),
+]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda each: type(each).__name__)
+def test_an_answer_is_unpacked_as_it_was_packed(answer: Any) -> None:
+    assert type(answer).unpack(Answer(answer.pack())) == answer
+    if not isinstance(answer, QueueState):  # of which a server may leave out everything but options
+        with pytest.raises(shmq.ServerError, match="makes no sense"):
+            type(answer).unpack(Answer(b"\xc0"))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        SchemaAnswer([_VERSION]),
+        SchemaAnswer([], 3),
+        SchemaAnswer([], None, "no", "a.b"),
+        SchemaAnswer([]),
+    ],
+)
+def test_an_answer_about_a_schema_is_unpacked_as_it_was_packed(answer: SchemaAnswer) -> None:
+    assert SchemaAnswer.unpack(Answer(answer.pack()), "q") == answer  # type: ignore[arg-type]
+
+
+def test_a_list_is_sorted_and_takes_what_a_server_leaves_out_as_none_there() -> None:
+    found = QUEUES.unpack(Answer(pack_map([{"name": "b", "new": 1}, {"name": "a", "depth": 3}])))  # type: ignore[arg-type]
+
+    assert [(each.name, each.depth, each.capacity) for each in found] == [("a", 3, 0), ("b", 0, 0)]
+    assert QUEUES.unpack(Answer(QUEUES.pack(found))) == found  # type: ignore[arg-type]
+    with pytest.raises(shmq.ServerError, match="without a name"):
+        EXCHANGES.unpack(Answer(pack_map([{"kind": "topic"}])))  # type: ignore[arg-type]
 
 
 def test_staged_rows_are_unpacked_as_they_were_packed() -> None:

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.server.auth.limits import Limits, Quota
-from shmq.server.auth.tls import Tls
-from shmq.server.auth.tokens import Token, hash_of
+from shmq.server.config.settings import Limits, Quota, Settings, Source
+from shmq.server.config.tls import Tls
+from shmq.server.config.tokens import Token, hash_of
 from shmq.server.listener import listen
-from shmq.server.settings import Settings, Source
 
 HASH = hash_of("t" * 40)
 

@@ -8,7 +8,7 @@ import pytest
 
 import shmq
 from shmq.protocol.opcodes import Right
-from shmq.server.auth.tokens import ALL_RIGHTS, KNOWN, AccessList, Token, hash_of, make_token
+from shmq.server.config.tokens import ALL_RIGHTS, KNOWN, AccessList, Token, hash_of, make_token
 from shmq.server.connection.peer import Peer
 
 SECRET = "s" * 40

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import datasource as ds
 
 from shmq.spark.dmsq.bounds import Bounds
-from shmq.spark.dmsq.file_partition import LEAST, MOST, cut, shares
-from shmq.spark.dmsq.kind import OPTIONS
+from shmq.spark.dmsq.files import LEAST, MOST, cut, shares
+from shmq.spark.dmsq.options import OPTIONS
 from shmq.spark.shared import options
 from shmq.spark.shared.options import BATCH
 

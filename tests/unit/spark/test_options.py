@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.spark.queue.kind import OPTIONS, REFUSED
-from shmq.spark.queue.source import Subscription
+from shmq.spark.queue.kind import QUEUE
 from shmq.spark.shared import options
 from shmq.spark.shared.address import Address
 from shmq.spark.shared.options import BATCH, STREAM, WRITE, Option
+from shmq.spark.shared.subscription import Subscription
 
 TABLE = (
     Option("url", options.text, "here", frozenset({BATCH, STREAM, WRITE})),
@@ -26,7 +26,7 @@ def parse(given: Mapping[str, str], use: str = STREAM) -> dict[str, Any]:
 
 
 def of_queues(use: str = BATCH, **given: str) -> dict[str, Any]:
-    return options.parse(OPTIONS, given, use, form="shmq", refused=REFUSED)
+    return QUEUE.parse(given, use)
 
 
 def test_an_option_has_its_default_until_it_is_given_in_whatever_case() -> None:
@@ -109,28 +109,28 @@ def test_a_text_that_an_option_does_not_allow_is_refused(read: options.Reading, 
         read(text)
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED))
+@pytest.mark.parametrize("name", sorted(QUEUE.refused))
 def test_what_other_formats_have_and_queues_have_not_is_refused_with_the_reason(name: str) -> None:
     with pytest.raises(shmq.InvalidOption) as refused:
         of_queues(**{name: "earliest"})
-    assert REFUSED[name] in str(refused.value)
+    assert QUEUE.refused[name] in str(refused.value)
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({}, "neither is there"),
-        ({"subscribe": "a", "subscribePattern": "b"}, "not both"),
+        ({}, "none of them is given"),
+        ({"subscribe": "a", "subscribePattern": "b"}, "several of them is given"),
     ],
 )
 def test_it_takes_one_way_to_say_which_queues(given: dict[str, str], said: str) -> None:
     with pytest.raises(shmq.InvalidOption, match=said):
-        Subscription.of(of_queues(**given))
+        Subscription.of(of_queues(**given), "queue")
 
 
 def test_what_can_name_no_queue_is_refused() -> None:
     with pytest.raises(shmq.InvalidName, match="a/b"):
-        Subscription.of(of_queues(subscribe="a/b"))
+        Subscription.of(of_queues(subscribe="a/b"), "queue")
 
 
 def test_queues_are_found_by_name_in_the_order_given_and_by_pattern_in_theirs(
@@ -139,17 +139,17 @@ def test_queues_are_found_by_name_in_the_order_given_and_by_pattern_in_theirs(
     for name in ("jobs.b", "jobs.a", "other"):
         broker.create_queue(name, dead_letter=None)
 
-    named = Subscription.of(of_queues(subscribe="other,jobs.a"))
-    fitting = Subscription.of(of_queues(subscribePattern=r"jobs\..*"))
+    named = Subscription.of(of_queues(subscribe="other,jobs.a"), "queue")
+    fitting = Subscription.of(of_queues(subscribePattern=r"jobs\..*"), "queue")
 
     assert named.find(broker) == ("other", "jobs.a")
     assert fitting.find(broker) == ("jobs.a", "jobs.b")
-    assert Subscription.of(of_queues(subscribePattern="jobs")).find(broker) == ()
+    assert Subscription.of(of_queues(subscribePattern="jobs"), "queue").find(broker) == ()
 
 
 def test_a_queue_that_is_named_and_not_there_is_an_error_or_left_out(broker: shmq.Broker) -> None:
     broker.create_queue("there", dead_letter=None)
-    both = Subscription.of(of_queues(subscribe="there,not-there"))
+    both = Subscription.of(of_queues(subscribe="there,not-there"), "queue")
 
     with pytest.raises(
         shmq.NoSuchQueue, match=f"'not-there' in the namespace '{broker.namespace}'"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from shmq.spark.queue.kind import OPTIONS
+from shmq.spark.queue.kind import QUEUE
 from shmq.spark.shared import address, columns
 from shmq.spark.shared.options import BATCH, STREAM, Option
-from shmq.spark.stream import kind as stream_kind
 from shmq.spark.stream import writer
+from shmq.spark.stream.kind import STREAM_KIND
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/spark.md").read_text()
 
@@ -62,7 +62,7 @@ def test_the_page_has_every_column_with_its_type_and_no_other() -> None:
 
 
 def test_the_page_has_every_option_of_reading_with_its_default_and_no_other() -> None:
-    reading = {option.name: option for option in OPTIONS if option.uses & {BATCH, STREAM}}
+    reading = {option.name: option for option in QUEUE.options if option.uses & {BATCH, STREAM}}
     said = {}
     for names, defaults, use, meaning in table("Options of reading"):
         found = re.findall(r"`(\w+)`", names)
@@ -79,7 +79,7 @@ def test_the_page_has_every_option_of_reading_with_its_default_and_no_other() ->
 
 def test_the_page_has_every_option_of_reading_streams_with_its_default_and_no_other() -> None:
     elsewhere = {option.name for option in (*address.OPTIONS, *writer.OPTIONS)} | {"kind"}
-    own = {each.name: each for each in stream_kind.OPTIONS if each.name not in elsewhere}
+    own = {each.name: each for each in STREAM_KIND.options if each.name not in elsewhere}
     said = {row[0].strip("`"): row[1:3] for row in table("Options of reading streams")}
 
     assert set(said) == set(own)

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from shmq.spark.queue.sink import STAGING_BYTES
-from shmq.spark.queue.sink_writer import OPTIONS
+from shmq.spark.queue.writer import OPTIONS, STAGING_BYTES
 from shmq.spark.shared import options
-from shmq.spark.shared.sink_columns import COLUMNS
+from shmq.spark.shared.columns import QUEUE_SINK
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "spark.md"
 
@@ -30,8 +29,8 @@ def named(cell: str) -> list[str]:
 
 def test_the_columns_of_the_page_are_those_of_the_code() -> None:
     told = {name: kinds for cell, kinds, _ in rows("column") for name in named(cell)}
-    assert list(told) == [column.name for column in COLUMNS]
-    for column in COLUMNS:
+    assert list(told) == [column.name for column in QUEUE_SINK]
+    for column in QUEUE_SINK:
         words = set(re.findall(r"[a-z]+", column.kinds)) - {"of", "struct", "a", "seconds"}
         assert words <= set(re.findall(r"[a-z]+", told[column.name])), column.name
 

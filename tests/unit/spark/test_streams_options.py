@@ -10,19 +10,18 @@ import pytest
 
 import shmq
 from shmq.spark import format_dispatch
-from shmq.spark.shared import options
 from shmq.spark.shared.options import BATCH, STREAM, WRITE
-from shmq.spark.stream import kind
+from shmq.spark.shared.subscription import Subscription
+from shmq.spark.stream.append import STICKY, Partitioner, Records
 from shmq.spark.stream.bounds import EARLIEST, LATEST, Bound, PartitionBounds
 from shmq.spark.stream.cursor import _Backlog, _shares
+from shmq.spark.stream.kind import STREAM_KIND
 from shmq.spark.stream.offset import NOWHERE, Progress, StreamOffset
-from shmq.spark.stream.offset_range import Range, cut
-from shmq.spark.stream.rows import STICKY, Partitioner, Records
-from shmq.spark.stream.topics import Topics
+from shmq.spark.stream.reader import Range, cut
 
 
 def of_streams(use: str = BATCH, **given: str) -> dict[str, Any]:
-    return options.parse(kind.OPTIONS, given, use, form="shmq", refused=kind.REFUSED)
+    return STREAM_KIND.parse(given, use)
 
 
 # ---- which streams ----
@@ -31,18 +30,18 @@ def of_streams(use: str = BATCH, **given: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({}, "none of them is there"),
-        ({"subscribe": "a", "assign": '{"a": [0]}'}, "only one of them"),
-        ({"subscribe": "a", "subscribePattern": "b"}, "only one of them"),
+        ({}, "none of them is given"),
+        ({"subscribe": "a", "assign": '{"a": [0]}'}, "several of them"),
+        ({"subscribe": "a", "subscribePattern": "b"}, "several of them"),
     ],
 )
 def test_it_takes_one_way_to_say_which_streams(given: dict[str, str], said: str) -> None:
     with pytest.raises(shmq.InvalidOption, match=said):
-        Topics.of(of_streams(**given))
+        Subscription.of(of_streams(**given), "stream")
 
 
 def test_partitions_are_assigned_by_json() -> None:
-    topics = Topics.of(of_streams(assign='{"orders": [2, 0], "paid": [1]}'))
+    topics = Subscription.of(of_streams(assign='{"orders": [2, 0], "paid": [1]}'), "stream")
     assert topics.partitions("orders", 4) == (0, 2)
     with pytest.raises(shmq.InvalidOption, match="partition 1 of the stream 'paid'"):
         topics.partitions("paid", 1)
@@ -54,13 +53,13 @@ def test_an_assignment_that_is_none_is_refused(text: str) -> None:
         of_streams(assign=text)
 
 
-@pytest.mark.parametrize("name", sorted(kind.REFUSED))
+@pytest.mark.parametrize("name", sorted(STREAM_KIND.refused))
 def test_what_queues_and_kafka_have_and_streams_have_not_is_refused_with_the_reason(
     name: str,
 ) -> None:
     with pytest.raises(shmq.InvalidOption) as refused:
         of_streams(**{name: "1"})
-    assert kind.REFUSED[name] in str(refused.value)
+    assert STREAM_KIND.refused[name] in str(refused.value)
 
 
 # ---- where it begins and ends ----

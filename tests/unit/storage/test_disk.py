@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from shmq.storage.disk import Disk
+from shmq.storage.disk import Disk, write_pushed, write_whole
 from shmq.storage.paths import aside_names, catalog, segment_name, snapshot_name, unfinished
-from shmq.storage.write_fully import write_pushed, write_whole
 from tests.support.failing_disk import FailingDisk, ShortDisk
 
 

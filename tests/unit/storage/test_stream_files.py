@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 
 from shmq.errors import DamagedFile, DamagedSegment, FileError
+from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_journal import Commit, StreamJournal
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Limits
+from shmq.storage.paths import bases, segment_file
 from shmq.storage.stream_files import StreamFiles
-from shmq.storage.stream_paths import bases, segment_file
 from shmq.storage.stream_segment import EVERYTHING, StreamSegment, salts_of
 from tests.support.failing_disk import FailingDisk
 from tests.support.stream_entries import IDENTITY, TICK, commit, entry, read, value_of
 
-SMALL = Limits(segment=16 << 10, ahead=4 << 10)
+SMALL = WriteSizes(segment=16 << 10, ahead=4 << 10)
 
 
-def journal_of(disk: Disk, begin: int = 0, sizes: Limits = SMALL) -> StreamJournal:
+def journal_of(disk: Disk, begin: int = 0, sizes: WriteSizes = SMALL) -> StreamJournal:
     return StreamJournal(disk, IDENTITY, 0, begin, sizes)
 
 
@@ -116,7 +116,7 @@ def test_an_entry_of_many_offsets_is_found_by_each_of_them(tmp_path: Path) -> No
 
 def test_a_reader_sees_what_is_appended_to_the_file_that_it_reads(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
-    journal = journal_of(disk, sizes=Limits(segment=1 << 20, ahead=4 << 10))
+    journal = journal_of(disk, sizes=WriteSizes(segment=1 << 20, ahead=4 << 10))
     files = StreamFiles(disk)
     for _ in range(20):
         start = journal.next
@@ -131,7 +131,7 @@ def test_a_reader_sees_what_is_appended_to_the_file_that_it_reads(tmp_path: Path
 
 def test_a_closed_segment_has_its_index_and_is_whole(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
-    journal = journal_of(disk, sizes=Limits(segment=1 << 20, ahead=4 << 10))
+    journal = journal_of(disk, sizes=WriteSizes(segment=1 << 20, ahead=4 << 10))
     for _ in range(2):
         journal.append(commit(journal.next, 600, size=200))
     journal.roll()
@@ -199,7 +199,9 @@ def test_what_is_kept_by_size_counts_the_records_alone(tmp_path: Path) -> None:
     disk, kept, begin, least = Disk(tmp_path), 64 << 10, 0, 1 << 30
     record = len(entry(0, b"x" * 100))
     for life in range(5):  # the first ones closed, the others left as after a kill
-        journal = StreamJournal(disk, IDENTITY, 0, begin, Limits(segment=16 << 10, ahead=1 << 16))
+        journal = StreamJournal(
+            disk, IDENTITY, 0, begin, WriteSizes(segment=16 << 10, ahead=1 << 16)
+        )
         for _ in range(250):
             journal.append(commit(journal.next, 1))
             if journal.is_long and life < 3:
@@ -283,7 +285,7 @@ def test_old_segments_go_by_the_age_of_their_records(tmp_path: Path) -> None:
 @pytest.mark.parametrize("early", [1, 1 << 20])
 def test_what_is_not_as_the_commit_says_does_not_count(tmp_path: Path, early: int) -> None:
     disk = Disk(tmp_path)
-    journal = journal_of(disk, sizes=Limits(early=early))
+    journal = journal_of(disk, sizes=WriteSizes(early=early))
     good = commit(0, 3)
     with pytest.raises(DamagedSegment, match="up to 3, and says up to 4"):
         journal.append(Commit(good.pieces, 0, 4))
@@ -297,7 +299,7 @@ def test_what_is_not_as_the_commit_says_does_not_count(tmp_path: Path, early: in
 
 def test_commits_of_many_bytes_are_read_like_others(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
-    journal = journal_of(disk, sizes=Limits(early=1))
+    journal = journal_of(disk, sizes=WriteSizes(early=1))
     large = 3 << 18  # bytes: more than is pushed to the disk at a time
     for first in range(0, 12, 3):
         journal.append(commit(first, 3, size=large))

@@ -14,9 +14,9 @@ import pytest
 import shmq
 from shmq.codec.compression import compressor
 from shmq.native import _arrow, _file, _stream
+from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_journal import Commit, StreamJournal
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Limits
 from shmq.storage.stream_files import StreamFiles
 from tests.support.stream_entries import IDENTITY, TICK, commit, entry, value_of
 
@@ -26,7 +26,7 @@ COUNT = sum(COMMITS)
 
 
 def written(disk: Disk, *commits: Commit) -> None:
-    journal = StreamJournal(disk, IDENTITY, 0, commits[0].first, Limits())
+    journal = StreamJournal(disk, IDENTITY, 0, commits[0].first, WriteSizes())
     for each in commits:
         journal.append(each)
     journal.abandon()

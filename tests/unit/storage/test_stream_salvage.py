@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 
 from shmq.errors import DamagedFile
+from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_journal import StreamJournal
 from shmq.persistence.stream_recovery import stored_stream
 from shmq.persistence.stream_salvage import salvage_stream
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Limits
-from shmq.storage.partition_generation import eras_of
-from shmq.storage.stream_identity import StreamIdentity
-from shmq.storage.stream_meta import StreamCard, read_card, write_card
-from shmq.storage.stream_paths import CARD, bases, partition_directory, segment_file
+from shmq.storage.file_header import StreamIdentity
+from shmq.storage.paths import CARD, bases, partition_directory, segment_file
+from shmq.storage.stream_meta import StreamCard, eras_of, read_card, write_card
 from shmq.storage.stream_segment import EVERYTHING, StreamSegment, salts_of
 from tests.support.stream_entries import IDENTITY, commit, read, value_of
 
@@ -32,7 +31,7 @@ def disk(tmp_path: Path) -> Disk:
     below = made.under(partition_directory(NAME, ID, 0))
     below.make()
     whose = StreamIdentity(NAME, 7, ID, {"partitions": 1, "segment_bytes": 1 << 20})
-    journal = StreamJournal(below, whose, 0, 0, Limits(ahead=4 << 10))
+    journal = StreamJournal(below, whose, 0, 0, WriteSizes(ahead=4 << 10))
     for first in range(0, COUNT, 100):
         journal.append(commit(first, 50))
         journal.append(commit(first + 50, 40))
@@ -145,7 +144,7 @@ def test_where_the_last_file_has_nothing_intact_the_offsets_go_on_behind_what_gr
 def test_a_file_that_is_missing_is_told_and_what_follows_counts(disk: Disk) -> None:
     below = partition(disk)
     whose = StreamIdentity(NAME, 7, ID, {"partitions": 1})
-    StreamJournal(below, whose, 0, COUNT, Limits()).begin()
+    StreamJournal(below, whose, 0, COUNT, WriteSizes()).begin()
     below.unlink(segment_file(200))
     with pytest.raises(DamagedFile):
         end(disk)

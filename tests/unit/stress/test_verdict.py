@@ -6,9 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from shmq.stress.check_result import CheckResult, count_once, judge
-from shmq.stress.journal import ACKED, ACKING, GOT, INTENT, PUT, Journal, Record, read_all
-from shmq.stress.stamped_body import Bodies, TornBody, opened
+from shmq.stress.body import Bodies, TornBody, opened
+from shmq.stress.journal import (
+    ACKED,
+    ACKING,
+    GOT,
+    INTENT,
+    PUT,
+    CheckResult,
+    Journal,
+    Record,
+    count_once,
+    judge,
+    read_all,
+)
 
 #: Messages 0, 1, 2 of producer 1.
 FIRST, SECOND, THIRD = (1 << 32 | number for number in range(3))

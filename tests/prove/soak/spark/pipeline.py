@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -23,6 +24,7 @@ class Pipeline:
         self.job = job
         self.starts = 0
         self.errors = config.with_suffix(".stderr")
+        self._said = config.with_suffix(".stdout")
         #: Stands in the environment of each of its processes.
         self._mark = str(config)
         self._shell = Shell(namespace)
@@ -33,7 +35,7 @@ class Pipeline:
         """Start it, or start it again. What is left of the one before has ended then."""
         self._end()
         self.starts += 1
-        with self.errors.open("ab") as errors:
+        with self.errors.open("ab") as errors, self._said.open("wb") as said:
             self._process = psutil.Popen(
                 self._command,
                 env={
@@ -42,7 +44,7 @@ class Pipeline:
                     "SHMQ_SOAK": self._mark,
                 },
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
+                stdout=said,
                 stderr=errors,
             )
 
@@ -68,6 +70,8 @@ class Pipeline:
             eventually(lambda: bool(self._kinds()["java"]) or not self._runs(), "it is up")
             self._process.send_signal(signal.SIGTERM)
             if self._process.wait(PATIENCE) == 0:
+                said = self._said.read_text()
+                assert re.fullmatch(rf"{self.job}: stopped, [\d,]+ rows\n", said), said
                 return
         raise AssertionError(f"{self.job} cannot be stopped: {self.errors.read_text()[-2000:]}")
 

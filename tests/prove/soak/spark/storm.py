@@ -27,7 +27,7 @@ import psutil
 import shmq
 from tests.prove.soak.spark.pipeline import Pipeline
 from tests.support.processes import PATIENCE, SHM, eventually
-from tests.support.serving import Server
+from tests.support.server import Server
 
 __all__ = ["Outcome", "storm"]
 
@@ -116,6 +116,7 @@ class _Stage:
             folder, self.namespace, {"workers": 2, "data_dir": str(folder / "data")}
         )
         self.jobs: list[Pipeline] = []
+        self._versions: set[str] = set()
 
     def __enter__(self) -> Self:
         with shmq.connect(self.namespace) as broker:
@@ -165,6 +166,21 @@ class _Stage:
             stats = there.stats()
             return stats.depth + (stats.in_flight if leased else 0)
 
+    def flow(self) -> None:
+        """Wait until a batch has come through both jobs since this was last waited for."""
+        log = self.folder / "archive/_spark_metadata"
+
+        def further() -> bool:
+            for job in self.jobs:
+                job.keep()
+            versions = {path.name for path in log.glob("[0-9]*")} if log.exists() else set()
+            if versions <= self._versions:
+                return False
+            self._versions |= versions
+            return True
+
+        _until(further, "a batch is archived", self.jobs[-1])
+
     def drain(self) -> None:
         """Let the jobs come to an end, one after the other, and stop."""
         for job, queue in zip(self.jobs, ("in", "out"), strict=True):
@@ -197,9 +213,10 @@ def _until(condition: Any, what: str, job: Pipeline) -> None:
 
 
 def storm(folder: Path, seed: int, kills: int, pause: float) -> Iterator[str | Outcome]:
-    """Kill so many processes, ``pause`` seconds after one another at most; tells of each.
+    """Kill so many processes; tells of each.
 
-    The last that is told is the outcome, for which `judge` has to be asked what is in the files.
+    Each kill comes up to ``pause`` seconds after a batch came through both jobs. The last that
+    is told is the outcome, for which `judge` has to be asked what is in the files.
     """
     outcome = Outcome()
     with _Stage(folder, seed) as stage:
@@ -210,8 +227,7 @@ def storm(folder: Path, seed: int, kills: int, pause: float) -> Iterator[str | O
         producer.start()
         try:
             while len(outcome.killed) < kills:
-                for job in stage.jobs:
-                    job.keep()
+                stage.flow()
                 time.sleep(stage.chance.uniform(0.2, 1) * pause)
                 killed = stage.kill_one()
                 if killed:

@@ -18,12 +18,12 @@ pytestmark = pytest.mark.watchdog(600)
 def test_each_number_is_in_the_files_once_whoever_is_killed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    *killed, outcome = storm(tmp_path, seed=20_261_122, kills=3, pause=10)
+    *killed, outcome = storm(tmp_path, seed=20_261_122, kills=2, pause=2)
 
     assert isinstance(outcome, Outcome)
     judge(outcome, archived(spark, tmp_path))
     assert not outcome.wrong(), outcome
-    assert len(killed) == 3
+    assert len(killed) == 2
     assert outcome.put > 0
 
 

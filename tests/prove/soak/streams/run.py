@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import shmq
-from shmq.stress.worker_processes import Crew
+from shmq.stress.workers import WorkerProcesses
 from tests.prove.soak.stops import Stops, insist
 from tests.prove.soak.streams import workers
 from tests.prove.soak.streams.history import Verdict, judge
@@ -60,14 +60,14 @@ def soak(
     chance = random.Random(seed)
     directory = Path(tempfile.mkdtemp(prefix="shmq-soak-"))
     broker = shmq.connect(namespace or f"soak-{secrets.token_hex(4)}")
-    crew, stops = Crew(broker.namespace, directory), Stops()
+    crew, stops = WorkerProcesses(broker.namespace, directory), Stops()
     try:
         options |= {"partitions": PARTITIONS, "ring_bytes": 1 << 20, "overflow": "block"}
         stream = insist(functools.partial(broker.create_stream, workers.STREAM, **options))
         insist(functools.partial(stream.group, workers.GROUP, start="earliest"))
         observer = Observer(stream)
         for work in [workers.append] * APPENDERS + [workers.take_part] * MEMBERS:
-            crew.hire(work)
+            crew.start(work)
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             again = time.monotonic() + chance.random() / 10
@@ -78,15 +78,15 @@ def soak(
             if chance.random() < stopped:
                 stops.stop(crew.pid(worker), chance.random())
             else:
-                crew.hire(crew.kill(worker))
+                crew.start(crew.kill(worker))
         stops.resume(everything=True)
         for worker in crew.at(workers.append):
             crew.kill(worker)
         _settle(stream, observer)
-        crew.dismiss()
+        crew.kill_all()
         return judge(observer.seen, read_all(directory)), crew.killed
     finally:
-        crew.dismiss()
+        crew.kill_all()
         insist(functools.partial(broker.delete_stream, workers.STREAM))
         broker.close()
         shutil.rmtree(directory)

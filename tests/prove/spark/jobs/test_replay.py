@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import shmq
-from shmq.spark.jobs import registry
+from shmq.spark.jobs import job as jobs
 from shmq.spark.jobs.config import read
 from shmq.spark.jobs.runner import run
 from shmq.storage.paths import segment_name
@@ -19,7 +19,7 @@ from tests.support.queue_files import WALL, Building, put
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from shmq.spark.jobs.progress import Progress
+    from shmq.spark.jobs.job import Progress
 
 SECOND = 10**9
 
@@ -106,7 +106,7 @@ def test_a_replay_that_was_stopped_goes_on_without_duplicates(
     spark: SparkSession, broker: shmq.Broker, files: Path, again: shmq.Queue
 ) -> None:
     path = job(files.parent, broker.namespace, top='rate = 1000\nevery = "100ms"')
-    replay = registry.load("replay")
+    replay = jobs.load("replay")
     config = read(path, replay.tables)
     told: list[Progress] = []
 
@@ -180,7 +180,7 @@ def test_parquet_goes_to_the_queues_that_its_rows_name(
 )
 def test_a_file_that_is_wrong_is_told(tmp_path: Path, text: str, said: str) -> None:
     path = written(tmp_path, text)
-    replay = registry.load("replay")
+    replay = jobs.load("replay")
     with pytest.raises(shmq.InvalidOption) as found:
         replay.check(read(path, replay.tables))
     assert said in str(found.value)

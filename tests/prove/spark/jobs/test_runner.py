@@ -11,11 +11,9 @@ import pytest
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from shmq import Forbidden, NoSuchQueue, ShmqError
-from shmq.spark.jobs.batches import each_batch
 from shmq.spark.jobs.config import Config
 from shmq.spark.jobs.failure import failure_of
-from shmq.spark.jobs.job import Stream
-from shmq.spark.jobs.progress import Progress
+from shmq.spark.jobs.job import Progress, Stream, each_batch
 from shmq.spark.jobs.runner import run
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shmq.spark.jobs import registry
+from shmq.spark.jobs import job as jobs
 from shmq.spark.jobs.config import read
-from shmq.spark.jobs.progress import Progress
+from shmq.spark.jobs.job import Progress
 from shmq.spark.jobs.runner import run
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def written(folder: Path, text: str) -> Path:
 
 def run_job(session: SparkSession, name: str, path: Path) -> Progress:
     """Run the job of the file to its end, in this process."""
-    job = registry.load(name)
+    job = jobs.load(name)
     config = read(path, job.tables)
     job.check(config)
     return run(job, config, session, lambda _: None, lambda: False)

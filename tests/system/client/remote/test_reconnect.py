@@ -11,10 +11,10 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
-from shmq.client.remote.loop_driver import LoopDriver
+from shmq.client.remote.connection import LoopDriver
 from shmq.protocol.opcodes import Type
 from tests.conformance.tools import LATER, PATIENCE, drain, eventually, in_thread, outcome
-from tests.support.serving import serve
+from tests.support.server import serve
 from tests.system.client.remote.proxy import Proxy, of_type
 
 

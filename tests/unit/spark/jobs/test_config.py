@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from shmq import InvalidOption
-from shmq.spark.jobs import master, registry, values
+from shmq.spark.jobs import job as jobs
+from shmq.spark.jobs import values
 from shmq.spark.jobs.config import Config, read
-from shmq.spark.jobs.template import template
 
 RIGHT = """
 checkpoint = "done"
@@ -29,7 +29,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 def archive(path: Path) -> Config:
-    return read(path, registry.load("archive").tables)
+    return read(path, jobs.load("archive").tables)
 
 
 def test_a_file_has_its_values_and_defaults_and_paths_from_where_it_is(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_settings_of_spark_may_be_tables_or_have_dots(tmp_path: Path) -> None:
 
 
 def test_a_place_is_taken_where_the_file_names_none(tmp_path: Path) -> None:
-    tables = registry.load("archive").tables
+    tables = jobs.load("archive").tables
     place = {"url": "elsewhere", "token": "secret"}
 
     filled = read(written(tmp_path, RIGHT), tables, place)
@@ -105,22 +105,22 @@ def test_a_file_that_is_not_there_is_wrong(tmp_path: Path) -> None:
         archive(tmp_path / "nowhere.toml")
 
 
-@pytest.mark.parametrize("name", list(registry.ABOUT))
+@pytest.mark.parametrize("name", list(jobs.ABOUT))
 def test_the_file_to_begin_with_is_right_but_for_what_it_names(tmp_path: Path, name: str) -> None:
-    job = registry.load(name)
-    text = template(job)
+    job = jobs.load(name)
+    text = job.template()
 
     config = read(written(tmp_path, text), job.tables)
 
     assert config["source"]["options"]
-    assert job.about == registry.ABOUT[name]
+    assert job.about == jobs.ABOUT[name]
     assert job.about in text.splitlines()[0]
 
 
-@pytest.mark.parametrize("name", list(registry.ABOUT))
+@pytest.mark.parametrize("name", list(jobs.ABOUT))
 def test_the_file_to_begin_with_has_every_key_and_nothing_else(tmp_path: Path, name: str) -> None:
-    job = registry.load(name)
-    text = template(job)
+    job = jobs.load(name)
+    text = job.template()
     keys = {(table.name, key.name) for table in job.tables for key in table.keys}
 
     read_all = tomllib.loads(_uncommented(text))
@@ -181,14 +181,14 @@ def test_a_moment_is_text_or_a_time_of_toml(value: object, meant: dt.datetime) -
         (values.names, [], None),
         (values.function, "app.flights:delays", "app.flights:delays"),
         (values.function, "app.flights", None),
-        (master.form, "local", "local"),
-        (master.form, "local[*, 3]", "local[*, 3]"),
-        (master.form, "local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
-        (master.form, "spark://a:7077,b:7078", "spark://a:7077,b:7078"),
-        (master.form, "yarn", "yarn"),
-        (master.form, "spark://a", None),
-        (master.form, "mesos://a:1", None),
-        (master.form, 7, None),
+        (values.master, "local", "local"),
+        (values.master, "local[*, 3]", "local[*, 3]"),
+        (values.master, "local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
+        (values.master, "spark://a:7077,b:7078", "spark://a:7077,b:7078"),
+        (values.master, "yarn", "yarn"),
+        (values.master, "spark://a", None),
+        (values.master, "mesos://a:1", None),
+        (values.master, 7, None),
         (values.path, "hdfs://host/x", "hdfs://host/x"),
         (values.path, "/x", "/x"),
         (values.path, "x", "folder/x"),

@@ -1,0 +1,69 @@
+"""What the contracts share: how ``with`` blocks close and settle, and their docstrings."""
+
+from __future__ import annotations
+
+import abc
+import inspect
+from types import TracebackType
+from typing import Any, Self
+
+__all__ = ["Closing", "Settling", "document"]
+
+
+class Closing(abc.ABC):
+    """A context manager that closes itself at the end of its block, whatever happened in it."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """End its use."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Settling(abc.ABC):
+    """Acknowledged at the end of its block, or returned on an exception, unless already settled."""
+
+    @property
+    @abc.abstractmethod
+    def settled(self) -> bool:
+        """Whether it was already settled."""
+
+    @abc.abstractmethod
+    def ack(self) -> Any:
+        """Acknowledge it."""
+
+    @abc.abstractmethod
+    def nack(self) -> Any:
+        """Return it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.settled:
+            return
+        if kind is None:
+            self.ack()
+        else:
+            self.nack()
+
+
+def document(kind: type, promised: type) -> None:
+    """Give the methods of ``kind`` the docstrings of the contract ``promised``."""
+    for name, method in vars(promised).items():
+        if inspect.isfunction(method) and not name.startswith("_"):
+            getattr(kind, name).__doc__ = method.__doc__

@@ -1,0 +1,371 @@
+"""Messages given as flags or as lines: their flags, their bodies, and batches that are put."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import click
+
+import shmq
+from shmq.api.options import Confirm
+from shmq.cli.shared import params
+from shmq.supervision.signals import Stop
+
+__all__ = [
+    "CODECS",
+    "BatchPut",
+    "InputLines",
+    "check_messages",
+    "decode",
+    "message_flags",
+    "open_lines",
+    "progress",
+]
+
+#: What ``--codec`` takes. All but text and bytes are read as JSON.
+CODECS = ("text", "bytes", "json", "msgpack", "command", "event")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: How long one wait for space lasts before signals are looked for, in seconds.
+SLICE = 0.25
+
+
+_FLAGS = (
+    click.option(
+        "-m", "--message", "messages", multiple=True, metavar="TEXT",
+        help="A message; may be repeated.",
+    ),
+    click.option(
+        "--file", "path", metavar="FILE",
+        help="Each line of FILE is a message; - is standard input.",
+    ),
+    click.option(
+        "--priority", type=params.priority, metavar="N|low|normal|high",
+        help="A higher priority is delivered first.  [default: the middle one]",
+    ),
+    click.option(
+        "--group", type=params.text, metavar="NAME",
+        help="The group: its messages are delivered in order, one at a time.",
+    ),
+    click.option(
+        "--header", "headers", type=params.header, multiple=True, metavar="KEY=VALUE",
+        help="A header; may be repeated.",
+    ),
+    click.option("--delay", type=params.seconds, metavar="TIME", help="Deliver only after TIME."),
+    click.option("--ttl", type=params.seconds, metavar="TIME", help="Expire after TIME."),
+    click.option(
+        "--dedupe-id", type=params.text, metavar="ID",
+        help="Drop the message if ID was put within the dedupe window; with one -m.",
+    ),
+    click.option(
+        "--codec", type=click.Choice(CODECS), default="text", show_default=True,
+        help="How bodies are stored; all but text and bytes are given as JSON.",
+    ),
+    click.option(
+        "--block/--no-block", default=None,
+        help="Wait while a queue is full, or fail.  [default: as its overflow option]",
+    ),
+    click.option(
+        "--timeout", type=params.seconds, metavar="TIME",
+        help="Wait for space at most TIME, counted from the last message put.",
+    ),
+    click.option(
+        "--confirm", type=click.Choice(["memory", "disk"]),
+        help="Where messages must be before they are counted.  [default: the queue's option]",
+    ),
+)  # fmt: skip
+
+
+def message_flags(command: F) -> F:
+    """The flags that give messages and their properties."""
+    for flag in reversed(_FLAGS):
+        command = flag(command)
+    return command
+
+
+def check_messages(messages: tuple[str, ...], path: str | None, dedupe_id: str | None) -> None:
+    """Raise :class:`click.UsageError` for flags of :func:`message_flags` that contradict."""
+    if messages and path is not None:
+        raise click.UsageError("-m and --file exclude each other: drop one")
+    if dedupe_id is not None and len(messages) != 1:
+        raise click.UsageError("--dedupe-id names one message: give exactly one -m TEXT")
+
+
+class BatchPut:
+    """Puts messages that share their properties.
+
+    ``block`` and ``timeout`` are those of ``Queue.put``; the timeout counts from the
+    last message that went in. A stop ends it by KeyboardInterrupt, with
+    :attr:`count` exact; of messages that are to be on disk it has those that are.
+    """
+
+    def __init__(
+        self,
+        queue: shmq.Queue,
+        stop: Stop,
+        codec: str,
+        properties: dict[str, Any],
+        block: bool | None,
+        timeout: float | None,
+        confirm: Confirm | None = None,
+    ) -> None:
+        self._queue = queue
+        self._stop = stop
+        self._codec = codec
+        self._properties = {**properties, "confirm": confirm}
+        self._confirms = (confirm or queue.options.confirm) == "disk"
+        self._longest = queue.options.max_message_bytes
+        if block is None:
+            block = timeout is not None or queue.options.overflow == "block"
+        self._patience = (float("inf") if timeout is None else timeout) if block else 0.0
+        #: How many messages were put; a duplicate was not.
+        self.count = 0
+        #: What the put of a single message returned.
+        self.single: shmq.Put | None = None
+        self._seen = 0
+
+    @property
+    def queue(self) -> str:
+        """The queue's name."""
+        return self._queue.name
+
+    def put_one(self, text: bytes, dedupe_id: str | None) -> None:
+        """Put the one message of ``text``."""
+        body = self._body(text, "the message")
+        waits = self._patience > 0
+        limit = self._patience if 0 < self._patience < float("inf") else None
+        with _refusing(), self._stop.interruptible():
+            try:
+                put = self._queue.put(
+                    body, waits, limit, codec=self._codec, dedupe_id=dedupe_id, **self._properties
+                )
+            except shmq.Full as error:
+                raise shmq.Full(self._full()) from error
+        self.single = put
+        self.count += not put.duplicate
+
+    def put_all(self, texts: list[bytes], place: Callable[[int], str]) -> None:
+        """Put the messages of ``texts``, which follow those of earlier calls.
+
+        Where one of them stands for nothing, those before it are put and its ``place``
+        is named. Raises :class:`~shmq.Full` if not all of them went in.
+        """
+        bodies: list[Any] = []
+        refusal = None
+        for text in texts:
+            self._seen += 1
+            try:
+                bodies.append(self._body(text, place(self._seen)))
+            except (click.ClickException, shmq.MessageTooLarge) as error:
+                refusal = error
+                break
+        self._put_many(bodies)
+        if refusal is not None:
+            raise refusal
+
+    def _put_many(self, bodies: list[Any]) -> None:
+        since, rest = time.monotonic(), bodies
+        while rest:
+            left = self._patience - (time.monotonic() - since)
+            with _refusing(), self._waiting_for_disk():
+                taken = self._queue.put_many(
+                    rest,
+                    left > 0,
+                    self._slice(left),
+                    codec=self._codec,
+                    **self._properties,
+                )
+            self.count += taken
+            rest = rest[taken:]
+            if taken:
+                since = time.monotonic()
+            elif left <= 0:
+                raise shmq.Full(self._full())
+            if self._stop.signal:
+                raise KeyboardInterrupt
+
+    def _slice(self, left: float) -> float | None:
+        """The timeout of one put_many; a wait for the disk is not cut in slices."""
+        if left <= 0:
+            return None
+        if self._confirms:
+            return left if left < float("inf") else None
+        return min(left, SLICE)
+
+    def _waiting_for_disk(self) -> contextlib.AbstractContextManager[object]:
+        return self._stop.interruptible() if self._confirms else contextlib.nullcontext()
+
+    def _full(self) -> str:
+        return (
+            f"queue {self.queue!r} is full: consume from it, wait with --block or a longer "
+            f"--timeout, or make it with a larger --capacity or --arena-bytes"
+        )
+
+    def _body(self, text: bytes, place: str) -> Any:
+        """The body of ``text``. Raises an error that names its ``place``."""
+        if len(text) > self._longest:
+            raise shmq.MessageTooLarge(
+                f"{place} has {len(text)} bytes, more than the {self._longest} that the queue "
+                f"takes: shorten it, or make the queue with a larger --max-message-bytes"
+            )
+        try:
+            return decode(text, self._codec)
+        except ValueError as error:
+            raise click.ClickException(f"{place}: {error}") from None
+
+
+def decode(text: bytes, codec: str) -> Any:
+    """The body of ``text`` under ``codec``. Raises ValueError with the reason."""
+    if codec == "bytes":
+        return text
+    try:
+        decoded = text.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"its byte {error.start + 1} ({text[error.start]:#04x}) is not UTF-8: "
+            f"use --codec bytes to put it as it is"
+        ) from None
+    if codec == "text":
+        return decoded
+    try:
+        return json.loads(decoded)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON, which --codec {codec} takes: {error}") from None
+    except RecursionError:
+        raise ValueError("its JSON is nested too deeply: flatten it") from None
+
+
+@contextlib.contextmanager
+def _refusing() -> Iterator[None]:
+    """Turn the error of a codec that cannot hold a value into a refusal."""
+    try:
+        yield
+    except shmq.ShmqError:
+        raise
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise click.ClickException(f"{error} (no message of this batch was put)") from error
+
+
+_CHUNK = 1 << 16
+
+
+class InputLines:
+    """The lines of a file, without their newlines.
+
+    Iterating gives lists of lines: those that could be had without waiting, so that
+    a slow writer's line is not held back.
+    """
+
+    def __init__(self, file: io.RawIOBase, name: str, longest: int) -> None:
+        self._file = file
+        self._longest = longest
+        #: The name of the file for errors.
+        self.name = name
+        #: The size of the file in bytes, if it has one.
+        self.size = _size(file)
+        #: Whether the lines are typed on a terminal.
+        self.typed = file.isatty()
+        #: How many bytes have been read.
+        self.read = 0
+
+    def __iter__(self) -> Iterator[list[bytes]]:
+        """Raises :class:`click.ClickException`, and MessageTooLarge where no line ends.
+
+        Memory is bounded by that: by ``longest`` bytes and a chunk.
+        """
+        with self._file:
+            yield from self._batches()
+
+    def _batches(self) -> Iterator[list[bytes]]:
+        begun: list[bytes] = []
+        held, number = 0, 1
+        while chunk := self._read():
+            first, *rest = chunk.split(b"\n")
+            begun.append(first)
+            held += len(first)
+            if rest:
+                yield [b"".join(begun), *rest[:-1]]
+                begun, held, number = [rest[-1]], len(rest[-1]), number + len(rest)
+            if held > self._longest:
+                raise shmq.MessageTooLarge(
+                    f"{self.place(number)} has over {self._longest} bytes, more than the queue "
+                    f"takes: shorten it, or make the queue with a larger --max-message-bytes"
+                )
+        if held:
+            yield [b"".join(begun)]
+
+    def place(self, number: int) -> str:
+        """Where line ``number`` stands, the first one being 1."""
+        return f"line {number} of {self.name}"
+
+    def _read(self) -> bytes:
+        try:
+            chunk: bytes = self._file.read(_CHUNK) or b""
+        except OSError as error:
+            raise _unreadable(self.name, error) from error
+        self.read += len(chunk)
+        return chunk
+
+
+def open_lines(path: str | None, longest: int) -> InputLines:
+    """The lines of the file ``path``; of standard input if it is None or ``-``.
+
+    Raises :class:`click.ClickException` where there is nothing to read.
+    """
+    if path is None or path == "-":
+        if sys.stdin is None:
+            raise click.UsageError("standard input is closed: give -m TEXT or --file FILE")
+        return InputLines(io.FileIO(sys.stdin.fileno(), closefd=False), "standard input", longest)
+    try:
+        return InputLines(io.FileIO(path), repr(path), longest)
+    except OSError as error:
+        raise _unreadable(repr(path), error) from error
+
+
+def _unreadable(name: str, error: OSError) -> click.ClickException:
+    return click.ClickException(
+        f"cannot read {name}: {error.strerror}; give a file of lines, or - for standard input"
+    )
+
+
+def _size(file: io.RawIOBase) -> int | None:
+    status = os.fstat(file.fileno())
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+@contextlib.contextmanager
+def progress(lines: InputLines) -> Iterator[Callable[[int], None]]:
+    """Show how far ``lines`` were read, and the count that the yielded function is given."""
+    if lines.typed or sys.stderr is None or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - on a terminal alone
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    shown = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.fields[count]:,} messages"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %" if lines.size else ""),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with shown:
+        task = shown.add_task(lines.name, total=lines.size or None, count=0)
+        yield lambda count: shown.update(task, completed=lines.read, count=count)

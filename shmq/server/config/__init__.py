@@ -1,0 +1,1 @@
+"""What configures a server: settings and limits, tokens, TLS."""

@@ -1,0 +1,333 @@
+"""The settings of a server, its limits and quotas, and where they come from."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import logging
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from shmq.api.names import check_name, default_namespace
+from shmq.api.options import check_one_of, check_whole, option
+from shmq.errors import InvalidOption, ShmqError
+from shmq.protocol.opcodes import DEFAULT_PORT, MAX_FRAME
+from shmq.server.config.tls import Tls, check_file
+from shmq.server.config.tokens import Token
+
+__all__ = [
+    "LEVELS",
+    "Limits",
+    "Quota",
+    "Settings",
+    "Source",
+]
+
+_KIB = 1024
+_GIB = 1 << 30
+
+
+def _check_rows(limits: Any) -> None:
+    """Check each field that is a row of a table of options."""
+    for field in dataclasses.fields(limits):
+        if "option" in field.metadata:
+            field.metadata["option"].check(field.name, getattr(limits, field.name), {})
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """How much may exist before clients can create no more; None: without limit.
+
+    Raises :class:`~shmq.InvalidOption` for a value out of range, and TypeError for one of
+    the wrong type.
+    """
+
+    queues: int | None = option(
+        None,
+        "count",
+        "Queues, including dead-letter queues, reply queues and staging queues",
+        least=0,
+        none="no limit",
+    )
+    streams: int | None = option(None, "count", "Streams", least=0, none="no limit")
+    groups: int | None = option(
+        None, "count", "Consumer groups of all streams", least=0, none="no limit"
+    )
+    bytes: int | None = option(
+        None,
+        "bytes",
+        "Shared memory that the queues and the partitions of streams may take",
+        least=0,
+        none="no limit",
+    )
+
+    def __post_init__(self) -> None:
+        _check_rows(self)
+
+    def __bool__(self) -> bool:
+        """Whether anything is limited."""
+        return self != _NO_QUOTA
+
+
+_NO_QUOTA = Quota()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The limits of a server. Times are in seconds, sizes in bytes.
+
+    Raises :class:`~shmq.InvalidOption` for a value out of range, and TypeError for one of
+    the wrong type.
+    """
+
+    connections: int = option(
+        10_000,
+        "count",
+        "Connections at a time, over all workers",
+        most=1_000_000,
+        more="One more is closed at once",
+    )
+    max_frame: int = option(
+        MAX_FRAME, "bytes", "The longest payload of a request", least=4 * _KIB, most=_GIB
+    )
+    unsettled_messages: int = option(
+        65_536,
+        "count",
+        "Messages delivered to one connection and not settled",
+        most=1 << 24,
+    )
+    unsettled_bytes: int = option(
+        256 << 20,
+        "bytes",
+        "The bytes of those messages",
+        least=4 * _KIB,
+        most=_GIB * _KIB,
+        more="One message may always be delivered",
+    )
+    handshake: float = option(
+        5.0, "seconds", "How long TLS may take, and the HELLO with the token after it", least=0.01
+    )
+    idle: float = option(
+        300.0,
+        "seconds",
+        "How long a connection that waits for nothing may send nothing",
+        least=0.01,
+    )
+    frame: float = option(
+        30.0,
+        "seconds",
+        "How long a frame may take to arrive once it has begun, and how long a client may read "
+        "nothing of what is sent to it",
+        least=0.01,
+    )
+    drain: float = option(
+        5.0,
+        "seconds",
+        "How long connections may settle their leased messages when the server ends",
+        least=0.01,
+    )
+    silence: float = option(
+        5.0,
+        "seconds",
+        "How long a process of the server may send no heartbeat before it is killed and replaced",
+        least=2.0,
+    )
+    #: The quota of the whole namespace.
+    namespace: Quota = _NO_QUOTA
+    #: The quota of each token: what it may administer, and the groups it may be a member of.
+    token: Quota = _NO_QUOTA
+
+    def __post_init__(self) -> None:
+        _check_rows(self)
+        for name in ("namespace", "token"):
+            if not isinstance(getattr(self, name), Quota):
+                raise TypeError(f"{name}={getattr(self, name)!r} must be a table of quotas")
+
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+MAX_WORKERS: Final = 256
+
+#: The most workers that are started by default.
+_USUAL_WORKERS: Final = 4
+
+#: The settings that a running server reloads.
+_RELOADED: Final = ("limits", "log_level", "tls", "tokens")
+
+_T = TypeVar("_T")
+
+
+def _usual_workers() -> int:
+    return min(len(os.sched_getaffinity(0)), _USUAL_WORKERS)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a server runs.
+
+    Raises :class:`~shmq.InvalidOption` for a value out of range,
+    :class:`~shmq.InvalidName`, and TypeError for a value of the wrong type.
+    """
+
+    #: The address to listen on, or a host name.
+    bind: str = "127.0.0.1"
+    #: The port; 0: a free one.
+    port: int = DEFAULT_PORT
+    #: Worker processes: 1 to 256. By default one for each CPU it may use, up to 4.
+    workers: int = dataclasses.field(default_factory=_usual_workers)
+    #: The namespace whose queues are served.
+    namespace: str = dataclasses.field(default_factory=default_namespace)
+    #: The lowest level that is logged: ``debug``, ``info``, ``warning`` or ``error``.
+    log_level: str = "info"
+    #: Whether to listen beyond this host without a token or without TLS.
+    insecure: bool = False
+    #: Whether durable queues are recovered and written.
+    persist: bool = True
+    #: The directory of durable queues; None: ``SHMQ_DATA_DIR``, or the user's default.
+    data_dir: Path | None = None
+    limits: Limits = dataclasses.field(default_factory=Limits)
+    #: None: connections are not encrypted.
+    tls: Tls | None = None
+    #: The tokens that are accepted; none: every client is.
+    tokens: tuple[Token, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.bind, str):
+            raise TypeError(f"bind={self.bind!r} must be an address")
+        if not isinstance(self.insecure, bool):
+            raise TypeError(f"insecure={self.insecure!r} must be true or false")
+        check_whole("port", self.port, 0, 65_535)
+        check_whole("workers", self.workers, 1, MAX_WORKERS)
+        check_name(self.namespace, "namespace")
+        check_one_of("log_level", self.log_level, LEVELS)
+        self._check_persistence()
+        names = [token.name for token in self.tokens]
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidOption(f"two tokens have the name {name!r}: give each its own")
+
+    def _check_persistence(self) -> None:
+        if not isinstance(self.persist, bool):
+            raise TypeError(f"persist={self.persist!r} must be true or false")
+        if self.data_dir is None:
+            return
+        if not isinstance(self.data_dir, Path):
+            raise TypeError(f"data_dir={self.data_dir!r} must be a directory")
+        if not self.persist:
+            raise InvalidOption(
+                f"data_dir={str(self.data_dir)!r} and persist=False: nothing would be written "
+                f"there; drop one"
+            )
+
+    @property
+    def level(self) -> int:
+        """The log level as a number of :mod:`logging`."""
+        return logging.getLevelNamesMapping()[self.log_level.upper()]
+
+    def reloaded(self, fresh: Settings) -> tuple[Settings, list[str]]:
+        """These settings with the reloadable ones of ``fresh``, and the others that differ."""
+        changed = {name: getattr(fresh, name) for name in _RELOADED}
+        refused = []
+        if bool(fresh.tls) != bool(self.tls):
+            refused.append("tls")
+            changed["tls"] = self.tls
+        if bool(fresh.tokens) != bool(self.tokens):
+            refused.append("tokens")
+            changed["tokens"] = self.tokens
+        merged = dataclasses.replace(self, **changed)
+        fixed = {field.name for field in dataclasses.fields(self)} - {*_RELOADED}
+        refused += (name for name in fixed if getattr(fresh, name) != getattr(self, name))
+        return merged, sorted(refused)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Source:
+    """Where the settings come from: a TOML file, and the command line, which overrides it."""
+
+    path: Path | None = None
+    over: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def read(self) -> Settings:
+        """The settings as they are now. Raises :class:`~shmq.InvalidOption`, with the file."""
+        if self.path is None:
+            return _made(Settings, "", dict(self.over))
+        try:
+            values = _values(_parsed(self.path), self.path.parent)
+            _made(Settings, "", values)  # the file must be valid, whatever overrides it
+        except (ShmqError, TypeError) as error:
+            raise InvalidOption(f"{self.path}: {error}") from error
+        return _made(Settings, "", {**values, **self.over})
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            found = tomllib.load(file)
+    except OSError as error:
+        raise InvalidOption(f"it cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise InvalidOption(f"it is not TOML: {error}") from error
+    secrets = "its tokens" if found.get("tokens") else None
+    check_file(status, path, "the configuration", secrets=secrets)
+    return found
+
+
+def _values(table: dict[str, Any], folder: Path) -> dict[str, Any]:
+    values = dict(table)
+    if "limits" in values:
+        values["limits"] = _limits(_table("limits", values["limits"]))
+    if "tls" in values:
+        files = _table("tls", values["tls"])
+        values["tls"] = _made(Tls, "tls", {k: _path(v, folder) for k, v in files.items()})
+    if "tokens" in values:
+        rows = values["tokens"]
+        if not isinstance(rows, list):
+            raise TypeError("tokens must be written as [[tokens]], once for each")
+        values["tokens"] = tuple(_made(Token, "[tokens]", _table("tokens", row)) for row in rows)
+    if values.get("data_dir") == "":
+        raise InvalidOption("data_dir='' is no directory: name one, or leave it out")
+    if "data_dir" in values:
+        values["data_dir"] = _path(values["data_dir"], folder)
+    return values
+
+
+def _limits(table: dict[str, Any]) -> Limits:
+    values = dict(table)
+    for scope in {"namespace", "token"} & values.keys():
+        where = f"limits.{scope}"
+        values[scope] = _made(Quota, where, _table(where, values[scope]))
+    return _made(Limits, "limits", values)
+
+
+def _made(kind: type[_T], where: str, values: dict[str, Any]) -> _T:
+    """An object of that class with the values; refuses unknown keys and missing ones."""
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    known = [field.name for field in fields]
+    place = f" in [{where}]" if where else ""
+    for key in values:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            raise InvalidOption(f"unknown key {key!r}{place}: {hint}")
+    for field in fields:
+        needed = (
+            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        )
+        if needed and field.name not in values:
+            raise InvalidOption(f"{field.name!r} is missing{place}")
+    return kind(**values)
+
+
+def _table(where: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{where} must be a table, not {value!r}")
+    return value
+
+
+def _path(value: Any, folder: Path) -> Any:
+    """A path relative to the file's folder; a value that is no string is refused later."""
+    return folder / value if isinstance(value, str) else value

@@ -1,0 +1,262 @@
+"""Requests about exchanges and schemas, within the rights of the client's token.
+
+A publisher needs the right to produce to the exchange, and none to the queues behind it: the
+client that binds a queue must have that right, and delegates it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final, get_args
+
+from shmq.api import ExchangeSummary
+from shmq.api.options import check_one_of
+from shmq.client.local.broker import LocalBroker
+from shmq.client.local.exchange import LocalExchange
+from shmq.client.local.queue import LocalQueue
+from shmq.client.shared import durability, exchange_delivery
+from shmq.errors import Forbidden, NoSuchExchange, NoSuchQueue, NoSuchStream, SchemaError
+from shmq.namespace.namespace import Namespace
+from shmq.protocol.messages.exchange import (
+    Bindings,
+    Changed,
+    ExchangeRequest,
+    Route,
+    Routed,
+    Shown,
+    Unsynced,
+)
+from shmq.protocol.messages.payload import pack_map
+from shmq.protocol.messages.queue import SchemaAnswer, SchemaRequest
+from shmq.protocol.opcodes import Right
+from shmq.protocol.status import status_of
+from shmq.schema.compare import Compatibility
+
+__all__ = [
+    "ExchangeHandler",
+    "schema_answer",
+]
+
+#: The payload of the answer to a "delete": an empty map.
+_NOTHING: Final = pack_map({})
+_CHANGES: Final = frozenset({"create", "delete", "bind", "unbind"})
+
+#: The session's rights to a name, as the engine's bits.
+Rights = Callable[[str], int]
+#: What a request asks: its arguments by name.
+Asked = Mapping[str, Any]
+
+#: The properties of a message by their keys on the wire: the argument, and its unit in seconds.
+_PROPERTIES: Final[dict[str, tuple[str, float | None]]] = {
+    "codec": ("codec", None),
+    "pri": ("priority", None),
+    "delay": ("delay", 0.001),
+    "ttl": ("ttl", 0.001),
+    "headers": ("headers", None),
+    "group": ("group", None),
+    "dedupe": ("dedupe_id", None),
+    "reply_to": ("reply_to", None),
+    "corr": ("correlation", None),
+}
+
+
+class ExchangeHandler:
+    """The exchanges of a server's namespace, as its clients see them."""
+
+    def __init__(self, broker: LocalBroker) -> None:
+        self._broker = broker
+        self._open: dict[str, LocalExchange] = {}
+        #: Guards the open exchanges: several threads use them, and none is closed while in use.
+        self._lock = threading.RLock()
+        self._actions: dict[str, Callable[[Rights, str, Asked], bytes]] = {
+            "create": self._create,
+            "look": self._look,
+            "delete": self._delete,
+            "bind": self._bind,
+            "unbind": self._unbind,
+            "bindings": self._bindings,
+            "synced": self._synced,
+        }
+
+    def summaries(self, rights: Rights) -> list[ExchangeSummary]:
+        """The exchanges to which the session has any right."""
+        found = [each for each in self._broker.list_exchanges() if rights(each.name)]
+        return [
+            dataclasses.replace(each, alternate=_visible(each.alternate, rights)) for each in found
+        ]
+
+    def ask(self, rights: Rights, name: str, asked: ExchangeRequest) -> bytes:
+        """Carry out an EXCHANGE; returns the payload of the answer.
+
+        Raises ShmqError, and TypeError for a value of another type.
+        """
+        with contextlib.ExitStack() as stack:
+            if asked.action in _CHANGES:
+                stack.enter_context(durability.on_disk(Namespace.of(self._broker.namespace)))
+            stack.enter_context(self._lock)  # inside, so it is not held while waiting for the disk
+            return self._actions[asked.action](rights, name, asked.arguments)
+
+    # ---- making and finding ----
+
+    def _create(self, rights: Rights, name: str, asked: Asked) -> bytes:
+        _need(rights, name, Right.ADMIN, "administer")
+        alternate = asked.get("alternate")
+        if isinstance(alternate, str):
+            _need(rights, alternate, Right.PRODUCE, "produce to the alternate")
+        self._broker.create_exchange(name, asked.get("kind", "direct"), alternate).close()
+        return self._look(rights, name, asked)
+
+    def _look(self, rights: Rights, name: str, _: Asked) -> bytes:
+        exchange = self._attached(name)
+        return Shown(exchange.kind, _visible(exchange.alternate, rights)).pack()
+
+    def _delete(self, rights: Rights, name: str, _: Asked) -> bytes:
+        self._attached(name)
+        _need(rights, name, Right.ADMIN, "administer")
+        self._broker.delete_exchange(name)
+        self._open.pop(name).close()
+        return _NOTHING
+
+    def _attached(self, name: str) -> LocalExchange:
+        """The exchange of that name as it is now. Raises NoSuchExchange."""
+        found = self._broker.exchange(name)
+        kept = self._open.get(name)
+        if kept is not None and (kept.kind, kept.alternate) == (found.kind, found.alternate):
+            return kept
+        if kept is not None:
+            kept.close()
+        self._open[name] = found
+        return found
+
+    # ---- bindings ----
+
+    def _bind(self, rights: Rights, name: str, asked: Asked) -> bytes:
+        exchange = self._attached(name)
+        _need(rights, name, Right.ADMIN, "administer")
+        given: dict[str, Any] = {"target": None, **asked}
+        target, kind = given["target"], given.get("kind", "queue")
+        if isinstance(target, str) and not rights(target):
+            return Changed(False, kind).pack()
+        _need(rights, str(target), Right.PRODUCE, "produce to")
+        try:
+            return Changed(exchange.bind(**given)).pack()
+        except (NoSuchQueue, NoSuchStream, NoSuchExchange):
+            self._broker.exchange(name)
+            return Changed(False, kind).pack()
+
+    def _unbind(self, rights: Rights, name: str, asked: Asked) -> bytes:
+        exchange = self._attached(name)
+        _need(rights, name, Right.ADMIN, "administer")
+        given: dict[str, Any] = {"target": None, **asked}
+        return Changed(exchange.unbind(**given)).pack()
+
+    def _bindings(self, rights: Rights, name: str, _: Asked) -> bytes:
+        found = self._attached(name).bindings()
+        return Bindings([each for each in found if rights(each.target)]).pack()
+
+    # ---- publishing ----
+
+    def route(self, rights: Rights, name: str, rest: bytes) -> Routed:
+        """Carry out a ROUTE. Raises ShmqError, and TypeError for a value of another type."""
+        with self._lock:
+            return self._routed(rights, name, rest)
+
+    def _routed(self, rights: Rights, name: str, rest: bytes) -> Routed:
+        asked = Route.unpack(rest)
+        properties = _arguments(asked.properties)
+        exchange = self._attached(name)
+        _need(rights, name, Right.PRODUCE, "produce to")
+        codec = properties.pop("codec", None) or "bytes"
+        letters = exchange_delivery.Deliveries([(body, codec) for body in asked.bodies], properties)
+        outcome = exchange.deliver(
+            letters,
+            asked.key,
+            properties.get("headers"),
+            asked.confirm,
+            asked.only,
+        )
+        unsynced = {
+            copy.name: copy.number
+            for copy in outcome.copies
+            if copy.confirms
+            and copy.sequence
+            and not exchange_delivery.is_synced(copy.queue, copy.number)
+        }
+        refused = {name: _why(outcome, name) for name in outcome.refused}
+        counts = outcome.reached, outcome.delivered, outcome.duplicates
+        return Routed(*counts, refused, unsynced)
+
+    def _synced(self, rights: Rights, name: str, asked: Asked) -> bytes:
+        """The queues that do not have the published messages on disk yet, with the disk's error."""
+        exchange = self._attached(name)
+        _need(rights, name, Right.PRODUCE, "produce to")
+        left = {}
+        for queue_name, sequence in asked["queues"].items():
+            with contextlib.suppress(NoSuchQueue, NoSuchStream, IndexError):
+                queue = exchange.target(queue_name)
+                if not exchange_delivery.is_synced(queue, sequence):
+                    error = queue.journal.error if isinstance(queue, LocalQueue) else 0
+                    left[queue_name] = os.strerror(error) if error else None
+        return Unsynced(left).pack()
+
+
+def _need(rights: Rights, name: str, right: int, what: str) -> None:
+    if not rights(name) & right:
+        raise Forbidden(f"the token has no right to {what} {name!r}")
+
+
+def _visible(alternate: str | None, rights: Rights) -> str | None:
+    """The alternate, if the session has any right to it."""
+    return alternate if alternate is not None and rights(alternate) else None
+
+
+def _why(outcome: exchange_delivery.Outcome, name: str) -> tuple[int, str, int, bool]:
+    """Why a queue refused: status, text, how many it took, and whether the publisher waits."""
+    error = outcome.refused[name]
+    taken, waits = 0, False
+    for copy in outcome.copies:
+        if copy.name == name:
+            taken, waits = copy.taken, copy.waits
+    return status_of(error), str(error), taken, waits
+
+
+# ---- the contents of a request ----
+
+
+def _arguments(properties: dict[str, Any]) -> dict[str, Any]:
+    """The properties as arguments of a put; unknown ones are ignored. Raises TypeError."""
+    found = {}
+    for key, (argument, unit) in _PROPERTIES.items():
+        value = properties.get(key)
+        if value is None:
+            continue
+        if unit is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            raise TypeError(f"{key!r} must be an int")
+        found[argument] = value if unit is None else value * unit
+    return found
+
+
+_RULES: Final = get_args(Compatibility)
+
+
+def schema_answer(broker: LocalBroker, name: str, asked: SchemaRequest) -> SchemaAnswer:
+    """The answer; it also says why a schema is refused, and for which field.
+
+    Raises InvalidOption, NoSuchQueue, and the errors of the schema file.
+    """
+    if asked.schema is None:
+        return SchemaAnswer(broker.schemas(name))
+    if asked.compatibility is not None:
+        check_one_of("compatibility", asked.compatibility, _RULES)
+    try:
+        if asked.action == "set":
+            made = broker.set_schema(name, asked.schema, asked.compatibility)
+            return SchemaAnswer(version=made)
+        broker.check_schema(name, asked.schema, asked.compatibility)
+    except SchemaError as error:
+        return SchemaAnswer(refused=str(error), field=error.field)
+    return SchemaAnswer()

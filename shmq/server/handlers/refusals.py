@@ -1,0 +1,188 @@
+"""Why a request is refused: its values, what the server has run out of, and quotas.
+
+The server does not record which client created what. A token is charged for the queues and
+streams that it may administer and the groups that it may be a member of, regardless of their
+creator: so the count survives a restart, and what was deleted no longer counts. What exists is
+counted under the registry lock before more is created.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+from collections.abc import Callable, Collection, Iterator
+from typing import Final, NamedTuple
+
+from shmq.api.names import staging_target
+from shmq.client.local.broker import LocalBroker
+from shmq.errors import InvalidName, InvalidOption, NoSpace, NoSuchStream, SegmentError, ShmqError
+from shmq.namespace import streams
+from shmq.namespace.group_files import group_names
+from shmq.namespace.namespace import Namespace
+from shmq.native._core import Session
+from shmq.protocol.opcodes import Right, Status
+from shmq.protocol.status import Refusal
+from shmq.server.config.settings import Limits, Quota
+from shmq.server.config.tokens import Token
+from shmq.server.connection.peer import Peer
+
+__all__ = [
+    "QuotaRequest",
+    "Quotas",
+    "scarce",
+    "well_formed",
+]
+
+_BLOCK: Final = 512  # bytes of st_blocks
+
+
+class QuotaRequest(NamedTuple):
+    """What a request is about to create: names of a kind of a :class:`Quota`, and bytes."""
+
+    kind: str
+    names: Collection[str]
+    size: int = 0
+
+
+class Quotas:
+    """Refuses requests that would exceed the quotas. For any thread."""
+
+    def __init__(self, broker: LocalBroker, limits: Limits) -> None:
+        #: The limits that are in force.
+        self.limits = limits
+        self._namespace = Namespace.of(broker.namespace)
+
+    @contextlib.contextmanager
+    def room_for(
+        self, session: Session, wished: Callable[[], QuotaRequest | None]
+    ) -> Iterator[None]:
+        """Reserve quota for what the block creates; no other process creates anything meanwhile.
+
+        ``wished`` returns what that will be; None: nothing. Raises Refusal with NO_SPACE, and
+        LockTimeout.
+        """
+        peer: Peer = session.context
+        namespace, token = self.limits.namespace, self.limits.token
+        limited = namespace or (token and peer.token is not None)
+        if not limited or wished() is None:
+            yield
+            return
+        with self._namespace.locked():
+            wanted = wished()
+            if wanted is not None:  # no other process has created it meanwhile
+                self._check("namespace", namespace, wanted, None)
+                if peer.token is not None:
+                    self._check("token", token, wanted, peer.token)
+            yield
+
+    def _check(self, scope: str, quota: Quota, wanted: QuotaRequest, token: Token | None) -> None:
+        who = f"namespace {self._namespace.name!r}" if token is None else f"token {token.name!r}"
+        what = ", ".join(map(repr, wanted.names))
+        most: int | None = getattr(quota, wanted.kind)
+        if most is not None and wanted.names:
+            there = self._count(wanted.kind, token)
+            if there + len(wanted.names) > most:
+                raise Refusal(
+                    Status.NO_SPACE,
+                    f"limits.{scope}.{wanted.kind}={most}: {who} has {there} {wanted.kind}, and "
+                    f"{what} would be {len(wanted.names)} more: delete some, or have the server's "
+                    f"limit raised",
+                )
+        if quota.bytes is not None and wanted.size:
+            taken = self._bytes(token)
+            if taken + wanted.size > quota.bytes:
+                raise Refusal(
+                    Status.NO_SPACE,
+                    f"limits.{scope}.bytes={quota.bytes}: the queues and streams of {who} take "
+                    f"{taken} bytes, and {what or 'new partitions'} would take {wanted.size} more: "
+                    f"delete some, ask for less, or have the server's limit raised",
+                )
+
+    # ---- counting ----
+
+    def _count(self, kind: str, token: Token | None) -> int:
+        if kind == "queues":
+            return len(self._queues(token))
+        if kind == "streams":
+            return len(self._streams(token))
+        if token is None:
+            return len(self._namespace.names_of("group.shmq"))
+        return sum(
+            bool(token.stream_rights(stream, group) & Right.CONSUME)
+            for stream in self._namespace.stream_names()
+            for group in self._groups(stream)
+        )
+
+    def _queues(self, token: Token | None) -> list[str]:
+        names = self._namespace.queue_names()
+        return names if token is None else [name for name in names if _is_of(token, name)]
+
+    def _streams(self, token: Token | None) -> list[str]:
+        names = self._namespace.stream_names()
+        if token is None:
+            return names
+        return [name for name in names if token.stream_rights(name) & Right.ADMIN]
+
+    def _groups(self, stream: str) -> list[str]:
+        try:
+            control = streams.look_at(self._namespace, stream)
+        except (NoSuchStream, SegmentError):
+            return []
+        return [] if control is None else group_names(self._namespace, control.identity)
+
+    def _bytes(self, token: Token | None) -> int:
+        return sum(map(self._queue_bytes, self._queues(token))) + sum(
+            map(self.stream_bytes, self._streams(token))
+        )
+
+    def _queue_bytes(self, name: str) -> int:
+        """The bytes the queue may take; of a staging queue, which may grow large, what it takes."""
+        try:
+            status = os.stat(self._namespace.path_of(name))
+        except FileNotFoundError:
+            return 0
+        return status.st_size if staging_target(name) is None else status.st_blocks * _BLOCK
+
+    def stream_bytes(self, name: str) -> int:
+        """The bytes that the stream's partitions may take."""
+        size = 0
+        with contextlib.suppress(FileNotFoundError):
+            for partition in itertools.count():
+                path = streams.partition_path(self._namespace, name, partition)
+                size += os.stat(path).st_size
+        return size
+
+
+def _is_of(token: Token, queue: str) -> bool:
+    """Whether the token may administer the queue; NAME.dlq comes with NAME."""
+    return bool((token.rights(queue) | token.rights(queue.removesuffix(".dlq"))) & Right.ADMIN)
+
+
+#: Errors for resources that the machine or the process has run out of.
+_SCARCE: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+
+
+@contextlib.contextmanager
+def well_formed() -> Iterator[None]:
+    """Refuse values of a wrong type or out of range as BAD_REQUEST."""
+    try:
+        yield
+    except (TypeError, InvalidName, InvalidOption) as error:
+        raise Refusal(Status.BAD_REQUEST, str(error)) from error
+
+
+@contextlib.contextmanager
+def scarce(what: str) -> Iterator[None]:
+    """Raise NoSpace if descriptors or memory run out."""
+    try:
+        yield
+    except ShmqError:
+        raise
+    except OSError as error:
+        if error.errno not in _SCARCE:
+            raise
+        raise NoSpace(
+            f"the server cannot attach to {what} now: {os.strerror(error.errno)}"
+        ) from error

@@ -1,0 +1,234 @@
+"""A write to queues: its options, its writers, and the put of rows that are not staged."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Self, cast
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+import shmq
+from shmq.codec.codecs import CODECS
+from shmq.errors import Full, InvalidOption
+from shmq.spark.queue import staging
+from shmq.spark.queue.staging import Staged
+from shmq.spark.shared import options, sink_rows
+from shmq.spark.shared.columns import SinkColumns
+from shmq.spark.shared.options import WRITE, Option
+from shmq.spark.shared.sink import BatchId, Sink
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from shmq.spark.shared.sink_rows import Properties, Rows
+
+__all__ = [
+    "OPTIONS",
+    "STAGING_BYTES",
+    "QueueSink",
+    "QueueSinkStreamingWriter",
+    "QueueWriter",
+    "put",
+]
+
+#: The most memory for the parts of a batch until they are published, in bytes.
+STAGING_BYTES = 256 << 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSink(Sink):
+    """A write to queues."""
+
+    THING = "queue"
+    MAKE = "shmq create -q"
+
+    staged: bool
+    staging_bytes: int
+
+    @classmethod
+    def of(cls, chosen: Mapping[str, Any], schema: StructType) -> Self:
+        """The write that the options and columns define.
+
+        Raises :class:`~shmq.InvalidOption`, and :class:`~shmq.InvalidName` for an invalid
+        queue name.
+        """
+        topic = _topic(chosen)
+        if not chosen["staged"]:
+            _check_unstaged(chosen)
+        return cls(
+            **Sink.fields(chosen, topic),
+            columns=SinkColumns.of(schema, topic),
+            staged=chosen["staged"],
+            staging_bytes=chosen["stagingBytes"] or STAGING_BYTES,
+        )
+
+    def _open(self, broker: shmq.Broker, topic: str) -> shmq.Queue:
+        return broker.queue(topic)
+
+
+def _topic(chosen: Mapping[str, Any]) -> str | None:
+    topic: str | None = chosen["topic"]
+    queue: str | None = chosen["queue"]
+    if topic is not None and queue is not None and topic != queue:
+        raise InvalidOption(
+            f"the options topic={topic!r} and queue={queue!r} mean the same: give one of them"
+        )
+    return topic or queue
+
+
+def _check_unstaged(chosen: Mapping[str, Any]) -> None:
+    for name in ("stagingBytes", "publisher", "batch"):
+        if chosen[name] is not None:
+            raise InvalidOption(
+                f"the option {name}={chosen[name]} is for rows that are staged, and staged=false "
+                f"puts them straight into the queue: leave one of them out"
+            )
+
+
+_WRITE: Final = frozenset({WRITE})
+
+#: The options of a sink, in addition to those in :mod:`shmq.spark.shared.address`.
+OPTIONS: Final = (
+    Option("topic", options.text, None, _WRITE),
+    Option("queue", options.text, None, _WRITE),
+    Option("staged", options.truth, True, _WRITE),
+    Option("stagingBytes", options.size(1 << 20, 1 << 40), None, _WRITE),
+    Option("publishTimeout", options.seconds(0, 1e9), None, _WRITE),
+    Option("publisher", options.text, None, _WRITE),
+    Option("batch", options.whole(0, (1 << 62)), None, _WRITE),
+)
+
+Messages = Sequence[WriterCommitMessage | None]
+
+
+class QueueWriter(DataSourceArrowWriter):
+    """Puts all rows of a DataFrame into queues, or none."""
+
+    def __init__(self, sink: QueueSink) -> None:
+        self._sink = sink
+        #: Whether the publisher's name is used for this write only.
+        self._once = sink.publisher is None
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage a task's rows, or put them."""
+        return _written(self._sink, BatchId.of_batch, iterator)
+
+    def commit(self, messages: Messages) -> None:
+        """Publish what every task has staged."""
+        if self._sink.staged:
+            staging.publish(self._sink, cast(Sequence[Staged], messages), forget=self._once)
+
+    def abort(self, messages: Messages) -> None:
+        """Remove the staged rows, unless another write of the same publisher may use them."""
+        if self._sink.staged and self._once:
+            staged = cast(Sequence[Staged | None], messages)
+            staging.discard(self._sink, self._sink.run, staged)
+
+
+class QueueSinkStreamingWriter(DataSourceStreamArrowWriter):
+    """Puts the rows of each micro-batch into queues once, however often Spark runs it."""
+
+    def __init__(self, sink: QueueSink) -> None:
+        self._sink = sink
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage a task's rows, or put them."""
+        return _written(self._sink, BatchId.of_stream, iterator)
+
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        """Publish what every task has staged."""
+        del batchId
+        if self._sink.staged:
+            staging.publish(self._sink, cast(Sequence[Staged], messages), forget=False)
+
+
+def _written(
+    sink: QueueSink, batch_id: Callable[[Sink], BatchId], rows: Iterator[pa.RecordBatch]
+) -> WriterCommitMessage:
+    if not sink.staged:
+        return put(sink, rows)
+    return staging.stage(sink, batch_id(sink), rows, sink.staging_bytes)
+
+
+#: The codecs that a put would apply, although these bodies are encoded already.
+_MADE: Final = frozenset(CODECS) - {"bytes", "text"}
+
+#: The properties that are unique to a message.
+_ITS_OWN: Final = frozenset({"dedupe_id", "correlation", "reply_to"})
+
+
+@dataclasses.dataclass(frozen=True)
+class UnstagedWrite(WriterCommitMessage):
+    """A task's message to the driver: how many rows it has put."""
+
+    rows: int
+
+
+def put(sink: QueueSink, batches: Iterable[pa.RecordBatch]) -> UnstagedWrite:
+    """Put a task's rows; waits for a full queue as long as the sink allows.
+
+    If the task fails, its rows that were put stay, and a retry puts them again. Raises
+    :class:`~shmq.Full`, and what ``Queue.put`` raises.
+    """
+    rows = 0
+    with sink.address.connect() as broker:
+        queues: dict[str, shmq.Queue] = {}
+        for batch in batches:
+            for name, part in sink_rows.by_queue(batch, sink.columns, sink.topic):
+                if name not in queues:
+                    queues[name] = broker.queue(name)
+                _put_rows(queues[name], part, sink.timeout)
+                rows += len(part)
+    return UnstagedWrite(rows)
+
+
+def _put_rows(queue: shmq.Queue, rows: Rows, timeout: float | None) -> None:
+    bodies = rows.bodies.to_pylist()
+    if rows.properties is None:
+        alike: Properties = {} if rows.codec is None else {"codec": rows.codec}
+        _put_alike(queue, bodies, alike, timeout)
+        return
+    prepared_puts = zip(bodies, rows.properties, strict=True)
+    for properties, run in itertools.groupby(prepared_puts, key=operator.itemgetter(1)):
+        same = [body for body, _ in run]
+        if properties.get("codec") in _MADE:
+            for body in same:
+                _put_encoded(queue, body, properties, timeout)
+        elif _ITS_OWN.isdisjoint(properties):
+            _put_alike(queue, same, properties, timeout)
+        else:
+            for body in same:
+                queue.put(_as_put(body, properties), True, timeout, **properties)
+
+
+def _put_alike(
+    queue: shmq.Queue, bodies: Sequence[bytes], properties: Properties, timeout: float | None
+) -> None:
+    """Put bodies with the same properties, as many at a time as fit."""
+    given = [_as_put(body, properties) for body in bodies]
+    taken = queue.put_many(given, True, timeout, **properties)
+    if taken < len(given):
+        raise Full(
+            f"queue {queue.name!r} had no room within publishTimeout={timeout:g} s: it took "
+            f"{taken:,} of {len(given):,} rows, which stay in it"
+        )
+
+
+def _put_encoded(
+    queue: shmq.Queue, body: bytes, properties: Properties, timeout: float | None
+) -> None:
+    """Put an encoded body through a loan, which does not encode it again."""
+    with queue.loan(len(body), block=True, timeout=timeout, **properties) as view:
+        view[:] = body
+
+
+def _as_put(body: bytes, properties: Properties) -> Any:
+    return body.decode() if properties.get("codec") == "text" else body

@@ -1,0 +1,111 @@
+"""What ``format("shmq")`` can read and write: queues are one kind, streams are another."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from shmq.errors import InvalidOption
+from shmq.spark.shared import columns, options
+from shmq.spark.shared.address import Address
+from shmq.spark.shared.options import BATCH, STREAM, WRITE, Option
+from shmq.spark.shared.sink import Sink
+from shmq.spark.shared.subscription import Subscription
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+    from pyspark.sql.types import StructType
+
+__all__ = ["Kind"]
+
+_Sink = TypeVar("_Sink", bound=Sink)
+
+Chosen = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Kind(Generic[_Sink]):
+    """A kind: its options, and what makes its readers and writers. Given options are text."""
+
+    name: Literal["queue", "stream"]
+    #: Every option of the kind; docs/spark.md has the same table.
+    options: tuple[Option, ...]
+    #: Options of other formats and kinds that users may try here, by lower-case name, with the
+    #: reason why the kind does not have them.
+    refused: Mapping[str, str]
+    #: The columns that the options choose.
+    columns: Callable[[Chosen], Sequence[str]]
+    make_reader: Callable[[Address, Subscription, StructType, Chosen], DataSourceReader]
+    make_stream_reader: Callable[
+        [Address, Subscription, StructType, Chosen], DataSourceStreamReader
+    ]
+    make_sink: Callable[[Chosen, StructType], _Sink]
+    make_writer: Callable[[_Sink], DataSourceWriter]
+    make_stream_writer: Callable[[_Sink], DataSourceStreamWriter]
+    #: The errors for ``mode("overwrite")`` and for ``outputMode("complete")``.
+    no_overwrite: str
+    no_complete: str
+
+    def parse(self, given: Mapping[str, str], use: str) -> dict[str, Any]:
+        """The value of every option of that use. Raises :class:`~shmq.InvalidOption`."""
+        return options.parse(self.options, given, use, form="shmq", refused=self.refused)
+
+    def schema(self, given: Mapping[str, str]) -> str:
+        """The columns of the rows, as DDL.
+
+        Spark asks for it before it names the use, so options of any use are allowed here. Raises
+        :class:`~shmq.InvalidOption`.
+        """
+        chosen = self.parse(given, options.use_of(self.options, given))
+        return columns.ddl(self.columns(chosen))
+
+    def reader(self, given: Mapping[str, str], schema: StructType) -> DataSourceReader:
+        """The reader for ``spark.read``. Raises :class:`~shmq.ShmqError`, at the driver."""
+        chosen = self.parse(given, BATCH)
+        return self.make_reader(*self.source(chosen), schema, chosen)
+
+    def stream_reader(self, given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
+        """The reader for ``spark.readStream``. Raises :class:`~shmq.ShmqError`, at the driver."""
+        chosen = self.parse(given, STREAM)
+        return self.make_stream_reader(*self.source(chosen), schema, chosen)
+
+    def writer(
+        self, given: Mapping[str, str], schema: StructType, *, overwrite: bool
+    ) -> DataSourceWriter:
+        """The writer for ``df.write``.
+
+        Raises :class:`~shmq.ShmqError` if the write is known to fail before any task runs.
+        """
+        chosen = self.parse(given, WRITE)
+        if overwrite:
+            raise InvalidOption(self.no_overwrite)
+        return self.make_writer(self._sink(chosen, schema))
+
+    def stream_writer(
+        self, given: Mapping[str, str], schema: StructType, *, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        """The writer for ``df.writeStream``. Raises as :meth:`writer` does."""
+        chosen = self.parse(given, WRITE)
+        if overwrite:
+            raise InvalidOption(self.no_complete)
+        if chosen["publisher"] is not None:
+            raise InvalidOption(
+                f"the option publisher={chosen['publisher']!r} is for df.write: of a stream, the "
+                f"query is the publisher, so leave it out"
+            )
+        return self.make_stream_writer(self._sink(chosen, schema))
+
+    def source(self, chosen: Chosen) -> tuple[Address, Subscription]:
+        """Where a read finds its rows."""
+        return Address.of(chosen), Subscription.of(chosen, self.name)
+
+    def _sink(self, chosen: Chosen, schema: StructType) -> _Sink:
+        sink = self.make_sink(chosen, schema)
+        sink.check()
+        return sink

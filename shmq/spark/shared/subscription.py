@@ -1,0 +1,111 @@
+"""The queues or streams that a query reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal, Self
+
+import shmq
+from shmq.api.names import check_name
+from shmq.errors import InvalidOption, NoSuchQueue, NoSuchStream
+
+__all__ = ["Assigned", "Subscription", "assigned"]
+
+#: The partitions of each stream, by its name.
+Assigned = Mapping[str, tuple[int, ...]]
+
+#: The options that select, each with what it takes.
+_WAYS = MappingProxyType(
+    {
+        "subscribe": "one or several names",
+        "subscribePattern": "a regular expression for their names",
+        "assign": "partitions",
+    }
+)
+
+
+def assigned(given: str) -> Assigned:
+    """Partitions by stream, from JSON such as ``{"orders": [0, 1]}``. Raises ValueError."""
+    allowed = 'the partitions of streams as JSON, as {"orders": [0, 1]}'
+    try:
+        found = json.loads(given)
+        numbers = {name: tuple(sorted(map(_partition, each))) for name, each in found.items()}
+    except (ValueError, TypeError, AttributeError):
+        raise ValueError(allowed) from None
+    if not numbers or any(not each or len(set(each)) < len(each) for each in numbers.values()):
+        raise ValueError(f"{allowed}, none of them twice, and some of each")
+    return MappingProxyType(numbers)
+
+
+def _partition(given: Any) -> int:
+    if type(given) is not int or given < 0:
+        raise ValueError(given)
+    return given
+
+
+@dataclasses.dataclass(frozen=True)
+class Subscription:
+    """The queues or streams to read: by name, by pattern or, for streams, by their partitions."""
+
+    thing: Literal["queue", "stream"]
+    names: tuple[str, ...] | None
+    pattern: re.Pattern[str] | None
+    assigned: Assigned | None = None
+
+    @classmethod
+    def of(cls, chosen: Mapping[str, Any], thing: Literal["queue", "stream"]) -> Self:
+        """The subscription in the options. Raises InvalidOption, InvalidName."""
+        given = [chosen[name] for name in _WAYS if name in chosen]
+        if sum(each is not None for each in given) != 1:
+            ways = ", ".join(f"{name} ({what})" for name, what in _WAYS.items() if name in chosen)
+            count = "several" if any(given) else "none"
+            raise InvalidOption(
+                f"say which {thing}s by one of the options {ways}: {count} of them is given"
+            )
+        subscription = cls(thing, *given)
+        for name in subscription._wanted():
+            check_name(name)
+        return subscription
+
+    def find(self, broker: shmq.Broker, *, strict: bool = True) -> tuple[str, ...]:
+        """The names of those that exist now, in a fixed order.
+
+        If ``strict``, raises NoSuchQueue or NoSuchStream for a name that does not exist; a
+        pattern may match none.
+        """
+        if self.thing == "queue":
+            there = set(broker.queue_names())
+        else:
+            there = {summary.name for summary in broker.list_streams()}
+        if self.pattern is not None:
+            return tuple(sorted(name for name in there if self.pattern.fullmatch(name)))
+        missing = [name for name in self._wanted() if name not in there]
+        if strict and missing:
+            kind = NoSuchQueue if self.thing == "queue" else NoSuchStream
+            raise kind(
+                f"there is no {self.thing} {missing[0]!r} in the namespace {broker.namespace!r}: "
+                f"make it first, or give another url or subscribe"
+            )
+        return tuple(name for name in self._wanted() if name in there)
+
+    def partitions(self, name: str, count: int) -> tuple[int, ...]:
+        """The selected partitions of a stream, of the ``count`` that it has.
+
+        Raises InvalidOption for an assigned partition that does not exist.
+        """
+        if self.assigned is None:
+            return tuple(range(count))
+        wanted = self.assigned[name]
+        if wanted[-1] >= count:
+            raise InvalidOption(
+                f"the option assign has the partition {wanted[-1]} of the stream {name!r}, which "
+                f"has the partitions 0 to {count - 1}"
+            )
+        return wanted
+
+    def _wanted(self) -> tuple[str, ...]:
+        return tuple(self.names or self.assigned or ())

@@ -1,0 +1,124 @@
+/* Leasing and settling. */
+#include "actions.h"
+#include "ledger.h"
+
+static bool blocks(const struct shmq_slot *s)
+{
+    uint64_t word = shmq_word(s);
+
+    return shmq_state_of(word) == SHMQ_LEASED || shmq_state_of(word) == SHMQ_ACKED ||
+           (shmq_state_of(word) == SHMQ_DELAYED && word & SHMQ_F_HOLDS);
+}
+
+static bool is_blocked(struct shmq_queue *q, const struct shmq_slot *s)
+{
+    if (!(shmq_word(s) & SHMQ_F_GROUPED))
+        return false;
+    for (uint32_t at = 0; at < q->h->slots_made; at++)
+        if (shmq_word(&q->slots[at]) & SHMQ_F_GROUPED && q->slots[at].group == s->group &&
+            blocks(&q->slots[at]))
+            return true;
+    return false;
+}
+
+/* What is to be served next, from the slots alone. */
+static uint32_t naive_next(struct shmq_queue *q)
+{
+    uint32_t best = SHMQ_NIL;
+
+    for (uint32_t at = 0; at < q->h->slots_made; at++) {
+        struct shmq_slot *s = &q->slots[at];
+
+        if (shmq_state_of(shmq_word(s)) != SHMQ_READY || is_blocked(q, s))
+            continue;
+        if (best == SHMQ_NIL || shmq_key_of(s) < shmq_key_of(&q->slots[best]))
+            best = at;
+    }
+    return best;
+}
+
+void do_lease(struct actor *a)
+{
+    struct actor_receipt r = {.state = SHMQ_LEASED};
+    struct shmq_view view;
+    uint32_t next = SHMQ_NIL;
+    int status;
+
+    if (a->strict) {
+        settle_time(a);
+        next = naive_next(a->q);
+    }
+    status = shmq_lease(a->q, now, one_in(a, 2), &view);
+    MUST_BE(status, next == SHMQ_NIL ? SHMQ_EMPTY : SHMQ_OK);
+    if (status != SHMQ_OK)
+        return;
+    MUST_BE(view.at, next);
+    MUST(view.seq <= a->q->h->last_seq && !a->puts[view.seq % MOST_PUTS].settled);
+    check_view(a, &view, view.seq);
+    r.receipt = view.receipt;
+    keep(a, r);
+}
+
+void do_hand(struct actor *a)
+{
+    struct actor_receipt r = pick(a, SHMQ_LEASED);
+    bool good = is_good(a, r.receipt, SHMQ_LEASED);
+    int status = shmq_hand(a->q, r.receipt, now);
+
+    MUST(good || status == SHMQ_STALE);
+    MUST_BE(shmq_holds(a->q, r.receipt, now), status == SHMQ_OK);
+    if (status == SHMQ_OK)
+        keep(a, r);
+}
+
+void do_mark_acked(struct actor *a)
+{
+    struct actor_receipt r = pick(a, SHMQ_LEASED);
+    bool good = is_good(a, r.receipt, SHMQ_LEASED) && shmq_holds(a->q, r.receipt, now);
+    int status = shmq_mark_acked(a->q, r.receipt, now);
+
+    MUST_BE(status, good ? SHMQ_OK : SHMQ_STALE);
+    if (status != SHMQ_OK)
+        return;
+    if (good)
+        a->puts[a->q->slots[r.receipt & SHMQ_RECEIPT_SLOT].seq].settled = true;
+    r.state = SHMQ_ACKED;
+    keep(a, r);
+}
+
+void do_finish(struct actor *a)
+{
+    struct actor_receipt r = pick(a, SHMQ_ACKED);
+    bool good = is_good(a, r.receipt, SHMQ_ACKED);
+    int status = shmq_finish(a->q, r.receipt);
+
+    MUST_BE(status, good ? SHMQ_OK : SHMQ_STALE);
+}
+
+void do_settle(struct actor *a)
+{
+    struct actor_receipt r = pick(a, SHMQ_LEASED);
+    uint32_t at = (uint32_t)(r.receipt & SHMQ_RECEIPT_SLOT);
+    uint64_t how = below(a, 12), seq;
+    bool good;
+    int status;
+
+    settle_time(a);
+    good = is_good(a, r.receipt, SHMQ_LEASED);
+    seq = good ? a->q->slots[at].seq : 0;
+    if (how < 5)
+        status = shmq_ack(a->q, r.receipt, now);
+    else if (how < 8)
+        status = shmq_nack(a->q, r.receipt, (int64_t)below(a, 4) * SECOND - 1, now);
+    else if (how == 8)
+        status = shmq_reject(a->q, r.receipt, now);
+    else if (how == 9)
+        status = shmq_return(a->q, r.receipt, now);
+    else
+        status = shmq_extend(a->q, r.receipt, (int64_t)below(a, 40) * SECOND, now);
+    MUST_BE(status, good ? SHMQ_OK : SHMQ_STALE);
+    if (a->strict && good && how < 5)
+        a->puts[seq].settled = true;
+    if (status == SHMQ_OK && how >= 10)
+        keep(a, r);
+}

@@ -1,0 +1,300 @@
+"""``shmq peek``, ``list``, ``stats`` and ``who``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+import shmq
+from shmq.cli.shared.exit_codes import Code
+from tests.support.shell import Shell, eventually, read_until, terminal
+from tests.system.cli.conftest import Quick
+
+Invoke = Callable[..., Result]
+
+
+def test_peek_shows_what_would_be_served_first_and_takes_nothing(
+    quick: Quick, queue: shmq.Queue
+) -> None:
+    queue.put("later")
+    queue.put("first", priority=shmq.HIGH, group="g")
+
+    heading, *rows = quick("peek", "-q", "jobs").lines
+
+    assert " ".join(heading.split()) == "sequence priority deliveries group codec size body"
+    assert [row.split()[-1] for row in rows] == ["first", "later"]
+    assert "g" in rows[0].split()
+    assert (queue.qsize(), queue.stats().in_flight) == (2, 0)
+
+
+def test_peek_shows_those_that_are_meant(quick: Quick, queue: shmq.Queue) -> None:
+    queue.put({"total": 3}, headers={"region": "eu"})
+    queue.put({"total": 9}, headers={"region": "eu"})
+    queue.put({"total": 9})
+
+    shown = quick(
+        "peek", "-q", "jobs", "--json", "--where", "header.region = 'eu' and body.total > 5"
+    )
+
+    assert [message["sequence"] for message in shown.json] == [2]
+    quick("peek", "-q", "jobs", "--where", "header.region = 'us'", code=Code.NOTHING)
+
+
+def test_peek_shows_no_more_than_the_count(quick: Quick, queue: shmq.Queue) -> None:
+    queue.put_many(map(str, range(30)))
+
+    assert len(quick("peek", "-q", "jobs", "--json").json) == 10
+    assert len(quick("peek", "-q", "jobs", "-n", "25", "--json").json) == 25
+
+
+def test_a_packed_batch_is_shown_as_its_records(quick: Quick, queue: shmq.Queue) -> None:
+    queue.put_packed(b"aabbb", [2, 3])
+    with queue.loan(20, codec="packed") as view:
+        view[:] = b"it is not; it is not"
+    records = [{"base64": "YWE="}, {"base64": "YmJi"}]
+
+    _, *rows = quick("peek", "-q", "jobs").lines
+    peeked, malformed = quick("peek", "-q", "jobs", "--json").json
+    consumed = quick("consume", "-q", "jobs", "-n", "2").lines
+
+    assert rows[0].split()[-1] == consumed[0] == json.dumps(records, separators=(",", ":"))
+    assert (peeked["codec"], peeked["body"], peeked["encoding"]) == ("packed", records, "json")
+    assert malformed["encoding"] == "base64"
+    assert consumed[1] == "it is not; it is not"
+
+
+def test_peek_tells_the_same_as_consume_in_json(quick: Quick, queue: shmq.Queue) -> None:
+    queue.put(b"\xff", headers={"a": 1})
+
+    (peeked,) = quick("peek", "-q", "jobs", "--json").json
+    consumed = quick("consume", "-q", "jobs", "--json").json
+
+    assert peeked["body"] == "/w=="
+    assert {**peeked, "delivery_count": 1} == consumed
+
+
+def test_peek_of_an_empty_queue_has_an_exit_code_of_its_own(
+    quick: Quick, queue: shmq.Queue
+) -> None:
+    assert quick("peek", "-q", "jobs", code=Code.NOTHING).out == b""
+    assert quick("peek", "-q", "jobs", "--json", code=Code.NOTHING).json == []
+
+
+def test_peek_tells_why_a_letter_is_dead(quick: Quick, queue: shmq.Queue) -> None:
+    queue.put("poison")
+    queue.get().reject()
+
+    assert "rejected in jobs after 1" in quick("peek", "-q", "jobs.dlq").text
+    (dead,) = quick("peek", "-q", "jobs.dlq", "--json").json
+    assert (dead["dead"]["reason"], dead["dead"]["queue"]) == ("rejected", "jobs")
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        ("\x1b[31mred\x07", "\\x1b[31mred\\x07"),
+        ("[bold]not markup[/bold] :smile:", "[bold]not markup[/bold] :smile:"),
+        (b"\xff\x00", "\\xff\\x00"),
+        ("two\nlines", "two lines"),
+        ("\u202eright to left", "\\u202eright to left"),
+        ({"a": [1]}, '{"a":[1]}'),
+    ],
+)
+def test_peek_shows_a_body_without_obeying_it(
+    quick: Quick, queue: shmq.Queue, body: object, shown: str
+) -> None:
+    queue.put(body)
+
+    (_, row) = quick("peek", "-q", "jobs").lines
+
+    assert row.endswith(f"  {shown}")
+
+
+def test_peek_shortens_a_long_body(quick: Quick, queue: shmq.Queue) -> None:
+    queue.put("x" * 100_000)
+
+    (_, row) = quick("peek", "-q", "jobs").lines
+
+    assert row.endswith("xxx…")
+    assert "97.7 KiB" in row
+
+
+def test_list_tells_every_queue_with_its_depths(
+    quick: Quick, broker: shmq.Broker, queue: shmq.Queue
+) -> None:
+    queue.put_many(["a", "b", "c"])
+    queue.put("d", delay=3600)
+    lease = queue.get()
+
+    told = quick("list", "--json").json
+
+    assert told == [
+        {"kind": "queue", **dataclasses.asdict(summary)} for summary in broker.list_queues()
+    ]
+    assert told[0] == {
+        "kind": "queue",
+        "name": "jobs",
+        "depth": 2,
+        "delayed": 1,
+        "in_flight": 1,
+        "capacity": queue.options.capacity,
+        "problem": None,
+    }
+    heading, jobs, dead = quick("list").lines
+    assert heading.split() == ["name", "kind", "visible", "delayed", "in", "flight", "capacity"]
+    assert jobs.split() == ["jobs", "queue", "2", "1", "1", "16384"]
+    assert dead.split()[0] == "jobs.dlq"
+    lease.ack()
+
+
+def test_the_names_alone_are_a_line_each_or_an_array(quick: Quick, queue: shmq.Queue) -> None:
+    assert quick("list", "--names").out == b"jobs\njobs.dlq\n"
+    assert quick("list", "--names", "--json").json == ["jobs", "jobs.dlq"]
+
+
+def test_a_namespace_without_queues_is_an_empty_list(quick: Quick) -> None:
+    ran = quick("list")
+
+    assert ran.out == b""
+    assert "shmq create NAME" in ran.error
+    assert quick("list", "--json").json == []
+    assert quick("stats", "--json").json == []
+
+
+def test_a_namespace_can_be_given_as_a_flag(quick: Quick, queue: shmq.Queue) -> None:
+    other = f"{quick.namespace}-other"
+
+    assert quick("-n", other, "list", "--json").json == []
+    assert len(quick("--namespace", quick.namespace, "list", "--json").json) == 2
+
+
+def test_stats_tell_every_number_of_a_queue_and_its_options(
+    quick: Quick, queue: shmq.Queue
+) -> None:
+    queue.put_many(["a", "b"])
+    queue.get().ack()
+
+    told = quick("stats", "-q", "jobs", "--json").json
+
+    assert set(told) == {field.name for field in dataclasses.fields(shmq.QueueStats)} | {
+        "kind",
+        "options",
+    }
+    assert (told["name"], told["depth"], told["put"], told["acked"]) == ("jobs", 1, 2, 1)
+    assert told["options"] == queue.options.as_dict()
+
+
+def test_stats_of_a_queue_are_shown_with_units(quick: Quick, queue: shmq.Queue) -> None:
+    queue.put("a")
+
+    lines = [" ".join(line.split()) for line in quick("stats", "-q", "jobs").lines]
+
+    assert "depth 1" in lines
+    assert "capacity 16,384" in lines
+    assert "arena bytes 16.0 MiB" in lines
+    assert "visibility timeout 30.0 s" in lines
+    assert "ttl none" in lines
+
+
+def test_stats_without_a_name_are_those_of_every_queue(
+    quick: Quick, broker: shmq.Broker, queue: shmq.Queue
+) -> None:
+    broker.create_queue("other")
+    queue.put("x")
+
+    told = quick("stats", "--json").json
+
+    assert [one["name"] for one in told] == ["jobs", "jobs.dlq", "other", "other.dlq"]
+    heading, *rows = quick("stats").lines
+    assert heading.split()[0] == "queue"
+    assert [row.split()[0] for row in rows] == ["jobs", "jobs.dlq", "other", "other.dlq"]
+    assert rows[0].split()[1] == "1"
+
+
+@pytest.mark.prove
+def test_who_tells_the_processes_attached_but_not_itself(shell: Shell, queue: shmq.Queue) -> None:
+    queue.put_many(["a", "b"])
+    held = queue.get_many(2)
+
+    (told,) = shell("who", "-q", "jobs", "--json").json
+
+    assert set(told) == {field.name for field in dataclasses.fields(shmq.Attachment)}
+    assert (told["pid"], told["leases"], told["alive"]) == (os.getpid(), 2, True)
+    assert told["since"] in [one.since for one in queue.attachments()]
+    heading, row = shell("who", "-q", "jobs").lines
+    assert heading.split() == ["pid", "name", "leases", "since", "alive"]
+    assert row.split()[0] == str(os.getpid())
+    assert row.split()[-1] == "yes"
+    queue.ack_many(held)
+
+
+def test_nobody_attached_is_an_empty_list(quick: Quick) -> None:
+    quick("create", "-q", "jobs")
+
+    assert quick("who", "-q", "jobs", "--json").json == []
+    assert "no process is attached" in quick("who", "-q", "jobs").error
+
+
+def test_a_table_fits_the_terminal_it_is_shown_on(shell: Shell, queue: shmq.Queue) -> None:
+    queue.put("x" * 500)
+
+    with terminal() as (ours, theirs):
+        shown = shell.start("peek", "-q", "jobs", stdout=theirs, stderr=subprocess.DEVNULL)
+        seen = read_until(ours, b"xx")
+        eventually(lambda: shown.poll() is not None, "the command ended")
+
+    assert b"\xe2\x94\x80" in seen
+    assert shown.returncode == 0
+
+
+@pytest.mark.parametrize("command", ["peek", "stats", "who", "redrive", "consume"])
+def test_a_missing_queue_has_an_exit_code_of_its_own(quick: Quick, command: str) -> None:
+    ran = quick(command, "-q", "nowhere", code=Code.NO_QUEUE)
+
+    assert "'nowhere'" in ran.error
+    assert ran.out == b""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment"),
+    [(["list"], {"SHMQ_NAMESPACE": "no spaces"}), (["-n", "", "list"], {})],
+)
+def test_a_wrong_namespace_is_wrong_usage(
+    invoke: Invoke, arguments: list[str], environment: dict[str, str]
+) -> None:
+    result = invoke(*arguments, env=environment)
+
+    assert result.exit_code == Code.USAGE
+    assert "namespace" in result.stderr
+
+
+@pytest.mark.debris
+def test_a_list_has_a_row_for_each_queue_that_cannot_be_used(
+    quick: Quick, broker: shmq.Broker, queue: shmq.Queue
+) -> None:
+    stem = f"/dev/shm/shmq@{quick.namespace}@"
+    broker.create_queue("open", dead_letter=None).close()
+    broker.create_queue("newer", dead_letter=None).close()
+    Path(f"{stem}open").chmod(0o666)
+    with Path(f"{stem}newer").open("r+b") as file:
+        file.write(b"\xff\xff")
+    Path(f"{stem}folder").mkdir()
+    Path(f"{stem}no name").touch(0o600)
+    os.mkfifo(f"{stem}pipe", 0o600)
+    Path(f"{stem}link").symlink_to("/dev/zero")
+
+    rows = {one["name"]: one["problem"] for one in quick("list", "--json").json}
+
+    assert [name for name, problem in rows.items() if problem is None] == ["jobs", "jobs.dlq"]
+    assert set(rows) - {"jobs", "jobs.dlq"} == {
+        *("folder", "link", "newer", "no name", "open", "pipe")
+    }
+    assert len(quick("list").lines) == 1 + len(rows)
+    Path(f"{stem}folder").rmdir()

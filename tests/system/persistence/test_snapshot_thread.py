@@ -1,0 +1,90 @@
+"""The thread that writes the snapshots: how often it does, and that it does not die."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import shmq
+from shmq.client.local.queue import attach
+from shmq.persistence.snapshot import SnapshotThread, SnapshotWriter
+from tests.support.manual_writer import SMALL, Desk
+from tests.support.processes import PATIENCE, ROOT
+
+
+class Slow(SnapshotWriter):
+    """Is due until its snapshot is there; one is written when the test says so."""
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk.disk, attach(desk.namespace, "q"), SMALL)
+        self.begun = threading.Semaphore(0)
+        self.go = threading.Semaphore(0)
+        self.failure: BaseException | None = None
+
+    @property
+    def due(self) -> bool:
+        return not self.number
+
+    def snapshot(self) -> None:
+        self.begun.release()
+        assert self.go.acquire(timeout=PATIENCE)
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+        super().snapshot()
+
+
+@pytest.fixture
+def slow(desk: Desk) -> Iterator[Slow]:
+    desk.create(durability="snapshot", dead_letter=None)
+    slow = Slow(desk)
+    yield slow
+    slow.close()
+
+
+@pytest.fixture
+def shutter() -> Iterator[SnapshotThread]:
+    shutter = SnapshotThread()
+    shutter.start()
+    yield shutter
+    shutter.finish([])
+
+
+def test_what_is_due_is_written_once_however_long_it_takes(
+    slow: Slow, shutter: SnapshotThread
+) -> None:
+    shutter.expose([slow])
+    assert slow.begun.acquire(timeout=PATIENCE)
+    shutter.expose([slow])
+    slow.go.release(3)
+
+    shutter.take(slow, PATIENCE)
+
+    assert slow.begun.acquire(blocking=False), "the one that was asked for"
+    assert not slow.begun.acquire(blocking=False)
+
+
+def test_want_of_memory_fails_one_snapshot_and_not_the_next(
+    slow: Slow, shutter: SnapshotThread
+) -> None:
+    slow.failure = MemoryError("no room for a chunk")
+    slow.go.release(2)
+
+    with pytest.raises(shmq.ShmqError, match="no room for a chunk"):
+        shutter.take(slow, PATIENCE)
+    shutter.take(slow, PATIENCE)
+
+    assert slow.number
+
+
+def test_a_process_that_ends_at_once_does_not_wait_for_it() -> None:
+    text = (
+        "from shmq.persistence.snapshot import SnapshotThread; "
+        "SnapshotThread().start(); raise SystemExit(3)"
+    )
+    run = subprocess.run([sys.executable, "-c", text], check=False, cwd=ROOT, timeout=PATIENCE)
+    assert run.returncode == 3

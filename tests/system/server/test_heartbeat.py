@@ -1,0 +1,93 @@
+"""Processes of the server that stand still: they are found, shown and replaced."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import threading
+
+import pytest
+
+import shmq
+from shmq.protocol.opcodes import Type
+from shmq.supervision.child_process import ChildProcess
+from shmq.supervision.heartbeat import BEAT, Heartbeat
+from shmq.supervision.stderr import show_stack_on_demand
+from tests.support.peer import Peer
+from tests.support.processes import eventually
+from tests.support.server import Server
+from tests.system.server.conftest import Serve
+
+#: The least that may be set, in seconds.
+SILENCE = 2.0
+
+
+@pytest.fixture
+def server(served: Serve) -> Server:
+    return served(workers=1, limits={"silence": SILENCE})
+
+
+def pid_of(server: Server, who: str) -> int:
+    return int(server.said(rf"{who} started, pid (\d+)")[-1])
+
+
+@pytest.mark.usefixtures("broker")
+def test_processes_that_are_stopped_are_killed_and_replaced(server: Server) -> None:
+    whose = {who: pid_of(server, who) for who in ("front end 1", "keeper", "persistence")}
+    for pid in whose.values():
+        os.kill(pid, signal.SIGSTOP)
+
+    for who, pid in whose.items():
+        server.hears(
+            rf"{who}, pid {pid}, has missed its heartbeat for .* it is stopped \(SIGSTOP\)"
+        )
+        server.hears(f"{who} started", 2)
+
+    server.hears("accepts connections", 2)
+    with Peer(server) as peer:
+        assert peer.ok(Type.PING, b"there?") == b"there?"
+
+
+def hang(heartbeat: Heartbeat) -> None:
+    """What a process does that goes on no more after one sign of life."""
+    show_stack_on_demand()
+    heartbeat.beat()
+    threading.Event().wait()
+
+
+@pytest.mark.prove
+def test_one_that_hangs_shows_its_stack_and_is_no_longer_well(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    child = ChildProcess("it", hang, lambda: (child.heartbeat,), logging.getLogger("test"))
+    assert child.start()
+    try:
+        eventually(lambda: child.heartbeat.count == 1, "its sign of life")
+        assert child.is_well
+
+        def ended() -> bool:
+            child.look(0.3)
+            return child.reap() == -signal.SIGKILL
+
+        eventually(ended, "it is killed")
+    finally:
+        child.kill()
+    assert f"in {hang.__name__}" in capfd.readouterr().err
+
+
+@pytest.mark.prove
+def test_a_planned_stop_is_no_death(served: Serve, broker: shmq.Broker) -> None:
+    broker.create_queue("kept", durability="journal").put(b"x")
+    server = served(workers=2)
+
+    assert server.stops() == 0
+
+    assert not re.findall(r"died|failed|killed", server.log), server.log
+
+
+def test_a_pulse_is_seen_by_the_other_side() -> None:
+    heartbeat = Heartbeat()
+    heartbeat.beat_from_a_thread()
+    eventually(lambda: heartbeat.count >= 2, f"two signs, one each {BEAT} s")
