@@ -19,6 +19,7 @@ SOURCE: Final = ROOT / "shmq/protocol/opcodes.toml"
 PYTHON: Final = ROOT / "shmq/protocol/opcodes.py"
 HEADER: Final = ROOT / "shmq/core/protocol/opcodes.h"
 PAGE: Final = ROOT / "docs/protocol.md"
+SERVING: Final = ROOT / "docs/how-to/serve.md"
 
 Table = dict[str, Any]
 Rows = list[tuple[str, ...]]
@@ -31,7 +32,11 @@ _MEMBER: Final = 2 + 8 + 8
 
 
 def read() -> Table:
-    """The definition. Raises ValueError for a number that is given twice, or is kept free."""
+    """The definition.
+
+    Raises ValueError for a number that is given twice, or is kept free, and for an operation of
+    policy that does not say whether a side thread carries it out, or another one that does.
+    """
     table = tomllib.loads(SOURCE.read_text())
     for kind in ("operation", "status"):
         numbers = [each["number"] for each in table[kind].values()]
@@ -40,6 +45,9 @@ def read() -> Table:
         table[kind] = dict(sorted(table[kind].items(), key=lambda pair: pair[1]["number"]))
     if table["unused"] in [each["number"] for each in table["operation"].values()]:
         raise ValueError(f"{SOURCE}: type {table['unused']:#04x} must stay unused")
+    for name, each in table["operation"].items():
+        if isinstance(each.get("aside"), bool) != (each["by"] == "policy"):
+            raise ValueError(f"{SOURCE}: {name}: aside = true or false, of a policy's and no other")
     return table
 
 
@@ -88,6 +96,7 @@ def python(table: Table) -> str:
                 [(_constant(name), f'"{name}"', []) for name in table["feature"]],
             ),
             *_python_heads(table),
+            *_python_aside(table),
             *_python_errors(table),
         )
     )
@@ -97,7 +106,7 @@ def _python_names(table: Table) -> Iterator[str]:
     names = sorted(
         [
             *("DEFAULT_PORT", "HEADER", "MAGIC", "PROTOCOL_VERSION", "UNUSED_TYPE"),
-            *("ERRORS", "HEADS", "RIGHTS", "TEXTS", *table["limits"]),
+            *("ASIDE", "ERRORS", "HEADS", "RIGHTS", "TEXTS", *table["limits"]),
         ]
     )
     names += sorted(["Feature", "Flag", "Right", "Status", "Type"])
@@ -147,6 +156,17 @@ def _python_heads(table: Table) -> Iterator[str]:
         if codes and each["by"] != "server":
             yield f'    Type.{name}: struct.Struct("!{codes}"),\n'
     yield "}\n"
+
+
+def _python_aside(table: Table) -> Iterator[str]:
+    yield "\n#: The types that a side thread of the server carries out, not its event loop.\n"
+    yield "ASIDE: Final = frozenset(\n    {\n"
+    yield from (f"        Type.{name},\n" for name in _names_aside(table))
+    yield "    }\n)\n"
+
+
+def _names_aside(table: Table) -> list[str]:
+    return [name for name, each in table["operation"].items() if each.get("aside")]
 
 
 def _behind(each: Table) -> list[str]:
@@ -310,17 +330,24 @@ def _why(name: str, each: Table) -> str:
     return str(each.get("why", said[form]))
 
 
-# ---- the page ---------------------------------------------------------------------------
+# ---- the pages --------------------------------------------------------------------------
 
 
-def page(table: Table, text: str) -> str:
-    """The page with its tables, and the forms of its sections, as the definition has them."""
-    for name, make in _TABLES.items():
+def _filled(path: Path, table: Table) -> str:
+    """The page with its tables as the definition has them."""
+    text = path.read_text()
+    for name, make in _TABLES[path].items():
         pattern = rf"(<!-- {name}: made by tools/protocol.py -->\n\n).*?(\n\n<!-- end -->)"
         made = "\n".join(make(table))
         text, count = re.subn(pattern, _between(made), text, flags=re.DOTALL)
         if count != 1:
-            raise ValueError(f"{PAGE} has {count} places for the table of {name}")
+            raise ValueError(f"{path} has {count} places for the table of {name}")
+    return text
+
+
+def page(table: Table) -> str:
+    """The protocol's page, with the forms of its sections, too."""
+    text = _filled(PAGE, table)
     for name, each in table["operation"].items():
         text = re.sub(
             rf"(^### {name}\n\n)(?: {{4}}.*\n)+()",
@@ -413,12 +440,21 @@ def _features(table: Table) -> Iterator[str]:
     yield from _rows(*rows)
 
 
-_TABLES: Final[dict[str, Callable[[Table], Iterator[str]]]] = {
-    "types": _types,
-    "flags": _flags,
-    "rights": _right_table,
-    "features": _features,
-    "statuses": _statuses,
+def _side_threads(table: Table) -> Iterator[str]:
+    *others, last = _names_aside(table)
+    text = f"attaching to a queue, leaving it, {', '.join(others)} and {last}."
+    yield textwrap.fill(f"Two threads of the worker do these: {text}", 108)
+
+
+_TABLES: Final[dict[Path, dict[str, Callable[[Table], Iterator[str]]]]] = {
+    PAGE: {
+        "types": _types,
+        "flags": _flags,
+        "rights": _right_table,
+        "features": _features,
+        "statuses": _statuses,
+    },
+    SERVING: {"side threads": _side_threads},
 }
 
 
@@ -428,7 +464,8 @@ def made() -> dict[Path, str]:
     return {
         PYTHON: python(table),
         HEADER: header(table),
-        PAGE: page(table, PAGE.read_text()),
+        PAGE: page(table),
+        SERVING: _filled(SERVING, table),
     }
 
 

@@ -359,11 +359,11 @@ cdef class Engine:
     ``rights(session, name)``
         returns PRODUCE_RIGHT and so on; 0: the session may not know of the queue.
     ``answer(session, kind, name, rest)``
-        carries out a HELLO, CREATE, DELETE, PURGE, LIST, STATS, PEEK or REDRIVE; `rest` is
-        the payload behind the name. Returns the status and the payload of the REPLY; for a
-        PEEK that found messages, OK and the list of copies; None for the payload if
-        `Session.answer_late`, `Session.keep` or, after `Session.park`, `Session.unpark` will
-        give it.
+        carries out a request whose operation is `by = "policy"` in shmq/protocol/opcodes.toml;
+        `rest` is the payload behind the name. Returns the status and the payload of the
+        REPLY; for a PEEK that found messages, OK and the list of copies; None for the payload
+        if `Session.answer_late`, `Session.keep` or, after `Session.park`, `Session.unpark`
+        will give it.
     ``compile(where)``
         returns the `Filter` of a client's expression. Raises InvalidOption.
     ``wait(queue)``

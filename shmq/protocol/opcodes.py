@@ -9,6 +9,7 @@ from typing import Final
 from shmq import errors
 
 __all__ = [
+    "ASIDE",
     "DEFAULT_PORT",
     "ERRORS",
     "FOREVER",
@@ -214,6 +215,24 @@ HEADS: Final[dict[Type, struct.Struct]] = {
     Type.SHARE_SETTLE: struct.Struct("!BQ"),
     Type.REPARTITION: struct.Struct("!QI"),
 }
+
+#: The types that a side thread of the server carries out, not its event loop.
+ASIDE: Final = frozenset(
+    {
+        Type.CREATE,
+        Type.DELETE,
+        Type.PURGE,
+        Type.LIST,
+        Type.STATS,
+        Type.EXCHANGE,
+        Type.STAGE,
+        Type.PUBLISH,
+        Type.STAGED,
+        Type.SCHEMA,
+        Type.PEEK,
+        Type.REDRIVE,
+    }
+)
 
 #: The right that a type needs, where that does not depend on what it asks for.
 RIGHTS: Final[dict[Type, Right]] = {

@@ -39,7 +39,7 @@ from shmq.protocol.messages.queue import (
     Select,
 )
 from shmq.protocol.messages.staging import Publish, Published, Stage, Staged, StagedState
-from shmq.protocol.opcodes import FOREVER, RIGHTS, Right, Status, Type
+from shmq.protocol.opcodes import ASIDE, FOREVER, RIGHTS, Right, Status, Type
 from shmq.protocol.status import Refusal, refusal_of, status_of
 from shmq.server.config.settings import Limits
 from shmq.server.config.tokens import AccessList
@@ -67,25 +67,6 @@ _ALLOWED: Final = {
 
 #: About how many rows one PUBLISH puts, which bounds how long other requests wait for it.
 _PUBLISHED: Final = 10_000
-
-#: Requests carried out by a side thread: they may wait for locks or the disk, or search a
-#: whole queue.
-_ASIDE: Final = frozenset(
-    {
-        Type.CREATE,
-        Type.DELETE,
-        Type.PURGE,
-        Type.LIST,
-        Type.STATS,
-        Type.PEEK,
-        Type.REDRIVE,
-        Type.STAGE,
-        Type.PUBLISH,
-        Type.STAGED,
-        Type.SCHEMA,
-        Type.EXCHANGE,
-    }
-)
 
 #: How soon a lock that timed out is tried again, in seconds; doubled each time.
 _SOON: Final = 0.005
@@ -213,7 +194,7 @@ class Control:
 
         A request that may take long runs in a side thread, and delays only its own connection.
         """
-        if kind not in _ASIDE:
+        if kind not in ASIDE:
             return self._answer_here(session, kind, name, rest)
         held = self._held.get(name)
         if held is not None and held.until > time.monotonic():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,11 +48,13 @@ def test_what_is_made_of_the_definition_is_as_the_definition_says() -> None:
 
 def test_a_change_of_the_definition_shows_in_every_file(monkeypatch: pytest.MonkeyPatch) -> None:
     table = GENERATOR.read()
-    table["operation"]["COUNT"] = {
-        "number": 0x15,
+    number = GENERATOR.read()["unused"]  # no real operation ever has it
+    table["operation"]["NO_SUCH_OPERATION"] = {
+        "number": number,
         "request": ["name", "u32 most"],
         "answer": "REPLY: u64 messages",
         "by": "policy",
+        "aside": True,
         "about": "queue",
         "right": "consume",
     }
@@ -59,12 +62,29 @@ def test_a_change_of_the_definition_shows_in_every_file(monkeypatch: pytest.Monk
 
     made = GENERATOR.made()
 
-    assert "COUNT = 0x15" in made[GENERATOR.PYTHON]
-    assert "Type.COUNT: Right.CONSUME" in made[GENERATOR.PYTHON]
-    dispatched = made[GENERATOR.HEADER].partition("[SHMQ_T_COUNT] = ")[2].partition("[")[0]
+    assert f"NO_SUCH_OPERATION = 0x{number:02X}" in made[GENERATOR.PYTHON]
+    assert "Type.NO_SUCH_OPERATION: Right.CONSUME" in made[GENERATOR.PYTHON]
+    aside = made[GENERATOR.PYTHON].partition("\nASIDE: ")[2].partition("}")[0]
+    assert "Type.NO_SUCH_OPERATION," in aside
+    header = made[GENERATOR.HEADER]
+    dispatched = header.partition("[SHMQ_T_NO_SUCH_OPERATION] = ")[2].partition("[")[0]
     assert ".path = SHMQ_PATH_QUEUE" in dispatched
     assert ".least = 4" in dispatched
-    assert "| 0x15 | [COUNT](#count) | name, u32 most | REPLY: u64 messages |" in made[PAGE]
+    row = "[NO_SUCH_OPERATION](#no_such_operation) | name, u32 most | REPLY: u64 messages |"
+    assert row in made[PAGE]
+    assert "NO_SUCH_OPERATION" in made[GENERATOR.SERVING]
+
+
+@pytest.mark.parametrize("said", ["", 'aside = "yes"\n'])
+def test_an_operation_of_policy_must_say_where_it_is_carried_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str
+) -> None:
+    source = tmp_path / "opcodes.toml"
+    source.write_text(re.sub(r"(?m)^aside = .*\n", said, GENERATOR.SOURCE.read_text(), count=1))
+    monkeypatch.setattr(GENERATOR, "SOURCE", source)
+
+    with pytest.raises(ValueError, match="HELLO: aside = true or false"):
+        GENERATOR.read()
 
 
 def test_the_options_of_create_are_those_of_a_queue() -> None:
