@@ -48,8 +48,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "watchdog(seconds): how long the test may take")
     config.addinivalue_line("markers", "only_local(why): it looks at what only shared memory has")
     config.addinivalue_line("markers", "debris: the test leaves broken segments on purpose")
-    # Under nohup, SIGHUP is ignored in each child, too, where tests expect it to end the process.
+    # nohup ignores SIGHUP, and a shell SIGINT in the background: so would each child of a test.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, DESCRIPTORS), hard))
     config.stash[_watchdog] = Watchdog()

@@ -69,7 +69,7 @@ int shmq_lease_for(struct shmq_queue *q, int64_t now, int64_t ns, bool handed,
         if (at == SHMQ_NIL)
             return shmq_outcome(q, SHMQ_EMPTY);
         s = shmq_slot_at(q, at);
-        if (shmq_word(s) & SHMQ_F_TTL && s->expires <= now) {
+        if (shmq_has_expired(s, shmq_word(s), now)) {
             shmq_message_due(q, s, now);
             continue;
         }
@@ -100,7 +100,7 @@ int shmq_lease_at(struct shmq_queue *q, uint32_t at, uint64_t seq, int64_t now, 
     word = s ? shmq_word(s) : 0;
     if (!s || shmq_state_of(word) != SHMQ_READY || GET_ATOMIC(s->seq) != seq)
         return shmq_outcome(q, SHMQ_STALE);
-    if (word & SHMQ_F_TTL && s->expires <= now) {
+    if (shmq_has_expired(s, word, now)) {
         shmq_message_due(q, s, now);
         return shmq_outcome(q, SHMQ_STALE);
     }

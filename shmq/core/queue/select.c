@@ -61,7 +61,7 @@ static bool is_meant(struct shmq_queue *q, const struct shmq_selection *c, struc
 {
     struct shmq_view view;
 
-    if (shmq_word(s) & SHMQ_F_TTL && s->expires <= now)
+    if (shmq_has_expired(s, shmq_word(s), now))
         return false; /* its time has come: a tick removes it    */
     shmq_look(q, s, &view);
     return shmq_filter_matches(&c->filter, &(struct shmq_facts){

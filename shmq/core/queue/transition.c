@@ -86,7 +86,7 @@ void shmq_come_back(struct shmq_queue *q, struct shmq_slot *s, int64_t delay, in
     uint32_t deliveries = shmq_deliveries_with_this(word), limit = q->h->options.max_deliveries;
     bool handed = word & SHMQ_F_HANDED;
 
-    if (word & SHMQ_F_TTL && s->expires <= now)
+    if (shmq_has_expired(s, word, now))
         shmq_die(q, s, SHMQ_EXPIRED_TTL, deliveries);
     else if (handed && limit && deliveries >= limit)
         shmq_die(q, s, SHMQ_EXHAUSTED, deliveries);
@@ -157,7 +157,7 @@ void shmq_message_due(struct shmq_queue *q, struct shmq_slot *s, int64_t now)
     case SHMQ_ACKED: shmq_end_lease(q, s, now); break;
     case SHMQ_DELAYED:
         shmq_withdraw(q, s);
-        if (word & SHMQ_F_TTL && s->expires <= now)
+        if (shmq_has_expired(s, word, now))
             shmq_die(q, s, SHMQ_EXPIRED_TTL, shmq_deliveries_of(word));
         else
             shmq_make_ready(

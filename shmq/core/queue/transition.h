@@ -19,6 +19,12 @@ static inline uint64_t shmq_next_serial(struct shmq_header *h)
     return h->serial;
 }
 
+/* Whether the message of a slot with this word has lived for its whole ttl. */
+static inline bool shmq_has_expired(const struct shmq_slot *s, uint64_t word, int64_t now)
+{
+    return word & SHMQ_F_TTL && s->expires <= now;
+}
+
 /* The slot that a receipt names, if it is in that state under that serial. */
 static inline struct shmq_slot *shmq_slot_in(struct shmq_queue *q, uint64_t receipt,
                                              enum shmq_state state)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import msgpack
@@ -29,21 +29,42 @@ _BY_HAND = {T.HELLO, T.HOLD, T.HANDED, T.SUBSCRIBE}
 QUEUE, STREAM, EXCHANGE = "q", "s", "e"
 
 
-def run(address: Address) -> list[list[Any]]:
-    """Each answer of the session: the request, type, status and payload."""
+def run(address: Address, names: Collection[str] | None = None) -> list[list[Any]]:
+    """Each answer of the session: the request, type, status and payload.
+
+    With ``names`` it requests only the operations that a recording has.
+    """
+    kinds = [kind for kind in OPERATIONS if names is None or _name(kind) in names]
     with Wire(address) as wire:
-        return [[name, *_shown(name, answer)] for name, answer in _session(wire)]
+        return [[name, *_shown(name, answer)] for name, answer in _session(wire, kinds)]
 
 
-def _session(wire: Wire) -> Iterator[tuple[str, Frame]]:
+def holds(now: Any, recorded: Any) -> bool:
+    """Whether ``now`` is ``recorded``, perhaps with more keys in a map and more features."""
+    if isinstance(recorded, dict):
+        return isinstance(now, dict) and all(
+            key in now
+            and (set(each) <= set(now[key]) if key == "features" else holds(now[key], each))
+            for key, each in recorded.items()
+        )
+    if isinstance(recorded, list):
+        return len(now) == len(recorded) and all(map(holds, now, recorded))
+    return bool(now == recorded)
+
+
+def _name(kind: T) -> str:
+    return f"any {kind.name}"
+
+
+def _session(wire: Wire, kinds: list[T]) -> Iterator[tuple[str, Frame]]:
     hello = frames.pack({"client": "a test"})
     yield "HELLO", wire.ask(T.HELLO, hello)
     yield from _queues(wire)
     yield from _streams(wire)
-    for kind in OPERATIONS:
+    for kind in kinds:
         if kind not in _BY_HAND:
             for answer in _asked(wire, kind):
-                yield f"any {kind.name}", answer
+                yield _name(kind), answer
     yield "an unused type", wire.ask(frames.UNUSED)
 
 

@@ -130,7 +130,7 @@ def test_a_namespace_is_written_to_one_directory_at_a_time(namespace: str, tmp_p
     first, second = of(namespace, tmp_path / "d"), of(namespace, tmp_path / "e")
     first.ready()
 
-    with pytest.raises(shmq.ShmqError, match=f"process {os.getpid()} keeps .* in {tmp_path}/d"):
+    with pytest.raises(shmq.ShmqError, match=f"process {os.getpid()} writes .* in {tmp_path}/d"):
         second.ready()
     assert not second.held
     assert Namespace.of(namespace).data_dir == tmp_path / "d"
@@ -165,7 +165,7 @@ def test_a_claim_keeps_others_out_before_there_is_a_directory(
         for path in (tmp_path / "d", tmp_path / "e"):
             for make in (False, True):
                 with pytest.raises(
-                    shmq.ShmqError, match=f"process {process.pid} keeps .* in {tmp_path}/d:"
+                    shmq.ShmqError, match=f"process {process.pid} writes .* in {tmp_path}/d:"
                 ):
                     of(namespace, path).claim(make=make)
 

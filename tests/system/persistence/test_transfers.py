@@ -10,10 +10,14 @@ import pytest
 
 import shmq
 from shmq import Queue
+from shmq.client.local.queue import LocalQueue
 from tests.support.processes import eventually
 from tests.support.writer_process import WriterProcess
 
 pytestmark = pytest.mark.prove
+
+#: How often a test may be too slow to stop the writer before it has written a message.
+ATTEMPTS = 100
 
 
 @pytest.fixture
@@ -26,32 +30,61 @@ def queue(namespace: str, writer_process: WriterProcess) -> Iterator[Queue]:
         yield queue
 
 
-def test_a_letter_that_was_sent_back_and_dies_again_moves_once_it_is_written(
-    namespace: str, queue: Queue, writer_process: WriterProcess
-) -> None:
+@pytest.fixture
+def dead_letter_queue(namespace: str, queue: Queue) -> Iterator[Queue]:
     with shmq.connect(namespace) as broker:
-        dead_letter_queue = broker.queue("q.dlq")
-        queue.put(b"poison")
+        yield broker.queue("q.dlq")
+
+
+def _is_frozen_in_time(writer_process: WriterProcess, queue: Queue, sequence: int) -> bool:
+    """Freeze the writer; whether it had not yet written that message. Else let it go on."""
+    assert isinstance(queue, LocalQueue)
+    writer_process.freeze()
+    if queue.journal.synced < sequence:
+        return True
+    writer_process.thaw()
+    return False
+
+
+def test_a_letter_that_was_sent_back_and_dies_again_moves_once_it_is_written(
+    queue: Queue, dead_letter_queue: Queue, writer_process: WriterProcess
+) -> None:
+    queue.put(b"poison")
+    for _ in range(ATTEMPTS):
         queue.get().reject()
+        eventually(lambda: dead_letter_queue.qsize() == 1, "it is among the dead letters")
         assert queue.redrive() == 1
         message = queue.get()
-        writer_process.freeze()
-        try:
-            rejecting = threading.Thread(target=message.reject)
-            rejecting.start()
-            time.sleep(0.3)
-            assert dead_letter_queue.qsize() == 0
-        finally:
-            writer_process.thaw()
-        rejecting.join()
+        if _is_frozen_in_time(writer_process, queue, message.sequence):
+            break
+        message.nack()
+    else:
+        pytest.fail("the writer was quicker each time")
+    try:
+        rejecting = threading.Thread(target=message.reject)
+        rejecting.start()
+        time.sleep(0.3)
+        assert dead_letter_queue.qsize() == 0
+    finally:
+        writer_process.thaw()
+    rejecting.join()
 
-        eventually(lambda: dead_letter_queue.qsize() == 1, "it is among the dead letters")
+    eventually(lambda: dead_letter_queue.qsize() == 1, "it is among the dead letters")
 
 
-def test_letters_go_back_once_they_are_written(queue: Queue, writer_process: WriterProcess) -> None:
+def test_letters_go_back_once_they_are_written(
+    queue: Queue, dead_letter_queue: Queue, writer_process: WriterProcess
+) -> None:
     queue.put(b"poison")
-    queue.get().reject()
-    writer_process.freeze()
+    for _ in range(ATTEMPTS):
+        queue.get().reject()
+        eventually(lambda: dead_letter_queue.qsize() == 1, "it is among the dead letters")
+        (letter,) = dead_letter_queue.peek()
+        if _is_frozen_in_time(writer_process, dead_letter_queue, letter.sequence):
+            break
+        assert queue.redrive() == 1
+    else:
+        pytest.fail("the writer was quicker each time")
     try:
         sending = threading.Thread(target=queue.redrive)
         sending.start()

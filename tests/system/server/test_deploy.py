@@ -102,5 +102,5 @@ def test_the_files_that_the_page_shows_are_read_and_the_first_has_the_defaults(
     assert {
         field
         for field in Limits.__slots__
-        if f"\n{field} = " not in shown and f"[limits.{field}]\n" not in quotas
+        if f"\n| `{field}` |" not in HOW_TO and f"[limits.{field}]\n" not in quotas
     } == set()

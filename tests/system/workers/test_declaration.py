@@ -181,7 +181,7 @@ def test_names_that_cannot_be_are_refused() -> None:
 
 
 def test_a_supervisor_without_work_and_a_drain_timeout_below_none_are_refused() -> None:
-    with pytest.raises(shmq.InvalidOption, match="name one worker or more"):
+    with pytest.raises(shmq.InvalidOption, match="no workers: give one or more"):
         shmq.run()
     with pytest.raises(shmq.InvalidOption, match="drain_timeout=-1 s is out of range"):
         handlers.declared.run(drain_timeout=-1)
