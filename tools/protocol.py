@@ -175,12 +175,12 @@ def _behind(each: Table) -> list[str]:
 
 
 def _python_errors(table: Table) -> Iterator[str]:
-    yield "\n#: The right that a type needs, where that does not depend on what it asks for.\n"
+    yield "\n#: The right that every request of the type needs.\n"
     yield "RIGHTS: Final[dict[Type, Right]] = {\n"
     for name, each in table["operation"].items():
-        right = each.get("right", "")
-        if isinstance(right, str) and right in table["right"]:
-            yield f"    Type.{name}: Right.{right.upper()},\n"
+        always = [right for right, when in _rights(each).items() if not when and right != "any"]
+        if always:
+            yield f"    Type.{name}: Right.{always[0].upper()},\n"
     yield "}\n\n"
     yield "#: The errors that a server answers with a status; a client raises the first.\n"
     yield "ERRORS: Final[dict[Status, tuple[type[errors.ShmqError], ...]]] = {\n"

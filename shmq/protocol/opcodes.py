@@ -234,7 +234,7 @@ ASIDE: Final = frozenset(
     }
 )
 
-#: The right that a type needs, where that does not depend on what it asks for.
+#: The right that every request of the type needs.
 RIGHTS: Final[dict[Type, Right]] = {
     Type.CREATE: Right.ADMIN,
     Type.DELETE: Right.ADMIN,
@@ -258,6 +258,7 @@ RIGHTS: Final[dict[Type, Right]] = {
     Type.STAGED: Right.PRODUCE,
     Type.RETURN: Right.CONSUME,
     Type.PEEK: Right.CONSUME,
+    Type.REDRIVE: Right.ADMIN,
     Type.STREAM_CREATE: Right.ADMIN,
     Type.STREAM_DELETE: Right.ADMIN,
     Type.APPEND: Right.PRODUCE,

@@ -64,7 +64,7 @@ class Streams(Protocol):
         self,
         session: Session,
         name: str,
-        right: int = 0,
+        right: int,
         identity: int = 0,
         group: str | None = None,
     ) -> LocalStream:

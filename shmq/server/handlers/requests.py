@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
-from shmq.api import Message
+from shmq.api import Message, Rows
 from shmq.api.names import dead_letter_name, staging_name
 from shmq.api.options import QueueOptions
 from shmq.client.local.broker import LocalBroker
@@ -77,6 +77,8 @@ _PUT_BACK_FOR: Final = 0.1
 #: None: the answer follows later.
 Payload = bytes | list[Message] | None
 Answer = tuple[int, Payload]
+#: Carries out a request whose form and right have been checked: its session, name and payload.
+_Handler = Callable[[Session, str, Any], Payload]
 
 
 class _LockRetry(NamedTuple):
@@ -129,21 +131,27 @@ class Control:
         self._limited_log = RateLimitedLog(log)
         self.streams = Streams(broker, self.stream_rights, self.quotas)
         self._own: dict[Session, list[tuple[str, int]]] = {}
+        operations: dict[Type, tuple[Callable[[bytes], Any], _Handler]] = {
+            Type.HELLO: (Hello.unpack, self._hello),
+            Type.CREATE: (Create.unpack, self._create),
+            Type.DELETE: (check_empty, self._delete),
+            Type.PURGE: (check_empty, self._purge),
+            Type.LIST: (List.unpack, self._list),
+            Type.STATS: (check_empty, self._stats),
+            Type.PEEK: (Select.unpack, self._peek),
+            Type.REDRIVE: (Select.unpack, self._redrive),
+            Type.STAGE: (Stage.unpack, self._stage),
+            Type.PUBLISH: (Publish.unpack, self._publish),
+            Type.STAGED: (Staged.unpack, self._staged),
+            Type.SCHEMA: (SchemaRequest.unpack, self._schema),
+            Type.EXCHANGE: (ExchangeRequest.unpack, self._exchange),
+            Type.EXCHANGES: (Exchanges.unpack, self._list_exchanges),
+        }
         self._answers: dict[int, Callable[[Session, str, bytes], Payload]] = {
-            Type.HELLO: self._hello,
-            Type.CREATE: self._create,
-            Type.DELETE: self._delete,
-            Type.PURGE: self._purge,
-            Type.LIST: self._list,
-            Type.STATS: self._stats,
-            Type.PEEK: self._peek,
-            Type.REDRIVE: self._redrive,
-            Type.STAGE: self._stage,
-            Type.PUBLISH: self._publish,
-            Type.STAGED: self._staged,
-            Type.SCHEMA: self._schema,
-            Type.EXCHANGE: self._exchange,
-            Type.EXCHANGES: self._list_exchanges,
+            **{
+                kind: functools.partial(self._checked, kind, *each)
+                for kind, each in operations.items()
+            },
             Type.ROUTE: self._route,
             **self.streams.answers,
         }
@@ -260,6 +268,30 @@ class Control:
             raise Refusal(Status.UNSUPPORTED, "this server does not support requests of this type")
         return answer
 
+    def _checked(
+        self,
+        kind: Type,
+        unpack: Callable[[bytes], Any],
+        carry_out: _Handler,
+        session: Session,
+        name: str,
+        rest: bytes,
+    ) -> Payload:
+        """Check the request's form, its queue, and the right in the table; then carry it out."""
+        asked = unpack(rest)
+        right = RIGHTS.get(kind)
+        if right is not None and not self.rights(session, name) & right:
+            if kind == Type.DELETE:
+                self._check_exists(name)  # a damaged queue can be deleted, but not opened
+            elif kind != Type.CREATE:
+                self._open(name).close()
+            self._need(session, name, right)
+        return carry_out(session, name, asked)
+
+    def _check_exists(self, name: str) -> None:
+        if not self._broker.has_queue(name):
+            raise NoSuchQueue(f"there is no queue {name!r}")
+
     def failed(self, error: BaseException) -> None:
         """Log why a request was answered with INTERNAL, or a queue could not be used."""
         if isinstance(error, ShmqError):
@@ -269,8 +301,7 @@ class Control:
 
     # ---- one request each ----
 
-    def _hello(self, session: Session, _: str, rest: bytes) -> bytes:
-        asked = Hello.unpack(rest)
+    def _hello(self, session: Session, _: str, asked: Hello) -> bytes:
         peer: Peer = session.context
         peer.client = asked.client[:100]
         if self.access_list.ask:
@@ -284,10 +315,8 @@ class Control:
             log.debug("%s: authenticated with token %r", peer, peer.token.name)
         return Greeting(f"shmq/{VERSION}", session.engine.max_frame, self._broker.namespace).pack()
 
-    def _create(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked = Create.unpack(rest)
+    def _create(self, session: Session, name: str, asked: Create) -> bytes:
         given = asked.options
-        self._need(session, name, RIGHTS[Type.CREATE])
         try:
             wanted = QueueOptions.for_queue(name, given)
         except TypeError as error:
@@ -345,29 +374,22 @@ class Control:
                 functools.partial(self._broker.delete_own_queue, name, queue_id),
             )
 
-    def _delete(self, session: Session, name: str, rest: bytes) -> bytes:
-        check_empty(rest)
-        if not self._broker.has_queue(name):
-            raise NoSuchQueue(f"there is no queue {name!r}")
-        self._need(session, name, RIGHTS[Type.DELETE])
+    def _delete(self, _: Session, name: str, __: None) -> bytes:
+        self._check_exists(name)
         self._broker.delete_queue(name)
         return b""
 
-    def _purge(self, session: Session, name: str, rest: bytes) -> bytes:
-        check_empty(rest)
+    def _purge(self, _: Session, name: str, __: None) -> bytes:
         with self._open(name) as queue:
-            self._need(session, name, RIGHTS[Type.PURGE])
             return _COUNT.pack(queue.purge())
 
-    def _list(self, session: Session, _: str, rest: bytes) -> bytes:
-        asked = List.unpack(rest)
+    def _list(self, session: Session, _: str, asked: List) -> bytes:
         names = [name for name in self._broker.queue_names() if self.rights(session, name)]
         if asked.only_names:
             return List.pack_names(names)
         return QUEUES.pack(filter(None, map(self._broker.summary, names)))
 
-    def _stats(self, session: Session, name: str, rest: bytes) -> bytes:
-        check_empty(rest)
+    def _stats(self, session: Session, name: str, _: None) -> bytes:
         with self._open(name) as queue:
             options, attachments = queue.options, queue.attachments()
             stats, identity, unwritten = queue.stats(), queue.identity, queue.unwritten
@@ -375,10 +397,8 @@ class Control:
             options = dataclasses.replace(options, dead_letter=None)
         return QueueState(stats, options, attachments, identity, unwritten).pack()
 
-    def _redrive(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked = Select.unpack(rest)
+    def _redrive(self, session: Session, name: str, asked: Select) -> bytes:
         with self._open(name) as queue:
-            self._need(session, name, Right.ADMIN)
             if asked.where is not None:
                 self._need(session, name, Right.CONSUME)  # a filter reveals what messages contain
             moved = queue.redrive_some(
@@ -388,15 +408,13 @@ class Control:
             )
         return _COUNT.pack(moved)
 
-    def _peek(self, session: Session, name: str, rest: bytes) -> list[Message]:
-        asked = Select.unpack(rest)
+    def _peek(self, _: Session, name: str, asked: Select) -> list[Message]:
         with self._open(name) as queue:
-            self._need(session, name, RIGHTS[Type.PEEK])
             return _some(queue.peeked(asked.limit, asked.where))
 
-    def _stage(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked, rows = Stage.unpack(rest)
-        with self._staging(session, name, Type.STAGE) as queue, well_formed():
+    def _stage(self, session: Session, name: str, stage: tuple[Stage, Rows]) -> bytes:
+        asked, rows = stage
+        with self._open(name) as queue, well_formed():
 
             def wished() -> QuotaRequest | None:
                 staging = staging_name(name, asked.publisher)
@@ -409,16 +427,14 @@ class Control:
                 )
         return b""
 
-    def _publish(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked = Publish.unpack(rest)
-        with self._staging(session, name, Type.PUBLISH) as queue, well_formed():
+    def _publish(self, _: Session, name: str, asked: Publish) -> bytes:
+        with self._open(name) as queue, well_formed():
             publisher = queue.staged_publisher(asked.publisher)
             done = publisher.commit_some(asked.batch, asked.parts, _PUBLISHED)
         return Published(*done).pack()
 
-    def _staged(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked = Staged.unpack(rest)
-        with self._staging(session, name, Type.STAGED) as queue, well_formed():
+    def _staged(self, _: Session, name: str, asked: Staged) -> bytes:
+        with self._open(name) as queue, well_formed():
             publisher = queue.staged_publisher(asked.publisher)
             removed = 0
             if asked.action == "sweep":
@@ -427,26 +443,17 @@ class Control:
                 publisher.discard()
             return StagedState(publisher.sealed(), removed).pack()
 
-    def _schema(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked = SchemaRequest.unpack(rest)
+    def _schema(self, session: Session, name: str, asked: SchemaRequest) -> bytes:
         if asked.action == "set":
             self._need(session, name, Right.ADMIN)
         with well_formed():
             return schema_answer(self._broker, name, asked).pack()
 
-    @contextlib.contextmanager
-    def _staging(self, session: Session, name: str, kind: Type) -> Iterator[LocalQueue]:
-        with self._open(name) as queue:
-            self._need(session, name, RIGHTS[kind])
-            yield queue
-
-    def _exchange(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked = ExchangeRequest.unpack(rest)
+    def _exchange(self, session: Session, name: str, asked: ExchangeRequest) -> bytes:
         with well_formed():
             return self._exchanging.ask(self._rights_of(session), name, asked)
 
-    def _list_exchanges(self, session: Session, _: str, rest: bytes) -> bytes:
-        Exchanges.unpack(rest)
+    def _list_exchanges(self, session: Session, _: str, __: Exchanges) -> bytes:
         return EXCHANGES.pack(self._exchanging.summaries(self._rights_of(session)))
 
     def _route(self, session: Session, name: str, rest: bytes) -> bytes:

@@ -171,13 +171,13 @@ class Streams:
         self,
         session: Session,
         name: str,
-        right: int = 0,
+        right: int,
         identity: int = 0,
         group: str | None = None,
     ) -> LocalStream:
         """The stream, if the session has one of those rights to it, or to that group of it.
 
-        Raises Refusal, NoSuchStream.
+        ``right``: 0 if any right to the stream is enough. Raises Refusal, NoSuchStream.
         """
         if not self._rights(session, name):
             raise _absent(name)
@@ -248,7 +248,7 @@ class Streams:
 
     def _info(self, session: Session, name: str, rest: bytes) -> bytes:
         check_empty(rest)
-        stream = self.attached(session, name)
+        stream = self.attached(session, name, 0)
         return StreamInfo(
             name,
             stream.identity,

@@ -9,12 +9,13 @@ import msgpack
 import pytest
 
 import shmq
+from shmq.protocol import opcodes
 from shmq.protocol.opcodes import FOREVER, Status, Type
 from tests.support.namespaces import own_namespace
 from tests.support.peer import Frame, Peer, name_of
 from tests.support.server import Server, serve
 from tests.system.server.conftest import Serve
-from tests.system.wire.frames import OF_QUEUES, OPERATIONS
+from tests.system.wire.frames import OF_QUEUES, OPERATIONS, T
 
 RIGHTS = ("produce", "consume", "admin")
 
@@ -106,6 +107,28 @@ def test_each_set_of_rights_allows_exactly_what_it_says(server: Server) -> None:
             allowed = right in held if right else bool(held)
             refusal = Status.FORBIDDEN if held else Status.NO_QUEUE
             expected[key] = Status.OK if allowed else refusal
+    assert found == expected
+
+
+def test_the_rights_here_are_those_of_the_table() -> None:
+    assert {*OPERATIONS} == {*Type} - {Type.DELIVER, Type.REPLY}
+    assert {kind: OPERATIONS[T(kind)].right for kind in opcodes.RIGHTS} == {
+        kind: right.name.lower() for kind, right in opcodes.RIGHTS.items()
+    }
+
+
+def test_the_form_and_the_queue_are_checked_before_the_right(peer: Peer) -> None:
+    peer.let_in(next(token for token, held in TOKENS.items() if held == ("consume",)))
+    found, expected = {}, {}
+    for kind in (
+        each for each in sorted(OF_QUEUES) if OPERATIONS[each].right not in {None, "consume"}
+    ):
+        whole = name_of("shop.absent") + OPERATIONS[kind].rest
+        found[kind] = peer.status(kind, whole), peer.status(kind, name_of("shop") + b"\xc1")
+        there = Status.FORBIDDEN if kind == T.CREATE else Status.NO_QUEUE
+        expected[kind] = there, Status.BAD_REQUEST
+    for malformed in (Type.CREATE, Type.PUBLISH, Type.STAGED):
+        assert peer.status(malformed, name_of("shop") + b"\x81\x05\x05") == Status.BAD_REQUEST
     assert found == expected
 
 
