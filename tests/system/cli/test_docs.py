@@ -39,13 +39,28 @@ def test_the_page_names_no_flag_that_no_command_has() -> None:
 
 
 def test_the_sections_stand_under_the_headings_of_the_help() -> None:
-    page = re.findall(r"^(?:## (\w+)|### `(\w+)`)$", PAGE, re.MULTILINE)
-    listed = [heading or command for heading, command in page]
-    text = CliRunner().invoke(cli, ["--help"]).output
-    shown = [line[:-1] for line in text.splitlines() if re.fullmatch(r"[A-Z]\w+:", line)][:-1]
-    assert [name for name in listed if name in shown] == shown
-    for command in cli.commands:
-        assert listed.count(command) == 1
+    listed = re.findall(r"^(?:## (\w+)|### `(\w+)`)$", PAGE, re.MULTILINE)
+    shown = CliRunner().invoke(cli, ["--help"]).output.partition("Options:")[0].splitlines()
+    headings = [line[:-1] for line in shown if re.fullmatch(r"[A-Z]\w+:", line)]
+    assert [heading for heading, _ in listed if heading in headings] == headings
+    assert _by_heading([(heading, [name] if name else []) for heading, name in listed]) == (
+        _by_heading([(line[:-1] if line[:1].isupper() else "", _named(line)) for line in shown])
+    )
+    assert sorted(name for _, name in listed if name) == sorted(cli.commands)
+
+
+def _named(line: str) -> list[str]:
+    """The commands of a line of the help, which has two columns."""
+    return [cell.split()[0] for cell in (line[2:39], line[41:]) if line[:1] == " " and cell.strip()]
+
+
+def _by_heading(rows: list[tuple[str, list[str]]]) -> dict[str, str]:
+    """The heading of each command."""
+    found, under = {}, ""
+    for heading, names in rows:
+        under = heading or under
+        found.update({name: under for name in names if name in cli.commands})
+    return found
 
 
 def test_every_flag_of_the_command_itself_is_described() -> None:
