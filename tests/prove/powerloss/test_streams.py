@@ -90,7 +90,7 @@ def _published_first(patch: pytest.MonkeyPatch) -> None:
 
 def _uncounted(patch: pytest.MonkeyPatch) -> None:
     """A recovery that does not sync what it counts."""
-    patch.setattr(stream_recovery, "_sync", lambda disk, base: None)
+    patch.setattr(stream_recovery, "sync_file", lambda disk, name: None)
 
 
 def _untold(patch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def _untold(patch: pytest.MonkeyPatch) -> None:
 
 def _unripe(patch: pytest.MonkeyPatch) -> None:
     """A writer that does not wait for what is in the sealed partitions."""
-    patch.setattr(stream_partition_writer, "_ripe", eras_among)
+    patch.setattr(stream_partition_writer, "_writable_generations", eras_among)
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def test_a_backup_is_never_written_over_something(
     confirmed(persist.namespace, 1)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
-    assert "is there already" in shell("backup", str(tmp_path / "full"), code=1).error
+    assert "exists and is not empty" in shell("backup", str(tmp_path / "full"), code=1).error
     (tmp_path / "file").touch()
     shell("backup", str(tmp_path / "file"), code=Code.USAGE)
     (tmp_path / "empty").mkdir()
@@ -240,7 +240,7 @@ def test_a_directory_that_is_written_to_is_refused(persist: Persist, shell: Shel
 
     told = shell("persist", "-d", str(persist.directory), code=Code.REFUSED).err.decode()
 
-    assert "keeps the durable queues" in told
+    assert "writes the durable queues" in told
 
 
 def test_a_second_writer_is_refused_before_there_is_anything_to_write(
