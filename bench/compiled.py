@@ -9,7 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILT = ROOT / "build" / "bench"
-FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread")
+#: With the headers of the core: the load generator takes the numbers of the protocol from them.
+FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{ROOT}/shmq/core")
 
 
 def no_compiler() -> str | None:

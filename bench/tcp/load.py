@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from bench.compiled import ROOT, compiled, no_compiler
@@ -29,18 +28,13 @@ MOST_MESSAGES, MOST_BYTES = 100_000, 64 << 20
 MOST_ROUNDS = 1000
 
 
-def _program() -> Path:
-    """The load generator; it knows the protocol's numbers from the core's headers."""
-    return compiled(SOURCES, f"-I{ROOT / 'shmq/core'}")
-
-
 def load(work: str, port: int, **options: int | str) -> dict[str, Any]:
     """Run the load once; returns its output. Raises Failed if any answer was wrong.
 
     The options are those of the program, by their letters.
     """
     given = [text for key, value in options.items() for text in (f"-{key}", str(value))]
-    command = [str(_program()), work, "-p", str(port), "-q", unique_name(), *given]
+    command = [str(compiled(SOURCES)), work, "-p", str(port), "-q", unique_name(), *given]
     try:
         ended = subprocess.run(
             command, capture_output=True, text=True, timeout=2 * PATIENCE, check=False
@@ -56,7 +50,7 @@ def load(work: str, port: int, **options: int | str) -> dict[str, Any]:
 @contextlib.contextmanager
 def idle(port: int, connections: int) -> Iterator[None]:
     """Hold that many connections. Each is checked with a PING at the beginning and at the end."""
-    command = [str(_program()), "idle", "-p", str(port), "-c", str(connections)]
+    command = [str(compiled(SOURCES)), "idle", "-p", str(port), "-c", str(connections)]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -188,7 +188,7 @@ class GroupsRequest:
         group = asked.pop("group", None)
         if not isinstance(group, str):
             raise Refusal.bad("'group' must be of type str")
-        if action not in {"look", "delete"}:
+        if not isinstance(action, str) or action not in {"look", "delete"}:
             raise Refusal.bad("'action' must be 'list', 'look' or 'delete'")
         return cls(identity, action, group, asked.pop("group_id", None), asked)
 

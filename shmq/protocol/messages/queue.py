@@ -230,10 +230,10 @@ class SchemaRequest:
         """Unpack the payload behind the name. Raises Refusal."""
         asked = unpack_map(rest)
         action, schema, rule = asked.get("action"), asked.get("schema"), asked.get("compatibility")
+        if not isinstance(action, str) or action not in {"get", "set", "check"}:
+            raise Refusal.bad(f"'action' must be one of get, set, check, not {action!r:.40}")
         if action == "get":
             return cls(action)
-        if action not in {"set", "check"}:
-            raise Refusal.bad(f"'action' must be one of get, set, check, not {action!r:.40}")
         if not isinstance(schema, dict):
             raise Refusal.bad("it needs a 'schema', a map")
         if rule is not None and not isinstance(rule, str):

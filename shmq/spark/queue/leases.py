@@ -115,7 +115,7 @@ class Leases:
             lost = _missing(taken, held)
             told = (
                 f"{len(taken) - count:,} of the {len(taken):,} messages of batch {batch} are no "
-                f"longer to be had from the queue {name!r} ({why}): {lost}"
+                f"longer available in the queue {name!r} ({why}): {lost}"
             )
             if self._strict:
                 raise ShmqError(

@@ -31,7 +31,7 @@ def run(folder: Path, namespace: str) -> None:
     ran = subprocess.run(
         ["sh", str(ROOT / "examples/pipelines/run.sh"), str(folder)],
         env={
-            **os.environ,
+            **{key: value for key, value in os.environ.items() if key != "SPARK_CONF_DIR"},
             "PATH": path,
             "PYTHONPATH": os.pathsep.join(filter(None, known)),
             "SHMQ_NAMESPACE": namespace,

@@ -149,6 +149,8 @@ def test_a_full_disk_is_no_space_and_takes_nothing(
 ) -> None:
     queue = broker.queue(journal)
     writer_process.follows(queue)
+    first = put(wire, journal)  # once this is on disk, the writer does nothing by itself
+    assert wire.receive().id == first
     for code, status in ((errno.ENOSPC, S.NO_SPACE), (errno.EIO, S.INTERNAL)):
         before = queue.stats().put
         writer_process.fail(code)

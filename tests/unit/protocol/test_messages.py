@@ -212,3 +212,10 @@ def test_a_server_answers_an_error_with_its_status() -> None:
     assert status_of(errors.MessageTooLarge("large")) == Status.TOO_LARGE
     assert status_of(errors.Unauthorized("not a request's")) == Status.INTERNAL
     assert status_of(ValueError("a fault")) == Status.INTERNAL
+
+
+@pytest.mark.parametrize("kind", [SchemaRequest, GroupsRequest, ExchangeRequest])
+@pytest.mark.parametrize("action", [[], {}, 1, None, "no such"])
+def test_an_action_of_any_type_is_refused(kind: Any, action: object) -> None:
+    with pytest.raises(Refusal):
+        kind.unpack(pack_map({"action": action, "group": "g", "schema": {}}))
