@@ -300,11 +300,15 @@ class Namespace:
     def writer_pid(self) -> int | None:
         """The PID of the writer of the durable queues; None if there is none.
 
-        It is 0 for a process of another PID namespace.
+        It is 0 for a process of another PID namespace. Does not create the namespace's file.
         """
-        self.process_number()  # opens the file
         with self._section():
-            return os.getpid() if self._is_writer else self._locker_of(_WRITER_BYTE)
+            if self._fd >= 0 and not self._depth and not self._is_current():
+                self._close()  # the file was removed with the last queue
+            if self._is_writer:
+                return os.getpid()
+            with self._file_if_any() as there:
+                return self._locker_of(_WRITER_BYTE) if there else None
 
     def is_shared(self) -> bool:
         """Whether other processes of the namespace are alive."""

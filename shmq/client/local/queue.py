@@ -279,8 +279,9 @@ class LocalQueue(_core.Handle, api.Queue):
         return self._namespace.process_number()
 
     def await_writer(self) -> None:
-        """Start a persistence writer, without waiting, if there is none."""
-        durability.see_to_it(self._namespace)
+        """Start a persistence writer, without waiting, if the queue is there and has none."""
+        if not self.is_gone:
+            durability.see_to_it(self._namespace)
 
     @property
     def unwritten(self) -> str | None:

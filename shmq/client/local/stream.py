@@ -341,8 +341,9 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
         return self._namespace.process_number()
 
     def await_writer(self) -> None:
-        """Start a persistence writer, without waiting, if there is none."""
-        durability.see_to_it(self._namespace)
+        """Start a persistence writer, without waiting, if the stream is there and has none."""
+        if not self.is_gone:
+            durability.see_to_it(self._namespace)
 
     def _why_unwritten(self, partition: int) -> str | None:
         log = self.logs[partition]

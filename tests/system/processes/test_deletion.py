@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import shmq
 from shmq import Broker, Message, Queue
+from shmq.namespace.namespace import Namespace
 from tests.support.processes import HOUR, LARGE, Start, asleep, drain, is_empty
 
 GETS: dict[str, Callable[[Queue], Any]] = {
@@ -248,3 +250,14 @@ def test_only_one_of_many_that_delete_succeeds(
     assert sum(child.ends() for child in children) == 1
     with pytest.raises(shmq.QueueDeleted):
         queue.get()
+
+
+def test_asking_for_the_writer_of_a_removed_namespace_does_not_create_its_file(
+    namespace: str, broker: shmq.Broker
+) -> None:
+    file = Path("/dev/shm", f"shmq@{namespace}")
+    broker.create_queue("q", dead_letter=None)
+    broker.delete_queue("q")
+    assert not file.exists()
+    assert Namespace.of(namespace).writer_pid is None
+    assert not file.exists()
