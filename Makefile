@@ -61,13 +61,13 @@ PYTEST :=
 BUDGET := 300
 LIMIT := $(BUDGET)
 STRICT := 0
-LANES := $(MAKE) --no-print-directory --output-sync=target --jobs=
+LANES := $(MAKE) --no-print-directory --output-sync=target
 QUICK := $(BIN)/python -m pytest -m 'not prove' $(PYTEST)
 THOROUGH := $(BIN)/python -m pytest -m prove $(PYTEST)
 
 test: $(VENV)/test
 	@$(MAKE) --no-print-directory --jobs=2 core-test-build VARIANTS=plain
-	@begun=$$(date +%s); $(LANES)4 test-system test-contract test-commands test-lint test-c || exit 1; \
+	@begun=$$(date +%s); $(LANES) --jobs=4 test-system test-contract test-commands test-lint test-c || exit 1; \
 	took=$$(($$(date +%s) - begun)); \
 	echo "make test: passed in $$took s of $(LIMIT) s; the slowest tests are told above"; \
 	echo 'make prove adds: sanitizers, the contract over TCP in full, a death at every store, power'; \
@@ -94,7 +94,7 @@ test-system:
 	$(QUICK) tests/system $(COMMANDS:%=--ignore=%)
 
 prove: $(VENV)/test $(VENV)/bench
-	@begun=$$(date +%s); $(LANES)3 prove-spark prove-death prove-contract prove-c || exit 1; \
+	@begun=$$(date +%s); $(LANES) --jobs=3 prove-spark prove-death prove-contract prove-c || exit 1; \
 	echo "make prove: passed in $$(($$(date +%s) - begun)) s"
 
 prove-c:

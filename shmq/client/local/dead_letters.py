@@ -285,16 +285,16 @@ def _move_one(source: _core.Handle, target: _core.Handle, taken: TakenDeadLetter
 
 
 def send_back(
-    dead_letter_queues: _core.Handle, target: _core.Handle, taken: TakenDeadLetter
+    dead_letter_queue: _core.Handle, target: _core.Handle, taken: TakenDeadLetter
 ) -> None:
     """Move a taken dead letter to the queue it came from. Raises Full, NoSpace."""
     try:
         properties = unpack_properties(taken.meta)
         properties.pop("dead", None)
         meta = pack_properties(properties) if properties else b""
-        move(dead_letter_queues, target, taken, meta, properties.get("group"))
+        move(dead_letter_queue, target, taken, meta, properties.get("group"))
     except BaseException:
-        dead_letter_queues.transfer.give_up(taken.receipt)
+        dead_letter_queue.transfer.give_up(taken.receipt)
         raise
 
 

@@ -21,7 +21,6 @@ __all__ = ["Address", "Target", "tls_context"]
 _SCHEMES: Final = {"shmq": False, "shmqs": True}
 #: The keys of a map that describes TLS.
 _KEYS: Final = ("ca", "certificate", "key")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 Tls = bool | str | os.PathLike[str] | Mapping[str, Any] | ssl.SSLContext | None
 

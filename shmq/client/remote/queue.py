@@ -266,11 +266,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
         """See :class:`shmq.api.Queue`."""
         return RemoteStagedPublisher(self, publisher)
 
-    @property
-    def largest_frame(self) -> int:
-        """The largest request to send if there are several, in bytes."""
-        return self.puts.frame()
-
     # ---- get ----
 
     def get(

@@ -21,16 +21,14 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from shmq.api.names import default_namespace
 from shmq.errors import DurabilityWarning, LockTimeout, NotConfirmed, ShmqError
 from shmq.namespace.namespace import Namespace
-from shmq.storage.inventory import LOCK
+from shmq.storage.erase import erase_stored
+from shmq.storage.inventory import LOCK, Kind, refusal_of, stored_names
 from shmq.storage.paths import EXCHANGES, SCHEMAS
-
-if TYPE_CHECKING:
-    from shmq.storage.inventory import Kind
 
 __all__ = [
     "attend",
@@ -180,12 +178,6 @@ def directory_for(namespace: Namespace) -> Path:
     return namespace.data_dir or chosen_directory(namespace.name)
 
 
-def _stored_names(directory: Path, kind: Kind) -> set[str]:
-    from shmq.storage.inventory import stored_names  # noqa: PLC0415 - rarely needed
-
-    return stored_names(directory, kind)
-
-
 # ---- what is on disk, and not in memory ----
 
 
@@ -193,7 +185,7 @@ def stored(namespace: Namespace, kind: Kind, name: str) -> Path | None:
     """The directory with files of that name, if there are any. Needs no lock."""
     try:
         directory = directory_for(namespace)
-        return directory if name in _stored_names(directory, kind) else None
+        return directory if name in stored_names(directory, kind) else None
     except (OSError, ShmqError):
         return None
 
@@ -222,8 +214,6 @@ def bring_back(namespace: Namespace, kind: Kind, name: str) -> None:
 
 def _refusal(namespace: Namespace, directory: Path, kind: Kind, name: str) -> ShmqError | None:
     """Why a running writer has not recovered it; None: it has, or there are no files."""
-    from shmq.storage.inventory import refusal_of  # noqa: PLC0415 - rarely needed
-
     with namespace.locked():  # it may have been recovered or removed since the check
         if _is_there(namespace, kind, name) or stored(namespace, kind, name) is None:
             return None
@@ -246,8 +236,6 @@ def give_up(namespace: Namespace, kind: Kind, name: str) -> bool:
     directory = stored(namespace, kind, name)
     if directory is None:
         return False
-    from shmq.storage.erase import erase_stored  # noqa: PLC0415 - rarely needed
-
     try:
         erase_stored(directory, kind, name)
     except OSError as error:
@@ -262,8 +250,8 @@ def bring_back_all(namespace: Namespace) -> None:
     """Recover all names, for lists. Names that cannot be recovered are left out."""
     with contextlib.suppress(ShmqError, OSError):
         directory = directory_for(namespace)
-        missing = _stored_names(directory, "queue").difference(namespace.queue_names())
-        missing |= _stored_names(directory, "stream").difference(namespace.stream_names())
+        missing = stored_names(directory, "queue").difference(namespace.queue_names())
+        missing |= stored_names(directory, "stream").difference(namespace.stream_names())
         if missing:
             attend(namespace)
 

@@ -9,6 +9,7 @@ from shmq.api.exchange import Binding, ExchangeSummary
 from shmq.native import _core
 from shmq.protocol.messages.payload import (
     Listing,
+    pack_fields,
     pack_map,
     pack_piece,
     unpack_answer,
@@ -216,9 +217,7 @@ class Routed:
 
     def pack(self) -> bytes:
         """The payload of the answer."""
-        return pack_map(
-            {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        )
+        return pack_fields(self)
 
     @classmethod
     def unpack(cls, answer: _core.Answer) -> Self:

@@ -16,6 +16,7 @@ from shmq.protocol.messages.payload import (
     NO_OFFSET,
     PLACE,
     Listing,
+    pack_fields,
     pack_map,
     pack_numbers,
     unpack_answer,
@@ -207,9 +208,7 @@ class GroupView:
 
     def pack(self) -> bytes:
         """The payload of the answer."""
-        return pack_map(
-            {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        )
+        return pack_fields(self)
 
     @classmethod
     def unpack(cls, answer: _core.Answer) -> Self:

@@ -26,6 +26,7 @@ __all__ = [
     "Listing",
     "check_empty",
     "milliseconds",
+    "pack_fields",
     "pack_map",
     "pack_name",
     "pack_numbers",
@@ -55,6 +56,12 @@ def pack_map(value: Any) -> bytes:
     """The value in msgpack."""
     raw: bytes = msgpack.packb(value)
     return raw
+
+
+def pack_fields(message: Any) -> bytes:
+    """The map of a dataclass's fields, by name and in their order."""
+    fields = dataclasses.fields(message)
+    return pack_map({field.name: getattr(message, field.name) for field in fields})
 
 
 def unpack_map(raw: bytes) -> dict[str, Any]:

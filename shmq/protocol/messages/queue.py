@@ -13,6 +13,7 @@ from shmq.expression.parse import Where
 from shmq.native import _core
 from shmq.protocol.messages.payload import (
     Listing,
+    pack_fields,
     pack_map,
     unpack_answer,
     unpack_expression,
@@ -223,7 +224,7 @@ class SchemaRequest:
         """The payload behind the name."""
         if self.action == "get":
             return pack_map({"action": self.action})
-        return pack_map(dataclasses.asdict(self))
+        return pack_fields(self)
 
     @classmethod
     def unpack(cls, rest: bytes) -> Self:

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 from shmq.api import Rows
 from shmq.native import _core
 from shmq.protocol.messages.payload import (
-    pack_map,
+    pack_fields,
     pack_piece,
     unpack_answer,
     unpack_map,
@@ -45,7 +45,7 @@ class Stage:
         sizes = [len(body) for body, _ in rows] + [len(meta) for _, meta in rows]
         return b"".join(
             (
-                pack_piece(pack_map(dataclasses.asdict(self))),
+                pack_piece(pack_fields(self)),
                 _COUNT.pack(len(rows)),
                 _big_endian(array.array("I", sizes)).tobytes(),
                 *(meta for _, meta in rows),
@@ -90,7 +90,7 @@ class Publish:
 
     def pack(self) -> bytes:
         """The payload behind the name."""
-        return pack_map(dataclasses.asdict(self))
+        return pack_fields(self)
 
     @classmethod
     def unpack(cls, rest: bytes) -> Self:
@@ -111,7 +111,7 @@ class Published:
 
     def pack(self) -> bytes:
         """The payload of the answer."""
-        return pack_map(dataclasses.asdict(self))
+        return pack_fields(self)
 
     @classmethod
     def unpack(cls, answer: _core.Answer) -> Self:
@@ -130,7 +130,7 @@ class Staged:
 
     def pack(self) -> bytes:
         """The payload behind the name."""
-        return pack_map(dataclasses.asdict(self))
+        return pack_fields(self)
 
     @classmethod
     def unpack(cls, rest: bytes) -> Self:
@@ -152,7 +152,7 @@ class StagedState:
 
     def pack(self) -> bytes:
         """The payload of the answer."""
-        return pack_map(dataclasses.asdict(self))
+        return pack_fields(self)
 
     @classmethod
     def unpack(cls, answer: _core.Answer) -> Self:

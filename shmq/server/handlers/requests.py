@@ -338,9 +338,9 @@ class Control:
         if self._broker.has_queue(name):
             return None
         sizes = {name: _core.segment_bytes(wanted.as_dict())}
-        dead_letter_queues = wanted.dead_letter
-        if dead_letter_queues is not None and not self._broker.has_queue(dead_letter_queues):
-            sizes[dead_letter_queues] = _core.segment_bytes(wanted.for_dead_letters().as_dict())
+        dead_letter_queue = wanted.dead_letter
+        if dead_letter_queue is not None and not self._broker.has_queue(dead_letter_queue):
+            sizes[dead_letter_queue] = _core.segment_bytes(wanted.for_dead_letters().as_dict())
         return QuotaRequest("queues", sizes, sum(sizes.values()))
 
     def _create_for_all(self, session: Session, name: str, given: dict[str, Any]) -> None:

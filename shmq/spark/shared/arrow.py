@@ -51,8 +51,6 @@ def words(
     return table.take(pa.array(numbers))
 
 
-_MOMENT: Final = pa.timestamp("us", tz="UTC")
-
 #: How many distinct unpacked properties are cached.
 _ALIKE: Final = 4096
 

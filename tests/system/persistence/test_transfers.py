@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -46,13 +47,30 @@ def _is_frozen_in_time(writer_process: WriterProcess, queue: Queue, sequence: in
     return False
 
 
+def _dies(queue: Queue, dead_letter_queue: Queue) -> None:
+    queue.get().reject()
+    eventually(lambda: dead_letter_queue.qsize() == 1, "it is among the dead letters")
+
+
+@contextlib.contextmanager
+def _beside_the_frozen(writer_process: WriterProcess, work: Callable[[], object]) -> Iterator[None]:
+    """Run ``work`` in a thread; it ends after the block, when the writer goes on."""
+    thread = threading.Thread(target=work)
+    try:
+        thread.start()
+        time.sleep(0.3)
+        yield
+    finally:
+        writer_process.thaw()
+    thread.join()
+
+
 def test_a_letter_that_was_sent_back_and_dies_again_moves_once_it_is_written(
     queue: Queue, dead_letter_queue: Queue, writer_process: WriterProcess
 ) -> None:
     queue.put(b"poison")
     for _ in range(ATTEMPTS):
-        queue.get().reject()
-        eventually(lambda: dead_letter_queue.qsize() == 1, "it is among the dead letters")
+        _dies(queue, dead_letter_queue)
         assert queue.redrive() == 1
         message = queue.get()
         if _is_frozen_in_time(writer_process, queue, message.sequence):
@@ -60,14 +78,8 @@ def test_a_letter_that_was_sent_back_and_dies_again_moves_once_it_is_written(
         message.nack()
     else:
         pytest.fail("the writer was quicker each time")
-    try:
-        rejecting = threading.Thread(target=message.reject)
-        rejecting.start()
-        time.sleep(0.3)
+    with _beside_the_frozen(writer_process, message.reject):
         assert dead_letter_queue.qsize() == 0
-    finally:
-        writer_process.thaw()
-    rejecting.join()
 
     eventually(lambda: dead_letter_queue.qsize() == 1, "it is among the dead letters")
 
@@ -77,21 +89,14 @@ def test_letters_go_back_once_they_are_written(
 ) -> None:
     queue.put(b"poison")
     for _ in range(ATTEMPTS):
-        queue.get().reject()
-        eventually(lambda: dead_letter_queue.qsize() == 1, "it is among the dead letters")
+        _dies(queue, dead_letter_queue)
         (letter,) = dead_letter_queue.peek()
         if _is_frozen_in_time(writer_process, dead_letter_queue, letter.sequence):
             break
         assert queue.redrive() == 1
     else:
         pytest.fail("the writer was quicker each time")
-    try:
-        sending = threading.Thread(target=queue.redrive)
-        sending.start()
-        time.sleep(0.3)
+    with _beside_the_frozen(writer_process, queue.redrive):
         assert queue.qsize() == 0
-    finally:
-        writer_process.thaw()
-    sending.join()
 
     assert queue.qsize() == 1
