@@ -45,6 +45,7 @@ from _thread import allocate_lock as _allocate_lock
 from shmq import errors as _errors
 from shmq.native import lock_holder as _holders
 
+include "process.pxi"
 include "segment.pxi"
 include "common.pxi"
 include "wait.pxi"

@@ -21,6 +21,7 @@ from shmq.client.local.broker import LocalBroker
 from shmq.native import _core
 from tests.support.layout import place_of, value_of
 from tests.support.processes import SHM, Start, drain, files_of, is_sound
+from tests.support.stopped import locks_of_queue
 
 PAGE = mmap.PAGESIZE
 
@@ -489,7 +490,7 @@ def test_a_damaged_lock_is_refused_or_works(
 def test_a_lock_that_is_never_released_is_waited_for_until_ctrl_c(
     broker: LocalBroker, path: Path, busy: bytes, start: Start
 ) -> None:
-    """What is damage in the lock's own word looks like a holder that takes its time."""
+    """A lock that a living process has lost looks like a holder that takes its time."""
 
     def work(pipe: Connection) -> str:
         with pytest.raises(KeyboardInterrupt):
@@ -497,7 +498,7 @@ def test_a_lock_that_is_never_released_is_waited_for_until_ctrl_c(
             shmq.connect(broker.namespace).queue("q").get_nowait()
         return "interrupted"
 
-    overwrite(path, LOCKS[0], os.getppid().to_bytes(4, "little"))
+    locks_of_queue(broker.namespace, "q")["gets"].take()
     child = start(work)
     child.hear()
     child.signal(signal.SIGINT)
