@@ -268,11 +268,11 @@ cdef class Partition(Segment):
         cdef int status
         if not self.c.retention or not shmq_log_is_stale(&self.c):
             return 0
-        status = shmq_log_lock(&self.c, 0)
+        status = shmq_log_lock(&self.c, -1)
         if status == SHMQ_OK:
             shmq_log_expire(&self.c)
             shmq_log_unlock(&self.c)
-        elif status != SHMQ_BUSY:
+        elif status != SHMQ_BUSY and status != SHMQ_UNREGISTERED:
             raise self._error(status)
         return 0
 

@@ -77,7 +77,7 @@ int shmq_mutex_spin(struct shmq_mutex *mutex, const struct shmq_process *self);
  * that cannot be told. */
 int shmq_mutex_wait(struct shmq_mutex *mutex, const struct shmq_process *self, int64_t end);
 
-/* Spins, then waits in the kernel for up to `ns`. */
+/* Spins, then waits in the kernel for up to `ns`; 0: the holder is not examined; less: at once. */
 int shmq_mutex_take(struct shmq_mutex *mutex, const struct shmq_process *self, int64_t ns);
 
 /* Wakes one that sleeps for the mutex. */

@@ -79,7 +79,7 @@ bool shmq_is_at_work(const struct shmq_process *self, uint64_t number)
     char path[32], state;
     DIR *threads;
 
-    if (!pid)
+    if (!pid || pid == (uint32_t)getpid())
         return number && !shmq_has_died(self, number);
     snprintf(path, sizeof path, "/proc/%u/task", pid);
     if (!(threads = opendir(path)))

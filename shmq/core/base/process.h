@@ -34,7 +34,7 @@ bool shmq_has_died(const struct shmq_process *self, uint64_t number);
 uint32_t shmq_pid_of(const struct shmq_process *self, uint64_t number);
 
 /* Whether a thread of that process runs, or waits for a CPU or a disk, so that it will continue by
- * itself. A stopped process will not. True for one that lives and has no PID here. */
+ * itself. A stopped process will not. True for the caller's own, and for one that lives and has no PID here. */
 bool shmq_is_at_work(const struct shmq_process *self, uint64_t number);
 
 #endif

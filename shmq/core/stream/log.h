@@ -86,8 +86,9 @@ void shmq_log_seal(struct shmq_log *log);
 
 /* ---- stream/lock.c ---- */
 
-/* Takes the lock after spinning, and waiting up to `ns` in the kernel: SHMQ_OK, BUSY, DELETED (not
- * held then), DAMAGED, UNREGISTERED. Repairs what a dead holder left before it returns. */
+/* Takes the lock after spinning, and waiting up to `ns` in the kernel; a wait of 1 ms or more that
+ * fails has examined the holder, and so has one of less than 0, which does not wait: SHMQ_OK, BUSY,
+ * DELETED (not held then), DAMAGED, UNREGISTERED. Repairs what a dead holder left before it returns. */
 int shmq_log_lock(struct shmq_log *log, int64_t ns);
 
 /* The number of the process that holds the lock; 0 if none. */
