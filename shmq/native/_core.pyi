@@ -59,8 +59,6 @@ class Policy:
     """The callbacks into the layers above the binding: one object, set before the first handle."""
 
     @property
-    def encode_message(self) -> Callable[..., Any]: ...
-    @property
     def encode_body(self) -> Callable[[Any, str | None], tuple[Any, int]]: ...
     @property
     def decode_body(self) -> Callable[[bytes, int, str], Any]: ...
@@ -81,7 +79,6 @@ class Policy:
     def __init__(
         self,
         *,
-        encode_message: Callable[..., Any],
         encode_body: Callable[[Any, str | None], tuple[Any, int]],
         decode_body: Callable[[bytes, int, str], Any],
         pack_properties: Callable[[Mapping[str, Any]], bytes],
@@ -289,6 +286,26 @@ class Handle:
     def last_sequence(self) -> int: ...
     @property
     def spent(self) -> int: ...
+
+MAX_SECONDS: Final[float]
+
+def check_seconds(name: str, value: Any, least: float) -> float: ...
+def encode_message(
+    body: Any,
+    codec: str | None,
+    priority: int | None,
+    group: str | None,
+    headers: Mapping[str, Any] | None,
+    delay: float | None,
+    deliver_at: float | None,
+    ttl: float | None,
+    dedupe_id: str | None,
+    reply_to: str | None,
+    correlation: str | None,
+    priorities: int,
+    encoded: bool = False,
+) -> tuple[Any, ...]: ...
+def codec_number(codec: str | None) -> int: ...
 
 @final
 class Put:
