@@ -23,10 +23,8 @@ ARGUMENTS = (
 
 
 def encoded(**given: Any) -> tuple[Any, int, bytes, int, float, float]:
-    found: tuple[Any, int, bytes, int, float, float] = _core.encode_message(
-        b"body", **dict.fromkeys(ARGUMENTS) | given, priorities=3
-    )
-    return found
+    arguments: dict[str, Any] = dict.fromkeys(ARGUMENTS) | given
+    return _core.encode_message(b"body", **arguments, priorities=3)
 
 
 def packed(**properties: Any) -> bytes:
