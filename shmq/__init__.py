@@ -12,8 +12,8 @@ True
 ``help(shmq.Queue)`` and the like tell what each name is:
 
 Begin           connect, Broker, Queue, QueueOptions, Message, Put, LOW, NORMAL, HIGH
-Consume         Consumer, AsyncConsumer, Batch, Packed, DeadLetter, wait, worker, run, Worker,
-                Retry, Reject
+Consume         Bodies, AsyncBodies, Consumer, AsyncConsumer, Batch, Packed, DeadLetter, wait,
+                worker, run, Worker, Retry, Reject
 Put             Loan, Pipeline, Transaction
 Look            QueueStats, QueueSummary, Attachment
 In bulk         BulkQueue, Columns, Run, StagedPublisher, Rows
@@ -62,11 +62,13 @@ _PLACES = {
         "shmq.api": [
             "Appended",
             "AppendedRange",
+            "AsyncBodies",
             "AsyncConsumer",
             "AsyncReader",
             "Attachment",
             "Batch",
             "Binding",
+            "Bodies",
             "Broker",
             "BulkQueue",
             "Columns",
