@@ -25,7 +25,7 @@ from libc.errno cimport EAGAIN, EINTR, ENOENT, errno
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
-from posix.unistd cimport close
+from posix.unistd cimport close, read, write
 
 from core.base cimport *
 from core.queue cimport *

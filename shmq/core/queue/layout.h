@@ -23,7 +23,7 @@
 #include "base/robust_mutex.h"
 
 #define SHMQ_MAGIC 0x53484d51u /* "SHMQ" */
-#define SHMQ_LAYOUT_VERSION 3u
+#define SHMQ_LAYOUT_VERSION 4u
 #define SHMQ_PAGE 4096u
 #define SHMQ_UNIT 64u         /* the arena's granule: a cache line */
 #define SHMQ_NIL UINT32_MAX   /* no slot, no group */
@@ -306,6 +306,7 @@ struct shmq_header {
     /* -- written only while there are waiters ----------------------------------------- */
     _Alignas(64) uint32_t posted[2]; /* posts that no sleeper has taken yet            */
     uint32_t last_woken[2];          /* the party that was woken last                  */
+    int64_t alarm;          /* a waiter looks by then without a post; see wait.h       */
     struct shmq_party parties[SHMQ_PARTIES];
 
     /* -- written by the persistence writer ---------------------------------------------- */

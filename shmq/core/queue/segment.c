@@ -102,6 +102,7 @@ int shmq_prepare(struct shmq_queue *q, const struct shmq_options *options)
     if ((status = shmq_lock_init(h)))
         return status;
     SET_ATOMIC(h->next_tick, 0);
+    SET(h->alarm, INT64_MAX);
     SET(h->samples[0].at, shmq_now());
     SET(h->samples[1].at, h->samples[0].at);
     /* Receipts of an older queue of this name mean nothing here: serials start anywhere. */
