@@ -320,11 +320,15 @@ cdef class Handle:
         shmq_reclaim(&self.q, self.q.attachment, self.number, shmq_now())
         self.q.attachment = SHMQ_NIL
 
-    # Wakes the handle's own sleepers, too: as they share the semaphores with those of other
+    # Wakes the handle's own waiters, too: as its sleepers share the semaphores with those of other
     # processes, all are posted.
     cdef void _leave(self) noexcept nogil:
         cdef uint32_t post[2]
         cdef int event
+        if not self._lock_to_end():
+            return
+        shmq_select_own(&self.q)
+        self._unlock()
         if not self._lock_to_end():
             return
         for event in range(2):
@@ -570,14 +574,17 @@ cdef class Handle:
         cdef int64_t waited = 0, begun = _real_now(), due = self.q.due - shmq_now()
         cdef int64_t slice_ = SHMQ_LONG_SLEEP if begun < self.guarded_until else SHMQ_SHORT_SLEEP
         cdef uint32_t sleepers = self.awake[event] + 1
+        cdef bint is_long
         slice_ = min(slice_, until - begun)
         if due < slice_ and not shmq_clock_set:
             slice_ = max(due, 0)
         self.awake[event] = 0
+        is_long = slice_ > SHMQ_SHORT_SLEEP
         with nogil:
             status = shmq_sleep(self.semaphores[event], slice_)
             slice_ = shmq_patience(0, until, 0)
             lock_status = self._count_out(event, status == SHMQ_OK, sleepers, slice_)
+        self.q.slept_long = status == SHMQ_OK and is_long
         if lock_status != SHMQ_OK:
             self.awake[event] += sleepers
             while lock_status == SHMQ_BUSY:

@@ -217,10 +217,11 @@ def scan(list watches: list[Watch], bint closely,
     cdef int64_t now = shmq_now(), earliest = now + <int64_t>(slice * 1e9), at
     cdef Watch watch
     for watch in watches:
-        if not watch.queue.open_ or shmq_is_woken(&watch.queue.q, &watch.w, closely):
+        at = watch.w.due
+        if (not watch.queue.open_
+                or shmq_is_woken(&watch.queue.q, &watch.w, closely or at <= now)):
             stirring.append(watch)
             continue
-        at = watch.w.due
         if watch.w.party == SHMQ_NIL and at > now + SHMQ_SHORT_SLEEP:
             at = now + SHMQ_SHORT_SLEEP
         if closely or at <= now:

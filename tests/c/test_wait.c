@@ -239,6 +239,26 @@ TEST("who waits for room is posted for what is due, too")
     CHECK_EQ(posts(q, SHMQ_NOT_FULL), 1);
 }
 
+TEST("a long sleeper that cannot use a free slot wakes the next one, and looks more often")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 2);
+
+    put_text(q, "a");
+    put_text(q, "b");
+    for (int i = 0; i < 2; i++)
+        shmq_fall_asleep(q, SHMQ_NOT_FULL);
+    CHECK(q->due > now + SHMQ_SHORT_SLEEP);
+    CHECK_EQ(shmq_ack(q, take_next(q).receipt, now), SHMQ_OK);
+    CHECK_EQ(posts(q, SHMQ_NOT_FULL), 1);
+    for (int i = 0; i < 2; i++) {
+        shmq_wake_up(q, SHMQ_NOT_FULL, true, 0);
+        q->slept_long = i == 0;
+        shmq_fall_asleep(q, SHMQ_NOT_FULL);
+        CHECK_EQ(q->due, now + SHMQ_SHORT_SLEEP);
+        CHECK_EQ(posts(q, SHMQ_NOT_FULL), i == 0);
+    }
+}
+
 TEST("after a death what it may have counted is posted again")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);

@@ -301,6 +301,28 @@ TEST("after a death the parties are woken that the dead process may have selecte
     CHECK_EQ(parties_woken(q), 1ull << w.party | 1ull << other.party);
 }
 
+TEST("who waits for room looks every 50 ms while there are free slots")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 1);
+    struct shmq_watch w = arm(q, SHMQ_NOT_FULL, 1);
+
+    shmq_watch_time(q, &w, now);
+    CHECK_EQ(w.due, now + SHMQ_SHORT_SLEEP);
+    put_text(q, "a");
+    shmq_watch_time(q, &w, now);
+    CHECK(w.due > now + SHMQ_SHORT_SLEEP);
+}
+
+TEST("a handle that is about to close wakes its own parties")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4), *other = another_handle(q);
+    struct shmq_watch w = arm(q, SHMQ_NOT_EMPTY, 1);
+
+    arm(other, SHMQ_NOT_EMPTY, 1);
+    shmq_select_own(q);
+    CHECK_EQ(parties_woken(q), 1ull << w.party);
+}
+
 /* ---- the ends ---- */
 
 TEST("a handle that closes or died leaves neither entry nor bit")

@@ -11,9 +11,26 @@
 #include "base/clock.h"
 #include "queue/index.h"
 
+static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* While there are free slots, other bodies than the waiter's may have room, so waiters for room look
+ * every 50 ms. Those that sleep long fell asleep when there was no slot. One of them is woken for each
+ * slot that becomes free; if it cannot use it, it wakes the next one. */
+int64_t shmq_look_for_room(struct shmq_queue *q, bool slept_long)
+{
+    if (!shmq_looks_roomy(q, 1))
+        return INT64_MAX;
+    if (slept_long)
+        q->freed++;
+    return shmq_now() + SHMQ_SHORT_SLEEP;
+}
+
 void shmq_fall_asleep(struct shmq_queue *q, enum shmq_event event)
 {
     q->due = shmq_set_alarm(q);
+    if (event == SHMQ_NOT_FULL)
+        q->due = earlier(q->due, shmq_look_for_room(q, q->slept_long));
+    q->slept_long = false;
     SET_ATOMIC(q->h->asleep[event], q->h->asleep[event] + 1);
     if (q->attachment != SHMQ_NIL) {
         struct shmq_attachment *a = &q->attachments[q->attachment];
@@ -79,8 +96,6 @@ static uint32_t posts_for(struct shmq_header *h, enum shmq_event event, uint32_t
 }
 
 /* ---- what becomes due ---- */
-
-static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* A lease that begins later ends no earlier than the visibility timeout from now, so leases alone
  * do not set off the alarm. */

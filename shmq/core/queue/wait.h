@@ -122,6 +122,12 @@ void shmq_watch_time(struct shmq_queue *q, struct shmq_watch *w, int64_t now);
  * sleeper was posted; `late`: one must be woken for the alarm. Holds the lock. */
 void shmq_select_parties(struct shmq_queue *q, uint32_t freed, bool late);
 
+/* When a waiter for room that found too little must look again. Holds the lock. */
+int64_t shmq_look_for_room(struct shmq_queue *q, bool slept_long);
+
+/* Selects the parties of this handle, which is about to close. Holds the lock. */
+void shmq_select_own(struct shmq_queue *q);
+
 /* Selects those that a process which died may have selected, and not woken. Holds the lock. */
 void shmq_select_unposted(struct shmq_queue *q);
 

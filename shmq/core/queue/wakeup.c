@@ -96,9 +96,17 @@ bool shmq_is_woken(const struct shmq_queue *q, const struct shmq_watch *w, bool 
 
 void shmq_watch_time(struct shmq_queue *q, struct shmq_watch *w, int64_t now)
 {
+    bool slept_long;
+
     if (shmq_next_due(q) <= now)
         shmq_tick(q, now);
+    slept_long = w->due > now + SHMQ_SHORT_SLEEP;
     w->due = shmq_set_alarm(q);
+    if (w->event == SHMQ_NOT_FULL) {
+        int64_t due = shmq_look_for_room(q, slept_long);
+
+        w->due = due < w->due ? due : w->due;
+    }
 }
 
 /* ---- the waker's side ---- */
@@ -145,6 +153,16 @@ static uint64_t select_armed(struct shmq_header *h, enum shmq_event event, uint6
     SET(h->last_woken[event], last);
     set_armed(h, event, shmq_armed(h, event) & ~chosen);
     return chosen;
+}
+
+void shmq_select_own(struct shmq_queue *q)
+{
+    uint64_t chosen = 0;
+
+    for (uint32_t party = 0; party < SHMQ_PARTIES; party++)
+        if (q->h->parties[party].process && q->h->parties[party].attachment == q->attachment + 1)
+            chosen |= 1ull << party;
+    atomic_fetch_or_explicit(&q->to_wake, chosen, memory_order_relaxed);
 }
 
 /* The parties whose bits are cleared: they were selected by a process that may not have woken

@@ -107,6 +107,7 @@ cdef extern from "queue/queue.h" nogil:
         cbool look_for_dead, damaged, journaled
         uint8_t middle
         uint32_t freed
+        cbool slept_long
         int64_t due
         uint64_t refused_bytes
         const char *wakeup_prefix
@@ -184,6 +185,7 @@ cdef extern from "queue/wait.h" nogil:
 cdef extern from "queue/wait.h" nogil:
     cbool shmq_must_wake(shmq_queue *q)
     void shmq_wake_parties(shmq_queue *q)
+    void shmq_select_own(shmq_queue *q)
     void shmq_post_wakeup(sem_t *wakeup)
     void shmq_wakeups_forked()
 
