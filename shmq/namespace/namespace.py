@@ -668,6 +668,11 @@ class Namespace:
         """The names of the queues with that beginning, sorted; see `names_of`."""
         return self.names_of("shmq", begin)
 
+    def noted_queues(self, begin: str) -> list[str]:
+        """The names of queues with that beginning, sorted; some may have lost their files."""
+        with self._section():
+            return self._names.noted("shmq", begin)
+
     def stream_names(self) -> list[str]:
         """The names of the streams, sorted; see `names_of`."""
         return self.names_of("stream.shmq")

@@ -60,8 +60,6 @@ class Policy:
     """The callbacks into the layers above the binding: one object, set before the first handle."""
 
     @property
-    def encode_message(self) -> Callable[..., Any]: ...
-    @property
     def encode_body(self) -> Callable[[Any, str | None], tuple[Any, int]]: ...
     @property
     def decode_body(self) -> Callable[[bytes, int, str], Any]: ...
@@ -82,7 +80,6 @@ class Policy:
     def __init__(
         self,
         *,
-        encode_message: Callable[..., Any],
         encode_body: Callable[[Any, str | None], tuple[Any, int]],
         decode_body: Callable[[bytes, int, str], Any],
         pack_properties: Callable[[Mapping[str, Any]], bytes],
@@ -302,6 +299,26 @@ class Handle:
     def last_sequence(self) -> int: ...
     @property
     def spent(self) -> int: ...
+
+MAX_SECONDS: Final[float]
+
+def check_seconds(name: str, value: Any, least: float) -> float: ...
+def encode_message(
+    body: Any,
+    codec: str | None,
+    priority: int | None,
+    group: str | None,
+    headers: Mapping[str, Any] | None,
+    delay: float | None,
+    deliver_at: float | None,
+    ttl: float | None,
+    dedupe_id: str | None,
+    reply_to: str | None,
+    correlation: str | None,
+    priorities: int,
+    encoded: bool = False,
+) -> tuple[Any, ...]: ...
+def codec_number(codec: str | None) -> int: ...
 
 @final
 class Put:
@@ -607,7 +624,31 @@ class Consumer:
     def take(self) -> api.Message | None: ...
     def __next__(self) -> api.Message: ...
 
+@final
+class Bodies:
+    """See shmq.api.Bodies. It is for one thread at a time."""
+
+    def __init__(self, consumer: Consumer) -> None: ...
+    def __iter__(self) -> Self: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
+    def __next__(self) -> Any: ...
+
 def make_consumer(
+    handle: Handle,
+    prefetch: int,
+    timeout: float | None,
+    block: bool,
+    where: str | Filter | None = None,
+) -> Any: ...
+def make_bodies(
     handle: Handle,
     prefetch: int,
     timeout: float | None,
@@ -909,6 +950,25 @@ class RemoteConsumer:
     def waiting(self) -> list[RemoteMessage]: ...
     def is_fresh(self) -> bool: ...
     def renewed(self, refused: Iterable[int], lease: float) -> None: ...
+
+@final
+class RemoteBodies:
+    """See shmq.api.Bodies, over the iterator over messages of a queue of a server."""
+
+    def __init__(self, consumer: RemoteConsumer) -> None: ...
+    def __iter__(self) -> Self: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
+    def __next__(self) -> Any: ...
+
+def drop_in_hand(message: object) -> None: ...
 
 @final
 class Answer:

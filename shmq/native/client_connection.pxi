@@ -448,6 +448,13 @@ cdef class Wire:
         del self.calls[answer.id]
         return 0
 
+    # Returns a message that the application had, with the queue's back-off. Sends as far as possible
+    # without waiting, and ignores the answer.
+    cdef int _nack(self, uint64_t receipt) except -1:
+        cdef Answer answer = self.settle(SHMQ_T_NACK, receipt, <uint32_t>SHMQ_FRAME_FOREVER)
+        del self.calls[answer.id]
+        return self._send(0)
+
     # ---- waiting ----
 
     def wait(self, Answer answer, timeout: float | None) -> bool:

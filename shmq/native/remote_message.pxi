@@ -578,3 +578,100 @@ cdef class RemoteConsumer:
                 message.deadline = deadline
                 kept.append(message)
         self.ahead, self.at = kept, 0
+
+
+@cython.final
+cdef class RemoteBodies:
+    """See shmq.api.Bodies, over the iterator over messages of a queue of a server."""
+
+    cdef RemoteConsumer consumer
+    cdef RemoteMessage message   # in hand
+    cdef object __weakref__
+
+    def __cinit__(self, RemoteConsumer consumer not None):
+        self.consumer = consumer
+
+    # An iterator that is dropped cannot know how the work on its last body ended.
+    def __del__(self):
+        if self.message is not None:
+            drop_in_hand(self.message)
+
+    def __iter__(self):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        try:
+            if kind is None:
+                self._ack()
+        finally:
+            self.close()
+
+    def __repr__(self):
+        return repr(self.consumer).replace("<Consumer", "<Bodies", 1)
+
+    # Acknowledges the message in hand. If its lease is over, none is in hand afterwards.
+    cdef int _ack(self) except -1:
+        cdef RemoteMessage message = self.message
+        if message is None or message.wire.generation != fork_generation:
+            return 0
+        self.message = None
+        message.in_hand = False  # if this fails, the lease is over
+        message.ack()
+        return 0
+
+    def flush(self):
+        """See shmq.api.Bodies.flush."""
+        self.consumer.flush()
+
+    def close(self):
+        """See shmq.api.Bodies.close."""
+        cdef RemoteMessage message = self.message
+        self.message = None
+        if message is not None and message.wire.generation == fork_generation:
+            message.in_hand = False
+            try:
+                message.nack()
+            except _errors.ShmqError:
+                pass  # its lease is over, or ends with the connection
+        self.consumer.close()
+
+    def __next__(self) -> Any:
+        cdef RemoteMessage message
+        if self.message is not None:
+            self._ack()
+        message = self.consumer._quickly()
+        if message is None:
+            message = next(self.consumer)
+        self.message = message
+        if message.meta is None:
+            return message.raw
+        try:
+            return message.body
+        except BaseException:
+            self.message = None
+            drop_in_hand(message)
+            raise
+
+
+def drop_in_hand(message: object) -> None:
+    """Return a message that the application had, without waiting for an answer.
+
+    It comes back with the queue's back-off. If its lease is over, nothing is done.
+    """
+    cdef RemoteMessage remote
+    cdef Message local
+    if type(message) is RemoteMessage:
+        remote = message
+        remote.in_hand = False
+        if not remote._settled and is_leased(remote):
+            remote._after_settling()
+            remote.wire._nack(remote.lease)
+    elif type(message) is Message:
+        local = message
+        if not local._settled and local.handle.generation == fork_generation and local.handle.open_:
+            local._settled = True
+            with nogil:
+                _nack_to_end(local.handle, local.lease)

@@ -8,7 +8,7 @@ import functools
 import time
 import weakref
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from shmq import api, errors
 from shmq.api.names import check_name
@@ -30,6 +30,7 @@ from shmq.client.remote.put import (
     with_id,
 )
 from shmq.client.remote.staged_publish import RemoteStagedPublisher
+from shmq.client.shared.async_bodies import AsyncBodies
 from shmq.client.shared.policy import compile_filter
 from shmq.expression.parse import Where
 from shmq.native import _core
@@ -40,6 +41,7 @@ from shmq.protocol.status import error_of
 __all__ = ["RemoteQueue", "attach", "make_own"]
 
 api.Message.register(_core.RemoteMessage)
+api.Bodies.register(_core.RemoteBodies)
 
 _MOST_RECEIPTS = 1 << 16
 #: The most messages that one get_packed leases at once.
@@ -56,7 +58,7 @@ class RemoteQueue(RemoteHandle, api.Queue):
         self, connection: Connection, namespace: str, own: Mapping[str, Any] | None = None
     ) -> None:
         super().__init__(connection, namespace)
-        self._consumers: weakref.WeakSet[api.Consumer] = weakref.WeakSet()
+        self._consumers: weakref.WeakSet[api.Consumer | api.Bodies] = weakref.WeakSet()
         connection.set_queue(weakref.ref(self))
         if own is not None:
             self._make(own)
@@ -392,6 +394,20 @@ class RemoteQueue(RemoteHandle, api.Queue):
         self._consumers.add(consumer)
         return consumer
 
+    def bodies(
+        self,
+        prefetch: int = 64,
+        timeout: float | None = None,
+        *,
+        block: bool = True,
+        where: str | None = None,
+    ) -> api.Bodies:
+        """See :class:`shmq.api.Queue`."""
+        consumer = self.consume(prefetch, timeout, block=block, where=where)
+        bodies = cast("api.Bodies", _core.RemoteBodies(cast("RemoteConsumer", consumer)))
+        self._consumers.add(bodies)
+        return bodies
+
     # ---- settle ----
 
     def settle(self, kind: int, receipts: list[int], argument: int | None = None) -> list[int]:
@@ -510,6 +526,12 @@ class RemoteQueue(RemoteHandle, api.Queue):
         consumer = RemoteConsumer(self, prefetch, timeout, timeout != 0, self._asked(where))
         self._consumers.add(consumer)
         return RemoteAsyncConsumer(consumer, prefetch)
+
+    def abodies(
+        self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
+    ) -> api.AsyncBodies:
+        """See :class:`shmq.api.Queue`."""
+        return AsyncBodies(self.aconsume(prefetch, timeout, where=where))
 
     # ---- looking ----
 

@@ -332,7 +332,7 @@ cdef extern from "queue/transfer.h" nogil:
 
 
 cdef extern from "queue/properties.h" nogil:
-    enum: SHMQ_CODEC_PACKED, SHMQ_CODECS, SHMQ_CODEC_OTHER
+    enum: SHMQ_CODEC_BYTES, SHMQ_CODEC_TEXT, SHMQ_CODEC_PACKED, SHMQ_CODECS, SHMQ_CODEC_OTHER
     const char *shmq_codec_name(uint8_t number)
     struct shmq_text:
         const unsigned char *at
