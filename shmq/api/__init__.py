@@ -8,7 +8,7 @@ Names are imported on first use: a process that only uses a queue loads few of t
 
 from typing import TYPE_CHECKING, Final
 
-from shmq.api.lazy_imports import on_demand
+from shmq.lazy_imports import on_demand
 
 if TYPE_CHECKING:
     from shmq.api.batch import Batch, Packed

@@ -1,16 +1,14 @@
-"""Chooses the broker: of this host, or of a server."""
+"""Chooses the broker: of this host, or of a server. Each is imported by its first connection."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
-from shmq import api
-from shmq.api.names import is_url
-from shmq.client.local.broker import LocalBroker
-from shmq.errors import InvalidOption
+from shmq.errors import InvalidOption, descriptors
 
+TYPE_CHECKING = False  # that of typing, whose import would cost as much as the interpreter's start
 if TYPE_CHECKING:
+    from shmq import api
     from shmq.client.remote.address import Tls
 
 __all__ = ["connect"]
@@ -47,10 +45,12 @@ def connect(
     ``ack`` raises :class:`~shmq.LeaseExpired` if the lease is over by the client's clock; a refusal
     of the server is logged as a warning.
     """
+    with descriptors:
+        from shmq.api.names import is_url  # noqa: PLC0415
+
     if target is None:
         target = os.environ.get("SHMQ_URL") or None
     if isinstance(target, str) and is_url(target):
-        # Loaded with the first server: it imports asyncio and TLS.
         from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415
 
         return RemoteBroker.connect(
@@ -61,4 +61,7 @@ def connect(
             f"target={target!r} is a namespace of this host, which knows no token= and no tls=: "
             f"give the URL of a server, shmq://HOST:PORT"
         )
+    with descriptors:
+        from shmq.client.local.broker import LocalBroker  # noqa: PLC0415
+
     return LocalBroker(target)
