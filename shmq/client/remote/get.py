@@ -68,6 +68,8 @@ class RemoteGet:
     def _consume(self, wait_ms: int, first: Attempt | None = None) -> list[Any]:
         connection = self._connection
         asked: list[tuple[_core.Wire, _core.Answer]] = []
+        if first is not None:
+            asked = [(first.wire, first.answer)]
 
         def write(wire: _core.Wire) -> _core.Answer:
             answer = self._ask(wire, wait_ms)

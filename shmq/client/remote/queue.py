@@ -298,7 +298,7 @@ class RemoteQueue(RemoteHandle, api.Queue):
             found = wire.get(wait, self._lease, self.acks, self._patience + wait / 1000)
             if type(found) is _core.RemoteMessage:
                 return cast("api.Message", found)
-            first = Attempt(wire, cast("_core.Answer", found), began)
+            first = Attempt(wire, found, began)
         getting = RemoteGet(self, 1, self._asked(where))
         messages: list[api.Message] = getting.run(block, timeout, first)
         if messages:
