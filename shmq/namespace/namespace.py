@@ -9,9 +9,10 @@ Everything is in /dev/shm, owned by the user and closed to others:
     while queues are created and removed. Byte N is locked by the process of number N for as
     long as it lives: the kernel releases an fcntl record lock at death, a fork does not inherit
     it, and it is right across PID namespaces, which a PID is not. Numbers are never reused,
-    also not by a later file of the name, and are more than 2**60 + 1: a byte below 2**60 is
+    also not by a later file of the name, and are more than 2**60 + 5: a byte below 2**60 is
     locked by the process that has claimed a queue, byte 2**60 by the writer of the durable
-    queues, and the next one by a process that starts or replaces that writer.
+    queues, the next one by a process that starts or replaces that writer, and those after it
+    by the guardians, the processes that watch for the deaths of others.
 ``shmq@NAMESPACE@QUEUE``
     a queue's segment, of the kind that multiprocessing.shared_memory creates.
 ``sem.shmq@NAMESPACE@ID.not_empty``, ``….not_full``
@@ -79,6 +80,7 @@ _REGISTRY_BYTE: Final = 0
 _CLAIMS: Final = (1 << 60) - 1
 _WRITER_BYTE: Final = 1 << 60
 _STARTER_BYTE: Final = _WRITER_BYTE + 1
+_GUARDIAN_BYTES: Final = range(_STARTER_BYTE + 1, _STARTER_BYTE + 5)
 #: How often `starting` tries to lock its byte, in seconds.
 _LOOK: Final = 0.02
 #: The data directory in the namespace's file: the length of the path, its CRC-32, the path.
@@ -130,6 +132,8 @@ class Namespace:
         self._claims: set[int] = set()
         #: Whether this process writes the durable queues.
         self._is_writer = False
+        #: The byte that this process has locked as a guardian; 0: none.
+        self._guardian_byte = 0
 
     @classmethod
     def of(cls, name: str) -> Namespace:
@@ -309,7 +313,27 @@ class Namespace:
         """Whether other processes of the namespace are alive."""
         self.process_number()
         with self._section():
-            return self._locker_of(_STARTER_BYTE + 1, 0) is not None
+            return self._locker_of(_GUARDIAN_BYTES.stop, 0) is not None
+
+    # ---- guardians ----
+
+    def become_guardian(self) -> bytes | None:
+        """Take a place among the guardians; the path of the file to watch. None: all are taken.
+
+        Each process has at most one, until `retire_guardian` or its death.
+        """
+        self.process_number()
+        with self._section():
+            if not self._guardian_byte:
+                self._guardian_byte = next(filter(self._lock_byte, _GUARDIAN_BYTES), 0)
+            return os.fsencode(self._path) if self._guardian_byte else None
+
+    def retire_guardian(self) -> None:
+        """Give up the place, if this process has one."""
+        with self._section():
+            if self._guardian_byte and self._fd >= 0:
+                self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, self._guardian_byte)
+            self._guardian_byte = 0
 
     @contextlib.contextmanager
     def starting(self, timeout: float) -> Iterator[None]:
@@ -585,6 +609,7 @@ class Namespace:
         self._number = 0
         self._claims.clear()
         self._is_writer = False
+        self._guardian_byte = 0
 
     def after_fork(self) -> None:
         """Reset the child of a fork, which has the descriptor, but neither locks nor a number."""
@@ -596,6 +621,20 @@ class Namespace:
         self._claims.clear()
         self._names.release()
         self._is_writer = False
+        self._guardian_byte = 0
+        if self._fd >= 0:
+            self._open_anew()
+
+    def _open_anew(self) -> None:
+        """Put an open file of its own behind the descriptor that the child of a fork inherited.
+
+        As long as the child shares its parent's, the kernel does not report the parent's death as
+        the end of that open file.
+        """
+        with contextlib.suppress(OSError):  # then the death is noticed later, by who looks for it
+            fd = os.open(f"/proc/self/fd/{self._fd}", os.O_RDWR | os.O_CLOEXEC)
+            os.dup2(fd, self._fd, inheritable=False)
+            os.close(fd)
 
     # ---- names ----
 

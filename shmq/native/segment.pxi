@@ -233,6 +233,17 @@ cdef class Segment:
         """The queue's options by name."""
         return _unpack_options(&(<shmq_header *>self.base).options)
 
+    def processes(self) -> set[int]:
+        """The numbers of the attached processes. Reads without the lock, so only a hint."""
+        cdef shmq_queue q
+        cdef uint32_t at
+        cdef set numbers = set()
+        shmq_bind(&q, self.base, self.fd, &self.geo)
+        for at in range(min(q.h.attachments_made, SHMQ_MAX_ATTACHMENTS)):
+            if q.attachments[at].process:
+                numbers.add(q.attachments[at].process)
+        return numbers
+
     @property
     def deleted(self) -> bool:
         """Whether the queue has been deleted."""

@@ -299,6 +299,12 @@ class LocalQueue(_core.Handle, api.Queue):
         if not alive:
             self.look_for_dead()
 
+    def is_guarded(self) -> bool:
+        """Whether a process of the namespace watches for deaths, so that a sleep may be long."""
+        from shmq.client.local.waiting import guardian  # noqa: PLC0415 - few processes sleep long
+
+        return guardian.is_kept(self._namespace, attach)
+
     def _process_number(self) -> int:
         return self._namespace.process_number()
 

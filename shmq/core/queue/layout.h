@@ -306,6 +306,7 @@ struct shmq_header {
     /* -- written only while there are waiters ----------------------------------------- */
     _Alignas(64) uint32_t posted[2]; /* posts that no sleeper has taken yet            */
     uint32_t last_woken[2];          /* the party that was woken last                  */
+    int64_t alarm;          /* a waiter looks by then without a post; see wait.h       */
     struct shmq_party parties[SHMQ_PARTIES];
 
     /* -- written by the persistence writer ---------------------------------------------- */

@@ -100,6 +100,7 @@ void shmq_prepare(struct shmq_queue *q, const struct shmq_options *options)
     SET(h->segment_bytes, q->geo.segment_bytes);
     SET(h->crc, checksum(h));
     SET_ATOMIC(h->next_tick, 0);
+    SET(h->alarm, INT64_MAX);
     SET(h->samples[0].at, shmq_now());
     SET(h->samples[1].at, h->samples[0].at);
     /* Receipts of an older queue of this name mean nothing here: serials start anywhere. */

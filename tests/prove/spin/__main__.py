@@ -63,6 +63,7 @@ _SERVED: Final = "WORKERS=2 MOST_DEATHS=1 LIVENESS"
 _1X1: Final = "PRODUCERS=1 CONSUMERS=1"
 _1X2: Final = "PRODUCERS=1 CONSUMERS=2"
 _2X1: Final = "PRODUCERS=2 CONSUMERS=1"
+_GUARDED: Final = "GUARDIANS=1 NEEDED=0"
 
 RUNS: Final = (
     _mutex("mutex: three processes, a death, two slices", "MOST_DEATHS=1 MOST_SLICES=2"),
@@ -137,6 +138,18 @@ RUNS: Final = (
     _queue("semaphores: slices and signals without end, deaths", f"{_1X1} MOST_DEATHS=2"),
     _queue("semaphores: two deaths among producers", f"{_2X1} MOST_SLICES=0 MOST_DEATHS=2"),
     _queue("semaphores: two deaths among consumers", f"{_1X2} MOST_SLICES=0 MOST_DEATHS=2"),
+    _queue(
+        "semaphores: a death is noticed by a guardian, and needs no slice",
+        f"{_1X2} MOST_SLICES=0 MOST_DEATHS=1 {_GUARDED}",
+    ),
+    _queue(
+        "semaphores: two deaths are noticed by a guardian",
+        f"{_1X1} MOST_SLICES=0 MOST_DEATHS=2 {_GUARDED}",
+    ),
+    _queue(
+        "wakeups: a death is noticed by a guardian, and needs no slice",
+        f"{_1X2} RUNG=1 MOST_SLICES=0 MOST_DEATHS=1 {_GUARDED}",
+    ),
     _queue("semaphores: posts by nobody", f"{_1X1} MOST_SLICES=1 GHOSTS=1 MOST_DEATHS=1"),
     _queue(
         "semaphores: deletion, and the deleter dies",
@@ -169,6 +182,11 @@ RUNS: Final = (
         f"{_1X1} MOST_DEATHS=1 LIVENESS BROKEN_NO_SLICE",
         holds=False,
         liveness=True,
+    ),
+    _queue(
+        "broken: the guardian does not post anew",
+        f"{_1X2} MOST_SLICES=0 MOST_DEATHS=1 {_GUARDED} BROKEN_NO_POST_ANEW",
+        holds=False,
     ),
     _queue("broken: armed, and not tried again", f"{_2X1} RUNG=3 BROKEN_NO_RETRY", holds=False),
     _queue(
