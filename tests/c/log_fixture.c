@@ -64,8 +64,7 @@ struct shmq_log *another_log(struct shmq_log *log)
     struct shmq_log *other = keep(NULL, 0, -1);
 
     CHECK_EQ(shmq_log_inspect(log->h, log->h->segment_bytes, &geo), SHMQ_OK);
-    shmq_log_bind(other, log->h, log->fd, &geo, &log->h->options, log->stream,
-                  registered());
+    shmq_log_bind(other, log->h, log->fd, &geo, &log->h->options, log->stream, registered());
     return other;
 }
 

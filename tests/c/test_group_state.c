@@ -28,7 +28,8 @@ static struct shmq_group_state *new_group_state(const struct shmq_group_state_op
                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(base != MAP_FAILED);
     CHECK_EQ(shmq_group_state_format(base, shmq_group_state_bytes(&options), &options), SHMQ_OK);
-    CHECK_EQ(shmq_group_state_open(&r, base, shmq_group_state_bytes(&options), registered()), SHMQ_OK);
+    CHECK_EQ(shmq_group_state_open(&r, base, shmq_group_state_bytes(&options), registered()),
+             SHMQ_OK);
     CHECK_EQ(shmq_group_state_lock(&r, 0), SHMQ_OK);
     CHECK_EQ(shmq_group_state_widen(&r, partitions), SHMQ_OK);
     return &r;

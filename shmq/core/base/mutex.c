@@ -33,9 +33,8 @@ static bool swap_in(struct shmq_mutex *mutex, const struct shmq_process *self, u
 {
     uint64_t mine = GET_RELAXED(self->number) << 1 | SHMQ_AWAITED;
     bool taken = mine != SHMQ_AWAITED &&
-                 atomic_compare_exchange_strong_explicit(&mutex->word, &word, mine,
-                                                         memory_order_acquire,
-                                                         memory_order_relaxed);
+                 atomic_compare_exchange_strong_explicit(
+                     &mutex->word, &word, mine, memory_order_acquire, memory_order_relaxed);
 
     if (taken)
         shmq_mark();

@@ -243,7 +243,7 @@ struct shmq_header {
     uint64_t last_seq;
     _Atomic uint32_t inbox_tail;    /* counters: a ring's entry is counter % SHMQ_RING */
     _Atomic uint32_t returned_head;
-    _Alignas(64) uint32_t inbox_seen; /* inbox_head and returned_tail as last read               */
+    _Alignas(64) uint32_t inbox_seen; /* inbox_head and returned_tail as last read     */
     uint32_t returned_seen;
     _Atomic uint64_t fresh_tail; /* the last sequence number whose put is complete     */
     uint32_t spare[SHMQ_CLASSES]; /* free slots for puts, by the class of their block  */
