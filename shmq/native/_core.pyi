@@ -8,6 +8,19 @@ from shmq import api
 
 _StagedRow = bytes | tuple[bytes, dict[str, Any]]
 _Row = tuple[int, int, bytes, bytes, int, int, int, int, float, bool]
+
+@final
+class Process:
+    """This process in one namespace: see core/base/process.h. Segments keep a reference to it."""
+
+    @property
+    def register(self) -> Callable[[], int]: ...
+    def __init__(self, register: Callable[[], int]) -> None: ...
+    @property
+    def address(self) -> int: ...
+    def enter(self, number: int, first: int, fd: int) -> None: ...
+    def leave(self) -> None: ...
+
 LAYOUT_VERSION: Final[int]
 MAX_CAPACITY: Final[int]
 MAX_PRIORITIES: Final[int]
@@ -21,10 +34,13 @@ class Segment:
 
     @property
     def fd(self) -> int: ...
+    @property
+    def process(self) -> Process: ...
     @staticmethod
     def create(
         fd: int,
         name: str,
+        process: Process,
         queue_id: int,
         options: dict[str, Any],
         hash_key: int | None = None,
@@ -32,7 +48,7 @@ class Segment:
     ) -> Segment: ...
     def publish(self) -> None: ...
     @staticmethod
-    def attach(fd: int, name: str) -> Segment | None: ...
+    def attach(fd: int, name: str, process: Process) -> Segment | None: ...
     @property
     def queue_id(self) -> int: ...
     @property

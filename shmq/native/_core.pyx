@@ -48,6 +48,7 @@ from collections.abc import Mapping as _Mapping
 from shmq import errors as _errors
 from shmq.native import lock_holder as _holders
 
+include "process.pxi"
 include "segment.pxi"
 include "common.pxi"
 include "wait.pxi"

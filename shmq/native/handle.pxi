@@ -40,7 +40,7 @@ cdef class Handle:
         """
         self.name = name
         self.segment = segment
-        shmq_bind(&self.q, segment.base, segment.fd, &segment.geo)
+        segment._bind(&self.q)
         self.wakeup_prefix = wakeup_prefix.encode()
         self.q.wakeup_prefix = PyBytes_AS_STRING(self.wakeup_prefix)
         self.confirms = self.q.h.options.confirm == 1
@@ -184,8 +184,7 @@ cdef class Handle:
         )
 
     cdef object _locked_out(self, int64_t waited):
-        return _holders.lock_timeout(f"queue {self.name!r}", shmq_lock_holder(&self.q),
-                                     waited / 1e9)
+        return _lock_timeout(&self.q, self.name, waited)
 
     cdef object _closed_error(self):
         return _errors.ShmqError(f"this handle of queue {self.name!r} is closed")
@@ -231,12 +230,15 @@ cdef class Handle:
     # of the lock must never wait for the GIL, which could take long. If other processes are
     # quicker each time, this thread finally keeps the lock; if no other thread can hold the GIL, it
     # keeps it at once. Raises LockTimeout at the operation's deadline, see
-    # shmq/core/base/robust_mutex.h.
+    # shmq/core/base/mutex.h.
     cdef int _lock_slowly(self, int status, int64_t until) except -1:
         cdef int64_t waited = 0, slice_
         cdef int tries = 0, patience
+        if status == SHMQ_UNREGISTERED:
+            self._process_number()
+            status = shmq_lock(&self.q)
         while status == SHMQ_BUSY:
-            slice_ = shmq_patience(waited, until, shmq_lock_holder(&self.q))
+            slice_ = shmq_patience(waited, until, self.q.self, shmq_lock_holder(&self.q))
             if not slice_:
                 raise self._locked_out(waited)
             tries += 1
@@ -284,7 +286,7 @@ cdef class Handle:
         if self.q.attachment == SHMQ_NIL:
             return False
         while status == SHMQ_BUSY:
-            slice_ = shmq_patience(waited, AT_ONCE, shmq_lock_holder(&self.q))
+            slice_ = shmq_patience(waited, AT_ONCE, self.q.self, shmq_lock_holder(&self.q))
             if not slice_:
                 return False
             status = shmq_lock_even_deleted(&self.q, slice_)
@@ -587,15 +589,16 @@ cdef class Handle:
         is_long = slice_ > SHMQ_SHORT_SLEEP
         with nogil:
             status = shmq_sleep(self.semaphores[event], slice_)
-            slice_ = shmq_patience(0, until, 0)
+            slice_ = shmq_patience(0, until, self.q.self, 0)
             lock_status = self._count_out(event, status == SHMQ_OK, sleepers, slice_)
         self.q.slept_long = status == SHMQ_OK and is_long
         if lock_status != SHMQ_OK:
             self.awake[event] += sleepers
-            while lock_status == SHMQ_BUSY:
+            while lock_status == SHMQ_BUSY or lock_status == SHMQ_UNREGISTERED:
                 PyErr_CheckSignals()
+                self._process_number()
                 waited += slice_
-                slice_ = shmq_patience(waited, until, shmq_lock_holder(&self.q))
+                slice_ = shmq_patience(waited, until, self.q.self, shmq_lock_holder(&self.q))
                 if not slice_:
                     raise self._locked_out(waited)
                 with nogil:

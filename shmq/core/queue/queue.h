@@ -28,6 +28,7 @@ struct shmq_queue {
     unsigned char *arena;
     struct shmq_geometry geo;
     char *base;
+    const struct shmq_process *self; /* this process in the namespace, for the locks   */
     int fd;               /* to back the segment with memory                           */
     uint32_t attachment;  /* ours, or SHMQ_NIL                                         */
     uint32_t capacity;    /* a private copy of the option: bounds every index          */

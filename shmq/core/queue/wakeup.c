@@ -2,6 +2,7 @@
 #include "queue/wait.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 

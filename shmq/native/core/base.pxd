@@ -80,10 +80,18 @@ cdef extern from "base/status.h" nogil:
     enum: SHMQ_OK, SHMQ_FULL, SHMQ_EMPTY, SHMQ_TOO_LARGE, SHMQ_STALE, SHMQ_DUPLICATE
     enum: SHMQ_NO_SPACE, SHMQ_DELETED, SHMQ_BUSY, SHMQ_DAMAGED, SHMQ_TRUNCATED
     enum: SHMQ_INCOMPATIBLE, SHMQ_NOT_READY, SHMQ_CROWDED, SHMQ_INTERRUPTED, SHMQ_TIMED_OUT
+    enum: SHMQ_UNREGISTERED
 
 
-cdef extern from "base/robust_mutex.h" nogil:
-    int64_t shmq_patience(int64_t waited, int64_t until, uint32_t holder)
+cdef extern from "base/process.h" nogil:
+    struct shmq_process:
+        uint64_t number, first
+        int fd
+    uint32_t shmq_pid_of(const shmq_process *self, uint64_t number)
+
+
+cdef extern from "base/mutex.h" nogil:
+    int64_t shmq_patience(int64_t waited, int64_t until, const shmq_process *self, uint64_t holder)
     void shmq_limit_patience(int64_t ns)
 
 

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from core.base cimport cbool, sem_t
+from core.base cimport cbool, sem_t, shmq_process
 
 
 cdef extern from "queue/layout.h" nogil:
@@ -102,6 +102,7 @@ cdef extern from "queue/queue.h" nogil:
         shmq_slot *slots
         shmq_attachment *attachments
         shmq_geometry geo
+        const shmq_process *self
         int fd
         uint32_t attachment
         cbool look_for_dead, damaged, journaled
@@ -122,8 +123,9 @@ cdef extern from "queue/queue.h" nogil:
 
 cdef extern from "queue/segment.h" nogil:
     void shmq_lay_out(const shmq_options *options, shmq_geometry *geo)
-    void shmq_bind(shmq_queue *q, void *base, int fd, const shmq_geometry *geo)
-    int shmq_prepare(shmq_queue *q, const shmq_options *options)
+    void shmq_bind(shmq_queue *q, void *base, int fd, const shmq_geometry *geo,
+                   const shmq_process *self)
+    void shmq_prepare(shmq_queue *q, const shmq_options *options)
     void shmq_announce(shmq_queue *q)
     int shmq_inspect(const void *base, uint64_t mapped, uint64_t size, shmq_geometry *geo)
     uint32_t shmq_version_of(const void *base)
@@ -145,7 +147,7 @@ cdef extern from "queue/lock.h" nogil:
     int shmq_lock(shmq_queue *q)
     int shmq_lock_slowly(shmq_queue *q, int64_t ns)
     int shmq_lock_even_deleted(shmq_queue *q, int64_t ns)
-    uint32_t shmq_lock_holder(const shmq_queue *q)
+    uint64_t shmq_lock_holder(const shmq_queue *q)
     int shmq_lock_gets(shmq_queue *q)
     void shmq_unlock(shmq_queue *q, uint32_t *post)
     int shmq_lock_puts(shmq_queue *q)
