@@ -238,7 +238,7 @@ cdef class Segment:
         cdef shmq_queue q
         cdef uint32_t at
         cdef set numbers = set()
-        shmq_bind(&q, self.base, self.fd, &self.geo)
+        self._bind(&q)
         for at in range(min(q.h.attachments_made, SHMQ_MAX_ATTACHMENTS)):
             if q.attachments[at].process:
                 numbers.add(q.attachments[at].process)
