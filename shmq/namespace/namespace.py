@@ -328,6 +328,11 @@ class Namespace:
                 self._guardian_byte = next(filter(self._lock_byte, _GUARDIAN_BYTES), 0)
             return os.fsencode(self._path) if self._guardian_byte else None
 
+    @property
+    def is_guardian(self) -> bool:
+        """Whether this process has a place; it loses it with the namespace's file."""
+        return self._guardian_byte != 0
+
     def retire_guardian(self) -> None:
         """Give up the place, if this process has one."""
         with self._section():

@@ -439,6 +439,11 @@ cdef class Handle:
         """Do the maintenance that is due: timers, dead processes, dying messages."""
         self._tick()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it had no message in any state, a moment ago. Takes no lock."""
+        return not self.q.h.live and not shmq_looks_ready(self.q.h)
+
     def look_for_dead(self):
         """Do pending maintenance: dead processes, dying messages."""
         self.q.look_for_dead = True

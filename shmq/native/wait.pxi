@@ -73,49 +73,54 @@ cdef class Wakeup:
 
 
 @cython.final
-cdef class CloseWatch:
-    """Tells when a process closes a file that it had open for writing, as its end does.
+cdef class FileWatch:
+    """Waits until the kernel reports something of a file or a folder.
 
-    The kernel releases the record locks that a process has on a file before it reports this.
+    Of a file: that a process closed it which had it open for writing, as its end does. The kernel
+    releases the record locks that the process has on it before. Of a folder: that a file was
+    created or removed in it.
     """
 
-    cdef int fd, ended_fd
+    cdef int fd, woken_fd
 
     def __cinit__(self, bytes path not None):
-        """Watch the file. Raises OSError: the user has no watch left, or no descriptor."""
-        self.ended_fd = -1
+        """Watch that path. Raises OSError: the user has no watch left, or no descriptor."""
+        self.woken_fd = -1
         self.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK)
         if self.fd >= 0:
-            self.ended_fd = c_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
-        if self.ended_fd < 0 or inotify_add_watch(self.fd, path, IN_CLOSE_WRITE) < 0:
+            self.woken_fd = c_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+        what = IN_CREATE | IN_DELETE | IN_MOVED_TO if _os.path.isdir(path) else IN_CLOSE_WRITE
+        if self.woken_fd < 0 or inotify_add_watch(self.fd, path, what) < 0:
             raise OSError(errno, _os.strerror(errno), _os.fsdecode(path))
 
     def __dealloc__(self):
         if self.fd >= 0:
             close(self.fd)
-        if self.ended_fd >= 0:
-            close(self.ended_fd)
+        if self.woken_fd >= 0:
+            close(self.woken_fd)
 
     def wait(self, double seconds) -> bool:
-        """Wait for at most ``seconds``; whether the file was closed since the last call."""
+        """Wait for at most ``seconds``; whether there was something since the last call."""
         cdef pollfd fds[2]
         cdef char events[4096]
         cdef int ms = <int>(min(max(seconds, 0.0), 3600.0) * 1000) + 1
         cdef bint came = False
         fds[0].fd = self.fd
-        fds[1].fd = self.ended_fd
+        fds[1].fd = self.woken_fd
         fds[0].events = fds[1].events = POLLIN
         with nogil:
             c_poll(fds, 2, ms)
             while read(self.fd, events, sizeof(events)) > 0:
                 came = True
+            read(self.woken_fd, events, 8)
+        PyErr_CheckSignals()
         return came
 
-    def end(self):
-        """End the wait, and let no other begin."""
+    def wake(self):
+        """End the current wait, or the next one. For any thread, and for signal handlers."""
         cdef uint64_t one = 1
         with nogil:
-            write(self.ended_fd, &one, sizeof(one))
+            write(self.woken_fd, &one, sizeof(one))
 
 
 @cython.final

@@ -23,6 +23,7 @@ from shmq.client.local.queue import LocalQueue, attach
 from shmq.errors import NoSuchQueue, QueueDeleted, SegmentError, ShmqError
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
+from shmq.native import _core
 from shmq.persistence.definitions import Definitions
 from shmq.persistence.journal import WriteSizes
 from shmq.persistence.journal_writer import RETRY, JournalWriter, Transfers
@@ -39,6 +40,8 @@ log = logging.getLogger("shmq")
 
 #: How often the writer looks for new queues, in seconds; that is one stat(2).
 POLL: Final = 0.02
+#: The same while nothing is on disk, if the kernel reports new files.
+QUIET: Final = 2.0
 #: How often it checks every queue for deletion and a due snapshot, in seconds.
 ROUND: Final = 0.1
 #: How often it checks whether other processes use the queues, in seconds.
@@ -90,6 +93,7 @@ class Writer:
         self._stopped = False
         # Not an Event: setting one in a signal handler may deadlock with the wait it should end.
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._watch = _watch_files()
 
     def run(self, begun: Callable[[], None] | None = None) -> None:
         """Write the queues until `stop` is called; then write the rest, and return.
@@ -105,8 +109,7 @@ class Writer:
             self._snapshot_thread.start()
             round_at = 0.0
             while not self._stopped:
-                with contextlib.suppress(queue.Empty):
-                    self._wake.get(timeout=POLL)
+                self._sleep()
                 self._find_queues()
                 self._define()
                 self._streams.grow()
@@ -127,10 +130,30 @@ class Writer:
             self._stopped = True
             self._end()
 
+    def _sleep(self) -> None:
+        """Sleep until the next look: long only while nothing is there to be written."""
+        if self._watch is not None and self._is_quiet():
+            self._watch.wait(QUIET if self._idle is None else min(QUIET, self._idle / 4))
+            return
+        with contextlib.suppress(queue.Empty):
+            self._wake.get(timeout=POLL)
+
+    def _is_quiet(self) -> bool:
+        """Whether a new file is the first that this writer will have to do with."""
+        there = self._kept or self._put_off or self._streams.names() or self._streams.put_off()
+        asked = self._stopped or not self._wake.empty() or not self._changed_at
+        books = (self._namespace.exchanges_path, self._namespace.schemas_path)
+        return not (there or asked or any(book.exists() for book in books))
+
+    def _wake_up(self) -> None:
+        self._wake.put(None)
+        if self._watch is not None:
+            self._watch.wake()
+
     def stop(self) -> None:
         """Let `run` return soon. For any thread, and for signal handlers."""
         self._stopped = True
-        self._wake.put(None)
+        self._wake_up()
 
     def give_way(self) -> None:
         """See :class:`shmq.storage.writer_control.Source`."""
@@ -191,7 +214,7 @@ class Writer:
         """
         request: Future[None] = Future()
         self._define_requests.put(request)
-        self._wake.put(None)
+        self._wake_up()
         end = time.monotonic() + FOUND
         while not self._stopped:
             with contextlib.suppress(TimeoutError):
@@ -456,3 +479,10 @@ class Writer:
         if self._directory.held:
             with contextlib.suppress(OSError, ShmqError):
                 self._transactions.close()
+
+
+def _watch_files() -> _core.FileWatch | None:
+    """Tells of new files in /dev/shm; None if the kernel grants no watch."""
+    with contextlib.suppress(OSError):
+        return _core.FileWatch(os.fsencode(SHM))
+    return None

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import socket
+from collections.abc import Callable
 from typing import Any, Final
 
 from shmq.client.local.broker import LocalBroker
@@ -74,6 +75,8 @@ class FrontEnd:
         self._confirming: dict[LocalQueue, asyncio.Task[None]] = {}
         self._timer = self._loop.call_later(0, self._tick)
         self._round_at = 0.0
+        #: Called in each round of the loop's timer, at least once a second.
+        self.beat: Callable[[], None] = lambda: None
         self._draining = False
         self._ending_waits = False
         self._end_from = self._end_all_from = 0.0
@@ -298,6 +301,7 @@ class FrontEnd:
     def _tick(self) -> None:
         """Let the engine do what is due, and do the regular checks every `_ROUND`."""
         self._timer.cancel()
+        self.beat()
         pause = _ROUND
         try:
             pause = min(self._front.tick(), _ROUND)

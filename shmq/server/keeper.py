@@ -44,7 +44,8 @@ class Keeper:
     """Tends every queue of a namespace. For one thread; `run` until `stop`.
 
     The default namespace is that of :func:`shmq.connect`. ``interval`` is how long something
-    may be overdue, in seconds, at least 0.001; ``alive`` is called before each queue. A queue
+    may be overdue, in seconds, at least 0.001; while no queue has a message, they are looked at as
+    often as for new queues, once a second; ``alive`` is called before each queue. A queue
     whose lock another process holds is passed over for a moment. Raises
     :class:`~shmq.InvalidOption`, :class:`~shmq.InvalidName`, and TypeError for a value of
     the wrong type.
@@ -74,9 +75,14 @@ class Keeper:
             while not self._stopped:
                 self.tend()
                 with contextlib.suppress(queue.Empty):
-                    self._wake.get(timeout=self._interval)
+                    self._wake.get(timeout=self._pause())
         finally:
             self.close()
+
+    def _pause(self) -> float:
+        if all(tended.is_idle for tended in self._queues.values()):
+            return max(self._interval, LOOK_AROUND)
+        return self._interval
 
     def stop(self) -> None:
         """Let `run` return soon."""

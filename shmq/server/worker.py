@@ -19,7 +19,7 @@ from shmq.server.config.settings import Settings
 from shmq.server.connection.connection import ConnectionCounts
 from shmq.server.frontend import FrontEnd
 from shmq.server.keeper import limit_lock_waits
-from shmq.supervision.heartbeat import BEAT, Heartbeat
+from shmq.supervision.heartbeat import Heartbeat
 from shmq.supervision.signals import blocked_signals, end_with_parent, handle_sigterm
 from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
@@ -104,11 +104,8 @@ async def _serve(who: str, settings: Settings, *places: Any) -> None:
             log.error("%s: settings not reloaded: %s", who, error)
         pipe.send(RELOADED)
 
-    def beat() -> None:
-        heartbeat.beat()
-        loop.call_later(BEAT, beat)
-
-    beat()
+    front.beat = heartbeat.beat
+    front.beat()
     loop.add_signal_handler(signal.SIGTERM, drain)
     loop.add_reader(pipe.fileno(), hear)
     log.info("%s accepts connections", who)

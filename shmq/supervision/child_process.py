@@ -35,7 +35,7 @@ FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 30.0
 #: How often the heartbeat is checked, in seconds. A supervisor that was stopped itself missed
 #: beats: so one check counts for at most twice this time.
-LOOK: Final = 0.5
+LOOK: Final = 1.0
 #: How long a process may take to its first beat, in seconds: it loads its modules first.
 _BEGINNING: Final = 60.0
 #: How long a process has to write its stacks, in seconds.

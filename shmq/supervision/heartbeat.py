@@ -13,7 +13,7 @@ from typing import Any, Final
 __all__ = ["BEAT", "Heartbeat", "SharedNumbers", "is_stopped"]
 
 #: How often a process beats, in seconds: several times within the shortest limit.
-BEAT: Final = 0.2
+BEAT: Final = 1.0
 
 _WORD: Final = 8
 

@@ -38,6 +38,13 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.002)
 
 
+def wake_ups(pid: int) -> int:
+    """How often the threads of a process have slept so far."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    texts = [(task / "status").read_text() for task in tasks]
+    return sum(int(text.split("\nvoluntary_ctxt_switches:")[1].split()[0]) for text in texts)
+
+
 def asleep(queue: Queue, getters: int = 0, putters: int = 0) -> None:
     """Return once that many processes sleep while waiting for a message, or for room."""
 

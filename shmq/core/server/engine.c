@@ -9,6 +9,7 @@
 #define REVIEW_EVERY (50 * MS)   /* leases that ran out                                  */
 #define PATROL_MOST (250 * MS)   /* limits of time                                       */
 #define PATROL_LEAST (10 * MS)
+#define PATROL_IDLE (1000 * MS)
 #define UNUSED_FOR (10000 * MS)  /* then an unused queue is left                         */
 
 bool shmq_engine_begin(struct shmq_engine *engine, const struct shmq_hooks *hooks, void *data,
@@ -229,10 +230,15 @@ static void check_attached_queues(struct shmq_engine *engine, int64_t now)
     }
 }
 
-static int64_t patrol_interval(const struct shmq_limits *limits)
+/* While there is no session, no time of one is limited: a new one is met at the next patrol. */
+static int64_t patrol_interval(const struct shmq_engine *engine)
 {
+    const struct shmq_limits *limits = &engine->limits;
     const int64_t times[] = {limits->handshake, limits->frame, limits->idle};
     int64_t interval = PATROL_MOST;
+
+    if (!engine->sessions)
+        return PATROL_IDLE;
 
     for (int i = 0; i < 3; i++)
         if (times[i] && times[i] / 8 < interval)
@@ -261,7 +267,7 @@ int64_t shmq_engine_tick(struct shmq_engine *engine, int64_t now)
     }
     if (now >= engine->patrol_at) {
         patrol(engine, now);
-        engine->patrol_at = now + patrol_interval(&engine->limits);
+        engine->patrol_at = now + patrol_interval(engine);
     }
     shmq_engine_settle(engine);
     next = engine->patrol_at < engine->expire_at ? engine->patrol_at : engine->expire_at;

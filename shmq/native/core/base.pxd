@@ -66,7 +66,7 @@ cdef extern from "<poll.h>" nogil:
 
 
 cdef extern from "<sys/inotify.h>" nogil:
-    enum: IN_CLOEXEC, IN_NONBLOCK, IN_CLOSE_WRITE
+    enum: IN_CLOEXEC, IN_NONBLOCK, IN_CLOSE_WRITE, IN_CREATE, IN_DELETE, IN_MOVED_TO
     int inotify_init1(int flags)
     int inotify_add_watch(int fd, const char *path, uint32_t mask)
 

@@ -20,19 +20,12 @@ from shmq.client.local.queue import attach
 from shmq.client.local.waiting import guardian
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core
-from tests.support.processes import Child, Start, asleep, eventually, hold
+from tests.support.processes import Child, Start, asleep, eventually, hold, wake_ups
 
 #: Seconds for which wake-ups are counted, and the most that may be there for each process; one that
 #: looks every 50 ms has more than ten times as many.
 COUNTED = 2.5
 MOST = 8
-
-
-def wake_ups(pid: int) -> int:
-    """How often the threads of a process have slept."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    texts = [(task / "status").read_text() for task in tasks]
-    return sum(int(text.split("\nvoluntary_ctxt_switches:")[1].split()[0]) for text in texts)
 
 
 def threads(pid: int) -> int:
@@ -183,12 +176,32 @@ def test_four_processes_are_guardians_and_the_next_one_takes_a_free_place(
 def test_without_a_watch_nobody_is_a_guardian(
     namespace: str, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(path: bytes) -> _core.CloseWatch:
+    def refuse(path: bytes) -> _core.FileWatch:
         raise OSError(24, "too many open files")
 
-    monkeypatch.setattr(_core, "CloseWatch", refuse)
+    monkeypatch.setattr(_core, "FileWatch", refuse)
     assert not guardian.is_kept(Namespace.of(namespace), attach)
     assert not [thread for thread in threading.enumerate() if "guardian" in thread.name]
+
+
+def test_a_guardian_of_a_removed_namespace_guards_the_next_one_of_that_name(
+    namespace: str, broker: Broker, start: Start
+) -> None:
+    there = Namespace.of(namespace)
+    broker.create_queue("old", dead_letter=None)
+    assert guardian.is_kept(there, attach)
+    broker.delete_queue("old")
+    there.retire()
+    assert not there.is_guardian
+    queue = broker.create_queue("q", visibility_timeout=3600)
+    queue.put(b"1")
+    holder = start(hold, namespace)
+    holder.hear()
+    assert guardian.is_kept(there, attach)
+
+    holder.kill()
+
+    eventually(lambda: is_left(queue, holder.pid), "the new file is watched")
 
 
 def test_a_fork_ends_the_thread_of_a_guardian(namespace: str, queue: Queue, start: Start) -> None:

@@ -2,7 +2,7 @@
 
 A process that has slept for 50 ms becomes a guardian, if fewer than four others are. Its thread
 sleeps until the kernel reports that a process closed the namespace's file, which every process has
-open until its end (`shmq.native._core.CloseWatch`). Then it returns to each queue what dead
+open until its end (`shmq.native._core.FileWatch`). Then it returns to each queue what dead
 processes held there, which wakes the sleepers. So nobody wakes while nothing happens, and a death
 is noticed at once, by a thread that needs no CPU time before.
 
@@ -70,13 +70,16 @@ class _Guardian:
         self._attach = attach
         self._lock = Lock()
         self._thread: Thread | None = None
-        self._watch: _core.CloseWatch | None = None
+        self._watch: _core.FileWatch | None = None
         self._needed_until = 0.0
 
     def is_kept(self) -> bool:
         """See the function of that name."""
         self._needed_until = time.monotonic() + _LINGER
         with self._lock:
+            if self._watch is not None and not self._namespace.is_guardian:
+                self._watch.wake()  # it watches a file that was removed: it ends
+                self._thread = self._watch = None
             return self._thread is not None or self._begin()
 
     def _begin(self) -> bool:
@@ -84,7 +87,7 @@ class _Guardian:
             path = self._namespace.become_guardian()
             if path is None:
                 return True  # others are
-            self._watch = _core.CloseWatch(path)
+            self._watch = _core.FileWatch(path)
             self._thread = Thread(
                 target=self._run,
                 args=(self._watch,),
@@ -108,7 +111,7 @@ class _Guardian:
             if thread is None or watch is None:
                 return False
             self._namespace.retire_guardian()
-        watch.end()
+        watch.wake()
         thread.join(_END_WAIT)
         return True
 
@@ -120,7 +123,7 @@ class _Guardian:
 
     # ---- the thread ----
 
-    def _run(self, watch: _core.CloseWatch) -> None:
+    def _run(self, watch: _core.FileWatch) -> None:
         _core.set_patience(_LOCK_WAIT)
         looks = 0
         while self._goes_on(watch):
@@ -130,7 +133,7 @@ class _Guardian:
                 looks = 0 if self._returned_all() else looks - 1
                 time.sleep(_PAUSE)
 
-    def _goes_on(self, watch: _core.CloseWatch) -> bool:
+    def _goes_on(self, watch: _core.FileWatch) -> bool:
         with self._lock:
             if self._watch is not watch:
                 return False
