@@ -102,8 +102,10 @@ class Measured:
         return [*pairs, *((label,) for label in alone)]
 
     def scouted(self) -> list[Pair]:
-        """Every pair as often as the first visit plays it: once if nothing is compared with a
-        contestant whose turns cannot be made shorter.
+        """Every pair as often as the first visit plays it.
+
+        A contestant that is compared with nothing, and whose turns cannot be made shorter, plays
+        once.
         """
         fixed = {(c.label,) for c in self.row.contestants if c.least == c.most}
         return [pair for pair in self.pairs() for _ in range(1 if pair in fixed else SCOUTED)]
