@@ -27,7 +27,7 @@ from libc.math cimport ceil, isfinite
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset, strlen
-from posix.unistd cimport close
+from posix.unistd cimport close, read, write
 
 from core.base cimport *
 from core.queue cimport *
@@ -48,6 +48,7 @@ from collections.abc import Mapping as _Mapping
 from shmq import errors as _errors
 from shmq.native import lock_holder as _holders
 
+include "process.pxi"
 include "segment.pxi"
 include "common.pxi"
 include "wait.pxi"

@@ -153,7 +153,7 @@ cdef class Wire:
     cdef uint32_t last_id
     cdef int streams
     cdef bint sending, reading, ending, is_closed
-    cdef Spin spin
+    cdef shmq_spin_rate spin
     cdef shmq_buffer out, going, coming
     cdef object __weakref__
 
@@ -170,7 +170,7 @@ cdef class Wire:
         self.generation = fork_generation
         self.max_frame = SHMQ_FRAME_MAX
         self.used_at = self.drained_at = _real_now()
-        _spin_init(&self.spin, LEAST_SPIN_OF_RECV)
+        shmq_spin_init(&self.spin, LEAST_SPIN_OF_RECV)
 
     def __dealloc__(self):
         shmq_buffer_free(&self.out)
@@ -722,9 +722,9 @@ cdef class Wire:
             if got < 0 and why == EAGAIN:
                 self.drained_at = _real_now()
         if got < 0 and why == EAGAIN and left > 0 and not self.streams:
-            spin = _spin_time(&self.spin)
-            if spin:
-                with nogil:
+            with nogil:
+                spin = shmq_spin_time(&self.spin)
+                if spin:
                     got = _spin_recv(self.fd, to, room, &self.spin, min(spin, left), &why)
         if got < 0 and why == EAGAIN and left > 0:
             poller.fd = self.fd

@@ -8,14 +8,9 @@ cdef enum:
     NOGIL_COPY = 1 << 16        # copies from this size on let other threads run
     PATIENCE = 20               # tries for the lock before it is taken without the GIL
     LEAVE_WITHIN = 50000000     # ns
-    WAIT_SLICE = 50000000       # ns: how much a death at the wrong moment can delay a sleeper
+    WAIT_SLICE = 50000000       # ns between two looks for dead processes
     ROOM_SOON = 1000000000      # ns: by then the journal has what was dropped, or it never will
-    FIRST_SPIN = 100000         # ns
-    MOST_SPIN = 100000
-    LEAST_SPIN = 2000
-    LEAST_SPIN_OF_RECV = 50000  # higher, because the peer's work between two messages varies
-    LEAST_BETWEEN = 16          # waits from one long spin to the next, while long spins fail
-    MOST_BETWEEN = 1024
+    LEAST_SPIN_OF_RECV = 50000  # ns: the peer's work between two messages varies
     MOST_SPINS = 8              # spins in a row that end well, while others are quicker
 
 # The ways to end or prolong a lease.

@@ -248,16 +248,19 @@ class LocalQueue(_core.Handle, api.Queue):
 
     def attachments(self) -> list[api.Attachment]:
         """See :class:`shmq.api.Queue`."""
-        return [
-            api.Attachment(
-                pid=pid,
-                name=name.decode("utf-8", "replace"),
-                leases=leases,
-                since=since,
-                alive=self._namespace.is_alive(number),
+        rows = []
+        for _, number, own_pid, name, leases, since in self.attached():
+            pid = self._namespace.pid_of(number)
+            rows.append(
+                api.Attachment(
+                    pid=own_pid if pid is None else pid,
+                    name=name.decode("utf-8", "replace"),
+                    leases=leases,
+                    since=since,
+                    alive=pid is not None,
+                )
             )
-            for _, number, pid, name, leases, since in self.attached()
-        ]
+        return rows
 
     def claim(self) -> bool:
         """Whether this process holds the claim on the queue; see `Namespace.claim`.
@@ -295,6 +298,12 @@ class LocalQueue(_core.Handle, api.Queue):
             alive = alive and asked[key]
         if not alive:
             self.look_for_dead()
+
+    def is_guarded(self) -> bool:
+        """Whether a process of the namespace watches for deaths, so that a sleep may be long."""
+        from shmq.client.local.waiting import guardian  # noqa: PLC0415 - few processes sleep long
+
+        return guardian.is_kept(self._namespace, attach)
 
     def _process_number(self) -> int:
         return self._namespace.process_number()

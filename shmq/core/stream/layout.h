@@ -19,7 +19,7 @@
 
 #define SHMQ_LOG_MAGIC 0x474F4C53u    /* "SLOG" */
 #define SHMQ_STREAM_MAGIC 0x4D525453u /* "STRM" */
-#define SHMQ_LOG_VERSION 1u
+#define SHMQ_LOG_VERSION 2u
 #define SHMQ_STREAM_VERSION 1u
 #define SHMQ_HOLDS 256u               /* readers and groups that hold records of a partition */
 #define SHMQ_PRODUCERS 4096u          /* producers that a partition remembers           */
@@ -110,7 +110,7 @@ struct shmq_log_header {
     _Atomic uint32_t room;    /* a futex: raised when there may be room                 */
 
     /* -- for appenders, under `lock` ------------------------------------------------- */
-    _Alignas(64) union shmq_mutex lock;
+    _Alignas(64) struct shmq_mutex lock;
     _Atomic uint64_t settled; /* what follows is derived from the entries before this   */
     _Atomic uint64_t next;    /* the offset of the next record                          */
     uint64_t last_begin;      /* position of the last entry                             */
