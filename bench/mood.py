@@ -7,10 +7,12 @@ from pathlib import Path
 
 from bench.compiled import no_compiler
 from bench.limits import play
-from bench.machine import two_cores
+from bench.machine import now, pin, two_cores
 
 #: The field of stolen time in the first line of /proc/stat, behind its name.
 STEAL = 7
+#: Crossings there and back of a sample; loops of the arithmetic, and additions of a loop.
+TRIPS, LOOPS, STEPS = 4000, 5, 20_000
 
 
 class Mood:
@@ -25,12 +27,12 @@ class Mood:
     def look(self) -> float | None:
         """Take a sample; what a cache line takes to cross in ns, None without a compiler."""
         self._loads.append(os.getloadavg()[0])
+        self._paces += [_pace(core) for core in two_cores()]
         if no_compiler():
             return None
-        crossing, *paces = play("mood", *two_cores())
-        self.crossings.append(crossing)
-        self._paces += paces
-        return crossing
+        there_and_back, _ = play("ping_pong", *two_cores(), TRIPS, 0, "spin")
+        self.crossings.append(there_and_back / 2)
+        return self.crossings[-1]
 
     def figures(self) -> dict[str, float]:
         """The figures since the beginning, only those that could be measured.
@@ -44,11 +46,11 @@ class Mood:
         found = {"steal": spent[STEAL] / max(1, sum(spent))}
         if self._loads:
             found["load"] = max(self._loads)
+            found["spread"] = max(self._paces) / min(self._paces)
         if self.crossings:
             ordered = sorted(self.crossings)
             found["crossing"] = ordered[len(ordered) // 2]
             found["crossing_least"], found["crossing_most"] = ordered[0], ordered[-1]
-            found["spread"] = max(self._paces) / min(self._paces)
         return found
 
 
@@ -61,12 +63,28 @@ def described(figures: dict[str, float]) -> str:
         said.append(f"load up to {figures['load']:.1f}")
     if "spread" in figures:
         said.append(f"the same arithmetic took up to {figures['spread']:.2f} times its best")
+    if "crossing" in figures:
         least, most = figures["crossing_least"], figures["crossing_most"]
         said.append(
             f"a cache line crossed between the cores in {figures['crossing']:.0f} ns "
             f"({least:.0f} to {most:.0f})"
         )
     return "; ".join(said)
+
+
+def _pace(core: int) -> float:
+    """What the same arithmetic takes on that core in ns, the best of a few times."""
+    everywhere = os.sched_getaffinity(0)
+    pin(core)
+    try:
+        found = []
+        for _ in range(LOOPS):
+            begun = now()
+            sum(range(STEPS))
+            found.append(now() - begun)
+        return min(found)
+    finally:
+        os.sched_setaffinity(0, everywhere)
 
 
 def _ticks() -> list[int]:

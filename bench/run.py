@@ -101,6 +101,15 @@ class Measured:
         alone = [c.label for c in self.row.contestants if c.label in self._there - known]
         return [*pairs, *((label,) for label in alone)]
 
+    def scouted(self) -> list[Pair]:
+        """Every pair as often as the first visit plays it.
+
+        A contestant that is compared with nothing, and whose turns cannot be made shorter, plays
+        once.
+        """
+        fixed = {(c.label,) for c in self.row.contestants if c.least == c.most}
+        return [pair for pair in self.pairs() for _ in range(1 if pair in fixed else SCOUTED)]
+
     def deciding(self) -> list[Pair]:
         """The pairs whose ratio may decide a bar, or the best of a row that has no bars."""
         bars = [bar for bar in self.row.bars if bar.others]
@@ -197,7 +206,7 @@ def _visit(measured: Measured, first: bool, plan: Plan, mood: Mood, draw: random
                     seconds = plan.turn and (row.turn or plan.turn)
                     opened[contestant.label] = turn, _amount(contestant, turn, seconds)
         if first:
-            for pair in _drawn(pairs * (SCOUTED if plan.visit else 1), draw):
+            for pair in _drawn(measured.scouted() if plan.visit else pairs, draw):
                 _play(measured, pair, opened, draw)
             pairs = measured.deciding()
         played = first

@@ -155,6 +155,13 @@ def test_every_bar_names_contestants_and_figures_of_its_row() -> None:
                 assert bar.key in {figure.key for figure in row.figures}, (row.key, bar)
 
 
+def test_a_long_turn_that_is_not_compared_is_played_once_a_visit() -> None:
+    ours = Fixed("shmq", 1e6)
+    ours.most = 1
+    measured([ours], [at_least("shmq", 1)], visits=3, visit=1e-9)
+    assert ours.amounts == [1, 1, 1]
+
+
 def test_the_amount_of_work_is_not_looked_for_where_it_is_fixed() -> None:
     fixed = Fixed("shmq", 1e9)
     fixed.most = 1
