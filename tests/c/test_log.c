@@ -48,6 +48,72 @@ TEST("a piece is in one step, wherever the ring wraps")
     end_logs();
 }
 
+static void append_both_ways(struct shmq_log *log, struct shmq_log *other)
+{
+    struct chance chance = chance_of(11);
+    uint64_t shorter = 0, next = 0, first;
+
+    for (int turn = 0; turn < 4000; turn++) {
+        uint32_t count = 1 + (uint32_t)chance_below(&chance, 20);
+        uint32_t bytes = (uint32_t)chance_below(&chance, turn % 100 ? 90 : 600);
+        struct shmq_log *by = chance_below(&chance, 2) ? log : other;
+        struct shmq_log_bounds b;
+
+        if (turn % 3 && append_short(by, count, bytes, &first))
+            shorter++;
+        else
+            CHECK_EQ(append_piece(by, count, bytes, &first), SHMQ_OK);
+        CHECK_EQ(first, next);
+        next += count;
+        b = bounds_of(other);
+        CHECK(b.latest == next && b.committed - b.oldest <= log->ring_bytes);
+        CHECK_EQ(read_some(log, first, UINT32_MAX), count);
+        CHECK_EQ(read_some(other, b.earliest, UINT32_MAX), b.latest - b.earliest);
+        if (log->durable)
+            shmq_log_mark_synced(log, next);
+    }
+    CHECK(shorter > 2000);
+}
+
+TEST("values alone are appended as pieces are, by any handle, through many rounds of the ring")
+{
+    struct shmq_log *log = NEW_LOG();
+
+    append_both_ways(log, another_log(log));
+    end_logs();
+}
+
+TEST("values alone of a durable stream have their checksums")
+{
+    struct shmq_log *log = NEW_LOG(.durability = SHMQ_LOG_JOURNAL);
+
+    append_both_ways(log, another_log(log));
+    end_logs();
+}
+
+TEST("the short path does not append what may not be appended now")
+{
+    struct shmq_log *log = NEW_LOG(.overflow = SHMQ_LOG_BLOCK);
+    uint64_t first, had;
+    uint32_t at;
+
+    append_bytes(log, 10);
+    CHECK_EQ(shmq_log_lock(log, 0), SHMQ_OK);
+    CHECK_EQ(shmq_log_hold(log, SHMQ_HOLD_CURSOR, 0, 0, 0, &at), SHMQ_OK);
+    shmq_log_unlock(log);
+    while (append_short(log, 1, 1000, &first))
+        ;
+    had = bounds_of(log).latest;
+    CHECK_EQ(bounds_of(log).earliest, 0);
+    CHECK_EQ(append_piece(log, 1, 1000, &first), SHMQ_FULL);
+    shmq_log_drop(log, at);
+    CHECK_EQ(append_bytes(log, 1000), had);
+    shmq_log_seal(log);
+    CHECK(!append_short(log, 1, 10, &first));
+    CHECK_EQ(bounds_of(log).latest, had + 1);
+    end_logs();
+}
+
 TEST("what cannot be in the ring at once is refused")
 {
     struct shmq_log *log = NEW_LOG();

@@ -135,7 +135,10 @@ static void write_one(struct shmq_log *log, const struct shmq_log_item *item,
         .headers = item->headers,
     };
 
-    shmq_entry_write(at, log->salt, &e);
+    if (log->durable)
+        shmq_entry_write(at, log->salt, &e);
+    else
+        shmq_entry_write_unsealed(at, &e);
     shmq_mark();
 }
 
@@ -227,6 +230,65 @@ static int append(struct shmq_log *log, const struct shmq_log_piece *piece,
     SET_RELEASE(h->settled, plan.end);
     return SHMQ_OK;
 }
+
+/* ---- values alone ---- */
+
+/* Writes one behind the other; returns where the last one begins. */
+static uint64_t write_values(struct shmq_log *log, const struct shmq_log_value *values,
+                             uint32_t count, const struct plan *plan)
+{
+    unsigned char *at = log->ring + log->tail.at;
+    uint64_t position = plan->begin, last = log->h->last_begin, offset = plan->offset;
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct shmq_log_spot spot = {position, (uint64_t)(at - log->ring)};
+        unsigned char *end;
+
+        if (values[i].size <= SHMQ_AHEAD)
+            own_ahead(log, &spot, SHMQ_ENTRY_HEAD + values[i].size);
+        end = shmq_entry_write_value(at, offset, plan->seen, values[i].bytes, values[i].size);
+        if (log->durable)
+            shmq_entry_seal(at, log->salt);
+        shmq_mark();
+        if (position / SHMQ_INDEX_STEP != last / SHMQ_INDEX_STEP)
+            shmq_log_index(log, last, position, offset, plan->seen);
+        last = position;
+        position += (uint64_t)(end - at);
+        offset++;
+        at = end;
+    }
+    return last;
+}
+
+bool shmq_log_append_values(struct shmq_log *log, const struct shmq_log_value *values,
+                            uint32_t count, uint64_t size, struct shmq_log_appended *out)
+{
+    struct shmq_log_header *h = log->h;
+    uint64_t begin = GET_RELAXED(h->committed), last;
+    struct plan plan = {.begin = begin, .end = begin + size, .records = count};
+
+    if (log->tail.position != begin)
+        log->tail = shmq_log_spot(log, begin);
+    if (!log->tail.at || !fits(log, &log->tail, size) || GET_RELAXED(h->sealed))
+        return false;
+    plan.wrap = (struct shmq_log_wrap){begin - log->tail.at, h->last_pad * 8ull};
+    if ((log->retention && shmq_log_is_stale(log)) ||
+        shmq_log_make_room(log, plan.end, &plan.wrap))
+        return false;
+    plan.offset = GET_RELAXED(h->next);
+    plan.now = shmq_wall();
+    plan.seen = h->last_seen > plan.now ? h->last_seen : plan.now;
+    last = write_values(log, values, count, &plan);
+    *out = (struct shmq_log_appended){
+        .first = plan.offset, .records = count, .timestamp = plan.seen};
+    plan.offset += count;
+    commit(log, &plan, last);
+    SET_RELEASE(h->settled, plan.end);
+    shmq_log_pass(log, &log->tail, size);
+    return true;
+}
+
+/* ---- pieces ---- */
 
 /* Skips the items that files have: a commit may end within a piece. Returns how many records. */
 static uint64_t pass_restored(struct shmq_log *log, struct shmq_log_piece *piece)

@@ -19,6 +19,12 @@ enum shmq_log_status {
     SHMQ_SEALED,            /* the partition accepts no more records                    */
 };
 
+/* A position and its place in the ring: a walk keeps both, because the division that computes one
+ * takes longer than the rest of a step. */
+struct shmq_log_spot {
+    uint64_t position, at;
+};
+
 struct shmq_log {
     struct shmq_log_header *h;
     struct shmq_hold *holds;
@@ -34,6 +40,7 @@ struct shmq_log {
     bool blocks, durable;
     int fd;                 /* to back the segment with memory                          */
     struct shmq_stream *stream; /* its wakeup is for waiting readers; NULL: none wait   */
+    struct shmq_log_spot tail; /* behind this handle's last append of values alone       */
     uint64_t refused_bytes; /* with NO_SPACE: the bytes that were not available         */
 };
 
@@ -121,6 +128,18 @@ struct shmq_log_appended {
     uint64_t expected;    /* for GAP: the next sequence                                 */
     bool duplicate;
 };
+
+/* A value alone: without a key, headers, a codec, a timestamp or a producer. */
+struct shmq_log_value {
+    const void *bytes;
+    uint32_t size;
+};
+
+/* The short path for values that the stream's options allow: appends them in one step if `size`, the
+ * sum of their entries' sizes, fits before the end of the ring, and there is room. False: none was
+ * appended; shmq_log_append can do it, or tells why not. Holds the lock. */
+bool shmq_log_append_values(struct shmq_log *log, const struct shmq_log_value *values,
+                            uint32_t count, uint64_t size, struct shmq_log_appended *out);
 
 /* Appends all items in one step: readers see all of them, or none. SHMQ_OK, FULL (records may
  * not be removed, or not yet), TOO_LARGE, NO_SPACE, GAP, SEALED, DAMAGED. Holds the lock. */
@@ -289,12 +308,6 @@ static inline unsigned char *shmq_log_byte(const struct shmq_log *log, uint64_t 
 
 #define SHMQ_LINE 64u    /* size of a cache line                                        */
 #define SHMQ_AHEAD 1024u /* bytes that a walk prefetches                                */
-
-/* A position and its place in the ring: a walk keeps both, because the division that computes one
- * takes longer than the rest of a step. */
-struct shmq_log_spot {
-    uint64_t position, at;
-};
 
 static inline struct shmq_log_spot shmq_log_spot(const struct shmq_log *log, uint64_t position)
 {

@@ -24,6 +24,9 @@ cdef extern from "stream/entry.h" nogil:
     uint64_t shmq_entry_size(uint8_t flags, uint64_t value, uint64_t key, uint64_t headers)
     unsigned char *shmq_entry_write(unsigned char *at, uint32_t salt, const shmq_entry *e)
     void shmq_entry_seal(unsigned char *at, uint32_t salt)
+    void shmq_entry_seal_all(unsigned char *at, uint64_t size, uint32_t salt)
+    uint64_t shmq_entry_value_at(const unsigned char *at, uint64_t size,
+                                 const unsigned char **value, uint32_t *bytes)
     int c_entry_read "shmq_entry_read"(const unsigned char *bytes, uint64_t size, uint32_t salt,
                                        cbool verify, shmq_entry *e, uint64_t *next)
 
@@ -90,6 +93,9 @@ cdef extern from "stream/log.h" nogil:
         uint8_t flags, codec, compression
         uint32_t count, raw
         int64_t timestamp
+    struct shmq_log_value:
+        const void *bytes
+        uint32_t size
     struct shmq_log_piece:
         const shmq_log_item *items
         uint32_t count
@@ -129,6 +135,8 @@ cdef extern from "stream/log.h" nogil:
     uint32_t shmq_log_holder(const shmq_log *log)
     void shmq_log_unlock(shmq_log *log)
     int shmq_log_append(shmq_log *log, const shmq_log_piece *piece, shmq_log_appended *out)
+    cbool shmq_log_append_values(shmq_log *log, const shmq_log_value *values, uint32_t count,
+                                 uint64_t size, shmq_log_appended *out)
     void shmq_log_expire(shmq_log *log)
     cbool shmq_log_is_stale(const shmq_log *log)
     int shmq_log_hold(shmq_log *log, uint32_t kind, uint64_t owner, uint64_t tag,
