@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from shmq.api.message import Body, DeadLetter, Message, Put, Row, Rows
     from shmq.api.producer import Acks, Partitioner, Producer
     from shmq.api.queue import AsyncConsumer, Consumer, Loan, Pipeline, Queue
-    from shmq.api.record import Appended, AppendedRange, OnDamage, Record, Records
+    from shmq.api.record import Appended, AppendedRange, OnDamage, Record, RecordLoan, Records
     from shmq.api.schema import SchemaVersion, TypedQueue, TypedStream
     from shmq.api.share import Share, SharedRecord
     from shmq.api.stats import Attachment, QueueStats, QueueSummary
@@ -99,6 +99,7 @@ __all__ = [
     "QueueSummary",
     "Reader",
     "Record",
+    "RecordLoan",
     "Records",
     "Row",
     "Rows",
@@ -145,7 +146,7 @@ _MODULES: Final = {
     "message": ("Body", "DeadLetter", "Message", "Put", "Row", "Rows"),
     "producer": ("Acks", "Partitioner", "Producer"),
     "queue": ("AsyncConsumer", "Consumer", "Loan", "Pipeline", "Queue"),
-    "record": ("Appended", "AppendedRange", "OnDamage", "Record", "Records"),
+    "record": ("Appended", "AppendedRange", "OnDamage", "Record", "RecordLoan", "Records"),
     "schema": ("SchemaVersion", "TypedQueue", "TypedStream"),
     "share": ("Share", "SharedRecord"),
     "stats": ("Attachment", "QueueStats", "QueueSummary"),

@@ -37,6 +37,15 @@ cdef class Appended:
         return Appended, _told(self)
 
 
+cdef Appended _appended_of(uint32_t partition, const shmq_log_appended *out):
+    cdef Appended made = Appended.__new__(Appended)
+    made.partition = partition
+    made.offset = <int64_t>out.first
+    made.timestamp_ns = out.timestamp
+    made.duplicate = out.duplicate
+    return made
+
+
 cdef tuple _told(Appended self):
     return self.partition, self.offset, self.timestamp_ns, self.duplicate
 

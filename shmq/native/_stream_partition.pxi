@@ -142,7 +142,7 @@ cdef class Partition(Segment):
 
     cdef int _append(self, shmq_log_piece *piece, uint64_t bytes_, int64_t until,
                      shmq_log_appended *out) except -1:
-        """Append; returns SHMQ_OK, FULL or SEALED, and raises other errors."""
+        """Append; returns SHMQ_OK, FULL, SEALED or BUSY, and raises other errors."""
         cdef int status
         self._lock(until)
         if bytes_ >= NOGIL_BYTES:
@@ -155,8 +155,12 @@ cdef class Partition(Segment):
         if status == SHMQ_OK:
             shmq_log_wake(&self.c)
             return SHMQ_OK
-        if status == SHMQ_FULL or status == SHMQ_SEALED:
+        if status == SHMQ_FULL or status == SHMQ_SEALED or status == SHMQ_BUSY:
             return status
+        if status == SHMQ_OUT_OF_RANGE:
+            raise _errors.ShmqError(
+                f"the loan of partition {self.number} of stream {self.control.name!r} has ended: "
+                f"its process was taken for dead; borrow anew")
         if status == SHMQ_GAP:
             raise self._out_of_sequence(piece, out)
         raise self._error(status)
@@ -426,12 +430,13 @@ cdef class Partition(Segment):
         return its
 
     def holders(self) -> list[tuple[int, int, int, bool]]:
-        """(number, owner, tag, whether it is a pin) of each hold."""
+        """(number, owner, tag, whether it is a pin or a loan) of each hold."""
         found = []
         for at in range(SHMQ_HOLDS):
             hold = &self.c.holds[at]
             if hold.kind != SHMQ_HOLD_FREE:
-                found.append((at, hold.owner, hold.tag, hold.kind == SHMQ_HOLD_PIN))
+                cursor = hold.kind == SHMQ_HOLD_CURSOR
+                found.append((at, hold.owner, hold.tag if cursor else 0, not cursor))
         return found
 
     # ---- waiting ----

@@ -170,7 +170,6 @@ cdef class StreamHandle:
         cdef shmq_log_value one
         cdef shmq_log_appended out
         cdef Partition log
-        cdef Appended made
         if not self.open_ or self.confirms or size >= NOGIL_BYTES or <uint64_t>size > self.most:
             return None
         log = self._log_for(None, None, size)
@@ -178,12 +177,7 @@ cdef class StreamHandle:
         if not log._append_values(&one, 1, shmq_entry_size(0, size, 0, 0), &out):
             self.sticky_left += size  # `append` takes it again
             return None
-        made = Appended.__new__(Appended)
-        made.partition = log.number
-        made.offset = <int64_t>out.first
-        made.timestamp_ns = out.timestamp
-        made.duplicate = False
-        return made
+        return _appended_of(log.number, &out)
 
     def append(self, value, *, key: bytes | str | None = None,
                headers: Mapping[str, Any] | None = None, timestamp: float | None = None,
@@ -197,7 +191,7 @@ cdef class StreamHandle:
         cdef bytes raw, packed_key = None, packed_headers = None
         cdef Partition log
         cdef Appended made
-        memset(&item, 0, sizeof(item))
+        cdef uint8_t codec_number = 0
         if type(value) is bytes and codec is None:
             raw = value
         else:
@@ -206,20 +200,13 @@ cdef class StreamHandle:
                 raise _errors.InvalidOption(
                     f"codec={codec!r} is none of a stream's: use {', '.join(_CODECS)}")
             raw = buffer if type(buffer) is bytes else bytes(buffer)
-            item.codec = number
-        item.value = PyBytes_AS_STRING(raw)
-        item.value_bytes = _small("value", PyBytes_GET_SIZE(raw))
-        item.count = 1
-        if key is not None:
-            packed_key = _key_bytes(key)
-            item.flags = SHMQ_E_KEYED
-            item.key = PyBytes_AS_STRING(packed_key)
-            item.key_bytes = _small("key", PyBytes_GET_SIZE(packed_key))
+            codec_number = number
         if headers is not None:
             packed_headers = _headers_bytes(headers)
-            if packed_headers is not None:
-                item.headers = PyBytes_AS_STRING(packed_headers)
-                item.headers_bytes = _small("headers", PyBytes_GET_SIZE(packed_headers))
+        if key is not None:
+            packed_key = _key_bytes(key)
+        _fill_item(&item, PyBytes_GET_SIZE(raw), packed_key, packed_headers)
+        item.value, item.codec = PyBytes_AS_STRING(raw), codec_number
         self._check_size(<uint64_t>item.value_bytes + item.key_bytes + item.headers_bytes)
         self._produce(&piece, producer, sequence, False)
         if producer is not None and partition is None:
@@ -231,18 +218,14 @@ cdef class StreamHandle:
         while not self._place(log, &piece, item.value_bytes, block, timeout, &out):
             self._reroute(log, partition)
             log = self._log_for(None, packed_key, item.value_bytes)
-        made = Appended.__new__(Appended)
-        made.partition = log.number
-        made.offset = <int64_t>out.first
-        made.timestamp_ns = out.timestamp
-        made.duplicate = out.duplicate
+        made = _appended_of(log.number, &out)
         if (self.confirms or confirm is not None) and self.confirms_on_disk(confirm):
             self._confirm(log, made.offset + 1, timeout)
         return made
 
     cdef bint _place(self, Partition log, shmq_log_piece *piece, uint64_t bytes_, block, timeout,
                      shmq_log_appended *out) except -1:
-        """Append it; False if the partition is sealed."""
+        """Append it; False if the partition is sealed, or has no place to lend."""
         cdef int64_t until = _until(timeout) if self._waits(block, timeout) else AT_ONCE
         cdef int status = log._append(piece, bytes_, until, out)
         if status == SHMQ_FULL:
@@ -253,6 +236,8 @@ cdef class StreamHandle:
                 status = log._append(piece, bytes_, until, out)
                 if status == SHMQ_FULL:
                     raise log._full(self)
+        if status == SHMQ_OK and piece.loan == NULL and out.skipped:
+            self._look_for_dead(log.number)
         return status == SHMQ_OK
 
     cdef AppendedRange _append_values(self, values, partition):

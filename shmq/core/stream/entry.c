@@ -121,15 +121,29 @@ unsigned char *shmq_entry_write_unsealed(unsigned char *at, const struct shmq_en
     uint64_t size = shmq_entry_size(e->flags, e->value_bytes, e->key_bytes, e->headers_bytes);
     unsigned char *end = at + size, *to;
 
-    put_tail(end, e);
+    if (e->value)
+        put_tail(end, e);
     store(at, (size - 8) / 8);
     to = put_head(at, e);
-    if (e->value) /* NULL: its bytes are there already */
+    if (e->value)
         put(to, e->value, e->value_bytes);
     to += e->value_bytes;
     to = put(to, e->key, e->key_bytes);
-    put(to, e->headers, e->headers_bytes);
+    to = put(to, e->headers, e->headers_bytes);
+    if (!e->value) {
+        static const unsigned char zeros[8];
+
+        to = put(to, zeros, (size_t)(end - to) % 8);
+        if (e->flags & SHMQ_E_SEEN)
+            store(to, (uint64_t)e->seen);
+    }
     return end;
+}
+
+void shmq_entry_write_skip(unsigned char *at, uint64_t size)
+{
+    store(at, (size - 8) / 8);
+    store(at + 8, pair(SHMQ_R_SKIP, 1));
 }
 
 unsigned char *shmq_entry_write_value(unsigned char *at, uint64_t offset, int64_t timestamp,

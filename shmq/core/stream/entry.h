@@ -24,6 +24,8 @@
 #include <stdint.h>
 
 #define SHMQ_R_ENTRY 10u          /* an addition to enum shmq_record_type               */
+#define SHMQ_R_SKIP 11u           /* in a ring only: its bytes are left out              */
+#define SHMQ_SKIP_HEAD 16u        /* bytes written of it                                 */
 #define SHMQ_ENTRY_HEAD 48u       /* bytes before the producer or the value             */
 #define SHMQ_ENTRY_PRODUCER 16u
 #define SHMQ_ENTRY_SEEN 8u        /* bytes at its end, if present                       */
@@ -60,8 +62,11 @@ static inline uint64_t shmq_entry_size(uint8_t flags, uint64_t value, uint64_t k
  * place behind it. */
 unsigned char *shmq_entry_write(unsigned char *at, uint32_t salt, const struct shmq_entry *e);
 
-/* The same, but leaves the crc 0: not computed yet. */
+/* The same, but leaves the crc 0: not computed yet. If `value` is NULL, its bytes are there. */
 unsigned char *shmq_entry_write_unsealed(unsigned char *at, const struct shmq_entry *e);
+
+/* Writes the head of an entry that leads over `size` bytes, a multiple of 8 and 16 or more. */
+void shmq_entry_write_skip(unsigned char *at, uint64_t size);
 
 /* The same for a value alone, whose time is its timestamp. */
 unsigned char *shmq_entry_write_value(unsigned char *at, uint64_t offset, int64_t timestamp,

@@ -12,6 +12,7 @@ static int mend(struct shmq_log *log)
 
     SET(h->recoveries, h->recoveries + 1);
     shmq_log_trim_index(log);
+    shmq_log_find_loan(log);
     status = shmq_log_recover(log);
     if (status) {
         SET_RELAXED(h->state, SHMQ_BROKEN);

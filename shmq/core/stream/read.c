@@ -136,8 +136,8 @@ static void pass_records(const struct shmq_log *log, const struct search *s,
     shmq_log_pass(log, spot, passed);
 }
 
-/* Takes entries from `spot` on, `g` being the first. The ring may wrap between two of them,
- * behind a pad or without one. */
+/* Takes entries from `spot` on, `g` being the first. There may be one gap between two of them: the
+ * ring wraps, behind a pad or without one, or leaves out a loan. */
 static void gather(const struct shmq_log *log, const struct search *s, struct shmq_log_spot spot,
                    struct shmq_peeked_entry *g, struct shmq_log_extent *x)
 {
@@ -146,6 +146,8 @@ static void gather(const struct shmq_log *log, const struct search *s, struct sh
     x->seen = g->seen;
     for (;;) {
         if (x->entries && (spot.position != x->end || !spot.at)) {
+            if (x->wrap != x->begin)
+                return;
             x->wrap = x->end;
             x->resume = spot.position;
         }

@@ -96,7 +96,13 @@ cdef extern from "stream/log.h" nogil:
     struct shmq_log_value:
         const void *bytes
         uint32_t size
+    struct shmq_log_loan:
+        uint64_t owner
+        unsigned char *value
+        uint32_t hold
+        cbool keep
     struct shmq_log_piece:
+        shmq_log_loan *loan
         const shmq_log_item *items
         uint32_t count
         int64_t timestamp
@@ -106,7 +112,7 @@ cdef extern from "stream/log.h" nogil:
         uint64_t first, records
         int64_t timestamp
         uint64_t expected
-        cbool duplicate
+        cbool duplicate, skipped
     struct shmq_log_extent:
         uint64_t begin, end, first, next, bytes, entries
         bint packed
@@ -137,6 +143,7 @@ cdef extern from "stream/log.h" nogil:
     int shmq_log_append(shmq_log *log, const shmq_log_piece *piece, shmq_log_appended *out)
     cbool shmq_log_append_values(shmq_log *log, const shmq_log_value *values, uint32_t count,
                                  uint64_t size, shmq_log_appended *out)
+    void shmq_log_end_loan(shmq_log *log, const shmq_log_loan *loan)
     void shmq_log_expire(shmq_log *log)
     cbool shmq_log_is_stale(const shmq_log *log)
     int shmq_log_hold(shmq_log *log, uint32_t kind, uint64_t owner, uint64_t tag,
@@ -156,6 +163,7 @@ cdef extern from "stream/log.h" nogil:
     cbool shmq_log_holds(const shmq_log *log, uint64_t position)
     int shmq_log_at(const shmq_log *log, int64_t time, uint64_t *offset)
     void shmq_log_wake(shmq_log *log)
+    void shmq_log_wake_room(shmq_log *log)
     uint32_t shmq_log_arm(shmq_log *log)
     cbool shmq_log_spin(shmq_log *log, uint64_t position, int64_t ns)
     int shmq_stream_sleep(shmq_stream *stream, uint32_t wakeup, int64_t ns)
