@@ -19,6 +19,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .PHONY: help demo test test-lint test-c test-contract test-system test-commands prove prove-c
 .PHONY: prove-contract prove-death prove-spark lint lint-core lint-form lint-python core-test core-test-build
 .PHONY: model powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference layout
+.PHONY: bench-record
 .PHONY: stubs
 .PHONY: options protocol clean
 
@@ -40,10 +41,11 @@ help:
 	@echo 'make layout             write the tables of the segments from the headers'
 	@echo 'make options            write what is made from the tables of options'
 	@echo 'make protocol           write the enums and tables that shmq/protocol/opcodes.toml defines'
-	@echo 'make bench              shmq beside its peers: the table, JSON and plots'
+	@echo 'make bench              shmq beside its peers, in ten minutes: the bars with intervals'
 	@echo 'make bench-tcp          the same over TCP, beside Redis, beanstalkd and NATS'
 	@echo 'make bench-disk         what reaches the disk, beside the disk and its other users'
 	@echo 'make bench-spark        queues read, written and streamed by Spark, beside its own limits'
+	@echo 'make bench-record       bench, bench-tcp and bench-disk, recorded in README.md and docs'
 	@echo 'make clean              remove .venv and everything built'
 
 demo: $(VENV)/demo
@@ -150,7 +152,7 @@ layout: $(VENV)/built
 protocol: $(VENV)/tools
 	$(BIN)/python tools/protocol.py
 
-# Another row, fewer turns: make bench BENCH='--only one-call --quick'
+# One row, fewer turns: make bench BENCH='--only one-call --quick'
 bench: $(VENV)/bench
 	$(BIN)/python -m bench $(BENCH)
 
@@ -166,8 +168,12 @@ bench-disk: $(VENV)/bench
 bench-spark: $(VENV)/bench $(VENV)/spark
 	$(BIN)/python -m bench --spark $(BENCH)
 
+# On a machine that does nothing else; half an hour. bench/recorded.json keeps the results.
+bench-record: $(VENV)/bench
+	@for table in '' --tcp --disk; do $(BIN)/python -m bench $$table --record || exit 1; done
+
 clean:
-	rm -rf $(VENV) build dist bench/results *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -f shmq/native/*.so
 	find bench shmq tests -name __pycache__ -prune -exec rm -rf {} +
 
@@ -258,7 +264,7 @@ CLANG ?= clang
 HARNESS := wire
 FUZZER := build/fuzz/fuzz_$(HARNESS)
 FOUND := build/fuzz/found_$(HARNESS)
-FUZZ_wire := $(CORE_C) tests/c/fixture.c $(wildcard tests/c/wire_*.c)
+FUZZ_wire := $(CORE_C) tests/c/fixture.c tests/c/registered.c $(wildcard tests/c/wire_*.c)
 FUZZ_dmsq := $(addprefix shmq/core/,base/crc32c.c queue/columns.c file/record.c file/replay.c)
 FUZZ_C := $(FUZZ_$(HARNESS)) tests/prove/fuzz/fuzz_$(HARNESS).c
 FUZZ_H := $(wildcard shmq/core/*/*.h tests/c/*.h)

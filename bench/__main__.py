@@ -1,4 +1,4 @@
-"""``python -m bench``: measure, print the table, write JSON and plots to bench/results."""
+"""``python -m bench``: measure, and print the table; with ``--record`` into the documents."""
 
 from __future__ import annotations
 
@@ -11,17 +11,25 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import plot, table
+from bench import record, report, table
+from bench.compiled import ROOT
 from bench.disk import folder
 from bench.disk.rows import DISK
-from bench.record import DISK_RESULTS, LOCAL_RESULTS, RESULTS, SPARK_RESULTS, TCP_RESULTS
 from bench.row import Row
 from bench.rows import LOCAL, rows
-from bench.run import run
+from bench.run import Plan, run
 from bench.spark import session
 from bench.spark.rows import SPARK
 from bench.tcp.rows import TCP
 from bench.tcp.server import end_all
+
+#: The rows of each table, and how they are measured.
+TABLES: dict[str, tuple[tuple[Callable[[], Row], ...], Plan]] = {
+    "local": (LOCAL, Plan(visits=6, visit=2.5, turn=0.015)),
+    "tcp": (TCP, Plan(visits=6, visit=4.0, turn=0.02)),
+    "disk": (DISK, Plan(visits=6, visit=4.0, turn=0.02)),
+    "spark": (SPARK, Plan(visits=6, visit=0.0, turn=0.0)),
+}
 
 
 def main() -> None:
@@ -29,7 +37,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parser = _parser()
     given = parser.parse_args()
-    name, table_rows, seconds = _table(given)
+    table_rows, plan = TABLES[given.table]
     try:
         chosen = rows(given.only, given.contestant, table_rows)
     except LookupError as error:
@@ -38,6 +46,45 @@ def main() -> None:
         for row in chosen:
             print(f"{row.key:22} {row.title}")
         return
+    try:
+        found = run(_changed(chosen, given), _planned(plan, given), _say)
+        found.machine.update(folder.describe() if given.table in {"disk", "spark"} else {})
+    finally:
+        session.end()
+        end_all()
+    _say("")
+    table.show(found, Console(width=None if sys.stdout.isatty() else 150))
+    if given.results:
+        record.write({given.table: found}, given.results)
+    if given.record:
+        record.write(record.read() | {given.table: found})
+        report.write(record.read(), ROOT)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    which = parser.add_mutually_exclusive_group()
+    for name in ("tcp", "disk", "spark"):
+        what = f"the table of {name}, not of shared memory"
+        which.add_argument(f"--{name}", dest="table", action="store_const", const=name, help=what)
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--quick", action="store_true", help="2 short visits, to try something")
+    how.add_argument("--tiny", action="store_true", help="only show that everything works")
+    parser.add_argument("--only", metavar="ROW", action="append", help="this row; may be repeated")
+    parser.add_argument("--contestant", metavar="TEXT", help="only whose label has this in it")
+    parser.add_argument("--visits", type=_count, metavar="N", help="of each row")
+    parser.add_argument("--rows", type=_count, metavar="N", help="of a turn on Spark")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="write the results as JSON")
+    parser.add_argument(
+        "--record", action="store_true", help="keep the results, and write them into the documents"
+    )
+    parser.add_argument("--list", action="store_true", help="print the rows and end")
+    parser.set_defaults(table="local")
+    return parser
+
+
+def _changed(chosen: list[Row], given: argparse.Namespace) -> list[Row]:
+    """The rows with as much work as the command line says."""
     if given.tiny:
         chosen = [
             dataclasses.replace(row, contestants=[c.tiny() for c in row.contestants])
@@ -48,56 +95,22 @@ def main() -> None:
             dataclasses.replace(row, contestants=[c.sized(given.rows) for c in row.contestants])
             for row in chosen
         ]
-    repetitions = given.repetitions or (1 if given.tiny else 3 if given.quick else 5)
-    if seconds:
-        seconds = given.seconds or (0.0 if given.tiny else 0.1 if given.quick else seconds)
-    console = Console(width=None if sys.stdout.isatty() else 150)
-    try:
-        record = run(chosen, repetitions, seconds, _say)
-        record.machine |= folder.describe() if given.disk or given.spark else {}
-    finally:
-        session.end()
-        end_all()
-    _say("")
-    table.show(record, console)
-    record.write(given.results / name)
-    written = plot.draw(record, given.results)
-    print(f"\nwritten to {given.results}: {name}, {', '.join(written)}")
+    return chosen
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--tcp", action="store_true", help="the table of the rows over TCP")
-    which.add_argument("--disk", action="store_true", help="the table of the rows on disk")
-    which.add_argument("--spark", action="store_true", help="the table of the rows on Spark")
-    parser.add_argument("--only", metavar="ROW", action="append", help="this row; may be repeated")
-    parser.add_argument("--contestant", metavar="TEXT", help="only whose label has this in it")
-    parser.add_argument("--quick", action="store_true", help="3 repetitions of 0.1 s")
-    parser.add_argument("--tiny", action="store_true", help="only show that everything works")
-    parser.add_argument("--repetitions", type=int, metavar="N", help="5 unless quick")
-    parser.add_argument("--seconds", type=float, metavar="S", help="of a turn: 0.3, on disk 1")
-    parser.add_argument("--rows", type=_count, metavar="N", help="of a turn on Spark")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
-    parser.add_argument("--list", action="store_true", help="print the rows and end")
-    return parser
-
-
-def _table(given: argparse.Namespace) -> tuple[str, tuple[Callable[[], Row], ...], float]:
-    """The file, the rows and the seconds of a turn of the requested table."""
-    if given.tcp:
-        return TCP_RESULTS, TCP, 0.3
-    if given.disk:
-        return DISK_RESULTS, DISK, 1.0
-    if given.spark:
-        return SPARK_RESULTS, SPARK, 0.0
-    return LOCAL_RESULTS, LOCAL, 0.3
+def _planned(plan: Plan, given: argparse.Namespace) -> Plan:
+    """How long the run takes, as the command line says."""
+    if given.tiny:
+        plan = Plan(visits=1, visit=0.0, turn=0.0)
+    elif given.quick:
+        plan = dataclasses.replace(plan, visits=2, visit=plan.visit / 3)
+    return dataclasses.replace(plan, visits=given.visits) if given.visits else plan
 
 
 def _count(given: str) -> int:
-    """A number of rows, at least one."""
+    """A number, at least one."""
     if not given.isdecimal() or int(given) < 1:
-        raise argparse.ArgumentTypeError(f"{given!r} is no number of rows: it takes 1 or more")
+        raise argparse.ArgumentTypeError(f"{given!r} is no number of 1 or more")
     return int(given)
 
 

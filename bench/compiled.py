@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from functools import cache
@@ -27,5 +28,6 @@ def compiled(source: Path, *flags: str) -> Path:
     BUILT.mkdir(parents=True, exist_ok=True)
     target = BUILT / source.stem
     files = sorted(map(str, source.glob("*.c"))) if source.is_dir() else [str(source)]
-    subprocess.run(["cc", *FLAGS, *flags, *files, "-o", str(target)], check=True)
-    return target
+    made = target.with_name(f"{target.name}-{os.getpid()}")
+    subprocess.run(["cc", *FLAGS, *flags, *files, "-o", str(made)], check=True)
+    return made.replace(target)  # another run may be running the one before

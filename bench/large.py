@@ -15,6 +15,8 @@ from bench.way import Way
 STEP = 512
 #: The same if eight subscribers compare each body: one in 64 KiB.
 FAN_OUT_STEP = 8192
+#: Bodies that wait for the slowest of them at most.
+FAN_OUT_PLACES = 16
 
 
 class LargeWay(Way):

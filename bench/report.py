@@ -1,205 +1,221 @@
-"""``python -m bench.report``: the tables of the last runs again, and into the documents.
+"""``python -m bench.report``: the recorded tables again; with ``--write`` into the documents.
 
-With ``--write``, what stands between the marks in docs/performance.md is replaced by the
-whole table, and in README.md by what is most asked for: of each table that there is.
+What stands between the marks in README.md and docs/performance.md is written from the recorded
+results, and a test compares them.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from bench import table
 from bench.compiled import ROOT
-from bench.record import (
-    DISK_RESULTS,
-    LOCAL_RESULTS,
-    RESULTS,
-    SPARK_RESULTS,
-    TCP_RESULTS,
-    Entry,
-    Record,
-    RowRecord,
-)
-from bench.row import number
+from bench.estimate import Estimate
+from bench.mood import described
+from bench.record import RECORDED, Entry, Record, RowRecord, read
+from bench.row import TIMES
+from bench.verdict import Met, Verdict
 
-BEGIN, END = "<!-- measured -->\n", "<!-- end of measured -->\n"
-TCP_BEGIN, TCP_END = "<!-- measured over TCP -->\n", "<!-- end of measured over TCP -->\n"
-DISK_BEGIN, DISK_END = "<!-- measured on disk -->\n", "<!-- end of measured on disk -->\n"
-SPARK_BEGIN, SPARK_END = "<!-- measured on Spark -->\n", "<!-- end of measured on Spark -->\n"
-TIMES = "\N{MULTIPLICATION SIGN}"
-_MET = {True: "met", False: "**missed**", None: "not measured"}
-
-#: The rows in the README, with the way of shmq in each.
-RATIOS = (
-    ("one-call", "`put`, `get`, `ack`, one call each", "shmq put, get, ack"),
-    ("consume", "`consume(prefetch=64)`", "shmq put, consume(64)"),
-    (
+#: The tables by name, with what follows "measured" in their marks, and the command of each.
+TABLES = {
+    "local": ("", "make bench"),
+    "tcp": (" over TCP", "make bench-tcp"),
+    "disk": (" on disk", "make bench-disk"),
+    "spark": (" on Spark", "make bench-spark"),
+}
+#: The rows whose ratios the README shows, by table.
+SHORT = {
+    "local": (
+        "one-call",
         "batches",
-        "`put_many`, `get_batch`, `ack`, 64 each",
-        "shmq put_many, get_batch, ack(64)",
+        "packed",
+        "kib-one-call",
+        "kib-batches",
+        "mib-view",
+        "stream-fan-out",
+        "round-trip-one-core",
+        "round-trip-two-cores",
     ),
-    ("packed", "`put_packed`, `get_packed`, 1,024 each", "shmq put_packed, get_packed"),
-    ("stream-append", "`append` to a stream, read by another", "shmq append, read"),
-    ("stream-batches", "`append_many` of 64, read by another", "shmq append_many(64), read"),
-)
-#: The base of the README's ratios: its row and its label.
-BASE = ("one-call", "multiprocessing.Queue")
-
-#: The rows over TCP in the README, with the way of shmq in each.
-RATES = (
-    ("tcp-produce", "put, 64 under way", "shmq PRODUCE"),
-    ("tcp-batch", "put, 64 in a request", "shmq PRODUCE_BATCH of 64"),
-    (
+    "tcp": (
+        "tcp-produce",
+        "tcp-batch",
         "tcp-consume",
-        "get and acknowledge, subscribed",
-        "shmq SUBSCRIBE, an ACK for what came together",
-    ),
-    ("tcp-client-one", "from Python, one call each", "shmq put, get, ack"),
-    (
+        "tcp-client-one",
         "tcp-client-pipelined",
-        "from Python, many under way",
-        "shmq pipeline put, consume(prefetch=256)",
+        "tcp-client-batch",
     ),
-    ("tcp-client-batch", "from Python, 64 a call", "shmq put_many, get_batch, ack(64)"),
-)
+    "disk": ("disk-one", "disk-producers", "disk-batch", "disk-stream"),
+}
+HEAD = ["| work | shmq | measured | bar | |", "| --- | --- | --- | --- | --- |"]
+_MET: dict[Met, str] = {"met": "met", "missed": "**missed**", "for information": ""}
 
 
 def main() -> None:
-    """Print or write the results of a run."""
+    """Print the recorded tables, or write them."""
     parser = argparse.ArgumentParser(prog="python -m bench.report", description=__doc__)
-    parser.add_argument("results", nargs="?", type=Path, default=RESULTS, metavar="FOLDER")
     parser.add_argument("--write", action="store_true", help="into the documents")
     given = parser.parse_args()
-    names = (LOCAL_RESULTS, TCP_RESULTS, DISK_RESULTS, SPARK_RESULTS)
-    paths = [given.results / name for name in names]
-    if not any(path.exists() for path in paths):
-        parser.error(
-            f"there is none of {', '.join(map(str, paths))}: run make bench, make bench-tcp, "
-            f"make bench-disk or make bench-spark"
-        )
-    for path in paths:
-        if path.exists() and given.write:
-            write(Record.read(path), path.name, ROOT)
-        elif path.exists():
-            table.show(Record.read(path), Console(width=150))
+    recorded = read()
+    if given.write:
+        write(recorded, ROOT)
+        return
+    if not recorded:
+        parser.error(f"there is no {RECORDED}: run make bench-record")
+    for record in recorded.values():
+        table.show(record, Console(width=150))
 
 
-def write(record: Record, name: str, root: Path) -> None:
-    """Write the results of that name into the documents below ``root``."""
-    page, readme = root / "docs/performance.md", root / "README.md"
-    if name == LOCAL_RESULTS:
-        replace(page, document(record))
-        replace(readme, ratios(record))
-    elif name == TCP_RESULTS:
-        replace(page, document(record), TCP_BEGIN, TCP_END)
-        replace(readme, rates(record), TCP_BEGIN, TCP_END)
-    elif name == DISK_RESULTS:
-        replace(page, document(record), DISK_BEGIN, DISK_END)
-    else:
-        replace(page, document(record), SPARK_BEGIN, SPARK_END)
+def write(recorded: dict[str, Record], root: Path) -> None:
+    """Write the blocks of all tables into the documents below ``root``."""
+    for path, blocks in documents(recorded).items():
+        page = root / path
+        text = page.read_text()
+        for name, block in blocks.items():
+            text = replaced(text, name, block, path)
+        page.write_text(text)
 
 
-def replace(path: Path, text: str, first: str = BEGIN, last: str = END) -> None:
-    """Put the text between the marks of the file. Raises ValueError without the marks."""
-    before, begin, rest = path.read_text().partition(first)
+def documents(recorded: dict[str, Record]) -> dict[str, dict[str, str]]:
+    """The block of each table in each document, by the document's path."""
+    return {
+        "docs/performance.md": {name: _block(recorded, name, document) for name in TABLES},
+        "README.md": {name: _block(recorded, name, partial(summary, name)) for name in SHORT},
+    }
+
+
+def replaced(text: str, name: str, block: str, path: str) -> str:
+    """The text with that block between the table's marks. Raises ValueError without the marks."""
+    first, last = marks(name)
+    before, begin, rest = text.partition(first)
     _, end, after = rest.partition(last)
     if not (begin and end):
         raise ValueError(f"{path} has no lines {first.strip()} and {last.strip()}")
-    path.write_text(f"{before}{first}{text}{last}{after}")
+    return f"{before}{first}{block}{last}{after}"
 
 
-# ---- the table ----
+def marks(name: str) -> tuple[str, str]:
+    """The lines before and after a table's block."""
+    where, _ = TABLES[name]
+    return f"<!-- measured{where} -->\n", f"<!-- end of measured{where} -->\n"
+
+
+def _block(recorded: dict[str, Record], name: str, made: Callable[[Record], str]) -> str:
+    if name in recorded:
+        return made(recorded[name])
+    _, command = TABLES[name]
+    return f"\nNo results are recorded: `{command} BENCH=--record` measures and records them.\n\n"
+
+
+# ---- the README's ----
+
+
+def summary(name: str, record: Record) -> str:
+    """The ratios of the most wanted rows of the table as Markdown."""
+    bars = [
+        _bar(row, verdict)
+        for row in record.rows
+        if row.key in SHORT[name]
+        for verdict in row.verdicts
+        if verdict.other
+    ]
+    return "\n".join(["", *HEAD, *bars, "", _where(record)]) + "\n\n"
+
+
+def _bar(row: RowRecord, verdict: Verdict) -> str:
+    met = _MET.get(verdict.met, verdict.met)
+    found = table.measured(verdict)
+    return f"| {row.title} | {verdict.ours} | {found} | {verdict.bar} | {met} |"
+
+
+def _where(record: Record) -> str:
+    machine = record.machine
+    where = f"{machine['processor']}, {machine['cores']} cores, Linux {machine['kernel']}"
+    where += f", {machine['disk']}" if "disk" in machine else ""
+    said = [f"{where}, Python {machine['python']}, {machine['date']}", described(record.mood)]
+    return f"{'; '.join(part for part in said if part)}."
+
+
+# ---- the whole table ----
 
 
 def document(record: Record) -> str:
     """The whole table as Markdown."""
-    machine = record.machine
-    where = f"{machine['processor']}, {machine['cores']} cores, Linux {machine['kernel']}"
-    where += f", {machine['disk']}" if "disk" in machine else ""
-    when = f"Python {machine['python']}, {machine['date']}"
-    turns = f"{record.repetitions} turns"
-    if record.seconds:
-        turns += f" of about {record.seconds:g} s"
-    lines = [
-        "",
-        f"{where}, {when}. Median (least to most) of {turns}.",
-        "",
-        "### The bars",
-        "",
-        "| work | bar | measured | |",
-        "| --- | --- | --- | --- |",
-        *_bars(record),
+    turns = f", turns of {record.turn * 1e3:.0f} ms" if record.turn else ""
+    lines = ["", f"{_where(record)} {record.visits} visits to each row{turns}.", ""]
+    lines += [*_places(record), "### The bars", ""]
+    lines += HEAD
+    lines += [
+        _bar(row, verdict)
+        for row in record.rows
+        for verdict in row.verdicts
+        if verdict.met != "for information"
     ]
     for row in record.rows:
         lines += ["", f"### {row.title}", "", *_figures(row)]
+        if row.crossing:
+            lines += ["", f"A cache line crossed in {table.shown(row.crossing)} ns meanwhile."]
         if row.limit:
             lines += ["", f"What limits it: {row.limit}."]
     return "\n".join(lines) + "\n\n"
 
 
-def _bars(record: Record) -> Iterator[str]:
+def _places(record: Record) -> Iterator[str]:
+    """In words: where shmq is ahead of the best peer, where not, and why."""
+    told: dict[str, list[str]] = {"ahead of": [], "level with": [], "behind": []}
     for row in record.rows:
+        peers = {entry.label for entry in row.entries if entry.role == "peer"}
         for verdict in row.verdicts:
-            yield (f"| {row.title} | {verdict.bar} | {verdict.measured} | {_MET[verdict.met]} |")
+            if verdict.other in peers and verdict.estimate is not None:
+                place = _place(verdict.estimate, row, verdict)
+                why = f"; {row.limit}" if place == "behind" and row.limit else ""
+                told[place].append(f"- {row.title}: {verdict.ours}, {table.measured(verdict)}{why}")
+    for place, lines in told.items():
+        if lines:
+            yield from (f"### Where shmq is {place} the best peer", "", *lines, "")
+
+
+def _place(estimate: Estimate, row: RowRecord, verdict: Verdict) -> str:
+    """Where a ratio to a peer puts shmq; level unless the whole interval is on one side of 1."""
+    key = next(ratio.key for ratio in row.ratios if (ratio.ours, ratio.other) == _pair(verdict))
+    better = next(figure.higher_is_better for figure in row.figures if figure.key == key)
+    low, high = estimate.low, estimate.high
+    if low is None or high is None or low <= 1 <= high:
+        return "level with"
+    return "ahead of" if (low > 1) == better else "behind"
+
+
+def _pair(verdict: Verdict) -> tuple[str, str]:
+    return verdict.ours, verdict.other
 
 
 def _figures(row: RowRecord) -> Iterator[str]:
+    ours = list(dict.fromkeys(ratio.ours for ratio in row.ratios))
     heads = [f"{figure.key}, {figure.unit}" for figure in row.figures]
-    yield f"| | {' | '.join(heads)} | |"
-    yield "| --- |" + " ---: |" * len(heads) + " --- |"
+    heads += [f"{label}, divided by it" for label in ours]
+    yield f"| | {' | '.join(heads)} | turns | |"
+    yield "| --- |" + " ---: |" * (len(heads) + 1) + " --- |"
     for entry in row.entries:
-        cells = [_cell(entry, figure.key) for figure in row.figures]
         label = f"**{entry.label}**" if entry.role == "shmq" else entry.label
-        yield f"| {label} | {' | '.join(cells)} | {entry.missing or entry.note} |"
+        cells = [*_values(entry, row), *(_ratio(row, each, entry.label) for each in ours)]
+        first = entry.figures.get(row.figures[0].key)
+        turns = first.turns if first else ""
+        yield f"| {label} | {' | '.join(cells)} | {turns} | {entry.missing or entry.note} |"
 
 
-def _cell(entry: Entry, key: str) -> str:
-    if entry.missing is not None:
-        return ""
-    values = entry.values[key]
-    return f"{number(entry.median(key))} ({number(min(values))} to {number(max(values))})"
+def _values(entry: Entry, row: RowRecord) -> Iterator[str]:
+    for figure in row.figures:
+        found = entry.figures.get(figure.key)
+        yield table.shown(found) if found else ""
 
 
-# ---- the ratios ----
-
-
-def ratios(record: Record) -> str:
-    """The README's table as Markdown, only with rows that were run."""
-    base = record.row(BASE[0]).entry(BASE[1]).median("rate")
-    lines = ["", f"| | times {BASE[1]} | beside the fastest peer |", "| --- | --- | --- |"]
-    for key, title, label in RATIOS:
-        try:
-            row = record.row(key)
-            ours = row.entry(label).median("rate")
-        except LookupError:
-            continue
-        lines.append(f"| {title} | {ours / base:.1f} {TIMES} | {_beside(row, ours)} |")
-    return "\n".join(lines) + "\n\n"
-
-
-def rates(record: Record) -> str:
-    """The README's table of the rows over TCP, only with rows that were run."""
-    lines = ["", "| over TCP | messages/s | beside the fastest peer |", "| --- | --- | --- |"]
-    for key, title, label in RATES:
-        try:
-            row = record.row(key)
-            ours = row.entry(label).median("rate")
-        except LookupError:
-            continue
-        lines.append(f"| {title} | {number(ours)} | {_beside(row, ours)} |")
-    return "\n".join(lines) + "\n\n"
-
-
-def _beside(row: RowRecord, ours: float) -> str:
-    peers = [entry for entry in row.entries if entry.role == "peer" and entry.missing is None]
-    if not peers:
-        return "none does this"
-    best = max(peers, key=lambda entry: entry.median("rate"))
-    return f"{ours / best.median('rate'):.2f} {TIMES} {best.label}"
+def _ratio(row: RowRecord, ours: str, other: str) -> str:
+    found = [r.estimate for r in row.ratios if (r.ours, r.other) == (ours, other)]
+    return table.shown(found[0], f" {TIMES}") if found else ""
 
 
 if __name__ == "__main__":

@@ -1,22 +1,28 @@
 """A row of the table: one kind of work, its contestants, and its bars.
 
-A turn of a :class:`Contestant` yields a number for each :class:`Figure` of the row. Turns are
-short and interleaved, so that other load on the machine affects all contestants alike. The
-result of a contestant is the median of its turns.
+Turns are short, 10 to 20 ms, and played in pairs: one of shmq and one of another contestant right
+after each other, in an order that is drawn. The ratio of each pair is kept, so that a machine
+that is slow for a second is slow for both sides of the ratio.
 """
 
 from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Literal
 
 #: The subject of the table, its peers, the limit in C, and the overhead of the measurement.
 Role = Literal["shmq", "peer", "limit", "harness"]
 
-#: The median of each figure, by its key, for each contestant, by its label.
-Medians = Mapping[str, Mapping[str, float]]
+#: Plays a turn of so much work; the number for each figure, and :data:`SECONDS`.
+Turn = Callable[[int], Mapping[str, float]]
+
+#: The key of how long the clock ran in a turn, in seconds.
+SECONDS = "seconds"
+TIMES = "\N{MULTIPLICATION SIGN}"
+AT_LEAST, AT_MOST = "\N{GREATER-THAN OR EQUAL TO}", "\N{LESS-THAN OR EQUAL TO}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +32,8 @@ class Figure:
     key: str
     unit: str
     higher_is_better: bool = True
+    #: The quantile of the turns that is shown: 0.5 is the median.
+    quantile: float = 0.5
 
 
 RATE = Figure("rate", "messages/s")
@@ -37,15 +45,13 @@ class Contestant(abc.ABC):
     label: str
     role: Role = "peer"
     note: str = ""
-    #: The most turns that it has in a run; None: as many as the others.
-    turns: int | None = None
+    #: The least and the most work of a turn; the same if a turn cannot be made shorter.
+    least: int = 1
+    most: int = 1
 
     def missing(self) -> str | None:
         """Why it cannot take part here; None if it can."""
         return None
-
-    def calibrate(self, seconds: float) -> None:
-        """Choose the work of a turn so that a turn takes about this many seconds."""
 
     def tiny(self) -> Contestant:
         """The same contestant with just enough work to show that it functions."""
@@ -56,33 +62,35 @@ class Contestant(abc.ABC):
         return self
 
     @abc.abstractmethod
-    def turn(self) -> dict[str, float]:
-        """Measure and verify once; a number for each figure of the row."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Verdict:
-    """The result of a bar; ``met`` is None if a figure was not measured."""
-
-    bar: str
-    measured: str
-    met: bool | None
+    def opened(self) -> AbstractContextManager[Turn]:
+        """Make what its turns need, for the block. Each turn verifies what it measured."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Bar:
-    """A promise of the row."""
+    """A promise of the row, or a comparison for information if it has neither bound.
 
-    text: str
-    judge: Callable[[Medians], tuple[str, bool]]
+    Without ``others`` it is about the figure of ``ours``; with them about ``ours`` divided by
+    each of the others in turn, so about the best of them.
+    """
 
-    def verdict(self, medians: Medians) -> Verdict:
-        """Whether the bar is met; missing figures raise nothing."""
-        try:
-            measured, met = self.judge(medians)
-        except (KeyError, ValueError):
-            return Verdict(self.text, "not measured", None)
-        return Verdict(self.text, measured, met)
+    ours: str
+    others: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    key: str = RATE.key
+    unit: str = ""
+
+    @property
+    def bound(self) -> bool:
+        """Whether it promises anything."""
+        return self.least is not None or self.most is not None
+
+    def __str__(self) -> str:
+        unit = f" {TIMES}" if self.others else f" {self.unit}".rstrip()
+        ends = ((AT_LEAST, self.least), (AT_MOST, self.most))
+        shown = [f"{sign} {number(end)}{unit}" for sign, end in ends if end is not None]
+        return ", ".join(shown)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +104,18 @@ class Row:
     bars: Sequence[Bar] = ()
     #: What limits shmq in this row, for the documents.
     limit: str = ""
+    #: Its part of the time of a run, beside 1 of the others.
+    share: float = 1.0
+    #: The most visits of a run; None: as many as the others.
+    visits: int | None = None
+    #: Seconds of a turn; None: those of the table.
+    turn: float | None = None
+
+    def compared(self) -> Iterator[tuple[Bar, str, str]]:
+        """Each bar that compares, with either label."""
+        for bar in self.bars:
+            for other in bar.others:
+                yield bar, bar.ours, other
 
 
 def number(value: float) -> str:
@@ -114,74 +134,30 @@ def _three(value: float) -> str:
 # ---- bars ----
 
 
-def at_least(label: str, bar: float, unit: str = "/s", key: str = "rate") -> Bar:
+def at_least(label: str, bar: float, unit: str = "messages/s", key: str = RATE.key) -> Bar:
     """The contestant's figure reaches the bar."""
-
-    def judge(medians: Medians) -> tuple[str, bool]:
-        found = medians[label][key]
-        return f"{number(found)}{unit}", found >= bar
-
-    return Bar(f"{label}: at least {number(bar)}{unit}", judge)
+    return Bar(label, least=bar, unit=unit, key=key)
 
 
 def at_most(label: str, bar: float, unit: str, key: str) -> Bar:
     """The contestant's figure stays below the bar."""
-
-    def judge(medians: Medians) -> tuple[str, bool]:
-        found = medians[label][key]
-        return f"{number(found)} {unit}", found <= bar
-
-    return Bar(f"{label}: at most {number(bar)} {unit}", judge)
+    return Bar(label, most=bar, unit=unit, key=key)
 
 
-def above(label: str, others: Sequence[str], key: str = "rate") -> Bar:
-    """The contestant's figure is above those of all others that took part."""
-
-    def judge(medians: Medians) -> tuple[str, bool]:
-        best = max((name for name in others if name in medians), key=lambda n: medians[n][key])
-        ratio = medians[label][key] / medians[best][key]
-        return f"{ratio:.2f} x {best}", ratio > 1
-
-    return Bar(f"{label}: above every peer", judge)
+def times(label: str, others: str | Sequence[str], least: float, key: str = RATE.key) -> Bar:
+    """The contestant's figure is at least ``least`` times that of each of the others."""
+    return Bar(label, _labels(others), least=least, key=key)
 
 
-def times(label: str, other: str, least: float, key: str = "rate") -> Bar:
-    """The contestant's figure is at least ``least`` times another's."""
-
-    def judge(medians: Medians) -> tuple[str, bool]:
-        ratio = medians[label][key] / medians[other][key]
-        return f"{ratio:.2f} x", ratio >= least
-
-    return Bar(f"{label}: at least {least:g} x {other}", judge)
+def within(label: str, others: str | Sequence[str], most: float, key: str) -> Bar:
+    """The contestant's figure, a cost, is at most ``most`` times that of each of the others."""
+    return Bar(label, _labels(others), most=most, key=key)
 
 
-def times_best(label: str, others: Sequence[str], least: float, key: str = "rate") -> Bar:
-    """The contestant's figure is at least ``least`` times the best of the others."""
-
-    def judge(medians: Medians) -> tuple[str, bool]:
-        best = max((name for name in others if name in medians), key=lambda n: medians[n][key])
-        ratio = medians[label][key] / medians[best][key]
-        return f"{ratio:.2f} x {best}", ratio >= least
-
-    return Bar(f"{label}: at least {least:g} x the best peer", judge)
+def beside(label: str, others: str | Sequence[str], key: str = RATE.key) -> Bar:
+    """The contestant's figure beside those of the others, without a promise."""
+    return Bar(label, _labels(others), key=key)
 
 
-def within(label: str, other: str, most: float, key: str) -> Bar:
-    """The contestant's figure is at most ``most`` times another's."""
-
-    def judge(medians: Medians) -> tuple[str, bool]:
-        ratio = medians[label][key] / medians[other][key]
-        return f"{ratio:.2f} x", ratio <= most
-
-    return Bar(f"{label}: at most {most:g} x {other}", judge)
-
-
-def flat(labels: Sequence[str], tolerance: float, key: str) -> Bar:
-    """The figure, a cost, rises by at most ``tolerance`` above the first label's."""
-
-    def judge(medians: Medians) -> tuple[str, bool]:
-        first = medians[labels[0]][key]
-        ratios = [medians[label][key] / first for label in labels]
-        return f"{max(ratios):.2f} x at worst", max(ratios) <= 1 + tolerance
-
-    return Bar(f"each at most {1 + tolerance:g} x {labels[0]}", judge)
+def _labels(others: str | Sequence[str]) -> tuple[str, ...]:
+    return (others,) if isinstance(others, str) else tuple(others)

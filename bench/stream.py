@@ -1,70 +1,42 @@
-"""One-way rates: one process sends rounds of messages and another receives them."""
+"""One-way rates: one process sends rounds of messages and others receive them."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from bench import bodies
 from bench.machine import now, two_cores
-from bench.row import Contestant, Role
+from bench.row import SECONDS, Contestant, Role, Turn
 from bench.scratch import unique_name
-from bench.stage import PATIENCE, Side, Stage, together
+from bench.stage import PATIENCE, Cast, Side, Stage
 from bench.way import Way
 
-#: Rounds before the clock starts, which touch the memory and start threads.
-WARM = 2
-#: How often the sides meet in a turn; at the last meeting all is received and still open.
-MEETINGS = 5
-#: The most rounds of a turn.
-MOST_ROUNDS = 20_000
 
-
-def rate(
-    kind: type[Way], size: int, rounds: int, count: int = bodies.ROUND, patience: float = PATIENCE
-) -> float:
-    """Messages per second, from the first put to the last message received and settled.
-
-    Every message is compared with the one sent, within the measured time. Raises
-    :class:`bench.stage.Failed` if a message was lost, reordered or damaged.
-    """
-    way = kind(unique_name(), size)
-    sender, receiver = two_cores()
-    try:
-        way.create()
-        begun, ended = together(
-            [
-                Side(send, way, rounds, count, core=sender),
-                Side(receive, way, rounds, count, core=receiver),
-            ],
-            patience,
-        )
-    finally:
-        way.remove()
-    return float(rounds * count / (ended - begun) * 1e9)
-
-
-def send(stage: Stage, way: Way, rounds: int, count: int) -> int:
-    """The sending side; returns the time of its first message."""
+def send(stage: Stage, way: Way, count: int) -> None:
+    """The sending side; it tells when it put the first message of a turn."""
     send_round = way.sender(bodies.make(way.size, count))
     stage.meet()
     way.opened()
     stage.meet()
-    for _ in range(WARM):
+    for rounds in stage.turns():
         send_round()
-    stage.meet()
-    begun = now()
-    for _ in range(rounds):
-        send_round()
-    stage.meet()
+        stage.meet()
+        begun = now()
+        for _ in range(rounds):
+            send_round()
+        stage.tell(begun)
+        way.settle()
     send_round()
     stage.meet()
     way.finish()
-    return begun
 
 
-def receive(stage: Stage, way: Way, rounds: int, count: int) -> int:
-    """The receiving side; returns the time at which its last message was settled.
+def receive(stage: Stage, way: Way, count: int) -> None:
+    """A receiving side; it tells when the last message of a turn was settled.
 
-    The rounds before and after the timed ones are compared whole. The one after detects
-    duplicates at the end.
+    The first round of a turn, before the clock starts, is compared whole, and so is one after
+    all turns. They find what is doubled at the end of a turn.
     """
     sent = bodies.make(way.size, count)
     whole = way.expected(sent)
@@ -74,32 +46,45 @@ def receive(stage: Stage, way: Way, rounds: int, count: int) -> int:
     stage.meet()
     way.opened()
     stage.meet()
-    way.whole = True
-    for _ in range(WARM):
+    for rounds in stage.turns():
+        way.whole = True
         bodies.check(receive_round(), whole)
-    way.whole = False
-    stage.meet()
-    for _ in range(rounds):
-        received = receive_round()
-        if received != expected:
-            bodies.check(received, expected)
-    ended = now()
-    stage.meet()
+        way.whole = False
+        stage.meet()
+        for _ in range(rounds):
+            received = receive_round()
+            if received != expected:
+                bodies.check(received, expected)
+        stage.tell(now())
+        way.settle()
     way.whole = True
     bodies.check(receive_round(), whole)
     stage.meet()
     way.finish()
-    return ended
 
 
 class Stream(Contestant):
-    """The rate of a way with bodies of some size."""
+    """The rate of a way with bodies of some size, and ``count`` of them in a round.
 
-    def __init__(self, kind: type[Way], size: int, count: int = bodies.ROUND) -> None:
+    Every message is compared with the one sent, within the measured time. A lost, reordered or
+    damaged message ends a turn with :class:`bench.stage.Failed`.
+    """
+
+    most = 20_000
+
+    def __init__(
+        self,
+        kind: type[Way],
+        size: int,
+        count: int = bodies.ROUND,
+        receivers: int = 1,
+        patience: float = PATIENCE,
+    ) -> None:
         self.kind = kind
         self.size = size
         self.count = count
-        self.rounds = 1
+        self.receivers = receivers
+        self.patience = patience
         self.label = kind.label
         self.note = kind.note
         self.role: Role = "shmq" if kind.label.startswith("shmq") else "peer"
@@ -108,16 +93,24 @@ class Stream(Contestant):
         """See :class:`bench.row.Contestant`."""
         return self.kind.missing()
 
-    def calibrate(self, seconds: float) -> None:
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Turn]:
         """See :class:`bench.row.Contestant`."""
-        self.rounds = 1
-        while True:
-            taken = self.rounds * self.count / self.turn()["rate"]
-            if taken >= seconds / 4 or self.rounds >= MOST_ROUNDS:
-                break
-            self.rounds = min(MOST_ROUNDS, self.rounds * max(2, min(16, int(seconds / taken))))
-        self.rounds = max(1, min(MOST_ROUNDS, round(self.rounds * seconds / taken)))
+        way = self.kind(unique_name(), self.size)
+        sender, receiver = two_cores()
+        try:
+            way.create()
+            sides = [
+                Side(send, way, self.count, core=sender),
+                *[Side(receive, way, self.count, core=receiver) for _ in range(self.receivers)],
+            ]
+            with Cast(sides, self.patience) as cast:
 
-    def turn(self) -> dict[str, float]:
-        """See :class:`bench.row.Contestant`."""
-        return {"rate": rate(self.kind, self.size, self.rounds, self.count)}
+                def turn(rounds: int) -> dict[str, float]:
+                    begun, *ended = cast.turn(rounds)
+                    seconds = (max(ended) - begun) / 1e9
+                    return {"rate": rounds * self.count / seconds, SECONDS: seconds}
+
+                yield turn
+        finally:
+            way.remove()

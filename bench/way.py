@@ -18,6 +18,13 @@ ReceiveOne = Callable[[], bytes]
 
 #: Messages in a batch.
 BATCH = 64
+#: Bytes of bodies that every ring and queue holds, and the fewest bodies.
+ROOM, FEWEST = 1 << 20, 4
+
+
+def equal_places(size: int) -> int:
+    """How many bodies of that size fit into every ring and queue of a row: as many as in all."""
+    return max(FEWEST, ROOM // size)
 
 
 class Way(abc.ABC):
@@ -31,12 +38,16 @@ class Way(abc.ABC):
     label: ClassVar[str]
     #: The module that it needs; without the module it is left out.
     needs: ClassVar[str | None] = None
+    #: Whether only the kernel decides how many bodies may wait.
+    fixed: ClassVar[bool] = False
     #: What a reader of the table must know about it.
     note: ClassVar[str] = ""
 
     def __init__(self, name: str, size: int) -> None:
         self.name = name
         self.size = size
+        #: How many bodies may wait; None if only the kernel decides that.
+        self.places: int | None = None if self.fixed else equal_places(size)
         #: Whether the current round is compared byte by byte. Timed rounds are compared by a
         #: sample only if the comparison would dominate the measurement: see :mod:`bench.large`.
         self.whole = True
@@ -74,8 +85,11 @@ class Way(abc.ABC):
     def opened(self) -> None:
         """Each side calls this once both ends are open, before anything is sent."""
 
+    def settle(self) -> None:
+        """Each side calls this after a turn: what goes on behind it must not disturb the next."""
+
     def finish(self) -> None:
-        """Each side calls this after its last round, outside the timed part."""
+        """Each side calls this after its last round."""
 
     def remove(self) -> None:
         """Remove everything that :meth:`create` and the sides made, even after a failure."""

@@ -12,8 +12,8 @@ True
 ``help(shmq.Queue)`` and the like tell what each name is:
 
 Begin           connect, Broker, Queue, QueueOptions, Message, Put, LOW, NORMAL, HIGH
-Consume         Consumer, AsyncConsumer, Batch, Packed, DeadLetter, wait, worker, run, Worker,
-                Retry, Reject
+Consume         Bodies, AsyncBodies, Consumer, AsyncConsumer, Batch, Packed, DeadLetter, wait,
+                worker, run, Worker, Retry, Reject
 Put             Loan, Pipeline, Transaction
 Look            QueueStats, QueueSummary, Attachment
 In bulk         BulkQueue, Columns, Run, StagedPublisher, Rows
@@ -25,14 +25,13 @@ Schemas         SchemaVersion, TypedQueue, TypedStream
 Errors          ShmqError, of which all others are: see ``shmq.errors``
 """
 
-from typing import TYPE_CHECKING, Final
-
-from shmq.api.lazy_imports import on_demand
 from shmq.client.connect import connect as connect
 from shmq.errors import *  # noqa: F403
 from shmq.errors import __all__ as _errors
+from shmq.lazy_imports import on_demand
 from shmq.version import VERSION
 
+TYPE_CHECKING = False  # that of typing, whose import would cost as much as the interpreter's start
 if TYPE_CHECKING:
     from shmq.api import *  # noqa: F403
     from shmq.api.message import Reject as Reject
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 #: Where each public name is loaded from when it is asked for.
-_PLACES: Final = {
+_PLACES = {
     name: module
     for module, names in {
         "shmq.errors": _errors,
@@ -63,11 +62,13 @@ _PLACES: Final = {
         "shmq.api": [
             "Appended",
             "AppendedRange",
+            "AsyncBodies",
             "AsyncConsumer",
             "AsyncReader",
             "Attachment",
             "Batch",
             "Binding",
+            "Bodies",
             "Broker",
             "BulkQueue",
             "Columns",
@@ -117,4 +118,4 @@ _PLACES: Final = {
 # them.
 if not TYPE_CHECKING:
     __getattr__, __dir__ = on_demand(__name__, _PLACES)
-    del TYPE_CHECKING, VERSION, Final, on_demand
+    del TYPE_CHECKING, VERSION, on_demand

@@ -10,7 +10,10 @@ from __future__ import annotations
 import errno
 import os
 import queue
-from typing import Any
+
+TYPE_CHECKING = False  # that of typing, whose import would cost as much as the interpreter's start
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = [
     "ConnectionLost",

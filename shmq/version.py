@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 __all__ = ["VERSION"]
 
-VERSION: Final = "0.1.0"
+VERSION = "0.1.0"

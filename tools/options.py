@@ -15,10 +15,11 @@ from typing import Any, Final
 
 from shmq.api.exchange import ExchangeOptions
 from shmq.api.group import GroupOptions
-from shmq.api.options import MAX_SECONDS, MAX_WHOLE, Option, Options, Part, QueueOptions, options_of
+from shmq.api.options import MAX_WHOLE, Option, Options, Part, QueueOptions, options_of
 from shmq.api.share import ShareOptions
 from shmq.api.stream_options import StreamOptions
 from shmq.cli.shared.flags import size_in_words
+from shmq.native._core import MAX_SECONDS
 from shmq.server.config.settings import Limits, Quota
 
 ROOT: Final = Path(__file__).resolve().parent.parent

@@ -7,20 +7,22 @@ import dataclasses
 import random
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import shmq
 from bench.disk import flushes, folder
-from bench.disk.figures import MEDIAN, SIZE, TAIL
-from bench.disk.timing import percentiles
+from bench.disk.figures import MEDIAN, SIZE
+from bench.disk.timing import share
 from bench.disk.writer import QUEUE, alone, kept
 from bench.machine import now
-from bench.row import Contestant, Role
-from bench.stage import Failed, Side, Stage, together
+from bench.row import SECONDS, Contestant, Role, Turn
+from bench.stage import Cast, Failed, Side, Stage
 
-#: The most messages of a turn: all are in the queue at once.
-MOST = 1 << 18
+#: The most messages of a visit: all are in the queue at once.
+MOST = 1 << 20
+#: The most calls of a turn.
+MOST_CALLS = 1000
 #: Bytes of arena in addition to those of the messages.
 LEAST = 1 << 16
 #: The numbers of the producer and of its message.
@@ -35,12 +37,11 @@ Times = tuple[int, int, list[int]]
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """The work of a process: the calls of each thread, and the messages of a call.
+    """The work of a process: the messages of a call, and the threads that call.
 
     ``piped``: not one after the other, but in a pipeline as long as a call.
     """
 
-    calls: int
     batch: int
     threads: int
     piped: bool
@@ -49,11 +50,12 @@ class Work:
 class Confirmed(Contestant):
     """A number of producers, each with ``batch`` messages per call, and the writer.
 
-    At the end of a turn the writer is killed and the queue's memory is removed. The queue is
+    At the end of a visit the writer is killed and the queue's memory is removed. The queue is
     then recovered from disk and must have all confirmed messages.
     """
 
     role: Role = "shmq"
+    most = MOST_CALLS
 
     def __init__(
         self,
@@ -70,7 +72,6 @@ class Confirmed(Contestant):
         self.threads = threads
         self.piped = piped
         self.note = note
-        self.calls = 16
 
     def missing(self) -> str | None:
         """See :class:`bench.row.Contestant`."""
@@ -79,67 +80,72 @@ class Confirmed(Contestant):
     def tiny(self) -> Contestant:
         """See :class:`bench.row.Contestant`."""
         producers, threads = min(self.producers, 3), min(self.threads, 3)
-        few = Confirmed(self.label, producers, self.batch, threads, self.piped, self.note)
-        few.calls = 4
-        return few
+        return Confirmed(self.label, producers, self.batch, threads, self.piped, self.note)
 
-    def calibrate(self, seconds: float) -> None:
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Turn]:
         """See :class:`bench.row.Contestant`."""
-        each = self.producers * self.threads * self.batch
-        most = max(1, MOST // each)
-        while True:
-            wanted = int(self.turn()["rate"] * seconds / each)
-            if wanted <= 4 * self.calls or self.calls == most:
-                break
-            self.calls = min(most, wanted, 16 * self.calls)
-        self.calls = max(1, min(most, wanted))
-
-    def turn(self) -> dict[str, float]:
-        """See :class:`bench.row.Contestant`."""
-        calls = self.calls + 1
-        total = calls * self.batch * self.producers * self.threads
-        room = LEAST + 2 * SIZE * total
-        with kept(durability="journal", capacity=total, arena_bytes=room) as made:
-            work = Work(calls, self.batch, self.threads, self.piped)
+        work = Work(self.batch, self.threads, self.piped)
+        played = 0
+        with kept(durability="journal", capacity=MOST, arena_bytes=2 * SIZE * MOST) as made:
             sides = [
                 Side(_produce, number, made.name, work, core=None)
                 for number in range(self.producers)
             ]
-            with flushes.at_least(self.calls):
-                found: list[Times] = together(sides)
+            with Cast(sides) as cast:
+
+                def turn(calls: int) -> dict[str, float]:
+                    nonlocal played
+                    played += calls + 1
+                    with flushes.at_least(calls):
+                        return self._figures(cast.turn(calls), calls)
+
+                yield turn
             made.lose()
             made.recover()
-            alone(_look, made.name, self.producers * self.threads, calls * self.batch)
-        begun = min(first for first, _, _ in found)
-        ended = max(last for _, last, _ in found)
-        median, tail = percentiles([one for _, _, taken in found for one in taken])
-        timed = self.calls * self.batch * self.producers * self.threads
-        return {"rate": timed * 1e9 / (ended - begun), MEDIAN.key: median, TAIL.key: tail}
+            alone(_look, made.name, self.producers * self.threads, played * self.batch)
+
+    def _figures(self, found: list[Times], calls: int) -> dict[str, float]:
+        begun, ended, taken = _together(found)
+        seconds = (ended - begun) / 1e9
+        timed = calls * self.batch * self.producers * self.threads
+        return {"rate": timed / seconds, MEDIAN.key: share(taken, 0.5), SECONDS: seconds}
 
 
-def bodies_of(producer: int, count: int) -> list[bytes]:
-    """The messages of a producer, in order."""
-    return [NUMBERS.pack(producer, number) + FILLER for number in range(count)]
+def bodies_of(producer: int, count: int, first: int = 0) -> list[bytes]:
+    """Messages of a producer in order, from the one with that number."""
+    return [NUMBERS.pack(producer, number) + FILLER for number in range(first, first + count)]
 
 
-def _produce(stage: Stage, side: int, name: str, work: Work) -> Times:
-    """Run all threads of a process. The first call of each is before the clock starts."""
+def _produce(stage: Stage, side: int, name: str, work: Work) -> None:
+    """Run all threads of a process in each turn. The first call of each is not timed."""
+    producers = range(side * work.threads, (side + 1) * work.threads)
+    first = 0
     with shmq.connect(name) as broker:
         queue = broker.queue(QUEUE)
-        if work.threads == 1:
-            return _put(stage.meet, queue, side, work)
-        found: list[Times] = []
-        barrier = threading.Barrier(work.threads, action=stage.meet)
-        running = [
-            threading.Thread(
-                target=lambda number=number: found.append(_put(barrier.wait, queue, number, work))
-            )
-            for number in range(side * work.threads, (side + 1) * work.threads)
-        ]
-        for thread in running:
-            thread.start()
-        for thread in running:
-            thread.join()
+        for calls in stage.turns():
+            count = (calls + 1) * work.batch
+            given = [bodies_of(producer, count, first) for producer in producers]
+            first += count
+            if work.threads == 1:
+                stage.tell(_put(stage.meet, queue, given[0], work))
+            else:
+                stage.tell(_in_threads(stage, queue, given, work))
+
+
+def _in_threads(stage: Stage, queue: Any, given: list[list[bytes]], work: Work) -> Times:
+    found: list[Times] = []
+    barrier = threading.Barrier(work.threads, action=stage.meet)
+    running = [
+        threading.Thread(
+            target=lambda bodies=bodies: found.append(_put(barrier.wait, queue, bodies, work))
+        )
+        for bodies in given
+    ]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
     if len(found) != work.threads:
         raise Failed(f"{work.threads - len(found)} of {work.threads} threads failed")
     return _together(found)
@@ -151,8 +157,7 @@ def _together(found: Sequence[Times]) -> Times:
     return begun, ended, [one for _, _, taken in found for one in taken]
 
 
-def _put(meet: Callable[[], object], queue: Any, producer: int, work: Work) -> Times:
-    bodies = bodies_of(producer, work.calls * work.batch)
+def _put(meet: Callable[[], object], queue: Any, bodies: list[bytes], work: Work) -> Times:
     given = [bodies[at : at + work.batch] for at in range(0, len(bodies), work.batch)]
     taken = []
     with contextlib.ExitStack() as stack:

@@ -10,5 +10,4 @@ SIZE = 128
 BATCH = 64
 
 MEDIAN = Figure("p50", "µs", higher_is_better=False)
-TAIL = Figure("p99", "µs", higher_is_better=False)
 BANDWIDTH = Figure("bandwidth", "MB/s")

@@ -34,8 +34,8 @@ class Durable(shared_queue.SharedQueue):
         self.queue: Any = super().open()
         return self.queue
 
-    def finish(self) -> None:
-        """Check that the journal is complete and has caught up."""
+    def settle(self) -> None:
+        """Wait until the journal has caught up; check that it is complete."""
         end = time.monotonic() + PATIENCE
         while self.durability == "journal":
             stats = self.queue.stats()

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Literal
 
-from bench.compiled import no_compiler
 from bench.disk import flushes, folder
-from bench.disk.figures import MEDIAN, SIZE, TAIL
+from bench.disk.figures import BANDWIDTH, MEDIAN, SIZE
 from bench.limits import Limit, play
+from bench.row import SECONDS, Turn
 
-#: The most messages of a turn.
-MOST = 1 << 20
+#: The most batches of a turn.
+MOST = 1 << 14
 
 
 class Raw(Limit):
     """A batch of messages with each write and fdatasync, at the end of a file or over zeros."""
+
+    most = MOST
 
     def __init__(
         self, label: str, batch: int, how: Literal["append", "overwrite"], note: str = ""
@@ -23,36 +27,44 @@ class Raw(Limit):
         self.batch = batch
         self.how = how
         self.note = note
-        self.messages = 16 * batch
 
     def missing(self) -> str | None:
         """See :class:`bench.row.Contestant`."""
         return super().missing() or folder.missing()
 
-    def calibrate(self, seconds: float) -> None:
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Turn]:
         """See :class:`bench.row.Contestant`."""
-        while (rate := self.turn()["rate"]) * seconds / 4 > self.messages:
-            self.messages *= 4
-        batches = max(1, min(MOST, int(rate * seconds)) // self.batch)
-        self.messages = batches * self.batch
 
-    def turn(self) -> dict[str, float]:
-        """See :class:`bench.row.Contestant`."""
-        least = self.messages // self.batch
-        with folder.scratch_folder() as where, flushes.at_least(least):
-            found = play("sync", where / "file", self.messages, self.batch, SIZE, self.how)
-        return dict(zip(("rate", MEDIAN.key, TAIL.key), found, strict=True))
+        def turn(batches: int) -> dict[str, float]:
+            messages = batches * self.batch
+            with folder.scratch_folder() as where, flushes.at_least(batches):
+                rate, median, _ = play("sync", where / "file", messages, self.batch, SIZE, self.how)
+            return {"rate": rate, MEDIAN.key: median, SECONDS: messages / rate}
+
+        yield turn
 
 
-class Sequential:
+class Sequential(Limit):
     """One file written from beginning to end and synced once, as dd does."""
+
+    label = "C, one file, synced once"
 
     def __init__(self, total: int) -> None:
         self.total = total
 
     def missing(self) -> str | None:
-        """Why it cannot be measured here; None if it can."""
-        return no_compiler() or folder.missing()
+        """See :class:`bench.row.Contestant`."""
+        return super().missing() or folder.missing()
+
+    def tiny(self) -> Sequential:
+        """See :class:`bench.row.Contestant`."""
+        return Sequential(1 << 20)
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Turn]:
+        """See :class:`bench.row.Contestant`."""
+        yield lambda _: {BANDWIDTH.key: self.bandwidth()}
 
     def bandwidth(self) -> float:
         """The bandwidth in MB/s."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from bench.disk import flushes
 from bench.disk.figures import BATCH, SIZE
 from bench.disk.limits import Raw
@@ -34,12 +36,11 @@ class Kept(Load):
             label, server, work, connections=connections, window=window, batch=batch, size=SIZE
         )
 
-    def measure(self, port: int) -> dict[str, float]:
+    def load(self, port: int, messages: int) -> dict[str, Any]:
         """See :class:`bench.tcp.load.Load`."""
         together = self.options["c"] * max(self.options["w"], self.options["b"])
-        with flushes.at_least(self.messages * self.rounds // together):
-            found = load(self.work, port, n=self.messages, r=self.rounds, f=1, **self.options)
-        return {key: float(found[key]) for key in ("rate", "p50", "p99")}
+        with flushes.at_least(messages // together):
+            return load(self.work, port, n=messages, f=1, **self.options)
 
 
 def over_tcp(what: str, **how: int) -> Contestant:

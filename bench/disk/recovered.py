@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from bench.disk import filled, folder
 from bench.disk.figures import BANDWIDTH
 from bench.disk.writer import alone, kept
-from bench.row import RATE, Contestant, Role
+from bench.row import RATE, Contestant, Role, Turn
 
 
 class Recovered(Contestant):
@@ -26,8 +29,12 @@ class Recovered(Contestant):
         """See :class:`bench.row.Contestant`."""
         return Recovered(self.label, self.size, min(self.count, 2000 if self.size < 4096 else 8))
 
-    def turn(self) -> dict[str, float]:
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Turn]:
         """See :class:`bench.row.Contestant`."""
+        yield lambda _: self._measured()
+
+    def _measured(self) -> dict[str, float]:
         room = filled.arena(self.size, self.count)
         with kept(durability="journal", capacity=self.count, arena_bytes=room) as made:
             alone(filled.fill, made.name, self.size, self.count)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import shmq
@@ -12,7 +14,7 @@ from bench.disk.limits import Sequential
 from bench.disk.timing import share
 from bench.disk.writer import QUEUE, Kept, alone, kept
 from bench.machine import now
-from bench.row import Contestant, Figure, Role
+from bench.row import Contestant, Figure, Role, Turn
 from bench.stage import Failed, Side, Stage, together
 
 DISK = Figure("disk", "MB/s")
@@ -52,8 +54,12 @@ class Snapshot(Contestant):
         """See :class:`bench.row.Contestant`."""
         return Snapshot(4 << 20)
 
-    def turn(self) -> dict[str, float]:
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Turn]:
         """See :class:`bench.row.Contestant`."""
+        yield lambda _: self._measured()
+
+    def _measured(self) -> dict[str, float]:
         count = self.total // HELD
         room = filled.arena(HELD, count) + filled.arena(PUT, MOST_PUTS)
         with kept(

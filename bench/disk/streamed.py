@@ -9,13 +9,11 @@ from collections.abc import Iterator
 import shmq
 from bench.disk import folder
 from bench.disk.figures import BANDWIDTH
-from bench.disk.limits import Sequential
-from bench.disk.snapshot import DISK, SHARE
 from bench.disk.writer import Writer, alone
 from bench.machine import now
-from bench.row import RATE, Contestant, Role
+from bench.row import RATE, Contestant, Role, Turn
 from bench.scratch import unique_name
-from bench.stage import Failed, Stage
+from bench.stage import Cast, Failed, Side, Stage
 
 #: The stream of a measurement, and its one ring.
 STREAM, RING = "s", 64 << 20
@@ -26,10 +24,9 @@ READ = 1 << 20
 
 
 class Appended(Contestant):
-    """Batches of records of one size from a few threads, each confirmed; and the disk's rate.
+    """Batches of records of one size from a few threads, each call confirmed.
 
-    Before and after, the C loop writes half as many bytes. The confirmed records are read back
-    from the files.
+    At the end of a visit the records are read back from the files.
     """
 
     role: Role = "shmq"
@@ -38,32 +35,36 @@ class Appended(Contestant):
         self.label = label
         self.size = size
         self.lots = lots
-        self.disk = Sequential(lots * LOT * size // 2)
         self.note = f"{THREADS} threads, {LOT} records a call"
 
     def missing(self) -> str | None:
         """See :class:`bench.row.Contestant`."""
-        return self.disk.missing()
+        return folder.missing()
 
     def tiny(self) -> Contestant:
         """See :class:`bench.row.Contestant`."""
         return Appended(self.label, self.size, THREADS)
 
-    def turn(self) -> dict[str, float]:
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Turn]:
         """See :class:`bench.row.Contestant`."""
+        turns = 0
         with _stream() as made:
-            before = self.disk.bandwidth()
-            taken = alone(_append, made.namespace, self.size, self.lots)
-            after = self.disk.bandwidth()
-            alone(_read, made.namespace, self.size, self.lots * LOT)
-        count = self.lots * LOT
-        bandwidth, disk = count * self.size * 1e3 / taken, 2 / (1 / before + 1 / after)
-        return {
-            RATE.key: count * 1e9 / taken,
-            BANDWIDTH.key: bandwidth,
-            DISK.key: disk,
-            SHARE.key: bandwidth / disk,
-        }
+            side = Side(_append, made.namespace, self.size, self.lots, core=None)
+            with Cast([side]) as cast:
+
+                def turn(_: int) -> dict[str, float]:
+                    nonlocal turns
+                    turns += 1
+                    (taken,) = cast.turn(turns)
+                    count = self.lots * LOT
+                    return {
+                        RATE.key: count * 1e9 / taken,
+                        BANDWIDTH.key: count * self.size * 1e3 / taken,
+                    }
+
+                yield turn
+            alone(_read, made.namespace, self.size, turns * self.lots * LOT)
 
 
 class Replayed(Contestant):
@@ -84,13 +85,20 @@ class Replayed(Contestant):
         """See :class:`bench.row.Contestant`."""
         return Replayed(self.label, self.size, THREADS)
 
-    def turn(self) -> dict[str, float]:
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Turn]:
         """See :class:`bench.row.Contestant`."""
         count = self.lots * LOT
         with _stream(ring_bytes=1 << 20) as made:
-            alone(_append, made.namespace, self.size, self.lots)
-            taken = alone(_read, made.namespace, self.size, count)
-        return {RATE.key: count * 1e9 / taken, BANDWIDTH.key: count * self.size * 1e3 / taken}
+            with Cast([Side(_append, made.namespace, self.size, self.lots, core=None)]) as cast:
+                cast.turn(1)
+
+            def turn(_: int) -> dict[str, float]:
+                taken = alone(_read, made.namespace, self.size, count)
+                bandwidth = count * self.size * 1e3 / taken
+                return {RATE.key: count * 1e9 / taken, BANDWIDTH.key: bandwidth}
+
+            yield turn
 
 
 @contextlib.contextmanager
@@ -125,8 +133,8 @@ def _delete(stage: Stage, namespace: str) -> None:
         broker.delete_stream(STREAM)
 
 
-def _append(stage: Stage, namespace: str, size: int, lots: int) -> int:
-    """The time of that many confirmed batches, in ns."""
+def _append(stage: Stage, namespace: str, size: int, lots: int) -> None:
+    """Append that many confirmed batches in each turn; it tells the time in ns."""
     lot = [n.to_bytes(4, "little").ljust(size, b"\xa5") for n in range(LOT)]
     with shmq.connect(namespace) as broker:
         stream = broker.stream(STREAM)
@@ -135,17 +143,16 @@ def _append(stage: Stage, namespace: str, size: int, lots: int) -> int:
             for _ in range(lots // THREADS):
                 stream.append_many(lot, partition=0, block=True, confirm="disk", timeout=60)
 
-        threads = [threading.Thread(target=work) for _ in range(THREADS)]
-        stage.meet()
-        begun = now()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        taken = now() - begun
-        if stream.latest(0) != lots * LOT:
-            raise Failed(f"{stream.latest(0)} records of {lots * LOT} were appended")
-        return taken
+        for turn in stage.turns():
+            threads = [threading.Thread(target=work) for _ in range(THREADS)]
+            begun = now()
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            stage.tell(now() - begun)
+            if stream.latest(0) != turn * lots * LOT:
+                raise Failed(f"{stream.latest(0)} records of {turn * lots * LOT} were appended")
 
 
 def _read(stage: Stage, namespace: str, size: int, count: int) -> int:

@@ -9,8 +9,3 @@ def share(taken: Sequence[int], part: float) -> float:
     """The time in µs that this share of the steps, given in ns, did not exceed."""
     ordered = sorted(taken)
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))] / 1e3
-
-
-def percentiles(taken: Sequence[int]) -> tuple[float, float]:
-    """The median and the 99th percentile in µs of times in ns."""
-    return share(taken, 0.5), share(taken, 0.99)

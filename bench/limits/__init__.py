@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from bench.compiled import compiled, no_compiler
-from bench.row import Contestant, Role
+from bench.row import SECONDS, Contestant, Role, Turn
 from bench.stage import PATIENCE, Failed
 
 HERE = Path(__file__).resolve().parent
@@ -34,23 +36,20 @@ class Limit(Contestant):
 class RateLimit(Limit):
     """A loop that takes how many messages it passes, and one more number."""
 
+    least, most = 4, 1 << 30
+
     def __init__(self, label: str, name: str, number: int, here: int, there: int) -> None:
         self.label = label
         self.name = name
         self.number = number
         self.cores = here, there
-        self.messages = 64
 
-    def calibrate(self, seconds: float) -> None:
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Turn]:
         """See :class:`bench.row.Contestant`."""
-        while True:
-            rate = self.turn()["rate"]
-            if self.messages / rate >= seconds / 4:
-                break
-            self.messages *= 4
-        self.messages = max(1, int(rate * seconds))
 
-    def turn(self) -> dict[str, float]:
-        """See :class:`bench.row.Contestant`."""
-        (rate,) = play(self.name, *self.cores, self.messages, self.number)
-        return {"rate": rate}
+        def turn(messages: int) -> dict[str, float]:
+            (rate,) = play(self.name, *self.cores, messages, self.number)
+            return {"rate": rate, SECONDS: messages / rate}
+
+        yield turn

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers.batching import batches_of
-from bench.way import Receive, ReceiveOne, Send, SendOne, Way, idle
+from bench.way import Receive, ReceiveOne, Send, SendOne, Way, equal_places, idle
 
-#: The size of the ring in bytes.
-ROOM = 2 << 20
+#: Bytes of the ring that a message takes beside its body.
+HEAD = 8
 
 
 class OneByOne(Way):
@@ -20,6 +20,9 @@ class OneByOne(Way):
     label = "cloudtoid-interprocess"
     needs = "cloudtoid_interprocess"
     note = "no acknowledgement; a full queue only refuses, so the sender spins"
+
+    def _room(self) -> int:
+        return equal_places(self.size) * (self.size + HEAD)
 
     def _folder(self) -> Path:
         return Path("/dev/shm", self.name)
@@ -33,12 +36,12 @@ class OneByOne(Way):
     def _publisher(self) -> Any:
         from cloudtoid_interprocess import Publisher
 
-        return Publisher(self.name, ROOM, self._folder())
+        return Publisher(self.name, self._room(), self._folder())
 
     def _subscriber(self) -> Any:
         from cloudtoid_interprocess import Subscriber
 
-        return Subscriber(self.name, ROOM, self._folder())
+        return Subscriber(self.name, self._room(), self._folder())
 
     def sender(self, bodies: list[bytes]) -> Send:
         put = self._publisher().try_send

@@ -6,10 +6,10 @@ from itertools import repeat
 from typing import Any
 
 from bench.peers.batching import batches_of
-from bench.way import BATCH, Receive, ReceiveOne, Send, SendOne, Way
+from bench.way import BATCH, Receive, ReceiveOne, Send, SendOne, Way, equal_places
 
-#: The size of the ring in bytes, about that of shmq's default queue for such messages.
-ROOM = 2 << 20
+#: Bytes of the ring that a message takes beside its body.
+HEAD = 8
 
 
 def unchanged(body: Any) -> Any:
@@ -27,7 +27,8 @@ class OneByOne(Way):
     def create(self) -> None:
         from faster_fifo import Queue
 
-        self.queue = Queue(ROOM, loads=bytes, dumps=unchanged)
+        room = equal_places(self.size) * (self.size + HEAD)
+        self.queue = Queue(room, loads=bytes, dumps=unchanged)
 
     def sender(self, bodies: list[bytes]) -> Send:
         put = self.queue.put

@@ -10,11 +10,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bench.large import FAN_OUT_STEP, LargeWay
+from bench.large import FAN_OUT_PLACES, FAN_OUT_STEP, LargeWay
 from bench.way import Receive, Send, Way, idle
-
-#: How many samples may wait for a subscriber.
-WAITING = 256
 
 
 class _Iceoryx(Way):
@@ -40,7 +37,7 @@ class _Iceoryx(Way):
             self.node.service_builder(iceoryx2.ServiceName.new(self.name))
             .publish_subscribe(iceoryx2.Slice[ctypes.c_uint8])
             .enable_safe_overflow(False)
-            .subscriber_max_buffer_size(self.waiting())
+            .subscriber_max_buffer_size(self.places)
             .open_or_create()
         )
 
@@ -49,10 +46,6 @@ class _Iceoryx(Way):
 
     def _prefix(self) -> str:
         return f"{self.name}_"
-
-    def waiting(self) -> int:
-        """How many samples may wait."""
-        return WAITING
 
     def finish(self) -> None:
         self.port = self.node = None
@@ -131,10 +124,6 @@ class Loaned(_Iceoryx, LargeWay):
     #: What a subscriber does between two polls.
     rest = staticmethod(idle)
 
-    def waiting(self) -> int:
-        """See :class:`_Iceoryx`."""
-        return 16
-
     def sender(self, bodies: list[bytes]) -> Send:
         loan, move, size = self.publisher().loan_slice_uninit, ctypes.memmove, self.size
         subscribers = self.subscribers
@@ -171,3 +160,7 @@ class FanOut(Loaned):
     subscribers = 8
     step = FAN_OUT_STEP
     rest = staticmethod(os.sched_yield)
+
+    def __init__(self, name: str, size: int) -> None:
+        super().__init__(name, size)
+        self.places = FAN_OUT_PLACES

@@ -17,6 +17,7 @@ class OneByOne(Way):
 
     label = "posix_ipc.MessageQueue"
     note = "holds as many messages as fs.mqueue.msg_max, 10 unless the host says more"
+    fixed = True
 
     @classmethod
     def missing(cls) -> str | None:

@@ -7,15 +7,13 @@ from typing import Any
 
 from bench.large import LargeWay
 from bench.peers.shared_queue import SharedQueue
-from bench.way import Receive, Send
-
-#: Bodies that the arena holds: as many as the C loop has slots.
-BLOCKS = 4
+from bench.way import Receive, Send, equal_places
 
 
 class _Large(SharedQueue, LargeWay):
     def options(self) -> dict[str, Any]:
-        return {"arena_bytes": BLOCKS * self.size, "max_message_bytes": self.size}
+        room = {"arena_bytes": equal_places(self.size) * self.size, "max_message_bytes": self.size}
+        return super().options() | room
 
 
 class Loaned(_Large):

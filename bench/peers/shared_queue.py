@@ -10,6 +10,9 @@ from bench.peers.batching import batches_of
 from bench.scratch import delete_all
 from bench.way import BATCH, Receive, ReceiveOne, Send, SendOne, Way
 
+#: Seconds of a lease: an iterator keeps its last message until its next turn.
+LONG = 3600.0
+
 
 class SharedQueue(Way):
     """A queue in its own namespace."""
@@ -20,7 +23,7 @@ class SharedQueue(Way):
 
     def options(self) -> dict[str, Any]:
         """The options that differ from the defaults."""
-        return {}
+        return {"capacity": self.places, "visibility_timeout": LONG}
 
     def open(self) -> Any:
         """The queue, in this process."""
@@ -30,14 +33,7 @@ class SharedQueue(Way):
         delete_all(self.name)
 
 
-class Small(SharedQueue):
-    """A queue of 1,024 messages, which fits into the cores' caches."""
-
-    def options(self) -> dict[str, Any]:
-        return {"capacity": 1024}
-
-
-class OneByOne(Small):
+class OneByOne(SharedQueue):
     """put, get, ack: one call each."""
 
     label = "shmq put, get, ack"
@@ -98,7 +94,21 @@ class Consumed(OneByOne):
         return receive
 
 
-class _PutBatches(Small):
+class Bodies(OneByOne):
+    """put one by one; an iterator of bodies, whose next step acknowledges."""
+
+    label = "shmq put, bodies(64)"
+
+    @classmethod
+    def missing(cls) -> str | None:
+        return None if hasattr(shmq.Queue, "bodies") else "this shmq has no Queue.bodies"
+
+    def receiver(self, count: int) -> Receive:
+        self.iterator = self.open().bodies(prefetch=64)
+        return lambda: list(islice(self.iterator, count))
+
+
+class _PutBatches(SharedQueue):
     def sender(self, bodies: list[bytes]) -> Send:
         put_many = self.open().put_many
         batches = batches_of(bodies)

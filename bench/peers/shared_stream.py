@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import shmq
-from bench.large import FAN_OUT_STEP, LargeWay
+from bench.large import FAN_OUT_PLACES, FAN_OUT_STEP, LargeWay
 from bench.peers.batching import batches_of
 from bench.scratch import delete_all
 from bench.way import Receive, Send, Way
@@ -18,6 +18,7 @@ class SharedStream(Way):
 
     #: Bytes of the ring.
     room: ClassVar[int] = 1 << 20
+    fixed = True
 
     def create(self) -> None:
         with shmq.connect(self.name) as broker:
@@ -85,8 +86,12 @@ class FanOut(OneByOne, LargeWay):
 
     label = "shmq append, read(view=True), 8 subscribers"
     note = "waits for the slowest, so that nothing is lost; who waits sleeps"
-    room = 16 << 20
+    room = (FAN_OUT_PLACES + 1) << 20
     step = FAN_OUT_STEP
+
+    def __init__(self, name: str, size: int) -> None:
+        super().__init__(name, size)
+        self.places = FAN_OUT_PLACES
 
     def receiver(self, count: int) -> Receive:
         stream, seen = self.open(), self.seen

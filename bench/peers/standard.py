@@ -7,9 +7,6 @@ from itertools import repeat
 from bench.stage import CONTEXT
 from bench.way import Receive, ReceiveOne, Send, SendOne, Way
 
-#: The capacity of the Queue: the default capacity of a queue of shmq.
-CAPACITY = 16_384
-
 
 class Queue(Way):
     """multiprocessing.Queue: a thread of the sender pickles and writes to a pipe."""
@@ -18,7 +15,7 @@ class Queue(Way):
     note = "no acknowledgement"
 
     def create(self) -> None:
-        self.queue = CONTEXT.Queue(CAPACITY)
+        self.queue = CONTEXT.Queue(self.places)
 
     def sender(self, bodies: list[bytes]) -> Send:
         put = self.queue.put
@@ -42,6 +39,7 @@ class Pipe(Way):
 
     label = "multiprocessing.Pipe"
     note = "no acknowledgement; one sender, one receiver"
+    fixed = True
 
     def create(self) -> None:
         self.reading, self.writing = CONTEXT.Pipe(duplex=False)

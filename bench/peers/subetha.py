@@ -8,10 +8,17 @@ from typing import Any
 
 from bench.packed import PACK, PackedWay
 from bench.peers.batching import batches_of
-from bench.way import BATCH, Receive, ReceiveOne, Send, SendOne, Way, idle
+from bench.way import (
+    BATCH,
+    Receive,
+    ReceiveOne,
+    Send,
+    SendOne,
+    Way,
+    equal_places,
+    idle,
+)
 
-#: Slots of the ring: the default capacity of a queue of shmq.
-SLOTS = 16_384
 #: Bytes of a slot; a shorter body arrives padded.
 SLOT = 64
 
@@ -31,14 +38,14 @@ class OneByOne(Way):
 
         if self.size != SLOT:
             raise ValueError(f"a slot of subetha's SpscRing holds {SLOT} bytes, not {self.size}")
-        with SpscRing(str(self._path()), SLOTS):
+        with SpscRing(str(self._path()), equal_places(SLOT)):
             pass
 
     def open(self) -> Any:
         """The ring, in this process."""
         from subetha import SpscRing
 
-        return SpscRing.open(str(self._path()), SLOTS)
+        return SpscRing.open(str(self._path()), equal_places(SLOT))
 
     def remove(self) -> None:
         self._path().unlink(missing_ok=True)

@@ -21,6 +21,7 @@ class Stream(Way):
     note = "framed with a length; the receiver reads 64 KiB ahead"
 
     kind = socket.SOCK_STREAM
+    fixed = True
 
     def create(self) -> None:
         self.writing, self.reading = socket.socketpair(socket.AF_UNIX, self.kind)

@@ -5,13 +5,10 @@ from __future__ import annotations
 import tempfile
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from bench.peers.batching import batches_of
-from bench.way import Receive, ReceiveOne, Send, SendOne, Way
-
-#: How many messages each side may hold.
-MARK = 16_384
+from bench.way import BATCH, Receive, ReceiveOne, Send, SendOne, Way, equal_places
 
 
 class OneByOne(Way):
@@ -20,6 +17,8 @@ class OneByOne(Way):
     label = "pyzmq ipc"
     needs = "zmq"
     note = "PUSH and PULL; no acknowledgement"
+    #: Bodies in a message.
+    part: ClassVar[int] = 1
 
     def _path(self) -> Path:
         return Path(tempfile.gettempdir(), f"{self.name}.zmq")
@@ -29,7 +28,8 @@ class OneByOne(Way):
 
         self.context = zmq.Context()
         socket = self.context.socket(getattr(zmq, kind))
-        socket.set_hwm(MARK)
+        # The sender and the receiver hold half each.
+        socket.set_hwm(max(1, equal_places(self.size) // self.part // 2))
         if kind == "PULL":
             socket.bind(f"ipc://{self._path()}")
         else:
@@ -71,6 +71,7 @@ class Multipart(OneByOne):
 
     label = "pyzmq ipc, 64 parts a message"
     note = "PUSH and PULL; a batch is one message"
+    part = BATCH
 
     def sender(self, bodies: list[bytes]) -> Send:
         put = self._socket("PUSH").send_multipart

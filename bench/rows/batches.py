@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.peers import cloudtoid, fifo, shared_queue, subetha, zmq_ipc
-from bench.row import Row, above, at_least
+from bench.row import Row, beside, times
 from bench.stream import Stream
 from bench.way import Way
 
@@ -14,17 +14,19 @@ PEERS: tuple[type[Way], ...] = (
     fifo.Batches,
 )
 OURS: type[Way] = shared_queue.Batches
-MESSAGES: type[Way] = shared_queue.Messages
+OTHERS: tuple[type[Way], ...] = (shared_queue.Messages, shared_queue.BatchesConsumed)
 
 
 def row() -> Row:
     """64 B."""
+    peers = [kind.label for kind in PEERS]
     return Row(
         key="batches",
         title="64 B in batches of 64",
-        contestants=[Stream(kind, 64) for kind in (OURS, MESSAGES, *PEERS)],
-        bars=[at_least(OURS.label, 12e6), above(OURS.label, [kind.label for kind in PEERS])],
-        limit="a bytes object a message, and the line of its slot, which crosses both ways",
+        contestants=[Stream(kind, 64) for kind in (OURS, *OTHERS, *PEERS)],
+        bars=[times(OURS.label, peers, 1.3), *[beside(kind.label, peers) for kind in OTHERS]],
+        limit="a bytes object a message, and the cache lines of its body and of its record",
+        share=1.5,
     )
 
 
@@ -34,7 +36,7 @@ def kib_row() -> Row:
     return Row(
         key="kib-batches",
         title="1 KiB in batches of 64",
-        contestants=[Stream(kind, 1024) for kind in (OURS, MESSAGES, *peers)],
-        bars=[at_least(OURS.label, 4e6)],
+        contestants=[Stream(kind, 1024) for kind in (OURS, *peers)],
+        bars=[times(OURS.label, [kind.label for kind in peers], 2.0)],
         limit="the cache lines of the body, which cross from one core to the other",
     )

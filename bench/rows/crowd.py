@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import array
 import collections
+import contextlib
 import struct
+from collections.abc import Iterator
 from itertools import repeat
+from typing import Any
 
 import shmq
 from bench.machine import now
-from bench.row import RATE, Contestant, Role, Row, times
+from bench.row import RATE, SECONDS, Contestant, Role, Row, Turn, times
 from bench.scratch import scratch
-from bench.stage import Failed, Side, Stage, together
+from bench.stage import Cast, Failed, Side, Stage
 
 BODY = struct.Struct("<II56x")
 #: The fewest messages of a producer, and the most of all producers together.
 LEAST, MOST = 64, 1_000_000
-#: The expected messages per second, the same for few and many processes. It is high enough
-#: that the processes' staggered start does not matter.
-FULL_SPEED = 2e6
+#: Seconds of a turn: long enough that the processes' staggered start does not matter.
+SECONDS_OF_TURN = 0.1
 
 
 class Crowd(Contestant):
@@ -28,31 +30,32 @@ class Crowd(Contestant):
 
     def __init__(self, pairs: int, label: str | None = None) -> None:
         self.pairs = pairs
-        self.each = LEAST
+        self.least, self.most = LEAST, MOST // pairs
         self.label = label or f"shmq, {pairs} x {pairs} processes"
 
     def tiny(self) -> Contestant:
         """See :class:`bench.row.Contestant`."""
         return Crowd(min(self.pairs, 3), self.label)
 
-    def calibrate(self, seconds: float) -> None:
-        """See :class:`bench.row.Contestant`."""
-        self.each = max(LEAST, int(min(FULL_SPEED * seconds, MOST)) // self.pairs)
-
-    def turn(self) -> dict[str, float]:
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Turn]:
         """See :class:`bench.row.Contestant`."""
         with scratch() as broker:
             name = broker.namespace
             broker.create_queue("q", dead_letter=None, overflow="block")
             sides = [
-                *[Side(_put, name, number, self.each, core=None) for number in range(self.pairs)],
-                *[Side(_get, name, self.each, core=None) for _ in range(self.pairs)],
+                *[Side(_put, name, number, core=None) for number in range(self.pairs)],
+                *[Side(_get, name, core=None) for _ in range(self.pairs)],
             ]
-            said = together(sides)
+            with Cast(sides) as cast:
+                yield lambda each: self._figures(cast.turn(each), each)
+
+    def _figures(self, said: list[Any], each: int) -> dict[str, float]:
         begun = min(said[: self.pairs])
         ended = max(end for end, _ in said[self.pairs :])
-        verify([taken for _, taken in said[self.pairs :]], self.pairs, self.each)
-        return {RATE.key: self.pairs * self.each / (ended - begun) * 1e9}
+        verify([taken for _, taken in said[self.pairs :]], self.pairs, each)
+        seconds = (ended - begun) / 1e9
+        return {RATE.key: self.pairs * each / seconds, SECONDS: seconds}
 
 
 def verify(taken: list[bytes], producers: int, each: int) -> None:
@@ -76,26 +79,28 @@ def verify(taken: list[bytes], producers: int, each: int) -> None:
         )
 
 
-def _put(stage: Stage, name: str, producer: int, count: int) -> int:
-    made = [BODY.pack(producer, number) for number in range(count)]
+def _put(stage: Stage, name: str, producer: int) -> None:
     put = shmq.connect(name).queue("q").put
-    stage.meet()
-    begun = now()
-    for body in made:
-        put(body)
-    return begun
+    for count in stage.turns():
+        made = [BODY.pack(producer, number) for number in range(count)]
+        stage.meet()
+        begun = now()
+        for body in made:
+            put(body)
+        stage.tell(begun)
 
 
-def _get(stage: Stage, name: str, count: int) -> tuple[int, bytes]:
+def _get(stage: Stage, name: str) -> None:
     get = shmq.connect(name).queue("q").get
-    received: list[bytes] = []
-    stage.meet()
-    for _ in repeat(None, count):
-        message = get()
-        received.append(message.body)
-        message.ack()
-    ended = now()
-    return ended, b"".join(body[:8] for body in received)
+    for count in stage.turns():
+        received: list[bytes] = []
+        stage.meet()
+        for _ in repeat(None, count):
+            message = get()
+            received.append(message.body)
+            message.ack()
+        ended = now()
+        stage.tell((ended, b"".join(body[:8] for body in received)))
 
 
 def row() -> Row:
@@ -107,4 +112,6 @@ def row() -> Row:
         contestants=[one, many],
         bars=[times(many.label, one.label, 0.5)],
         limit="whoever is stopped by the kernel inside a lock stops the others of its side",
+        turn=SECONDS_OF_TURN,
+        share=1.5,
     )

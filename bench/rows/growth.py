@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from itertools import cycle
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle, repeat
 from typing import Any
 
 import shmq
 from bench import bodies
 from bench.machine import now, two_cores
-from bench.row import Contestant, Figure, Role, Row, flat
+from bench.row import SECONDS, Bar, Contestant, Figure, Role, Row, Turn, within
 from bench.scratch import scratch
-from bench.stage import Side, Stage, together
+from bench.stage import Cast, Side, Stage
 
 COST = Figure("cost", "ns for put, get, ack", higher_is_better=False)
 SIZE = 64
 HOUR = 3600.0
+#: Messages in a round, after which the bodies are compared.
+ROUND = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,16 +49,11 @@ class Cycle(Contestant):
     """One process puts, gets and acknowledges, one call each, repeatedly."""
 
     role: Role = "shmq"
+    most = 10_000
 
     def __init__(self, label: str, setting: Setting) -> None:
         self.label = label
         self.setting = setting
-        self.rounds = 1
-
-    def calibrate(self, seconds: float) -> None:
-        """See :class:`bench.row.Contestant`."""
-        self.rounds = 4
-        self.rounds = max(1, int(seconds * 1e9 / (self.turn()[COST.key] * bodies.ROUND)))
 
     def tiny(self) -> Contestant:
         """See :class:`bench.row.Contestant`."""
@@ -64,33 +63,38 @@ class Cycle(Contestant):
         }
         return Cycle(self.label, Setting(**few))
 
-    def turn(self) -> dict[str, float]:
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Turn]:
         """See :class:`bench.row.Contestant`."""
         with scratch() as broker:
-            side = Side(_go_on, broker.namespace, self.setting, self.rounds, core=two_cores()[1])
-            (taken,) = together([side])
-        return {COST.key: taken / (self.rounds * bodies.ROUND)}
+            side = Side(_go_on, broker.namespace, self.setting, core=two_cores()[1])
+            with Cast([side]) as cast:
+
+                def turn(rounds: int) -> dict[str, float]:
+                    (taken,) = cast.turn(rounds)
+                    return {COST.key: taken / (rounds * ROUND), SECONDS: taken / 1e9}
+
+                yield turn
 
 
-def _go_on(stage: Stage, name: str, setting: Setting, rounds: int) -> int:
-    """Fill the queue as the setting says, then run that many rounds; the time in ns."""
-    stage.meet()
+def _go_on(stage: Stage, name: str, setting: Setting) -> None:
+    """Fill the queue as the setting says, then run rounds; it tells the time of a turn in ns."""
     sent = bodies.make(SIZE)
     with shmq.connect(name) as broker:
         for other in range(1, setting.queues):
             broker.create_queue(f"other-{other}", dead_letter=None).close()
         queue = broker.create_queue("q", **setting.options())
         _delay(queue, setting.delayed, sent)
-        groups = cycle([f"group {n}" for n in range(setting.groups)] or [None])
+        groups = cycle([f"group {n}" for n in range(setting.groups)])
         arrivals, departures = cycle(sent), cycle(sent)
-        for _ in range(setting.backlog):
-            queue.put(next(arrivals), group=next(groups))
+        _fill(queue, setting, arrivals, groups)
         one_round = _grouped_round if setting.groups else _plain_round
-        _verified(one_round, queue, arrivals, departures, groups)
-        begun = now()
-        for _ in range(rounds):
+        for rounds in stage.turns():
             _verified(one_round, queue, arrivals, departures, groups)
-        return now() - begun
+            begun = now()
+            for _ in range(rounds):
+                _verified(one_round, queue, arrivals, departures, groups)
+            stage.tell(now() - begun)
 
 
 def _delay(queue: Any, count: int, sent: list[bytes]) -> None:
@@ -98,18 +102,37 @@ def _delay(queue: Any, count: int, sent: list[bytes]) -> None:
         count -= queue.put_many(sent[:count], delay=HOUR)
 
 
-def _verified(one_round: Any, queue: Any, arrivals: Any, departures: Any, groups: Any) -> None:
-    expected = [next(departures) for _ in range(bodies.ROUND)]
+def _fill(queue: Any, setting: Setting, arrivals: Iterator[bytes], groups: Iterator[str]) -> None:
+    if setting.groups:
+        for _ in repeat(None, setting.backlog):
+            queue.put(next(arrivals), group=next(groups))
+        return
+    left = setting.backlog
+    while left:
+        batch = [next(arrivals) for _ in range(min(left, bodies.ROUND))]
+        if queue.put_many(batch) != len(batch):
+            raise AssertionError("a batch was cut short")
+        left -= len(batch)
+
+
+def _verified(
+    one_round: Callable[..., list[bytes]],
+    queue: Any,
+    arrivals: Iterator[bytes],
+    departures: Iterator[bytes],
+    groups: Iterator[str],
+) -> None:
+    expected = [next(departures) for _ in range(ROUND)]
     received = one_round(queue, arrivals, groups)
     if received != expected:
         bodies.check(received, expected)
 
 
-def _plain_round(queue: Any, arrivals: Any, groups: Any) -> list[bytes]:
+def _plain_round(queue: Any, arrivals: Iterator[bytes], groups: Iterator[str]) -> list[bytes]:
     del groups
     put, get = queue.put, queue.get
     received: list[bytes] = []
-    for _ in range(bodies.ROUND):
+    for _ in range(ROUND):
         put(next(arrivals))
         message = get()
         received.append(message.body)
@@ -117,10 +140,10 @@ def _plain_round(queue: Any, arrivals: Any, groups: Any) -> list[bytes]:
     return received
 
 
-def _grouped_round(queue: Any, arrivals: Any, groups: Any) -> list[bytes]:
+def _grouped_round(queue: Any, arrivals: Iterator[bytes], groups: Iterator[str]) -> list[bytes]:
     put, get = queue.put, queue.get
     received: list[bytes] = []
-    for _ in range(bodies.ROUND):
+    for _ in range(ROUND):
         put(next(arrivals), group=next(groups))
         message = get()
         received.append(message.body)
@@ -128,62 +151,68 @@ def _grouped_round(queue: Any, arrivals: Any, groups: Any) -> list[bytes]:
     return received
 
 
-def _row(key: str, title: str, limit: str, settings: dict[str, Setting]) -> Row:
-    labels = [f"shmq, {what}" for what in settings]
-    return Row(
-        key=key,
-        title=title,
-        contestants=[
-            Cycle(label, setting) for label, setting in zip(labels, settings.values(), strict=True)
-        ],
-        figures=[COST],
-        bars=[flat(labels, 0.2, COST.key)],
-        limit=limit,
-    )
+def _cycles(what: str, settings: dict[int, Setting]) -> list[Cycle]:
+    return [Cycle(f"shmq, {count:,} {what}", setting) for count, setting in settings.items()]
 
 
-def _counted(count: int) -> str:
-    return f"{count:,}"
+def _flat(cycles: Sequence[Cycle]) -> list[Bar]:
+    """Each costs at most a fifth more than the first."""
+    first, *others = cycles
+    return [within(each.label, first.label, 1.2, COST.key) for each in others]
 
 
 def backlog_row() -> Row:
     """1,000 to 1,000,000 messages wait."""
-    return _row(
-        "growth-backlog",
-        "One process puts, gets and acknowledges while others wait in front",
-        "caches: a message that has waited long is read from memory",
-        {f"{_counted(n)} waiting": Setting(backlog=n) for n in (1_000, 10_000, 100_000, 1_000_000)},
+    cycles = _cycles("waiting", {n: Setting(backlog=n) for n in (1_000, 100_000, 1_000_000)})
+    return Row(
+        key="growth-backlog",
+        title="One process puts, gets and acknowledges while others wait in front",
+        contestants=cycles,
+        figures=[COST],
+        bars=_flat(cycles),
+        limit="caches: a message that has waited long is read from memory",
     )
 
 
 def groups_row() -> Row:
-    """100,000 messages wait in 1 to 100,000 groups."""
-    return _row(
-        "growth-groups",
-        "The same with a group for each message, 100,000 waiting",
-        "caches: the record of a group and its bucket are touched with each message",
-        {
-            f"{_counted(n)} groups": Setting(backlog=100_000, groups=n)
-            for n in (1, 100, 10_000, 100_000)
-        },
+    """100,000 messages wait in 1 to 100,000 groups, or in none."""
+    waiting = 100_000
+    plain = Cycle("shmq, no groups", Setting(backlog=waiting))
+    counts = (1, 1_000, 10_000, 100_000)
+    cycles = _cycles("groups", {n: Setting(backlog=waiting, groups=n) for n in counts})
+    return Row(
+        key="growth-groups",
+        title="The same with a group for each message, 100,000 waiting",
+        contestants=[plain, *cycles],
+        figures=[COST],
+        bars=[*[within(each.label, plain.label, 2, COST.key) for each in cycles], *_flat(cycles)],
+        limit="the lock of the general path, and the record of a group and its bucket",
+        share=2.5,
     )
 
 
 def delayed_row() -> Row:
     """No message and 100,000 messages are delayed."""
-    return _row(
-        "growth-delayed",
-        "The same while others are delayed",
-        "",
-        {f"{_counted(n)} delayed": Setting(delayed=n) for n in (0, 100_000)},
+    cycles = _cycles("delayed", {n: Setting(delayed=n) for n in (0, 100_000)})
+    return Row(
+        key="growth-delayed",
+        title="The same while others are delayed",
+        contestants=cycles,
+        figures=[COST],
+        bars=_flat(cycles),
+        limit="",
+        share=0.7,
     )
 
 
 def queues_row() -> Row:
     """One queue and 1,000 in the namespace."""
-    return _row(
-        "growth-queues",
-        "The same with other queues in the namespace",
-        "",
-        {f"{_counted(n)} in all": Setting(queues=n) for n in (1, 1_000)},
+    cycles = _cycles("queues", {n: Setting(queues=n) for n in (1, 1_000)})
+    return Row(
+        key="growth-queues",
+        title="The same with other queues in the namespace",
+        contestants=cycles,
+        figures=[COST],
+        bars=_flat(cycles),
+        share=2.0,
     )

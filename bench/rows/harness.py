@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from itertools import cycle, repeat
 
 from bench import bodies
 from bench.machine import now
-from bench.row import Contestant, Figure, Role, Row
+from bench.row import SECONDS, Contestant, Figure, Role, Row, Turn
 
 COST = Figure("cost", "ns/message", higher_is_better=False)
 
@@ -15,52 +17,44 @@ class Loop(Contestant):
     """A loop of a one-way rate, with the cheapest Python call in place of the peer."""
 
     role: Role = "harness"
-    rounds = 2
+    most = 10_000
 
-    def calibrate(self, seconds: float) -> None:
+    def __init__(self, label: str, work: Callable[[int], None]) -> None:
+        self.label = label
+        self.work = work
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Turn]:
         """See :class:`bench.row.Contestant`."""
-        self.rounds = max(2, int(seconds * 1e9 / (self.turn()["cost"] * bodies.ROUND)))
 
-    def turn(self) -> dict[str, float]:
-        """See :class:`bench.row.Contestant`."""
-        begun = now()
-        self.work()
-        return {"cost": (now() - begun) / (self.rounds * bodies.ROUND)}
+        def turn(rounds: int) -> dict[str, float]:
+            begun = now()
+            self.work(rounds)
+            taken = now() - begun
+            return {COST.key: taken / (rounds * bodies.ROUND), SECONDS: taken / 1e9}
 
-    def work(self) -> None:
-        """Do all rounds."""
-        raise NotImplementedError
+        yield turn
 
 
-class Sending(Loop):
-    """A call for each body."""
-
-    label = "sending: the loop and a call of len"
-
-    def work(self) -> None:
-        """See :class:`Loop`."""
-        put = len
-        sent = bodies.make(64)
-        for _ in range(self.rounds):
-            for body in sent:
-                put(body)
+def _send(rounds: int) -> None:
+    """Call something with each body."""
+    put = len
+    sent = bodies.make(64)
+    for _ in range(rounds):
+        for body in sent:
+            put(body)
 
 
-class Receiving(Loop):
-    """A call for each body; the list of bodies is compared at the end of the round."""
-
-    label = "receiving: the loop, a call of next, a list, and the comparison of the bodies"
-
-    def work(self) -> None:
-        """See :class:`Loop`."""
-        expected = bodies.make(64)
-        copies = cycle([bytes(bytearray(body)) for body in expected])
-        for _ in range(self.rounds):
-            received: list[bytes] = []
-            for _ in repeat(None, bodies.ROUND):
-                received.append(next(copies))  # noqa: PERF401
-            if received != expected:
-                bodies.check(received, expected)
+def _receive(rounds: int) -> None:
+    """Call something for each body; the list of bodies is compared at the end of the round."""
+    expected = bodies.make(64)
+    copies = cycle([bytes(bytearray(body)) for body in expected])
+    for _ in range(rounds):
+        received: list[bytes] = []
+        for _ in repeat(None, bodies.ROUND):
+            received.append(next(copies))  # noqa: PERF401
+        if received != expected:
+            bodies.check(received, expected)
 
 
 def row() -> Row:
@@ -68,6 +62,10 @@ def row() -> Row:
     return Row(
         key="harness",
         title="What the measurement's own loops take, 64 B",
-        contestants=[Sending(), Receiving()],
+        contestants=[
+            Loop("sending: the loop and a call of len", _send),
+            Loop("receiving: the loop, a call of next, a list, and the comparison", _receive),
+        ],
         figures=[COST],
+        share=0.2,
     )

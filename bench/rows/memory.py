@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from typing import Any
 
-from bench.row import Contestant, Figure, Role, Row, at_most
+from bench.row import Contestant, Figure, Role, Row, Turn, at_most
 from bench.scratch import scratch
 
 BYTES = Figure("overhead", "B/message", higher_is_better=False)
-COUNT = 200_000
+COUNT = 50_000
 BODY = bytes(32)
 HOUR = 3600.0
 
@@ -29,8 +31,12 @@ class Memory(Contestant):
         """See :class:`bench.row.Contestant`."""
         return Memory(self.label, 3000, self.properties, **self.options)
 
-    def turn(self) -> dict[str, float]:
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Turn]:
         """See :class:`bench.row.Contestant`."""
+        yield lambda _: {BYTES.key: self._measured()}
+
+    def _measured(self) -> float:
         with scratch() as broker:
             queue = broker.create_queue(
                 "q",
@@ -47,7 +53,7 @@ class Memory(Contestant):
                 queue.put(BODY, **properties)
             pages = os.stat(f"/dev/shm/shmq@{broker.namespace}@q").st_blocks * 512
             blocks = queue.stats().arena_used
-        return {BYTES.key: (pages - blocks) / self.count}
+        return (pages - blocks) / self.count
 
 
 def row() -> Row:

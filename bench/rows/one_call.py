@@ -13,7 +13,7 @@ from bench.peers import (
     unix_socket,
     zmq_ipc,
 )
-from bench.row import Row, above, at_least
+from bench.row import Row, beside, times
 from bench.stream import Stream
 from bench.way import Way
 
@@ -30,17 +30,26 @@ PEERS: tuple[type[Way], ...] = (
     standard.Queue,
 )
 OURS: type[Way] = shared_queue.OneByOne
+BODIES: type[Way] = shared_queue.Bodies
+CONSUMED: type[Way] = shared_queue.Consumed
+#: Messages in a round: few, because some peers pass few in a turn.
+COUNT = 256
 
 
 def row() -> Row:
     """64 B."""
+    peers = [kind.label for kind in PEERS]
     return Row(
         key="one-call",
         title="64 B, one call each",
-        contestants=[Stream(kind, 64) for kind in (OURS, *PEERS)],
-        bars=[at_least(OURS.label, 3e6), above(OURS.label, [kind.label for kind in PEERS])],
-        limit="three calls and an attribute from Python in the consumer, two of them with a lock, "
-        "and a Message object: some 200 ns without any other process",
+        contestants=[Stream(kind, 64, COUNT) for kind in (OURS, BODIES, CONSUMED, *PEERS)],
+        bars=[
+            times(OURS.label, peers, 1.0),
+            times(BODIES.label, peers, 1.5),
+            beside(CONSUMED.label, peers),
+        ],
+        limit="the interpreter: three calls and an attribute in the consumer, and a Message object",
+        share=2.0,
     )
 
 
@@ -50,7 +59,8 @@ def kib_row() -> Row:
     return Row(
         key="kib-one-call",
         title="1 KiB, one call each",
-        contestants=[Stream(kind, 1024) for kind in (OURS, *peers)],
-        bars=[at_least(OURS.label, 2.3e6)],
+        contestants=[Stream(kind, 1024, COUNT) for kind in (OURS, *peers)],
+        bars=[times(OURS.label, [kind.label for kind in peers], 1.5)],
         limit="the cache lines of the body, which cross from one core to the other",
+        share=1.5,
     )

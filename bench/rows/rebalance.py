@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 import shmq
 from bench.machine import now
-from bench.row import Contestant, Figure, Role, Row, at_most
+from bench.row import Contestant, Figure, Role, Row, Turn, at_most
 from bench.scratch import scratch
 from bench.stage import Failed
 
 TIME = Figure("time", "ms", higher_is_better=False)
 PARTITIONS = 8
-#: How often a member is killed in a turn; the longest gap counts.
-KILLS = 10
 #: After this many polls without the result, the measurement gives up.
 MOST_POLLS = 100_000
 
@@ -26,20 +25,16 @@ class Rebalance(Contestant):
 
     role: Role = "shmq"
 
-    def __init__(self, label: str, kills: int) -> None:
+    def __init__(self, label: str) -> None:
         self.label = label
-        self.kills = kills
 
-    def tiny(self) -> Contestant:
-        """See :class:`bench.row.Contestant`."""
-        return Rebalance(self.label, 1)
-
-    def turn(self) -> dict[str, float]:
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Turn]:
         """See :class:`bench.row.Contestant`."""
         with scratch() as broker:
             stream = broker.create_stream("s", PARTITIONS, ring_bytes=1 << 20)
             with stream.group("g", "sticky", session_timeout=60).join() as survivor:
-                return {TIME.key: max(_kill(stream, survivor) for _ in range(self.kills)) / 1e6}
+                yield lambda _: {TIME.key: _kill(stream, survivor) / 1e6}
 
 
 def _kill(stream: shmq.Stream, survivor: shmq.Member) -> int:
@@ -90,7 +85,7 @@ def _be_a_member(stream: shmq.Stream) -> NoReturn:
 
 def row() -> Row:
     """Two members and eight partitions."""
-    contestants = [Rebalance("shmq, 8 partitions, 2 members", KILLS)]
+    contestants = [Rebalance("shmq, 8 partitions, 2 members")]
     return Row(
         key="rebalance",
         title="A member of a group was killed: until its partitions are served",

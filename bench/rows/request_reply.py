@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator
+
 import shmq
 from bench import bodies
 from bench.machine import now, two_cores
-from bench.row import Contestant, Role, Row, within
-from bench.scratch import unique_name
-from bench.stage import PATIENCE, Side, Stage, together
-from bench.trip import LEAST, MEDIAN, MOST, TAIL, WARM, TripLimit
+from bench.row import Contestant, Role, Row, Turn, within
+from bench.scratch import scratch
+from bench.stage import PATIENCE, Cast, Side, Stage
+from bench.trip import LEAST, MEDIAN, MOST, TripLimit, figures
 
 LABEL = "shmq request, serve"
 LIMIT = "C sem_post, sem_wait, two cores"
+#: The body of the last request of a turn.
+LAST = b"last"
 
 
 class Requests(Contestant):
@@ -19,62 +25,56 @@ class Requests(Contestant):
 
     label = LABEL
     role: Role = "shmq"
+    least, most = LEAST, MOST
 
     def __init__(self, cores: tuple[int, int]) -> None:
         self.cores = cores
-        self.trips = LEAST
 
-    def calibrate(self, seconds: float) -> None:
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Turn]:
         """See :class:`bench.row.Contestant`."""
-        self.trips = LEAST
-        trip = self.turn()[MEDIAN.key] / 1e6
-        self.trips = max(LEAST, min(MOST, int(seconds / trip)))
-
-    def turn(self) -> dict[str, float]:
-        """See :class:`bench.row.Contestant`."""
-        name = unique_name()
-        with shmq.connect(name) as broker:
+        with scratch() as broker:
             broker.create_queue("q", dead_letter=None)
-            try:
-                sides = [
-                    Side(_ask, name, self.trips, core=self.cores[0]),
-                    Side(_serve, name, core=self.cores[1]),
-                ]
-                taken = sorted(together(sides, PATIENCE)[0])
-            finally:
-                for each in broker.list_queues():
-                    broker.delete_queue(each.name)
-        return {
-            MEDIAN.key: taken[len(taken) // 2] / 1000,
-            TAIL.key: taken[len(taken) * 99 // 100] / 1000,
-        }
+            sides = [
+                Side(_ask, broker.namespace, core=self.cores[0]),
+                Side(_serve, broker.namespace, core=self.cores[1]),
+            ]
+            with Cast(sides) as cast:
+                yield lambda trips: figures(cast.turn(trips)[0])
 
 
-def _ask(stage: Stage, name: str, trips: int) -> list[int]:
+def _ask(stage: Stage, name: str) -> None:
     sent = bodies.make(64)
-    taken = []
     with shmq.connect(name) as broker:
         queue = broker.queue("q")
-        stage.meet()
-        for trip in range(WARM + trips):
-            body = sent[trip % len(sent)]
-            begun = now()
-            found = broker.request(queue, body, PATIENCE).body
-            taken.append(now() - begun)
-            if found != body:
-                bodies.check([found], [body])
-        broker.delete_queue("q")
-    return taken[WARM:]
+        for trips in stage.turns():
+            taken = []
+            for trip in range(trips):
+                body = sent[trip % len(sent)]
+                begun = now()
+                found = broker.request(queue, body, PATIENCE).body
+                taken.append(now() - begun)
+                if found != body:
+                    bodies.check([found], [body])
+            broker.request(queue, LAST, PATIENCE)
+            stage.tell(taken)
 
 
 def _serve(stage: Stage, name: str) -> None:
+    """Answer, in each turn until the last request comes."""
+    last = threading.Event()
+
+    def answer(message: shmq.Message) -> bytes:
+        body: bytes = message.body
+        if body == LAST:
+            last.set()
+        return body
+
     with shmq.connect(name) as broker:
         queue = broker.queue("q")
-        stage.meet()
-        try:
-            broker.serve(queue, lambda message: message.body)
-        except shmq.QueueDeleted:
-            return
+        for _ in stage.turns():
+            last.clear()
+            broker.serve(queue, answer, stop=last)
 
 
 def row() -> Row:
@@ -83,8 +83,8 @@ def row() -> Row:
     return Row(
         key="request-reply",
         title="Request and reply, 64 B",
-        contestants=[Requests(cores), TripLimit(LIMIT, "sleep", cores)],
-        figures=[MEDIAN, TAIL],
+        contestants=[Requests(cores), TripLimit(LIMIT, "sleep", "two cores", cores)],
+        figures=[MEDIAN],
         bars=[within(LABEL, LIMIT, 2.5, MEDIAN.key)],
         limit="two messages with their properties, each a put, a get and an ack",
     )

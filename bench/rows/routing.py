@@ -2,39 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import shmq
 from bench.machine import now
-from bench.row import Contestant, Figure, Role, Row, within
+from bench.row import SECONDS, Contestant, Figure, Role, Row, Turn, within
 from bench.scratch import scratch
+from bench.stage import Failed
 
 COST = Figure("cost", "us/publish", higher_is_better=False)
 BODY = bytes(64)
 FEW, MANY = 10, 10_000
-#: The queue is drained after this many publishes, outside the measured time.
-_ROUND = 500
+#: The most publishes of a turn; the queue is drained after each.
+_MOST = 10_000
 
 
 class Publish(Contestant):
     """One of the ``bindings`` routes to the queue; there is one key, or always a new one."""
 
     role: Role = "shmq"
+    most = _MOST
 
-    def __init__(self, bindings: int, anew: bool, rounds: int = 20) -> None:
+    def __init__(self, bindings: int, anew: bool) -> None:
         self.bindings = bindings
         self.anew = anew
-        self.rounds = rounds
         self.label = f"shmq, {bindings:,} bindings, {'keys anew' if anew else 'one key'}"
 
     def tiny(self) -> Contestant:
         """See :class:`bench.row.Contestant`."""
-        return type(self)(self.bindings, self.anew, 1)
+        few = type(self)(min(self.bindings, 100), self.anew)
+        few.label = self.label
+        return few
 
-    def turn(self) -> dict[str, float]:
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Turn]:
         """See :class:`bench.row.Contestant`."""
         with scratch() as broker:
             queue = broker.create_queue("q", dead_letter=None)
@@ -43,18 +48,23 @@ class Publish(Contestant):
                 exchange.bind("q", f"orders.{number}.*")
             publish = self.publisher(queue, exchange)
             numbers = itertools.count()
-            spent = 0
-            for _ in range(self.rounds):
-                keys = ["orders.7.one"] * _ROUND
+
+            def turn(count: int) -> dict[str, float]:
+                keys = ["orders.7.one"] * count
                 if self.anew:
-                    keys = [f"orders.{n % FEW}.{n}" for n in itertools.islice(numbers, _ROUND)]
+                    keys = [f"orders.{n % FEW}.{n}" for n in itertools.islice(numbers, count)]
                 begun = now()
                 for key in keys:
                     publish(key)
-                spent += now() - begun
-                assert queue.purge() == _ROUND
-            broker.delete_exchange("x")
-        return {"cost": spent / (self.rounds * _ROUND) / 1e3}
+                spent = now() - begun
+                if (came := queue.purge()) != count:
+                    raise Failed(f"{came} messages of {count} that were published are there")
+                return {COST.key: spent / count / 1e3, SECONDS: spent / 1e9}
+
+            try:
+                yield turn
+            finally:
+                broker.delete_exchange("x")
 
     def publisher(self, queue: shmq.Queue, exchange: shmq.Exchange) -> Callable[[str], object]:  # noqa: ARG002
         """The function that publishes a body with a key."""
@@ -66,8 +76,8 @@ class Loop(Publish):
 
     role: Role = "harness"
 
-    def __init__(self, bindings: int, anew: bool = True, rounds: int = 1) -> None:
-        super().__init__(bindings, anew, rounds)
+    def __init__(self, bindings: int, anew: bool = True) -> None:
+        super().__init__(bindings, anew)
         self.label = f"a loop over {bindings:,} compiled patterns, and a put"
 
     def publisher(self, queue: shmq.Queue, exchange: shmq.Exchange) -> Callable[[str], object]:
@@ -96,4 +106,5 @@ def row() -> Row:
         figures=[COST],
         bars=[within(many[anew].label, few[anew].label, 2, COST.key) for anew in (False, True)],
         limit="Python, from the call to the put; a key is resolved once, by the words it has",
+        share=2.0,
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import copy
+from collections.abc import Iterator
 from typing import Self
 
-from bench.row import Contestant, Role
+from bench.row import Contestant, Role, Turn
 from bench.spark import session
 from bench.spark.figures import ROWS, TINY
 
@@ -35,8 +37,12 @@ class OnSpark(Contestant):
     def work(self) -> dict[str, float]:
         """Measure and verify once, with its number of rows."""
 
-    def turn(self) -> dict[str, float]:
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Turn]:
         """See :class:`bench.row.Contestant`."""
+        yield lambda _: self._turn()
+
+    def _turn(self) -> dict[str, float]:
         if not self.warm and self.rows > TINY:
             self.tiny().work()
         self.warm = True

@@ -36,7 +36,6 @@ class Memory(OnSpark):
     """
 
     label = "readStream, Parquet"
-    turns = 1
 
     def __init__(self, rows: int = MANY) -> None:
         super().__init__(rows)

@@ -23,7 +23,7 @@ def peek_row() -> Row:
         title=f"A queue read as a batch, {SIZE} B values",
         contestants=[ours, empty],
         figures=(RATE,),
-        bars=[at_least(ours.label, 1.5e6, " rows/s"), times(ours.label, empty.label, 0.8)],
+        bars=[at_least(ours.label, 1.5e6, "rows/s"), times(ours.label, empty.label, 0.8)],
         limit="what Spark does with each Arrow batch of a Python source",
     )
 
@@ -49,7 +49,7 @@ def archive_row() -> Row:
         title=f"A queue leased, made Parquet and acknowledged, {SIZE} B values",
         contestants=[ours],
         figures=(RATE,),
-        bars=[at_least(ours.label, 4e5, " rows/s")],
+        bars=[at_least(ours.label, 4e5, "rows/s")],
         limit="encoding Parquet, and the files of the checkpoint for each batch",
     )
 
@@ -62,7 +62,7 @@ def write_row() -> Row:
         title=f"Rows written to a queue, {SIZE} B values",
         contestants=[back, made],
         figures=(RATE,),
-        bars=[at_least(back.label, 4e5, " rows/s")],
+        bars=[at_least(back.label, 4e5, "rows/s")],
         limit="a put of each row into the staged chunks, and one more when they are published",
     )
 
@@ -75,7 +75,7 @@ def stream_row() -> Row:
         title=f"A stream read as a batch, 7 columns, {SIZE} B values",
         contestants=[ours],
         figures=(RATE,),
-        bars=[at_least(ours.label, 2e6, " rows/s")],
+        bars=[at_least(ours.label, 2e6, "rows/s")],
         limit="what Spark does with each Arrow batch of a Python source",
     )
 
@@ -88,7 +88,7 @@ def stream_archive_row() -> Row:
         title=f"A stream made Parquet, {SIZE} B values",
         contestants=[ours],
         figures=(RATE, WHOLE),
-        bars=[at_least(ours.label, 7e5, " rows/s")],
+        bars=[at_least(ours.label, 7e5, "rows/s")],
         limit="encoding Parquet",
     )
 
@@ -101,7 +101,7 @@ def stream_copy_row() -> Row:
         title=f"A stream read and written to another, {SIZE} B values",
         contestants=[ours],
         figures=(RATE,),
-        bars=[at_least(ours.label, 4e5, " rows/s")],
+        bars=[at_least(ours.label, 4e5, "rows/s")],
         limit="the way of each row through the JVM, from one Python process to the other",
     )
 
@@ -129,6 +129,7 @@ def memory_row() -> Row:
         figures=(JVM, PYTHON, GROWTH, RATE),
         bars=[at_most(ours.label, 1.1, "x", GROWTH.key)],
         limit="the heap that the JVM is given, and the bytes of a batch in each Python worker",
+        visits=1,
     )
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import importlib.util
+from collections.abc import Iterator
 from typing import ClassVar
 
 from bench import bodies
 from bench.machine import Place, now
-from bench.row import Contestant, Role
+from bench.row import SECONDS, Contestant, Role, Turn
 from bench.scratch import unique_name
-from bench.stage import Side, Stage, together
+from bench.stage import Cast, Side, Stage
 from bench.tcp.server import Server, no_place, placed, running
 from bench.tcp.servers import Shmq
 
@@ -18,8 +20,6 @@ from bench.tcp.servers import Shmq
 BATCH = 64
 #: Bytes of a body.
 SIZE = 64
-#: The most rounds of a turn.
-MOST_ROUNDS = 1000
 
 
 class Client(abc.ABC):
@@ -54,19 +54,20 @@ def batches(sent: list[bytes]) -> list[list[bytes]]:
 
 
 class Cycle(Contestant):
-    """A client's rate of messages put, got and acknowledged.
+    """A client's rate of messages put, got and acknowledged, ``count`` of them in a cycle.
 
     ``place``: where the client and the server run; None: wherever the kernel puts them.
     """
 
-    def __init__(self, kind: type[Client], place: Place | None = None) -> None:
+    most = 1000
+
+    def __init__(self, kind: type[Client], place: Place | None = None, count: int = BATCH) -> None:
         self.kind = kind
+        self.count = count
         self.place = place
         self.label = kind.label
         self.note = kind.note
         self.role: Role = "shmq" if kind.server is Shmq else "peer"
-        self.count = BATCH
-        self.rounds = 1
 
     def missing(self) -> str | None:
         """See :class:`bench.row.Contestant`."""
@@ -74,36 +75,35 @@ class Cycle(Contestant):
             return f"{self.kind.needs} is not installed"
         return self.kind.server.missing() or no_place(self.place)
 
-    def calibrate(self, seconds: float) -> None:
-        """See :class:`bench.row.Contestant`."""
-        self.rounds, self.count = 1, BATCH
-        wanted = self.turn()["rate"] * seconds
-        self.count = max(BATCH, min(bodies.ROUND, int(wanted)))
-        wanted = self.turn()["rate"] * seconds
-        self.rounds = max(1, min(MOST_ROUNDS, round(wanted / self.count)))
-
-    def turn(self) -> dict[str, float]:
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Turn]:
         """See :class:`bench.row.Contestant`."""
         server = running(self.kind.server)
-        given = self.kind, server.port, unique_name(), self.count, self.rounds
         with placed(self.place, server) as core:
-            (taken,) = together([Side(_go_on, *given, core=core)])
-        return {"rate": self.rounds * self.count / taken * 1e9}
+            side = Side(_go_on, self.kind, server.port, unique_name(), self.count, core=core)
+            with Cast([side]) as cast:
+
+                def turn(rounds: int) -> dict[str, float]:
+                    (taken,) = cast.turn(rounds)
+                    seconds = taken / 1e9
+                    return {"rate": rounds * self.count / seconds, SECONDS: seconds}
+
+                yield turn
 
 
-def _go_on(stage: Stage, kind: type[Client], port: int, name: str, count: int, rounds: int) -> int:
-    """Run that many rounds, after one that is not timed; the time in ns."""
-    stage.meet()
+def _go_on(stage: Stage, kind: type[Client], port: int, name: str, count: int) -> None:
+    """Run rounds; it tells the time of a turn in ns."""
     sent = bodies.make(SIZE, count)
     client = kind(port, name)
     client.open()
     try:
         bodies.check(client.cycle(sent), sent)
-        begun = now()
-        for _ in range(rounds):
-            received = client.cycle(sent)
-            if received != sent:
-                bodies.check(received, sent)
-        return now() - begun
+        for rounds in stage.turns():
+            begun = now()
+            for _ in range(rounds):
+                received = client.cycle(sent)
+                if received != sent:
+                    bodies.check(received, sent)
+            stage.tell(now() - begun)
     finally:
         client.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.compiled import ROOT, compiled, no_compiler
 from bench.machine import Place, pin
-from bench.row import Contestant, Figure, Role
+from bench.row import SECONDS, Contestant, Figure, Role, Turn
 from bench.scratch import unique_name
 from bench.stage import PATIENCE, Failed
 from bench.tcp.server import Server, no_place, placed, running
@@ -20,12 +20,9 @@ from bench.tcp.servers import Echo, Shmq
 SOURCES = ROOT / "bench/load"
 
 MEDIAN = Figure("p50", "µs", higher_is_better=False)
-TAIL = Figure("p99", "µs", higher_is_better=False)
 
 #: The most messages and the most bytes of bodies in a round: all are in the queue at once.
 MOST_MESSAGES, MOST_BYTES = 100_000, 64 << 20
-#: The most rounds of a turn.
-MOST_ROUNDS = 1000
 
 
 def load(work: str, port: int, **options: int | str) -> dict[str, Any]:
@@ -97,41 +94,30 @@ class Load(Contestant):
             "shmq" if issubclass(server, Shmq) else "limit" if server is Echo else "peer"
         )
         self.most = max(batch, min(MOST_MESSAGES, MOST_BYTES // size))
-        self.messages = min(self.most, 4 * window * connections)
-        self.rounds = 1
+        self.least = min(self.most, max(batch, window * connections))
 
     def missing(self) -> str | None:
         """See :class:`bench.row.Contestant`."""
         return no_compiler() or self.server.missing() or no_place(self.place)
 
-    def tiny(self) -> Contestant:
-        """See :class:`bench.row.Contestant`."""
-        self.messages = min(self.most, self.options["w"] * self.options["c"], 1024)
-        return self
-
-    def calibrate(self, seconds: float) -> None:
-        """See :class:`bench.row.Contestant`."""
-        while self.messages < self.most:
-            wanted = self.turn()["rate"] * seconds
-            if wanted < 2 * self.messages:
-                break
-            self.messages = min(self.most, int(wanted), 16 * self.messages)
-        rounds = self.turn()["rate"] * seconds / self.messages
-        self.rounds = max(1, min(MOST_ROUNDS, round(rounds)))
-
-    def turn(self) -> dict[str, float]:
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Turn]:
         """See :class:`bench.row.Contestant`."""
         server = running(self.server)
         with placed(self.place, server) as core:
-            everywhere = os.sched_getaffinity(0)
-            if core is not None:
-                pin(core)
-            try:
-                return self.measure(server.port)
-            finally:
-                os.sched_setaffinity(0, everywhere)
+            yield lambda messages: self.measure(server.port, messages, core)
 
-    def measure(self, port: int) -> dict[str, float]:
-        """The figures of the load on the server at that port."""
-        found = load(self.work, port, n=self.messages, r=self.rounds, **self.options)
-        return {key: float(found[key]) for key in ("rate", "p50", "p99")}
+    def measure(self, port: int, messages: int, core: int | None = None) -> dict[str, float]:
+        """The figures of so much load on the server at that port, from that core."""
+        everywhere = os.sched_getaffinity(0)
+        if core is not None:
+            pin(core)
+        try:
+            found = self.load(port, messages)
+        finally:
+            os.sched_setaffinity(0, everywhere)
+        return {key: float(found[key]) for key in ("rate", "p50", SECONDS)}
+
+    def load(self, port: int, messages: int) -> dict[str, Any]:
+        """Run the load once, after a round of the same size that is not timed."""
+        return load(self.work, port, n=messages, **self.options)

@@ -8,7 +8,7 @@ Names are imported on first use: a process that only uses a queue loads few of t
 
 from typing import TYPE_CHECKING, Final
 
-from shmq.api.lazy_imports import on_demand
+from shmq.lazy_imports import on_demand
 
 if TYPE_CHECKING:
     from shmq.api.batch import Batch, Packed
@@ -36,7 +36,15 @@ if TYPE_CHECKING:
     )
     from shmq.api.message import Body, DeadLetter, Message, Put, Row, Rows
     from shmq.api.producer import Acks, Partitioner, Producer
-    from shmq.api.queue import AsyncConsumer, Consumer, Loan, Pipeline, Queue
+    from shmq.api.queue import (
+        AsyncBodies,
+        AsyncConsumer,
+        Bodies,
+        Consumer,
+        Loan,
+        Pipeline,
+        Queue,
+    )
     from shmq.api.record import Appended, AppendedRange, OnDamage, Record, RecordLoan, Records
     from shmq.api.schema import SchemaVersion, TypedQueue, TypedStream
     from shmq.api.share import Share, SharedRecord
@@ -59,11 +67,13 @@ __all__ = [
     "Appended",
     "AppendedRange",
     "Assignment",
+    "AsyncBodies",
     "AsyncConsumer",
     "AsyncReader",
     "Attachment",
     "Batch",
     "Binding",
+    "Bodies",
     "Body",
     "Broker",
     "BulkQueue",
@@ -145,7 +155,15 @@ _MODULES: Final = {
     ),
     "message": ("Body", "DeadLetter", "Message", "Put", "Row", "Rows"),
     "producer": ("Acks", "Partitioner", "Producer"),
-    "queue": ("AsyncConsumer", "Consumer", "Loan", "Pipeline", "Queue"),
+    "queue": (
+        "AsyncBodies",
+        "AsyncConsumer",
+        "Bodies",
+        "Consumer",
+        "Loan",
+        "Pipeline",
+        "Queue",
+    ),
     "record": ("Appended", "AppendedRange", "OnDamage", "Record", "RecordLoan", "Records"),
     "schema": ("SchemaVersion", "TypedQueue", "TypedStream"),
     "share": ("Share", "SharedRecord"),

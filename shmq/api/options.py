@@ -13,13 +13,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, get_args
 
 from shmq.api.names import check_name, dead_letter_name
 from shmq.errors import InvalidName, InvalidOption
-from shmq.native._core import MAX_CAPACITY, MAX_PRIORITIES, plain_number
+from shmq.native._core import (
+    MAX_CAPACITY,
+    MAX_PRIORITIES,
+    check_seconds,
+    plain_number,
+)
 
 __all__ = [
     "HIGH",
@@ -61,8 +65,6 @@ DEFAULT_ARENA: Final = 16 << 20
 MIN_ARENA: Final = 4096
 MAX_ARENA: Final = 1 << 36
 MAX_DELIVERIES: Final = 65_534
-#: The longest time an option or a delay may name, in seconds (about 31 years).
-MAX_SECONDS: Final = 1e9
 MIN_LEASE: Final = 0.001
 #: The largest number that segments, files and frames hold.
 MAX_WHOLE: Final = (1 << 63) - 1
@@ -381,19 +383,6 @@ def check_whole(name: str, value: object, least: int, most: int | None = MAX_WHO
     if most is not None and not least <= value <= most:
         raise InvalidOption(f"{name}={value} is out of range: {least} to {most}")
     return value
-
-
-def check_seconds(name: str, value: object, least: float) -> float:
-    """``value`` as a float, if it is a number of seconds from ``least`` to ``MAX_SECONDS``.
-
-    Raises TypeError for another type, and :class:`InvalidOption` out of range.
-    """
-    value = plain_number(value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name}={value!r} must be a number of seconds, not {type(value).__name__}")
-    if not (math.isfinite(value) and least <= value <= MAX_SECONDS):
-        raise InvalidOption(f"{name}={value} s is out of range: {least} to {MAX_SECONDS:.0f} s")
-    return float(value)
 
 
 def check_one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shmq.api.message import Body, Message, Put
     from shmq.api.stats import Attachment, QueueStats
 
-__all__ = ["AsyncConsumer", "Consumer", "Loan", "Pipeline", "Queue"]
+__all__ = ["AsyncBodies", "AsyncConsumer", "Bodies", "Consumer", "Loan", "Pipeline", "Queue"]
 
 
 class Loan(abc.ABC):
@@ -116,6 +116,73 @@ class AsyncConsumer(abc.ABC):
         trace: TracebackType | None,
     ) -> None:
         await self.aclose()
+
+
+class Bodies(Closing):
+    """An iterator over the bodies of a queue's messages, which it acknowledges itself.
+
+    Asking for the next body acknowledges the message of the one before. Leaving a ``with`` block
+    acknowledges the last one, too; leaving it by an exception returns that message to the queue, as
+    ``nack`` does: it counts as a delivery. Messages are prefetched, and acknowledgements take
+    effect, as for a :class:`Consumer`.
+
+    Without a ``with`` block the iterator cannot tell how a loop ended. After a ``break`` or an
+    exception, it is garbage-collected, and its last message returns like after an exception.
+
+    If the lease of the last message has ended, the next step raises :class:`~shmq.LeaseExpired`:
+    the message is delivered again. The iteration may go on after that, and after a body that its
+    codec cannot decode: that step raises :class:`~shmq.ShmqError`, and the message returns.
+    """
+
+    @abc.abstractmethod
+    def __iter__(self) -> Iterator[Any]: ...
+
+    @abc.abstractmethod
+    def __next__(self) -> Any: ...
+
+    @abc.abstractmethod
+    def flush(self) -> None:
+        """Free the space of the messages acknowledged so far; the last one is not among them."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Flush, return the last message and those that were not handed out, end the iteration.
+
+        The last message counts as delivered, the others do not.
+        """
+
+
+class AsyncBodies(abc.ABC):
+    """An asynchronous iterator over the bodies of a queue's messages.
+
+    It acknowledges them as :class:`Bodies` does, with ``async with`` in place of ``with``; a
+    cancellation is an exception. One task at a time may use it.
+    """
+
+    @abc.abstractmethod
+    def __aiter__(self) -> AsyncIterator[Any]: ...
+
+    @abc.abstractmethod
+    async def __anext__(self) -> Any: ...
+
+    @abc.abstractmethod
+    def flush(self) -> None:
+        """Free the space of the messages acknowledged so far; the last one is not among them."""
+
+    @abc.abstractmethod
+    async def aclose(self) -> None:
+        """Flush, return the last message and those that were not handed out, end the iteration."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    @abc.abstractmethod
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
 
 
 class Queue(Closing):
@@ -351,6 +418,21 @@ class Queue(Closing):
         """
 
     @abc.abstractmethod
+    def bodies(
+        self,
+        prefetch: int = 64,
+        timeout: float | None = None,
+        *,
+        block: bool = True,
+        where: str | None = None,
+    ) -> Bodies:
+        """Iterate over bodies; each step acknowledges the message of the body before.
+
+        The arguments and the end of the iteration are as for ``consume``. Use it in a ``with``
+        block, so that an exception returns the message it happened at.
+        """
+
+    @abc.abstractmethod
     async def aget(self, timeout: float | None = None, *, where: str | None = None) -> Message:
         """``get`` for asyncio: other tasks run while it waits.
 
@@ -385,6 +467,15 @@ class Queue(Closing):
 
         The iteration ends if no message came for ``timeout`` seconds; by default it never ends.
         ``where`` is as for ``get``.
+        """
+
+    @abc.abstractmethod
+    def abodies(
+        self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
+    ) -> AsyncBodies:
+        """``bodies`` for asyncio: ``async for body in ...``, within an ``async with`` block.
+
+        The arguments are as for ``aconsume``.
         """
 
     @abc.abstractmethod

@@ -104,7 +104,8 @@ class QueueStats:
 class Attachment:
     """One attached handle."""
 
-    #: The process id, as the process itself sees it.
+    #: The process id; 0: the process is in a PID namespace that cannot be seen from here, or from
+    #: the server. Of a dead process, as it saw it itself.
     pid: int
     #: The process's name.
     name: str

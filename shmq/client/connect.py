@@ -1,16 +1,14 @@
-"""Chooses the broker: of this host, or of a server."""
+"""Chooses the broker: of this host, or of a server. Each is imported by its first connection."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
-from shmq import api
-from shmq.api.names import is_url
-from shmq.client.local.broker import LocalBroker
-from shmq.errors import InvalidOption
+from shmq.errors import InvalidOption, descriptors
 
+TYPE_CHECKING = False  # that of typing, whose import would cost as much as the interpreter's start
 if TYPE_CHECKING:
+    from shmq import api
     from shmq.client.remote.address import Tls
 
 __all__ = ["connect"]
@@ -23,6 +21,7 @@ def connect(
     tls: Tls = None,
     connect_timeout: float = 5.0,
     request_timeout: float = 30.0,
+    wait_for_acks: bool = True,
 ) -> api.Broker:
     """Connect to a namespace on this host, or to a server: a :class:`~shmq.Broker`.
 
@@ -39,17 +38,30 @@ def connect(
     ``connect_timeout`` seconds, a request after ``request_timeout``; within that time a lost
     connection is re-established. Raises :class:`~shmq.ConnectionLost` and
     :class:`~shmq.Unauthorized`.
+
+    With ``wait_for_acks=False``, ``message.ack()`` does not wait for the server: it is sent with
+    the next request of the queue's handle, or after about 10 ms, which saves a round trip for each
+    message. If the process or the connection ends before that, the message is delivered again.
+    ``ack`` raises :class:`~shmq.LeaseExpired` if the lease is over by the client's clock; a refusal
+    of the server is logged as a warning.
     """
+    with descriptors:
+        from shmq.api.names import is_url  # noqa: PLC0415
+
     if target is None:
         target = os.environ.get("SHMQ_URL") or None
     if isinstance(target, str) and is_url(target):
-        # Loaded with the first server: it imports asyncio and TLS.
         from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415
 
-        return RemoteBroker.connect(target, token, tls, connect_timeout, request_timeout)
+        return RemoteBroker.connect(
+            target, token, tls, connect_timeout, request_timeout, wait_for_acks
+        )
     if token is not None or tls not in (None, False):
         raise InvalidOption(
             f"target={target!r} is a namespace of this host, which knows no token= and no tls=: "
             f"give the URL of a server, shmq://HOST:PORT"
         )
+    with descriptors:
+        from shmq.client.local.broker import LocalBroker  # noqa: PLC0415
+
     return LocalBroker(target)

@@ -1,4 +1,4 @@
-"""Encodes and decodes bodies and properties.
+"""Encodes and decodes bodies, and maps of properties.
 
 A body is any buffer, a str, or a value that msgpack can hold; its codec says which. Properties
 are one msgpack map with the keys of the wire protocol, so that a message put locally and one
@@ -8,22 +8,18 @@ put over the network look the same to the consumer. Nothing is ever unpickled.
 from __future__ import annotations
 
 import json
-import math
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgpack
 
-from shmq.api.options import MAX_SECONDS, check_seconds
 from shmq.errors import InvalidOption, ShmqError
 from shmq.native import _core
 
 __all__ = [
     "CODECS",
     "decode_body",
-    "encode_message",
-    "number_of",
+    "encode_body",
     "pack_properties",
     "unpack_properties",
 ]
@@ -35,58 +31,7 @@ OTHER = _core.CODEC_OTHER
 
 _BYTES, _TEXT, _MSGPACK, _JSON = map(CODECS.index, ("bytes", "text", "msgpack", "json"))
 _PACKED = _core.CODEC_PACKED
-_ON_THE_WIRE = {"dedupe_id": "dedupe", "correlation": "corr"}
 _INT64 = range(-(1 << 63), 1 << 64)
-
-Encoded = tuple[Any, int, bytes, int, float, float]
-
-
-def encode_message(
-    body: Any,
-    codec: str | None,
-    priority: int | None,
-    group: str | None,
-    headers: Mapping[str, Any] | None,
-    delay: float | None,
-    deliver_at: float | None,
-    ttl: float | None,
-    dedupe_id: str | None,
-    reply_to: str | None,
-    correlation: str | None,
-    priorities: int,
-    encoded: bool = False,
-) -> Encoded:
-    """Encode the arguments of a put for the core; ``encoded``: the body is already encoded.
-
-    Returns the body as a buffer, the codec's number, the packed properties, the
-    priority, and delay and ttl in seconds (0: none). Raises
-    :class:`~shmq.InvalidOption` for a property out of range and TypeError for one of the
-    wrong type, or a body that cannot be encoded.
-    """
-    buffer, number = (body, number_of(codec)) if encoded else encode_body(body, codec)
-    level = _check_priority(priority, priorities)
-    wait = _check_delay(delay, deliver_at)
-    properties: dict[str, Any] = {}
-    if priority is not None:
-        properties["pri"] = level
-    if wait:
-        properties["delay"] = math.ceil(wait * 1000)
-    if ttl is not None:
-        properties["ttl"] = math.ceil(check_seconds("ttl", ttl, 0.001) * 1000)
-    if headers is not None:
-        properties["headers"] = _check_headers(headers)
-    for key, value in (
-        ("group", group),
-        ("dedupe_id", dedupe_id),
-        ("reply_to", reply_to),
-        ("correlation", correlation),
-    ):
-        if value is not None:
-            properties[_ON_THE_WIRE.get(key, key)] = _check_text(key, value)
-    if number == OTHER:
-        properties["codec"] = _check_text("codec", codec)
-    meta = pack_properties(properties) if properties else b""
-    return buffer, number, meta, level, wait, ttl or 0.0
 
 
 def encode_body(body: Any, codec: str | None) -> tuple[Any, int]:
@@ -97,13 +42,6 @@ def encode_body(body: Any, codec: str | None) -> tuple[Any, int]:
         return _contiguous(body, _check_text("codec", codec)), OTHER
     encode: Callable[[Any], Any] = _ENCODERS.get(codec, _to_msgpack)
     return encode(body), CODECS.index(codec)
-
-
-def number_of(codec: str | None) -> int:
-    """A codec's number in a slot; None counts as ``bytes``."""
-    if codec is None:
-        return _BYTES
-    return CODECS.index(codec) if codec in CODECS else OTHER
 
 
 def _encode_by_type(body: Any) -> tuple[Any, int]:
@@ -225,46 +163,6 @@ def unpack_properties(meta: bytes | None) -> dict[str, Any]:
         return {}
     properties = msgpack.unpackb(meta, strict_map_key=False)
     return properties if isinstance(properties, dict) else {}
-
-
-def _check_priority(priority: int | None, priorities: int) -> int:
-    if priority is None:
-        return priorities // 2
-    number = _core.plain_number(priority)
-    if isinstance(number, bool) or not isinstance(number, int):
-        raise TypeError(f"priority={priority!r} must be an int, not {type(priority).__name__}")
-    if not 0 <= number < priorities:
-        raise InvalidOption(
-            f"priority={priority} is out of range: 0 to {priorities - 1} in this queue"
-        )
-    return int(number)
-
-
-def _check_delay(delay: float | None, deliver_at: float | None) -> float:
-    if deliver_at is None:
-        return check_seconds("delay", delay, 0.0) if delay is not None else 0.0
-    if delay is not None:
-        raise InvalidOption("delay and deliver_at exclude each other: give one of them")
-    deliver_at = _core.plain_number(deliver_at)
-    if isinstance(deliver_at, bool) or not isinstance(deliver_at, int | float):
-        raise TypeError(
-            f"deliver_at={deliver_at!r} must be in seconds since 1970, "
-            f"not {type(deliver_at).__name__}"
-        )
-    if not math.isfinite(deliver_at):
-        raise InvalidOption(f"deliver_at={deliver_at} must be finite")
-    wait = max(0.0, deliver_at - time.time())
-    if wait > MAX_SECONDS:
-        raise InvalidOption(
-            f"deliver_at={deliver_at} is out of range: at most {MAX_SECONDS:.0f} s from now"
-        )
-    return wait
-
-
-def _check_headers(headers: Mapping[str, Any]) -> dict[str, Any]:
-    if not isinstance(headers, Mapping):
-        raise TypeError(f"headers={headers!r:.80} must be a map, not {type(headers).__name__}")
-    return dict(headers)
 
 
 def _check_text(name: str, value: object) -> str:

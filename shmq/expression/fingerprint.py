@@ -16,8 +16,9 @@ from typing import Any, Final
 
 import msgpack
 
-from shmq.codec.codecs import decode_body, number_of
+from shmq.codec.codecs import decode_body
 from shmq.errors import ShmqError
+from shmq.native._core import codec_number
 
 __all__ = ["LONGEST", "shape_of"]
 
@@ -48,7 +49,7 @@ def shape_of(codec: str, body: bytes) -> str:
     if codec not in _STRUCTURED:
         return _of_bytes(body)
     try:
-        value = decode_body(body, number_of(codec), codec)
+        value = decode_body(body, codec_number(codec), codec)
     except (ShmqError, ValueError, TypeError, RecursionError):
         return f"not {codec}, {_of_bytes(body)}"
     shape = _of_value(value, _DEPTH)

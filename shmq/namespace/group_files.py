@@ -97,7 +97,7 @@ def look_at(namespace: Namespace, stream_id: int, name: str) -> _group.GroupStat
     finally:
         os.close(fd)
     try:
-        group_state = _group.GroupState(memory, f"the group {name!r} ({path})")
+        group_state = _group.GroupState(memory, f"the group {name!r} ({path})", namespace.process)
     except BlockingIOError:
         return None
     if group_state.options["stream_id"] != stream_id:
@@ -135,7 +135,7 @@ def _make(
         if fd >= 0:
             os.close(fd)
     _group.make(memory, options)
-    return _group.GroupState(memory, f"the group {name!r} ({path})")
+    return _group.GroupState(memory, f"the group {name!r} ({path})", namespace.process)
 
 
 def group_names(namespace: Namespace, stream_id: int) -> list[str]:

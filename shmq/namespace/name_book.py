@@ -75,7 +75,8 @@ class NameBook:
         """``check`` refuses a file, by its descriptor, that is not this user's own."""
         self.path = SHM / f"names.shmq@{namespace}"
         self._check = check
-        self._stems = tuple(f"{kind}@{namespace}@" for kind in KINDS)
+        self._mark = f"@{namespace}@"
+        self._stems = tuple(kind + self._mark for kind in KINDS)
         self._fd = -1
         self._forget()
 
@@ -112,17 +113,24 @@ class NameBook:
         ``busy`` returns whether another process may be creating or removing something.
         """
         self._look(busy)
-        found = self._names_of(kind)
-        if not begin:
-            return found.copy()
-        first = bisect.bisect_left(found, begin)
-        return found[first : bisect.bisect_left(found, begin + "\x7f", first)]
+        return _beginning(self._names_of(kind), begin)
+
+    def noted(self, kind: str, begin: str) -> list[str]:
+        """The names that the book has, as by :meth:`names`; some may have lost their files.
+
+        No file is without a name in a valid book: the directory is listed only if there is none.
+        """
+        try:
+            self._catch_up()
+        except _Damaged:
+            self._forget()
+            self._read_directory()
+        return _beginning(self._names_of(kind), begin)
 
     def has_any(self, kinds: Iterable[str], busy: Callable[[], bool]) -> bool:
         """Whether there is anything of these kinds. A name counts only if its file exists."""
-        self._look(busy)
         for kind in kinds:
-            if names := self._names_of(kind):
+            if names := self.noted(kind, ""):
                 stem = self._stems[KINDS.index(kind)]
                 if not os.path.lexists(SHM / (stem + names[0])):
                     self._compare(busy)
@@ -247,7 +255,7 @@ class NameBook:
         self._listed_at, self._wide = time.monotonic(), len(files) > _FEW
         self._stamp = stamp if time.time_ns() - stamp[0] > _TICK else None
         found: dict[str, list[str]] = {stem: [] for stem in self._stems}
-        for file in files:
+        for file in [file for file in files if self._mark in file]:
             split = self._split(file)
             if split is not None:
                 found[split[0]].append(split[1])
@@ -331,6 +339,14 @@ class NameBook:
         self._fd = fd
         self._read_to = _BEGIN + len(log)
         self._changes = log.count(b"\n")
+
+
+def _beginning(names: list[str], begin: str) -> list[str]:
+    """A copy of the sorted names that begin with ``begin``."""
+    if not begin:
+        return names.copy()
+    first = bisect.bisect_left(names, begin)
+    return names[first : bisect.bisect_left(names, begin + "\x7f", first)]
 
 
 def _stamp() -> tuple[int, int]:

@@ -4,14 +4,15 @@ Everything is in /dev/shm, owned by the user and closed to others:
 
 ``shmq@NAMESPACE``
     the namespace's file: the next process number, from byte 8 on the data directory if
-    there is one, at byte 4112 the PID and the time namespace of its processes, and the
-    byte ranges that its processes lock. Byte 0 is the registry lock, held while queues are
-    created and removed. Byte N is locked by the process of number N for as long as it lives:
-    the kernel releases an fcntl record lock at death, a fork does not inherit it, and it is
-    right across PID namespaces, which a PID is not. Numbers are never reused, and are more
-    than 2**60 + 1: a byte below 2**60 is locked by the process that has claimed a queue, byte
-    2**60 by the writer of the durable queues, and the next one by a process that starts or
-    replaces that writer.
+    there is one, at byte 4112 its first process number and the time namespace of its
+    processes, and the byte ranges that its processes lock. Byte 0 is the registry lock, held
+    while queues are created and removed. Byte N is locked by the process of number N for as
+    long as it lives: the kernel releases an fcntl record lock at death, a fork does not inherit
+    it, and it is right across PID namespaces, which a PID is not. Numbers are never reused,
+    also not by a later file of the name, and are more than 2**60 + 5: a byte below 2**60 is
+    locked by the process that has claimed a queue, byte 2**60 by the writer of the durable
+    queues, the next one by a process that starts or replaces that writer, and those after it
+    by the guardians, the processes that watch for the deaths of others.
 ``shmq@NAMESPACE@QUEUE``
     a queue's segment, of the kind that multiprocessing.shared_memory creates.
 ``sem.shmq@NAMESPACE@ID.not_empty``, ``….not_full``
@@ -42,7 +43,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from shmq.api.names import SHM, check_name, listed
 from shmq.api.options import QueueOptions
@@ -79,42 +80,19 @@ _REGISTRY_BYTE: Final = 0
 _CLAIMS: Final = (1 << 60) - 1
 _WRITER_BYTE: Final = 1 << 60
 _STARTER_BYTE: Final = _WRITER_BYTE + 1
+_GUARDIAN_BYTES: Final = range(_STARTER_BYTE + 1, _STARTER_BYTE + 5)
 #: How often `starting` tries to lock its byte, in seconds.
 _LOOK: Final = 0.02
 #: The data directory in the namespace's file: the length of the path, its CRC-32, the path.
 _DATA_DIR: Final = struct.Struct("<II")
 _DATA_DIR_AT: Final = 8
-#: The kernel namespaces of its processes, behind the longest possible path.
+#: Behind the longest possible path: the first process number, and the inode number of the
+#: time namespace, which shifts the clock of every deadline; 0: not known.
 _PLACE: Final = struct.Struct("<QQ")
 _PLACE_AT: Final = 4112
 FLOCK: Final = struct.Struct("@hhqqi4x")  # struct flock, 64-bit Linux: fcntl(2)
 
 _known: dict[str, Namespace] = {}
-
-
-class KernelNamespaces(NamedTuple):
-    """The kernel's namespaces that all processes of a namespace share, by their inode numbers.
-
-    A robust mutex identifies its owner by a thread id of the PID namespace, and the time
-    namespace shifts the clock of every deadline. 0: not known.
-    """
-
-    pid: int
-    time: int
-
-    @classmethod
-    def here(cls) -> KernelNamespaces:
-        """Those of this process; not known where /proc is not mounted."""
-        return cls(*(_inode(f"/proc/self/ns/{kind}") for kind in cls._fields))
-
-    @classmethod
-    def parsed(cls, raw: bytes) -> KernelNamespaces:
-        """Those in a namespace's file; not known if it has none."""
-        return cls(*_PLACE.unpack(raw.ljust(_PLACE.size, b"\0")))
-
-    def __str__(self) -> str:
-        pid, time_ = (number or "unknown" for number in self)
-        return f"PID namespace {pid} and time namespace {time_}"
 
 
 class AlreadyWritten(ShmqError):
@@ -140,7 +118,11 @@ class Namespace:
         self.exchanges_path = SHM / f"exchanges.shmq@{name}"
         self._names = NameBook(name, refuse_foreign)
         self._fd = -1
+        #: Descriptors of files that were removed by hand: their locks say that this process lives.
+        self._kept: list[int] = []
         self._number = 0
+        #: This process, for the locks of queues and streams.
+        self.process = _core.Process(self.process_number)
         self._lock = threading.RLock()
         #: How many nested sections hold the lock.
         self._held = 0
@@ -150,6 +132,8 @@ class Namespace:
         self._claims: set[int] = set()
         #: Whether this process writes the durable queues.
         self._is_writer = False
+        #: The byte that this process has locked as a guardian; 0: none.
+        self._guardian_byte = 0
 
     @classmethod
     def of(cls, name: str) -> Namespace:
@@ -160,7 +144,7 @@ class Namespace:
         """
         check_name(name, "namespace")
         # Atomic, without a lock: a destructor may call this while its thread does anything.
-        return _known.setdefault(name, cls(name))
+        return _known.get(name) or _known.setdefault(name, cls(name))
 
     # ---- mutual exclusion of this process's threads ----
 
@@ -205,13 +189,17 @@ class Namespace:
             return self._number
         with self.locked():
             if not self._number:
-                raw = os.pread(self._fd, 8, 0)
-                # A new file starts where no older one has been: at the time, in ns.
-                number = int.from_bytes(raw, "little") or time.time_ns()
-                self._write(number + 1)
-                self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, number)
-                self._number = number
+                self._register()
         return self._number
+
+    def _register(self) -> None:
+        """Give this process a number. Needs the registry lock."""
+        first, _ = self._place()
+        number = int.from_bytes(os.pread(self._fd, 8, 0), "little") or first
+        self._write(number + 1)
+        self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, number)
+        self._number = number
+        self.process.enter(number, first, self._fd)
 
     def is_alive(self, number: int) -> bool:
         """Whether the process of that number lives; True where that cannot be told."""
@@ -220,6 +208,17 @@ class Namespace:
         if not 0 < number < 1 << 63:
             return False  # no process has such a number
         return self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, number) != fcntl.F_UNLCK
+
+    def pid_of(self, number: int) -> int | None:
+        """The PID of the process of that number; None if it is dead.
+
+        It is 0 for a process that has none in this PID namespace.
+        """
+        if number == self._number:
+            return os.getpid()
+        if not self.is_alive(number):
+            return None
+        return self._locker_of(number) if self._fd >= 0 else 0
 
     def claim(self, queue_id: int) -> bool:
         """Claim that queue if it is free; return whether this process has the claim.
@@ -304,7 +303,7 @@ class Namespace:
         """
         with self._section():
             if self._fd >= 0 and not self._depth and not self._is_current():
-                self._close()  # the file was removed with the last queue
+                self._leave()  # the file was removed with the last queue
             if self._is_writer:
                 return os.getpid()
             with self._file_if_any() as there:
@@ -314,7 +313,27 @@ class Namespace:
         """Whether other processes of the namespace are alive."""
         self.process_number()
         with self._section():
-            return self._locker_of(_STARTER_BYTE + 1, 0) is not None
+            return self._locker_of(_GUARDIAN_BYTES.stop, 0) is not None
+
+    # ---- guardians ----
+
+    def become_guardian(self) -> bytes | None:
+        """Take a place among the guardians; the path of the file to watch. None: all are taken.
+
+        Each process has at most one, until `retire_guardian` or its death.
+        """
+        self.process_number()
+        with self._section():
+            if not self._guardian_byte:
+                self._guardian_byte = next(filter(self._lock_byte, _GUARDIAN_BYTES), 0)
+            return os.fsencode(self._path) if self._guardian_byte else None
+
+    def retire_guardian(self) -> None:
+        """Give up the place, if this process has one."""
+        with self._section():
+            if self._guardian_byte and self._fd >= 0:
+                self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, self._guardian_byte)
+            self._guardian_byte = 0
 
     @contextlib.contextmanager
     def starting(self, timeout: float) -> Iterator[None]:
@@ -423,6 +442,7 @@ class Namespace:
 
     def _take_registry(self) -> None:
         """Lock byte 0 of the file that now has the namespace's name."""
+        again = False
         while True:
             if self._fd < 0:
                 self._fd = self._open()
@@ -433,9 +453,12 @@ class Namespace:
             )
             if self._is_current():
                 break
-            self._close()  # the file was removed with the last queue
+            again = self._number != 0
+            self._leave()  # the file was removed with the last queue
         try:
             self._take_place()
+            if again:
+                self._register()
         except BaseException:
             self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _REGISTRY_BYTE)
             raise
@@ -443,27 +466,34 @@ class Namespace:
     def _take_place(self) -> None:
         """Check that this process may use the namespace; the registry lock is held.
 
-        The first process sets the kernel namespaces for all. Once none of them lives, the next
+        The first process sets the time namespace for all. Once none of them lives, the next
         one does; but while there are queues the time namespace of their deadlines stays. Raises
         ForeignSegment, NoSpace.
         """
-        here = KernelNamespaces.here()
-        there = KernelNamespaces.parsed(os.pread(self._fd, _PLACE.size, _PLACE_AT))
-        if there == here:
+        here = _time_namespace()
+        first, there = self._place()
+        if first and there == here:
             return
-        if any(there):
+        if first:
             alive = self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 1, 0) != fcntl.F_UNLCK
-            if alive or (there.time != here.time and not self.is_empty()):
+            if alive or not self.is_empty():
                 raise ForeignSegment(self._elsewhere(there, here, alive=alive))
-        self._write_at(_PLACE.pack(*here), _PLACE_AT)
+        # A new file starts where no older one has been: at the time, in ns.
+        self._write_at(_PLACE.pack(first or time.time_ns(), here), _PLACE_AT)
 
-    def _elsewhere(self, there: KernelNamespaces, here: KernelNamespaces, *, alive: bool) -> str:
+    def _place(self) -> tuple[int, int]:
+        """The first process number of the file, and the time namespace; 0: not set."""
+        raw = os.pread(self._fd, _PLACE.size, _PLACE_AT)
+        first, there = _PLACE.unpack(raw.ljust(_PLACE.size, b"\0"))
+        return first, there
+
+    def _elsewhere(self, there: int, here: int, *, alive: bool) -> str:
         what = "is used by processes of" if alive else "has the deadlines of"
         last = "" if alive else f", or remove {SHM}/*shmq@{self.name}* (its messages are lost)"
         return (
-            f"namespace {self.name!r} {what} {there}, this process is in {here}: they cannot share "
-            f"queues; let them share both (docker: --pid=container:NAME, Kubernetes: "
-            f"shareProcessNamespace: true), connect over TCP, or use another namespace{last}"
+            f"namespace {self.name!r} {what} time namespace {there or 'unknown'}, this process is "
+            f"in {here or 'unknown'}: they cannot share queues; start both in one time namespace, "
+            f"connect over TCP, or use another namespace{last}"
         )
 
     def _is_current(self) -> bool:
@@ -556,15 +586,34 @@ class Namespace:
         """Whether there is neither a queue nor a stream nor an exchange."""
         return not (self.has_names() or self.exchanges_path.exists())
 
+    def _leave(self) -> None:
+        """Leave a file that somebody else has removed.
+
+        It stays open if this process has a number there. Then it was removed by hand: other
+        processes may still use it, and must see that this process lives.
+        """
+        if self._number:
+            self._kept.append(self._fd)
+            self._forget_file()
+        else:
+            self._close()
+
     def _close(self) -> None:
-        os.close(self._fd)
+        fd = self._fd
+        self._forget_file()
+        os.close(fd)
+
+    def _forget_file(self) -> None:
+        self.process.leave()
         self._fd = -1
         self._number = 0
         self._claims.clear()
         self._is_writer = False
+        self._guardian_byte = 0
 
     def after_fork(self) -> None:
         """Reset the child of a fork, which has the descriptor, but neither locks nor a number."""
+        self.process.leave()
         self._number = 0
         self._lock = threading.RLock()
         self._held = self._depth = 0
@@ -572,6 +621,20 @@ class Namespace:
         self._claims.clear()
         self._names.release()
         self._is_writer = False
+        self._guardian_byte = 0
+        if self._fd >= 0:
+            self._open_anew()
+
+    def _open_anew(self) -> None:
+        """Put an open file of its own behind the descriptor that the child of a fork inherited.
+
+        As long as the child shares its parent's, the kernel does not report the parent's death as
+        the end of that open file.
+        """
+        with contextlib.suppress(OSError):  # then the death is noticed later, by who looks for it
+            fd = os.open(f"/proc/self/fd/{self._fd}", os.O_RDWR | os.O_CLOEXEC)
+            os.dup2(fd, self._fd, inheritable=False)
+            os.close(fd)
 
     # ---- names ----
 
@@ -628,6 +691,11 @@ class Namespace:
     def queue_names(self, begin: str = "") -> list[str]:
         """The names of the queues with that beginning, sorted; see `names_of`."""
         return self.names_of("shmq", begin)
+
+    def noted_queues(self, begin: str) -> list[str]:
+        """The names of queues with that beginning, sorted; some may have lost their files."""
+        with self._section():
+            return self._names.noted("shmq", begin)
 
     def stream_names(self) -> list[str]:
         """The names of the streams, sorted; see `names_of`."""
@@ -706,7 +774,7 @@ class Namespace:
             make_semaphores(self.name, queue_id)
             _core.mark()
             return _core.Segment.create(
-                os.dup(fd), queue, queue_id, options.as_dict(), hash_key, publish
+                os.dup(fd), queue, self.process, queue_id, options.as_dict(), hash_key, publish
             )
         except BaseException as error:
             refusal = as_no_space(error, 4096) if isinstance(error, OSError) else error
@@ -763,7 +831,7 @@ class Namespace:
         except SegmentError:
             os.close(fd)
             raise
-        return _core.Segment.attach(fd, queue)
+        return _core.Segment.attach(fd, queue, self.process)
 
     def _clear(self, queue: str) -> None:
         """Remove the files of a queue; the segment last, so that this can be resumed."""
@@ -777,9 +845,10 @@ class Namespace:
         self.note(path, there=False)
 
 
-def _inode(path: str) -> int:
+def _time_namespace() -> int:
+    """The inode number of this process's time namespace; 0 where /proc is not mounted."""
     try:
-        return os.stat(path).st_ino
+        return os.stat("/proc/self/ns/time").st_ino
     except OSError:
         return 0
 

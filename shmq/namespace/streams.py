@@ -119,7 +119,7 @@ def look_at(namespace: Namespace, name: str) -> _stream.Control | None:
         fd = _open_own(path)
     except FileNotFoundError:
         raise _no_such_stream(namespace, name) from None
-    return _stream.Control.attach(fd, name)
+    return _stream.Control.attach(fd, name, namespace.process)
 
 
 def _open_if_whole(namespace: Namespace, name: str) -> Opened | None:
@@ -198,7 +198,9 @@ def make_stream(
     given = {**options.as_dict(), "partitions": eras[0].count}
     try:
         fd = _create(control_path(namespace, name))
-        control = _stream.Control.create(fd, name, stream_id, identity or new_identity(), given)
+        control = _stream.Control.create(
+            fd, name, namespace.process, stream_id, identity or new_identity(), given
+        )
         logs = _make_partitions(namespace, control, firsts or [(0, 0)] * eras[-1].end, eras)
     except BaseException as error:
         _clear(namespace, name)

@@ -21,11 +21,13 @@ from cpython.exc cimport PyErr_CheckSignals
 from cpython.list cimport PyList_GET_ITEM
 from cpython.number cimport PyNumber_Index
 from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.errno cimport EAGAIN, EINTR, ENOENT, errno
+from libc.math cimport ceil, isfinite
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy, memset
-from posix.unistd cimport close
+from libc.string cimport memcpy, memset, strlen
+from posix.unistd cimport close, read, write
 
 from core.base cimport *
 from core.queue cimport *
@@ -41,14 +43,17 @@ import typing as _typing
 import warnings as _warnings
 import weakref as _weakref
 from _thread import allocate_lock as _allocate_lock
+from collections.abc import Mapping as _Mapping
 
 from shmq import errors as _errors
 from shmq.native import lock_holder as _holders
 
+include "process.pxi"
 include "segment.pxi"
 include "common.pxi"
 include "wait.pxi"
 include "handle.pxi"
+include "properties.pxi"
 include "put.pxi"
 include "get.pxi"
 include "bulk.pxi"

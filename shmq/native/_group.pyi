@@ -3,6 +3,8 @@
 from mmap import mmap
 from typing import Any, Final
 
+from shmq.native import _core
+
 _Lent = tuple[int, int, int, int]
 MOST_PARTITIONS: Final[int]
 MOST_MEMBERS: Final[int]
@@ -16,7 +18,7 @@ def make(memory: mmap | bytearray, options: dict[str, Any]) -> None: ...
 class GroupState:
     """A group, in memory that it keeps mapped."""
 
-    def __init__(self, memory: mmap | bytearray, what: str) -> None: ...
+    def __init__(self, memory: mmap | bytearray, what: str, process: _core.Process) -> None: ...
     @property
     def options(self) -> dict[str, Any]: ...
     @property

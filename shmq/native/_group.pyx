@@ -113,13 +113,16 @@ cdef class GroupState:
     cdef Py_buffer view
     cdef str what
     cdef int got
+    cdef object process  # this one, for the lock: a _core.Process
 
-    def __cinit__(self, memory: mmap | bytearray, str what):
+    def __cinit__(self, memory: mmap | bytearray, str what, process: _core.Process):
         cdef int status
         self.what = what
+        self.process = process
         PyObject_GetBuffer(memory, &self.view, PyBUF_SIMPLE | PyBUF_WRITABLE)
         self.got = 1
-        status = shmq_group_state_open(&self.group_state, self.view.buf, self.view.len)
+        status = shmq_group_state_open(&self.group_state, self.view.buf, self.view.len,
+                                       <shmq_process *><size_t>process.address)
         if status:
             raise self._refusal(status)
 
@@ -147,12 +150,17 @@ cdef class GroupState:
     cdef int _lock(self) except -1:
         cdef int status = shmq_group_state_lock(&self.group_state, 0)
         cdef int64_t waited = 0, slice_
+        cdef uint64_t holder
+        if status == SHMQ_UNREGISTERED:
+            self.process.register()
+            status = shmq_group_state_lock(&self.group_state, 0)
         while status == SHMQ_BUSY:
             PyErr_CheckSignals()
-            slice_ = shmq_patience(waited, 0, shmq_group_state_holder(&self.group_state))
+            holder = shmq_group_state_holder(&self.group_state)
+            slice_ = shmq_patience(waited, 0, self.group_state.self, holder)
             if not slice_:
-                raise _holders.lock_timeout(self.what, shmq_group_state_holder(&self.group_state),
-                                            waited / 1e9)
+                raise _holders.lock_timeout(
+                    self.what, shmq_pid_of(self.group_state.self, holder), waited / 1e9, holder)
             with nogil:
                 status = shmq_group_state_lock(&self.group_state, slice_)
             waited += slice_

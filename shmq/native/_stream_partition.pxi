@@ -38,10 +38,8 @@ cdef class Partition(Segment):
         self._map(geo.segment_bytes)
         self._bind(control, number, &geo, &o)
         status = shmq_log_prepare(&self.c, &o, last_seen)
-        if status == SHMQ_NO_SPACE:
-            raise _no_space(fd, self.c.refused_bytes)
         if status != SHMQ_OK:
-            raise _errors.SegmentError(f"the lock of stream {control.name!r} cannot be made")
+            raise _no_space(fd, self.c.refused_bytes)
         self.c.h.behind = behind
         shmq_mark()
         shmq_log_announce(&self.c)
@@ -75,7 +73,8 @@ cdef class Partition(Segment):
         self.number = number
         self.hint_offset = -1
         self.patience = MOST_SPIN
-        shmq_log_bind(&self.c, self.base, self.fd, geo, options, <shmq_stream *>control.base)
+        shmq_log_bind(&self.c, self.base, self.fd, geo, options, <shmq_stream *>control.base,
+                      control.self_)
         return 0
 
     # ---- errors ----
@@ -120,17 +119,22 @@ cdef class Partition(Segment):
 
     # ---- the lock ----
 
-    # Waits until the operation's deadline, see shmq/core/base/robust_mutex.h. Raises LockTimeout.
+    # Waits until the operation's deadline, see shmq/core/base/mutex.h. Raises LockTimeout.
     cdef int _lock(self, int64_t until) except -1:
         cdef int status = shmq_log_lock(&self.c, 0)
         cdef int64_t waited = 0, slice_
+        cdef uint64_t holder
+        if status == SHMQ_UNREGISTERED:
+            self.control.process.register()
+            status = shmq_log_lock(&self.c, 0)
         while status == SHMQ_BUSY:
             PyErr_CheckSignals()
-            slice_ = shmq_patience(waited, until, shmq_log_holder(&self.c))
+            holder = shmq_log_holder(&self.c)
+            slice_ = shmq_patience(waited, until, self.c.self, holder)
             if not slice_:
                 raise _holders.lock_timeout(
                     f"partition {self.number} of stream {self.control.name!r}",
-                    shmq_log_holder(&self.c), waited / 1e9)
+                    shmq_pid_of(self.c.self, holder), waited / 1e9, holder)
             with nogil:
                 status = shmq_log_lock(&self.c, slice_)
             waited += slice_
@@ -280,11 +284,11 @@ cdef class Partition(Segment):
         cdef int status
         if not self.c.retention or not shmq_log_is_stale(&self.c):
             return 0
-        status = shmq_log_lock(&self.c, 0)
+        status = shmq_log_lock(&self.c, -1)
         if status == SHMQ_OK:
             shmq_log_expire(&self.c)
             shmq_log_unlock(&self.c)
-        elif status != SHMQ_BUSY:
+        elif status != SHMQ_BUSY and status != SHMQ_UNREGISTERED:
             raise self._error(status)
         return 0
 

@@ -250,9 +250,12 @@ cdef class Control(Segment):
     """The control segment of a stream: its options and its wakeup word."""
 
     cdef readonly str name
+    cdef object process  # this one, for the locks: a _core.Process
+    cdef shmq_process *self_
 
     @staticmethod
-    def create(int fd, str name, uint64_t stream_id, uint64_t identity, dict options) -> Control:
+    def create(int fd, str name, process: _core.Process, uint64_t stream_id, uint64_t identity,
+               dict options) -> Control:
         """Make the control segment in the empty file ``fd`` and take ownership of ``fd``.
 
         No process can attach until `publish`. Raises NoSpace; the caller must then remove the file.
@@ -261,6 +264,7 @@ cdef class Control(Segment):
         cdef shmq_log_options o
         self.fd = fd
         self.name = name
+        self._know(process)
         _pack_options(&o, name, stream_id, identity, options)
         _os.ftruncate(fd, SHMQ_PAGE + SHMQ_GROUP_STATE_BYTES)
         shmq_mark()
@@ -273,12 +277,16 @@ cdef class Control(Segment):
         shmq_stream_prepare(<shmq_stream *>self.base, &o)
         return self
 
+    cdef void _know(self, process):
+        self.process = process
+        self.self_ = <shmq_process *><size_t>process.address
+
     def publish(self):
         """Let processes attach: all partitions exist."""
         shmq_stream_announce(<shmq_stream *>self.base)
 
     @staticmethod
-    def attach(int fd, str name) -> Control | None:
+    def attach(int fd, str name, process: _core.Process) -> Control | None:
         """Map the control segment ``fd`` and take ownership of ``fd``, after checking it.
 
         Returns None if its creator has not finished. Raises IncompatibleSegment, DamagedSegment.
@@ -287,6 +295,7 @@ cdef class Control(Segment):
         cdef uint64_t size = _os.fstat(fd).st_size
         self.fd = fd
         self.name = name
+        self._know(process)
         if not any(_os.pread(fd, 8, 0)):
             return None  # it may have no memory yet, and touching the mapping would crash
         if size < SHMQ_PAGE + SHMQ_GROUP_STATE_BYTES:

@@ -12,6 +12,7 @@ cdef enum:
     IGNORED = 0xFFFFFFFF         # message id of a request whose answer is ignored
     RUN_ROW = 20                 # bytes of a message in a run: sequence, receipt, slot
 
+cdef double TAKING_BACK = 5.0         # s: how long an interrupted CONSUME may take to end
 cdef int64_t RECV_SLICE = 250000000   # ns: the receive timeout of the socket
 cdef int64_t IDLE_LOOK = 1000000   # ns: a connection idle for longer is checked before use
 
@@ -130,6 +131,7 @@ cdef class Wire:
     cdef object socket
     cdef object tls              # encrypts and decrypts; None: plain bytes
     cdef object queue            # a weak reference to the queue object that settles messages
+    cdef Acks riding             # buffered acknowledgements that precede the next request
     cdef bytes name              # of the queue that requests name
     cdef int fd
     cdef readonly bint is_broken
@@ -153,7 +155,7 @@ cdef class Wire:
     cdef uint32_t last_id
     cdef int streams
     cdef bint sending, reading, ending, is_closed
-    cdef Spin spin
+    cdef shmq_spin_rate spin
     cdef shmq_buffer out, going, coming
     cdef object __weakref__
 
@@ -170,7 +172,7 @@ cdef class Wire:
         self.generation = fork_generation
         self.max_frame = SHMQ_FRAME_MAX
         self.used_at = self.drained_at = _real_now()
-        _spin_init(&self.spin, LEAST_SPIN_OF_RECV)
+        shmq_spin_init(&self.spin, LEAST_SPIN_OF_RECV)
 
     def __dealloc__(self):
         shmq_buffer_free(&self.out)
@@ -218,10 +220,13 @@ cdef class Wire:
     cdef unsigned char *_request(self, Answer answer, uint8_t type, bint named,
                                  uint64_t rest) except NULL:
         cdef const char *name = PyBytes_AS_STRING(self.name) if named else NULL
-        cdef uint64_t before = self.out.end - self.out.start
+        cdef uint64_t before
         cdef unsigned char *at
         if rest > 0xFFFFF000:
             raise MemoryError
+        if self.riding is not None and self.riding.count:
+            self.riding.put()
+        before = self.out.end - self.out.start
         self.calls[answer.id] = answer
         at = shmq_request(&self.out, type, answer.id, name,
                           <uint16_t>PyBytes_GET_SIZE(self.name), <uint32_t>rest)
@@ -321,6 +326,30 @@ cdef class Wire:
         answer.begun = _real_now()
         return answer
 
+    def get(self, uint32_t wait_ms, double lease, Acks acks: Acks | None,
+            timeout: float) -> RemoteMessage | Answer:
+        """Send a CONSUME of one message and wait: returns the message, or the answer without one.
+
+        The answer may be not ready: see `wait`. ``acks``: see `ride`.
+        """
+        cdef Answer answer = self.consume(1, wait_ms, lease)
+        cdef RemoteMessage message
+        if acks is not None:
+            self.ride(answer, acks)
+        try:
+            self.wait(answer, timeout)
+        except BaseException as error:
+            self.forget(answer)
+            if isinstance(error, KeyboardInterrupt):
+                # The server may still deliver to it: that is returned at once.
+                self.take_back(answer, wait_ms / 1000 + TAKING_BACK)
+            raise
+        if answer.lost or not answer.messages:
+            return answer
+        message = answer.messages[0]
+        message.in_hand = True
+        return message
+
     def peek(self, uint32_t limit, bytes where=b"") -> Answer:
         """Write a PEEK; ``where`` is a filter expression in UTF-8."""
         cdef Answer answer = self._new_answer()
@@ -368,6 +397,14 @@ cdef class Wire:
     def gather(self, Answer consume, Acks acks):
         """Let the messages of a CONSUME buffer their acknowledgements in ``acks``."""
         consume.acks = acks
+
+    def ride(self, Answer asked, Acks acks):
+        """The same; the acknowledgements also leave with the next request of any kind."""
+        asked.acks = acks
+        if acks.wire is not self:
+            acks.drop()
+            acks.wire = self
+        self.riding = acks
 
     def settle(self, int type, receipts: int | Iterable[int],
                argument: int | None = None) -> Answer:
@@ -447,6 +484,13 @@ cdef class Wire:
         cdef Answer answer = self.settle(SHMQ_T_RETURN, receipts)
         del self.calls[answer.id]
         return 0
+
+    # Returns a message that the application had, with the queue's back-off. Sends as far as possible
+    # without waiting, and ignores the answer.
+    cdef int _nack(self, uint64_t receipt) except -1:
+        cdef Answer answer = self.settle(SHMQ_T_NACK, receipt, <uint32_t>SHMQ_FRAME_FOREVER)
+        del self.calls[answer.id]
+        return self._send(0)
 
     # ---- waiting ----
 
@@ -715,9 +759,9 @@ cdef class Wire:
             if got < 0 and why == EAGAIN:
                 self.drained_at = _real_now()
         if got < 0 and why == EAGAIN and left > 0 and not self.streams:
-            spin = _spin_time(&self.spin)
-            if spin:
-                with nogil:
+            with nogil:
+                spin = shmq_spin_time(&self.spin)
+                if spin:
                     got = _spin_recv(self.fd, to, room, &self.spin, min(spin, left), &why)
         if got < 0 and why == EAGAIN and left > 0:
             poller.fd = self.fd
@@ -859,7 +903,9 @@ cdef class Wire:
         return 0
 
     cdef int _refused(self, Answer answer, shmq_reader *r, size_t size) except -1:
-        if answer.status == SHMQ_S_LEASE_EXPIRED:
+        if answer.acks is self.riding:
+            answer.notify = answer.acks.report  # called once no thread reads
+        elif answer.status == SHMQ_S_LEASE_EXPIRED:
             while shmq_left(r) >= 8:
                 answer.acks.refused.append(shmq_read64(r))
         return 0
@@ -903,6 +949,7 @@ cdef class Wire:
             return 0
         self.is_broken = True
         self.problem = problem
+        self.riding = None
         calls, self.calls = self.calls, {}
         self.streams = 0
         for answer in calls.values():

@@ -8,14 +8,9 @@ cdef enum:
     NOGIL_COPY = 1 << 16        # copies from this size on let other threads run
     PATIENCE = 20               # tries for the lock before it is taken without the GIL
     LEAVE_WITHIN = 50000000     # ns
-    WAIT_SLICE = 50000000       # ns: how much a death at the wrong moment can delay a sleeper
+    WAIT_SLICE = 50000000       # ns between two looks for dead processes
     ROOM_SOON = 1000000000      # ns: by then the journal has what was dropped, or it never will
-    FIRST_SPIN = 100000         # ns
-    MOST_SPIN = 100000
-    LEAST_SPIN = 2000
-    LEAST_SPIN_OF_RECV = 50000  # higher, because the peer's work between two messages varies
-    LEAST_BETWEEN = 16          # waits from one long spin to the next, while long spins fail
-    MOST_BETWEEN = 1024
+    LEAST_SPIN_OF_RECV = 50000  # ns: the peer's work between two messages varies
     MOST_SPINS = 8              # spins in a row that end well, while others are quicker
 
 # The ways to end or prolong a lease.
@@ -43,9 +38,9 @@ cdef uint64_t NO_RECEIPT = 0xFFFFFFFFFFFFFFFF
 cdef class Policy:
     """The callbacks into the layers above the binding: one object, set before the first handle.
 
-    ``encode_message`` makes a message of the arguments of ``put``, ``encode_body`` the body of a
-    record; ``decode_body`` reverses both. ``pack_properties`` and ``unpack_properties`` convert
-    the properties of a message and the headers of a record. ``expand`` decompresses a batch of
+    ``encode_body`` makes bytes and a codec's number of the body of a message or a record;
+    ``decode_body`` reverses that. ``pack_properties`` and ``unpack_properties`` convert maps:
+    headers, and the properties of a message. ``expand`` decompresses a batch of
     records, given the name of its compression. ``columns``, ``run`` and ``dead_letter`` make the
     objects of the API from bytes and properties; ``compile_filter`` makes a `Filter` from an
     expression.
@@ -53,8 +48,7 @@ cdef class Policy:
 
     #| decode_body: Callable[[bytes, int, str], Any]
     #| encode_body: Callable[[Any, str | None], tuple[Any, int]]
-    #| encode_message: Callable[..., Any]
-    cdef readonly object encode_message, encode_body, decode_body
+    cdef readonly object encode_body, decode_body
     #| expand: Callable[[str, bytes, int], bytes]
     #| unpack_properties: Callable[[bytes | None], dict[str, Any]]
     #| pack_properties: Callable[[Mapping[str, Any]], bytes]
@@ -65,8 +59,7 @@ cdef class Policy:
     #| columns: Callable[[bytes], api.Columns]
     cdef readonly object columns, run, dead_letter, compile_filter
 
-    def __init__(self, *, encode_message: Callable[..., Any],
-                 encode_body: Callable[[Any, str | None], tuple[Any, int]],
+    def __init__(self, *, encode_body: Callable[[Any, str | None], tuple[Any, int]],
                  decode_body: Callable[[bytes, int, str], Any],
                  pack_properties: Callable[[Mapping[str, Any]], bytes],
                  unpack_properties: Callable[[bytes | None], dict[str, Any]],
@@ -75,7 +68,6 @@ cdef class Policy:
                  run: Callable[[bytes, bytes, bytes], api.Run],
                  dead_letter: Callable[[dict[str, Any]], Any],
                  compile_filter: Callable[[str], Filter]):
-        self.encode_message = encode_message
         self.encode_body = encode_body
         self.decode_body = decode_body
         self.pack_properties = pack_properties

@@ -28,19 +28,20 @@ cdef class _AckBuffer:
     def __dealloc__(self):
         free(self.acks)
 
-    cdef int add(self, Message message) except -1:
+    # Acknowledges the message with that receipt of the core.
+    cdef int add(self, uint64_t lease) except -1:
         cdef int64_t now
         if self.ended or self.generation != fork_generation:
-            _settle(self.handle, ACK, message.lease, 0)
+            _settle(self.handle, ACK, lease, 0)
             return 0
         if self.count == self.room:
             self.flush()  # first: if this fails, the message is not acknowledged
         now = shmq_time(&self.handle.q)
-        if shmq_mark_acked(&self.handle.q, message.lease, now) != SHMQ_OK:
-            raise self.handle._stale(message.lease)
+        if shmq_mark_acked(&self.handle.q, lease, now) != SHMQ_OK:
+            raise self.handle._stale(lease)
         if not self.count:
             self.since = now
-        self.acks[self.count] = message.lease
+        self.acks[self.count] = lease
         self.count += 1
         return 0
 
@@ -220,31 +221,40 @@ cdef class Consumer:
         self.handle._unlock()
         return 0
 
-    # The next message whose lease still holds, or None if it ran out.
-    cdef Message _hand_out(self, int64_t now, bint wait):
-        cdef shmq_view *view = &self.views[self.next]
-        if view.deadline - now < self.lease_time - self.lease_time // 8:
+    # Makes views[next] the next message, and its lease fresh; false if there is none. `what` is the
+    # name of the method that was called.
+    cdef bint _advance(self, bint wait, str what, int64_t *now) except -1:
+        if self.generation != fork_generation:
+            raise _errors.ShmqError(f"a consumer does not survive a fork: call {what}() again")
+        if self.ended:
+            return False
+        if not self.handle.open_:
+            raise self.handle._closed_error()
+        now[0] = shmq_time(&self.handle.q)
+        if self.gatherer.count and now[0] - self.gatherer.since >= FLUSH_AFTER:
+            self.gatherer.flush(wait and self.block, self.timeout)
+        if self.next >= self.held:
+            if not self._get_more(wait):
+                return False
+            now[0] = shmq_time(&self.handle.q)
+        if self.views[self.next].deadline - now[0] < self.lease_time - self.lease_time // 8:
             self._renew(wait)
+        return True
+
+    # The message of views[next], or None if its lease ran out.
+    cdef Message _hand_out(self, int64_t now):
+        cdef shmq_view *view = &self.views[self.next]
         self.next += 1
         if shmq_hand(&self.handle.q, view.receipt, now) != SHMQ_OK:
             return None
         return _new_message(self.handle, view, self.gatherer)
 
-    # The next message, or None if there is none; `what` is the name of the method that was called.
+    # The next message, or None if there is none.
     cdef Message _next(self, bint wait, str what):
         cdef Message message
         cdef int64_t now
-        if self.generation != fork_generation:
-            raise _errors.ShmqError(f"a consumer does not survive a fork: call {what}() again")
-        while not self.ended:
-            if not self.handle.open_:
-                raise self.handle._closed_error()
-            now = shmq_time(&self.handle.q)
-            if self.gatherer.count and now - self.gatherer.since >= FLUSH_AFTER:
-                self.gatherer.flush(wait and self.block, self.timeout)
-            if self.next >= self.held and not self._get_more(wait):
-                return None
-            message = self._hand_out(shmq_time(&self.handle.q) if self.next == 0 else now, wait)
+        while self._advance(wait, what, &now):
+            message = self._hand_out(now)
             if message is not None:
                 return message
         return None
@@ -261,6 +271,118 @@ cdef class Consumer:
         return message
 
 
+@cython.no_gc_clear
+@cython.final
+cdef class Bodies:
+    """See shmq.api.Bodies. It is for one thread at a time."""
+
+    cdef Consumer consumer
+    cdef uint64_t lease          # the receipt of the message in hand; 0: none is
+    cdef object __weakref__
+
+    def __cinit__(self, Consumer consumer not None):
+        self.consumer = consumer
+
+    # An iterator that is dropped cannot know how the work on its last body ended.
+    def __dealloc__(self):
+        cdef Handle handle
+        if self.lease and self.consumer.generation == fork_generation:
+            handle = self.consumer.handle
+            if handle.open_:
+                with nogil:
+                    _nack_to_end(handle, self.lease)
+
+    def __iter__(self):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        try:
+            if kind is None:
+                self._ack()
+        finally:
+            self.close()
+
+    def __repr__(self):
+        return repr(self.consumer).replace("<Consumer", "<Bodies", 1)
+
+    # Acknowledges the message in hand. If its lease is over, none is in hand afterwards.
+    cdef int _ack(self) except -1:
+        cdef uint64_t lease = self.lease
+        if lease and self.consumer.generation == fork_generation and self.consumer.handle.open_:
+            self.lease = 0
+            self.consumer.gatherer.add(lease)
+        return 0
+
+    def flush(self):
+        """See shmq.api.Consumer.flush."""
+        self.consumer.flush()
+
+    def close(self):
+        """See shmq.api.Bodies.close."""
+        cdef uint64_t lease = self.lease
+        self.lease = 0
+        if lease and self.consumer.generation == fork_generation and self.consumer.handle.open_:
+            try:
+                _settle(self.consumer.handle, NACK, lease, -1)
+            except (_errors.LeaseExpired, _errors.QueueDeleted):
+                pass  # it is in the queue already, or gone with it
+            except _errors.LockTimeout:
+                self.lease = lease  # to be closed again, or with the handle
+                raise
+        self.consumer.close()
+
+    def __next__(self) -> Any:
+        cdef Consumer consumer = self.consumer
+        cdef Message message
+        cdef shmq_view *view
+        cdef int64_t now
+        if self.lease:
+            self._ack()
+        while consumer._advance(True, "bodies", &now):
+            view = &consumer.views[consumer.next]
+            if view.codec or view.body_bytes > SMALL:
+                message = consumer._hand_out(now)
+                if message is None or not self._holds_body(message):
+                    continue
+                return message.decoded
+            # A copy is good if the lease holds after it, which the hand-out finds out.
+            body = PyBytes_FromStringAndSize(<char *>view.body, view.body_bytes)
+            consumer.next += 1
+            if shmq_hand(&consumer.handle.q, view.receipt, now) == SHMQ_OK:
+                self.lease = view.receipt
+                return body
+        self.close()
+        raise StopIteration
+
+    # Reads and decodes the body of a message that is handed out; false if its lease ran out. If
+    # that fails, the message goes back, as at any exception.
+    cdef bint _holds_body(self, Message message) except -1:
+        self.lease = message.lease
+        try:
+            message.body
+            return True
+        except _errors.LeaseExpired:
+            self.lease = 0
+            return False
+        except BaseException:
+            self.lease = 0
+            _nack_to_end(self.consumer.handle, message.lease)
+            raise
+        finally:
+            message._settled = True  # this object settles it
+
+
+# Returns a message that the application had, with the queue's back-off, as far as that is possible
+# without waiting for long.
+cdef void _nack_to_end(Handle handle, uint64_t lease) noexcept nogil:
+    if handle._lock_to_end():
+        shmq_nack(&handle.q, lease, -1, shmq_now())
+        handle._unlock()
+
+
 def make_consumer(Handle handle, prefetch: int, timeout: float | None, block: bool,
                   where: str | Filter | None = None) -> Any:
     """See shmq.api.Queue.consume."""
@@ -270,3 +392,9 @@ def make_consumer(Handle handle, prefetch: int, timeout: float | None, block: bo
     _check_timeout(timeout)
     return Consumer(handle, min(prefetch, <int>handle.q.h.options.capacity), timeout, block,
                     None if where is None else _filter_of(where))
+
+
+def make_bodies(Handle handle, prefetch: int, timeout: float | None, block: bool,
+                where: str | Filter | None = None) -> Any:
+    """See shmq.api.Queue.bodies."""
+    return Bodies(make_consumer(handle, prefetch, timeout, block, where))

@@ -13,8 +13,9 @@ cdef class Handle:
     cdef sem_t *semaphores[2]
     cdef uint64_t generation
     cdef uint64_t number           # this process's number in the namespace
-    cdef Spin spins[2]             # one for each event
+    cdef shmq_spin_rate spins[2]   # one for each event
     cdef int64_t looked_at         # when this handle last looked for dead processes
+    cdef int64_t guarded_until     # a process watches for deaths until then, at least
     cdef uint32_t views            # pins that this handle's process holds
     cdef uint32_t awake[2]         # by event: awake, but still counted as asleep
     cdef bint open_
@@ -27,6 +28,7 @@ cdef class Handle:
         self.semaphores[0] = self.semaphores[1] = NULL
         self.open_ = False
         self.views = 0
+        self.guarded_until = 0
         self.awake[0] = self.awake[1] = 0
         self.q.attachment = SHMQ_NIL
 
@@ -38,14 +40,14 @@ cdef class Handle:
         """
         self.name = name
         self.segment = segment
-        shmq_bind(&self.q, segment.base, segment.fd, &segment.geo)
+        segment._bind(&self.q)
         self.wakeup_prefix = wakeup_prefix.encode()
         self.q.wakeup_prefix = PyBytes_AS_STRING(self.wakeup_prefix)
         self.confirms = self.q.h.options.confirm == 1
         self.blocks = self.q.h.options.overflow == SHMQ_BLOCK
         self.drops = self.q.h.options.overflow == SHMQ_DROP_OLDEST and self.q.journaled
         for event in range(2):
-            _spin_init(&self.spins[event], LEAST_SPIN)
+            shmq_spin_init(&self.spins[event], 0)
         for event, path in enumerate((not_empty, not_full)):
             raw = path.encode()
             self.semaphores[event] = sem_open(raw, 0)
@@ -104,6 +106,10 @@ cdef class Handle:
 
     def _look_for_dead(self):
         """Reclaim what dead processes hold."""
+        raise NotImplementedError
+
+    def is_guarded(self) -> bool:
+        """Whether a process of the namespace, maybe this one, watches for deaths from now on."""
         raise NotImplementedError
 
     def await_writer(self):
@@ -178,8 +184,7 @@ cdef class Handle:
         )
 
     cdef object _locked_out(self, int64_t waited):
-        return _holders.lock_timeout(f"queue {self.name!r}", shmq_lock_holder(&self.q),
-                                     waited / 1e9)
+        return _lock_timeout(&self.q, self.name, waited)
 
     cdef object _closed_error(self):
         return _errors.ShmqError(f"this handle of queue {self.name!r} is closed")
@@ -225,12 +230,15 @@ cdef class Handle:
     # of the lock must never wait for the GIL, which could take long. If other processes are
     # quicker each time, this thread finally keeps the lock; if no other thread can hold the GIL, it
     # keeps it at once. Raises LockTimeout at the operation's deadline, see
-    # shmq/core/base/robust_mutex.h.
+    # shmq/core/base/mutex.h.
     cdef int _lock_slowly(self, int status, int64_t until) except -1:
         cdef int64_t waited = 0, slice_
         cdef int tries = 0, patience
+        if status == SHMQ_UNREGISTERED:
+            self._process_number()
+            status = shmq_lock(&self.q)
         while status == SHMQ_BUSY:
-            slice_ = shmq_patience(waited, until, shmq_lock_holder(&self.q))
+            slice_ = shmq_patience(waited, until, self.q.self, shmq_lock_holder(&self.q))
             if not slice_:
                 raise self._locked_out(waited)
             tries += 1
@@ -278,7 +286,7 @@ cdef class Handle:
         if self.q.attachment == SHMQ_NIL:
             return False
         while status == SHMQ_BUSY:
-            slice_ = shmq_patience(waited, AT_ONCE, shmq_lock_holder(&self.q))
+            slice_ = shmq_patience(waited, AT_ONCE, self.q.self, shmq_lock_holder(&self.q))
             if not slice_:
                 return False
             status = shmq_lock_even_deleted(&self.q, slice_)
@@ -292,6 +300,7 @@ cdef class Handle:
             raise self._closed_error()
         self.q.attachment = SHMQ_NIL
         self.views = self.awake[0] = self.awake[1] = 0
+        self.guarded_until = 0
         self._attach()
         return 0
 
@@ -313,14 +322,27 @@ cdef class Handle:
         shmq_reclaim(&self.q, self.q.attachment, self.number, shmq_now())
         self.q.attachment = SHMQ_NIL
 
+    # Wakes the handle's own waiters, too: as its sleepers share the semaphores with those of other
+    # processes, all are posted.
     cdef void _leave(self) noexcept nogil:
+        cdef uint32_t post[2]
+        cdef int event
         if not self._lock_to_end():
             return
+        shmq_select_own(&self.q)
+        self._unlock()
+        if not self._lock_to_end():
+            return
+        for event in range(2):
+            post[event] = 0
+            if self.q.attachments[self.q.attachment].asleep[event]:
+                post[event] = min(self.q.h.asleep[event], SHMQ_MAX_ATTACHMENTS)
         if self.views:
             shmq_retire(&self.q, shmq_now())
         else:
             self._detach()
         self._unlock()
+        shmq_post(self.semaphores, post)
 
     def close(self):
         """Detach: messages leased through the handle return at once. May be called again.
@@ -364,13 +386,7 @@ cdef class Handle:
 
     def processes(self) -> set[int]:
         """The numbers of the attached processes. Reads without the lock, so only a hint."""
-        cdef uint32_t at, made = min(self.q.h.attachments_made, SHMQ_MAX_ATTACHMENTS)
-        cdef set numbers = set()
-        if self.open_:
-            for at in range(made):
-                if self.q.attachments[at].process:
-                    numbers.add(self.q.attachments[at].process)
-        return numbers
+        return self.segment.processes() if self.open_ else set()
 
     def attached(self) -> list[tuple[int, int, int, bytes, int, float]]:
         """The attachments: (index, process number, pid, name, leases, since)."""
@@ -390,6 +406,7 @@ cdef class Handle:
         """Return what attachment ``at`` of the dead process ``process`` holds."""
         self._lock()
         shmq_reclaim(&self.q, at, process, shmq_now())
+        shmq_post_anew(&self.q)
         self._unlock()
 
     # ---- maintenance ----
@@ -539,12 +556,12 @@ cdef class Handle:
 
     # Spins; whether the awaited change seems to have come.
     cdef bint _spin(self, int event) noexcept:
-        cdef int64_t took, ns = _spin_time(&self.spins[event])
-        if not ns:
-            return False
+        cdef int64_t ns, took = -1
         with nogil:
-            took = shmq_spin(&self.q, event, ns)
-        _spin_learn(&self.spins[event], ns, took)
+            ns = shmq_spin_time(&self.spins[event])
+            if ns:
+                took = shmq_spin(&self.q, event, ns, self.spins[event].yield_after)
+                shmq_spin_learn(&self.spins[event], ns, took)
         return took >= 0
 
     cdef void _pass_on(self, int event) noexcept nogil:
@@ -556,22 +573,27 @@ cdef class Handle:
     # wakeup was for it alone.
     cdef bint _sleep(self, int event, int64_t until) except -1:
         cdef int status, lock_status
-        cdef int64_t waited = 0, due = self.q.h.next_tick - shmq_now()
-        cdef int64_t slice_ = min(WAIT_SLICE, until - _real_now() if until != FOREVER else FOREVER)
+        cdef int64_t waited = 0, begun = _real_now(), due = self.q.due - shmq_now()
+        cdef int64_t slice_ = SHMQ_LONG_SLEEP if begun < self.guarded_until else SHMQ_SHORT_SLEEP
         cdef uint32_t sleepers = self.awake[event] + 1
+        cdef bint is_long
+        slice_ = min(slice_, until - begun)
         if due < slice_ and not shmq_clock_set:
             slice_ = max(due, 0)
         self.awake[event] = 0
+        is_long = slice_ > SHMQ_SHORT_SLEEP
         with nogil:
             status = shmq_sleep(self.semaphores[event], slice_)
-            slice_ = shmq_patience(0, until, 0)
+            slice_ = shmq_patience(0, until, self.q.self, 0)
             lock_status = self._count_out(event, status == SHMQ_OK, sleepers, slice_)
+        self.q.slept_long = status == SHMQ_OK and is_long
         if lock_status != SHMQ_OK:
             self.awake[event] += sleepers
-            while lock_status == SHMQ_BUSY:
+            while lock_status == SHMQ_BUSY or lock_status == SHMQ_UNREGISTERED:
                 PyErr_CheckSignals()
+                self._process_number()
                 waited += slice_
-                slice_ = shmq_patience(waited, until, shmq_lock_holder(&self.q))
+                slice_ = shmq_patience(waited, until, self.q.self, shmq_lock_holder(&self.q))
                 if not slice_:
                     raise self._locked_out(waited)
                 with nogil:
@@ -579,7 +601,21 @@ cdef class Handle:
             if lock_status != SHMQ_OK:
                 raise self._error(lock_status)
             self.awake[event] -= sleepers
+        if status == SHMQ_TIMED_OUT:
+            self._see_to_guard(begun)
         return status == SHMQ_OK
+
+    # After a sleep that began at `begun` and was not ended by a post: a thread that sleeps so long
+    # makes sure that deaths are noticed from now on, and may then sleep longer, after a look for
+    # those that came before.
+    cdef int _see_to_guard(self, int64_t begun) except -1:
+        cdef int64_t now = _real_now()
+        if now - begun < SHMQ_SHORT_SLEEP:
+            return 0
+        if now >= self.guarded_until or shmq_now() >= self.q.h.liveness_at:
+            self.q.look_for_dead = True
+        self.guarded_until = now + 2 * SHMQ_LONG_SLEEP if self.is_guarded() else 0
+        return 0
 
     # Takes the lock within `ns`, and subtracts those from the count who no longer sleep.
     cdef int _count_out(self, int event, bint posted, uint32_t sleepers, int64_t ns) noexcept nogil:

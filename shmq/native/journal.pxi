@@ -621,7 +621,7 @@ cdef class Restoration:
     def __init__(self, Segment segment, bint logged=True):
         self.segment = segment
         self.r.logged = logged
-        shmq_bind(&self.q, segment.base, segment.fd, &segment.geo)
+        segment._bind(&self.q)
         self.r.q = &self.q
         self.r.now = shmq_now()
         self.r.wall = shmq_wall()

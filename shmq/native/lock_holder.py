@@ -68,13 +68,25 @@ class Holder:
         return "try again, or kill it if it does not go on"
 
 
-def lock_timeout(what: str, thread: int, seconds: float) -> LockTimeout:
-    """The error of a wait of ``seconds`` for ``what``; thread 0: the holder is unknown."""
-    if not thread:
+def lock_timeout(
+    what: str, pid: int, seconds: float, number: int = 0, elsewhere: str = ""
+) -> LockTimeout:
+    """The error of a wait of ``seconds`` for ``what``.
+
+    ``pid``: the holder's; 0: it has none here. Then it is the process of that ``number`` in the
+    namespace, which is called ``elsewhere`` if more is known of it. Without a number it is unknown.
+    """
+    if not pid and number:
+        told = elsewhere or f"process number {number}, which has no PID in this PID namespace"
+        return LockTimeout(
+            f"{what} is locked: held by {told}, for {seconds:.2f} s at least; try again, or end "
+            f"it if it does not go on"
+        )
+    if not pid:
         return LockTimeout(
             f"{what} was locked for {seconds:.2f} s, it is not known by whom: try again"
         )
-    holder = Holder.of(thread)
+    holder = Holder.of(pid)
     return LockTimeout(
         f"{what} is locked: held by PID {holder.pid} ({holder.state}), {holder.name}, for "
         f"{seconds:.2f} s at least; {holder.remedy}",

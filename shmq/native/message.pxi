@@ -270,7 +270,7 @@ cdef class Message:
         """See shmq.api.Message.ack."""
         self._before_settling()
         if self.gatherer is not None:
-            self.gatherer.add(self)
+            self.gatherer.add(self.lease)
         else:
             _settle(self.handle, ACK, self.lease, 0)
         self._settled = True

@@ -65,20 +65,21 @@ cdef class PreparedPut:
 cdef PreparedPut _wrap(Handle handle, body, codec, priority, group, headers, delay, deliver_at,
                        ttl, dedupe_id, reply_to, correlation, encoded=False):
     cdef PreparedPut prepared = PreparedPut.__new__(PreparedPut)
-    buffer, number, meta, level, delay_s, ttl_s = _policy.encode_message(
-        body, codec, priority, group, headers, delay, deliver_at, ttl, dedupe_id, reply_to,
-        correlation, handle.q.h.options.priorities, encoded)
-    prepared.keep = buffer
-    prepared._set_body(buffer)
-    prepared._set_meta(meta)
-    prepared.c.codec = number
-    prepared.c.priority = level
-    prepared.c.delay = _ns(delay_s)
-    prepared.c.ttl = _ns(ttl_s)
-    if group is not None:
-        prepared.c.group = _hash(handle, group)[0] or 1
-    if dedupe_id is not None:
-        prepared.dedupe[0], prepared.dedupe[1] = _hash(handle, dedupe_id)
+    cdef Properties p
+    prepared.keep = _encode_body(body, codec, encoded, &prepared.c.codec)
+    prepared._set_body(prepared.keep)
+    prepared._set_meta(_encode_properties(
+        &p, prepared.c.codec, codec, priority, group, headers, delay, deliver_at, ttl, dedupe_id,
+        reply_to, correlation, handle.q.h.options.priorities))
+    prepared.c.priority = p.priority
+    prepared.c.delay = _ns(p.delay)
+    prepared.c.ttl = _ns(p.ttl)
+    if p.group.at != NULL:
+        shmq_siphash(handle.q.h.options.hash_key, p.group.at, p.group.size, prepared.dedupe)
+        prepared.c.group = prepared.dedupe[0] or 1
+    if p.dedupe_id.at != NULL:
+        shmq_siphash(handle.q.h.options.hash_key, p.dedupe_id.at, p.dedupe_id.size,
+                     prepared.dedupe)
         prepared.c.dedupe = prepared.dedupe
     return prepared
 

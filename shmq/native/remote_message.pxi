@@ -132,7 +132,7 @@ cdef class RemoteMessage:
 
     cdef void _after_settling(self):
         self._settled = True
-        if self.acks is not None and self.stream == self.acks.stream:
+        if self.acks is not None and self.stream and self.stream == self.acks.stream:
             self.acks.in_hand -= 1
 
     def ack(self):
@@ -365,6 +365,7 @@ cdef class AckFlusher:
         raise NotImplementedError
 
 
+cdef int64_t LATE = 50000000  # ns: an acknowledgement that rides arrives sooner than that
 cdef int64_t QUICK = 1000000  # ns: hand-outs this close together count as in a row
 
 
@@ -384,6 +385,8 @@ cdef class Acks:
     cdef uint32_t told           # how many of its messages the server knows were handed out
     #| refused: list[int]
     cdef public list refused     # receipts whose lease had ended already
+    #| report: Callable[[Answer], object] | None
+    cdef readonly object report  # called with a refusal of those that ride; see Wire.ride
     #| last: Answer | None
     cdef readonly Answer last    # of the last request that was sent
     cdef readonly int count      # buffered and not sent
@@ -392,8 +395,10 @@ cdef class Acks:
     cdef uint64_t *receipts
     cdef object __weakref__
 
-    def __cinit__(self, int most, AckFlusher flusher not None):
+    def __cinit__(self, int most, AckFlusher flusher not None,
+                  report: Callable[[Answer], object] | None = None):
         self.most = most
+        self.report = report
         self.flusher = flusher
         self.refused = []
         self.receipts = <uint64_t *>malloc(most * sizeof(uint64_t))
@@ -407,8 +412,9 @@ cdef class Acks:
     # tell.
     cdef bint _add(self, RemoteMessage message) except -1:
         cdef int64_t now = _real_now()
-        if (self.ended or self.count >= self.most or self.wire is None or self.wire.is_broken
-                or self.wire.generation != fork_generation or now >= message.deadline):
+        if (self.ended or self.count >= self.most or self.wire is not message.wire
+                or self.wire.is_broken or self.wire.generation != fork_generation
+                or now + (0 if self.report is None else LATE) >= message.deadline):
             return False
         if not self.count:
             self.since = now
@@ -445,7 +451,7 @@ cdef class Acks:
 
     cpdef int put(self) except -1:
         """Append the buffered acknowledgements to the connection's output."""
-        cdef int i
+        cdef int i, count
         cdef Answer answer
         cdef unsigned char *at
         if not self.count or self.wire is None:
@@ -456,12 +462,16 @@ cdef class Acks:
         # Before the check: an allocation may run other threads, which buffer here, too.
         answer = self.wire._new_answer()
         answer.acks = self
-        if not self.count:
+        count, self.count = self.count, 0  # none of them rides with this request itself
+        if not count:
             return 0
-        at = self.wire._request(answer, SHMQ_T_ACK, True, 8 * self.count)
-        for i in range(self.count):
+        try:
+            at = self.wire._request(answer, SHMQ_T_ACK, True, 8 * count)
+        except MemoryError:
+            self.count = count
+            raise
+        for i in range(count):
             at = shmq_store64(at, self.receipts[i])
-        self.count = 0
         self.last = answer
         return 0
 
@@ -578,3 +588,100 @@ cdef class RemoteConsumer:
                 message.deadline = deadline
                 kept.append(message)
         self.ahead, self.at = kept, 0
+
+
+@cython.final
+cdef class RemoteBodies:
+    """See shmq.api.Bodies, over the iterator over messages of a queue of a server."""
+
+    cdef RemoteConsumer consumer
+    cdef RemoteMessage message   # in hand
+    cdef object __weakref__
+
+    def __cinit__(self, RemoteConsumer consumer not None):
+        self.consumer = consumer
+
+    # An iterator that is dropped cannot know how the work on its last body ended.
+    def __del__(self):
+        if self.message is not None:
+            drop_in_hand(self.message)
+
+    def __iter__(self):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        try:
+            if kind is None:
+                self._ack()
+        finally:
+            self.close()
+
+    def __repr__(self):
+        return repr(self.consumer).replace("<Consumer", "<Bodies", 1)
+
+    # Acknowledges the message in hand. If its lease is over, none is in hand afterwards.
+    cdef int _ack(self) except -1:
+        cdef RemoteMessage message = self.message
+        if message is None or message.wire.generation != fork_generation:
+            return 0
+        self.message = None
+        message.in_hand = False  # if this fails, the lease is over
+        message.ack()
+        return 0
+
+    def flush(self):
+        """See shmq.api.Bodies.flush."""
+        self.consumer.flush()
+
+    def close(self):
+        """See shmq.api.Bodies.close."""
+        cdef RemoteMessage message = self.message
+        self.message = None
+        if message is not None and message.wire.generation == fork_generation:
+            message.in_hand = False
+            try:
+                message.nack()
+            except _errors.ShmqError:
+                pass  # its lease is over, or ends with the connection
+        self.consumer.close()
+
+    def __next__(self) -> Any:
+        cdef RemoteMessage message
+        if self.message is not None:
+            self._ack()
+        message = self.consumer._quickly()
+        if message is None:
+            message = next(self.consumer)
+        self.message = message
+        if message.meta is None:
+            return message.raw
+        try:
+            return message.body
+        except BaseException:
+            self.message = None
+            drop_in_hand(message)
+            raise
+
+
+def drop_in_hand(message: object) -> None:
+    """Return a message that the application had, without waiting for an answer.
+
+    It comes back with the queue's back-off. If its lease is over, nothing is done.
+    """
+    cdef RemoteMessage remote
+    cdef Message local
+    if type(message) is RemoteMessage:
+        remote = message
+        remote.in_hand = False
+        if not remote._settled and is_leased(remote):
+            remote._after_settling()
+            remote.wire._nack(remote.lease)
+    elif type(message) is Message:
+        local = message
+        if not local._settled and local.handle.generation == fork_generation and local.handle.open_:
+            local._settled = True
+            with nogil:
+                _nack_to_end(local.handle, local.lease)

@@ -109,6 +109,7 @@ cdef class Segment:
     cdef void *base
     cdef size_t size
     cdef readonly int fd
+    cdef readonly Process process  # this one, for the locks
     cdef shmq_geometry geo
 
     def __cinit__(self):
@@ -129,9 +130,12 @@ cdef class Segment:
         self.size = size
         return 0
 
+    cdef void _bind(self, shmq_queue *q) noexcept:
+        shmq_bind(q, self.base, self.fd, &self.geo, &self.process.c)
+
     @staticmethod
-    def create(int fd, str name, uint64_t queue_id, dict options, hash_key: int | None = None,
-               bint publish=True) -> Segment:
+    def create(int fd, str name, Process process not None, uint64_t queue_id, dict options,
+               hash_key: int | None = None, bint publish=True) -> Segment:
         """Make an empty queue in the open, empty segment file ``fd`` and take ownership of ``fd``.
 
         ``hash_key`` is the key for hashing groups and dedupe ids; by default the queue's id.
@@ -143,6 +147,7 @@ cdef class Segment:
         cdef shmq_queue q
         cdef int status
         self.fd = fd
+        self.process = process
         _pack_options(&o, name, queue_id, options)
         if hash_key is not None:
             o.hash_key = hash_key
@@ -150,14 +155,11 @@ cdef class Segment:
         _os.ftruncate(fd, self.geo.segment_bytes)
         shmq_mark()
         self._map(self.geo.segment_bytes)
-        shmq_bind(&q, self.base, fd, &self.geo)
+        self._bind(&q)
         status = shmq_back(&q, 0, SHMQ_PAGE)
-        if status == SHMQ_OK:
-            status = shmq_prepare(&q, &o)
-        if status == SHMQ_NO_SPACE:
-            raise _no_space(fd, q.refused_bytes)
         if status != SHMQ_OK:
-            raise _errors.SegmentError(f"the lock of queue {name!r} cannot be made")
+            raise _no_space(fd, q.refused_bytes)
+        shmq_prepare(&q, &o)
         if publish:
             shmq_announce(&q)
         return self
@@ -165,11 +167,11 @@ cdef class Segment:
     def publish(self):
         """Let processes attach to a segment that was made without ``publish``."""
         cdef shmq_queue q
-        shmq_bind(&q, self.base, self.fd, &self.geo)
+        self._bind(&q)
         shmq_announce(&q)
 
     @staticmethod
-    def attach(int fd, str name) -> Segment | None:
+    def attach(int fd, str name, Process process not None) -> Segment | None:
         """Map the segment file ``fd`` and take ownership of ``fd``, after checking it.
 
         Returns None if its creator has not finished. Raises IncompatibleSegment,
@@ -179,6 +181,7 @@ cdef class Segment:
         cdef uint64_t size = _os.fstat(fd).st_size
         cdef int status
         self.fd = fd
+        self.process = process
         if not any(_os.pread(fd, 8, 0)):
             return None  # the version is stored last; before that the file may have no memory yet
         if size < SHMQ_PAGE:
@@ -230,6 +233,17 @@ cdef class Segment:
         """The queue's options by name."""
         return _unpack_options(&(<shmq_header *>self.base).options)
 
+    def processes(self) -> set[int]:
+        """The numbers of the attached processes. Reads without the lock, so only a hint."""
+        cdef shmq_queue q
+        cdef uint32_t at
+        cdef set numbers = set()
+        shmq_bind(&q, self.base, self.fd, &self.geo, &self.process.c)
+        for at in range(min(q.h.attachments_made, SHMQ_MAX_ATTACHMENTS)):
+            if q.attachments[at].process:
+                numbers.add(q.attachments[at].process)
+        return numbers
+
     @property
     def deleted(self) -> bool:
         """Whether the queue has been deleted."""
@@ -264,6 +278,20 @@ def siphash(uint64_t key, bytes data) -> tuple[int, int]:
     return pair[0], pair[1]
 
 
+cdef object _lock_timeout(const shmq_queue *q, str name, int64_t waited):
+    """The error of a wait of ``waited`` ns for the lock of queue ``name``."""
+    cdef uint64_t holder = shmq_lock_holder(q)
+    cdef uint32_t at, pid = shmq_pid_of(q.self, holder)
+    cdef shmq_attachment *a
+    elsewhere = ""
+    for at in range(0 if pid else min(q.h.attachments_made, SHMQ_MAX_ATTACHMENTS)):
+        a = &q.attachments[at]
+        if holder and a.process == holder:
+            name_ = a.name[:31].split(b"\0")[0].decode(errors="replace")
+            elsewhere = f"{name_}, PID {a.pid} of another PID namespace"
+    return _holders.lock_timeout(f"queue {name!r}", pid, waited / 1e9, holder, elsewhere)
+
+
 def mark_deleted(Segment segment, str not_empty, str not_full, str wakeup_prefix):
     """Refuse every operation on the queue from now on, and wake all waiters.
 
@@ -277,13 +305,13 @@ def mark_deleted(Segment segment, str not_empty, str not_full, str wakeup_prefix
     cdef int status = SHMQ_BUSY
     cdef int64_t waited = 0, slice_
     cdef sem_t *semaphore
-    shmq_bind(&q, segment.base, segment.fd, &segment.geo)
+    segment._bind(&q)
     q.wakeup_prefix = PyBytes_AS_STRING(stem)
+    segment.process.register()
     while status == SHMQ_BUSY:
-        slice_ = shmq_patience(waited, AT_ONCE, shmq_lock_holder(&q))
+        slice_ = shmq_patience(waited, AT_ONCE, q.self, shmq_lock_holder(&q))
         if not slice_:
-            raise _holders.lock_timeout(f"queue {(<bytes>q.h.options.name).decode()!r}",
-                                        shmq_lock_holder(&q), waited / 1e9)
+            raise _lock_timeout(&q, (<bytes>q.h.options.name).decode(), waited)
         with nogil:
             status = shmq_lock_even_deleted(&q, slice_)
         waited += slice_

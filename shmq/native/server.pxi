@@ -116,7 +116,7 @@ cdef class Session:
         cdef int64_t ns
         if self.c == NULL or self.c.large_body.active:
             return False
-        ns = _spin_time(&self.engine.spin)
+        ns = shmq_spin_time(&self.engine.spin)
         at = shmq_session_space(self.c, &size)
         if not ns or at == NULL:
             return False
@@ -387,7 +387,7 @@ cdef class Engine:
     cdef readonly object control
     cdef Session last            # the session that was read from last, if no other was since
     cdef int in_a_row            # how many times in a row
-    cdef Spin spin
+    cdef shmq_spin_rate spin
     cdef dict attached_queues              # by the id of its handle: the address of the attached queue
     cdef dict attaching          # by the name of a queue: the sessions waiting for its attach
     cdef dict found              # by the name of a queue: the handle for those sessions
@@ -401,7 +401,7 @@ cdef class Engine:
         self.attaching = {}
         self.found = {}
         self.open_ = False
-        _spin_init(&self.spin, LEAST_SPIN_OF_RECV)
+        shmq_spin_init(&self.spin, LEAST_SPIN_OF_RECV)
         cdef shmq_limits c
         memset(&c, 0, sizeof(c))
         if not shmq_engine_begin(&self.c, &_hooks, <void *>self, &c):

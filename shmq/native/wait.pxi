@@ -1,51 +1,7 @@
 # Waiting: the spin before a sleep, wakeup semaphores, and the watches of queues that arm them.
 
-# How long a wait spins before it sleeps: as long as spinning has paid lately.
-#
-# A spin lasts twice as long as the last wait that a spin ended, and at least `least`. If no spin
-# ended a wait lately, a long one is tried now and then, more and more seldom while it fails: on a
-# busy machine or a single core no other process can make progress while this one spins.
-
-cdef bint _alone = (_os.cpu_count() or 1) == 1
-
-cdef struct Spin:
-    int64_t least        # the shortest spin after one that has paid, ns
-    int64_t ns           # the length of the next spin; 0: none
-    int until_try        # waits until a long spin is tried again
-    int between          # waits from that spin to the next long one
-
-
-cdef inline void _spin_init(Spin *spin, int64_t least) noexcept:
-    spin.least = least
-    spin.ns = FIRST_SPIN
-    spin.until_try = 0
-    spin.between = LEAST_BETWEEN
-
-
-# How long to spin now, in ns; 0 means not at all.
-cdef inline int64_t _spin_time(Spin *spin) noexcept:
-    if _alone:
-        return 0
-    if spin.ns:
-        return spin.ns
-    spin.until_try -= 1
-    return 0 if spin.until_try > 0 else MOST_SPIN
-
-
-# Learns from a spin of at most `tried` ns that ended after `took` ns, or failed (-1).
-cdef inline void _spin_learn(Spin *spin, int64_t tried, int64_t took) noexcept nogil:
-    if took >= 0:
-        spin.ns = min(max(took * 2, spin.least), MOST_SPIN)
-        spin.between = LEAST_BETWEEN
-        return
-    spin.ns = tried // 2 if tried // 2 >= LEAST_SPIN and spin.ns else 0
-    if not spin.ns:
-        spin.until_try = spin.between
-        spin.between = min(spin.between * 2, MOST_BETWEEN)
-
-
 # Receives what arrives within `ns`, otherwise like a non-blocking recv(2).
-cdef ssize_t _spin_recv(int fd, void *to, size_t room, Spin *spin, int64_t ns,
+cdef ssize_t _spin_recv(int fd, void *to, size_t room, shmq_spin_rate *rate, int64_t ns,
                         int *why) noexcept nogil:
     cdef int64_t begin = shmq_read_clock(CLOCK_MONOTONIC), took = 0
     cdef ssize_t got = -1
@@ -57,14 +13,15 @@ cdef ssize_t _spin_recv(int fd, void *to, size_t room, Spin *spin, int64_t ns,
             break
         sched_yield()  # let the peer run if it shares this core
         took = shmq_read_clock(CLOCK_MONOTONIC) - begin
-    _spin_learn(spin, ns, took if got > 0 else -1)
+    shmq_spin_learn(rate, ns, took if got > 0 else -1)
     return got
 
 
 EVENT_NOT_EMPTY = SHMQ_NOT_EMPTY
 EVENT_NOT_FULL = SHMQ_NOT_FULL
 EVENT_ARRIVED = 2
-SLICE = WAIT_SLICE / 1e9
+SLICE = SHMQ_SHORT_SLEEP / 1e9
+LONG_SLICE = SHMQ_LONG_SLEEP / 1e9
 
 
 def check_timeout(timeout: float | None):
@@ -116,6 +73,52 @@ cdef class Wakeup:
 
 
 @cython.final
+cdef class CloseWatch:
+    """Tells when a process closes a file that it had open for writing, as its end does.
+
+    The kernel releases the record locks that a process has on a file before it reports this.
+    """
+
+    cdef int fd, ended_fd
+
+    def __cinit__(self, bytes path not None):
+        """Watch the file. Raises OSError: the user has no watch left, or no descriptor."""
+        self.ended_fd = -1
+        self.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK)
+        if self.fd >= 0:
+            self.ended_fd = c_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+        if self.ended_fd < 0 or inotify_add_watch(self.fd, path, IN_CLOSE_WRITE) < 0:
+            raise OSError(errno, _os.strerror(errno), _os.fsdecode(path))
+
+    def __dealloc__(self):
+        if self.fd >= 0:
+            close(self.fd)
+        if self.ended_fd >= 0:
+            close(self.ended_fd)
+
+    def wait(self, double seconds) -> bool:
+        """Wait for at most ``seconds``; whether the file was closed since the last call."""
+        cdef pollfd fds[2]
+        cdef char events[4096]
+        cdef int ms = <int>(min(max(seconds, 0.0), 3600.0) * 1000) + 1
+        cdef bint came = False
+        fds[0].fd = self.fd
+        fds[1].fd = self.ended_fd
+        fds[0].events = fds[1].events = POLLIN
+        with nogil:
+            c_poll(fds, 2, ms)
+            while read(self.fd, events, sizeof(events)) > 0:
+                came = True
+        return came
+
+    def end(self):
+        """End the wait, and let no other begin."""
+        cdef uint64_t one = 1
+        with nogil:
+            write(self.ended_fd, &one, sizeof(one))
+
+
+@cython.final
 cdef class Watch:
     """One event of one queue, watched by the owner of a wakeup semaphore."""
 
@@ -139,7 +142,6 @@ cdef class Watch:
         self.w.event = SHMQ_NOT_EMPTY if self.w.filtered else event
         self.w.n = 0 if wakeup is None else wakeup.number
         self.w.party = SHMQ_NIL
-        self.w.seen = LONG_AGO
         self.generation = fork_generation
         self.begun = False
 
@@ -202,22 +204,27 @@ cdef class Watch:
         self.queue._after()
 
 
-def scan(list watches: list[Watch], bint closely) -> tuple[list[Watch], list[Watch], float]:
+def scan(list watches: list[Watch], bint closely,
+         double slice: float = SLICE) -> tuple[list[Watch], list[Watch], float]:
     """Look at each watch without a lock: (those that stir, those due, seconds until more are).
 
     A watch stirs if its event may have come: it was woken, or the queue has ended; with
     ``closely`` also if the queue's counters suggest it. The caller does due maintenance with
-    ``catch_up``.
+    ``catch_up``; with ``closely`` all the others are due. A watch that no process wakes is to be
+    scanned after `SLICE`, the others after ``slice`` seconds at the latest.
     """
     cdef list stirring = [], due = []
-    cdef int64_t now = shmq_now(), earliest = now + WAIT_SLICE, at
+    cdef int64_t now = shmq_now(), earliest = now + <int64_t>(slice * 1e9), at
     cdef Watch watch
     for watch in watches:
-        if not watch.queue.open_ or shmq_is_woken(&watch.queue.q, &watch.w, closely):
+        at = watch.w.due
+        if (not watch.queue.open_
+                or shmq_is_woken(&watch.queue.q, &watch.w, closely or at <= now)):
             stirring.append(watch)
             continue
-        at = shmq_watch_due(&watch.queue.q, &watch.w)
-        if at <= now:
+        if watch.w.party == SHMQ_NIL and at > now + SHMQ_SHORT_SLEEP:
+            at = now + SHMQ_SHORT_SLEEP
+        if closely or at <= now:
             due.append(watch)
         elif at < earliest:
             earliest = at

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import secrets
 import shutil
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -78,7 +79,7 @@ def _check_all(files: Sequence[CutFile], streams: Sequence[str]) -> None:
 
 
 def _write(files: Sequence[CutFile], target: Path) -> list[Saved]:
-    unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     disk = Disk(unfinished)
     disk.make()
     try:

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "fixture.h"
+#include "registered.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,7 @@ static struct shmq_queue *new_handle(void *base, int fd, const struct shmq_geome
     struct shmq_queue *q = malloc(sizeof *q);
 
     CHECK(q && handle_count < MOST_HANDLES);
-    shmq_bind(q, base, fd, geo);
+    shmq_bind(q, base, fd, geo, registered());
     handles[handle_count++] = q;
     q->random = (uint64_t)handle_count; /* not of its address: every run is alike */
     return q;
@@ -77,7 +78,7 @@ struct shmq_queue *new_queue(const struct shmq_options *given)
     CHECK(segment->fd >= 0 && !ftruncate(segment->fd, (off_t)segment->size));
     q = new_handle(map_guarded(segment->fd, segment->size, &segment->area), segment->fd, &geo);
     CHECK_EQ(shmq_back(q, 0, SHMQ_PAGE), SHMQ_OK);
-    CHECK_EQ(shmq_prepare(q, &options), SHMQ_OK);
+    shmq_prepare(q, &options);
     shmq_announce(q);
     CHECK_EQ(shmq_lock(q), SHMQ_OK);
     CHECK_EQ(shmq_attach(q, PROCESS, 1, "first"), SHMQ_OK);
@@ -94,19 +95,10 @@ struct shmq_queue *another_handle(struct shmq_queue *q)
     return other;
 }
 
-/* The C library keeps a list of the robust locks that a thread holds: they are released,
- * if they are held, before they are unmapped. */
 void release_everything(void)
 {
-    while (handle_count) {
-        struct shmq_queue *q = handles[--handle_count];
-
-        (void)pthread_mutex_trylock(&q->h->lock.mutex);
-        (void)pthread_mutex_trylock(&q->h->put_lock.mutex);
-        (void)pthread_mutex_unlock(&q->h->put_lock.mutex);
-        (void)pthread_mutex_unlock(&q->h->lock.mutex);
-        free(q);
-    }
+    while (handle_count)
+        free(handles[--handle_count]);
     while (segment_count) {
         struct held_segment *segment = &segments[--segment_count];
 

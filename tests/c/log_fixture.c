@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "log_fixture.h"
+#include "registered.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +52,7 @@ struct shmq_log *new_log(const struct shmq_log_options *options)
     base = mmap(NULL, geo.segment_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     CHECK(base != MAP_FAILED);
     log = keep(base, geo.segment_bytes, fd);
-    shmq_log_bind(log, base, fd, &geo, &o, new_stream());
+    shmq_log_bind(log, base, fd, &geo, &o, new_stream(), registered());
     CHECK_EQ(shmq_log_prepare(log, &o, 0), SHMQ_OK);
     shmq_log_announce(log);
     return log;
@@ -63,7 +64,8 @@ struct shmq_log *another_log(struct shmq_log *log)
     struct shmq_log *other = keep(NULL, 0, -1);
 
     CHECK_EQ(shmq_log_inspect(log->h, log->h->segment_bytes, &geo), SHMQ_OK);
-    shmq_log_bind(other, log->h, log->fd, &geo, &log->h->options, log->stream);
+    shmq_log_bind(other, log->h, log->fd, &geo, &log->h->options, log->stream,
+                  registered());
     return other;
 }
 

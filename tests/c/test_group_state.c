@@ -1,5 +1,6 @@
 /* A group: its members, the owner of each partition, and the committed offsets. */
 #include "harness.h"
+#include "registered.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,7 @@ static struct shmq_group_state *new_group_state(const struct shmq_group_state_op
                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(base != MAP_FAILED);
     CHECK_EQ(shmq_group_state_format(base, shmq_group_state_bytes(&options), &options), SHMQ_OK);
-    CHECK_EQ(shmq_group_state_open(&r, base, shmq_group_state_bytes(&options)), SHMQ_OK);
+    CHECK_EQ(shmq_group_state_open(&r, base, shmq_group_state_bytes(&options), registered()), SHMQ_OK);
     CHECK_EQ(shmq_group_state_lock(&r, 0), SHMQ_OK);
     CHECK_EQ(shmq_group_state_widen(&r, partitions), SHMQ_OK);
     return &r;
@@ -185,14 +186,14 @@ TEST("a deleted group says so, and what is no group is refused")
     shmq_group_state_unlock(r);
     CHECK_EQ(shmq_group_state_lock(r, 0), SHMQ_DELETED);
     CHECK_EQ(shmq_group_state_beat(r, 0, 1, now), SHMQ_DELETED);
-    CHECK_EQ(shmq_group_state_open(&other, r->h, bytes - 1), SHMQ_TRUNCATED);
-    CHECK_EQ(shmq_group_state_open(&other, r->h, 10), SHMQ_TRUNCATED);
+    CHECK_EQ(shmq_group_state_open(&other, r->h, bytes - 1, registered()), SHMQ_TRUNCATED);
+    CHECK_EQ(shmq_group_state_open(&other, r->h, 10, registered()), SHMQ_TRUNCATED);
     r->h->options.held = 1;
-    CHECK_EQ(shmq_group_state_open(&other, r->h, bytes), SHMQ_DAMAGED);
+    CHECK_EQ(shmq_group_state_open(&other, r->h, bytes, registered()), SHMQ_DAMAGED);
     r->h->published++;
-    CHECK_EQ(shmq_group_state_open(&other, r->h, bytes), SHMQ_INCOMPATIBLE);
+    CHECK_EQ(shmq_group_state_open(&other, r->h, bytes, registered()), SHMQ_INCOMPATIBLE);
     r->h->published = 0;
-    CHECK_EQ(shmq_group_state_open(&other, r->h, bytes), SHMQ_NOT_READY);
+    CHECK_EQ(shmq_group_state_open(&other, r->h, bytes, registered()), SHMQ_NOT_READY);
     CHECK_EQ(shmq_group_state_format(r->h, bytes, &(struct shmq_group_state_options){.held = 3}),
              SHMQ_DAMAGED);
 }
@@ -322,9 +323,8 @@ TEST("a death between the lease of a record and the next offset loses no record"
     CHECK_EQ(lend(r, a, 9, 1, &lent), 1);
     atomic_store(&r->partitions[0].next, 0); /* the store that its death left out */
     r->h->live = 0;
-    shmq_group_state_unlock(r);
-    r->h->unsettled = 1;
-    CHECK_EQ(shmq_group_state_lock(r, 0), SHMQ_OK);
+    atomic_store(&r->h->lock.word, dead_number() << 1);
+    CHECK_EQ(shmq_group_state_lock(r, SECOND), SHMQ_OK);
     CHECK_EQ(r->partitions[0].next, 1);
     CHECK_EQ(r->h->live, 1);
     CHECK_EQ(lend(r, a, 9, 1, &lent), 1);

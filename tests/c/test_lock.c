@@ -5,7 +5,6 @@
 #include "fixture.h"
 #include "queue/lock.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -111,7 +110,7 @@ TEST("a death inside is recovered from, once, and counted")
     put_text(q, "a");
     unlock(q);
     die_inside(q, do_nothing);
-    CHECK_EQ(shmq_lock(q), SHMQ_OK);
+    CHECK_EQ(shmq_lock_slowly(q, SECOND), SHMQ_OK);
     CHECK_EQ(q->h->recoveries, 1);
     CHECK_WELL(q);
     CHECK_EQ(next_seq(q), 1);
@@ -137,7 +136,7 @@ TEST("what was acknowledged before a death inside does not come back, nor does a
             CHECK_EQ(shmq_pin(q, view.receipt, now, &view), SHMQ_OK);
         unlock(q);
         die_inside(q, acknowledge);
-        CHECK_EQ(shmq_lock(q), SHMQ_OK);
+        CHECK_EQ(shmq_lock_slowly(q, SECOND), SHMQ_OK);
         CHECK_WELL(q);
         CHECK_EQ(next_seq(q), 0);
         CHECK_EQ(q->h->live, viewed);
@@ -245,7 +244,7 @@ static void recover_from(void (*ruin)(struct shmq_queue *))
     CHECK_WELL(q);
     unlock(q);
     die_inside(q, ruin);
-    CHECK_EQ(shmq_lock(q), SHMQ_OK);
+    CHECK_EQ(shmq_lock_slowly(q, SECOND), SHMQ_OK);
     CHECK_EQ(q->h->recoveries, 1);
     CHECK_WELL(q);
     CHECK_EQ(put_status(q, &(struct shmq_put){.dedupe = (uint64_t[]){1, 2}}, &seq), SHMQ_DUPLICATE);
@@ -274,7 +273,7 @@ TEST("all that is derived is rebuilt from the slots, whatever a dying process le
     recover_from(ruin_with_noise);
 }
 
-/* Dies as one who was about to recover: with the lock, before it is consistent. */
+/* Dies as one that was about to recover: with the lock, before it has recorded anything. */
 static void die_recovering(struct shmq_queue *q, unsigned char byte)
 {
     pid_t child = fork();
@@ -282,7 +281,7 @@ static void die_recovering(struct shmq_queue *q, unsigned char byte)
 
     CHECK(child >= 0);
     if (!child) {
-        if (pthread_mutex_lock(&q->h->lock.mutex) != EOWNERDEAD)
+        if (shmq_mutex_take(&q->h->lock, q->self, SECOND) != SHMQ_INHERITED)
             _exit(1);
         ruin_indexes(q, byte);
         raise(SIGKILL);
@@ -301,7 +300,7 @@ TEST("a death during the recovery is recovered from, too")
     die_inside(q, do_nothing);
     die_recovering(q, 0x5A);
     die_recovering(q, 0);
-    CHECK_EQ(shmq_lock(q), SHMQ_OK);
+    CHECK_EQ(shmq_lock_slowly(q, SECOND), SHMQ_OK);
     CHECK_WELL(q);
     CHECK_EQ(next_seq(q), 5);
 }
@@ -365,9 +364,9 @@ static void die_putting(void (*action)(struct shmq_queue *), const char *survive
     CHECK_EQ(put_quickly(q, "before"), SHMQ_OK);
     CHECK(!shmq_unlock_puts(q));
     die_holding(q, shmq_lock_puts, action);
-    CHECK_EQ(shmq_lock_puts(q), SHMQ_BUSY); /* which finds the death */
+    CHECK_EQ(shmq_lock_puts(q), SHMQ_BUSY);
     CHECK_EQ(q->h->recoveries, 0);
-    CHECK_EQ(shmq_lock_gets(q), SHMQ_OK); /* and this one recovers, with both locks */
+    CHECK_EQ(shmq_lock_slowly(q, SECOND), SHMQ_OK); /* which finds the death */
     CHECK_EQ(q->h->recoveries, 1);
     CHECK_WELL(q);
     view = take_next(q);
@@ -407,7 +406,7 @@ TEST("gets go on beside a dead put, until one of them wants to know for sure")
     CHECK_EQ(shmq_lease(q, now, true, &view), SHMQ_EMPTY);
     unlock(q);
     CHECK_EQ(q->h->recoveries, 0);
-    CHECK_EQ(shmq_lock(q), SHMQ_OK);
+    CHECK_EQ(shmq_lock_slowly(q, SECOND), SHMQ_OK);
     CHECK_EQ(q->h->recoveries, 1);
     view = take_next(q);
     CHECK(body_is(&view, "inside"));
@@ -425,7 +424,8 @@ TEST("puts go on beside a dead get, and what they put is there after the recover
         CHECK_EQ(put_quickly(q, i ? "more" : "first"), SHMQ_OK);
         CHECK(!shmq_unlock_puts(q));
     }
-    CHECK_EQ(shmq_lock_gets(q), SHMQ_OK);
+    CHECK_EQ(shmq_lock_gets(q), SHMQ_BUSY);
+    CHECK_EQ(shmq_lock_slowly(q, SECOND), SHMQ_OK);
     CHECK_EQ(q->h->recoveries, 1);
     CHECK_WELL(q);
     view = take_next(q);
@@ -442,7 +442,7 @@ TEST("whatever a dying put leaves of the rings and the spare slots is rebuilt")
     CHECK_EQ(put_quickly(q, "before"), SHMQ_OK);
     CHECK(!shmq_unlock_puts(q));
     die_holding(q, shmq_lock_puts, ruin_the_side_of_the_puts);
-    CHECK_EQ(shmq_lock(q), SHMQ_OK);
+    CHECK_EQ(shmq_lock_slowly(q, SECOND), SHMQ_OK);
     CHECK_WELL(q);
     view = take_next(q);
     CHECK(body_is(&view, "before"));
@@ -475,7 +475,7 @@ static void refuse_for_ever(void (*action)(struct shmq_queue *))
     put_bytes(q, 100);
     unlock(q);
     die_inside(q, action);
-    CHECK_EQ(shmq_lock(q), SHMQ_DAMAGED);
+    CHECK_EQ(shmq_lock_slowly(q, SECOND), SHMQ_DAMAGED);
     CHECK_EQ(shmq_lock(q), SHMQ_DAMAGED);
     CHECK_EQ(shmq_lock_even_deleted(q, 0), SHMQ_DAMAGED);
 }

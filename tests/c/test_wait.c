@@ -182,6 +182,95 @@ TEST("to wake up more often than to fall asleep counts nothing below zero")
     CHECK_EQ(q->h->asleep[SHMQ_NOT_FULL] + q->h->posted[SHMQ_NOT_FULL], 0);
 }
 
+/* ---- what becomes due ---- */
+
+TEST("what is due before any sleeper looks posts one of them")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+
+    for (int i = 0; i < 2; i++)
+        shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
+    CHECK(q->due > now + SECOND);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+    PUT(q, .delay = SECOND);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+    shmq_wake_up(q, SHMQ_NOT_EMPTY, true, 0);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0); /* it will look again */
+    shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
+    CHECK_EQ(q->due, now + SECOND);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+    PUT(q, .delay = SECOND / 10);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
+}
+
+TEST("what is due after the longest slice posts nobody")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+
+    shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
+    PUT(q, .delay = 3 * SECOND);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+}
+
+TEST("a sleeper that leaves passes the alarm on, and so does the time of an alarm that nobody heeds")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+
+    PUT(q, .delay = SECOND);
+    for (int i = 0; i < 2; i++)
+        shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+    shmq_wake_up(q, SHMQ_NOT_EMPTY, false, 0);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
+    shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
+    shmq_clock_set = now += SECOND + SECOND / 2;
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
+}
+
+TEST("who waits for room is posted for what is due, too")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 2);
+
+    put_text(q, "a");
+    shmq_fall_asleep(q, SHMQ_NOT_FULL);
+    PUT(q, .delay = SECOND);
+    CHECK_EQ(posts(q, SHMQ_NOT_FULL), 1);
+}
+
+TEST("a long sleeper that cannot use a free slot wakes the next one, and looks more often")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 2);
+
+    put_text(q, "a");
+    put_text(q, "b");
+    for (int i = 0; i < 2; i++)
+        shmq_fall_asleep(q, SHMQ_NOT_FULL);
+    CHECK(q->due > now + SHMQ_SHORT_SLEEP);
+    CHECK_EQ(shmq_ack(q, take_next(q).receipt, now), SHMQ_OK);
+    CHECK_EQ(posts(q, SHMQ_NOT_FULL), 1);
+    for (int i = 0; i < 2; i++) {
+        shmq_wake_up(q, SHMQ_NOT_FULL, true, 0);
+        q->slept_long = i == 0;
+        shmq_fall_asleep(q, SHMQ_NOT_FULL);
+        CHECK_EQ(q->due, now + SHMQ_SHORT_SLEEP);
+        CHECK_EQ(posts(q, SHMQ_NOT_FULL), i == 0);
+    }
+}
+
+TEST("after a death what it may have counted is posted again")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+
+    shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
+    put_text(q, "a");
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+    shmq_post_anew(q);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
+}
+
 static void do_nothing(int number) { (void)number; }
 
 TEST("a sleep ends with a post or with its time")
@@ -217,9 +306,9 @@ TEST("to spin ends when there is something, or with its time")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 1);
 
-    CHECK_EQ(shmq_spin(q, SHMQ_NOT_EMPTY, 1000), -1);
-    CHECK(shmq_spin(q, SHMQ_NOT_FULL, 1000) >= 0);
+    CHECK_EQ(shmq_spin(q, SHMQ_NOT_EMPTY, 1000, 0), -1);
+    CHECK(shmq_spin(q, SHMQ_NOT_FULL, 1000, 1000) >= 0);
     put_text(q, "a");
-    CHECK(shmq_spin(q, SHMQ_NOT_EMPTY, 1000) >= 0);
-    CHECK_EQ(shmq_spin(q, SHMQ_NOT_FULL, 1000), -1);
+    CHECK(shmq_spin(q, SHMQ_NOT_EMPTY, 1000, 0) >= 0);
+    CHECK_EQ(shmq_spin(q, SHMQ_NOT_FULL, 1000, 1000), -1);
 }

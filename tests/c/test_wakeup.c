@@ -15,7 +15,7 @@
 
 static struct shmq_watch watch(enum shmq_event event, uint32_t n)
 {
-    return (struct shmq_watch){.event = event, .n = n, .party = SHMQ_NIL, .seen = INT64_MIN};
+    return (struct shmq_watch){.event = event, .n = n, .party = SHMQ_NIL};
 }
 
 /* Party n of the handle's process arms; its watch. */
@@ -250,27 +250,77 @@ TEST("what is due is done by who watches, once it is due")
 
     PUT(q, .delay = SECOND / 2);
     shmq_watch_time(q, &w, now);
-    CHECK(shmq_watch_due(q, &w) <= now + SECOND / 2);
+    CHECK_EQ(w.due, now + SECOND / 2);
     now += SECOND / 4; /* the next tick has passed, and nothing is due */
     shmq_watch_time(q, &w, now);
-    CHECK_EQ(shmq_watch_due(q, &w), now + SECOND / 4);
+    CHECK_EQ(w.due, now + SECOND / 4);
     CHECK_EQ(parties_woken(q), 0);
     now += SECOND / 4;
     shmq_watch_time(q, &w, now);
     CHECK_EQ(parties_woken(q), 1ull << w.party);
 }
 
-TEST("what comes later and is due earlier is seen without the lock")
+TEST("what comes later and is due earlier wakes one party, which then knows")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
-    struct shmq_watch w = watch(SHMQ_NOT_EMPTY, 1);
+    struct shmq_watch w = arm(q, SHMQ_NOT_EMPTY, 1), other = arm(q, SHMQ_NOT_EMPTY, 2);
 
-    PUT(q, .delay = 600 * SECOND);
-    now += SECOND / 2;
+    PUT(q, .delay = SECOND);
     shmq_watch_time(q, &w, now);
-    CHECK(shmq_watch_due(q, &w) > now);
+    shmq_watch_time(q, &other, now);
+    CHECK_EQ(parties_woken(q), 0);
     PUT(q, .delay = SECOND / 10);
-    CHECK(shmq_watch_due(q, &w) <= now + SECOND / 10);
+    CHECK_EQ(__builtin_popcountll(parties_woken(q)), 1);
+    CHECK_EQ(parties_woken(q), 0);
+    CHECK_EQ(shmq_arm(q, &w, PROCESS), SHMQ_OK);
+    shmq_watch_time(q, &w, now);
+    CHECK_EQ(w.due, now + SECOND / 10);
+    CHECK_EQ(parties_woken(q), 0);
+}
+
+TEST("a party that leaves passes the alarm on")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    struct shmq_watch w = arm(q, SHMQ_NOT_EMPTY, 1), other = arm(q, SHMQ_NOT_EMPTY, 2);
+
+    PUT(q, .delay = SECOND);
+    shmq_watch_time(q, &w, now);
+    CHECK_EQ(parties_woken(q), 0);
+    shmq_disarm(q, &w);
+    CHECK_EQ(parties_woken(q), 1ull << other.party);
+}
+
+TEST("after a death the parties are woken that the dead process may have selected")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    struct shmq_watch w = arm(q, SHMQ_NOT_EMPTY, 1), other = arm(q, SHMQ_NOT_EMPTY, 2);
+
+    put_text(q, "a");
+    CHECK_EQ(__builtin_popcountll(parties_woken(q)), 1);
+    shmq_post_anew(q);
+    CHECK_EQ(parties_woken(q), 1ull << w.party | 1ull << other.party);
+}
+
+TEST("who waits for room looks every 50 ms while there are free slots")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 1);
+    struct shmq_watch w = arm(q, SHMQ_NOT_FULL, 1);
+
+    shmq_watch_time(q, &w, now);
+    CHECK_EQ(w.due, now + SHMQ_SHORT_SLEEP);
+    put_text(q, "a");
+    shmq_watch_time(q, &w, now);
+    CHECK(w.due > now + SHMQ_SHORT_SLEEP);
+}
+
+TEST("a handle that is about to close wakes its own parties")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4), *other = another_handle(q);
+    struct shmq_watch w = arm(q, SHMQ_NOT_EMPTY, 1);
+
+    arm(other, SHMQ_NOT_EMPTY, 1);
+    shmq_select_own(q);
+    CHECK_EQ(parties_woken(q), 1ull << w.party);
 }
 
 /* ---- the ends ---- */
@@ -470,7 +520,7 @@ static void wait_for(struct worker *w, struct shmq_watch watches[QUEUES],
     while (!sem_trywait(w->wakeup))
         ;
     for (int i = 0; i < QUEUES; i++)
-        (void)(shmq_is_woken(w->q[i], &watches[i], true) || shmq_watch_due(w->q[i], &watches[i]));
+        (void)(shmq_is_woken(w->q[i], &watches[i], true) || watches[i].due);
 }
 
 static void work(struct worker *w, enum shmq_event event, uint32_t until,

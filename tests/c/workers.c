@@ -72,7 +72,7 @@ static void sleep_on(struct shmq_queue *q, struct workers *c, enum shmq_event ev
 {
     int status, left = 0;
 
-    (void)shmq_spin(q, event, SPIN);
+    (void)shmq_spin(q, event, SPIN, SPIN);
     status = shmq_sleep(&c->semaphores[event], SLICE);
     workers_lock(q);
     CHECK(!sem_getvalue(&c->semaphores[event], &left));

@@ -11,10 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from shmq.namespace.namespace import Namespace
 from tests.support.layout import place_of
 
 __all__ = [
+    "AWAITED",
+    "SHM",
     "Lock",
+    "dead_process",
     "lock_of_partition",
     "locks_of_group",
     "locks_of_queue",
@@ -24,52 +28,78 @@ __all__ = [
 ROOT = Path(__file__).resolve().parents[2]
 SHM = Path("/dev/shm")
 
-#: The size of glibc's mutex on x86-64; on aarch64 its beginning has the same layout.
-MUTEX_BYTES = 40
+#: The bit of a lock's word that says that others sleep for it.
+AWAITED = 1
 
 _HOLD = """
-import ctypes, mmap, os, signal, sys
-with open(sys.argv[1], "r+b") as file:
-    memory = mmap.mmap(file.fileno(), 0)
-place = (ctypes.c_char * 40).from_buffer(memory, int(sys.argv[2]))
-assert ctypes.CDLL(None).pthread_mutex_lock(place) == 0
+import os, signal, sys
+from pathlib import Path
+from tests.support.stopped import Lock
+lock = Lock(Path(sys.argv[1]), int(sys.argv[2]))
+lock.take()
 os.kill(os.getpid(), signal.SIGSTOP)
-assert ctypes.CDLL(None).pthread_mutex_unlock(place) == 0
+lock.write(0)
 """
 
 
 @dataclass(frozen=True)
 class Lock:
-    """A robust mutex in a file of shared memory."""
+    """A lock of the core, a struct shmq_mutex, in a file of shared memory."""
 
     path: Path
     offset: int
 
     @contextlib.contextmanager
     def memory(self) -> Iterator[memoryview]:
-        """The bytes of the mutex, for reading and damaging."""
+        """The bytes of its word."""
         with self.path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as whole:
-            view = memoryview(whole)[self.offset : self.offset + MUTEX_BYTES]
+            view = memoryview(whole)[self.offset : self.offset + 8]
             try:
                 yield view
             finally:
                 view.release()
 
-    def write(self, at: int, word: int) -> None:
-        """Overwrite the 32-bit word at byte ``at``."""
-        with self.memory() as bytes_:
-            bytes_[at : at + 4] = (word & 0xFFFFFFFF).to_bytes(4, sys.byteorder)
+    @property
+    def namespace(self) -> Namespace:
+        """The namespace of the file."""
+        return Namespace.of(self.path.name.split("@")[1])
 
-    def read(self, at: int) -> int:
-        """The 32-bit word at byte ``at``."""
+    def write(self, word: int) -> None:
+        """Overwrite the word."""
         with self.memory() as bytes_:
-            return int.from_bytes(bytes_[at : at + 4], sys.byteorder)
+            bytes_[:] = word.to_bytes(8, sys.byteorder)
+
+    def holder(self) -> int:
+        """The number of the process that holds it; 0 if none."""
+        with self.memory() as bytes_:
+            return int.from_bytes(bytes_, sys.byteorder) >> 1
+
+    def take(self) -> None:
+        """Take it for this process, from nobody."""
+        number = self.namespace.process_number()
+        assert not self.holder()
+        self.write(number << 1)
 
     @contextlib.contextmanager
     def held_by_stopped(self) -> Iterator[subprocess.Popen[bytes]]:
         """A stopped process that holds the lock; it is killed at the end."""
         with stopped_inside(_HOLD, self.path, self.offset) as process:
             yield process
+
+
+def dead_process(namespace: str) -> int:
+    """The number of a process of the namespace that is dead."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(writer, str(Namespace.of(namespace).process_number()).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writer)
+    with os.fdopen(reader) as told:
+        return int(told.read())
 
 
 def locks_of_queue(namespace: str, queue: str) -> dict[str, Lock]:

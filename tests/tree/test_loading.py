@@ -86,6 +86,17 @@ def test_the_package_is_imported_without_what_few_use() -> None:
     assert loaded_by("") == set()
 
 
+def test_the_package_imports_no_module_that_costs_more_than_itself() -> None:
+    code = "import sys; before = set(sys.modules); import shmq; print(*set(sys.modules) - before)"
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    costly = {"dataclasses", "enum", "inspect", "logging", "pathlib", "re", "typing"}
+    assert "shmq.errors" in run.stdout.split()
+    assert not costly & set(run.stdout.split())
+    assert not any(name.startswith("shmq.native") for name in run.stdout.split())
+
+
 def test_a_process_with_a_queue_loads_what_queues_take(namespace: str) -> None:
     assert loaded_by(QUEUE.format(namespace=namespace)) == set()
 
@@ -137,6 +148,7 @@ def test_help_of_the_package_names_all_that_is_public_and_fits_a_few_screens() -
 def test_a_star_import_brings_public_names_and_no_other() -> None:
     brought: dict[str, object] = {}
     exec("from shmq import *", brought)
+    loaded_by("from shmq import *; connect, ShmqError")
     names = {name for name, value in brought.items() if not inspect.ismodule(value)}
     assert {"connect", *errors.__all__} <= names - {"__builtins__"} <= set(dir(shmq))
 

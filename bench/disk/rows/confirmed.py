@@ -7,36 +7,47 @@ from __future__ import annotations
 
 from bench.disk import peers
 from bench.disk.confirmed import Confirmed
-from bench.disk.figures import BATCH, MEDIAN, SIZE, TAIL
-from bench.row import RATE, Row, times, times_best
+from bench.disk.figures import BATCH, MEDIAN, SIZE
+from bench.row import RATE, Row, beside, times
 
-FIGURES = (RATE, MEDIAN, TAIL)
+FIGURES = (RATE, MEDIAN)
 
 
 def row() -> Row:
     """One producer, which waits for each message."""
     ours = Confirmed("shmq put, confirm=disk")
     remote = peers.over_tcp("PRODUCE, flag 0x02")
+    others = peers.one_by_one()
     return Row(
         key="disk-one",
         title=f"Put, {SIZE} B, answered once it is on disk, one producer, one at a time",
-        contestants=[ours, *peers.raw_one(), remote, *peers.one_by_one()],
+        contestants=[ours, *peers.raw_one(), remote, *others],
         figures=FIGURES,
-        bars=[times(ours.label, peers.RAW_ONE, 0.85)],
+        bars=[
+            times(ours.label, peers.RAW_ONE, 0.9),
+            beside(ours.label, [remote.label, peers.RAW_ZEROS, *peers.labels(others)]),
+        ],
         limit="a write and a sync of the disk for each message",
     )
 
 
 def producers_row() -> Row:
-    """64 producers, each waiting for each message. The bar for many at once is in the next row."""
+    """64 producers, each waiting for each message; the limit syncs 64 at a time."""
     processes = Confirmed(f"shmq put, confirm=disk, {BATCH} processes", producers=BATCH)
     threads = Confirmed(f"shmq put, confirm=disk, {BATCH} threads", threads=BATCH)
     remote = peers.over_tcp(f"PRODUCE, flag 0x02, {BATCH} connections", connections=BATCH)
+    others = peers.producers()
     return Row(
         key="disk-producers",
         title=f"Put, {SIZE} B, answered once it is on disk, {BATCH} producers, one at a time each",
-        contestants=[processes, threads, *peers.raw_many(), remote, *peers.producers()],
+        contestants=[processes, threads, *peers.raw_many(), remote, *others],
         figures=FIGURES,
+        bars=[
+            times(processes.label, peers.RAW_MANY, 0.6),
+            times(threads.label, peers.RAW_MANY, 0.7),
+            beside(processes.label, [remote.label, *peers.labels(others)]),
+        ],
+        share=2.0,
         limit="a switch to each producer and back for each sync: the sync itself they share",
     )
 
@@ -62,7 +73,9 @@ def batch_row() -> Row:
         figures=FIGURES,
         bars=[
             times(ours.label, peers.RAW_MANY, 0.7),
-            times_best(ours.label, peers.labels(others), 2.5),
+            times(ours.label, peers.labels(others), 2.5),
+            beside(piped.label, peers.RAW_MANY),
+            *[beside(each.label, peers.RAW_MANY) for each in remote],
         ],
         limit="a write and a sync of the disk for each batch",
     )

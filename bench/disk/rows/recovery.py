@@ -19,7 +19,7 @@ def row() -> Row:
         figures=[RATE, BANDWIDTH],
         bars=[
             at_least(SMALL.label, 1e6),
-            at_least(LARGE.label, 500, " MB/s", BANDWIDTH.key),
+            at_least(LARGE.label, 500, BANDWIDTH.unit, BANDWIDTH.key),
         ],
         limit="reading and checking the files, which are in the page cache, and a copy into "
         "new memory, whose pages the kernel has to zero",

@@ -42,6 +42,17 @@ class OneByOne(Client):
         self.broker.close()
 
 
+class Riding(OneByOne):
+    """The same; an acknowledgement rides with the next request."""
+
+    label = "shmq put, get, ack(wait_for_acks=False)"
+
+    def open(self) -> None:
+        """See :class:`bench.tcp.cycle.Client`."""
+        self.broker = shmq.connect(f"shmq://{HOST}:{self.port}", wait_for_acks=False)
+        self.queue: Any = self.broker.create_queue(self.name, dead_letter=None)
+
+
 class Pipelined(OneByOne):
     """Many puts in flight; a consumer with prefetch that gathers acknowledgements."""
 

@@ -22,6 +22,7 @@ TCP: tuple[Callable[[], Row], ...] = (
     client.batch_row,
     mib.row,
     mib.memory_row,
-    idle.row,
+    idle.put_row,
+    idle.got_row,
     local.row,
 )

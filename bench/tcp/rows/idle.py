@@ -2,83 +2,75 @@
 
 from __future__ import annotations
 
-from bench.row import Contestant, Figure, Role, Row, at_least, at_most
+import contextlib
+from collections.abc import Iterator
+
+from bench.row import RATE, Contestant, Figure, Role, Row, Turn, at_most, times
 from bench.tcp.load import Load, idle
 from bench.tcp.server import fresh
 from bench.tcp.servers import Shmq
 
 CONNECTIONS = 10_000
-#: How often a rate is measured in each state.
-LOOKS = 3
 
 MEMORY = Figure("memory", "KiB a connection", higher_is_better=False)
-#: A rate with the idle connections, as a share of the rate without them.
-PUT = Figure("put", "share of the rate")
-GOT = Figure("got", "share of the rate")
 
 
-class Crowd(Contestant):
-    """A separate server, measured without, with and again without idle connections."""
+class Beside(Contestant):
+    """A load on a server of its own, with idle connections or without."""
 
-    role: Role = "shmq"
-
-    def __init__(self, connections: int = CONNECTIONS) -> None:
+    def __init__(self, label: str, load: Load, connections: int) -> None:
+        self.label = label
+        self.load = load
         self.connections = connections
-        self.label = f"shmq, {CONNECTIONS:,} idle connections"
-        self.put = Load("put", Shmq, "produce")
-        self.got = Load("got", Shmq, "subscribe", window=256, batch=64)
+        self.role: Role = "shmq" if connections else "harness"
+        self.least, self.most = load.least, load.most
 
     def missing(self) -> str | None:
         """See :class:`bench.row.Contestant`."""
-        return self.put.missing()
+        return self.load.missing()
 
     def tiny(self) -> Contestant:
         """See :class:`bench.row.Contestant`."""
-        few = Crowd(50)
-        few.put.tiny()
-        few.got.tiny()
-        return few
+        return Beside(self.label, self.load, min(self.connections, 50))
 
-    def calibrate(self, seconds: float) -> None:
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Turn]:
         """See :class:`bench.row.Contestant`."""
-        self.put.calibrate(seconds / LOOKS)
-        self.got.calibrate(seconds / LOOKS)
-
-    def turn(self) -> dict[str, float]:
-        """See :class:`bench.row.Contestant`."""
-        with fresh(Shmq) as server:
-            before = self._rates(server.port)
-            alone = server.memory()
-            with idle(server.port, self.connections):
-                together = server.memory()
-                beside = self._rates(server.port)
-            after = self._rates(server.port)
-        put, got = (
-            2 * among / (first + last)
-            for first, among, last in zip(before, beside, after, strict=True)
-        )
-        each = max(together - alone, 1) / self.connections / 1024
-        return {MEMORY.key: each, PUT.key: put, GOT.key: got}
-
-    def _rates(self, port: int) -> list[float]:
-        """The best of a few rates of each work: other load on the machine only slows them."""
-        return [
-            max(load.measure(port)["rate"] for _ in range(LOOKS)) for load in (self.put, self.got)
-        ]
+        with fresh(Shmq) as server, contextlib.ExitStack() as stack:
+            self.load.measure(server.port, self.least)
+            before = server.memory()
+            more: dict[str, float] = {}
+            if self.connections:
+                stack.enter_context(idle(server.port, self.connections))
+                grown = max(server.memory() - before, 1)
+                more[MEMORY.key] = grown / self.connections / 1024
+            yield lambda messages: self.load.measure(server.port, messages) | more
 
 
-def row() -> Row:
-    """The memory of the server's processes, without the kernel's own."""
-    contestant = Crowd()
+def _row(key: str, what: str, load: Load) -> Row:
+    ours = Beside(f"shmq {what}, {CONNECTIONS:,} idle connections", load, CONNECTIONS)
+    alone = Beside(f"shmq {what}, no idle connection", load, 0)
     return Row(
-        key="tcp-idle",
-        title="10,000 idle connections, and one that puts or gets beside them",
-        contestants=[contestant],
-        figures=[MEMORY, PUT, GOT],
+        key=key,
+        title=f"{CONNECTIONS:,} idle connections, and one that {what} beside them",
+        contestants=[ours, alone],
+        figures=[RATE, MEMORY],
         bars=[
-            at_most(contestant.label, 20, "KiB a connection", MEMORY.key),
-            at_least(contestant.label, 0.8, " of the rate", PUT.key),
-            at_least(contestant.label, 0.8, " of the rate", GOT.key),
+            at_most(ours.label, 20, MEMORY.unit, MEMORY.key),
+            times(ours.label, alone.label, 0.8),
         ],
         limit="a session, a socket object and a place in the event loop",
+        share=1.5,
+        visits=3,
     )
+
+
+def put_row() -> Row:
+    """The connection puts."""
+    return _row("tcp-idle-put", "puts", Load("put", Shmq, "produce"))
+
+
+def got_row() -> Row:
+    """The connection gets and acknowledges."""
+    load = Load("got", Shmq, "subscribe", window=256, batch=64)
+    return _row("tcp-idle-got", "gets", load)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator
 from typing import Self
 
 from bench.limits import RateLimit
-from bench.row import Bar, Contestant, Figure, Medians, Role, Row, number, times
+from bench.row import Contestant, Figure, Role, Row, Turn, at_most, times
 from bench.tcp.load import Load
 from bench.tcp.server import Server, fresh
 from bench.tcp.servers import Shmq
@@ -17,6 +19,9 @@ WINDOW = 8
 
 REST = Figure("rest", "MiB", higher_is_better=False)
 PEAK = Figure("peak", "MiB", higher_is_better=False)
+GROWN = Figure("grown", "MiB more than at rest", higher_is_better=False)
+#: Bodies that pass in a turn, each way.
+PASSED = 32
 #: How much more memory than at rest the server's processes may use, in MiB.
 MOST = 32
 #: Seconds between two samples of the memory.
@@ -53,29 +58,24 @@ class Watched(Contestant):
         """See :class:`bench.row.Contestant`."""
         return self.ways[0].missing()
 
-    def tiny(self) -> Contestant:
-        """See :class:`bench.row.Contestant`."""
-        for way in self.ways:
-            way.tiny()
-        return self
-
-    def calibrate(self, seconds: float) -> None:
-        """See :class:`bench.row.Contestant`."""
-        for way in self.ways:
-            way.calibrate(seconds)
-
-    def turn(self) -> dict[str, float]:
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Turn]:
         """See :class:`bench.row.Contestant`."""
         with fresh(Shmq) as server:
             self._pass(server)
             rest = server.memory()
-            with _Watch(server) as watch:
-                self._pass(server)
-            return {REST.key: rest / (1 << 20), PEAK.key: watch.peak / (1 << 20)}
+
+            def turn(_: int) -> dict[str, float]:
+                with _Watch(server) as watch:
+                    self._pass(server)
+                found = {REST.key: rest, PEAK.key: watch.peak, GROWN.key: watch.peak - rest}
+                return {key: value / (1 << 20) for key, value in found.items()}
+
+            yield turn
 
     def _pass(self, server: Server) -> None:
         for way in self.ways:
-            way.measure(server.port)
+            way.measure(server.port, PASSED)
 
 
 class _Watch:
@@ -104,21 +104,13 @@ class _Watch:
         self.peak = max(self.peak, self._server.memory())
 
 
-def _grown(label: str) -> Bar:
-    def judge(medians: Medians) -> tuple[str, bool]:
-        grown = medians[label][PEAK.key] - medians[label][REST.key]
-        return f"{number(grown)} MiB", grown <= MOST
-
-    return Bar(f"{label}: at most {MOST} MiB more than at rest", judge)
-
-
 def memory_row() -> Row:
     """The private memory of the server's processes."""
     return Row(
         key="tcp-mib-memory",
         title="Memory of the server's own while bodies of 1 MiB pass",
         contestants=[Watched()],
-        figures=[REST, PEAK],
-        bars=[_grown(Watched.label)],
+        figures=[REST, PEAK, GROWN],
+        bars=[at_most(Watched.label, MOST, GROWN.unit, GROWN.key)],
         limit="a buffer for what has come of a frame, and one for what the socket did not take",
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bench.machine import Place
-from bench.row import RATE, Row, times
-from bench.tcp.load import MEDIAN, TAIL, Load
-from bench.tcp.servers import Beanstalkd, Echo, Nats, Redis, Shmq
+from bench.row import RATE, Row, beside, times
+from bench.tcp.load import MEDIAN, Load
+from bench.tcp.rows.produce import LOADS, OURS, PEERS
+from bench.tcp.servers import Echo, Shmq
 
 #: Bytes of a PING with 64 bytes of payload, which the echo sends back.
 FRAME = 80
@@ -30,14 +31,18 @@ def _row(key: str, place: Place) -> Row:
                 place=place,
                 note="two trips a message",
             ),
-            Load("Redis LPUSH", Redis, "redis-push", window=1, place=place),
-            Load("Redis XADD", Redis, "redis-add", window=1, place=place),
-            Load("beanstalkd put", Beanstalkd, "beanstalkd-put", window=1, place=place),
-            Load("NATS JetStream publish", Nats, "nats-publish", window=1, place=place),
+            *[
+                Load(label, server, work, window=1, place=place)
+                for label, server, work in LOADS
+                if label in PEERS
+            ],
             limit,
         ],
-        figures=[RATE, MEDIAN, TAIL],
-        bars=[times(contestant.label, limit.label, 0.7) for contestant in ours],
+        figures=[RATE, MEDIAN],
+        bars=[
+            *[times(contestant.label, limit.label, 0.7) for contestant in ours],
+            beside(ours[1].label, PEERS),
+        ],
         limit="two wake-ups by the kernel, and an event loop in Python around the engine",
     )
 
@@ -58,15 +63,9 @@ def eight_row() -> Row:
         key="tcp-ping-pong-eight",
         title="One request at a time on each of eight connections, 64 B",
         contestants=[
-            Load(label, server, work, window=1, connections=8)
-            for label, server, work in (
-                ("shmq PRODUCE", Shmq, "produce"),
-                ("Redis LPUSH", Redis, "redis-push"),
-                ("Redis XADD", Redis, "redis-add"),
-                ("beanstalkd put", Beanstalkd, "beanstalkd-put"),
-                ("NATS JetStream publish", Nats, "nats-publish"),
-            )
+            Load(label, server, work, window=1, connections=8) for label, server, work in LOADS
         ],
-        figures=[RATE, MEDIAN, TAIL],
+        figures=[RATE, MEDIAN],
+        bars=[beside(OURS, PEERS)],
         limit="a system call to read and one to write for each request",
     )

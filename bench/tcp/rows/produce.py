@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from bench.row import RATE, Row, at_least
-from bench.tcp.load import MEDIAN, TAIL, Load
+from bench.row import RATE, Row, at_least, times
+from bench.tcp.load import MEDIAN, Load
+from bench.tcp.server import Server
 from bench.tcp.servers import Beanstalkd, Nats, Redis, Shmq
 
 #: Messages in flight with 64 per request: 16 requests.
 WINDOW = 1024
+
+#: The labels, servers and works; shmq is the first.
+LOADS: tuple[tuple[str, type[Server], str], ...] = (
+    ("shmq PRODUCE", Shmq, "produce"),
+    ("Redis LPUSH", Redis, "redis-push"),
+    ("Redis XADD", Redis, "redis-add"),
+    ("beanstalkd put", Beanstalkd, "beanstalkd-put"),
+    ("NATS JetStream publish", Nats, "nats-publish"),
+)
+OURS, *PEERS = (label for label, _, _ in LOADS)
 
 
 def _row(key: str, title: str, connections: int, least: float, limit: str) -> Row:
@@ -15,17 +26,10 @@ def _row(key: str, title: str, connections: int, least: float, limit: str) -> Ro
         key=key,
         title=f"Put, 64 B, each answered, 64 under way on {title}",
         contestants=[
-            Load(label, server, work, connections=connections)
-            for label, server, work in (
-                ("shmq PRODUCE", Shmq, "produce"),
-                ("Redis LPUSH", Redis, "redis-push"),
-                ("Redis XADD", Redis, "redis-add"),
-                ("beanstalkd put", Beanstalkd, "beanstalkd-put"),
-                ("NATS JetStream publish", Nats, "nats-publish"),
-            )
+            Load(label, server, work, connections=connections) for label, server, work in LOADS
         ],
-        figures=[RATE, MEDIAN, TAIL],
-        bars=[at_least("shmq PRODUCE", least)],
+        figures=[RATE, MEDIAN],
+        bars=[times(OURS, PEERS, 1.0), at_least(OURS, least)],
         limit=limit,
     )
 
@@ -50,7 +54,7 @@ def batch_row() -> Row:
         key="tcp-batch",
         title="Put, 64 B, 64 in a request, one connection, 16 requests under way",
         contestants=[ours, theirs],
-        figures=[RATE, MEDIAN, TAIL],
-        bars=[at_least(ours.label, 3e6)],
+        figures=[RATE, MEDIAN],
+        bars=[times(ours.label, theirs.label, 1.0), at_least(ours.label, 3e6)],
         limit="the copy out of the socket and the copy into the queue, by one worker",
     )

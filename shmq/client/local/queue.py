@@ -25,6 +25,7 @@ from shmq.client.local.staged_publish import LocalStagedPublisher
 from shmq.client.local.waiting import async_get, wait_thread
 from shmq.client.local.waiting.filtered_wait import wait_filtered
 from shmq.client.shared import durability, durable_wait
+from shmq.client.shared.async_bodies import AsyncBodies
 from shmq.client.shared.policy import compile_filter
 from shmq.client.transaction.recover import settle
 from shmq.errors import Full, LockTimeout, QueueDeleted, ShmqError, descriptors
@@ -60,6 +61,7 @@ api.Message.register(_core.Message)
 api.Batch.register(_core.Batch)
 api.Packed.register(_core.Packed)
 api.Consumer.register(_core.Consumer)
+api.Bodies.register(_core.Bodies)
 api.Loan.register(_core.Loan)
 api.Loan.register(_core.DuplicateLoan)
 api.BulkQueue.register(_core.Bulk)
@@ -76,7 +78,7 @@ class LocalQueue(_core.Handle, api.Queue):
         self._namespace = namespace
         self._dead_letters = dead_letters.DeadLetters(namespace, LocalQueue)
         self._publishers: weakref.WeakSet[LocalStagedPublisher] = weakref.WeakSet()
-        self._consumers: weakref.WeakSet[api.Consumer] = weakref.WeakSet()
+        self._consumers: weakref.WeakSet[api.Consumer | api.Bodies] = weakref.WeakSet()
         names = semaphore_names(namespace.name, segment.queue_id)
         super().__init__(name, segment, *names, wakeup_prefix(namespace.name))
 
@@ -107,6 +109,19 @@ class LocalQueue(_core.Handle, api.Queue):
         consumer: api.Consumer = _core.make_consumer(self, prefetch, timeout, block, where)
         self._consumers.add(consumer)
         return consumer
+
+    def bodies(
+        self,
+        prefetch: int = 64,
+        timeout: float | None = None,
+        *,
+        block: bool = True,
+        where: str | None = None,
+    ) -> api.Bodies:
+        """See :class:`shmq.api.Queue`."""
+        bodies: api.Bodies = _core.make_bodies(self, prefetch, timeout, block, where)
+        self._consumers.add(bodies)
+        return bodies
 
     def loan(self, size: int, **properties: Any) -> api.Loan:
         """See :class:`shmq.api.Queue`."""
@@ -179,6 +194,12 @@ class LocalQueue(_core.Handle, api.Queue):
         event = _core.EVENT_NOT_EMPTY if where is None else _core.EVENT_ARRIVED
         return async_get.AsyncConsumer(self._namespace, self, consumer, prefetch, timeout, event)
 
+    def abodies(
+        self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
+    ) -> api.AsyncBodies:
+        """See :class:`shmq.api.Queue`."""
+        return AsyncBodies(self.aconsume(prefetch, timeout, where=where))
+
     # ---- looking ----
 
     def peek(self, limit: int = 10, *, where: str | None = None) -> list[api.Message]:
@@ -227,16 +248,19 @@ class LocalQueue(_core.Handle, api.Queue):
 
     def attachments(self) -> list[api.Attachment]:
         """See :class:`shmq.api.Queue`."""
-        return [
-            api.Attachment(
-                pid=pid,
-                name=name.decode("utf-8", "replace"),
-                leases=leases,
-                since=since,
-                alive=self._namespace.is_alive(number),
+        rows = []
+        for _, number, own_pid, name, leases, since in self.attached():
+            pid = self._namespace.pid_of(number)
+            rows.append(
+                api.Attachment(
+                    pid=own_pid if pid is None else pid,
+                    name=name.decode("utf-8", "replace"),
+                    leases=leases,
+                    since=since,
+                    alive=pid is not None,
+                )
             )
-            for _, number, pid, name, leases, since in self.attached()
-        ]
+        return rows
 
     def claim(self) -> bool:
         """Whether this process holds the claim on the queue; see `Namespace.claim`.
@@ -274,6 +298,12 @@ class LocalQueue(_core.Handle, api.Queue):
             alive = alive and asked[key]
         if not alive:
             self.look_for_dead()
+
+    def is_guarded(self) -> bool:
+        """Whether a process of the namespace watches for deaths, so that a sleep may be long."""
+        from shmq.client.local.waiting import guardian  # noqa: PLC0415 - few processes sleep long
+
+        return guardian.is_kept(self._namespace, attach)
 
     def _process_number(self) -> int:
         return self._namespace.process_number()
@@ -423,6 +453,7 @@ for _kind, _promised in (
     (_core.Bulk, api.BulkQueue),
     (_core.Message, api.Message),
     (_core.Consumer, api.Consumer),
+    (_core.Bodies, api.Bodies),
     (_core.Loan, api.Loan),
 ):
     document(_kind, _promised)

@@ -83,7 +83,7 @@ def remove_queue(namespace: Namespace, name: str) -> None:
 
 def remove_staged(namespace: Namespace, target: str) -> None:
     """Remove the staging queues of a queue that is about to be deleted. Needs the registry lock."""
-    for name in namespace.queue_names(begin=f"{target}.staged."):
+    for name in namespace.noted_queues(f"{target}.staged."):
         if staging_target(name) == target:
             with contextlib.suppress(NoSuchQueue):
                 remove_queue(namespace, name)
@@ -91,7 +91,7 @@ def remove_staged(namespace: Namespace, target: str) -> None:
 
 def remove_replies(namespace: Namespace) -> None:
     """Remove the reply queues whose clients are gone. Needs the registry lock."""
-    for name in namespace.queue_names(begin="reply."):
+    for name in namespace.noted_queues("reply."):
         if is_reply_name(name):
             with contextlib.suppress(ShmqError, OSError):
                 queue_id = namespace.queue_id_of(name)

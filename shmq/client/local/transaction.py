@@ -33,7 +33,6 @@ from shmq.client.shared.member import Member
 from shmq.client.transaction.apply import entries_of, happen, put_out, take_in
 from shmq.client.transaction.recover import handles_in
 from shmq.client.transaction.transaction_log import TRANSACTION, TransactionLog, hold
-from shmq.codec import codecs
 from shmq.errors import (
     Full,
     InvalidOption,
@@ -46,7 +45,7 @@ from shmq.errors import (
     ShmqError,
 )
 from shmq.namespace.namespace import Namespace
-from shmq.native import _stream
+from shmq.native import _core, _stream
 
 __all__ = ["LocalTransaction"]
 
@@ -162,7 +161,7 @@ class LocalTransaction(api.Transaction):
         """See :class:`shmq.api.Transaction`."""
         target = self._open("queue", queue)
         nothing = (None, None, None, None)  # delay, deliver_at, ttl and dedupe id
-        buffer, number, meta, level, *_ = codecs.encode_message(
+        buffer, number, meta, level, *_ = _core.encode_message(
             *(body, codec, priority, group, headers, *nothing, reply_to, correlation),
             target.options.priorities,
         )

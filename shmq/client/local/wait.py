@@ -48,7 +48,7 @@ def wait(queues: Iterable[api.Queue], timeout: float | None = None) -> list[api.
             stirred = [watch.queue for watch in stirring]
             if until_locked(functools.partial(_ready, stirred), until):
                 return _ready(watched)
-            left = _core.SLICE if until is None else until - time.monotonic()
+            left = _core.LONG_SLICE if until is None else until - time.monotonic()
             if left <= 0:
                 return []
             watcher.sleep(left)

@@ -88,10 +88,17 @@ class Target:
     tls: Tls
     connect_timeout: float
     request_timeout: float
+    wait_for_acks: bool = True
 
     @classmethod
     def of(
-        cls, url: str, token: str | None, tls: Tls, connect_timeout: float, request_timeout: float
+        cls,
+        url: str,
+        token: str | None,
+        tls: Tls,
+        connect_timeout: float,
+        request_timeout: float,
+        wait_for_acks: bool = True,
     ) -> Target:
         """The server at ``url``. Raises InvalidOption and TypeError."""
         address = Address.parse(url)
@@ -111,7 +118,11 @@ class Target:
             tls_context(tls)  # raises its errors now
         if token is not None:
             _known[str(address)] = token
-        return cls(address, token, tls, float(connect_timeout), float(request_timeout))
+        if not isinstance(wait_for_acks, bool):
+            raise TypeError(f"wait_for_acks={wait_for_acks!r} must be a bool")
+        return cls(
+            address, token, tls, float(connect_timeout), float(request_timeout), wait_for_acks
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         if isinstance(self.tls, ssl.SSLContext):
@@ -120,8 +131,8 @@ class Target:
             )
         spawning = context.get_spawning_popen() is not None
         token = self.token if spawning else None
-        url = str(self.address)
-        return Target.of, (url, token, self.tls, self.connect_timeout, self.request_timeout)
+        timeouts = self.connect_timeout, self.request_timeout
+        return Target.of, (str(self.address), token, self.tls, *timeouts, self.wait_for_acks)
 
     def __repr__(self) -> str:
         return f"<Target {self.address}>"

@@ -64,9 +64,10 @@ class RemoteBroker(BaseBroker):
         tls: Tls = None,
         connect_timeout: float = 5.0,
         request_timeout: float = 30.0,
+        wait_for_acks: bool = True,
     ) -> RemoteBroker:
         """Connect to the server at ``url``. Raises what :func:`shmq.connect` raises."""
-        return cls(Target.of(url, token, tls, connect_timeout, request_timeout))
+        return cls(Target.of(url, token, tls, connect_timeout, request_timeout, wait_for_acks))
 
     @property
     def url(self) -> str:

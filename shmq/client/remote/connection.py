@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from shmq import errors
 from shmq.client.remote.address import Target
@@ -24,11 +24,20 @@ from shmq.protocol.messages.queue import Greeting
 from shmq.protocol.opcodes import Status
 from shmq.protocol.status import error_of_status
 
-__all__ = ["Await", "Backoff", "Connection", "LoopDriver", "RemoteHandle", "RoomBackoff"]
+__all__ = ["Attempt", "Await", "Backoff", "Connection", "LoopDriver", "RemoteHandle", "RoomBackoff"]
 
 Write = Callable[[_core.Wire], _core.Answer]
 Await = Callable[[_core.Wire, _core.Answer], None]
 AsyncAwait = Callable[[_core.Wire, _core.Answer], Awaitable[None]]
+
+
+class Attempt(NamedTuple):
+    """A request that was written to ``wire`` at the time ``began`` (monotonic)."""
+
+    wire: _core.Wire
+    answer: _core.Answer
+    began: float
+
 
 #: How long a close waits for the server to process earlier requests, in seconds.
 _FAREWELL = 1.0
@@ -281,19 +290,24 @@ class Connection:
         wait: float = 0.0,
         within: float = math.inf,
         await_: Await | None = None,
+        first: Attempt | None = None,
     ) -> _core.Answer:
         """Carry out one request; ``wait``: seconds that the server may take beyond the timeout.
 
         ``again``: it may be carried out twice, ``within`` that many seconds. ``await_`` waits for
-        the answer, as long as it likes; None: `await_`. Raises :class:`~shmq.ConnectionLost` if
-        there is no answer in time, or the connection is lost and the request must not be repeated.
+        the answer, as long as it likes; None: `await_`. ``first`` is an attempt that the caller has
+        made. Raises :class:`~shmq.ConnectionLost` if there is no answer in time, or the connection
+        is lost and the request must not be repeated.
         """
-        began = time.monotonic()
+        began = time.monotonic() if first is None else first.began
         until = began + self.target.request_timeout
         backoff = None
         while True:
-            wire = self.ready(until)
-            answer = write(wire)
+            if first is None:
+                wire = self.ready(until)
+                answer = write(wire)
+            else:
+                wire, answer, first = first.wire, first.answer, None
             if await_ is None:
                 self.await_(wire, answer, max(0.0, until - time.monotonic()) + wait)
             else:

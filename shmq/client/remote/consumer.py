@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import os
-import threading
 import time
-import weakref
 from typing import Any
 
 from shmq import api, errors
+from shmq.client.remote.ack_flusher import new_acks
 from shmq.client.remote.connection import Backoff
-from shmq.errors import ShmqError
 from shmq.native import _core
 from shmq.protocol.opcodes import Status, Type
 
@@ -26,72 +22,6 @@ _ENDING = 5.0
 
 #: The most messages per report to the server that they are handed out.
 _MOST_TOLD = 32
-
-#: How often the flusher looks for acknowledgements to send, in seconds, and after how many looks
-#: without any it sleeps until it is woken.
-_ROUND = 0.005
-_IDLE_ROUNDS = 100
-
-
-class _AckFlusher(_core.AckFlusher):
-    """A thread that sends the acknowledgements that consumers have collected.
-
-    A consumer sends them in batches during its calls. If its next call is late because the
-    application works on a message, the flusher sends them within 10 ms. It sleeps while there are
-    none.
-    """
-
-    def __init__(self) -> None:
-        self._all: weakref.WeakSet[_core.Acks] = weakref.WeakSet()
-        self.renew()
-
-    def renew(self) -> None:
-        """Start anew, also in the child of a fork, which lacks the thread."""
-        self._lock = threading.Lock()
-        self._wakeup = threading.Event()
-        self._thread: threading.Thread | None = None
-        self.awake = False
-
-    def new_acks(self, most: int) -> _core.Acks:
-        """Room for ``most`` acknowledgements, each sent at most 10 ms after it was collected."""
-        acks = _core.Acks(most, self)
-        with self._lock:
-            self._all.add(acks)
-        return acks
-
-    def wake(self) -> None:
-        """Wake the flusher, because acknowledgements are being collected."""
-        self.awake = True
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._walk, name="shmq ack flusher", daemon=True)
-            self._thread.start()
-        self._wakeup.set()
-
-    def _walk(self) -> None:
-        wakeup = self._wakeup
-        while True:
-            wakeup.wait()
-            wakeup.clear()
-            idle = 0
-            while idle < _IDLE_ROUNDS:
-                time.sleep(_ROUND)
-                idle = 0 if self._round() else idle + 1
-            self.awake = False
-            self._round()  # those collected just before
-
-    def _round(self) -> bool:
-        """Send what was collected; whether there was anything."""
-        with self._lock:
-            gathering = [acks for acks in self._all if acks.count]
-        for acks in gathering:
-            if acks.is_due():
-                with contextlib.suppress(ShmqError, OSError):
-                    acks.send()
-        return bool(gathering)
-
-
-_flusher = _AckFlusher()
-os.register_at_fork(after_in_child=_flusher.renew)
 
 
 class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
@@ -119,7 +49,7 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
         self._stream: _core.Answer | None = None
         once = queue.options.max_deliveries == 1
         told = 1 if once else max(1, min(self._prefetch // 8, _MOST_TOLD))
-        self.prepare(_flusher.new_acks(max(1, self._prefetch // 2)), self._lease, told)
+        self.prepare(new_acks(max(1, self._prefetch // 2)), self._lease, told)
 
     # ---- the next message ----
 

@@ -10,11 +10,11 @@ from itertools import accumulate
 from typing import Any
 
 from shmq import api
-from shmq.client.remote.connection import Backoff
+from shmq.client.remote.connection import Attempt, Backoff
 from shmq.native import _core
 from shmq.protocol.opcodes import FOREVER, Status, Type
 
-__all__ = ["RemoteBatch", "RemoteGet", "RemotePacked"]
+__all__ = ["RemoteBatch", "RemoteGet", "RemotePacked", "first_wait"]
 
 #: How long a CONSUME waits at the server, in ms. It cannot be cancelled, so a longer wait is a
 #: subscription, which can.
@@ -23,6 +23,13 @@ _SHORTLY = 100
 _LARGE = 1024
 #: How long to wait until the end of a subscription is confirmed, in seconds.
 _ENDING = 5.0
+
+
+def first_wait(block: bool, timeout: float | None) -> int:
+    """How long the first CONSUME of a get waits at the server, in ms."""
+    if not block or timeout == 0:
+        return 0
+    return _SHORTLY if timeout is None else min(_SHORTLY, max(1, int(timeout * 1000)))
 
 
 class RemoteGet:
@@ -38,15 +45,15 @@ class RemoteGet:
         self._most = most
         self._where = where
         self._lease = queue.options.visibility_timeout
+        self._acks = queue.acks
 
-    def run(self, block: bool, timeout: float | None) -> list[Any]:
-        """The messages; empty if none came in time."""
-        until = None if timeout is None else time.monotonic() + timeout
+    def run(self, block: bool, timeout: float | None, first: Attempt | None = None) -> list[Any]:
+        """The messages; empty if none came in time. ``first``: a CONSUME sent for them already."""
+        until = None
+        if timeout is not None:
+            until = (time.monotonic() if first is None else first.began) + timeout
         waits = block and timeout != 0
-        short = 0 if not waits else _SHORTLY
-        if until is not None and waits:
-            short = min(_SHORTLY, max(1, int((timeout or 0) * 1000)))
-        messages = self._consume(short)
+        messages = self._consume(first_wait(block, timeout), first)
         if len(messages) >= _LARGE:
             messages = self._with_rest(messages)
         backoff = None
@@ -58,23 +65,38 @@ class RemoteGet:
             time.sleep(backoff.pause(None if until is None else until - time.monotonic()))
         return messages
 
-    def _consume(self, wait_ms: int) -> list[Any]:
+    def _consume(self, wait_ms: int, first: Attempt | None = None) -> list[Any]:
         connection = self._connection
         asked: list[tuple[_core.Wire, _core.Answer]] = []
+        if first is not None:
+            asked = [(first.wire, first.answer)]
 
         def write(wire: _core.Wire) -> _core.Answer:
-            answer = wire.consume(self._most, wait_ms, self._lease, self._where)
+            answer = self._ask(wire, wait_ms)
             asked[:] = [(wire, answer)]
             return answer
 
         try:
-            answer = connection.call(write, again=True, wait=wait_ms / 1000)
+            answer = connection.call(write, again=True, wait=wait_ms / 1000, first=first)
         except KeyboardInterrupt:
             # The server may still deliver to it: that is returned at once, not at the lease's end.
             for wire, answer in asked:
                 wire.take_back(answer, wait_ms / 1000 + _ENDING)
             raise
         return self._messages(answer)
+
+    def _ask(self, wire: _core.Wire, wait_ms: int) -> _core.Answer:
+        answer = wire.consume(self._most, wait_ms, self._lease, self._where)
+        if self._acks is not None:
+            wire.ride(answer, self._acks)
+        return answer
+
+    def _wait_for_one(self, wire: _core.Wire) -> _core.Answer:
+        """Write the subscription of a wait that can be cancelled."""
+        stream = wire.subscribe(1, self._lease, None, self._where)
+        if self._acks is not None:
+            wire.ride(stream, self._acks)
+        return stream
 
     def _messages(self, answer: _core.Answer) -> list[Any]:
         if answer.status == Status.QUEUE_EMPTY:
@@ -87,7 +109,7 @@ class RemoteGet:
         """Wait for a message: returns whether the time is over, and what came."""
         connection = self._connection
         wire = connection.ready(time.monotonic() + connection.target.request_timeout)
-        stream = wire.subscribe(1, self._lease, None, self._where)
+        stream = self._wait_for_one(wire)
         left = None if until is None else max(0.0, until - time.monotonic())
         try:
             wire.wait(stream, left)
@@ -139,9 +161,7 @@ class RemoteGet:
     async def arun(self, timeout: float | None) -> list[Any]:
         """``run`` for asyncio."""
         until = None if timeout is None else time.monotonic() + timeout
-        answer = await self._connection.acall(
-            lambda wire: wire.consume(self._most, 0, self._lease, self._where), again=True
-        )
+        answer = await self._connection.acall(lambda wire: self._ask(wire, 0), again=True)
         messages = self._messages(answer)
         backoff = None
         while not messages and timeout != 0 and (until is None or time.monotonic() < until):
@@ -156,7 +176,7 @@ class RemoteGet:
     async def _asubscribe(self, until: float | None) -> tuple[bool, list[Any]]:
         connection = self._connection
         wire = await connection.aready(time.monotonic() + connection.target.request_timeout)
-        stream = wire.subscribe(1, self._lease, None, self._where)
+        stream = self._wait_for_one(wire)
         loop_driver = connection.attend(wire)
         left = None if until is None else max(0.0, until - time.monotonic())
         try:

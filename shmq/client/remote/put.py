@@ -82,7 +82,7 @@ def encode(
         if key not in wanted:
             raise TypeError(f"put() got an unexpected keyword argument {key!r}")
         wanted[key] = value
-    buffer, number, meta, *_ = codecs.encode_message(
+    buffer, number, meta, *_ = _core.encode_message(
         body, priorities=priorities, encoded=encoded, **wanted
     )
     if 0 < number < len(codecs.CODECS):

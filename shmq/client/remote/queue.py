@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
+import logging
 import time
 import weakref
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from shmq import api, errors
 from shmq.api.names import check_name
 from shmq.api.options import Confirm, QueueOptions, check_whole
+from shmq.client.remote.ack_flusher import new_acks
 from shmq.client.remote.address import Target
 from shmq.client.remote.batch_window import RemotePipeline
 from shmq.client.remote.bulk import RemoteBulkQueue
-from shmq.client.remote.connection import Connection, RemoteHandle, RoomBackoff
+from shmq.client.remote.connection import Attempt, Connection, RemoteHandle, RoomBackoff
 from shmq.client.remote.consumer import RemoteAsyncConsumer, RemoteConsumer
 from shmq.client.remote.durable_wait import aconfirmed, is_durable
-from shmq.client.remote.get import RemoteBatch, RemoteGet, RemotePacked
+from shmq.client.remote.get import RemoteBatch, RemoteGet, RemotePacked, first_wait
 from shmq.client.remote.put import (
     Item,
     RemoteLoan,
@@ -30,6 +33,7 @@ from shmq.client.remote.put import (
     with_id,
 )
 from shmq.client.remote.staged_publish import RemoteStagedPublisher
+from shmq.client.shared.async_bodies import AsyncBodies
 from shmq.client.shared.policy import compile_filter
 from shmq.expression.parse import Where
 from shmq.native import _core
@@ -40,8 +44,13 @@ from shmq.protocol.status import error_of
 __all__ = ["RemoteQueue", "attach", "make_own"]
 
 api.Message.register(_core.RemoteMessage)
+api.Bodies.register(_core.RemoteBodies)
+
+log = logging.getLogger("shmq")
 
 _MOST_RECEIPTS = 1 << 16
+#: The most acknowledgements that wait for a next request; one more sends them.
+_MOST_RIDING = 64
 #: The most messages that one get_packed leases at once.
 _MOST_PACKED = 4096
 
@@ -56,7 +65,7 @@ class RemoteQueue(RemoteHandle, api.Queue):
         self, connection: Connection, namespace: str, own: Mapping[str, Any] | None = None
     ) -> None:
         super().__init__(connection, namespace)
-        self._consumers: weakref.WeakSet[api.Consumer] = weakref.WeakSet()
+        self._consumers: weakref.WeakSet[api.Consumer | api.Bodies] = weakref.WeakSet()
         connection.set_queue(weakref.ref(self))
         if own is not None:
             self._make(own)
@@ -72,7 +81,13 @@ class RemoteQueue(RemoteHandle, api.Queue):
         #: Its puts. They hold no reference to the queue: it is detached as soon as it is dropped.
         self.puts = RemotePuts(connection, namespace, self._options)
         self._put = self.puts.put
+        self._lease = self._options.visibility_timeout
+        self._patience = connection.target.request_timeout
         self._confirms = self._options.confirm == "disk"
+        #: The acknowledgements that ride with the next request; None: each waits for its answer.
+        self.acks: _core.Acks | None = None
+        if not connection.target.wait_for_acks:
+            self.acks = new_acks(_MOST_RIDING, functools.partial(_report_refused, self._name))
 
     def _make(self, own: Mapping[str, Any]) -> None:
         """Create the queue with these options, owned by the connection: the server removes both."""
@@ -274,8 +289,18 @@ class RemoteQueue(RemoteHandle, api.Queue):
         """See :class:`shmq.api.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
+        first = None
+        wire = self._connection.wire
+        if where is None and wire is not None and wire.is_usable:
+            # The usual case, without the repetitions and the longer waits of RemoteGet.
+            began = time.monotonic()
+            wait = first_wait(block, timeout)
+            found = wire.get(wait, self._lease, self.acks, self._patience + wait / 1000)
+            if type(found) is _core.RemoteMessage:
+                return cast("api.Message", found)
+            first = Attempt(wire, found, began)
         getting = RemoteGet(self, 1, self._asked(where))
-        messages: list[api.Message] = getting.run(block, timeout)
+        messages: list[api.Message] = getting.run(block, timeout, first)
         if messages:
             _core.hand_over(messages)
             return messages[0]
@@ -392,15 +417,39 @@ class RemoteQueue(RemoteHandle, api.Queue):
         self._consumers.add(consumer)
         return consumer
 
+    def bodies(
+        self,
+        prefetch: int = 64,
+        timeout: float | None = None,
+        *,
+        block: bool = True,
+        where: str | None = None,
+    ) -> api.Bodies:
+        """See :class:`shmq.api.Queue`."""
+        consumer = self.consume(prefetch, timeout, block=block, where=where)
+        bodies = cast("api.Bodies", _core.RemoteBodies(cast("RemoteConsumer", consumer)))
+        self._consumers.add(bodies)
+        return bodies
+
     # ---- settle ----
 
-    def settle(self, kind: int, receipts: list[int], argument: int | None = None) -> list[int]:
-        """Settle receipts; returns those that were refused."""
+    def settle(
+        self,
+        kind: int,
+        receipts: list[int],
+        argument: int | None = None,
+        *,
+        first: Attempt | None = None,
+    ) -> list[int]:
+        """Settle receipts; returns those that were refused.
+
+        ``first`` is an attempt for all of them that the caller has made.
+        """
         refused: list[int] = []
         for start in range(0, len(receipts), _MOST_RECEIPTS):
             some = receipts[start : start + _MOST_RECEIPTS]
             write = functools.partial(_settlement, kind, some, argument)
-            answer = self._connection.call(write, again=kind == Type.EXTEND)
+            answer = self._connection.call(write, again=kind == Type.EXTEND, first=first)
             if answer.status == Status.LEASE_EXPIRED:
                 refused += answer.refused
             else:
@@ -425,7 +474,15 @@ class RemoteQueue(RemoteHandle, api.Queue):
 
     def ack(self, receipt: int) -> None:
         """See :class:`shmq.api.Queue`."""
-        self._settle_one(Type.ACK, receipt, None)
+        wire = self._connection.wire
+        if type(receipt) is not int or not _can_be(receipt) or wire is None or not wire.is_usable:
+            self._settle_one(Type.ACK, receipt, None)
+            return
+        # The usual case, without the repetitions of Connection.call.
+        attempt = Attempt(wire, wire.settle(Type.ACK, receipt), time.monotonic())
+        self._connection.await_(wire, attempt.answer, self._patience)
+        if attempt.answer.status != Status.OK and self.settle(Type.ACK, [receipt], first=attempt):
+            raise self._stale(receipt)
 
     def nack(self, receipt: int, delay: float | None = None) -> None:
         """See :class:`shmq.api.Queue`."""
@@ -511,6 +568,12 @@ class RemoteQueue(RemoteHandle, api.Queue):
         self._consumers.add(consumer)
         return RemoteAsyncConsumer(consumer, prefetch)
 
+    def abodies(
+        self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
+    ) -> api.AsyncBodies:
+        """See :class:`shmq.api.Queue`."""
+        return AsyncBodies(self.aconsume(prefetch, timeout, where=where))
+
     # ---- looking ----
 
     def ask(self, kind: int, rest: bytes = b"", *, again: bool = False) -> _core.Answer:
@@ -594,7 +657,18 @@ class RemoteQueue(RemoteHandle, api.Queue):
             return
         for consumer in list(self._consumers):
             consumer.close()  # with the acknowledgements that it has collected
+        self._send_acks()
         self._connection.close()
+
+    def _send_acks(self) -> None:
+        if self.acks is not None:
+            with contextlib.suppress(errors.ShmqError):
+                self.acks.send()
+
+    def __del__(self) -> None:
+        if getattr(self, "acks", None) is not None:
+            self._send_acks()
+        super().__del__()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return attach, (self._connection.target, self._name, self._namespace)
@@ -626,3 +700,15 @@ def _settlement(
 def _can_be(receipt: int) -> bool:
     """Whether such a receipt can exist."""
     return 0 < receipt < 1 << 64
+
+
+def _report_refused(name: str, answer: _core.Answer) -> None:
+    """Log that the server refused acknowledgements after `ack` had returned."""
+    refused = answer.refused
+    why = f"status {answer.status}" if not refused else f"receipts {refused[:10]}"
+    log.warning(
+        "queue %s: acknowledgements were refused after ack() had returned (%s): the messages are "
+        "delivered again, or the queue was deleted",
+        name,
+        why,
+    )

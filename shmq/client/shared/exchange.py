@@ -27,6 +27,7 @@ from shmq.errors import (
     StreamDeleted,
     Unroutable,
 )
+from shmq.native._core import codec_number
 
 __all__ = [
     "Deliveries",
@@ -306,7 +307,7 @@ class Deliveries:
                     f"{stream.name!r}: max_record_bytes={most}"
                 )
         records = [
-            (codecs.decode_body(bytes(body), codecs.number_of(codec), codec), codec)
+            (codecs.decode_body(bytes(body), codec_number(codec), codec), codec)
             for body, codec in self._bodies
         ]
         confirms = stream.confirms_on_disk(confirm)

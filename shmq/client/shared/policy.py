@@ -50,7 +50,6 @@ def dead_letter(properties: dict[str, Any]) -> api.DeadLetter:
 
 
 POLICY: Final = _core.Policy(
-    encode_message=codecs.encode_message,
     encode_body=codecs.encode_body,
     decode_body=codecs.decode_body,
     pack_properties=codecs.pack_properties,

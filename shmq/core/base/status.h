@@ -19,6 +19,8 @@ enum shmq_status {
     SHMQ_CROWDED,      /* no entry is free                                             */
     SHMQ_INTERRUPTED,  /* a signal came during a sleep                                 */
     SHMQ_TIMED_OUT,    /* a sleep reached its timeout                                  */
+    SHMQ_INHERITED,    /* the lock was taken from a dead holder: repair what it guards */
+    SHMQ_UNREGISTERED, /* this process has no number in the namespace, so takes no lock */
 };
 
 #endif

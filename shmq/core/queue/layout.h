@@ -20,10 +20,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/robust_mutex.h"
+#include "base/mutex.h"
 
 #define SHMQ_MAGIC 0x53484d51u /* "SHMQ" */
-#define SHMQ_LAYOUT_VERSION 3u
+#define SHMQ_LAYOUT_VERSION 4u
 #define SHMQ_PAGE 4096u
 #define SHMQ_UNIT 64u         /* the arena's granule: a cache line */
 #define SHMQ_NIL UINT32_MAX   /* no slot, no group */
@@ -239,21 +239,21 @@ struct shmq_header {
     _Atomic uint32_t journal_epoch;  /* raised when hints may have been lost           */
 
     /* -- the put side, under `put_lock` ---------------------------------------------- */
-    _Alignas(64) union shmq_mutex put_lock;
+    _Alignas(64) struct shmq_mutex put_lock;
     uint64_t last_seq;
     _Atomic uint32_t inbox_tail;    /* counters: a ring's entry is counter % SHMQ_RING */
     _Atomic uint32_t returned_head;
-    uint32_t inbox_seen;    /* inbox_head and returned_tail as last read               */
+    _Alignas(64) uint32_t inbox_seen; /* inbox_head and returned_tail as last read               */
     uint32_t returned_seen;
     _Atomic uint64_t fresh_tail; /* the last sequence number whose put is complete     */
     uint32_t spare[SHMQ_CLASSES]; /* free slots for puts, by the class of their block  */
 
     /* -- the get side: gets and settlements, under `lock` ----------------------------- */
-    _Alignas(64) union shmq_mutex lock;
+    _Alignas(64) struct shmq_mutex lock;
     uint64_t serial;        /* of the newest lease                                     */
     _Atomic uint32_t ready; /* messages in the order: available to a get at once        */
     uint32_t visible;       /* READY slots                                             */
-    struct shmq_list leases; /* leases in the order of their ends                       */
+    _Alignas(64) struct shmq_list leases; /* leases in the order of their ends          */
     uint32_t leased;
     uint32_t live;          /* slots that are not FREE                                 */
     uint32_t fifo_mask;     /* bit p: fifo[p] is not empty                             */
@@ -306,6 +306,7 @@ struct shmq_header {
     /* -- written only while there are waiters ----------------------------------------- */
     _Alignas(64) uint32_t posted[2]; /* posts that no sleeper has taken yet            */
     uint32_t last_woken[2];          /* the party that was woken last                  */
+    int64_t alarm;          /* a waiter looks by then without a post; see wait.h       */
     struct shmq_party parties[SHMQ_PARTIES];
 
     /* -- written by the persistence writer ---------------------------------------------- */

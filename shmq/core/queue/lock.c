@@ -2,7 +2,7 @@
 #include "queue/lock.h"
 
 #include "base/clock.h"
-#include "base/robust_mutex.h"
+#include "base/mutex.h"
 #include "queue/change_hints.h"
 #include "queue/put_ring.h"
 #include "queue/recover.h"
@@ -10,16 +10,9 @@
 
 #define EVERYTHING UINT32_MAX
 
-int shmq_lock_init(struct shmq_header *h)
-{
-    int status = shmq_robust_mutex_init(&h->lock);
+static void drop_gets(struct shmq_queue *q) { shmq_mutex_drop(&q->h->lock); }
 
-    return status ? status : shmq_robust_mutex_init(&h->put_lock);
-}
-
-static void drop_gets(struct shmq_queue *q) { shmq_robust_mutex_drop(&q->h->lock); }
-
-static void drop_puts(struct shmq_queue *q) { shmq_robust_mutex_drop(&q->h->put_lock); }
+static void drop_puts(struct shmq_queue *q) { shmq_mutex_drop(&q->h->put_lock); }
 
 static void drop(struct shmq_queue *q)
 {
@@ -28,15 +21,14 @@ static void drop(struct shmq_queue *q)
     drop_gets(q);
 }
 
-/* We hold the mutex, and its last holder died. Before the mutex is made consistent, `unsettled`
- * records that the indexes must be rebuilt: until then our own death has the same effect. With
- * glibc, a mutex left inconsistent would not refuse the next locker, but hang it. */
-static int inherit(struct shmq_queue *q, union shmq_mutex *lock, int error)
+/* We hold the mutex, and its last holder died. Before anything else, `unsettled` records that the
+ * indexes must be rebuilt, because one that has only the put side releases it without that. */
+static int inherit(struct shmq_queue *q, int status)
 {
-    if (__builtin_expect(error != EOWNERDEAD, 1))
-        return error;
+    if (__builtin_expect(status != SHMQ_INHERITED, 1))
+        return status;
     SET_RELAXED(q->h->unsettled, 1);
-    return shmq_robust_mutex_mend(lock);
+    return SHMQ_OK;
 }
 
 /* Holds both locks. A queue that cannot be rebuilt is marked as broken. */
@@ -60,15 +52,15 @@ static bool within_bounds(const struct shmq_queue *q)
 }
 
 /* Takes the mutex after spinning for at most a few microseconds. */
-static inline int take(struct shmq_queue *q, union shmq_mutex *lock)
+static inline int take(struct shmq_queue *q, struct shmq_mutex *lock)
 {
-    return inherit(q, lock, shmq_robust_mutex_spin(lock));
+    return shmq_mutex_spin(lock, q->self);
 }
 
 /* The same until `end`, monotonic ns; 0: after spinning, without waiting in the kernel. */
-static inline int take_by(struct shmq_queue *q, union shmq_mutex *lock, int64_t end)
+static inline int take_by(struct shmq_queue *q, struct shmq_mutex *lock, int64_t end)
 {
-    return end ? inherit(q, lock, shmq_robust_mutex_wait(lock, end)) : take(q, lock);
+    return end ? inherit(q, shmq_mutex_wait(lock, q->self, end)) : take(q, lock);
 }
 
 /* The get-side lock is held, and if `whole` the other one, too: makes the queue usable, or releases
@@ -106,30 +98,37 @@ static int conclude(struct shmq_queue *q, bool even_deleted)
  * holder of that may be stopped, and leases and settlements continue meanwhile. */
 static int take_both(struct shmq_queue *q, int64_t end)
 {
-    int error;
+    int status;
 
     do {
-        if ((error = take_by(q, &q->h->lock, end)))
-            return error;
-        if ((error = take(q, &q->h->put_lock)) != EBUSY)
+        if ((status = take_by(q, &q->h->lock, end)))
+            return status;
+        if ((status = take(q, &q->h->put_lock)) != SHMQ_BUSY)
             break;
         drop_gets(q);
-        if (!end || (error = take_by(q, &q->h->put_lock, end)))
-            return error;
+        if (!end || (status = take_by(q, &q->h->put_lock, end)))
+            return status;
         drop_puts(q);
-        error = EBUSY;
+        status = SHMQ_BUSY;
     } while (shmq_read_clock(CLOCK_MONOTONIC) < end);
-    if (error && error != EBUSY)
+    if (status && status != SHMQ_BUSY)
         drop_gets(q);
-    return error;
+    return status;
+}
+
+/* Of a lock that was not taken. A process leaves its namespace with the last queue. */
+static int refuse(const struct shmq_queue *q, int status)
+{
+    return status == SHMQ_UNREGISTERED && GET_RELAXED(q->h->state) == SHMQ_GONE ? SHMQ_DELETED
+                                                                                : status;
 }
 
 static int lock_whole(struct shmq_queue *q, int64_t end, bool even_deleted)
 {
-    int error = take_both(q, end);
+    int status = take_both(q, end);
 
-    if (error)
-        return shmq_robust_mutex_status(error);
+    if (__builtin_expect(status != SHMQ_OK, 0))
+        return refuse(q, status);
     q->whole = true;
     return conclude(q, even_deleted);
 }
@@ -138,10 +137,10 @@ int shmq_lock(struct shmq_queue *q) { return lock_whole(q, 0, false); }
 
 int shmq_lock_gets(struct shmq_queue *q)
 {
-    int error = take(q, &q->h->lock), status;
+    int status = take(q, &q->h->lock);
 
-    if (error)
-        return shmq_robust_mutex_status(error);
+    if (__builtin_expect(status != SHMQ_OK, 0))
+        return refuse(q, status);
     q->whole = false;
     status = conclude(q, false);
     return status == SHMQ_BUSY ? shmq_lock(q) : status;
@@ -157,12 +156,11 @@ int shmq_lock_even_deleted(struct shmq_queue *q, int64_t ns)
     return lock_whole(q, shmq_read_clock(CLOCK_MONOTONIC) + ns, true);
 }
 
-uint32_t shmq_lock_holder(const struct shmq_queue *q)
+uint64_t shmq_lock_holder(const struct shmq_queue *q)
 {
-    uint32_t gets = shmq_robust_mutex_holder(&q->h->lock),
-             puts = shmq_robust_mutex_holder(&q->h->put_lock);
+    uint64_t gets = shmq_mutex_holder(&q->h->lock), puts = shmq_mutex_holder(&q->h->put_lock);
 
-    return !gets || (puts && puts != gets && shmq_is_at_work(gets)) ? puts : gets;
+    return !gets || (puts && puts != gets && shmq_is_at_work(q->self, gets)) ? puts : gets;
 }
 
 void shmq_unlock(struct shmq_queue *q, uint32_t post[2])
@@ -178,10 +176,10 @@ void shmq_unlock(struct shmq_queue *q, uint32_t post[2])
 
 int shmq_lock_puts(struct shmq_queue *q)
 {
-    int error = take(q, &q->h->put_lock);
+    int status = take(q, &q->h->put_lock);
 
-    if (error)
-        return shmq_robust_mutex_status(error);
+    if (status)
+        return status;
     if (__builtin_expect(GET_RELAXED(q->h->state) != SHMQ_OPEN || GET_RELAXED(q->h->unsettled),
                          0)) {
         drop_puts(q);

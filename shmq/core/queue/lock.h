@@ -1,5 +1,5 @@
-/* The queue's two locks: robust, process-shared mutexes. A process that takes one over from a dead
- * holder first rebuilds the indexes from the slots (recover.c).
+/* The queue's two locks (base/mutex.h). A process that takes one over from a dead holder first
+ * rebuilds the indexes from the slots (recover.c).
  *
  *   lock       the get side: leases, settlements, every index
  *   put_lock   the put side: sequence numbers, the spare slots
@@ -12,23 +12,21 @@
 
 #include "queue/queue.h"
 
-int shmq_lock_init(struct shmq_header *h);
-
 /* Takes the whole queue, after spinning for at most a few microseconds: SHMQ_OK, SHMQ_BUSY,
- * SHMQ_DELETED (the lock is not held then), SHMQ_DAMAGED. */
+ * SHMQ_DELETED (the lock is not held then), SHMQ_DAMAGED, SHMQ_UNREGISTERED. */
 int shmq_lock(struct shmq_queue *q);
 
 /* The same, waiting up to `ns` in the kernel. Call it without the GIL. A wait of 1 ms or more that
- * fails has examined the holder: SHMQ_BUSY means that it may be inside; from a holder that is not,
- * the lock is taken over. A damaged lock is SHMQ_DAMAGED. */
+ * fails has examined the holder, and so has one of 0, which does not wait: SHMQ_BUSY means that it
+ * may be inside; from one that died, the lock is taken over. */
 int shmq_lock_slowly(struct shmq_queue *q, int64_t ns);
 
 /* As shmq_lock_slowly, but also takes a deleted queue's lock: to detach. */
 int shmq_lock_even_deleted(struct shmq_queue *q, int64_t ns);
 
-/* The thread that holds the lock that the caller wants; of two, the one that is not running; 0 if
- * none does any more. */
-uint32_t shmq_lock_holder(const struct shmq_queue *q);
+/* The number of the process that holds the lock that the caller wants; of two, of the one that is
+ * not running; 0 if none does any more. */
+uint64_t shmq_lock_holder(const struct shmq_queue *q);
 
 /* Takes the get side, for a lease or a settlement. Otherwise as shmq_lock. */
 int shmq_lock_gets(struct shmq_queue *q);

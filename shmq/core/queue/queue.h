@@ -28,6 +28,7 @@ struct shmq_queue {
     unsigned char *arena;
     struct shmq_geometry geo;
     char *base;
+    const struct shmq_process *self; /* this process in the namespace, for the locks   */
     int fd;               /* to back the segment with memory                           */
     uint32_t attachment;  /* ours, or SHMQ_NIL                                         */
     uint32_t capacity;    /* a private copy of the option: bounds every index          */
@@ -36,6 +37,9 @@ struct shmq_queue {
     bool look_for_dead;   /* it is time to check which processes are alive             */
     uint32_t freed;       /* slots or blocks freed in this operation                   */
     bool arrived;         /* a message entered the order in this operation             */
+    bool looks;           /* a thread that woke up in this operation will look again    */
+    bool slept_long;      /* a thread was woken for room from a long sleep              */
+    int64_t due;          /* monotonic ns: a sleeper must look by then: shmq_fall_asleep */
     uint64_t refused_bytes; /* with NO_SPACE: the bytes that were not available          */
     uint64_t random;      /* state of the jitter                                       */
     const char *wakeup_prefix; /* prefix of the names of the namespace's wakeups       */

@@ -187,6 +187,7 @@ int shmq_rebuild(struct shmq_queue *q)
     shmq_dedupe_rebuild(q);
     shmq_lose_hints(q);
     SET_ATOMIC(q->h->next_tick, 0);
+    SET(q->h->alarm, INT64_MAX);
     q->freed = SHMQ_MAX_CAPACITY; /* everyone may look; to be added to, so not the greatest */
     return shmq_outcome(q, SHMQ_OK);
 }

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "queue/index.h"
-#include "queue/lock.h"
 
 static uint32_t power_up(uint64_t at_least)
 {
@@ -53,13 +52,15 @@ static void know_options(struct shmq_queue *q)
     q->journaled = q->h->options.durability == SHMQ_JOURNAL;
 }
 
-void shmq_bind(struct shmq_queue *q, void *base, int fd, const struct shmq_geometry *geo)
+void shmq_bind(struct shmq_queue *q, void *base, int fd, const struct shmq_geometry *geo,
+               const struct shmq_process *self)
 {
     char *at = base;
 
     memset(q, 0, sizeof *q);
     q->base = at;
     q->fd = fd;
+    q->self = self;
     q->geo = *geo;
     q->attachment = SHMQ_NIL;
     q->h = (struct shmq_header *)at;
@@ -90,18 +91,16 @@ static uint32_t checksum(const struct shmq_header *h)
     return shmq_crc32c(crc, &h->segment_bytes, sizeof h->segment_bytes);
 }
 
-int shmq_prepare(struct shmq_queue *q, const struct shmq_options *options)
+void shmq_prepare(struct shmq_queue *q, const struct shmq_options *options)
 {
     struct shmq_header *h = q->h;
-    int status;
 
     SET(h->options, *options);
     know_options(q);
     SET(h->segment_bytes, q->geo.segment_bytes);
     SET(h->crc, checksum(h));
-    if ((status = shmq_lock_init(h)))
-        return status;
     SET_ATOMIC(h->next_tick, 0);
+    SET(h->alarm, INT64_MAX);
     SET(h->samples[0].at, shmq_now());
     SET(h->samples[1].at, h->samples[0].at);
     /* Receipts of an older queue of this name mean nothing here: serials start anywhere. */
@@ -117,7 +116,6 @@ int shmq_prepare(struct shmq_queue *q, const struct shmq_options *options)
         SET(h->free[c], SHMQ_NIL);
         SET(h->spare[c], SHMQ_NIL);
     }
-    return SHMQ_OK;
 }
 
 void shmq_announce(struct shmq_queue *q)

@@ -7,12 +7,13 @@
 /* Computes the layout of a queue's segment from the options. */
 void shmq_lay_out(const struct shmq_options *options, struct shmq_geometry *geo);
 
-/* Points the handle's regions into the mapping at `base`. */
-void shmq_bind(struct shmq_queue *q, void *base, int fd, const struct shmq_geometry *geo);
+/* Points the handle's regions into the mapping at `base`; `self` must outlive the handle. */
+void shmq_bind(struct shmq_queue *q, void *base, int fd, const struct shmq_geometry *geo,
+               const struct shmq_process *self);
 
 /* Makes an empty queue in a zeroed segment whose header has memory; it may be filled before other
  * processes see it. shmq_announce stores the version, last, which says that it is ready. */
-int shmq_prepare(struct shmq_queue *q, const struct shmq_options *options);
+void shmq_prepare(struct shmq_queue *q, const struct shmq_options *options);
 void shmq_announce(struct shmq_queue *q);
 
 /* Whether the `size` bytes at `base` are a segment that may be attached to: SHMQ_OK, NOT_READY,

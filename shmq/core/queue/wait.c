@@ -4,13 +4,33 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "queue/index.h"
+
+static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* While there are free slots, other bodies than the waiter's may have room, so waiters for room look
+ * every 50 ms. Those that sleep long fell asleep when there was no slot. One of them is woken for each
+ * slot that becomes free; if it cannot use it, it wakes the next one. */
+int64_t shmq_look_for_room(struct shmq_queue *q, bool slept_long)
+{
+    if (!shmq_looks_roomy(q, 1))
+        return INT64_MAX;
+    if (slept_long)
+        q->freed++;
+    return shmq_now() + SHMQ_SHORT_SLEEP;
+}
 
 void shmq_fall_asleep(struct shmq_queue *q, enum shmq_event event)
 {
+    q->due = shmq_set_alarm(q);
+    if (event == SHMQ_NOT_FULL)
+        q->due = earlier(q->due, shmq_look_for_room(q, q->slept_long));
+    q->slept_long = false;
     SET_ATOMIC(q->h->asleep[event], q->h->asleep[event] + 1);
     if (q->attachment != SHMQ_NIL) {
         struct shmq_attachment *a = &q->attachments[q->attachment];
@@ -24,6 +44,8 @@ void shmq_wake_up(struct shmq_queue *q, enum shmq_event event, bool taken, int l
     struct shmq_header *h = q->h;
     uint32_t tokens = left > 0 ? (uint32_t)left : 0;
 
+    SET(h->alarm, INT64_MAX);
+    q->looks = true;
     if (h->asleep[event])
         SET_ATOMIC(h->asleep[event], h->asleep[event] - 1);
     if (q->attachment != SHMQ_NIL && q->attachments[q->attachment].asleep[event]) {
@@ -37,6 +59,16 @@ void shmq_wake_up(struct shmq_queue *q, enum shmq_event event, bool taken, int l
     } else if (h->posted[event] > tokens) {
         SET_ATOMIC(h->posted[event], tokens);
     }
+}
+
+void shmq_post_anew(struct shmq_queue *q)
+{
+    SET_ATOMIC(q->h->posted[SHMQ_NOT_EMPTY], 0);
+    SET_ATOMIC(q->h->posted[SHMQ_NOT_FULL], 0);
+    SET(q->h->alarm, INT64_MAX);
+    q->freed = SHMQ_MAX_CAPACITY;
+    q->arrived = true;
+    shmq_select_unposted(q);
 }
 
 void shmq_pass_on(struct shmq_queue *q, enum shmq_event event)
@@ -63,19 +95,68 @@ static uint32_t posts_for(struct shmq_header *h, enum shmq_event event, uint32_t
     return count;
 }
 
+/* ---- what becomes due ---- */
+
+/* A lease that begins later ends no earlier than the visibility timeout from now, so leases alone
+ * do not set off the alarm. */
+int64_t shmq_set_alarm(struct shmq_queue *q)
+{
+    int64_t lease = q->h->options.visibility, due = shmq_next_due(q);
+
+    lease = lease < SHMQ_SHORT_SLEEP ? SHMQ_SHORT_SLEEP : lease;
+    due = earlier(due, shmq_now() + lease);
+    if (due < q->h->alarm)
+        SET(q->h->alarm, due);
+    return due;
+}
+
+/* Whether something is due before any waiter looks. One that is due later than the longest slice
+ * is of no interest yet. An alarm that has passed was for a waiter that did not look. */
+static bool is_late(struct shmq_queue *q)
+{
+    int64_t now = shmq_coarse_now(), due = shmq_next_due(q);
+    bool passed = q->h->alarm < now - SHMQ_COARSE;
+
+    if (due > now + SHMQ_LONG_SLEEP || (due >= q->h->alarm && !passed))
+        return false;
+    SET(q->h->alarm, due < now ? now : due);
+    return true;
+}
+
+/* Posts one more sleeper, or else tells shmq_select_parties to wake one. */
+static bool set_off(struct shmq_queue *q, uint32_t post[2])
+{
+    struct shmq_header *h = q->h;
+
+    for (int event = 0; event < 2; event++)
+        if (h->asleep[event] > h->posted[event]) {
+            SET_ATOMIC(h->posted[event], h->posted[event] + 1);
+            post[event]++;
+            return false;
+        }
+    return !post[SHMQ_NOT_EMPTY] && !post[SHMQ_NOT_FULL];
+}
+
 void shmq_select_posts(struct shmq_queue *q, uint32_t post[2])
 {
     struct shmq_header *h = q->h;
+    bool late = false;
 
     post[SHMQ_NOT_EMPTY] = post[SHMQ_NOT_FULL] = 0;
     if (__builtin_expect(h->asleep[SHMQ_NOT_EMPTY] != 0, 0))
         post[SHMQ_NOT_EMPTY] = posts_for(h, SHMQ_NOT_EMPTY, shmq_ready(h));
     if (__builtin_expect(h->asleep[SHMQ_NOT_FULL] != 0, 0) && q->freed)
         post[SHMQ_NOT_FULL] = posts_for(h, SHMQ_NOT_FULL, q->freed);
-    if (__builtin_expect(shmq_armed(h, SHMQ_NOT_EMPTY) | shmq_armed(h, SHMQ_NOT_FULL), 0))
-        shmq_select_parties(q, q->freed - post[SHMQ_NOT_FULL]);
+    if (__builtin_expect(h->asleep[SHMQ_NOT_EMPTY] | h->asleep[SHMQ_NOT_FULL] |
+                             shmq_armed(h, SHMQ_NOT_EMPTY) | shmq_armed(h, SHMQ_NOT_FULL),
+                         0)) {
+        uint32_t room = q->freed - post[SHMQ_NOT_FULL];
+
+        late = !q->looks && is_late(q) && set_off(q, post);
+        shmq_select_parties(q, room, late);
+    }
     q->freed = 0;
-    q->arrived = false;
+    q->arrived = q->looks = false;
 }
 
 void shmq_post(sem_t *const semaphores[2], const uint32_t post[2])
@@ -115,13 +196,15 @@ void shmq_futex_wake(_Atomic uint32_t *word) { (void)futex(word, FUTEX_WAKE, INT
  * once would take the cache lines from the process that makes the room. */
 #define A_FEW 16u
 
-int64_t shmq_spin(struct shmq_queue *q, enum shmq_event event, int64_t ns)
+int64_t shmq_spin(struct shmq_queue *q, enum shmq_event event, int64_t ns, int64_t yield_after)
 {
     int64_t start = shmq_read_clock(CLOCK_MONOTONIC), now = start;
     int pauses = event == SHMQ_NOT_EMPTY ? 4 : 32;
     uint32_t room = q->capacity / 8 < A_FEW ? q->capacity / 8 + 1 : A_FEW;
 
     do {
+        if (now - start >= yield_after)
+            (void)sched_yield();
         for (int i = 0; i < 8; i++) {
             if (event == SHMQ_NOT_EMPTY ? shmq_looks_ready(q->h) : shmq_looks_roomy(q, room))
                 return now - start;

@@ -1,11 +1,25 @@
 /* Sleeping until a message or space is available. The semaphores only wake; the truth is in the
  * header.
  *
+ * While nothing happens, nobody wakes. A sleep lasts until a post, until something is due in the
+ * queue, or for a slice. The slice is 50 ms as long as no process of the namespace watches for
+ * deaths, and SHMQ_LONG_SLEEP while one does (shmq/client/local/waiting/guardian.py). What happens
+ * during a long sleep wakes the sleeper:
+ *
+ *  - A process dies. The guardian returns what it held, as an active process would, and then posts
+ *    anew (shmq_post_anew), because the dead process may have counted posts that it never made.
+ *  - Something becomes due earlier than the sleeper knew when it fell asleep. `alarm` is a time by
+ *    which some waiter looks without a post. A process that releases the lock, and finds that
+ *    something is due before, posts one more waiter, which then sleeps until that time.
+ *
+ * So a slice only bounds what is left: a waker, or the waiter of the alarm, that is stopped at the
+ * wrong moment, and the death of all guardians at once.
+ *
  * `asleep` counts the sleepers, `posted` the posts that no sleeper has taken. A process that
  * releases the lock posts once for each message or free slot, but never more often than there are
  * sleepers without a post, so a semaphore's value does not grow without limit. If a waker dies
- * between counting and posting, the sleeper only sleeps for the rest of its slice: a sleeper whose
- * slice ended corrects `posted` from the semaphore's value. */
+ * between counting and posting, its death is noticed; and a sleeper whose slice ended corrects
+ * `posted` from the semaphore's value. */
 #ifndef SHMQ_QUEUE_WAIT_H
 #define SHMQ_QUEUE_WAIT_H
 
@@ -13,12 +27,19 @@
 
 #include "queue/queue.h"
 
-/* Counts the caller as a sleeper. Holds the lock. */
+#define SHMQ_SHORT_SLEEP 50000000ll  /* ns: a slice while nobody watches for deaths      */
+#define SHMQ_LONG_SLEEP 2000000000ll /* ns: a slice while somebody does                  */
+
+/* Counts the caller as a sleeper, which must look again at q->due. Holds the lock. */
 void shmq_fall_asleep(struct shmq_queue *q, enum shmq_event event);
 
 /* Removes it from the count; `taken`: it took a post; `left`: the semaphore's value. Holds the
  * lock. */
 void shmq_wake_up(struct shmq_queue *q, enum shmq_event event, bool taken, int left);
+
+/* After the death of an attached process: posts again what it may have counted and not posted, so
+ * that every waiter for which there is something looks. Holds the lock. */
+void shmq_post_anew(struct shmq_queue *q);
 
 /* For a thread that took a post and leaves without a try: posts another sleeper in its place. For a
  * message that happens anyway, because the message is still there. Holds the lock. */
@@ -41,8 +62,9 @@ int shmq_futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t ns);
 /* Wakes all threads that sleep so. */
 void shmq_futex_wake(_Atomic uint32_t *word);
 
-/* Spins until the wait seems to be over, at most `ns`: how long that took, in ns, or -1. */
-int64_t shmq_spin(struct shmq_queue *q, enum shmq_event event, int64_t ns);
+/* Spins until the wait seems to be over, at most `ns`, and after `yield_after` ns lets others run:
+ * how long that took, in ns, or -1. See base/spin.h. */
+int64_t shmq_spin(struct shmq_queue *q, enum shmq_event event, int64_t ns, int64_t yield_after);
 
 /* ---- wakeup.c ---- */
 
@@ -69,8 +91,7 @@ struct shmq_watch {
     bool filtered;  /* of SHMQ_NOT_EMPTY: it takes only matching messages                   */
     uint32_t n;     /* the number of its wakeup                                              */
     uint32_t party; /* of its entry; SHMQ_NIL: it has none                             */
-    int64_t seen;   /* next_tick, if it had passed at the last look under the lock     */
-    int64_t due;    /* when something is due, according to that look                   */
+    int64_t due;    /* when it must look again: something is due                       */
 };
 
 static inline uint64_t shmq_armed(const struct shmq_header *h, enum shmq_event event)
@@ -92,18 +113,27 @@ void shmq_disarm(struct shmq_queue *q, const struct shmq_watch *w);
  * `closely` also if the counters suggest it: for the end of a slice. Without the lock. */
 bool shmq_is_woken(const struct shmq_queue *q, const struct shmq_watch *w, bool closely);
 
-/* A time before which nothing is due in the queue. Without the lock: in an idle queue it is what
- * shmq_watch_time has found. */
-int64_t shmq_watch_due(const struct shmq_queue *q, const struct shmq_watch *w);
-
-/* Does what is due, and finds when something will be due next. Holds the lock. */
+/* Does what is due, and sets w->due to when something will be due next. Holds the lock. */
 void shmq_watch_time(struct shmq_queue *q, struct shmq_watch *w, int64_t now);
 
 /* ---- the waker's side ---- */
 
 /* Selects the parties to wake, into q->to_wake. `freed`: freed slots and blocks for which no
- * sleeper was posted. Holds the lock. */
-void shmq_select_parties(struct shmq_queue *q, uint32_t freed);
+ * sleeper was posted; `late`: one must be woken for the alarm. Holds the lock. */
+void shmq_select_parties(struct shmq_queue *q, uint32_t freed, bool late);
+
+/* When a waiter for room that found too little must look again. Holds the lock. */
+int64_t shmq_look_for_room(struct shmq_queue *q, bool slept_long);
+
+/* Selects the parties of this handle, which is about to close. Holds the lock. */
+void shmq_select_own(struct shmq_queue *q);
+
+/* Selects those that a process which died may have selected, and not woken. Holds the lock. */
+void shmq_select_unposted(struct shmq_queue *q);
+
+/* Promises that the caller will look by the returned time, at which something may be due. Holds the
+ * lock. */
+int64_t shmq_set_alarm(struct shmq_queue *q);
 
 /* ---- cleanup ---- */
 

@@ -2,12 +2,11 @@
 #include "queue/wait.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "queue/index.h"
-
-#define LOOK_AGAIN 1000000000ll /* ns */
 
 static void set_armed(struct shmq_header *h, enum shmq_event event, uint64_t armed)
 {
@@ -70,6 +69,7 @@ int shmq_arm(struct shmq_queue *q, struct shmq_watch *w, uint64_t process)
 
 void shmq_disarm(struct shmq_queue *q, const struct shmq_watch *w)
 {
+    SET(q->h->alarm, INT64_MAX);
     if (w->party >= SHMQ_PARTIES)
         return;
     if (shmq_armed(q->h, w->event) >> w->party & 1 &&
@@ -95,23 +95,19 @@ bool shmq_is_woken(const struct shmq_queue *q, const struct shmq_watch *w, bool 
     return w->event == SHMQ_NOT_EMPTY ? shmq_looks_ready(h) : shmq_looks_roomy(q, 1);
 }
 
-/* Once next_tick has passed, each put, lease or settlement ticks first, and so changes it. As
- * long as it is unchanged, nothing has come that is due earlier than what was seen then. */
-int64_t shmq_watch_due(const struct shmq_queue *q, const struct shmq_watch *w)
-{
-    int64_t next = GET_ATOMIC(q->h->next_tick);
-
-    return next == w->seen ? w->due : next;
-}
-
 void shmq_watch_time(struct shmq_queue *q, struct shmq_watch *w, int64_t now)
 {
+    bool slept_long;
+
     if (shmq_next_due(q) <= now)
         shmq_tick(q, now);
-    w->seen = q->h->next_tick <= now ? q->h->next_tick : INT64_MIN;
-    w->due = shmq_next_due(q);
-    if (w->due > now + LOOK_AGAIN)
-        w->due = now + LOOK_AGAIN;
+    slept_long = w->due > now + SHMQ_SHORT_SLEEP;
+    w->due = shmq_set_alarm(q);
+    if (w->event == SHMQ_NOT_FULL) {
+        int64_t due = shmq_look_for_room(q, slept_long);
+
+        w->due = due < w->due ? due : w->due;
+    }
 }
 
 /* ---- the waker's side ---- */
@@ -160,7 +156,29 @@ static uint64_t select_armed(struct shmq_header *h, enum shmq_event event, uint6
     return chosen;
 }
 
-void shmq_select_parties(struct shmq_queue *q, uint32_t freed)
+void shmq_select_own(struct shmq_queue *q)
+{
+    uint64_t chosen = 0;
+
+    for (uint32_t party = 0; party < SHMQ_PARTIES; party++)
+        if (q->h->parties[party].process && q->h->parties[party].attachment == q->attachment + 1)
+            chosen |= 1ull << party;
+    atomic_fetch_or_explicit(&q->to_wake, chosen, memory_order_relaxed);
+}
+
+/* The parties whose bits are cleared: they were selected by a process that may not have woken
+ * them. */
+void shmq_select_unposted(struct shmq_queue *q)
+{
+    uint64_t armed = shmq_armed(q->h, SHMQ_NOT_EMPTY) | shmq_armed(q->h, SHMQ_NOT_FULL), chosen = 0;
+
+    for (uint32_t party = 0; party < SHMQ_PARTIES; party++)
+        if (q->h->parties[party].process && !(armed >> party & 1))
+            chosen |= 1ull << party;
+    atomic_fetch_or_explicit(&q->to_wake, chosen, memory_order_relaxed);
+}
+
+void shmq_select_parties(struct shmq_queue *q, uint32_t freed, bool late)
 {
     struct shmq_header *h = q->h;
     uint32_t ready = shmq_ready(h), posted = h->posted[SHMQ_NOT_EMPTY];
@@ -175,6 +193,10 @@ void shmq_select_parties(struct shmq_queue *q, uint32_t freed)
     else
         chosen = select_armed(h, SHMQ_NOT_EMPTY, 0, SHMQ_PARTIES) |
                  select_armed(h, SHMQ_NOT_FULL, 0, SHMQ_PARTIES);
+    if (late && !chosen)
+        chosen = select_armed(h, SHMQ_NOT_EMPTY, 0, 1);
+    if (late && !chosen)
+        chosen = select_armed(h, SHMQ_NOT_FULL, 0, 1);
     if (chosen)
         atomic_fetch_or_explicit(&q->to_wake, chosen, memory_order_relaxed);
 }

@@ -72,8 +72,8 @@ int shmq_attached_queue_lock(struct shmq_attached_queue *queue, bool whole)
 {
     int status = whole ? shmq_lock(queue->q) : shmq_lock_gets(queue->q);
 
-    if (status == SHMQ_BUSY && !queue->held_since)
-        status = shmq_lock_slowly(queue->q, LOCK_MOST);
+    if (status == SHMQ_BUSY)
+        status = shmq_lock_slowly(queue->q, queue->held_since ? 0 : LOCK_MOST);
     note_lock(queue, status);
     return status;
 }

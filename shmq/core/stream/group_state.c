@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/shared_memory.h"
 #include "base/crc32c.h"
-#include "base/robust_mutex.h"
 
 static const int64_t FOREVER = INT64_MAX;
 
@@ -52,15 +51,12 @@ int shmq_group_state_format(void *base, uint64_t bytes,
 {
     struct shmq_group_state_header *h = base;
     struct shmq_group_state r;
-    int status;
 
     if (!shmq_group_state_bytes(options) || bytes != shmq_group_state_bytes(options))
         return SHMQ_DAMAGED;
     SET(h->options, *options);
     SET(h->bytes, bytes);
     SET(h->crc, checksum(h));
-    if ((status = shmq_robust_mutex_init(&h->lock)))
-        return status;
     bind(&r, base);
     for (uint32_t p = 0; p < SHMQ_MAX_GROUP_PARTITIONS; p++) {
         SET_RELAXED(r.partitions[p].committed, SHMQ_NO_OFFSET);
@@ -73,7 +69,8 @@ int shmq_group_state_format(void *base, uint64_t bytes,
     return SHMQ_OK;
 }
 
-int shmq_group_state_open(struct shmq_group_state *r, void *base, uint64_t size)
+int shmq_group_state_open(struct shmq_group_state *r, void *base, uint64_t size,
+                          const struct shmq_process *self)
 {
     const struct shmq_group_state_header *h = base;
     uint64_t published;
@@ -92,6 +89,7 @@ int shmq_group_state_open(struct shmq_group_state *r, void *base, uint64_t size)
     if (size < h->bytes)
         return SHMQ_TRUNCATED;
     bind(r, base);
+    r->self = self;
     return SHMQ_OK;
 }
 
@@ -130,35 +128,33 @@ static void recover(struct shmq_group_state *r)
     shmq_shared_group_recover(r);
     new_epoch(r);
     SET(r->h->recoveries, r->h->recoveries + 1);
-    SET(r->h->unsettled, 0);
 }
 
 int shmq_group_state_lock(struct shmq_group_state *r, int64_t ns)
 {
-    int status = SHMQ_OK, error = shmq_robust_mutex_take(&r->h->lock, ns);
+    int status = shmq_mutex_take(&r->h->lock, r->self, ns);
 
-    if (error == EOWNERDEAD) {
-        SET(r->h->unsettled, 1); /* first: our own death from here on counts the same */
-        error = shmq_robust_mutex_mend(&r->h->lock);
-    }
-    if (error)
-        return shmq_robust_mutex_status(error);
-    if (__builtin_expect(r->h->unsettled, 0))
+    if (status == SHMQ_UNREGISTERED && GET_RELAXED(r->h->state) == SHMQ_GONE)
+        return SHMQ_DELETED; /* a process leaves its namespace with the last stream */
+    if (__builtin_expect(status == SHMQ_INHERITED, 0))
         recover(r);
+    else if (status)
+        return status;
+    status = SHMQ_OK;
     if (__builtin_expect(GET_RELAXED(r->h->state) == SHMQ_GONE, 0))
         status = SHMQ_DELETED;
     else if (__builtin_expect(r->h->partitions > SHMQ_MAX_GROUP_PARTITIONS, 0))
         status = SHMQ_DAMAGED;
     if (status)
-        shmq_robust_mutex_drop(&r->h->lock);
+        shmq_mutex_drop(&r->h->lock);
     return status;
 }
 
-void shmq_group_state_unlock(struct shmq_group_state *r) { shmq_robust_mutex_drop(&r->h->lock); }
+void shmq_group_state_unlock(struct shmq_group_state *r) { shmq_mutex_drop(&r->h->lock); }
 
-uint32_t shmq_group_state_holder(const struct shmq_group_state *r)
+uint64_t shmq_group_state_holder(const struct shmq_group_state *r)
 {
-    return shmq_robust_mutex_holder(&r->h->lock);
+    return shmq_mutex_holder(&r->h->lock);
 }
 
 void shmq_group_state_close(struct shmq_group_state *r)

@@ -22,7 +22,7 @@
 #include "queue/layout.h"
 
 #define SHMQ_GROUP_STATE_MAGIC 0x53484d47u /* "SHMG" */
-#define SHMQ_GROUP_STATE_VERSION 1u
+#define SHMQ_GROUP_STATE_VERSION 2u
 #define SHMQ_MAX_MEMBERS 512u
 #define SHMQ_MAX_GROUP_PARTITIONS 1024u
 #define SHMQ_MAX_HELD (1u << 20)
@@ -51,11 +51,11 @@ struct shmq_group_state_header {
     uint64_t bytes;             /* of the file, as computed from the options            */
     uint32_t crc;               /* CRC-32C of options and bytes                         */
     _Atomic uint32_t state;     /* SHMQ_OPEN, SHMQ_GONE                                 */
-    _Alignas(64) union shmq_mutex lock;
+    _Alignas(64) struct shmq_mutex lock;
     uint64_t last_member;       /* the last id assigned; truth                          */
     uint64_t serial;            /* SHARED: of the newest receipt; truth                 */
-    uint32_t unsettled;         /* 1: a holder died; truth                              */
     uint32_t partitions;        /* of the stream, as far as the members know            */
+    uint32_t reserved;
     _Alignas(64) _Atomic uint64_t epoch; /* raised when members or partitions change    */
     _Atomic uint64_t planned;   /* the epoch of the plan                                */
     _Atomic uint64_t change;    /* raised when an owner, the plan or the epoch changes    */
@@ -111,6 +111,7 @@ struct shmq_group_state {
     struct shmq_member *members;
     struct shmq_group_partition *partitions;
     struct shmq_held *held;
+    const struct shmq_process *self; /* this process in the namespace, for the lock */
     uint32_t capacity; /* entries of `held` */
 };
 
@@ -123,16 +124,17 @@ int shmq_group_state_format(void *base, uint64_t bytes,
                             const struct shmq_group_state_options *options);
 
 /* Checks and opens the group in the `size` bytes at `base`: SHMQ_OK, NOT_READY, INCOMPATIBLE,
- * TRUNCATED, DAMAGED. */
-int shmq_group_state_open(struct shmq_group_state *r, void *base, uint64_t size);
+ * TRUNCATED, DAMAGED. `self` must outlive `r`. */
+int shmq_group_state_open(struct shmq_group_state *r, void *base, uint64_t size,
+                          const struct shmq_process *self);
 
 /* Takes the lock, waiting up to `ns` in the kernel, and repairs what a dead holder left: SHMQ_OK,
- * BUSY, DELETED (not held then), DAMAGED. */
+ * BUSY, DELETED (not held then), DAMAGED, UNREGISTERED. */
 int shmq_group_state_lock(struct shmq_group_state *r, int64_t ns);
 void shmq_group_state_unlock(struct shmq_group_state *r);
 
-/* The thread that holds the lock; 0 if none. */
-uint32_t shmq_group_state_holder(const struct shmq_group_state *r);
+/* The number of the process that holds the lock; 0 if none. */
+uint64_t shmq_group_state_holder(const struct shmq_group_state *r);
 
 /* Deletes the group: later calls get SHMQ_DELETED. */
 void shmq_group_state_close(struct shmq_group_state *r);

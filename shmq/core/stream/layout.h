@@ -114,7 +114,7 @@ struct shmq_log_header {
     _Atomic uint32_t room;    /* a futex: raised when there may be room                 */
 
     /* -- for appenders, under `lock` ------------------------------------------------- */
-    _Alignas(64) union shmq_mutex lock;
+    _Alignas(64) struct shmq_mutex lock;
     _Atomic uint64_t settled; /* what follows is derived from the entries before this   */
     _Atomic uint64_t next;    /* the offset of the next record                          */
     uint64_t last_begin;      /* position of the last entry                             */

@@ -1,35 +1,33 @@
 #define _GNU_SOURCE
-#include "base/robust_mutex.h"
+#include "base/mutex.h"
 #include "stream/log.h"
 
 /* What a dead holder had not published does not exist, so the entries are right, and everything
- * derived from them is derived again. If we die before the mutex is consistent, the next holder
- * does the same: `settled` says whether it was done. */
-static int mend(struct shmq_log *log)
+ * derived from them is derived again. If we die before that is done, the next holder does the same,
+ * because it inherits the lock from us. */
+static void mend(struct shmq_log *log)
 {
     struct shmq_log_header *h = log->h;
-    int status;
 
     SET(h->recoveries, h->recoveries + 1);
     shmq_log_trim_index(log);
     shmq_log_find_loan(log);
-    status = shmq_log_recover(log);
-    if (status) {
+    if (shmq_log_recover(log))
         SET_RELAXED(h->state, SHMQ_BROKEN);
-    }
-    return shmq_robust_mutex_mend(&h->lock);
 }
 
 int shmq_log_lock(struct shmq_log *log, int64_t ns)
 {
     struct shmq_log_header *h = log->h;
-    int error = shmq_robust_mutex_take(&h->lock, ns);
-    uint32_t state;
+    int status = shmq_mutex_take(&h->lock, log->self, ns);
+    uint32_t state = GET_RELAXED(h->state);
 
-    if (error == EOWNERDEAD)
-        error = mend(log);
-    if (error)
-        return shmq_robust_mutex_status(error);
+    if (status == SHMQ_UNREGISTERED && state == SHMQ_GONE)
+        return SHMQ_DELETED; /* a process leaves its namespace with the last stream */
+    if (__builtin_expect(status == SHMQ_INHERITED, 0))
+        mend(log);
+    else if (status)
+        return status;
     state = GET_RELAXED(h->state);
     if (__builtin_expect(state != SHMQ_OPEN || h->backed > log->ring_bytes, 0)) {
         shmq_log_unlock(log);
@@ -38,12 +36,9 @@ int shmq_log_lock(struct shmq_log *log, int64_t ns)
     return SHMQ_OK;
 }
 
-void shmq_log_unlock(struct shmq_log *log) { shmq_robust_mutex_drop(&log->h->lock); }
+void shmq_log_unlock(struct shmq_log *log) { shmq_mutex_drop(&log->h->lock); }
 
-uint32_t shmq_log_holder(const struct shmq_log *log)
-{
-    return shmq_robust_mutex_holder(&log->h->lock);
-}
+uint64_t shmq_log_holder(const struct shmq_log *log) { return shmq_mutex_holder(&log->h->lock); }
 
 /* Takes in entries whose appender died right after it had published them. */
 static void take_over(struct shmq_log *log, uint64_t begin, const struct shmq_peeked_entry *g)

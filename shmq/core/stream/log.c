@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/crc32c.h"
-#include "base/robust_mutex.h"
 
 static uint64_t most_entry(const struct shmq_log_options *o)
 {
@@ -51,7 +50,8 @@ static void know(struct shmq_log *log, const struct shmq_log_options *o)
 }
 
 void shmq_log_bind(struct shmq_log *log, void *base, int fd, const struct shmq_log_geometry *geo,
-                   const struct shmq_log_options *options, struct shmq_stream *stream)
+                   const struct shmq_log_options *options, struct shmq_stream *stream,
+                   const struct shmq_process *self)
 {
     unsigned char *at = base;
 
@@ -64,6 +64,7 @@ void shmq_log_bind(struct shmq_log *log, void *base, int fd, const struct shmq_l
     log->ring_bytes = geo->ring_bytes;
     log->index_count = geo->index_count;
     log->fd = fd;
+    log->self = self;
     log->stream = stream;
     know(log, options);
 }
@@ -100,8 +101,6 @@ int shmq_log_prepare(struct shmq_log *log, const struct shmq_log_options *option
     SET(h->options, *options);
     SET(h->segment_bytes, geo.segment_bytes);
     SET(h->crc, checksum(h));
-    if ((status = shmq_robust_mutex_init(&h->lock)))
-        return status;
     SET(h->last_seen, last_seen);
     SET_RELAXED(h->next, options->first);
     SET_RELAXED(h->synced, options->first);

@@ -38,6 +38,7 @@ struct shmq_log {
     int64_t retention;
     uint32_t salt;
     bool blocks, durable;
+    const struct shmq_process *self; /* this process in the namespace, for the lock     */
     int fd;                 /* to back the segment with memory                          */
     struct shmq_stream *stream; /* its wakeup is for waiting readers; NULL: none wait   */
     struct shmq_log_spot tail; /* behind this handle's last append of values alone       */
@@ -52,10 +53,11 @@ struct shmq_log_geometry {
 
 void shmq_log_lay_out(const struct shmq_log_options *options, struct shmq_log_geometry *geo);
 void shmq_log_bind(struct shmq_log *log, void *base, int fd, const struct shmq_log_geometry *geo,
-                   const struct shmq_log_options *options, struct shmq_stream *stream);
+                   const struct shmq_log_options *options, struct shmq_stream *stream,
+                   const struct shmq_process *self);
 
 /* Makes an empty partition in a zeroed segment whose first page is mapped; `last_seen` is the lower
- * limit of all times in it. SHMQ_OK, NO_SPACE, DAMAGED. */
+ * limit of all times in it. SHMQ_OK, NO_SPACE. */
 int shmq_log_prepare(struct shmq_log *log, const struct shmq_log_options *options,
                      int64_t last_seen);
 void shmq_log_announce(struct shmq_log *log);
@@ -91,12 +93,13 @@ void shmq_log_seal(struct shmq_log *log);
 
 /* ---- stream/lock.c ---- */
 
-/* Takes the lock after spinning, and waiting up to `ns` in the kernel: SHMQ_OK, BUSY, DELETED (not
- * held then), DAMAGED. Repairs what a dead holder left before it returns. */
+/* Takes the lock after spinning, and waiting up to `ns` in the kernel; a wait of 1 ms or more that
+ * fails has examined the holder, and so has one of less than 0, which does not wait: SHMQ_OK, BUSY,
+ * DELETED (not held then), DAMAGED, UNREGISTERED. Repairs what a dead holder left before it returns. */
 int shmq_log_lock(struct shmq_log *log, int64_t ns);
 
-/* The thread that holds the lock; 0 if none. */
-uint32_t shmq_log_holder(const struct shmq_log *log);
+/* The number of the process that holds the lock; 0 if none. */
+uint64_t shmq_log_holder(const struct shmq_log *log);
 void shmq_log_unlock(struct shmq_log *log);
 
 /* Derives the state from the entries behind `settled` again. Holds the lock. */

@@ -65,14 +65,33 @@ cdef extern from "<poll.h>" nogil:
     int c_poll "poll"(pollfd *fds, unsigned long count, int timeout)
 
 
+cdef extern from "<sys/inotify.h>" nogil:
+    enum: IN_CLOEXEC, IN_NONBLOCK, IN_CLOSE_WRITE
+    int inotify_init1(int flags)
+    int inotify_add_watch(int fd, const char *path, uint32_t mask)
+
+
+cdef extern from "<sys/eventfd.h>" nogil:
+    enum: EFD_CLOEXEC, EFD_NONBLOCK
+    int c_eventfd "eventfd"(unsigned int count, int flags)
+
+
 cdef extern from "base/status.h" nogil:
     enum: SHMQ_OK, SHMQ_FULL, SHMQ_EMPTY, SHMQ_TOO_LARGE, SHMQ_STALE, SHMQ_DUPLICATE
     enum: SHMQ_NO_SPACE, SHMQ_DELETED, SHMQ_BUSY, SHMQ_DAMAGED, SHMQ_TRUNCATED
     enum: SHMQ_INCOMPATIBLE, SHMQ_NOT_READY, SHMQ_CROWDED, SHMQ_INTERRUPTED, SHMQ_TIMED_OUT
+    enum: SHMQ_UNREGISTERED
 
 
-cdef extern from "base/robust_mutex.h" nogil:
-    int64_t shmq_patience(int64_t waited, int64_t until, uint32_t holder)
+cdef extern from "base/process.h" nogil:
+    struct shmq_process:
+        uint64_t number, first
+        int fd
+    uint32_t shmq_pid_of(const shmq_process *self, uint64_t number)
+
+
+cdef extern from "base/mutex.h" nogil:
+    int64_t shmq_patience(int64_t waited, int64_t until, const shmq_process *self, uint64_t holder)
     void shmq_limit_patience(int64_t ns)
 
 
@@ -81,6 +100,14 @@ cdef extern from "base/clock.h" nogil:
     int64_t shmq_clock_set
     int64_t shmq_now()
     int64_t shmq_wall()
+
+
+cdef extern from "base/spin.h" nogil:
+    struct shmq_spin_rate:
+        int64_t yield_after
+    void shmq_spin_init(shmq_spin_rate *rate, int64_t least)
+    int64_t shmq_spin_time(shmq_spin_rate *rate)
+    void shmq_spin_learn(shmq_spin_rate *rate, int64_t ns, int64_t took)
 
 
 cdef extern from "base/siphash.h" nogil:

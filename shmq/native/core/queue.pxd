@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from core.base cimport cbool, sem_t
+from core.base cimport cbool, sem_t, shmq_process
 
 
 cdef extern from "queue/layout.h" nogil:
@@ -67,13 +67,14 @@ cdef extern from "queue/layout.h" nogil:
         uint32_t slots_made, attachments_made, units_used, units_cached
         uint32_t asleep[2]
         shmq_sample samples[2]
-        int64_t next_tick
+        int64_t next_tick, liveness_at
         shmq_journal journal
 
     struct shmq_attachment:
         uint64_t process
         int64_t since
         uint32_t pid, leases
+        uint32_t asleep[2]
         char name[32]
 
     struct shmq_slot:
@@ -101,11 +102,14 @@ cdef extern from "queue/queue.h" nogil:
         shmq_slot *slots
         shmq_attachment *attachments
         shmq_geometry geo
+        const shmq_process *self
         int fd
         uint32_t attachment
         cbool look_for_dead, damaged, journaled
         uint8_t middle
         uint32_t freed
+        cbool slept_long
+        int64_t due
         uint64_t refused_bytes
         const char *wakeup_prefix
         shmq_seal seal
@@ -119,8 +123,9 @@ cdef extern from "queue/queue.h" nogil:
 
 cdef extern from "queue/segment.h" nogil:
     void shmq_lay_out(const shmq_options *options, shmq_geometry *geo)
-    void shmq_bind(shmq_queue *q, void *base, int fd, const shmq_geometry *geo)
-    int shmq_prepare(shmq_queue *q, const shmq_options *options)
+    void shmq_bind(shmq_queue *q, void *base, int fd, const shmq_geometry *geo,
+                   const shmq_process *self)
+    void shmq_prepare(shmq_queue *q, const shmq_options *options)
     void shmq_announce(shmq_queue *q)
     int shmq_inspect(const void *base, uint64_t mapped, uint64_t size, shmq_geometry *geo)
     uint32_t shmq_version_of(const void *base)
@@ -142,7 +147,7 @@ cdef extern from "queue/lock.h" nogil:
     int shmq_lock(shmq_queue *q)
     int shmq_lock_slowly(shmq_queue *q, int64_t ns)
     int shmq_lock_even_deleted(shmq_queue *q, int64_t ns)
-    uint32_t shmq_lock_holder(const shmq_queue *q)
+    uint64_t shmq_lock_holder(const shmq_queue *q)
     int shmq_lock_gets(shmq_queue *q)
     void shmq_unlock(shmq_queue *q, uint32_t *post)
     int shmq_lock_puts(shmq_queue *q)
@@ -160,8 +165,10 @@ cdef extern from "queue/wait.h" nogil:
     void shmq_post(sem_t **semaphores, const uint32_t *post)
     void shmq_wake_up(shmq_queue *q, int event, cbool taken, int left)
     void shmq_pass_on(shmq_queue *q, int event)
+    void shmq_post_anew(shmq_queue *q)
+    int64_t SHMQ_SHORT_SLEEP, SHMQ_LONG_SLEEP
     int shmq_sleep(sem_t *semaphore, int64_t ns)
-    int64_t shmq_spin(shmq_queue *q, int event, int64_t ns)
+    int64_t shmq_spin(shmq_queue *q, int event, int64_t ns, int64_t yield_after)
 
 
 cdef extern from "queue/wait.h" nogil:
@@ -169,18 +176,18 @@ cdef extern from "queue/wait.h" nogil:
         int event
         cbool filtered
         uint32_t n, party
-        int64_t seen, due
+        int64_t due
     uint64_t shmq_armed(const shmq_header *h, int event)
     int shmq_arm(shmq_queue *q, shmq_watch *w, uint64_t process)
     void shmq_disarm(shmq_queue *q, const shmq_watch *w)
     cbool shmq_is_woken(const shmq_queue *q, const shmq_watch *w, cbool closely)
-    int64_t shmq_watch_due(const shmq_queue *q, const shmq_watch *w)
     void shmq_watch_time(shmq_queue *q, shmq_watch *w, int64_t now)
 
 
 cdef extern from "queue/wait.h" nogil:
     cbool shmq_must_wake(shmq_queue *q)
     void shmq_wake_parties(shmq_queue *q)
+    void shmq_select_own(shmq_queue *q)
     void shmq_post_wakeup(sem_t *wakeup)
     void shmq_wakeups_forked()
 
@@ -327,7 +334,7 @@ cdef extern from "queue/transfer.h" nogil:
 
 
 cdef extern from "queue/properties.h" nogil:
-    enum: SHMQ_CODEC_PACKED, SHMQ_CODECS, SHMQ_CODEC_OTHER
+    enum: SHMQ_CODEC_BYTES, SHMQ_CODEC_TEXT, SHMQ_CODEC_PACKED, SHMQ_CODECS, SHMQ_CODEC_OTHER
     const char *shmq_codec_name(uint8_t number)
     struct shmq_text:
         const unsigned char *at

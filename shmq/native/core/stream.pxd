@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from core.base cimport cbool
+from core.base cimport cbool, shmq_process
 from core.queue cimport SHMQ_NAME_BYTES
 
 
@@ -78,6 +78,7 @@ cdef extern from "stream/log.h" nogil:
     enum: SHMQ_OUT_OF_RANGE, SHMQ_GAP, SHMQ_SEALED
     struct shmq_log:
         shmq_log_header *h
+        const shmq_process *self
         shmq_hold *holds
         uint64_t ring_bytes, refused_bytes
         int64_t retention
@@ -122,7 +123,8 @@ cdef extern from "stream/log.h" nogil:
         int64_t earliest_at, latest_at
     void shmq_log_lay_out(const shmq_log_options *options, shmq_log_geometry *geo)
     void shmq_log_bind(shmq_log *log, void *base, int fd, const shmq_log_geometry *geo,
-                       const shmq_log_options *options, shmq_stream *stream)
+                       const shmq_log_options *options, shmq_stream *stream,
+                       const shmq_process *self)
     int shmq_log_prepare(shmq_log *log, const shmq_log_options *options, int64_t last_seen)
     void shmq_log_announce(shmq_log *log)
     int shmq_log_inspect(const void *base, uint64_t mapped, shmq_log_geometry *geo)
@@ -138,7 +140,7 @@ cdef extern from "stream/log.h" nogil:
     int shmq_log_reserve(shmq_log *log, uint64_t size)
     void shmq_log_delete(shmq_log *log)
     int shmq_log_lock(shmq_log *log, int64_t ns)
-    uint32_t shmq_log_holder(const shmq_log *log)
+    uint64_t shmq_log_holder(const shmq_log *log)
     void shmq_log_unlock(shmq_log *log)
     int shmq_log_append(shmq_log *log, const shmq_log_piece *piece, shmq_log_appended *out)
     cbool shmq_log_append_values(shmq_log *log, const shmq_log_value *values, uint32_t count,
@@ -267,13 +269,15 @@ cdef extern from "stream/group_state.h" nogil:
         shmq_group_state_header *h
         shmq_member *members
         shmq_group_partition *partitions
+        const shmq_process *self
         uint32_t capacity
 
     uint64_t shmq_group_state_bytes(const shmq_group_state_options *options)
     int shmq_group_state_format(void *base, uint64_t bytes, const shmq_group_state_options *options)
-    int shmq_group_state_open(shmq_group_state *r, void *base, uint64_t size)
+    int shmq_group_state_open(shmq_group_state *r, void *base, uint64_t size,
+                              const shmq_process *self)
     int shmq_group_state_lock(shmq_group_state *r, int64_t ns)
-    uint32_t shmq_group_state_holder(const shmq_group_state *r)
+    uint64_t shmq_group_state_holder(const shmq_group_state *r)
     void shmq_group_state_unlock(shmq_group_state *r)
     void shmq_group_state_close(shmq_group_state *r)
     int shmq_group_state_widen(shmq_group_state *r, uint32_t partitions)

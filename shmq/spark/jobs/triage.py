@@ -17,10 +17,11 @@ from rich import box, table
 from rich.console import Console
 from rich.text import Text
 
-from shmq.codec.codecs import decode_body, number_of
+from shmq.codec.codecs import decode_body
 from shmq.errors import InvalidOption, ShmqError
 from shmq.expression.fingerprint import shape_of
 from shmq.expression.parse import quoted
+from shmq.native._core import codec_number
 from shmq.spark.jobs import values
 from shmq.spark.jobs.config import Config, Key, Table
 from shmq.spark.jobs.job import ABOUT, Batch, Progress
@@ -167,7 +168,7 @@ def _sample(row: Mapping[str, Any], codec: str, body: bytes) -> dict[str, Any]:
 def _text_of(codec: str, body: bytes) -> str:
     """The readable beginning of a body: a value as JSON, text as it is, else escaped bytes."""
     try:
-        value = decode_body(body, number_of(codec), codec)
+        value = decode_body(body, codec_number(codec), codec)
     except (ShmqError, ValueError, TypeError, RecursionError):
         value = body
     if isinstance(value, str):

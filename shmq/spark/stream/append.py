@@ -21,9 +21,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 import shmq
-from shmq.codec.codecs import number_of
 from shmq.errors import Full, InvalidOption
 from shmq.native import _arrow
+from shmq.native._core import codec_number
 from shmq.spark.shared import sink_rows
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _records(batch: pa.RecordBatch, columns: SinkColumns) -> Records:
     bodies = sink_rows.bodies_of(batch, columns)
     named = {argument: batch.column(at) for argument, at in columns.arguments}
     keys, headers = named.get("key"), named.get("headers")
-    codec = number_of("text" if sink_rows.is_text(bodies.type) else "bytes")
+    codec = codec_number("text" if sink_rows.is_text(bodies.type) else "bytes")
     return _whole(
         Records(
             bodies.cast(pa.binary()),
@@ -172,7 +172,7 @@ def _codecs(column: pa.Array, default: int) -> int | Codecs:
         raise InvalidOption(
             f"the column codec has {strange[0]!r}, and a record's codec is {', '.join(_CODECS)}"
         )
-    numbers = np.array([*map(number_of, names), default], np.uint8)
+    numbers = np.array([*map(codec_number, names), default], np.uint8)
     places: Numbers = alike.indices.fill_null(len(numbers) - 1).to_numpy(zero_copy_only=False)
     return numbers[places]
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import shmq
-from shmq import Batch, Broker, Consumer, Loan, Message, Packed, Queue, QueueOptions
+from shmq import Batch, Bodies, Broker, Consumer, Loan, Message, Packed, Queue, QueueOptions
 from shmq.native import _core
 
 from .model import SECOND, Item, ModelConsumer, ModelQueue, NoRoom, Place, Refused
@@ -108,8 +108,10 @@ class Consuming:
 
     side: Side
     client: int
-    real: Consumer
+    real: Consumer | Bodies
     model: ModelConsumer
+    #: The item whose body is in hand, and its lease, in a loop over bodies.
+    held: tuple[Item, int] | None = None
 
 
 @dataclasses.dataclass(eq=False)
@@ -379,18 +381,23 @@ class QueueMachine(RuleBasedStateMachine):
     # ---- consume ----
 
     @precondition(lambda self: len(self.consumers) < CLIENTS)
-    @rule(dead=WHERE, client=CLIENT, prefetch=FEW)
-    def consume(self, dead: bool, client: int, prefetch: int) -> None:
+    @rule(dead=WHERE, client=CLIENT, prefetch=FEW, bodies=st.booleans())
+    def consume(self, dead: bool, client: int, prefetch: int, bodies: bool) -> None:
         side = self._side(dead)
         queue = side.real[client]
         model = ModelConsumer(side.model, queue, prefetch)
-        self.consumers.append(Consuming(side, client, queue.consume(prefetch, block=False), model))
+        real = (queue.bodies if bodies else queue.consume)(prefetch, block=False)
+        self.consumers.append(Consuming(side, client, real, model))
 
     @precondition(lambda self: self.consumers)
     @rule(pick=PICK, count=FEW, ack=st.booleans())
     def iterate(self, pick: int, count: int, ack: bool) -> None:
         one = self.consumers[pick % len(self.consumers)]
         for _ in range(count):
+            if isinstance(one.real, Bodies):
+                if not self._step(one, one.real):
+                    return
+                continue
             item = one.model.next()
             message = next(one.real, None)
             assert (message is None) == (item is None)
@@ -400,6 +407,45 @@ class QueueMachine(RuleBasedStateMachine):
             delivery = self._delivered(one.side, one.client, message, item, one)
             if ack:
                 self._settle(delivery, None, "ack")
+
+    def _step(self, one: Consuming, bodies: Bodies) -> bool:
+        """One step of a loop over bodies; whether the loop goes on."""
+        held, one.held = one.held, None
+        if held is not None:
+            try:
+                one.model.ack(*held)
+            except Refused:
+                with pytest.raises(shmq.LeaseExpired):
+                    next(bodies)
+                return True
+        item = one.model.next()
+        if item is None:
+            assert list(bodies) == []
+            self.consumers.remove(one)
+            return False
+        assert next(bodies) == item.body
+        one.held = item, item.lease
+        return True
+
+    @precondition(lambda self: self.consumers)
+    @rule(pick=PICK, failed=st.booleans())
+    def leave(self, pick: int, failed: bool) -> None:
+        """The end of the block of a loop over bodies; an exception returns the one in hand."""
+        one = self.consumers[pick % len(self.consumers)]
+        if not isinstance(one.real, Bodies) or failed:
+            self._stop(one)
+            return
+        held, one.held = one.held, None
+        outcome: AbstractContextManager[object] = contextlib.nullcontext()
+        if held is not None:
+            try:
+                one.model.ack(*held)
+            except Refused:
+                outcome = pytest.raises(shmq.LeaseExpired)
+        with outcome:
+            one.real.__exit__(None, None, None)
+        one.model.close()
+        self.consumers.remove(one)
 
     @precondition(lambda self: self.consumers)
     @rule(pick=PICK, flush=WHERE)
@@ -412,9 +458,19 @@ class QueueMachine(RuleBasedStateMachine):
             self._stop(one)
 
     def _stop(self, one: Consuming) -> None:
+        """Close it. The body in hand comes back by the queue's back-off, as `nack_by_backoff`."""
+        least = most = 0
         one.real.close()
+        if one.held is not None and one.side.model.holds(*one.held):
+            least, most = one.side.model.backoff(one.held[0])
+            one.side.model.nack(*one.held, most)
         one.model.close()
         self.consumers.remove(one)
+        self._move_dying()
+        if least:
+            self._advance(least - 1)
+            self.agree()
+            self._advance(most - least + 1)
 
     # ---- settle ----
 
@@ -616,7 +672,8 @@ class QueueMachine(RuleBasedStateMachine):
                 deleted.real[0].reject(delivery.message.receipt)
         for one in [one for one in self.consumers if one.side is deleted]:
             self.consumers.remove(one)
-            with pytest.raises(shmq.QueueDeleted):
+            # The end of the lease in hand is reported first.
+            with pytest.raises((shmq.QueueDeleted, shmq.LeaseExpired)):
                 list(one.real)
         for lent in [lent for lent in self.loans if lent.item is not None]:
             with pytest.raises(shmq.QueueDeleted):

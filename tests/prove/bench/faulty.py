@@ -12,14 +12,19 @@ from collections.abc import Callable
 
 from bench import bodies
 from bench.peers.standard import Pipe
+from bench.row import Contestant
 from bench.stage import PATIENCE, Failed
-from bench.stream import WARM, rate
-from bench.trip import round_trips
+from bench.stream import Stream
+from bench.trip import Trip
 from bench.way import Send, SendOne
 
-ROUNDS = 3
-#: Messages of a whole stream: before the clock starts, while it runs, and after.
-STREAM = (WARM + ROUNDS + 1) * bodies.ROUND
+TURNS, ROUNDS = 2, 3
+#: Messages of a whole stream: a round before each turn's clock starts, those while it runs, and
+#: one after all turns.
+STREAM = (TURNS * (1 + ROUNDS) + 1) * bodies.ROUND
+#: Where a fault must be found: before a clock starts, while the first and the second run, before
+#: the second turn (what the first turn did at its end), and as the very last.
+PLACES = [5, 2 * bodies.ROUND, (1 + ROUNDS) * bodies.ROUND - 1, STREAM - 1500, STREAM - 1]
 #: Seconds until a message counts as lost, where one is.
 SOON = 3.0
 
@@ -83,11 +88,15 @@ class Configured(FaultyPipe):
 
 def main() -> None:
     patience = SOON if sys.argv[2] in ("lose", "reorder") else PATIENCE
+    contestant: Contestant = (
+        Stream(Configured, 64, patience=patience)
+        if sys.argv[1] == "stream"
+        else Trip(Configured, "one core", (0, 0), patience=patience)
+    )
     try:
-        if sys.argv[1] == "stream":
-            rate(Configured, 64, ROUNDS, patience=patience)
-        else:
-            round_trips(Configured, 10, (0, 0), 0.0, patience=patience)
+        with contestant.opened() as turn:
+            for _ in range(TURNS):
+                turn(ROUNDS)
     except Failed as error:
         sys.exit(str(error))
 

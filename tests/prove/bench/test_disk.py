@@ -17,12 +17,11 @@ from bench.compiled import compiled, no_compiler
 from bench.disk import confirmed, filled, flushes, folder, sqlite
 from bench.disk.figures import SIZE
 from bench.disk.limits import Raw, Sequential
-from bench.disk.timing import percentiles, share
+from bench.disk.timing import share
 from bench.disk.writer import QUEUE, SHM, alone, lose
 from bench.limits import HERE
-from bench.row import at_least
 from bench.scratch import scratch
-from bench.stage import Failed
+from bench.stage import Cast, Failed, Side
 
 needs_compiler = pytest.mark.skipif(no_compiler() is not None, reason="it takes a C compiler")
 needs_disk = pytest.mark.skipif(folder.missing() is not None, reason="it takes a real disk")
@@ -114,7 +113,9 @@ def test_a_row_that_is_lost_or_damaged_is_told(
     change: str | None, complaint: str, place: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "file.db"
-    alone(sqlite._insert, path, 2000, 64)
+    with Cast([Side(sqlite._insert, path, 80, core=None)]) as cast:
+        for _ in range(5):
+            cast.turn(5)
     sqlite._look(path, 2000)
     with closing(sqlite3.connect(path)) as base, base:
         if change:
@@ -225,12 +226,6 @@ def test_the_sequential_loop_writes_every_byte(tmp_path: Path) -> None:
 
 def test_of_many_times_the_share_is_one_of_them() -> None:
     taken = [number * 1000 for number in range(1, 101)]
-    assert percentiles(taken[::-1]) == (51.0, 100.0)
+    assert share(taken[::-1], 0.5) == 51.0
     assert share(taken, 1.0) == 100.0
     assert share([7000], 0.99) == 7.0
-
-
-def test_a_share_of_the_disks_rate_is_judged() -> None:
-    bar = at_least("shmq", 0.6, " of the disk's", "share")
-    assert bar.verdict({"shmq": {"share": 0.61}}).met is True
-    assert bar.verdict({"shmq": {"share": 0.59}}).met is False

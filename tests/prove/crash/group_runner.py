@@ -15,7 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from shmq.namespace.namespace import Namespace
 from shmq.native import _group
+
+#: Where the victims and the survivor are registered.
+NAMESPACE = Namespace.of(f"crash-{os.getpid()}")
 
 SECOND = 1_000_000_000
 PARTITIONS = 3
@@ -207,7 +211,7 @@ def survive(scenario: Scenario, point: int) -> bool:
     """One death, judged; True if the victim got through without dying."""
     memory = mmap.mmap(-1, _group.size_of(scenario.options))
     _group.make(memory, scenario.options)
-    stage = Stage(_group.GroupState(memory, "the group"))
+    stage = Stage(_group.GroupState(memory, "the group", NAMESPACE.process))
     stage.group_state.widen(PARTITIONS)
     stage.me = stage.group_state.join(1, b"me")[1]
     stage.victim = stage.group_state.join(2, b"victim")[1]
@@ -243,8 +247,11 @@ def run(name: str) -> int:
     """All deaths of one scenario; returns how many points there were."""
     assert _group.HAS_CRASHPOINTS
     point = 1
-    while not survive(SCENARIOS[name], point):
-        point += 1
+    try:
+        while not survive(SCENARIOS[name], point):
+            point += 1
+    finally:
+        NAMESPACE.retire()
     return point - 1
 
 

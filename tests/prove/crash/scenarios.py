@@ -327,6 +327,20 @@ def consume_and_stop(stage: Stage) -> None:
     consumer.close()
 
 
+@scenario(prepare=three, removed=ABC)
+def loop_over_bodies(stage: Stage) -> None:
+    for _ in stage.queue.bodies(prefetch=2, block=False):
+        continue
+
+
+@scenario(prepare=three, kept=(b"b", b"c"), removed=(b"a",))
+def leave_a_loop_over_bodies_by_an_exception(stage: Stage) -> None:
+    bodies = stage.queue.bodies(prefetch=3, block=False)
+    next(bodies)
+    next(bodies)
+    bodies.__exit__(ValueError, ValueError(), None)
+
+
 @scenario()
 def get_that_waits_in_vain(stage: Stage) -> None:
     try:

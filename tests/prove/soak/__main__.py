@@ -14,6 +14,7 @@ import shmq
 from shmq.stress.journal import WRONGS, CheckResult, Journal, judge, read_all
 from shmq.stress.workers import WorkerProcesses
 from tests.prove.soak import durable, mixed, streams, tcp, transactions, workers
+from tests.prove.soak.containers import Contained
 from tests.prove.soak.drain import check, drain
 from tests.prove.soak.streams import history
 
@@ -21,7 +22,9 @@ PRODUCERS = 3
 CONSUMERS = 3
 
 
-def soak(seconds: float, seed: int) -> tuple[CheckResult, int]:
+def soak(
+    seconds: float, seed: int, workers_of: type[WorkerProcesses] = WorkerProcesses
+) -> tuple[CheckResult, int]:
     """The verdict, and the number of workers killed."""
     chance = random.Random(seed)
     directory = Path(tempfile.mkdtemp(prefix="shmq-soak-"))
@@ -29,7 +32,7 @@ def soak(seconds: float, seed: int) -> tuple[CheckResult, int]:
     queue = broker.create_queue(
         "work", capacity=500, visibility_timeout=3600, max_deliveries=60_000
     )
-    crew = WorkerProcesses(broker.namespace, directory)
+    crew = workers_of(broker.namespace, directory)
     try:
         for work in [workers.produce] * PRODUCERS + [workers.consume] * CONSUMERS:
             crew.start(work)
@@ -60,10 +63,16 @@ def main() -> None:
     way.add_argument("--streams", action="store_true", help="a stream, and a group that reads it")
     way.add_argument("--transactions", action="store_true", help="from a stream to another")
     way.add_argument("--mixed", action="store_true", help="all of it at once, with SIGSTOP, too")
+    parser.add_argument(
+        "--contained",
+        action="store_true",
+        help="each worker is PID 1 of a namespace of its own (with no way, or --streams)",
+    )
     arguments = parser.parse_args()
+    workers_of = Contained if arguments.contained else WorkerProcesses
     print(f"seed {arguments.seed}", flush=True)
     if arguments.streams:
-        _soak_stream(arguments.seconds, arguments.seed)
+        _soak_stream(arguments.seconds, arguments.seed, workers_of)
         return
     if arguments.mixed:
         for part, outcome in mixed.soak(arguments.seconds, arguments.seed).items():
@@ -80,7 +89,7 @@ def main() -> None:
         verdict, killed, served = durable.soak(arguments.seconds, arguments.seed, rounds)
         print(f"the memory was lost {rounds} times")
     else:
-        verdict, killed = soak(arguments.seconds, arguments.seed)
+        verdict, killed = soak(arguments.seconds, arguments.seed, workers_of)
     print(
         f"{verdict.put} messages put and confirmed, {killed + served} processes killed "
         f"({served} of a server), {verdict.redelivered} delivered again"
@@ -91,8 +100,8 @@ def main() -> None:
         raise SystemExit(1)
 
 
-def _soak_stream(seconds: float, seed: int) -> None:
-    verdict, killed = streams.soak(seconds, seed)
+def _soak_stream(seconds: float, seed: int, workers_of: type[WorkerProcesses]) -> None:
+    verdict, killed = streams.soak(seconds, seed, workers_of=workers_of)
     print(
         f"{verdict.appended} records appended and confirmed, {killed} processes killed, "
         f"{verdict.again} read again"

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import pytest
+
 from shmq.stress.journal import ACKED, ACKING, GOT, INTENT, PUT, Record, judge
 from tests.prove.soak import durable, tcp
 from tests.prove.soak.__main__ import soak
+from tests.prove.soak.containers import Contained, why_not_contained
 
 
 def test_what_goes_in_comes_out_despite_killed_workers() -> None:
     verdict, killed = soak(seconds=4, seed=20_261_121)
+
+    assert not verdict.wrong()
+    assert killed > 10
+    assert verdict.put > 1000
+
+
+@pytest.mark.skipif(bool(why_not_contained()), reason=why_not_contained())
+def test_what_goes_in_comes_out_of_workers_that_are_killed_with_their_pid_namespaces() -> None:
+    verdict, killed = soak(seconds=4, seed=20_261_123, workers_of=Contained)
 
     assert not verdict.wrong()
     assert killed > 10

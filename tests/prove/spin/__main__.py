@@ -45,6 +45,10 @@ def _queue(title: str, defines: str, *, holds: bool = True, liveness: bool = Fal
     return Run(title, "queue.pml", defines, holds, liveness)
 
 
+def _mutex(title: str, defines: str, holds: bool = True, *, liveness: bool = False) -> Run:
+    return Run(title, "mutex.pml", defines, holds, liveness)
+
+
 def _exchange(title: str, defines: str, *, holds: bool = True) -> Run:
     return Run(title, "exchange.pml", defines, holds)
 
@@ -53,27 +57,42 @@ def _claims(title: str, defines: str, holds: bool = True) -> Run:
     return Run(title, "claims.pml", defines, holds)
 
 
+_ALIVE: Final = "PROCESSES=2 MOST_DEATHS=1 MOST_SLICES=1 LIVENESS"
+_RESTS: Final = "MOST_DEATHS=0 ROUNDS=2"
 _SERVED: Final = "WORKERS=2 MOST_DEATHS=1 LIVENESS"
 _1X1: Final = "PRODUCERS=1 CONSUMERS=1"
 _1X2: Final = "PRODUCERS=1 CONSUMERS=2"
 _2X1: Final = "PRODUCERS=2 CONSUMERS=1"
+_GUARDED: Final = "GUARDIANS=1 NEEDED=0"
 
 RUNS: Final = (
+    _mutex("mutex: three processes, a death, two slices", "MOST_DEATHS=1 MOST_SLICES=2"),
+    _mutex("mutex: three processes, two deaths", "MOST_SLICES=0"),
+    _mutex("mutex: two processes, three deaths", "PROCESSES=2 MOST_DEATHS=3"),
+    _mutex("mutex: nobody dies, and no wake is lost", "MOST_DEATHS=0 ROUNDS=3"),
+    _mutex("mutex: a wait that is given up", "MOST_DEATHS=1 MOST_QUITS=1"),
+    _mutex("mutex: someone gets in, again and again", _ALIVE, liveness=True),
+    _mutex("mutex: broken: nobody judges", f"{_ALIVE} BROKEN_NEVER_JUDGES", False, liveness=True),
+    _mutex("mutex: broken: a judge asks nobody", "BROKEN_ASKS_NOBODY", False),
+    _mutex("mutex: broken: a judge stores", "BROKEN_JUDGE_STORES", False),
+    _mutex("mutex: broken: a judge swaps what is there", "BROKEN_SWAPS_WHAT_IS_THERE", False),
+    _mutex("mutex: broken: a number comes again", "BROKEN_NUMBER_REUSED", False),
+    _mutex("mutex: broken: the heir is not told", "BROKEN_NOT_TOLD", False),
+    _mutex("mutex: broken: sleeps without a mark", f"{_RESTS} BROKEN_NO_BIT", False),
+    _mutex("mutex: broken: sleeps unseen", f"{_RESTS} BROKEN_SLEEPS_UNSEEN", False),
+    _mutex(
+        "mutex: broken: one that slept leaves no mark",
+        f"{_RESTS} BROKEN_TAKES_WITHOUT_BIT",
+        False,
+    ),
     Run("locks: deaths at every step, also of who recovers", "locks.pml", ""),
     Run("locks: gets go on beside a put that is stopped", "locks.pml", "MOST_STOPS=1"),
     Run("locks: someone gets in, again and again", "locks.pml", _SERVED, liveness=True),
     Run("locks: broken: nobody recovers", "locks.pml", "BROKEN_NO_RECOVERY", holds=False),
     Run(
-        "locks: broken: never made consistent",
+        "locks: broken: nobody judges",
         "locks.pml",
-        f"{_SERVED} BROKEN_NEVER_CONSISTENT",
-        holds=False,
-        liveness=True,
-    ),
-    Run(
-        "locks: broken: a mutex that is not robust",
-        "locks.pml",
-        f"{_SERVED} BROKEN_NOT_ROBUST",
+        f"{_SERVED} BROKEN_NOT_JUDGED",
         holds=False,
         liveness=True,
     ),
@@ -119,6 +138,18 @@ RUNS: Final = (
     _queue("semaphores: slices and signals without end, deaths", f"{_1X1} MOST_DEATHS=2"),
     _queue("semaphores: two deaths among producers", f"{_2X1} MOST_SLICES=0 MOST_DEATHS=2"),
     _queue("semaphores: two deaths among consumers", f"{_1X2} MOST_SLICES=0 MOST_DEATHS=2"),
+    _queue(
+        "semaphores: a death is noticed by a guardian, and needs no slice",
+        f"{_1X2} MOST_SLICES=0 MOST_DEATHS=1 {_GUARDED}",
+    ),
+    _queue(
+        "semaphores: two deaths are noticed by a guardian",
+        f"{_1X1} MOST_SLICES=0 MOST_DEATHS=2 {_GUARDED}",
+    ),
+    _queue(
+        "wakeups: a death is noticed by a guardian, and needs no slice",
+        f"{_1X2} RUNG=1 MOST_SLICES=0 MOST_DEATHS=1 {_GUARDED}",
+    ),
     _queue("semaphores: posts by nobody", f"{_1X1} MOST_SLICES=1 GHOSTS=1 MOST_DEATHS=1"),
     _queue(
         "semaphores: deletion, and the deleter dies",
@@ -151,6 +182,11 @@ RUNS: Final = (
         f"{_1X1} MOST_DEATHS=1 LIVENESS BROKEN_NO_SLICE",
         holds=False,
         liveness=True,
+    ),
+    _queue(
+        "broken: the guardian does not post anew",
+        f"{_1X2} MOST_SLICES=0 MOST_DEATHS=1 {_GUARDED} BROKEN_NO_POST_ANEW",
+        holds=False,
     ),
     _queue("broken: armed, and not tried again", f"{_2X1} RUNG=3 BROKEN_NO_RETRY", holds=False),
     _queue(

@@ -1,5 +1,5 @@
-/* The two locks of a queue: robust mutexes, their holders killed at any step, also while they
- * recover. README.md says which lines of the code each step stands for.
+/* The two locks of a queue, their holders killed at any step, also while they recover. A lock is
+ * one step here: mutex.pml has its own. README.md says which lines of the code each step stands for.
  *
  * What each mutex guards is one word that is torn while a holder is at work. Nobody may begin
  * its work on a torn word. Whoever takes the whole queue works on both. In the code a wait
@@ -21,25 +21,23 @@
 #define GETS 0
 #define PUTS 1
 
-mtype = { WELL, OWNER_DIED, LOST }; /* LOST: not recoverable, whoever comes is refused */
-
 byte holder[2] = NOBODY;
-mtype mutex[2] = WELL;
+bool left[2]; /* by a dead holder: the next one is told */
 bool torn[2];
 bool unsettled; /* a holder died, and the indexes are not rebuilt yet */
 byte inside[2], deaths, stops;
-bool hung, at_work;     /* at_work: what was said last, at the beginning and the end of a work */
+bool at_work;           /* at_work: what was said last, at the beginning and the end of a work */
 bool dead[WORKERS];
 
 #define MAY_DIE (deaths < MOST_DEATHS)
 
-/* The kernel walks the list of robust mutexes of a thread that dies. */
-inline leave_to_kernel(lock)
+/* Whoever waits finds no record lock of a process that died. */
+inline leave(lock)
 {
     if
     :: holder[lock] == me ->
-#ifndef BROKEN_NOT_ROBUST
-        holder[lock] = NOBODY; mutex[lock] = OWNER_DIED;
+#ifndef BROKEN_NOT_JUDGED
+        holder[lock] = NOBODY; left[lock] = true;
 #endif
         inside[lock]--
     :: else
@@ -50,8 +48,8 @@ inline die()
 {
     deaths++;
     dead[me] = true;
-    leave_to_kernel(GETS);
-    leave_to_kernel(PUTS);
+    leave(GETS);
+    leave(PUTS);
     goto died
 }
 
@@ -64,23 +62,20 @@ inline die()
 #define STOP
 #endif
 
-#define TAKEN(lock) atomic { holder[lock] == NOBODY && mutex[lock] != LOST -> \
-                             holder[lock] = me; inside[lock]++ }
-#define REFUSED(lock) atomic { mutex[lock] == LOST -> hung = true; goto died }
+#define TAKEN(lock) atomic { holder[lock] == NOBODY -> holder[lock] = me; inside[lock]++; \
+                             heir = left[lock]; left[lock] = false }
 
 inline inherit(lock)
 {
     if
-    :: mutex[lock] == OWNER_DIED ->
+    :: heir ->
+        DIE;
 #ifdef BROKEN_SETTLED_TOO_SOON
         unsettled = false;
 #else
         unsettled = true;
 #endif
-        DIE;
-#ifndef BROKEN_NEVER_CONSISTENT
-        mutex[lock] = WELL /* pthread_mutex_consistent */
-#endif
+        heir = false
     :: else
     fi
 }
@@ -88,7 +83,6 @@ inline inherit(lock)
 inline take(lock)
 {
     if
-    :: REFUSED(lock)
     :: TAKEN(lock)
 #if MOST_STOPS
     :: timeout -> give_up(lock)
@@ -99,13 +93,7 @@ inline take(lock)
 
 inline drop(lock)
 {
-    atomic {
-        holder[lock] = NOBODY; inside[lock]--;
-        if
-        :: mutex[lock] == OWNER_DIED -> mutex[lock] = LOST
-        :: else
-        fi
-    }
+    atomic { holder[lock] = NOBODY; inside[lock]-- }
 }
 
 /* Nothing else can happen: then a stopped put has its lock, and only those wait that need it. */
@@ -131,6 +119,8 @@ inline work_on(lock)
 
 proctype worker(byte me)
 {
+    bool heir;
+
 again:
     DIE;
     if
@@ -177,7 +167,6 @@ whole: /* take_both */
     take(PUTS);
 #else
     if /* without a wait */
-    :: REFUSED(PUTS)
     :: TAKEN(PUTS)
     :: holder[PUTS] != NOBODY -> drop(GETS); goto wait
     fi;
@@ -209,16 +198,15 @@ wait: /* in take_both: until the lock of the puts is free; then both are taken a
     DIE;
 #ifdef LIVENESS /* had and dropped in one step, but for a dead holder's */
     if
-    :: holder[PUTS] == NOBODY && mutex[PUTS] == WELL -> goto whole
-    :: mutex[PUTS] != WELL
+    :: holder[PUTS] == NOBODY && !left[PUTS] -> goto whole
+    :: left[PUTS]
     fi;
 #endif
 #ifdef BROKEN_HIDES_DEATH
     if
-    :: REFUSED(PUTS)
     :: TAKEN(PUTS)
     fi;
-    mutex[PUTS] = WELL;
+    heir = false;
 #else
     take(PUTS);
 #endif
@@ -243,6 +231,6 @@ init
 
 #define ALL_DEAD (dead[0] && dead[1] && dead[2 % WORKERS])
 
-/* Nobody is refused, and as long as anyone lives, some work is begun and ended, again and
- * again. Under weak fairness: whoever can go on does. */
-ltl served { [] !hung && (<> ALL_DEAD || ([] <> at_work && [] <> !at_work)) }
+/* As long as anyone lives, some work is begun and ended, again and again. Under weak fairness:
+ * whoever can go on does. */
+ltl served { <> ALL_DEAD || ([] <> at_work && [] <> !at_work) }

@@ -28,6 +28,9 @@
 #ifndef DELETERS
 #define DELETERS 0 /* the second goes on where a dead first one stopped */
 #endif
+#ifndef GUARDIANS
+#define GUARDIANS 0 /* who notice deaths; a guardian that died is another who takes its place */
+#endif
 #ifndef NEEDED
 #define NEEDED deaths /* slices that a waiter may need */
 #endif
@@ -38,7 +41,7 @@
 
 /* Each process can have as many posts under way as there are sleepers; then there are those
  * that are counted in `posted`, and those whose takers have not counted them yet. */
-#define BOUND(event) ((WORKERS + 2 + DELETERS) * SLEEPERS(event) + GHOSTS)
+#define BOUND(event) ((WORKERS + 2 + DELETERS + MOST_DEATHS) * SLEEPERS(event) + GHOSTS)
 
 /* One of each process that has seen it without a post, all at the same time. */
 #define BELL_BOUND (WORKERS + DELETERS)
@@ -74,6 +77,7 @@ bool dead[WORKERS];
 byte deaths;
 hidden byte at, freed, count;  /* used within a critical section alone: `freed` and `whole` */
 hidden byte whole_;            /*   of the handle */
+bool guarding;          /* a guardian is inside, and does not die */
 bool calm;              /* from now on nobody dies, and only a slice that is needed ends */
 
 #define HELD (leased[0] + leased[1] + (WORKERS > 2 && leased[2 % WORKERS]) + \
@@ -106,7 +110,7 @@ byte slices;
 #define SLICE_ENDS skip
 #endif
 
-#define MAY_DIE (deaths < MOST_DEATHS && !calm)
+#define MAY_DIE (deaths < MOST_DEATHS && !calm && !guarding)
 #define DIE_INSIDE if \
     :: MAY_DIE -> deaths++; torn = true; put_died = put_died || whole_; goto died \
     :: true \
@@ -287,7 +291,22 @@ inline post_all()
     od
 }
 
-/* shmq_reclaim of all who are found dead. Holds the lock. */
+/* The workers that wait by bells. */
+#define BELLS (((1 << RUNG) - 1) << (WORKERS - RUNG))
+
+/* shmq_post_anew: what the dead may have counted, or chosen, and not posted. Holds the lock. */
+inline post_anew()
+{
+#ifndef BROKEN_NO_POST_ANEW
+    posted[NOT_EMPTY] = 0; posted[NOT_FULL] = 0;
+    freed = WORKERS;
+    ring = ring | (BELLS & ATTACHED & ~armed[NOT_EMPTY] & ~armed[NOT_FULL])
+#else
+    skip
+#endif
+}
+
+/* shmq_reclaim of all who are found dead, then shmq_post_anew. Holds the lock. */
 inline reclaim()
 {
     at = 0;
@@ -314,7 +333,9 @@ inline reclaim()
     :: at < WORKERS && !(dead[at] && attached[at]) -> at++
     :: at == WORKERS -> break
     od;
-    at = 0
+    at = 0;
+    DIE_INSIDE;
+    post_anew()
 }
 
 #define TO_RECLAIM ((dead[0] && attached[0]) || (dead[1] && attached[1]) || \
@@ -769,6 +790,37 @@ proctype deleter()
         post[NOT_FULL] = asleep[NOT_FULL]
     }
     post_all();
+died:
+    skip
+}
+
+/* _returned_all of guardian.py, for each death that the kernel reports. */
+active [GUARDIANS] proctype guardian()
+{
+    byte post[2], ring;
+
+end_guardian:
+    do
+    :: atomic {
+        TO_RECLAIM && !gone && !held && !putting ->
+        guarding = true;
+        lock(); reclaim(); unlock();
+        do
+        :: post[NOT_EMPTY] > 0 -> post_one(NOT_EMPTY); post[NOT_EMPTY]--
+        :: post[NOT_FULL] > 0 -> post_one(NOT_FULL); post[NOT_FULL]--
+        :: ring & 1 -> look_at_bell(0)
+        :: ring & 16 -> ring_one(0)
+        :: ring & 2 -> look_at_bell(1)
+        :: ring & 32 -> ring_one(1)
+        :: ring & 4 -> look_at_bell(2 % WORKERS)
+        :: ring & 64 -> ring_one(2 % WORKERS)
+        :: ring & 8 -> look_at_bell(3 % WORKERS)
+        :: ring & 128 -> ring_one(3 % WORKERS)
+        :: QUIET -> break
+        od;
+        guarding = false
+    }
+    od;
 died:
     skip
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import stat
-import struct
 import subprocess
 from pathlib import Path
 
@@ -18,12 +17,10 @@ from shmq.client.local.queue import LocalQueue
 from shmq.diagnose.probe_process import Crashed, ProbeTimeout, run_in_child
 from tests.support.layout import place_of
 from tests.support.shell import Shell, ended, eventually
+from tests.support.stopped import locks_of_queue
 from tests.system.cli.conftest import Quick
 
 SHM = Path("/dev/shm")
-
-#: Of a mutex that is held: the thread, and again behind a count.
-HELD = struct.Struct("<III")
 
 
 def segment_of(shell: Shell, queue: str) -> Path:
@@ -141,7 +138,7 @@ def test_a_lock_that_is_held_for_ever_does_not_hold_up_the_check(
     shell: Shell, broker: shmq.Broker, queue: shmq.Queue
 ) -> None:
     stuck = broker.create_queue("stuck", dead_letter=None)  # its process may be inside
-    overwrite(segment_of(shell, "stuck"), place_of("lock"), HELD.pack(os.getpid(), 0, os.getpid()))
+    locks_of_queue(shell.namespace, "stuck")["gets"].take()
 
     found = states(shell, "stuck", "jobs", "--timeout", "300ms", code=Code.SEGMENT)
 

@@ -18,20 +18,22 @@ from pathlib import Path
 import pytest
 
 from shmq import Broker, Message, Queue
-from tests.support.layout import place_of
 from tests.support.processes import HOUR, PATIENCE, ROOT, drain, environment, is_empty
+from tests.support.stopped import locks_of_queue
 
 #: Reads the offset, in seconds, from the file that JUMP names, at every call, and counts
-#: behind it: waits by the wall clock, for a semaphore by the monotonic one, for a mutex.
+#: behind it: waits by the wall clock, for a semaphore by the monotonic one, for a lock.
 SHIM = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
+#include <linux/futex.h>
 #include <semaphore.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
@@ -111,28 +113,21 @@ int sem_clockwait(sem_t *semaphore, clockid_t clock, const struct timespec *unti
     return real(semaphore, clock, until);
 }
 
-int pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until)
+long syscall(long number, ...)
 {
-    int error;
+    long (*real)(long, ...) = dlsym(RTLD_NEXT, "syscall");
+    long given[6];
+    va_list all;
 
-    count(BY_WALL);
-    while ((error = pthread_mutex_trylock(mutex)) == EBUSY) {
-        if (is_over(until))
-            return ETIMEDOUT;
-        usleep(1000);
-    }
-    return error;
-}
-
-int pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until)
-{
-    int (*real)(pthread_mutex_t *, clockid_t, const struct timespec *) =
-        dlsym(RTLD_NEXT, "pthread_mutex_clocklock");
-
-    if (clock == CLOCK_REALTIME)
-        return pthread_mutex_timedlock(mutex, until);
-    count(MUTEXES);
-    return real(mutex, clock, until);
+    va_start(all, number);
+    for (int i = 0; i < 6; i++)
+        given[i] = va_arg(all, long);
+    va_end(all);
+    if (number == SYS_futex && given[1] == FUTEX_WAIT)
+        count(MUTEXES);
+    if (number == SYS_futex && given[1] & FUTEX_CLOCK_REALTIME)
+        count(BY_WALL);
+    return real(number, given[0], given[1], given[2], given[3], given[4], given[5]);
 }
 """
 
@@ -437,20 +432,17 @@ assert waits(BY_WALL) == 0
 def test_a_wait_for_the_lock_does_not_stretch_when_the_clock_is_set_back(
     shim: Path, namespace: str, queue: Queue
 ) -> None:
-    locks = [place_of(lock).start for lock in ("put_lock", "lock")]
+    lock = locks_of_queue(namespace, "q")["gets"]
     code = f"""
-import ctypes
-with open(f"/dev/shm/shmq@{{sys.argv[1]}}@q", "r+b") as file:
-    segment = mmap.mmap(file.fileno(), 4096)
-places = {locks}
-locks = [ctypes.byref(ctypes.c_char.from_buffer(segment, place)) for place in places]
-libc = ctypes.CDLL(None)
-assert not any(libc.pthread_mutex_lock(lock) for lock in locks)
-putting = in_thread(queue.put, b"1", True)
+from pathlib import Path
+from tests.support.stopped import Lock
+lock = Lock(Path({str(lock.path)!r}), {lock.offset})
+lock.take()
+putting = in_thread(lambda: queue.put(b"1", True, group="g"))
 until_waits(MUTEXES, 0)
 jump(-YEAR)
 until_waits(MUTEXES, waits(MUTEXES) + 1)  # its slice has ended, and another begun
-assert not any(libc.pthread_mutex_unlock(lock) for lock in reversed(locks))
+lock.write(0)
 assert putting().sequence == 1
 assert waits(BY_WALL) == 0
 """

@@ -1,11 +1,9 @@
-"""Locks with damaged words, or with a holder that does not exist: no process waits for them."""
+"""Locks with damaged words, or with a holder that does not exist: none is waited for for ever."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import Any
@@ -13,18 +11,18 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq import Broker, DamagedSegment, LockTimeout, Queue
+from shmq import Broker, LockTimeout, Queue
 from shmq.client.local.queue import LocalQueue
 from tests.support.processes import HOUR, PATIENCE, Start, drain, is_sound
-from tests.support.stopped import Lock, lock_of_partition, locks_of_group, locks_of_queue
-
-#: The words of glibc's mutex, as bytes from its beginning.
-WORD, COUNT, OWNER, USERS, KIND, SPINS, LIST = 0, 4, 8, 12, 16, 20, 24
-WAITERS, OWNER_DIED = 1 << 31, 1 << 30
-NOT_RECOVERABLE = 0x7FFFFFFE
-
-#: Of what may be damaged that glibc does not read of a mutex that is free.
-HARMLESS = (COUNT, USERS, SPINS, LIST, LIST + 4, LIST + 8, LIST + 12)
+from tests.support.stopped import (
+    AWAITED,
+    SHM,
+    Lock,
+    dead_process,
+    lock_of_partition,
+    locks_of_group,
+    locks_of_queue,
+)
 
 
 @pytest.fixture
@@ -53,18 +51,6 @@ def other_queue(broker: Broker) -> Iterator[Queue]:
     assert queue.stats().recoveries == 0
 
 
-def dead_thread() -> int:
-    """The id of a process that was."""
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    return process.pid
-
-
-def sleeping_process() -> subprocess.Popen[bytes]:
-    """A process that lives, and has nothing to do with shmq."""
-    return subprocess.Popen(["sleep", "1000"])
-
-
 def recovers(queue: Queue) -> None:
     """Fail unless the queue was rebuilt, with all that it held."""
     assert queue.qsize() == 1
@@ -74,115 +60,109 @@ def recovers(queue: Queue) -> None:
     assert drain(queue) == [b"1"]
 
 
-def test_a_lock_left_by_a_process_that_does_not_exist_is_taken_over(
-    queue: Queue, lock: Lock, other_queue: Queue
+def test_a_lock_left_by_a_dead_process_is_taken_over(
+    broker: Broker, queue: Queue, lock: Lock, other_queue: Queue
 ) -> None:
-    gone = dead_thread()
-    lock.write(WORD, gone | WAITERS)
-    lock.write(OWNER, gone)
+    lock.write(dead_process(broker.namespace) << 1 | AWAITED)
 
     recovers(queue)
 
 
-def test_a_lock_that_names_a_process_that_has_not_mapped_it_is_taken_over(
-    queue: Queue, lock: Lock, other_queue: Queue
-) -> None:
-    other = sleeping_process()
+def test_a_zombie_holds_no_lock(broker: Broker, queue: Queue, lock: Lock) -> None:
+    child = os.fork()
+    if not child:
+        lock.take()
+        os._exit(0)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     try:
-        lock.write(WORD, other.pid)
-        lock.write(OWNER, other.pid)
+        assert lock.holder()
         recovers(queue)
     finally:
-        other.kill()
-        other.wait()
+        os.waitpid(child, 0)
 
 
-def test_a_lock_that_names_the_thread_that_waits_for_it_is_taken_over(
-    queue: Queue, lock: Lock
+@pytest.mark.parametrize("number", [0, 1, 4711, 1 << 40, (1 << 60) + 1])
+def test_a_lock_that_names_no_process_is_taken_over(
+    queue: Queue, lock: Lock, other_queue: Queue, number: int
 ) -> None:
-    lock.write(WORD, os.getpid())
+    lock.write(number << 1 | AWAITED)
 
     recovers(queue)
 
 
-def test_a_zombie_holds_no_lock(queue: Queue, lock: Lock) -> None:
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    lock.write(WORD, process.pid)
-    lock.write(OWNER, process.pid)
-    try:
-        recovers(queue)
-    finally:
-        process.wait()
-
-
-@pytest.mark.parametrize("bit", [*range(1, 30, 4), 30, 31])
+@pytest.mark.parametrize("bit", range(0, 64, 7))
 def test_a_flipped_bit_of_a_free_lock_ends_in_a_recovery_or_an_error(
     queue: Queue, lock: Lock, other_queue: Queue, bit: int
 ) -> None:
-    lock.write(WORD, 1 << bit)
+    lock.write(1 << bit)
 
     try:
         recovers(queue)
-    except (DamagedSegment, LockTimeout):  # of a process that cannot be looked into
-        lock.write(WORD, 0)
-        lock.write(OWNER, 0)
+    except LockTimeout:  # it names a process that this namespace never had
+        lock.write(0)
+        assert queue.qsize() == 1
 
 
-def test_a_flipped_bit_of_the_kind_is_damage_of_this_queue_alone(
-    queue: Queue, lock: Lock, other_queue: Queue
+def test_a_lock_that_this_process_has_lost_is_an_error_that_names_it(
+    queue: Queue, lock: Lock
 ) -> None:
-    kind = lock.read(KIND)
-    for bit in range(32):
-        lock.write(KIND, kind ^ 1 << bit)
-        for operation in (queue.qsize, lambda: queue.put(b"2", group="g")):
-            with pytest.raises(DamagedSegment):
-                operation()
-    lock.write(KIND, kind)
-    assert drain(queue) == [b"1"]
+    lock.take()
 
-
-@pytest.mark.parametrize("at", HARMLESS)
-def test_what_the_c_library_writes_before_it_reads_may_be_anything(
-    queue: Queue, lock: Lock, at: int
-) -> None:
-    lock.write(at, 0xA5A5A5A5)
-
-    assert drain(queue) == [b"1"]
-    is_sound(queue)
-
-
-def test_an_unrecoverable_owner_is_damage(queue: Queue, lock: Lock) -> None:
-    lock.write(OWNER, NOT_RECOVERABLE)
-
-    with pytest.raises(DamagedSegment):
+    with pytest.raises(LockTimeout) as caught:
         queue.qsize()
-    with pytest.raises(DamagedSegment):
-        queue.qsize()  # it did not lock it for ever either
-    lock.write(OWNER, 0)
+    assert caught.value.pid == os.getpid()
+    lock.write(0)
     assert queue.qsize() == 1
 
 
-def test_a_damaged_queue_is_deleted_and_made_anew(broker: Broker, queue: Queue) -> None:
-    for lock in locks_of_queue(broker.namespace, "q").values():
-        lock.write(KIND, 0)
+def test_a_number_that_was_never_given_out_is_not_judged(queue: Queue, lock: Lock) -> None:
+    number = lock.namespace.process_number() + 1000
+    lock.write(number << 1)
 
-    broker.delete_queue("q")
-    anew = broker.create_queue("q")
-    anew.put(b"1")
-    assert drain(anew) == [b"1"]
+    with pytest.raises(LockTimeout, match=f"process number {number}, which has no PID"):
+        queue.qsize()
+    assert lock.holder() == number
+    lock.write(0)
+    assert queue.qsize() == 1
 
 
-def test_no_process_takes_over_while_the_holder_may_go_on(
-    queue: Queue, lock: Lock, other_queue: Queue
+def test_a_namespace_file_removed_by_hand_takes_no_lock_from_the_living(
+    broker: Broker, queue: Queue, lock: Lock, start: Start
 ) -> None:
-    with lock.held_by_stopped() as holder:
-        lock.write(WORD, dead_thread())  # under it
+    """A process that comes later registers in another file, where the holder is not to be seen."""
 
-        with pytest.raises(DamagedSegment):
-            queue.qsize()
-        holder.kill()
-        holder.wait()
+    def look(pipe: Connection) -> None:
+        with pytest.raises(LockTimeout, match="which has no PID"):
+            shmq.connect(broker.namespace).queue("q").qsize()
+
+    with lock.held_by_stopped():
+        number = lock.holder()
+        (SHM / f"shmq@{broker.namespace}").unlink()
+        start(look).ends()
+        assert lock.holder() == number
+    lock.write(0)
+
+
+def test_one_whose_namespace_file_was_removed_by_hand_keeps_its_lock(
+    broker: Broker, queue: Queue, lock: Lock, start: Start
+) -> None:
+    """Those that came before see no more of it than of a dead one, but that it stays registered."""
+
+    def hold(pipe: Connection) -> None:
+        lock.take()
+        (SHM / f"shmq@{broker.namespace}").unlink()
+        broker.create_queue("another", dead_letter=None)  # it registers anew
+        pipe.send("registered")
+        pipe.recv()
+
+    child = start(hold)
+    assert child.hear() == "registered"
+    number = lock.holder()
+    with pytest.raises(LockTimeout):
+        queue.qsize()
+    assert lock.holder() == number
+    child.tell()
+    child.ends()
     recovers(queue)
 
 
@@ -198,9 +178,9 @@ def test_one_of_many_that_wait_recovers(broker: Broker, start: Start) -> None:
     children = [start(wait) for _ in range(4)]
     for child in children:
         assert child.hear() == "here"
-    gone = dead_thread()
+    gone = dead_process(broker.namespace)
     for lock in locks_of_queue(broker.namespace, "q").values():
-        lock.write(WORD, gone)
+        lock.write(gone << 1)
     for child in children:
         child.tell()
     assert sorted(child.ends() for child in children) == [1, 2, 3, 4]
@@ -217,11 +197,11 @@ def test_one_that_dies_as_it_takes_over_is_taken_over_from(broker: Broker, start
         pipe.recv()
         here.qsize()
 
-    gone = dead_thread()
+    gone = dead_process(broker.namespace)
     lock = locks_of_queue(broker.namespace, "q")["gets"]
     child = start(die)
     assert child.hear() == "here"
-    lock.write(WORD, gone)
+    lock.write(gone << 1)
     child.tell()
     child.signal(signal.SIGKILL)
     child.reap()
@@ -231,8 +211,8 @@ def test_one_that_dies_as_it_takes_over_is_taken_over_from(broker: Broker, start
 
 
 TAKEN: dict[str, Callable[[Lock], None]] = {
-    "a dead holder": lambda lock: lock.write(WORD, dead_thread()),
-    "no holder": lambda lock: lock.write(WORD, WAITERS),
+    "a dead holder": lambda lock: lock.write(dead_process(lock.namespace.name) << 1),
+    "no holder": lambda lock: lock.write(AWAITED),
 }
 
 
@@ -248,15 +228,6 @@ def test_a_partition_is_put_right_and_the_others_are_not_touched(broker: Broker,
     assert [log.recoveries for log in stream.logs] == [1, 0]  # type: ignore[attr-defined]
 
 
-def test_a_partition_with_a_damaged_lock_is_damaged_alone(broker: Broker) -> None:
-    stream = broker.create_stream("s", partitions=2)
-    lock_of_partition(broker.namespace, "s").write(KIND, 0)
-
-    with pytest.raises(DamagedSegment):
-        stream.append(b"1", partition=0)
-    stream.append(b"2", partition=1)
-
-
 @pytest.mark.parametrize("how", TAKEN)
 def test_a_group_is_put_right(broker: Broker, how: str) -> None:
     stream = broker.create_stream("s", partitions=1)
@@ -269,23 +240,13 @@ def test_a_group_is_put_right(broker: Broker, how: str) -> None:
         assert stream.group("g").committed() == {0: 2}
 
 
-def test_a_group_with_a_damaged_lock_is_damaged(broker: Broker) -> None:
-    stream = broker.create_stream("s", partitions=1)
-    with stream.group("g").join() as member:
-        (lock,) = locks_of_group(broker.namespace, "g")
-        kind = lock.read(KIND)
-        lock.write(KIND, 0)
-        with pytest.raises(DamagedSegment):
-            member.poll()
-        lock.write(KIND, kind)
-
-
 def test_the_queue_that_a_stopped_process_holds_is_not_taken_from_it(
     queue: Queue, lock: Lock
 ) -> None:
     with lock.held_by_stopped() as holder:
-        with pytest.raises(LockTimeout):
+        number = lock.holder()
+        with pytest.raises(LockTimeout) as caught:
             queue.qsize()
-        assert lock.read(WORD) & ~WAITERS == holder.pid
+        assert (caught.value.pid, lock.holder()) == (holder.pid, number)
     assert isinstance(queue, LocalQueue)
     recovers(queue)  # it died inside

@@ -307,6 +307,31 @@ def test_only_what_the_application_was_handed_counts_as_a_delivery(
     assert [message.delivery_count for message in again] == [2] * 3 + [1] * 7
 
 
+@pytest.mark.parametrize("steps", [1, 3, 4, 10])
+def test_a_loop_over_bodies_dies_with_one_in_hand_and_what_came_before_is_acknowledged(
+    queue: Queue, start: Start, steps: int
+) -> None:
+    def work(pipe: Connection) -> None:
+        bodies = queue.bodies(prefetch=4)
+        for _ in range(steps):
+            next(bodies)
+        pipe.send(steps)
+        pipe.recv()
+
+    queue.put_many([bytes([number]) for number in range(20)])
+    child = start(work)
+    child.hear()
+
+    child.kill()
+    eventually(lambda: queue.stats().in_flight == 0, "its leases are back")
+
+    again = queue.get_many(20)
+    assert [message.body for message in again] == [bytes([n]) for n in range(steps - 1, 20)]
+    assert [message.delivery_count for message in again] == [2] + [1] * (20 - steps)
+    assert queue.stats().acked == steps - 1
+    is_sound(queue)
+
+
 def test_acknowledgements_that_were_not_flushed_are_delivered_again(
     queue: Queue, start: Start
 ) -> None:

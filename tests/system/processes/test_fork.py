@@ -287,6 +287,26 @@ def test_a_consumer_of_the_parent_outlives_a_child(queue: Queue, start: Start) -
     is_empty(queue)
 
 
+def test_a_loop_over_bodies_of_the_parent_outlives_a_child(queue: Queue, start: Start) -> None:
+    queue.put_many([bytes([number]) for number in range(20)])
+    bodies = queue.bodies(prefetch=10, block=False)
+    got = [next(bodies)]
+
+    def work(pipe: Connection) -> str:
+        with pytest.raises(shmq.ShmqError, match=r"fork: call bodies\(\)"):
+            next(bodies)
+        with bodies:
+            pass
+        return "refused"
+
+    assert start(work).ends() == "refused"
+    assert queue.stats().acked == 0
+
+    got += bodies
+    assert got == [bytes([number]) for number in range(20)]
+    is_empty(queue)
+
+
 def test_a_child_settles_a_message_of_the_parents_consumer(queue: Queue, start: Start) -> None:
     queue.put(b"1")
     consumer = queue.consume(block=False)

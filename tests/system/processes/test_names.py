@@ -89,6 +89,15 @@ def test_making_and_deleting_a_queue_list_no_directory_whatever_else_there_is(
     assert heard.count(str(SHM)) <= 1, "once a second at most, and this is quicker"
 
 
+def test_making_and_deleting_a_queue_beside_another_list_no_directory(broker: LocalBroker) -> None:
+    broker.create_queue("other", dead_letter=None)
+    with listings() as heard:
+        for number in range(5):
+            broker.create_queue(f"q{number}")
+            broker.delete_queue(f"q{number}")
+    assert str(SHM) not in heard
+
+
 @pytest.mark.prove
 @pytest.mark.usefixtures("many_files")
 def test_names_are_listed_without_listing_the_directory_each_time(broker: LocalBroker) -> None:

@@ -21,6 +21,7 @@ from shmq.client.local.broker import LocalBroker
 from shmq.native import _core
 from tests.support.layout import place_of, value_of
 from tests.support.processes import SHM, Start, drain, files_of, is_sound
+from tests.support.stopped import locks_of_queue
 
 PAGE = mmap.PAGESIZE
 
@@ -477,7 +478,7 @@ def test_damage_anywhere_in_a_segment_never_crashes_a_process(
 def test_a_damaged_lock_is_refused_or_works(
     broker: LocalBroker, path: Path, busy: bytes, start: Start, pattern: int
 ) -> None:
-    damages = [(at, pattern) for lock in LOCKS for at in range(lock.start + 4, lock.stop)]
+    damages = [(at, pattern) for lock in LOCKS for at in range(lock.start, lock.stop)]
 
     child = start(use_damaged, broker.namespace, path, busy, damages)
     for damage in damages:
@@ -489,7 +490,7 @@ def test_a_damaged_lock_is_refused_or_works(
 def test_a_lock_that_is_never_released_is_waited_for_until_ctrl_c(
     broker: LocalBroker, path: Path, busy: bytes, start: Start
 ) -> None:
-    """What is damage in the lock's own word looks like a holder that takes its time."""
+    """A lock that a living process has lost looks like a holder that takes its time."""
 
     def work(pipe: Connection) -> str:
         with pytest.raises(KeyboardInterrupt):
@@ -497,7 +498,7 @@ def test_a_lock_that_is_never_released_is_waited_for_until_ctrl_c(
             shmq.connect(broker.namespace).queue("q").get_nowait()
         return "interrupted"
 
-    overwrite(path, LOCKS[0], os.getppid().to_bytes(4, "little"))
+    locks_of_queue(broker.namespace, "q")["gets"].take()
     child = start(work)
     child.hear()
     child.signal(signal.SIGINT)
@@ -509,11 +510,15 @@ def test_a_lock_that_is_never_released_is_waited_for_until_ctrl_c(
 def use_damaged(
     pipe: Connection, namespace: str, path: Path, whole: bytes, damages: list[tuple[int, int]]
 ) -> None:
-    """Use queue ``q`` after each damage, told before; what is refused, is so as damaged."""
+    """Use queue ``q`` after each damage, told before; what is refused, is so as damaged.
+
+    A lock that names a process which the namespace never had is waited for in vain.
+    """
+    refusals = (shmq.DamagedSegment, shmq.Full, shmq.LeaseExpired, shmq.LockTimeout)
     for at, value in damages:
         pipe.send((at, value))
         overwrite(path, slice(at, at + 1), bytes([value]))
-        with contextlib.suppress(shmq.DamagedSegment, shmq.Full, shmq.LeaseExpired):
+        with contextlib.suppress(*refusals):
             use_all(namespace)
         overwrite(path, slice(0, len(whole)), whole)
 

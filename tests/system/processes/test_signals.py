@@ -33,6 +33,7 @@ GETS: dict[str, Callable[[Queue], Any]] = {
     "get_many": lambda queue: queue.get_many(10),
     "consume": lambda queue: next(queue.consume()),
     "for": lambda queue: list(queue.consume(timeout=HOUR)),
+    "bodies": lambda queue: list(queue.bodies(timeout=HOUR)),
 }
 PUTS: dict[str, Callable[[Queue], Any]] = {
     "put": lambda queue: queue.put(b"2", block=True),

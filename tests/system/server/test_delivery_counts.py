@@ -119,6 +119,13 @@ def test_what_an_ended_subscription_has_brought_counts(served: Serve, queue: shm
     assert [message.delivery_count for message in queue.peek(10)] == [1] * 10
 
 
+def _loop(pipe: Any, url: str, poison: bytes) -> None:
+    """Take bodies until it is the poison, and die of it."""
+    for body in shmq.connect(url).queue("jobs").bodies(prefetch=64):
+        if body == poison:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _take(pipe: Any, url: str, poison: bytes | None) -> None:
     """Take messages until it is the poison, and die of it; without any, before the first."""
     consumer: Any = shmq.connect(url).queue("jobs").consume(prefetch=64)
@@ -131,8 +138,8 @@ def _take(pipe: Any, url: str, poison: bytes | None) -> None:
         message.ack()
 
 
-def die(start: Start, *arguments: Any) -> None:
-    assert start(_take, *arguments).reap() == -signal.SIGKILL
+def die(start: Start, *arguments: Any, how: Any = _take) -> None:
+    assert start(how, *arguments).reap() == -signal.SIGKILL
 
 
 @pytest.fixture
@@ -152,15 +159,16 @@ def test_clients_that_are_killed_before_they_hand_out_anything_make_no_dead_lett
     assert {message.delivery_count for message in queue.peek(MESSAGES)} == {0}
 
 
+@pytest.mark.parametrize("how", [_take, _loop])
 @pytest.mark.parametrize("at", [0, 1, 30])
 def test_a_message_that_kills_each_consumer_ends_and_takes_no_other_with_it(
-    url: str, queue: shmq.Queue, broker: shmq.Broker, start: Start, at: int
+    url: str, queue: shmq.Queue, broker: shmq.Broker, start: Start, at: int, how: Any
 ) -> None:
     bodies = [b"%d" % number for number in range(MESSAGES)]
     bodies[at] = b"poison"
     queue.put_many(bodies)
     for _ in range(LIMIT):
-        die(start, url, b"poison")
+        die(start, url, b"poison", how=how)
     all_are_back(queue)
 
     dead_letter_queue = broker.queue("jobs.dlq")

@@ -54,7 +54,7 @@ def _watch(
             found = attempt()
             if found:
                 return found
-        left = _core.SLICE if until is None else until - time.monotonic()
+        left = _core.LONG_SLICE if until is None else until - time.monotonic()
         if left <= 0:
             return attempt()
         watcher.sleep(left)

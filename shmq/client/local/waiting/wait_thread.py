@@ -80,7 +80,7 @@ class WaitThread:
     def see(self, task_queue: TaskQueue) -> None:
         """A queue of waiters was armed: wake the thread if it would sleep too long for it."""
         until = self._watcher.until
-        if task_queue.watch.due < until or until > time.monotonic() + _core.SLICE:
+        if task_queue.watch.due < until or until > time.monotonic() + _core.LONG_SLICE:
             self._watcher.wakeup.wake()
 
     def wake(self) -> None:
@@ -107,7 +107,7 @@ class WaitThread:
         last_used = time.monotonic()
         while not self._ended:
             idle = time.monotonic() > last_used + _LINGER
-            self._watcher.sleep(_core.SLICE, idle=idle)
+            self._watcher.sleep(_core.LONG_SLICE, idle=idle)
             if idle or self._task_queues:
                 last_used = time.monotonic()
             try:

@@ -17,8 +17,9 @@ class Watcher:
     """Sleeps on a semaphore, and tells in which of the watched queues an event may have come.
 
     An event wakes it. In addition, it checks every queue, and which processes are alive, once in
-    each slice: so the work that a dead process left is late by at most a slice. It is also the
-    timer of its queues: when something in one of them becomes due, it does it.
+    each slice: so the work that a dead process left is late by at most a slice. After the first
+    one, slices are long as long as a process watches for deaths. It is also the timer of its
+    queues: when something in one of them becomes due, it does it.
     """
 
     def __init__(self, wakeup: _core.Wakeup) -> None:
@@ -29,6 +30,7 @@ class Watcher:
         self.closely = False
         self._pause = 0.0
         self._closely_at = 0.0
+        self._has_slept = False
 
     def sleep(self, at_most: float, *, idle: bool = False) -> None:
         """Sleep until an event may have come, something is due, or the slice ends.
@@ -45,9 +47,10 @@ class Watcher:
         now = time.monotonic()
         self.closely = now >= self._closely_at
         if self.closely:
-            self._closely_at = now + _core.SLICE
+            self._closely_at = now + self._slice(watches)
             _notice_deaths(watches)
-        stirring, due, self._pause = _core.scan(watches, self.closely)
+        left = self._closely_at - now
+        stirring, due, self._pause = _core.scan(watches, self.closely, left)
         for watch in due:
             try:
                 watch.catch_up()
@@ -57,6 +60,12 @@ class Watcher:
             except (ShmqError, OSError):
                 stirring.append(watch)  # the waiter gets the error
         return stirring
+
+    def _slice(self, watches: list[_core.Watch]) -> float:
+        """How long to sleep until the next check of everything, in seconds."""
+        has_slept, self._has_slept = self._has_slept, bool(watches)
+        is_guarded = has_slept and watches and watches[0].queue.is_guarded()
+        return _core.LONG_SLICE if is_guarded else _core.SLICE
 
 
 def _notice_deaths(watches: list[_core.Watch]) -> None:

@@ -50,7 +50,13 @@ class Observer:
 
 
 def soak(
-    seconds: float, seed: int, namespace: str | None = None, *, stopped: float = 0.0, **options: Any
+    seconds: float,
+    seed: int,
+    namespace: str | None = None,
+    *,
+    stopped: float = 0.0,
+    workers_of: type[WorkerProcesses] = WorkerProcesses,
+    **options: Any,
 ) -> tuple[Verdict, int]:
     """The verdict, and the number of workers killed.
 
@@ -60,7 +66,7 @@ def soak(
     chance = random.Random(seed)
     directory = Path(tempfile.mkdtemp(prefix="shmq-soak-"))
     broker = shmq.connect(namespace or f"soak-{secrets.token_hex(4)}")
-    crew, stops = WorkerProcesses(broker.namespace, directory), Stops()
+    crew, stops = workers_of(broker.namespace, directory), Stops()
     try:
         options |= {"partitions": PARTITIONS, "ring_bytes": 1 << 20, "overflow": "block"}
         stream = insist(functools.partial(broker.create_stream, workers.STREAM, **options))

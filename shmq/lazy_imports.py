@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
 
 from shmq.errors import descriptors
+
+TYPE_CHECKING = False  # that of typing, whose import would cost as much as the interpreter's start
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
 
 __all__ = ["on_demand"]
 

@@ -1,0 +1,225 @@
+"""Processes that wait while nothing happens: they do not wake, and still notice deaths."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shmq
+from shmq import Broker, Queue
+from shmq.client.local.queue import attach
+from shmq.client.local.waiting import guardian
+from shmq.namespace.namespace import Namespace
+from shmq.native import _core
+from tests.support.processes import Child, Start, asleep, eventually, hold
+
+#: Seconds for which wake-ups are counted, and the most that may be there for each process; one that
+#: looks every 50 ms has more than ten times as many.
+COUNTED = 2.5
+MOST = 8
+
+
+def wake_ups(pid: int) -> int:
+    """How often the threads of a process have slept."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    texts = [(task / "status").read_text() for task in tasks]
+    return sum(int(text.split("\nvoluntary_ctxt_switches:")[1].split()[0]) for text in texts)
+
+
+def threads(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))
+
+
+async def get_two(queue: Queue, other: Queue) -> None:
+    await asyncio.gather(queue.aget(), other.aget())
+
+
+WAITS: dict[str, Callable[[Queue, Queue], Any]] = {
+    "get": lambda queue, full: queue.get(),
+    "consume": lambda queue, full: next(queue.consume()),
+    "where": lambda queue, full: queue.get(where="priority > 1"),
+    "put": lambda queue, full: full.put(b"2", block=True),
+    "wait": lambda queue, full: shmq.wait([queue]),
+    "aget": lambda queue, full: asyncio.run(get_two(queue, queue)),
+}
+
+
+@pytest.fixture
+def full(broker: Broker) -> Queue:
+    """A full queue."""
+    queue = broker.create_queue("full", capacity=1)
+    queue.put(b"1")
+    return queue
+
+
+def test_nobody_wakes_while_nothing_happens(
+    namespace: str, queue: Queue, full: Queue, start: Start
+) -> None:
+    def work(pipe: Connection, how: str) -> None:
+        broker = shmq.connect(namespace)
+        WAITS[how](broker.queue("q"), broker.queue("full"))
+
+    children = {how: start(work, how) for how in WAITS for _ in range(2)}
+    eventually(lambda: full.stats().waiting_put == 2, "two wait for room")
+    eventually(lambda: queue.stats().waiting_get >= 10, "the others wait for a message")
+    eventually(lambda: any(threads(child.pid) > 1 for child in children.values()), "one guards")
+    time.sleep(0.5)
+
+    before = {how: wake_ups(child.pid) for how, child in children.items()}
+    time.sleep(COUNTED)
+    woken = {how: wake_ups(child.pid) - before[how] for how, child in children.items()}
+
+    assert all(count <= MOST for count in woken.values()), woken
+
+
+# ---- guardians ----
+
+
+def sleep_long(pipe: Connection, namespace: str) -> None:
+    """Wait for a message of the queue ``idle``, which makes the process a guardian."""
+    shmq.connect(namespace).queue("idle").get()
+
+
+@pytest.fixture
+def start_guardian(namespace: str, broker: Broker, start: Start) -> Callable[[], Child]:
+    """Start a process that guards the namespace, and is not attached to ``q``."""
+    idle = broker.create_queue("idle")
+    started = []
+
+    def start_one() -> Child:
+        child = start(sleep_long, namespace)
+        started.append(child)
+        asleep(idle, getters=len(started))  # the thread that measures what a sleep costs has ended
+        eventually(lambda: threads(child.pid) > 1, "it becomes a guardian")
+        return child
+
+    return start_one
+
+
+def is_left(queue: Queue, pid: int) -> bool:
+    """Whether the process is not attached any more; a look that reclaims nothing itself."""
+    return pid not in [attachment.pid for attachment in queue.attachments()]
+
+
+def test_a_death_in_a_queue_that_nobody_waits_for_is_noticed(
+    namespace: str, queue: Queue, start: Start, start_guardian: Callable[[], Child]
+) -> None:
+    queue.put(b"1")
+    holder = start(hold, namespace)
+    holder.hear()
+    start_guardian()
+    assert not is_left(queue, holder.pid)
+
+    holder.kill()
+
+    eventually(lambda: is_left(queue, holder.pid), "the guardian returns what the dead one held")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_second_guardian_notices_what_a_dead_or_stopped_one_does_not(
+    namespace: str,
+    queue: Queue,
+    start: Start,
+    start_guardian: Callable[[], Child],
+    number: signal.Signals,
+) -> None:
+    queue.put(b"1")
+    holder = start(hold, namespace)
+    holder.hear()
+    first = start_guardian()
+    start_guardian()
+
+    first.signal(number)
+    holder.kill()
+
+    eventually(lambda: is_left(queue, holder.pid), "the other guardian notices it")
+    first.signal(signal.SIGKILL)
+
+
+def test_a_death_is_noticed_though_a_fork_of_the_dead_process_lives_on(
+    namespace: str, queue: Queue, start: Start, start_guardian: Callable[[], Child]
+) -> None:
+    def work(pipe: Connection) -> None:
+        message = shmq.connect(namespace).queue("q").get_nowait()
+        pid = os.fork()
+        if pid:
+            pipe.send((pid, message.sequence))
+        signal.pause()
+
+    queue.put(b"1")
+    holder = start(work)
+    heir, _ = holder.hear()
+    start_guardian()
+
+    holder.kill()
+
+    eventually(lambda: is_left(queue, holder.pid), "the guardian returns what the dead one held")
+    os.kill(heir, signal.SIGKILL)
+
+
+def test_four_processes_are_guardians_and_the_next_one_takes_a_free_place(
+    namespace: str, broker: Broker, start: Start, start_guardian: Callable[[], Child]
+) -> None:
+    guardians = [start_guardian() for _ in range(4)]
+    more = start(sleep_long, namespace)
+    asleep(broker.queue("idle"), getters=5)
+    time.sleep(0.2)  # longer than the slice after which it asks
+    assert threads(more.pid) == 1
+
+    guardians[2].kill()
+
+    eventually(lambda: threads(more.pid) == 2, "the fifth one takes the place")
+
+
+def test_without_a_watch_nobody_is_a_guardian(
+    namespace: str, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: bytes) -> _core.CloseWatch:
+        raise OSError(24, "too many open files")
+
+    monkeypatch.setattr(_core, "CloseWatch", refuse)
+    assert not guardian.is_kept(Namespace.of(namespace), attach)
+    assert not [thread for thread in threading.enumerate() if "guardian" in thread.name]
+
+
+def test_a_fork_ends_the_thread_of_a_guardian(namespace: str, queue: Queue, start: Start) -> None:
+    def work(pipe: Connection) -> tuple[int, bool]:
+        there = Namespace.of(namespace)
+        there.process_number()
+        assert guardian.is_kept(there, attach)
+        assert threading.active_count() == 2
+        pid = os.fork()
+        if not pid:
+            os._exit(0 if guardian.is_kept(Namespace.of(namespace), attach) else 1)
+        status = os.waitpid(pid, 0)[1]
+        return status, threading.active_count() == 1
+
+    assert start(work).ends() == (0, True)
+
+
+def test_a_handle_that_is_closed_wakes_its_sleepers(queue: Queue, broker: Broker) -> None:
+    handle = broker.queue("q")
+    refused: list[shmq.ShmqError] = []
+
+    def wait() -> None:
+        with pytest.raises(shmq.ShmqError, match="closed") as refusal:
+            handle.get()
+        refused.append(refusal.value)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    asleep(queue, getters=1)
+
+    handle.close()
+
+    waiting.join(60)
+    assert len(refused) == 1
