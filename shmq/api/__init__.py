@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         Pipeline,
         Queue,
     )
-    from shmq.api.record import Appended, AppendedRange, OnDamage, Record, Records
+    from shmq.api.record import Appended, AppendedRange, OnDamage, Record, RecordLoan, Records
     from shmq.api.schema import SchemaVersion, TypedQueue, TypedStream
     from shmq.api.share import Share, SharedRecord
     from shmq.api.stats import Attachment, QueueStats, QueueSummary
@@ -109,6 +109,7 @@ __all__ = [
     "QueueSummary",
     "Reader",
     "Record",
+    "RecordLoan",
     "Records",
     "Row",
     "Rows",
@@ -163,7 +164,7 @@ _MODULES: Final = {
         "Pipeline",
         "Queue",
     ),
-    "record": ("Appended", "AppendedRange", "OnDamage", "Record", "Records"),
+    "record": ("Appended", "AppendedRange", "OnDamage", "Record", "RecordLoan", "Records"),
     "schema": ("SchemaVersion", "TypedQueue", "TypedStream"),
     "share": ("Share", "SharedRecord"),
     "stats": ("Attachment", "QueueStats", "QueueSummary"),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, overload
 
-__all__ = ["Appended", "AppendedRange", "OnDamage", "Record", "Records"]
+__all__ = ["Appended", "AppendedRange", "OnDamage", "Record", "RecordLoan", "Records"]
 
 #: What a reader does at records in a damaged file: raise :class:`~shmq.DamagedFile`, or skip and
 #: count them.
@@ -39,6 +39,47 @@ class Appended(Protocol):
     @property
     def duplicate(self) -> bool:
         """Whether the producer had already appended it; the offset is then the first copy's."""
+
+
+class RecordLoan(abc.ABC):
+    """The place of one record, whose value the producer writes in place before it is appended.
+
+    As a context manager it returns the writable view, commits on success and drops the record on
+    an exception.
+    """
+
+    @property
+    @abc.abstractmethod
+    def view(self) -> memoryview:
+        """The writable bytes of the value. Raises ValueError once the loan has ended."""
+
+    @property
+    @abc.abstractmethod
+    def appended(self) -> Appended | None:
+        """The result of the commit; None before the commit, and after a drop."""
+
+    @abc.abstractmethod
+    def commit(self, size: int | None = None) -> Appended:
+        """Append the record with the first ``size`` bytes as its value (default: all).
+
+        Raises :class:`~shmq.InvalidOption` for a size outside the loan, ValueError if the loan has
+        ended, and what :meth:`Stream.append` raises.
+        """
+
+    @abc.abstractmethod
+    def drop(self) -> None:
+        """Append nothing. After a commit this does nothing."""
+
+    @abc.abstractmethod
+    def __enter__(self) -> memoryview: ...
+
+    @abc.abstractmethod
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
 
 
 class AppendedRange(Protocol):

@@ -16,7 +16,7 @@ from shmq.errors import Unsupported
 if TYPE_CHECKING:
     from shmq.api.group import Assignment, Group, GroupStart, GroupSummary
     from shmq.api.producer import Acks, Partitioner, Producer
-    from shmq.api.record import Appended, AppendedRange, OnDamage, Record, Records
+    from shmq.api.record import Appended, AppendedRange, OnDamage, Record, RecordLoan, Records
     from shmq.api.share import Share
     from shmq.api.stream_options import StreamOptions
     from shmq.api.subscription import Policy, Subscription
@@ -299,6 +299,29 @@ class Stream(Closing):
         forward. A list of bytes for one partition is the fastest. The records of a partition that
         take more than half of its ring are split into several appends. If an error follows some of
         the appends, these stay; the error's ``appended`` lists their ranges.
+        """
+
+    @abc.abstractmethod
+    def loan(
+        self,
+        size: int,
+        *,
+        key: bytes | str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        timestamp: float | None = None,
+        partition: int | None = None,
+        block: bool | None = None,
+        timeout: float | None = None,
+        confirm: Confirm | None = None,
+    ) -> RecordLoan:
+        """Borrow a place for a record of ``size`` bytes: ``with stream.loan(n) as view``.
+
+        The record gets its offset when the loan is committed. Until then other appends go on
+        around the place, however long the loan is open, and readers see nothing of it. On this
+        host the place is in the ring, for one open loan of each partition. The value is copied once
+        at the commit if other records were appended meanwhile, if the partition has lent a place
+        already, if the stream has ``retention_bytes``, and over TCP. The options and the errors
+        are those of :meth:`append`; only the commit waits for the disk.
         """
 
     @property

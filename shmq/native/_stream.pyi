@@ -1,6 +1,7 @@
 """Streams in shared memory, their partitions and their records."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
 from typing import Any, Final, Self, final, overload
 
 from shmq import api
@@ -359,3 +360,36 @@ class StreamHandle:
         end: int | None = None,
     ) -> tuple[bytes, int]: ...
     def close(self) -> None: ...
+
+class LentPlace:
+    """A place in a partition's ring, exported as a writable buffer."""
+
+@final
+class RecordLoan(api.RecordLoan):
+    """See :class:`shmq.api.RecordLoan`."""
+
+    @property
+    def appended(self) -> api.Appended | None: ...
+    @property
+    def view(self) -> memoryview: ...
+    def commit(self, size: int | None = None) -> api.Appended: ...
+    def drop(self) -> None: ...
+    def __enter__(self) -> memoryview: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+def make_loan(
+    handle: StreamHandle,
+    size: int,
+    key: _Key,
+    headers: Mapping[str, Any] | None,
+    timestamp: float | None,
+    partition: int | None,
+    block: bool | None,
+    timeout: float | None,
+    confirm: str | None,
+) -> RecordLoan | None: ...

@@ -37,10 +37,20 @@ cdef class Appended:
         return Appended, _told(self)
 
 
+cdef Appended _appended_of(uint32_t partition, const shmq_log_appended *out):
+    cdef Appended made = Appended.__new__(Appended)
+    made.partition = partition
+    made.offset = <int64_t>out.first
+    made.timestamp_ns = out.timestamp
+    made.duplicate = out.duplicate
+    return made
+
+
 cdef tuple _told(Appended self):
     return self.partition, self.offset, self.timestamp_ns, self.duplicate
 
 
+@cython.freelist(64)
 @cython.final
 cdef class AppendedRange:
     """Records that were appended in one piece: see :class:`shmq.api.AppendedRange`."""
@@ -71,6 +81,16 @@ cdef class AppendedRange:
 
     def __reduce__(self):
         return AppendedRange, _range_told(self)
+
+
+cdef AppendedRange _range_of(uint32_t partition, const shmq_log_appended *out):
+    cdef AppendedRange made = AppendedRange.__new__(AppendedRange)
+    made.partition = partition
+    made.first = <int64_t>out.first
+    made.count = out.records
+    made.duplicate = out.duplicate
+    made.timestamp_ns = out.timestamp
+    return made
 
 
 cdef tuple _range_told(AppendedRange self):
@@ -260,20 +280,29 @@ cdef class Records:
         """See shmq.api.Records."""
         cdef list made = PyList_New(self.count)
         cdef uint64_t i = 0
+        cdef uint64_t size, count = self.count
+        cdef uint32_t bytes_ = 0
         cdef shmq_entry e
         cdef object value
         cdef int piece
+        cdef bint copies = self.log is None
         cdef const unsigned char *at
         cdef const unsigned char *end
+        cdef const unsigned char *begin = NULL
         for piece in range(2):
             at = self.at[piece]
             end = at + self.bytes_of[piece]
-            while at < end and i < self.count:
-                at = self._entry(at, end, &e)
-                if self.log is None:
-                    value = PyBytes_FromStringAndSize(<const char *>e.value, e.value_bytes)
+            while at < end and i < count:
+                size = shmq_entry_value_at(at, end - at, &begin, &bytes_)
+                if size:
+                    at += size
                 else:
-                    value = _view_of(self, e.value, e.value_bytes)
+                    at = self._entry(at, end, &e)
+                    begin, bytes_ = e.value, e.value_bytes
+                if copies:
+                    value = PyBytes_FromStringAndSize(<const char *>begin, bytes_)
+                else:
+                    value = _view_of(self, begin, bytes_)
                 Py_INCREF(value)
                 PyList_SET_ITEM(made, i, value)
                 i += 1

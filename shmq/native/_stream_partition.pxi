@@ -146,7 +146,7 @@ cdef class Partition(Segment):
 
     cdef int _append(self, shmq_log_piece *piece, uint64_t bytes_, int64_t until,
                      shmq_log_appended *out) except -1:
-        """Append; returns SHMQ_OK, FULL or SEALED, and raises other errors."""
+        """Append; returns SHMQ_OK, FULL, SEALED or BUSY, and raises other errors."""
         cdef int status
         self._lock(until)
         if bytes_ >= NOGIL_BYTES:
@@ -159,11 +159,27 @@ cdef class Partition(Segment):
         if status == SHMQ_OK:
             shmq_log_wake(&self.c)
             return SHMQ_OK
-        if status == SHMQ_FULL or status == SHMQ_SEALED:
+        if status == SHMQ_FULL or status == SHMQ_SEALED or status == SHMQ_BUSY:
             return status
+        if status == SHMQ_OUT_OF_RANGE:
+            raise _errors.ShmqError(
+                f"the loan of partition {self.number} of stream {self.control.name!r} has ended: "
+                f"its process was taken for dead; borrow anew")
         if status == SHMQ_GAP:
             raise self._out_of_sequence(piece, out)
         raise self._error(status)
+
+    cdef inline bint _append_values(self, const shmq_log_value *values, uint32_t count,
+                                    uint64_t size, shmq_log_appended *out):
+        """Append values alone if that needs no waiting; whether it did."""
+        cdef bint done
+        if shmq_log_lock(&self.c, 0) != SHMQ_OK:
+            return False
+        done = shmq_log_append_values(&self.c, values, count, size, out)
+        shmq_log_unlock(&self.c)
+        if done:
+            shmq_log_wake(&self.c)
+        return done
 
     cdef object _out_of_sequence(self, shmq_log_piece *piece, shmq_log_appended *out):
         what = (f"producer {piece.producer} comes with sequence {piece.sequence} to partition "
@@ -284,13 +300,16 @@ cdef class Partition(Segment):
 
     def raw(self, int64_t offset, uint64_t limit=1000, uint64_t max_bytes=1 << 20,
             end: int | None = None) -> tuple[bytes, int]:
-        """The stored form of the entries from ``offset`` on, whole, and the offset behind them."""
+        """The entries from ``offset`` on, whole, with their checksums, and the offset behind them."""
         cdef shmq_log_extent x
         cdef bytes block
         for _ in range(OVERTAKEN):
             self._find(offset, limit, max_bytes, NOWHERE if end is None else end, &x)
             block = PyBytes_FromStringAndSize(NULL, x.bytes)
             if shmq_log_copy(&self.c, &x, PyBytes_AS_STRING(block)):
+                if not self.c.durable:
+                    shmq_entry_seal_all(<unsigned char *>PyBytes_AS_STRING(block), x.bytes,
+                                        self.c.salt)
                 self.hint_offset = x.next
                 self.hint_position = x.end
                 return block, x.next
@@ -415,12 +434,13 @@ cdef class Partition(Segment):
         return its
 
     def holders(self) -> list[tuple[int, int, int, bool]]:
-        """(number, owner, tag, whether it is a pin) of each hold."""
+        """(number, owner, tag, whether it is a pin or a loan) of each hold."""
         found = []
         for at in range(SHMQ_HOLDS):
             hold = &self.c.holds[at]
             if hold.kind != SHMQ_HOLD_FREE:
-                found.append((at, hold.owner, hold.tag, hold.kind == SHMQ_HOLD_PIN))
+                cursor = hold.kind == SHMQ_HOLD_CURSOR
+                found.append((at, hold.owner, hold.tag if cursor else 0, not cursor))
         return found
 
     # ---- waiting ----

@@ -5,6 +5,8 @@ cdef enum:
     WAIT_SLICE = 50000000        # ns
     WRITER_SLICE = 250000000     # ns: how soon a wait for the disk notices that the writer is gone
     NOGIL_BYTES = 1 << 16        # copies from this size on let other threads run
+    SHORT_BATCH = 1024           # values that a short append takes
+    LOAN_PATIENCE = 1000000000   # ns to wait for the lock to end a loan
     MOST_SPIN = 100000           # ns
     LEAST_SPIN = 2000
     ROOM_SPINS = 40              # tries of an append to a full ring before it sleeps

@@ -164,6 +164,21 @@ cdef class StreamHandle:
 
     # ---- appending ----
 
+    cdef object _append_value(self, bytes value):
+        """Append a value alone, with no options; None: not done, `append` must do it."""
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(value)
+        cdef shmq_log_value one
+        cdef shmq_log_appended out
+        cdef Partition log
+        if not self.open_ or self.confirms or size >= NOGIL_BYTES or <uint64_t>size > self.most:
+            return None
+        log = self._log_for(None, None, size)
+        one.bytes, one.size = PyBytes_AS_STRING(value), <uint32_t>size
+        if not log._append_values(&one, 1, shmq_entry_size(0, size, 0, 0), &out):
+            self.sticky_left += size  # `append` takes it again
+            return None
+        return _appended_of(log.number, &out)
+
     def append(self, value, *, key: bytes | str | None = None,
                headers: Mapping[str, Any] | None = None, timestamp: float | None = None,
                partition: int | None = None, codec: str | None = None, block: bool | None = None,
@@ -176,7 +191,7 @@ cdef class StreamHandle:
         cdef bytes raw, packed_key = None, packed_headers = None
         cdef Partition log
         cdef Appended made
-        memset(&item, 0, sizeof(item))
+        cdef uint8_t codec_number = 0
         if type(value) is bytes and codec is None:
             raw = value
         else:
@@ -185,20 +200,13 @@ cdef class StreamHandle:
                 raise _errors.InvalidOption(
                     f"codec={codec!r} is none of a stream's: use {', '.join(_CODECS)}")
             raw = buffer if type(buffer) is bytes else bytes(buffer)
-            item.codec = number
-        item.value = PyBytes_AS_STRING(raw)
-        item.value_bytes = _small("value", PyBytes_GET_SIZE(raw))
-        item.count = 1
-        if key is not None:
-            packed_key = _key_bytes(key)
-            item.flags = SHMQ_E_KEYED
-            item.key = PyBytes_AS_STRING(packed_key)
-            item.key_bytes = _small("key", PyBytes_GET_SIZE(packed_key))
+            codec_number = number
         if headers is not None:
             packed_headers = _headers_bytes(headers)
-            if packed_headers is not None:
-                item.headers = PyBytes_AS_STRING(packed_headers)
-                item.headers_bytes = _small("headers", PyBytes_GET_SIZE(packed_headers))
+        if key is not None:
+            packed_key = _key_bytes(key)
+        _fill_item(&item, PyBytes_GET_SIZE(raw), packed_key, packed_headers)
+        item.value, item.codec = PyBytes_AS_STRING(raw), codec_number
         self._check_size(<uint64_t>item.value_bytes + item.key_bytes + item.headers_bytes)
         self._produce(&piece, producer, sequence, False)
         if producer is not None and partition is None:
@@ -210,18 +218,14 @@ cdef class StreamHandle:
         while not self._place(log, &piece, item.value_bytes, block, timeout, &out):
             self._reroute(log, partition)
             log = self._log_for(None, packed_key, item.value_bytes)
-        made = Appended.__new__(Appended)
-        made.partition = log.number
-        made.offset = <int64_t>out.first
-        made.timestamp_ns = out.timestamp
-        made.duplicate = out.duplicate
+        made = _appended_of(log.number, &out)
         if (self.confirms or confirm is not None) and self.confirms_on_disk(confirm):
             self._confirm(log, made.offset + 1, timeout)
         return made
 
     cdef bint _place(self, Partition log, shmq_log_piece *piece, uint64_t bytes_, block, timeout,
                      shmq_log_appended *out) except -1:
-        """Append it; False if the partition is sealed."""
+        """Append it; False if the partition is sealed, or has no place to lend."""
         cdef int64_t until = _until(timeout) if self._waits(block, timeout) else AT_ONCE
         cdef int status = log._append(piece, bytes_, until, out)
         if status == SHMQ_FULL:
@@ -232,7 +236,43 @@ cdef class StreamHandle:
                 status = log._append(piece, bytes_, until, out)
                 if status == SHMQ_FULL:
                     raise log._full(self)
+        if status == SHMQ_OK and piece.loan == NULL and out.skipped:
+            self._look_for_dead(log.number)
         return status == SHMQ_OK
+
+    cdef AppendedRange _append_values(self, values, partition):
+        """Append values alone, with no other options; None: not done, `append_many` must do it.
+
+        The interpreter's lock is kept, so that ``values`` does not change meanwhile.
+        """
+        cdef shmq_log_value at[SHORT_BATCH]
+        cdef shmq_log_appended out
+        cdef PyObject **items
+        cdef uint64_t size = 0, whole = 0, i
+        cdef uint64_t count = Py_SIZE(values)
+        cdef PyObject *item
+        cdef Partition log
+        if self.confirms or not 0 < count <= SHORT_BATCH:
+            return None
+        items = PySequence_Fast_ITEMS(values)
+        for i in range(count):
+            item = items[i]
+            if not PyBytes_CheckExact(<object>item):
+                return None
+            at[i].bytes = PyBytes_AS_STRING(<object>item)
+            size = PyBytes_GET_SIZE(<object>item)
+            if size > self.most:
+                return None
+            at[i].size = <uint32_t>size
+            whole += shmq_entry_size(0, size, 0, 0)
+        if whole >= NOGIL_BYTES:
+            return None
+        log = self._log_for(partition, None, whole)
+        if not log._append_values(at, <uint32_t>count, whole, &out):
+            if partition is None:
+                self.sticky_left += <int64_t>whole  # `append_many` takes it again
+            return None
+        return _range_of(log.number, &out)
 
     def append_many(self, values: Iterable[Any], *, keys: Sequence[_Key] | None = None,
                     headers: Sequence[Mapping[str, Any] | None] | None = None,
@@ -242,10 +282,18 @@ cdef class StreamHandle:
                     producer: int | None = None, sequence: int | None = None,
                     bint gaps=False) -> list[api.AppendedRange]:
         """See shmq.api.Stream."""
-        cdef Items items = Items.__new__(Items)
+        cdef Items items
         cdef shmq_log_piece piece
         cdef list made = []
-        cdef int64_t when = _wall_ns(timestamp)
+        cdef int64_t when
+        if (type(values) is list or type(values) is tuple) and self.open_ and keys is None \
+                and headers is None and timestamp is None and codec is None \
+                and producer is None and sequence is None and confirm is None:
+            done = self._append_values(values, partition)
+            if done is not None:
+                return [done]
+        items = Items.__new__(Items)
+        when = _wall_ns(timestamp)
         self._produce(&piece, producer, sequence, gaps)
         if producer is not None and partition is None:
             raise _errors.InvalidOption("a producer's sequence is of one partition: give it")
@@ -330,19 +378,12 @@ cdef class StreamHandle:
                            shmq_log_piece *piece, uint64_t bytes_, block, timeout,
                            list made) except -1:
         cdef shmq_log_appended out
-        cdef AppendedRange done
         piece.items = items.at + begin
         piece.count = <uint32_t>(end - begin)
         if not self._place(log, piece, bytes_, block, timeout, &out):
             return False
-        done = AppendedRange.__new__(AppendedRange)
-        done.partition = log.number
-        done.first = <int64_t>out.first
-        done.count = out.records
-        done.duplicate = out.duplicate
-        done.timestamp_ns = out.timestamp
         piece.sequence += out.records
-        made.append(done)
+        made.append(_range_of(log.number, &out))
         return True
 
     @property
@@ -496,3 +537,45 @@ cdef Items _rest_of(Items items, uint64_t begin):
         rest.at[i] = items.at[begin + i]
     rest.measure()
     return rest
+
+
+cdef object _append_value(object stream, bytes value):
+    return (<StreamHandle>stream)._append_value(value)
+
+
+cdef extern from *:
+    """
+    /* The method `append` is a CyFunction, which extends PyCFunctionObject. A call with one bytes
+     * object and nothing else goes to the short path; if that returns None, and for all other
+     * calls, the compiled method is called. */
+    static _PyCFunctionFastWithKeywords shmq_append_with_options;
+    static PyObject *(*shmq_append_short)(PyObject *self, PyObject *value);
+
+    static PyObject *shmq_append(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                                 PyObject *names)
+    {
+        if (count == 1 && !names && PyBytes_CheckExact(args[0])) {
+            PyObject *made = shmq_append_short(self, args[0]);
+
+            if (made != Py_None)
+                return made;
+            Py_DECREF(made);
+        }
+        return shmq_append_with_options(self, args, count, names);
+    }
+
+    static void shmq_shorten_append(PyTypeObject *type,
+                                    PyObject *(*value)(PyObject *self, PyObject *value))
+    {
+        PyMethodDef *append =
+            ((PyCFunctionObject *)PyDict_GetItemString(type->tp_dict, "append"))->m_ml;
+
+        shmq_append_with_options = (_PyCFunctionFastWithKeywords)(void (*)(void))append->ml_meth;
+        shmq_append_short = value;
+        append->ml_meth = (PyCFunction)(void (*)(void))shmq_append;
+    }
+    """
+    void shmq_shorten_append(type kind, object (*value)(object, bytes))
+
+
+shmq_shorten_append(StreamHandle, _append_value)

@@ -23,6 +23,9 @@ uint64_t append_bytes(struct shmq_log *log, uint32_t bytes);
 /* Appends as many such records in one piece; the status. */
 int append_piece(struct shmq_log *log, uint32_t count, uint32_t bytes, uint64_t *first);
 
+/* The same by the short path of values alone; whether that appended them. */
+bool append_short(struct shmq_log *log, uint32_t count, uint32_t bytes, uint64_t *first);
+
 /* Reads up to `limit` records from `offset` on, and checks every byte of them; how many. */
 uint64_t read_some(struct shmq_log *log, uint64_t offset, uint64_t limit);
 

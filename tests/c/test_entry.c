@@ -54,6 +54,53 @@ static void check_entry(uint32_t value, uint32_t key, uint32_t headers, uint8_t 
         CHECK_EQ(*pad, 0);
 }
 
+/* Entries written without checksums have the same bytes once they have them. */
+static void check_sealed(const struct shmq_entry *e)
+{
+    static uint64_t sealed[MOST / 8 + 32];
+    unsigned char *at = (unsigned char *)room, *end;
+    uint64_t size;
+
+    memset(room, 0xEE, sizeof room);
+    end = shmq_entry_write_unsealed(at, e);
+    CHECK_EQ(shmq_entry_word(at) >> 32, 0);
+    if (!e->flags)
+        end = shmq_entry_write_value(end, e->offset, e->timestamp, e->value, e->value_bytes);
+    size = (uint64_t)(end - at);
+    CHECK_EQ(*end, 0xEE);
+    shmq_entry_seal_all(at, size, SALT);
+    end = shmq_entry_write((unsigned char *)sealed, SALT, e);
+    if (!e->flags)
+        end = shmq_entry_write(end, SALT, e);
+    CHECK_EQ(end - (unsigned char *)sealed, size);
+    CHECK(!memcmp(sealed, room, size));
+}
+
+TEST("an entry gets its checksum later, and is the same as if it had it from the beginning")
+{
+    struct chance chance = chance_of(5);
+
+    for (int turn = 0; turn < 300; turn++) {
+        struct shmq_entry e = {.count = 1,
+                               .offset = 7,
+                               .timestamp = 9,
+                               .seen = 17,
+                               .producer = 11,
+                               .sequence = 13,
+                               .value = carried,
+                               .key = carried + 1,
+                               .headers = carried + 2};
+
+        e.value_bytes = (uint32_t)chance_below(&chance, turn % 2 ? 40 : 20000);
+        e.flags = turn % 3 ? 0 : SHMQ_E_KEYED | (turn % 2 ? SHMQ_E_SEEN : SHMQ_E_PRODUCED);
+        if (e.flags) {
+            e.key_bytes = (uint32_t)chance_below(&chance, 100);
+            e.headers_bytes = (uint32_t)chance_below(&chance, 100);
+        }
+        check_sealed(&e);
+    }
+}
+
 static void fill(void)
 {
     struct chance chance = chance_of(3);

@@ -48,6 +48,72 @@ TEST("a piece is in one step, wherever the ring wraps")
     end_logs();
 }
 
+static void append_both_ways(struct shmq_log *log, struct shmq_log *other)
+{
+    struct chance chance = chance_of(11);
+    uint64_t shorter = 0, next = 0, first;
+
+    for (int turn = 0; turn < 4000; turn++) {
+        uint32_t count = 1 + (uint32_t)chance_below(&chance, 20);
+        uint32_t bytes = (uint32_t)chance_below(&chance, turn % 100 ? 90 : 600);
+        struct shmq_log *by = chance_below(&chance, 2) ? log : other;
+        struct shmq_log_bounds b;
+
+        if (turn % 3 && append_short(by, count, bytes, &first))
+            shorter++;
+        else
+            CHECK_EQ(append_piece(by, count, bytes, &first), SHMQ_OK);
+        CHECK_EQ(first, next);
+        next += count;
+        b = bounds_of(other);
+        CHECK(b.latest == next && b.committed - b.oldest <= log->ring_bytes);
+        CHECK_EQ(read_some(log, first, UINT32_MAX), count);
+        CHECK_EQ(read_some(other, b.earliest, UINT32_MAX), b.latest - b.earliest);
+        if (log->durable)
+            shmq_log_mark_synced(log, next);
+    }
+    CHECK(shorter > 2000);
+}
+
+TEST("values alone are appended as pieces are, by any handle, through many rounds of the ring")
+{
+    struct shmq_log *log = NEW_LOG();
+
+    append_both_ways(log, another_log(log));
+    end_logs();
+}
+
+TEST("values alone of a durable stream have their checksums")
+{
+    struct shmq_log *log = NEW_LOG(.durability = SHMQ_LOG_JOURNAL);
+
+    append_both_ways(log, another_log(log));
+    end_logs();
+}
+
+TEST("the short path does not append what may not be appended now")
+{
+    struct shmq_log *log = NEW_LOG(.overflow = SHMQ_LOG_BLOCK);
+    uint64_t first, had;
+    uint32_t at;
+
+    append_bytes(log, 10);
+    CHECK_EQ(shmq_log_lock(log, 0), SHMQ_OK);
+    CHECK_EQ(shmq_log_hold(log, SHMQ_HOLD_CURSOR, 0, 0, 0, &at), SHMQ_OK);
+    shmq_log_unlock(log);
+    while (append_short(log, 1, 1000, &first))
+        ;
+    had = bounds_of(log).latest;
+    CHECK_EQ(bounds_of(log).earliest, 0);
+    CHECK_EQ(append_piece(log, 1, 1000, &first), SHMQ_FULL);
+    shmq_log_drop(log, at);
+    CHECK_EQ(append_bytes(log, 1000), had);
+    shmq_log_seal(log);
+    CHECK(!append_short(log, 1, 10, &first));
+    CHECK_EQ(bounds_of(log).latest, had + 1);
+    end_logs();
+}
+
 TEST("what cannot be in the ring at once is refused")
 {
     struct shmq_log *log = NEW_LOG();
@@ -429,5 +495,183 @@ TEST("a deleted partition says so to all")
     CHECK_EQ(shmq_log_lock(log, 0), SHMQ_DELETED);
     CHECK_EQ(shmq_log_find(log, 0, UINT64_MAX, 1, 1, UINT64_MAX, &x), SHMQ_DELETED);
     CHECK_EQ(shmq_log_wait_synced(log, 1, 1000), SHMQ_DELETED);
+    end_logs();
+}
+
+/* ---- loans ---- */
+
+struct borrowed {
+    struct shmq_log_loan loan;
+    struct shmq_log_item item;
+};
+
+/* Borrows a place for a value of that many bytes; the status. */
+static int borrow(struct shmq_log *log, uint32_t bytes, struct borrowed *b)
+{
+    struct shmq_log_piece piece = {.loan = &b->loan, .items = &b->item, .count = 1};
+    struct shmq_log_appended out;
+    int status;
+
+    *b = (struct borrowed){.loan = {.owner = 7}, .item = {.value_bytes = bytes, .count = 1}};
+    CHECK_EQ(shmq_log_lock(log, 1000000000), SHMQ_OK);
+    status = shmq_log_append(log, &piece, &out);
+    shmq_log_unlock(log);
+    return status;
+}
+
+/* Fills and appends it; its offset. */
+static uint64_t give_back(struct shmq_log *log, struct borrowed *b, uint32_t bytes)
+{
+    struct shmq_log_piece piece = {.loan = &b->loan, .items = &b->item, .count = 1};
+    struct shmq_log_appended out;
+
+    CHECK_EQ(shmq_log_lock(log, 1000000000), SHMQ_OK);
+    memset(b->loan.value, (int)(atomic_load(&log->h->next) % 251), bytes);
+    b->item.value_bytes = bytes;
+    CHECK_EQ(shmq_log_append(log, &piece, &out), SHMQ_OK);
+    shmq_log_unlock(log);
+    return out.first;
+}
+
+static void end_loan(struct shmq_log *log, struct borrowed *b)
+{
+    CHECK_EQ(shmq_log_lock(log, 1000000000), SHMQ_OK);
+    shmq_log_end_loan(log, &b->loan);
+    shmq_log_unlock(log);
+}
+
+static void lend_at_random(struct shmq_log *log, struct shmq_log *other)
+{
+    struct chance chance = chance_of(13);
+    struct borrowed b;
+    unsigned char mark = 1;
+    bool open = false;
+    uint32_t bytes = 0;
+    uint64_t next = 0, first, copies = 0, in_place = 0;
+
+    for (int turn = 0; turn < 6000; turn++) {
+        uint64_t dice = chance_below(&chance, 30);
+        struct shmq_log_bounds bounds;
+
+        if (!open && dice < 3) {
+            bytes = (uint32_t)chance_below(&chance, 16000);
+            CHECK_EQ(borrow(log, bytes, &b), SHMQ_OK);
+            memset(b.loan.value, mark = (unsigned char)turn, bytes);
+            open = true;
+        } else if (open && dice < 3) {
+            for (uint32_t i = 0; i < bytes; i++)
+                CHECK_EQ(b.loan.value[i], mark); /* nothing was written over it          */
+            if (dice) {
+                *(shmq_log_committed(log) > log->holds[b.loan.hold].position ? &copies
+                                                                             : &in_place) += 1;
+                CHECK_EQ(give_back(log, &b, (uint32_t)chance_below(&chance, bytes + 1)), next);
+                next++;
+            } else {
+                end_loan(log, &b);
+            }
+            open = false;
+            CHECK_EQ(atomic_load(&log->h->loaned), 0);
+        } else {
+            uint32_t count = 1 + (uint32_t)chance_below(&chance, 5);
+
+            if (dice % 2 ||
+                !append_short(other, count, (uint32_t)chance_below(&chance, 900), &first))
+                CHECK_EQ(append_piece(other, count, (uint32_t)chance_below(&chance, 3000), &first),
+                         SHMQ_OK);
+            CHECK_EQ(first, next);
+            next += count;
+        }
+        if (log->durable)
+            shmq_log_mark_synced(log, next);
+        bounds = bounds_of(other);
+        CHECK_EQ(bounds.latest, next);
+        for (uint64_t at = bounds.earliest; at < next;) {
+            uint64_t got = read_some(other, at, UINT32_MAX);
+
+            CHECK(got > 0);
+            at += got;
+        }
+    }
+    CHECK(copies > 50 && in_place > 20);
+}
+
+TEST("a loan is appended in its place or behind what came meanwhile, through many rounds")
+{
+    struct shmq_log *log = NEW_LOG();
+
+    lend_at_random(log, another_log(log));
+    end_logs();
+}
+
+TEST("a loan of a durable stream has its checksum")
+{
+    struct shmq_log *log = NEW_LOG(.durability = SHMQ_LOG_JOURNAL);
+
+    lend_at_random(log, another_log(log));
+    end_logs();
+}
+
+TEST("a loan that stays open stops nobody, and nothing is written there")
+{
+    struct shmq_log *log = NEW_LOG();
+    struct borrowed b, other;
+    uint64_t first;
+
+    append_bytes(log, 1000);
+    CHECK_EQ(borrow(log, 16000, &b), SHMQ_OK);
+    memset(b.loan.value, 0xAB, 16000);
+    CHECK_EQ(borrow(log, 10, &other), SHMQ_BUSY);
+    for (int i = 0; i < 200; i++)
+        append_bytes(log, 16000);
+    CHECK_EQ(append_piece(log, 2, 16000, &first), SHMQ_OK);
+    for (int i = 0; i < 16000; i++)
+        CHECK_EQ(b.loan.value[i], 0xAB);
+    end_loan(log, &b);
+    end_loan(log, &b);
+    CHECK_EQ(borrow(log, 10, &other), SHMQ_OK);
+    CHECK_EQ(give_back(log, &other, 10), first + 2);
+    end_logs();
+}
+
+TEST("a loan that was ended for its process is not appended, and ends no other loan")
+{
+    struct shmq_log *log = NEW_LOG();
+    struct shmq_log_appended out;
+    struct borrowed b, other;
+    struct shmq_log_piece piece = {.loan = &b.loan, .items = &b.item, .count = 1};
+
+    append_bytes(log, 1000);
+    CHECK_EQ(borrow(log, 100, &b), SHMQ_OK);
+    CHECK_EQ(shmq_log_lock(log, 0), SHMQ_OK);
+    shmq_log_drop(log, b.loan.hold);
+    shmq_log_unlock(log);
+    append_bytes(log, 500);
+    CHECK_EQ(borrow(log, 100, &other), SHMQ_OK);
+    CHECK_EQ(other.loan.hold, b.loan.hold);
+    CHECK_EQ(shmq_log_lock(log, 0), SHMQ_OK);
+    CHECK_EQ(shmq_log_append(log, &piece, &out), SHMQ_OUT_OF_RANGE);
+    shmq_log_end_loan(log, &b.loan);
+    shmq_log_unlock(log);
+    CHECK_EQ(give_back(log, &other, 100), 2);
+    end_logs();
+}
+
+TEST("a stream with retention_bytes lends no place; a sealed partition appends no loan")
+{
+    struct borrowed b;
+    struct shmq_log_piece piece = {.loan = &b.loan, .items = &b.item, .count = 1};
+    struct shmq_log_appended out;
+    struct shmq_log *log = NEW_LOG(.retention_bytes = 8192);
+
+    CHECK_EQ(borrow(log, 100, &b), SHMQ_BUSY);
+    log = NEW_LOG();
+    CHECK_EQ(borrow(log, 65536, &b), SHMQ_TOO_LARGE);
+    CHECK_EQ(borrow(log, 100, &b), SHMQ_OK);
+    shmq_log_seal(log);
+    CHECK_EQ(shmq_log_lock(log, 0), SHMQ_OK);
+    CHECK_EQ(shmq_log_append(log, &piece, &out), SHMQ_SEALED);
+    shmq_log_end_loan(log, &b.loan);
+    shmq_log_unlock(log);
+    CHECK_EQ(borrow(log, 100, &b), SHMQ_SEALED);
     end_logs();
 }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from shmq import api
 from shmq.api.contract import document
 from shmq.api.names import check_name
-from shmq.api.options import check_whole
+from shmq.api.options import Confirm, check_whole
 from shmq.api.stream_options import StreamOptions
 from shmq.client.local.archived_records import ArchivedRecords
 from shmq.client.local.group import GroupMethods
@@ -127,6 +127,36 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
         """Finish a repartition that another process is running, or died in."""
         repartition.finish(self._namespace, self.control)
         self._look_for_partitions()
+
+    # ---- appending ----
+
+    def loan(
+        self,
+        size: int,
+        *,
+        key: bytes | str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        timestamp: float | None = None,
+        partition: int | None = None,
+        block: bool | None = None,
+        timeout: float | None = None,
+        confirm: Confirm | None = None,
+    ) -> api.RecordLoan:
+        """See :class:`shmq.api.Stream`."""
+        how = (key, headers, timestamp, partition, block, timeout, confirm)
+        loan = _stream.make_loan(self, size, *how)
+        if loan is not None:
+            return loan
+        return super().loan(
+            size,
+            key=key,
+            headers=headers,
+            timestamp=timestamp,
+            partition=partition,
+            block=block,
+            timeout=timeout,
+            confirm=confirm,
+        )
 
     # ---- reading ----
 
@@ -381,6 +411,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
 
 
 document(LocalStream, api.Stream)
+api.RecordLoan.register(_stream.RecordLoan)
 
 
 def _files_of(namespace: Namespace, control: _stream.Control) -> ArchivedRecords | None:

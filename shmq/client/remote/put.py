@@ -9,18 +9,17 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from shmq import api, errors
 from shmq.api.options import QueueOptions
 from shmq.client.remote.connection import Connection, RoomBackoff
 from shmq.client.remote.durable_wait import confirmed
+from shmq.client.shared.buffered_loan import BufferedLoan
 from shmq.codec import codecs
-from shmq.errors import InvalidOption, MessageTooLarge
+from shmq.errors import MessageTooLarge
 from shmq.native import _core
-from shmq.native._core import plain_number
 from shmq.protocol.messages.queue import QueueState
 from shmq.protocol.opcodes import Status, Type
 from shmq.protocol.status import error_of
@@ -424,68 +423,10 @@ class RemotePuts:
             ) from None
 
 
-class RemoteLoan(api.Loan):
+class RemoteLoan(BufferedLoan[api.Put], api.Loan):
     """See :class:`shmq.api.Loan`. It takes no space in the queue before its commit."""
-
-    def __init__(self, size: int, put: Callable[[memoryview], api.Put]) -> None:
-        self._memory = bytearray(size)
-        self._view = memoryview(self._memory)
-        self._commit = put
-        self._put: api.Put | None = None
-        self._ended = False
-
-    @property
-    def view(self) -> memoryview:
-        """See :class:`shmq.api.Loan`."""
-        self._check()
-        return self._view
 
     @property
     def put(self) -> api.Put | None:
         """See :class:`shmq.api.Loan`."""
-        return self._put
-
-    def commit(self, size: int | None = None) -> api.Put:
-        """See :class:`shmq.api.Loan`."""
-        self._check()
-        whole = len(self._memory)
-        if size is not None:
-            size = plain_number(size)
-            if isinstance(size, bool) or not isinstance(size, int):
-                raise TypeError(f"size={size!r} must be an int, not {type(size).__name__}")
-            if not 0 <= size <= whole:
-                raise InvalidOption(f"size={size} is not within the loan: 0 to {whole}")
-        self._end()
-        with memoryview(self._memory) as view, view[: whole if size is None else size] as body:
-            self._put = self._commit(body)
-        return self._put
-
-    def drop(self) -> None:
-        """See :class:`shmq.api.Loan`."""
-        if not self._ended:
-            self._end()
-
-    def _check(self) -> None:
-        if self._ended:
-            raise ValueError("the loan has ended: it was committed or dropped")
-
-    def _end(self) -> None:
-        self._ended = True
-        with contextlib.suppress(BufferError):  # a view of it still exists
-            self._view.release()
-
-    def __enter__(self) -> memoryview:
-        return self.view
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._ended:
-            return
-        if kind is None:
-            self.commit()
-        else:
-            self.drop()
+        return self._result

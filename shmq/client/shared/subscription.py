@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from shmq import api
-from shmq.api.options import check_one_of, check_whole
+from shmq.api.options import Confirm, check_one_of, check_whole
+from shmq.client.shared.buffered_loan import BufferedLoan
 from shmq.client.shared.producer import producer
 from shmq.client.shared.reader import behind_damage
-from shmq.errors import DamagedFile, OffsetOutOfRange, ShmqError
+from shmq.errors import DamagedFile, MessageTooLarge, OffsetOutOfRange, ShmqError
 from shmq.native import _core
 from shmq.routing.topic import Topics, check_pattern
 
@@ -229,6 +230,15 @@ class Subscription(api.Subscription):
             floors.drop()
 
 
+class _BufferedRecordLoan(BufferedLoan[api.Appended], api.RecordLoan):
+    """See :class:`shmq.api.RecordLoan`. It takes no space in the stream before its commit."""
+
+    @property
+    def appended(self) -> api.Appended | None:
+        """See :class:`shmq.api.RecordLoan`."""
+        return self._result
+
+
 class BaseStream(api.Stream):
     """A stream with the methods that are the same for any transport."""
 
@@ -237,6 +247,40 @@ class BaseStream(api.Stream):
     @abc.abstractmethod
     def _new_hold(self) -> RetentionFloors:
         """The floors of a new subscription that blocks."""
+
+    def loan(
+        self,
+        size: int,
+        *,
+        key: bytes | str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        timestamp: float | None = None,
+        partition: int | None = None,
+        block: bool | None = None,
+        timeout: float | None = None,
+        confirm: Confirm | None = None,
+    ) -> api.RecordLoan:
+        """See :class:`shmq.api.Stream`."""
+        most = self.options.max_record_bytes
+        if check_whole("size", size, 0) > most:
+            raise MessageTooLarge(
+                f"a record of {size} bytes can never fit into stream {self.name!r}: "
+                f"max_record_bytes={most}"
+            )
+
+        def commit(value: memoryview) -> api.Appended:
+            return self.append(
+                bytes(value),
+                key=key,
+                headers=headers,
+                timestamp=timestamp,
+                partition=partition,
+                block=block,
+                timeout=timeout,
+                confirm=confirm,
+            )
+
+        return _BufferedRecordLoan(size, commit)
 
     def subscribe(
         self,

@@ -6,6 +6,8 @@ struct plan {
     uint64_t records, offset;
     int64_t now, seen;     /* the clock; what was seen before the item that comes next    */
     struct shmq_log_wrap wrap; /* before `end`                                          */
+    struct shmq_log_place lent; /* is left out                                          */
+    bool skipped;          /* an entry leads over it                                    */
     uint8_t flags;         /* of every entry                                            */
 };
 
@@ -32,16 +34,51 @@ static inline bool fits(const struct shmq_log *log, const struct shmq_log_spot *
     return size <= log->ring_bytes - spot->at;
 }
 
-/* Moves `spot` to the beginning of the ring if the next entry does not fit. */
-static inline void wrap(const struct shmq_log *log, struct shmq_log_spot *spot, uint64_t size,
-                        struct shmq_log_wrap *wrap)
+/* The bytes to leave out before an entry of that size: up to the end of the ring, or over the place
+ * that is lent. 0: it fits at `spot`. */
+static inline uint64_t gap(const struct shmq_log *log, const struct shmq_log_spot *spot,
+                           const struct shmq_log_place *lent, uint64_t size)
 {
-    uint64_t pad = fits(log, spot, size) ? 0 : log->ring_bytes - spot->at;
+    if (!fits(log, spot, size))
+        return log->ring_bytes - spot->at;
+    if (__builtin_expect(lent->bytes != 0, 0) && spot->at < lent->at + lent->bytes &&
+        spot->at + size > lent->at)
+        return lent->at + lent->bytes - spot->at;
+    return 0;
+}
 
-    if (pad)
-        shmq_log_pass(log, spot, pad);
-    if (!spot->at)
-        *wrap = (struct shmq_log_wrap){spot->position, pad};
+/* Moves `spot` to where the next entry fits. */
+static inline void wrap(const struct shmq_log *log, struct shmq_log_spot *spot, uint64_t size,
+                        struct plan *plan)
+{
+    uint64_t pad = 0, left;
+
+    while ((left = gap(log, spot, &plan->lent, size))) {
+        shmq_log_pass(log, spot, left);
+        pad = spot->at ? pad : left;
+    }
+    if (!spot->at || pad)
+        plan->wrap = (struct shmq_log_wrap){spot->position - spot->at, pad};
+}
+
+/* The same while the entries are written: writes the pad or the skip. */
+static inline void pass_gaps(const struct shmq_log *log, struct shmq_log_spot *spot, uint64_t size,
+                             struct plan *plan)
+{
+    uint64_t left;
+
+    while ((left = gap(log, spot, &plan->lent, size))) {
+        unsigned char *at = log->ring + spot->at;
+
+        if (left == log->ring_bytes - spot->at) {
+            __atomic_store_n((uint64_t *)(void *)at, 0, __ATOMIC_RELAXED);
+        } else {
+            shmq_entry_write_skip(at, left);
+            plan->skipped = true;
+        }
+        shmq_mark();
+        shmq_log_pass(log, spot, left);
+    }
 }
 
 /* Computes the places of all items; `timestamp` becomes that of the last one. */
@@ -53,6 +90,8 @@ static int plan_for(const struct shmq_log *log, const struct shmq_log_piece *pie
     plan->begin = spot.position;
     plan->wrap.position = spot.position - spot.at;
     plan->wrap.pad = log->h->last_pad * 8ull;
+    plan->lent = shmq_log_lent(log);
+    plan->skipped = false;
     plan->records = 0;
     plan->flags = piece->produced ? SHMQ_E_PRODUCED : 0;
     plan->now = shmq_wall();
@@ -63,11 +102,11 @@ static int plan_for(const struct shmq_log *log, const struct shmq_log_piece *pie
 
         if (size > log->most_entry)
             return SHMQ_TOO_LARGE;
-        wrap(log, &spot, size, &plan->wrap);
+        wrap(log, &spot, size, plan);
         shmq_log_pass(log, &spot, size);
         plan->records += piece->items[i].count;
         if (spot.position - plan->begin > log->ring_bytes)
-            return SHMQ_TOO_LARGE;
+            return plan->lent.bytes ? SHMQ_FULL : SHMQ_TOO_LARGE;
     }
     plan->end = spot.position;
     return SHMQ_OK;
@@ -112,6 +151,7 @@ static int check_producer(struct shmq_log *log, const struct shmq_log_piece *pie
     return SHMQ_DUPLICATE;
 }
 
+/* An item without a value has its bytes there already. */
 static void write_one(struct shmq_log *log, const struct shmq_log_item *item,
                       const struct shmq_log_piece *piece, const struct plan *plan,
                       uint64_t sequence, uint8_t flags, int64_t timestamp, unsigned char *at)
@@ -135,7 +175,12 @@ static void write_one(struct shmq_log *log, const struct shmq_log_item *item,
         .headers = item->headers,
     };
 
-    shmq_entry_write(at, log->salt, &e);
+    if (log->durable && e.value)
+        shmq_entry_write(at, log->salt, &e);
+    else
+        shmq_entry_write_unsealed(at, &e);
+    if (log->durable && !e.value)
+        shmq_entry_seal(at, log->salt);
     shmq_mark();
 }
 
@@ -164,11 +209,7 @@ static void write_all(struct shmq_log *log, const struct shmq_log_piece *piece, 
         uint8_t flags = time_of(plan, piece, item, &timestamp);
         uint64_t size = size_of(item, flags), begin;
 
-        if (!fits(log, &spot, size)) {
-            __atomic_store_n((uint64_t *)(void *)(log->ring + spot.at), 0, __ATOMIC_RELAXED);
-            shmq_mark();
-            shmq_log_pass(log, &spot, log->ring_bytes - spot.at);
-        }
+        pass_gaps(log, &spot, size, plan);
         begin = spot.position;
         if (size <= SHMQ_AHEAD)
             own_ahead(log, &spot, size);
@@ -204,7 +245,7 @@ static int append(struct shmq_log *log, const struct shmq_log_piece *piece,
     uint64_t last_begin;
     int status;
 
-    out->duplicate = false;
+    out->duplicate = out->skipped = false;
     if ((status = plan_for(log, piece, &plan, &out->timestamp)))
         return status;
     plan.offset = out->first = GET_RELAXED(h->next);
@@ -221,12 +262,109 @@ static int append(struct shmq_log *log, const struct shmq_log_piece *piece,
         return status;
     write_all(log, piece, &plan, &last_begin);
     commit(log, &plan, last_begin);
+    out->skipped = plan.skipped;
     if (piece->produced)
         shmq_log_remember(log, piece->producer, piece->sequence, out->first,
                           (uint32_t)plan.records);
     SET_RELEASE(h->settled, plan.end);
     return SHMQ_OK;
 }
+
+/* ---- values alone ---- */
+
+/* Writes one behind the other; returns where the last one begins. */
+static uint64_t write_values(struct shmq_log *log, const struct shmq_log_value *values,
+                             uint32_t count, const struct plan *plan)
+{
+    unsigned char *at = log->ring + log->tail.at;
+    uint64_t position = plan->begin, last = log->h->last_begin, offset = plan->offset;
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct shmq_log_spot spot = {position, (uint64_t)(at - log->ring)};
+        unsigned char *end;
+
+        if (values[i].size <= SHMQ_AHEAD)
+            own_ahead(log, &spot, SHMQ_ENTRY_HEAD + values[i].size);
+        end = shmq_entry_write_value(at, offset, plan->seen, values[i].bytes, values[i].size);
+        if (log->durable)
+            shmq_entry_seal(at, log->salt);
+        shmq_mark();
+        if (position / SHMQ_INDEX_STEP != last / SHMQ_INDEX_STEP)
+            shmq_log_index(log, last, position, offset, plan->seen);
+        last = position;
+        position += (uint64_t)(end - at);
+        offset++;
+        at = end;
+    }
+    return last;
+}
+
+bool shmq_log_append_values(struct shmq_log *log, const struct shmq_log_value *values,
+                            uint32_t count, uint64_t size, struct shmq_log_appended *out)
+{
+    struct shmq_log_header *h = log->h;
+    uint64_t begin = GET_RELAXED(h->committed), last;
+    struct plan plan = {.begin = begin, .end = begin + size, .records = count};
+
+    if (log->tail.position != begin)
+        log->tail = shmq_log_spot(log, begin);
+    if (!log->tail.at || !fits(log, &log->tail, size) || GET_RELAXED(h->sealed) ||
+        GET_RELAXED(h->loaned))
+        return false;
+    plan.wrap = (struct shmq_log_wrap){begin - log->tail.at, h->last_pad * 8ull};
+    if ((log->retention && shmq_log_is_stale(log)) ||
+        shmq_log_make_room(log, plan.end, &plan.wrap))
+        return false;
+    plan.offset = GET_RELAXED(h->next);
+    plan.now = shmq_wall();
+    plan.seen = h->last_seen > plan.now ? h->last_seen : plan.now;
+    last = write_values(log, values, count, &plan);
+    *out = (struct shmq_log_appended){
+        .first = plan.offset, .records = count, .timestamp = plan.seen};
+    plan.offset += count;
+    commit(log, &plan, last);
+    SET_RELEASE(h->settled, plan.end);
+    shmq_log_pass(log, &log->tail, size);
+    return true;
+}
+
+/* ---- a value in its place ---- */
+
+int shmq_log_append_at(struct shmq_log *log, uint64_t position, const struct shmq_log_piece *piece,
+                       struct shmq_log_appended *out)
+{
+    struct shmq_log_header *h = log->h;
+    struct shmq_log_spot spot = shmq_log_spot(log, shmq_log_committed(log));
+    uint64_t pad = position - spot.position, last = h->last_begin;
+    struct plan plan = {.begin = position, .records = 1, .offset = GET_RELAXED(h->next)};
+    uint8_t flags;
+
+    if (GET_RELAXED(h->sealed))
+        return SHMQ_SEALED;
+    if (pad && pad != log->ring_bytes - spot.at)
+        return SHMQ_DAMAGED;
+    plan.now = shmq_wall();
+    plan.seen = h->last_seen;
+    flags = time_of(&plan, piece, piece->items, &out->timestamp);
+    plan.end = position + size_of(piece->items, flags);
+    plan.wrap.pad = position % log->ring_bytes ? h->last_pad * 8ull : pad;
+    if (pad) {
+        __atomic_store_n((uint64_t *)(void *)(log->ring + spot.at), 0, __ATOMIC_RELAXED);
+        shmq_mark();
+    }
+    write_one(log, piece->items, piece, &plan, 0, flags, out->timestamp,
+              shmq_log_byte(log, position));
+    if (position / SHMQ_INDEX_STEP != last / SHMQ_INDEX_STEP || !position)
+        shmq_log_index(log, last, position, plan.offset, plan.seen);
+    out->first = plan.offset++;
+    out->records = 1;
+    out->duplicate = out->skipped = false;
+    commit(log, &plan, position);
+    SET_RELEASE(h->settled, plan.end);
+    return SHMQ_OK;
+}
+
+/* ---- pieces ---- */
 
 /* Skips the items that files have: a commit may end within a piece. Returns how many records. */
 static uint64_t pass_restored(struct shmq_log *log, struct shmq_log_piece *piece)
@@ -251,8 +389,12 @@ int shmq_log_append(struct shmq_log *log, const struct shmq_log_piece *piece,
 {
     struct shmq_log_piece rest = *piece;
     uint64_t passed = piece->produced ? pass_restored(log, &rest) : 0;
-    int status = append(log, &rest, out);
+    int status;
 
+    if (piece->loan)
+        return piece->loan->value ? shmq_log_append_lent(log, piece, out)
+                                  : shmq_log_lend(log, piece);
+    status = append(log, &rest, out);
     if (!status && passed) {
         out->records += passed;
         if (out->first != UINT64_MAX)

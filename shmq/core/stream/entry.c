@@ -87,6 +87,17 @@ static unsigned char *put_value(unsigned char *at, const struct shmq_entry *e,
     return put(at, e->value, e->value_bytes);
 }
 
+/* The zeros behind the parts, and `seen`. */
+static inline void put_tail(unsigned char *end, const struct shmq_entry *e)
+{
+    if (e->flags & SHMQ_E_SEEN) {
+        store(end - 16, 0);
+        store(end - SHMQ_ENTRY_SEEN, (uint64_t)e->seen);
+    } else {
+        store(end - 8, 0);
+    }
+}
+
 unsigned char *shmq_entry_write(unsigned char *at, uint32_t salt, const struct shmq_entry *e)
 {
     uint64_t size = shmq_entry_size(e->flags, e->value_bytes, e->key_bytes, e->headers_bytes);
@@ -96,17 +107,59 @@ unsigned char *shmq_entry_write(unsigned char *at, uint32_t salt, const struct s
 
     store(at, words);
     crc = shmq_crc32c(salt, at, 4);
-    if (e->flags & SHMQ_E_SEEN) {
-        store(end - 16, 0);
-        store(end - SHMQ_ENTRY_SEEN, (uint64_t)e->seen);
-    } else {
-        store(end - 8, 0);
-    }
+    put_tail(end, e);
     to = put_head(at, e);
     to = put_value(to, e, &from, &crc);
     to = put(to, e->key, e->key_bytes);
     put(to, e->headers, e->headers_bytes);
     store(at, pair(words, shmq_crc32c(crc, from, (size_t)(end - from))));
+    return end;
+}
+
+unsigned char *shmq_entry_write_unsealed(unsigned char *at, const struct shmq_entry *e)
+{
+    uint64_t size = shmq_entry_size(e->flags, e->value_bytes, e->key_bytes, e->headers_bytes);
+    unsigned char *end = at + size, *to;
+
+    if (e->value)
+        put_tail(end, e);
+    store(at, (size - 8) / 8);
+    to = put_head(at, e);
+    if (e->value)
+        put(to, e->value, e->value_bytes);
+    to += e->value_bytes;
+    to = put(to, e->key, e->key_bytes);
+    to = put(to, e->headers, e->headers_bytes);
+    if (!e->value) {
+        static const unsigned char zeros[8];
+
+        to = put(to, zeros, (size_t)(end - to) % 8);
+        if (e->flags & SHMQ_E_SEEN)
+            store(to, (uint64_t)e->seen);
+    }
+    return end;
+}
+
+void shmq_entry_write_skip(unsigned char *at, uint64_t size)
+{
+    store(at, (size - 8) / 8);
+    store(at + 8, pair(SHMQ_R_SKIP, 1));
+}
+
+unsigned char *shmq_entry_write_value(unsigned char *at, uint64_t offset, int64_t timestamp,
+                                      const void *value, uint32_t bytes)
+{
+    uint64_t size = shmq_entry_size(0, bytes, 0, 0);
+    unsigned char *end = at + size;
+
+    store(end - 8, 0);
+    store(at, (size - 8) / 8);
+    store(at + 8, pair(SHMQ_R_ENTRY, 1));
+    store(at + 16, offset);
+    store(at + 24, (uint64_t)timestamp);
+    store(at + 32, 0);
+    store(at + 40, bytes);
+    put(at + SHMQ_ENTRY_HEAD, value, bytes);
     return end;
 }
 
@@ -122,6 +175,20 @@ void shmq_entry_seal(unsigned char *at, uint32_t salt)
     uint32_t words = low(shmq_entry_word(at));
 
     store(at, pair(words, checksum(at, 8 + (uint64_t)words * 8, salt)));
+}
+
+void shmq_entry_seal_all(unsigned char *at, uint64_t size, uint32_t salt)
+{
+    while (size >= 16) {
+        uint64_t first = shmq_entry_word(at), whole = 8 + (uint64_t)low(first) * 8;
+
+        if (!low(first) || whole > size)
+            return;
+        if (!high(first))
+            shmq_entry_seal(at, salt);
+        at += whole;
+        size -= whole;
+    }
 }
 
 /* Fills `e` from its head, all of whose bytes are readable. */

@@ -7,7 +7,8 @@
  *
  * It is a record of a .dmsq file (record.h): all integers are little-endian, `words` counts the
  * eight-byte words that follow the crc, and the crc covers the stream's salt, `words` and what
- * follows it. `offset` is the offset of its first record; it takes `count` offsets: 1, or the
+ * follows it. In the ring of a stream that is not durable the crc is 0: entries leave the memory
+ * only through the server, which computes it in its copy. `offset` is the offset of its first record; it takes `count` offsets: 1, or the
  * number of records compressed together. The uncompressed form of a batch, `raw` bytes, is entries,
  * too, whose offsets count from 0.
  *
@@ -23,6 +24,8 @@
 #include <stdint.h>
 
 #define SHMQ_R_ENTRY 10u          /* an addition to enum shmq_record_type               */
+#define SHMQ_R_SKIP 11u           /* in a ring only: its bytes are left out              */
+#define SHMQ_SKIP_HEAD 16u        /* bytes written of it                                 */
 #define SHMQ_ENTRY_HEAD 48u       /* bytes before the producer or the value             */
 #define SHMQ_ENTRY_PRODUCER 16u
 #define SHMQ_ENTRY_SEEN 8u        /* bytes at its end, if present                       */
@@ -59,8 +62,22 @@ static inline uint64_t shmq_entry_size(uint8_t flags, uint64_t value, uint64_t k
  * place behind it. */
 unsigned char *shmq_entry_write(unsigned char *at, uint32_t salt, const struct shmq_entry *e);
 
+/* The same, but leaves the crc 0: not computed yet. If `value` is NULL, its bytes are there. */
+unsigned char *shmq_entry_write_unsealed(unsigned char *at, const struct shmq_entry *e);
+
+/* Writes the head of an entry that leads over `size` bytes, a multiple of 8 and 16 or more. */
+void shmq_entry_write_skip(unsigned char *at, uint64_t size);
+
+/* The same for a value alone, whose time is its timestamp. */
+unsigned char *shmq_entry_write_value(unsigned char *at, uint64_t offset, int64_t timestamp,
+                                      const void *value, uint32_t bytes);
+
 /* Writes the crc of an entry that is otherwise complete. */
 void shmq_entry_seal(unsigned char *at, uint32_t salt);
+
+/* Writes the crc of those of the whole entries in `size` bytes whose crc is 0. Stops at bytes that
+ * are no entry. */
+void shmq_entry_seal_all(unsigned char *at, uint64_t size, uint32_t salt);
 
 enum shmq_entry_read {
     SHMQ_E_OK = 0,
@@ -92,6 +109,33 @@ static inline uint64_t shmq_entry_word(const unsigned char *at)
     word = __builtin_bswap64(word);
 #endif
     return word;
+}
+
+/* Whether the head, all of whose bytes are readable, is that of one record which is not compressed;
+ * the rest of it is not looked at. */
+static inline bool shmq_entry_is_record(const unsigned char *at)
+{
+    return (shmq_entry_word(at + 8) & ~0xFFFF00ull) == (SHMQ_R_ENTRY | 1ull << 32);
+}
+
+/* The short path of shmq_entry_read, without a check of the crc, for a value alone: returns its
+ * entry's size and sets `value` and its `bytes`; 0: it is not one, or there is none. */
+static inline uint64_t shmq_entry_value_at(const unsigned char *at, uint64_t size,
+                                           const unsigned char **value, uint32_t *bytes)
+{
+    uint64_t whole, sixth;
+
+    if (size < SHMQ_ENTRY_HEAD)
+        return 0;
+    sixth = shmq_entry_word(at + 40);
+    whole = 8 + (shmq_entry_word(at) & UINT32_MAX) * 8;
+    if ((shmq_entry_word(at + 8) & ~0xFF0000ull) != (SHMQ_R_ENTRY | 1ull << 32) ||
+        shmq_entry_word(at + 32) || sixth >> 32 || whole > size ||
+        whole != shmq_entry_size(0, sixth, 0, 0))
+        return 0;
+    *value = at + SHMQ_ENTRY_HEAD;
+    *bytes = (uint32_t)sixth;
+    return whole;
 }
 
 /* `at` is a multiple of 8, and at least 8 of the `bytes` there are readable. */

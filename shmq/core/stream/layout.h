@@ -8,6 +8,9 @@
  * the entry is at the ring's beginning. The readable part is between `oldest` and `committed`;
  * these two and the entries are the truth, everything else is derived.
  *
+ * A loan is a place in the ring that a process writes before its record is appended. As long as it
+ * is open, appends leave the place out: a skip entry leads over it.
+ *
  * `index[k]` is the first entry that begins at or behind position k * SHMQ_INDEX_STEP. The index is
  * a ring, too; it finds entries by offset and by the time they were seen, as both only increase. */
 #ifndef SHMQ_STREAM_LAYOUT_H
@@ -76,6 +79,7 @@ enum shmq_hold_kind {
     SHMQ_HOLD_FREE = 0,
     SHMQ_HOLD_PIN = 1,    /* views: in every stream                                     */
     SHMQ_HOLD_CURSOR = 2, /* consumers: if the stream's overflow is "block"             */
+    SHMQ_HOLD_LOAN = 3,   /* a loan: `tag` bytes from `position` on, and no others       */
 };
 
 /* The last records of a producer. */
@@ -120,6 +124,7 @@ struct shmq_log_header {
     uint32_t holds_made;      /* holds that were ever used; mark                        */
     uint64_t recoveries;      /* total */
     _Atomic uint32_t sealed;  /* 1: no appends any more                                 */
+    _Atomic uint32_t loaned;  /* 1 + the hold of the loan in the ring; 0: none          */
     uint32_t last_pad;        /* 8-byte words: the last pad before the ring's end               */
 
     /* -- progress of the files: written by the persistence writer ---------------------- */

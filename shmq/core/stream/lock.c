@@ -11,6 +11,7 @@ static void mend(struct shmq_log *log)
 
     SET(h->recoveries, h->recoveries + 1);
     shmq_log_trim_index(log);
+    shmq_log_find_loan(log);
     if (shmq_log_recover(log))
         SET_RELAXED(h->state, SHMQ_BROKEN);
 }

@@ -19,6 +19,12 @@ enum shmq_log_status {
     SHMQ_SEALED,            /* the partition accepts no more records                    */
 };
 
+/* A position and its place in the ring: a walk keeps both, because the division that computes one
+ * takes longer than the rest of a step. */
+struct shmq_log_spot {
+    uint64_t position, at;
+};
+
 struct shmq_log {
     struct shmq_log_header *h;
     struct shmq_hold *holds;
@@ -35,6 +41,7 @@ struct shmq_log {
     const struct shmq_process *self; /* this process in the namespace, for the lock     */
     int fd;                 /* to back the segment with memory                          */
     struct shmq_stream *stream; /* its wakeup is for waiting readers; NULL: none wait   */
+    struct shmq_log_spot tail; /* behind this handle's last append of values alone       */
     uint64_t refused_bytes; /* with NO_SPACE: the bytes that were not available         */
 };
 
@@ -108,7 +115,16 @@ struct shmq_log_item {
     int64_t timestamp;    /* ns since 1970; 0: that of the piece                        */
 };
 
+/* A place in the ring in which the value of a record is written before it is appended. */
+struct shmq_log_loan {
+    uint64_t owner;       /* the process to lend it to                                  */
+    unsigned char *value; /* the value's bytes; NULL: the place is to be lent           */
+    uint32_t hold;        /* its hold                                                   */
+    bool keep;            /* the loan does not end with the append                      */
+};
+
 struct shmq_log_piece {
+    struct shmq_log_loan *loan; /* of the single item, which has no value; or NULL      */
     const struct shmq_log_item *items;
     uint32_t count;       /* of items; at least 1                                       */
     int64_t timestamp;    /* ns since 1970; 0: now, but not before the last one seen    */
@@ -123,9 +139,28 @@ struct shmq_log_appended {
     int64_t timestamp;    /* of the last record                                         */
     uint64_t expected;    /* for GAP: the next sequence                                 */
     bool duplicate;
+    bool skipped;         /* it left out a loan: see whether the borrower lives         */
 };
 
-/* Appends all items in one step: readers see all of them, or none. SHMQ_OK, FULL (records may
+/* A value alone: without a key, headers, a codec, a timestamp or a producer. */
+struct shmq_log_value {
+    const void *bytes;
+    uint32_t size;
+};
+
+/* The short path for values that the stream's options allow: appends them in one step if `size`, the
+ * sum of their entries' sizes, fits before the end of the ring, and there is room. False: none was
+ * appended; shmq_log_append can do it, or tells why not. Holds the lock. */
+bool shmq_log_append_values(struct shmq_log *log, const struct shmq_log_value *values,
+                            uint32_t count, uint64_t size, struct shmq_log_appended *out);
+
+/* Appends the single item at `position`, which is `committed`, or the beginning of the ring behind
+ * the pad that follows it; there is room for the entry. Its value's bytes are in their place.
+ * SHMQ_OK, SEALED, DAMAGED. Holds the lock. */
+int shmq_log_append_at(struct shmq_log *log, uint64_t position, const struct shmq_log_piece *piece,
+                       struct shmq_log_appended *out);
+
+/* Appends all items in one step, or lends or appends the piece's loan: readers see all of them, or none. SHMQ_OK, FULL (records may
  * not be removed, or not yet), TOO_LARGE, NO_SPACE, GAP, SEALED, DAMAGED. Holds the lock. */
 int shmq_log_append(struct shmq_log *log, const struct shmq_log_piece *piece,
                     struct shmq_log_appended *out);
@@ -141,8 +176,8 @@ struct shmq_log_wrap {
  * removes entries, but keeps at least nine tenths of that. Holds the lock. */
 int shmq_log_make_room(struct shmq_log *log, uint64_t end, const struct shmq_log_wrap *wrap);
 
-/* Ensures: the next append of that many bytes, with a producer, finds memory. Holds the lock;
- * SHMQ_NO_SPACE. */
+/* Ensures: the next append of that many bytes, with a producer, finds memory, even behind a place
+ * that is lent meanwhile. Holds the lock; SHMQ_NO_SPACE. */
 int shmq_log_reserve(struct shmq_log *log, uint64_t bytes);
 
 /* Removes records older than the stream's retention. Holds the lock. */
@@ -154,6 +189,10 @@ bool shmq_log_is_stale(const struct shmq_log *log);
 /* Takes a hold from `offset` on: SHMQ_OK, OUT_OF_RANGE, CROWDED. Holds the lock. */
 int shmq_log_hold(struct shmq_log *log, uint32_t kind, uint64_t owner, uint64_t tag,
                   uint64_t offset, uint32_t *at);
+
+/* The same from `position` on, which is not checked. */
+int shmq_log_hold_at(struct shmq_log *log, uint32_t kind, uint64_t owner, uint64_t tag,
+                     uint64_t position, uint32_t *at);
 
 /* Moves the hold to a later offset, which may be gone already or still to come. `hint` is as for
  * shmq_log_find. */
@@ -180,6 +219,32 @@ uint64_t shmq_log_near_time(const struct shmq_log *log, uint64_t oldest, uint64_
 /* The first indexed entry that begins at or behind `position`; `committed` if there is none. Holds
  * the lock. */
 uint64_t shmq_log_indexed_behind(const struct shmq_log *log, uint64_t position);
+
+/* ---- stream/loan.c: records whose values are written in place ---- */
+
+/* Lends a place in the ring for the piece's item, of which only the sizes count, and completes the
+ * loan. SHMQ_BUSY: the partition has lent a place already, or lends none; else as shmq_log_append.
+ * Holds the lock. */
+int shmq_log_lend(struct shmq_log *log, const struct shmq_log_piece *piece);
+
+/* Appends the item, whose value may be shorter than what was lent. If other entries have been
+ * appended behind the place, the bytes are copied. Without `keep` the loan ends if this succeeds.
+ * SHMQ_OUT_OF_RANGE: it has ended before; else as shmq_log_append. Holds the lock. */
+int shmq_log_append_lent(struct shmq_log *log, const struct shmq_log_piece *piece,
+                         struct shmq_log_appended *out);
+
+/* Ends the loan, if it has not ended. Holds the lock. */
+void shmq_log_end_loan(struct shmq_log *log, const struct shmq_log_loan *loan);
+
+/* The place of the open loan; of 0 bytes if there is none. Holds the lock. */
+struct shmq_log_place {
+    uint64_t at, bytes; /* from the beginning of the ring                                */
+};
+
+struct shmq_log_place shmq_log_lent(const struct shmq_log *log);
+
+/* Derives from the holds whether there is a loan. Holds the lock. */
+void shmq_log_find_loan(struct shmq_log *log);
 
 /* ---- stream/append.c: producers ---- */
 
@@ -291,13 +356,8 @@ static inline unsigned char *shmq_log_byte(const struct shmq_log *log, uint64_t 
 }
 
 #define SHMQ_LINE 64u    /* size of a cache line                                        */
+#define SHMQ_GAPS 4      /* pads and skips between two entries, at most, and one more    */
 #define SHMQ_AHEAD 1024u /* bytes that a walk prefetches                                */
-
-/* A position and its place in the ring: a walk keeps both, because the division that computes one
- * takes longer than the rest of a step. */
-struct shmq_log_spot {
-    uint64_t position, at;
-};
 
 static inline struct shmq_log_spot shmq_log_spot(const struct shmq_log *log, uint64_t position)
 {
@@ -314,19 +374,22 @@ static inline void shmq_log_pass(const struct shmq_log *log, struct shmq_log_spo
         spot->at = 0;
 }
 
-/* Reads the entry at `spot`, skipping a pad: false if there is nothing valid before `end`. The
- * caller must not trust `g` before shmq_log_holds confirms it. */
+/* Reads the entry at `spot`, skipping the pad before the ring's end and the place of a loan: false
+ * if there is nothing valid before `end`. The caller must not trust `g` before shmq_log_holds
+ * confirms it. */
 static inline bool shmq_log_look(const struct shmq_log *log, struct shmq_log_spot *spot,
                                  uint64_t end, struct shmq_peeked_entry *g)
 {
-    for (int pads = 0; spot->position < end && pads < 2; pads++) {
+    for (int gaps = 0; spot->position < end && gaps < SHMQ_GAPS; gaps++) {
         uint64_t left = log->ring_bytes - spot->at;
 
         shmq_entry_peek(log->ring + spot->at, left, g);
-        if (g->size)
+        if (g->size && g->type != SHMQ_R_SKIP)
             return g->size >= SHMQ_ENTRY_HEAD && g->size <= left && g->count &&
                    g->size <= end - spot->position && g->type == SHMQ_R_ENTRY;
-        shmq_log_pass(log, spot, left);
+        if (g->size > left)
+            return false;
+        shmq_log_pass(log, spot, g->size ? g->size : left);
     }
     return false;
 }

@@ -97,8 +97,47 @@ static inline void fetch_ahead(const struct shmq_log *log, const struct search *
         __builtin_prefetch(log->ring + at);
 }
 
-/* Takes entries from `spot` on, `g` being the first. The ring may wrap between two of them,
- * behind a pad or without one. */
+/* The bytes from `spot` on, before the end of the ring, in which `x` may have further entries. */
+static uint64_t room_for(const struct shmq_log *log, const struct search *s,
+                         const struct shmq_log_spot *spot, const struct shmq_log_extent *x)
+{
+    uint64_t left = log->ring_bytes - spot->at, there = s->committed - spot->position;
+    uint64_t allowed = s->most > x->bytes ? s->most - x->bytes : 0;
+
+    left = there < left ? there : left;
+    return allowed < left ? allowed : left;
+}
+
+/* The short form of the loop in `gather`: passes entries of one record each that lie behind each
+ * other and have consecutive offsets. */
+static void pass_records(const struct shmq_log *log, const struct search *s,
+                         struct shmq_log_spot *spot, struct shmq_log_extent *x)
+{
+    uint64_t left = room_for(log, s, spot, x), most = s->limit - (x->next - s->offset);
+    uint64_t count = 0, passed = 0, size;
+
+    if (!spot->at || x->next >= s->end || x->next - s->offset >= s->limit)
+        return;
+    most = s->end - x->next < most ? s->end - x->next : most;
+    for (; count < most && left - passed >= SHMQ_ENTRY_HEAD; count++, passed += size) {
+        const unsigned char *at = log->ring + spot->at + passed;
+
+        size = 8 + (shmq_entry_word(at) & UINT32_MAX) * 8;
+        if (size < SHMQ_ENTRY_HEAD || size > left - passed || !shmq_entry_is_record(at) ||
+            shmq_entry_word(at + 16) != x->next + count)
+            break;
+        if (size <= SHMQ_AHEAD && passed + size + SHMQ_AHEAD + size < left)
+            for (uint64_t line = SHMQ_AHEAD; line < SHMQ_AHEAD + size; line += SHMQ_LINE)
+                __builtin_prefetch(at + size + line);
+    }
+    x->entries += count;
+    x->next += count;
+    x->bytes += passed;
+    shmq_log_pass(log, spot, passed);
+}
+
+/* Takes entries from `spot` on, `g` being the first. There may be one gap between two of them: the
+ * ring wraps, behind a pad or without one, or leaves out a loan. */
 static void gather(const struct shmq_log *log, const struct search *s, struct shmq_log_spot spot,
                    struct shmq_peeked_entry *g, struct shmq_log_extent *x)
 {
@@ -107,6 +146,8 @@ static void gather(const struct shmq_log *log, const struct search *s, struct sh
     x->seen = g->seen;
     for (;;) {
         if (x->entries && (spot.position != x->end || !spot.at)) {
+            if (x->wrap != x->begin)
+                return;
             x->wrap = x->end;
             x->resume = spot.position;
         }
@@ -117,6 +158,7 @@ static void gather(const struct shmq_log *log, const struct search *s, struct sh
         shmq_log_pass(log, &spot, g->size);
         if (g->size <= SHMQ_AHEAD)
             fetch_ahead(log, s, &spot, g->size);
+        pass_records(log, s, &spot, x);
         x->end = spot.position;
         if (!shmq_log_look(log, &spot, s->committed, g) || g->offset >= s->end ||
             g->offset + g->count - s->offset > s->limit || x->bytes + g->size > s->most)

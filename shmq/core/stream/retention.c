@@ -16,7 +16,7 @@ static uint64_t floor_of(const struct shmq_log *log)
         uint32_t kind = GET_ACQUIRE(hold->kind);
         uint64_t position;
 
-        if (kind == SHMQ_HOLD_FREE || (kind == SHMQ_HOLD_CURSOR && !log->blocks))
+        if (kind == SHMQ_HOLD_FREE || kind == SHMQ_HOLD_LOAN || (kind == SHMQ_HOLD_CURSOR && !log->blocks))
             continue;
         position = GET_ACQUIRE(hold->position);
         floor = position < floor ? position : floor;
@@ -161,7 +161,7 @@ int shmq_log_reserve(struct shmq_log *log, uint64_t bytes)
 {
     int status = shmq_log_back_producers(log);
 
-    return status ? status : back(log, shmq_log_committed(log) + bytes);
+    return status ? status : back(log, shmq_log_committed(log) + log->most_entry + bytes);
 }
 
 /* ---- age ---- */
@@ -218,8 +218,12 @@ int shmq_log_hold(struct shmq_log *log, uint32_t kind, uint64_t owner, uint64_t 
     uint64_t position;
     int status = position_of(log, offset, UINT64_MAX, &position);
 
-    if (status)
-        return status;
+    return status ? status : shmq_log_hold_at(log, kind, owner, tag, position, at);
+}
+
+int shmq_log_hold_at(struct shmq_log *log, uint32_t kind, uint64_t owner, uint64_t tag,
+                     uint64_t position, uint32_t *at)
+{
     for (*at = 0; *at < SHMQ_HOLDS; ++*at) {
         struct shmq_hold *hold = &log->holds[*at];
 
@@ -255,6 +259,9 @@ void shmq_log_move(struct shmq_log *log, uint32_t at, uint64_t offset, uint64_t 
 
 void shmq_log_drop(struct shmq_log *log, uint32_t at)
 {
+    if (GET_RELAXED(log->h->loaned) == at % SHMQ_HOLDS + 1) {
+        SET_RELAXED(log->h->loaned, 0);
+    }
     SET_RELEASE(log->holds[at % SHMQ_HOLDS].kind, SHMQ_HOLD_FREE);
     shmq_log_wake_room(log);
 }

@@ -24,6 +24,9 @@ cdef extern from "stream/entry.h" nogil:
     uint64_t shmq_entry_size(uint8_t flags, uint64_t value, uint64_t key, uint64_t headers)
     unsigned char *shmq_entry_write(unsigned char *at, uint32_t salt, const shmq_entry *e)
     void shmq_entry_seal(unsigned char *at, uint32_t salt)
+    void shmq_entry_seal_all(unsigned char *at, uint64_t size, uint32_t salt)
+    uint64_t shmq_entry_value_at(const unsigned char *at, uint64_t size,
+                                 const unsigned char **value, uint32_t *bytes)
     int c_entry_read "shmq_entry_read"(const unsigned char *bytes, uint64_t size, uint32_t salt,
                                        cbool verify, shmq_entry *e, uint64_t *next)
 
@@ -91,7 +94,16 @@ cdef extern from "stream/log.h" nogil:
         uint8_t flags, codec, compression
         uint32_t count, raw
         int64_t timestamp
+    struct shmq_log_value:
+        const void *bytes
+        uint32_t size
+    struct shmq_log_loan:
+        uint64_t owner
+        unsigned char *value
+        uint32_t hold
+        cbool keep
     struct shmq_log_piece:
+        shmq_log_loan *loan
         const shmq_log_item *items
         uint32_t count
         int64_t timestamp
@@ -101,7 +113,7 @@ cdef extern from "stream/log.h" nogil:
         uint64_t first, records
         int64_t timestamp
         uint64_t expected
-        cbool duplicate
+        cbool duplicate, skipped
     struct shmq_log_extent:
         uint64_t begin, end, first, next, bytes, entries
         bint packed
@@ -131,6 +143,9 @@ cdef extern from "stream/log.h" nogil:
     uint64_t shmq_log_holder(const shmq_log *log)
     void shmq_log_unlock(shmq_log *log)
     int shmq_log_append(shmq_log *log, const shmq_log_piece *piece, shmq_log_appended *out)
+    cbool shmq_log_append_values(shmq_log *log, const shmq_log_value *values, uint32_t count,
+                                 uint64_t size, shmq_log_appended *out)
+    void shmq_log_end_loan(shmq_log *log, const shmq_log_loan *loan)
     void shmq_log_expire(shmq_log *log)
     cbool shmq_log_is_stale(const shmq_log *log)
     int shmq_log_hold(shmq_log *log, uint32_t kind, uint64_t owner, uint64_t tag,
@@ -150,6 +165,7 @@ cdef extern from "stream/log.h" nogil:
     cbool shmq_log_holds(const shmq_log *log, uint64_t position)
     int shmq_log_at(const shmq_log *log, int64_t time, uint64_t *offset)
     void shmq_log_wake(shmq_log *log)
+    void shmq_log_wake_room(shmq_log *log)
     uint32_t shmq_log_arm(shmq_log *log)
     cbool shmq_log_spin(shmq_log *log, uint64_t position, int64_t ns)
     int shmq_stream_sleep(shmq_stream *stream, uint32_t wakeup, int64_t ns)

@@ -61,6 +61,13 @@ def produce(stream: Any) -> None:
     )
 
 
+def lend(stream: Any) -> None:
+    """A loan that is dropped, and one that is appended."""
+    stream.loan(3000, partition=0).drop()
+    with stream.loan(3000, partition=0) as view:
+        view[:] = b"new 0".ljust(3000)
+
+
 def pin(stream: Any) -> None:
     stream.read(0, stream.earliest(0), view=True, pin=True).release()
 
@@ -103,7 +110,7 @@ def delete(stream: Any) -> None:
 SCENARIOS: dict[str, Callable[[Any], None]] = {
     act.__name__: act
     for act in (
-        one, piece, large, produce, pin, create, repartition, repartition_kept, keep, delete,
+        one, piece, large, produce, lend, pin, create, repartition, repartition_kept, keep, delete,
     )
 }  # fmt: skip
 #: Those of streams with a journal.
@@ -223,7 +230,7 @@ def check(name: str, before: dict[int, bytes], after: dict[int, bytes], finished
             raise Broken(f"offset {offset} has changed")
     if name != "large" and not before.keys() <= after.keys():
         raise Broken(f"records are gone: {before.keys() - after.keys()}")
-    wanted = {"one": 1, "piece": 9, "large": 3, "produce": 4}.get(name, 0)
+    wanted = {"one": 1, "piece": 9, "large": 3, "produce": 4, "lend": 1}.get(name, 0)
     if len(new) != wanted and (finished or new):
         raise Broken(f"{len(new)} of {wanted} records are there")
     for n, value in enumerate(new.values()):
