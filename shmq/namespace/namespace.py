@@ -5,8 +5,8 @@ Everything is in /dev/shm, owned by the user and closed to others:
 ``shmq@NAMESPACE``
     the namespace's file: the next process number, from byte 8 on the data directory if
     there is one, at byte 4112 its first process number and the time namespace of its
-    processes, and the byte ranges that its processes lock. Byte 0 is the registry lock, held
-    while queues are created and removed. Byte N is locked by the process of number N for as
+    processes, at byte 4128 a mark of the newest transaction for the writer, and the byte
+    ranges that its processes lock. Byte 0 is the registry lock, held while queues are created and removed. Byte N is locked by the process of number N for as
     long as it lives: the kernel releases an fcntl record lock at death, a fork does not inherit
     it, and it is right across PID namespaces, which a PID is not. Numbers are never reused,
     also not by a later file of the name, and are more than 2**60 + 5: a byte below 2**60 is
@@ -90,6 +90,9 @@ _DATA_DIR_AT: Final = 8
 #: time namespace, which shifts the clock of every deadline; 0: not known.
 _PLACE: Final = struct.Struct("<QQ")
 _PLACE_AT: Final = 4112
+#: Random bytes, other ones for each transaction that the writer has to look for.
+_ANNOUNCED: Final = 8
+_ANNOUNCED_AT: Final = 4128
 FLOCK: Final = struct.Struct("@hhqqi4x")  # struct flock, 64-bit Linux: fcntl(2)
 
 _known: dict[str, Namespace] = {}
@@ -294,6 +297,22 @@ class Namespace:
             record = _DATA_DIR.pack(len(path), zlib.crc32(path)) + path
             self._write_at(record, _DATA_DIR_AT)
             self._is_writer = True
+
+    def announce_transaction(self) -> None:
+        """Tell the writer that a transaction may commit whose file it has not seen. Raises NoSpace.
+
+        Call it when the file has its name for the writer, and before the commit point.
+        """
+        self.process_number()  # opens the file
+        self._write_at(os.urandom(_ANNOUNCED), _ANNOUNCED_AT)
+
+    @property
+    def announced(self) -> bytes | None:
+        """Bytes that differ after each `announce_transaction`; None: not known."""
+        try:
+            return os.pread(self._fd, _ANNOUNCED, _ANNOUNCED_AT)
+        except OSError:  # the file is not open
+            return None
 
     @property
     def writer_pid(self) -> int | None:

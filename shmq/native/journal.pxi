@@ -8,7 +8,6 @@ cdef enum:
 cdef bint _wait_synced(Handle handle, uint64_t seq, int64_t until) except -1:
     cdef int status = SHMQ_TIMED_OUT
     cdef int64_t left = SYNC_SLICE
-    shmq_request_sync(&handle.q, seq)
     while shmq_synced(&handle.q) < seq:
         if until != FOREVER:
             left = min(SYNC_SLICE, until - _real_now())
@@ -433,12 +432,13 @@ cdef class Follower:
         This wakes the waiters for it and frees the slots of settled messages. If the lock is not
         to be had, the rest of the slots are freed with the next batch.
         """
-        cdef bint more = True
+        cdef bint more
         if not self.collected:
             raise ValueError("no batch was collected")
         shmq_mark_synced(&self.f, segment, offset,
                             SHMQ_BATCH_BYTES + self.pages.used if self.pages.used else 0)
         self.collected = False
+        more = self.f.done.len != 0
         while more:
             try:
                 self.handle._lock()

@@ -96,11 +96,22 @@ class Transactions(Notes):
         #: Parts that have files, are deleted, or were waited for in vain.
         self._begun: set[Part] = set()
         self._look_at = 0.0
+        #: What was announced before the last look that found no uncommitted transaction.
+        self._seen: bytes | None = None
+        #: Whether the last look found one.
+        self._is_uncommitted = False
 
     # ---- for writers ----
 
     def note(self) -> None:
-        """See :class:`Notes`. Waits for the first files of new queues and streams."""
+        """See :class:`Notes`. Waits for the first files of new queues and streams.
+
+        Does not look if nothing was announced since the last look: a transaction is announced
+        before it commits, so before a writer can collect any part of it.
+        """
+        announced = self._namespace.announced
+        if announced is not None and announced == self._seen:
+            return
         until = time.monotonic() + _BEGUN
         while True:
             with self._lock:
@@ -109,6 +120,7 @@ class Transactions(Notes):
                     self._begun |= {part for one in new for part in one.parts}
                 if all(self._has_begun(part) for one in new for part in one.parts):
                     self._write(new)
+                    self._seen = None if self._is_uncommitted else announced
                     return
             time.sleep(_PAUSE)  # the part's writer has not created its first file yet
 
@@ -168,6 +180,7 @@ class Transactions(Notes):
     def _look(self) -> list[StoredTransaction]:
         """The newly committed transactions. Removes the files of noted ones that are applied."""
         self._load()
+        self._is_uncommitted = False
         new = []
         for of, path in noted(self._namespace).items():
             try:
@@ -179,6 +192,7 @@ class Transactions(Notes):
                 path.unlink(missing_ok=True)
                 continue
             if record is None:
+                self._is_uncommitted = True
                 self._drop_if_dead(of, path)
             elif of in self._open:
                 if happened:
@@ -235,6 +249,7 @@ class Transactions(Notes):
             return
         done = set(self._done)
         if self._file.is_open and self._file.end < _LONG:
+            done = set() if new else done  # a writer waits for the new ones: marks have time
             self._file.add(new, sorted(done))
         else:
             every = [*self._open.values(), *new]

@@ -99,19 +99,23 @@ class TransactionFile:
     def add(
         self, transactions: Iterable[StoredTransaction], done: Iterable[tuple[Id, Part]]
     ) -> None:
-        """Append these, and sync. Raises OSError; then the file has to be replaced."""
+        """Append these, and sync each record: only the last one of the file can be torn.
+
+        Raises OSError; then the file has to be replaced.
+        """
         records: list[Any] = [one.packed() for one in transactions]
         marks = [[*of, *part] for of, part in done]
         if marks:
             records.append(["done", marks])
-        data = b"".join(_pack(record, self._salt) for record in records)
         try:
-            end = write_whole(self._disk, self._file, [data], self.end)
-            self._disk.sync(self._file)
+            for record in records:
+                data = _pack(record, self._salt)
+                end = write_whole(self._disk, self._file, [data], self.end)
+                self._disk.sync(self._file)
+                self.end = end
         except OSError:
             self.abandon()
             raise
-        self.end = end
 
     def replace(self, transactions: Collection[StoredTransaction]) -> None:
         """Replace the file with one that has only these. Raises OSError."""

@@ -7,6 +7,7 @@
 #include "file/record.h"
 #include "file/restore.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -566,6 +567,55 @@ TEST("the writer waits for what it is woken for")
     shmq_fail(q, 28);
     CHECK_EQ(shmq_wait_synced(q, 2, SECOND), SHMQ_NO_SPACE);
     shmq_scan_end(&f);
+}
+
+#define CROWD 64u
+
+struct waiter {
+    struct shmq_queue *q;
+    uint64_t seq;
+};
+
+static void *wait_for_the_disk(void *given)
+{
+    const struct waiter *waiter = given;
+
+    CHECK_EQ(shmq_wait_synced(waiter->q, waiter->seq, 60 * SECOND), SHMQ_OK);
+    return NULL;
+}
+
+TEST("one commit serves all threads that wait for a number in it")
+{
+    struct shmq_queue *q = new_journaled(CROWD);
+    struct shmq_change_scan f = follow(q);
+    struct waiter waiters[CROWD];
+    pthread_t threads[CROWD];
+
+    CHECK_TEXT(sync_all(&f), "");
+    for (uint32_t i = 0; i < CROWD; i++) {
+        put_text(q, "one");
+        waiters[i] = (struct waiter){q, i + 1};
+        CHECK_EQ(pthread_create(&threads[i], NULL, wait_for_the_disk, &waiters[i]), 0);
+    }
+    CHECK_EQ(shmq_await_changes(&f, 60 * SECOND, 60 * SECOND, 0, 0), SHMQ_OK);
+    (void)sync_all(&f);
+    for (uint32_t i = 0; i < CROWD; i++)
+        CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    CHECK_EQ(q->h->journal.commits, 1);
+    shmq_scan_end(&f);
+}
+
+TEST("a commit wakes each number that it has, and few of those behind it")
+{
+    for (uint64_t after = 0; after < 1200; after += 7)
+        for (uint64_t count = 1; count < 600; count += 13) {
+            uint32_t bits = shmq_wakeup_bits(after, after + count);
+
+            for (uint64_t seq = after + 1; seq <= after + count; seq++)
+                CHECK(bits & shmq_wakeup_bit(seq));
+            for (uint64_t seq = after + count + 16; seq < after + 480; seq++)
+                CHECK(!(bits & shmq_wakeup_bit(seq)));
+        }
 }
 
 /* ---- restoring ---- */

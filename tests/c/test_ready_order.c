@@ -3,6 +3,7 @@
 #include "queue/index.h"
 
 #include "queue/layout.h"
+#include "queue/recover.h"
 
 static void nack_at_once(struct shmq_queue *q, const struct shmq_view *view)
 {
@@ -116,4 +117,38 @@ TEST("a slot that is not in the order is not removed but noticed as damage")
     shmq_order_remove(q, &q->slots[0]);
     CHECK(q->damaged);
     CHECK_EQ(shmq_ready(q->h), 0);
+}
+
+TEST("a queue that was filled in order is recovered without sorting")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 64, .priorities = 2);
+
+    for (uint8_t i = 0; i < 64; i++)
+        PUT(q, .priority = i % 2);
+    CHECK_EQ(shmq_recover(q), SHMQ_OK);
+    CHECK_WELL(q);
+    CHECK_EQ(q->h->order_len, 0);
+    for (uint64_t seq = 2; seq <= 64; seq += 2)
+        CHECK_EQ(next_seq(q), seq);
+    for (uint64_t seq = 1; seq <= 63; seq += 2)
+        CHECK_EQ(next_seq(q), seq);
+}
+
+TEST("whichever slots the messages are in, recovery keeps their order")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 16);
+
+    for (int i = 0; i < 16; i++)
+        put_bytes(q, 8);
+    for (uint64_t seq = 1; seq <= 100; seq++) {
+        struct shmq_view first = take_next(q);
+
+        CHECK_EQ(first.seq, seq);
+        CHECK_EQ(shmq_ack(q, first.receipt, now), SHMQ_OK);
+        CHECK_EQ(put_bytes(q, 8), seq + 16);
+        CHECK_EQ(shmq_recover(q), SHMQ_OK);
+        CHECK_WELL(q);
+    }
+    for (uint64_t seq = 101; seq <= 116; seq++)
+        CHECK_EQ(next_seq(q), seq);
 }

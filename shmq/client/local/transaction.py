@@ -244,15 +244,18 @@ class LocalTransaction(api.Transaction):
                 happen(handles_in(self._namespace), transaction_log.read(), wait=True)
                 transaction_log.finish()
 
-    def _noted(
-        self, transaction_log: TransactionLog, number: int
-    ) -> contextlib.AbstractContextManager[None]:
-        """If a journal is involved, make the file visible to its writer."""
+    @contextlib.contextmanager
+    def _noted(self, transaction_log: TransactionLog, number: int) -> Iterator[None]:
+        """If a journal is involved, make the file visible to its writer, and announce it."""
         touched = [*self._acks, *self._puts, *(stream for stream, _ in self._blocks)]
         streams = (member.stream for member in self._members)
-        if any(map(_keeps_journal, (*touched, *streams))):
-            return transaction_log.noted(number)
-        return contextlib.nullcontext()
+        if not any(map(_keeps_journal, (*touched, *streams))):
+            yield
+            return
+        with transaction_log.noted(number):
+            self._namespace.announce_transaction()
+            _core.mark()
+            yield
 
     def _wait_for_inputs(self) -> None:
         """Wait until the inputs are on disk, where required: their outputs may get there first.

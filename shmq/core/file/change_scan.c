@@ -634,6 +634,7 @@ void shmq_copies_waiting(struct shmq_queue *q, uint64_t origin_queue, const uint
 void shmq_mark_synced(struct shmq_change_scan *f, uint64_t segment, uint64_t offset, uint64_t bytes)
 {
     struct shmq_journal *j = &f->q->h->journal;
+    uint64_t before = shmq_synced(f->q);
 
     /* An offset of 0 between: a segment and another one's offset are never read together. */
     SET_ATOMIC(j->offset, 0);
@@ -651,7 +652,7 @@ void shmq_mark_synced(struct shmq_change_scan *f, uint64_t segment, uint64_t off
     SET(j->puts, j->puts + f->puts_logged);
     SET(j->settles, j->settles + f->settles_logged);
     atomic_store_explicit(&j->error, 0, memory_order_release);
-    shmq_wake_synced(f->q);
+    shmq_wake_numbers(f->q, before, f->covered);
 }
 
 bool shmq_release(struct shmq_change_scan *f, uint32_t most)
@@ -709,6 +710,7 @@ static bool spin_until_awaited(struct shmq_change_scan *f)
                 return true;
             shmq_pause();
         }
+        (void)sched_yield(); /* a putter may need this very core */
     } while (real_now() < end);
     f->spin /= 2;
     return false;

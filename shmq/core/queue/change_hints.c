@@ -1,5 +1,7 @@
 #include "queue/change_hints.h"
 
+#include <sched.h>
+
 #include "base/clock.h"
 #include "queue/segment.h"
 #include "queue/wait.h"
@@ -143,7 +145,8 @@ void shmq_wake_writer(struct shmq_queue *q)
         shmq_futex_wake(&q->h->journal_asleep);
 }
 
-void shmq_request_sync(struct shmq_queue *q, uint64_t seq)
+/* Returns the number that was awaited before. */
+static uint64_t await_number(struct shmq_queue *q, uint64_t seq)
 {
     _Atomic uint64_t *awaited = &q->h->journal.awaited;
     uint64_t before = GET_RELAXED(*awaited);
@@ -154,12 +157,22 @@ void shmq_request_sync(struct shmq_queue *q, uint64_t seq)
     shmq_fence();
     if (GET_RELAXED(q->h->journal_asleep))
         shmq_wake_writer(q);
+    return before;
 }
+
+void shmq_request_sync(struct shmq_queue *q, uint64_t seq) { (void)await_number(q, seq); }
 
 /* ---- waiting for the disk ---- */
 
-/* A sync of a quick disk is over before a sleeper would be awake again. If the disk is slower, or
- * many threads wait and need the cores, spinning does not pay, and is soon given up. */
+/* Whether no other put than `seq`, which the caller waits for, has come since the last sync. */
+static bool is_alone(const struct shmq_queue *q, uint64_t seq)
+{
+    return GET_ACQUIRE(q->h->fresh_tail) <= seq;
+}
+
+/* A sync of a quick disk is over before a sleeper would be awake again. If the disk is slower,
+ * spinning does not pay, and is soon given up; nor if others put as well, which need the cores.
+ * The writer may have been woken on this very core: it runs first. */
 static void spin_for_the_disk(struct shmq_queue *q, uint64_t seq, int64_t start)
 {
     int64_t now = start;
@@ -172,6 +185,9 @@ static void spin_for_the_disk(struct shmq_queue *q, uint64_t seq, int64_t start)
             }
             shmq_pause();
         }
+        if (!is_alone(q, seq))
+            return;
+        (void)sched_yield();
         now = shmq_read_clock(CLOCK_MONOTONIC);
     }
     __atomic_store_n(&q->patience, GET_ATOMIC(q->patience) / 2, __ATOMIC_RELAXED);
@@ -181,17 +197,20 @@ int shmq_wait_synced(struct shmq_queue *q, uint64_t seq, int64_t ns)
 {
     struct shmq_journal *j = &q->h->journal;
     int64_t now = shmq_read_clock(CLOCK_MONOTONIC), end = now + ns, waited;
+    uint64_t before = await_number(q, seq);
+    bool alone = (before <= shmq_synced(q) || before == seq) && is_alone(q, seq);
     uint32_t wakeup;
     int status;
 
-    shmq_request_sync(q, seq);
-    spin_for_the_disk(q, seq, now);
-    now = shmq_read_clock(CLOCK_MONOTONIC);
+    if (alone) {
+        spin_for_the_disk(q, seq, now);
+        now = shmq_read_clock(CLOCK_MONOTONIC);
+    }
     for (;;) {
         wakeup = GET_ACQUIRE(j->wakeup);
         if (shmq_synced(q) >= seq) {
             waited = now - end + ns;
-            if (waited < MOST_PATIENCE) /* a spin of that length would have paid */
+            if (alone && waited < MOST_PATIENCE) /* a spin of that length would have paid */
                 __atomic_store_n(&q->patience, waited + MARGIN, __ATOMIC_RELAXED);
             return SHMQ_OK;
         }
@@ -201,15 +220,24 @@ int shmq_wait_synced(struct shmq_queue *q, uint64_t seq, int64_t ns)
             return SHMQ_NO_SPACE;
         if (now >= end)
             return SHMQ_TIMED_OUT;
-        status = shmq_futex_wait(&j->wakeup, wakeup, end - now < SLICE ? end - now : SLICE);
+        status = shmq_futex_wait_bits(&j->wakeup, wakeup, shmq_wakeup_bit(seq),
+                                      end - now < SLICE ? end - now : SLICE);
         if (status == SHMQ_INTERRUPTED)
             return status;
         now = shmq_read_clock(CLOCK_MONOTONIC);
     }
 }
 
-void shmq_wake_synced(struct shmq_queue *q)
+static void wake_bits(struct shmq_queue *q, uint32_t bits)
 {
     atomic_fetch_add_explicit(&q->h->journal.wakeup, 1, memory_order_acq_rel);
-    shmq_futex_wake(&q->h->journal.wakeup);
+    shmq_futex_wake_bits(&q->h->journal.wakeup, bits);
+}
+
+void shmq_wake_synced(struct shmq_queue *q) { wake_bits(q, UINT32_MAX); }
+
+void shmq_wake_numbers(struct shmq_queue *q, uint64_t after, uint64_t upto)
+{
+    if (upto > after)
+        wake_bits(q, shmq_wakeup_bits(after, upto));
 }

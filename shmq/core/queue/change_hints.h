@@ -96,8 +96,27 @@ void shmq_request_sync(struct shmq_queue *q, uint64_t seq);
  * journal.error. Without the lock; call it without the GIL. */
 int shmq_wait_synced(struct shmq_queue *q, uint64_t seq, int64_t ns);
 
-/* Wakes the threads in shmq_wait_synced. */
+/* Wakes all threads in shmq_wait_synced. */
 void shmq_wake_synced(struct shmq_queue *q);
+
+/* The bit with which a thread sleeps that waits for that number: one for 16 numbers in a row. */
+static inline uint32_t shmq_wakeup_bit(uint64_t seq) { return 1u << (seq / 16 % 32); }
+
+/* The bits of the numbers behind `after` up to `upto`, of which there is at least one. */
+static inline uint32_t shmq_wakeup_bits(uint64_t after, uint64_t upto)
+{
+    uint32_t bits = shmq_wakeup_bit(upto);
+
+    if (upto - after > 30 * 16)
+        return UINT32_MAX;
+    for (uint64_t seq = after + 1; seq <= upto; seq += 16)
+        bits |= shmq_wakeup_bit(seq);
+    return bits;
+}
+
+/* Wakes those that wait for the numbers behind `after` up to `upto`, with one call of the kernel,
+ * and at most 15 of the next numbers: the rest sleep on until their own commit. */
+void shmq_wake_numbers(struct shmq_queue *q, uint64_t after, uint64_t upto);
 
 void shmq_wake_writer(struct shmq_queue *q);
 

@@ -31,6 +31,19 @@ static inline void shmq_list_append(struct shmq_queue *q, struct shmq_list *list
     SET(list->tail, at);
 }
 
+static inline void shmq_list_prepend(struct shmq_queue *q, struct shmq_list *list,
+                                     struct shmq_slot *s)
+{
+    uint32_t at = shmq_index_of(q, s);
+
+    SET(s->next, list->head);
+    if (list->head == SHMQ_NIL)
+        SET(list->tail, at);
+    else
+        SET(shmq_slot_at(q, list->head)->prev, at);
+    SET(list->head, at);
+}
+
 static inline void shmq_list_remove(struct shmq_queue *q, struct shmq_list *list,
                                     struct shmq_slot *s)
 {

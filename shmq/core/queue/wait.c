@@ -176,21 +176,33 @@ int shmq_sleep(sem_t *semaphore, int64_t ns)
     return errno == EINTR ? SHMQ_INTERRUPTED : SHMQ_TIMED_OUT;
 }
 
-static long futex(_Atomic uint32_t *word, int what, uint32_t value, const struct timespec *time)
+static long futex(_Atomic uint32_t *word, int what, uint32_t value, const struct timespec *time,
+                  uint32_t bits)
 {
-    return syscall(SYS_futex, word, what, value, time, NULL, 0);
+    return syscall(SYS_futex, word, what, value, time, NULL, bits);
 }
 
 int shmq_futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t ns)
 {
-    struct timespec time = {ns / 1000000000, ns % 1000000000};
+    return shmq_futex_wait_bits(word, value, FUTEX_BITSET_MATCH_ANY, ns);
+}
 
-    if (!futex(word, FUTEX_WAIT, value, &time) || errno == EAGAIN)
+void shmq_futex_wake(_Atomic uint32_t *word) { shmq_futex_wake_bits(word, FUTEX_BITSET_MATCH_ANY); }
+
+int shmq_futex_wait_bits(_Atomic uint32_t *word, uint32_t value, uint32_t bits, int64_t ns)
+{
+    int64_t until = shmq_read_clock(CLOCK_MONOTONIC) + ns;
+    struct timespec time = {until / 1000000000, until % 1000000000};
+
+    if (!futex(word, FUTEX_WAIT_BITSET, value, &time, bits) || errno == EAGAIN)
         return SHMQ_OK;
     return errno == EINTR ? SHMQ_INTERRUPTED : SHMQ_TIMED_OUT;
 }
 
-void shmq_futex_wake(_Atomic uint32_t *word) { (void)futex(word, FUTEX_WAKE, INT_MAX, NULL); }
+void shmq_futex_wake_bits(_Atomic uint32_t *word, uint32_t bits)
+{
+    (void)futex(word, FUTEX_WAKE_BITSET, INT_MAX, NULL, bits);
+}
 
 /* A spin on a full queue goes on until there is room for some messages: using each free place at
  * once would take the cache lines from the process that makes the room. */

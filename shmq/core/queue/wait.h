@@ -62,6 +62,11 @@ int shmq_futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t ns);
 /* Wakes all threads that sleep so. */
 void shmq_futex_wake(_Atomic uint32_t *word);
 
+/* The same for threads that sleep for different reasons, each with some of 32 bits: a wakeup reaches
+ * those that have one of its bits. A process that wakes raises the word first. */
+int shmq_futex_wait_bits(_Atomic uint32_t *word, uint32_t value, uint32_t bits, int64_t ns);
+void shmq_futex_wake_bits(_Atomic uint32_t *word, uint32_t bits);
+
 /* Spins until the wait seems to be over, at most `ns`, and after `yield_after` ns lets others run:
  * how long that took, in ns, or -1. See base/spin.h. */
 int64_t shmq_spin(struct shmq_queue *q, enum shmq_event event, int64_t ns, int64_t yield_after);

@@ -145,14 +145,27 @@ def test_what_was_written_is_not_written_again_where_the_lock_cannot_be_had(
 ) -> None:
     queue = writer.create()
     journal_writer = writer.follow()
-    journal_writer.step()
     queue.put(b"one")
+    journal_writer.step()
+    queue.get().ack()
+    queue.put(b"two")
     journal_writer.handle.close()
     with pytest.raises(shmq.ShmqError, match="closed"):
         journal_writer.step()
 
     assert not journal_writer.pending
-    assert journal_writer.follower.synced == 1 and bodies(writer) == [b"one"]
+    assert journal_writer.follower.synced == 2 and bodies(writer) == [b"two"]
+
+
+def test_a_commit_that_settles_nothing_takes_no_lock(writer: ManualWriter) -> None:
+    queue = writer.create()
+    journal_writer = writer.follow()
+    journal_writer.step()
+    queue.put(b"one")
+    journal_writer.handle.close()  # its lock is refused from here on
+
+    assert journal_writer.step()
+    assert bodies(writer) == [b"one"]
 
 
 def test_what_an_earlier_writer_failed_with_is_not_held_against_the_next(

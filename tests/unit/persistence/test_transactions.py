@@ -1,0 +1,101 @@
+"""When a writer looks for new transactions, and how they come to `writer.txn`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shmq import Broker
+from shmq.client.transaction.transaction_log import hold
+from shmq.namespace.namespace import Namespace
+from shmq.persistence import transactions
+from shmq.persistence.transactions import Transactions
+from shmq.storage.disk import Disk
+from shmq.storage.transaction_file import StoredTransaction, TransactionFile, read_noted
+
+
+def work_of(number: int) -> dict[str, Any]:
+    """The steps of a transaction that settles a message of a queue that is gone."""
+    return {"process": 1, "acks": [["gone", 5, [number]]], "puts": [], "appends": [], "offsets": []}
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    return Disk(tmp_path)
+
+
+def test_a_transaction_that_was_seen_before_its_commit_is_noted_after_it(
+    broker: Broker, disk: Disk
+) -> None:
+    namespace = Namespace.of(broker.namespace)
+    notes = Transactions(namespace, disk)
+    process = namespace.process_number()
+    with hold(namespace, process, make=True) as record:
+        assert record is not None
+        with record.noted(1):
+            namespace.announce_transaction()
+            notes.note()
+            record.write({"durable": work_of(1)})
+            record.commit()
+            notes.note()
+        assert [one.id for one in read_noted(disk)] == [(process, 1)]
+        record.finish()
+    notes.mark()
+
+
+def test_shared_memory_is_searched_only_after_an_announcement(
+    broker: Broker, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+
+    def nothing(_: Namespace) -> dict[Any, Any]:
+        nonlocal looks
+        looks += 1
+        return {}
+
+    namespace = Namespace.of(broker.namespace)
+    namespace.process_number()
+    notes = Transactions(namespace, disk)
+    notes.note()
+    monkeypatch.setattr(transactions, "noted", nothing)
+    notes.note()
+    assert looks == 0
+    namespace.announce_transaction()
+    notes.note()
+    notes.note()
+    assert looks == 1
+
+
+class Counting(Disk):
+    """Notes the order of writes and syncs."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.calls: list[str] = []
+
+    def write(self, file: int, pieces: Any, offset: int) -> int:
+        self.calls.append("write")
+        return super().write(file, pieces, offset)
+
+    def sync(self, file: int) -> None:
+        self.calls.append("sync")
+        super().sync(file)
+
+
+@pytest.fixture
+def counting(tmp_path: Path) -> Counting:
+    return Counting(tmp_path)
+
+
+def test_of_two_transactions_only_the_last_can_be_torn(counting: Counting) -> None:
+    written = TransactionFile(counting)
+    written.replace([])
+    counting.calls.clear()
+    part = ("queue", "gone", 5)
+    written.add([StoredTransaction((1, n), work_of(n), {part}) for n in (1, 2)], [])
+    written.abandon()
+
+    assert counting.calls == ["write", "sync", "write", "sync"]
+    assert [one.id for one in read_noted(counting)] == [(1, 1), (1, 2)]
