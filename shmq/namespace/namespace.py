@@ -6,13 +6,14 @@ Everything is in /dev/shm, owned by the user and closed to others:
     the namespace's file: the next process number, from byte 8 on the data directory if
     there is one, at byte 4112 its first process number and the time namespace of its
     processes, at byte 4128 a mark of the newest transaction for the writer, and the byte
-    ranges that its processes lock. Byte 0 is the registry lock, held while queues are created and removed. Byte N is locked by the process of number N for as
-    long as it lives: the kernel releases an fcntl record lock at death, a fork does not inherit
-    it, and it is right across PID namespaces, which a PID is not. Numbers are never reused,
+    ranges that its processes lock. Byte 0 is the registry lock, held while queues are
+    created and removed. Byte N is locked by the process of number N for as long as it
+    lives: the kernel releases an fcntl record lock at death, a fork does not inherit it,
+    and it is right across PID namespaces, which a PID is not. Numbers are never reused,
     also not by a later file of the name, and are more than 2**60 + 5: a byte below 2**60 is
     locked by the process that has claimed a queue, byte 2**60 by the writer of the durable
-    queues, the next one by a process that starts or replaces that writer, and those after it
-    by the guardians, the processes that watch for the deaths of others.
+    queues, the next one by a process that starts or replaces that writer, and those after
+    it by the guardians, the processes that watch for the deaths of others.
 ``shmq@NAMESPACE@QUEUE``
     a queue's segment, of the kind that multiprocessing.shared_memory creates.
 ``sem.shmq@NAMESPACE@ID.not_empty``, ``….not_full``
