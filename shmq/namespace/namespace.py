@@ -782,6 +782,7 @@ class Namespace:
         The segment is marked as published by its last store, which distinguishes it from one
         whose creator died. It has its id from the start, so its semaphores can be found.
         """
+        self.process_number()  # without it nothing that is made could be removed: see mark_deleted
         self._clear(queue)
         queue_id = new_identity()
         path = self.path_of(queue)
