@@ -17,8 +17,9 @@ Consume         Bodies, AsyncBodies, Consumer, AsyncConsumer, Batch, Packed, Dea
 Put             Loan, Pipeline, Transaction
 Look            QueueStats, QueueSummary, Attachment
 In bulk         BulkQueue, Columns, Run, StagedPublisher, Rows
-Streams         Stream, StreamOptions, StreamSummary, Record, Records, Appended, AppendedRange,
-                Reader, AsyncReader, Subscription, Producer, PartitionOffsets, PartitionRate
+Streams         Stream, StreamOptions, StreamSummary, Record, Records, RecordLoan, Appended,
+                AppendedRange, Reader, AsyncReader, Subscription, Producer, PartitionOffsets,
+                PartitionRate
 Groups          Group, Member, MemberInfo, GroupPartition, GroupSummary, Share, SharedRecord
 Exchanges       Exchange, Binding, Published, ExchangeSummary
 Schemas         SchemaVersion, TypedQueue, TypedStream
@@ -95,6 +96,7 @@ _PLACES = {
             "QueueSummary",
             "Reader",
             "Record",
+            "RecordLoan",
             "Records",
             "Rows",
             "Run",

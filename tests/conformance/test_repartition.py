@@ -26,7 +26,8 @@ KEYS = [b"key-%d" % n for n in range(8)]
 @pytest.fixture(params=["memory", "journal"])
 def options(request: pytest.FixtureRequest, namespace: str) -> Iterator[dict[str, Any]]:
     """What a stream is made with; one with a journal has a writer."""
-    given = {"ring_bytes": 256 << 10, "durability": request.param}
+    # Rings that hold all that a test appends: what is dropped as the oldest looks like a loss.
+    given = {"ring_bytes": 4 << 20, "durability": request.param}
     if request.param == "memory":
         yield given
         return
