@@ -108,6 +108,18 @@ def test_a_view_that_outlives_its_loan_keeps_its_bytes(stream: Stream) -> None:
     assert stream.read(0, 50).values() == [b"new"]
 
 
+def test_a_view_that_outlives_its_append_is_followed_by_the_next_record(stream: Stream) -> None:
+    loan = stream.loan(8000)
+    kept = memoryview(loan.view)
+    kept[:] = b"k" * 8000
+    loan.commit()
+    stream.append(b"next")
+    stream.append(b"last", key=b"k")
+
+    assert stream.read(0, 0).values() == [b"k" * 8000, b"next", b"last"]
+    kept.release()
+
+
 @pytest.mark.only_local("a stream is repartitioned on its host")
 def test_a_sealed_partition_gives_its_loan_to_a_new_one(stream: Stream) -> None:
     with stream.loan(3, key="k") as view:

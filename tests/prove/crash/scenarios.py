@@ -917,6 +917,7 @@ def discard_what_is_staged(stage: Stage) -> None:
 @scenario(
     prepare=xyz_staged_behind_three,
     removed=ABC,
+    afterwards=lambda stage: stage.queue.staged_publisher("p").discard(),
     queue_may_go=True,
 )
 def delete_with_what_is_staged(stage: Stage) -> None:
