@@ -99,10 +99,6 @@ class Bodies(OneByOne):
 
     label = "shmq put, bodies(64)"
 
-    @classmethod
-    def missing(cls) -> str | None:
-        return None if hasattr(shmq.Queue, "bodies") else "this shmq has no Queue.bodies"
-
     def receiver(self, count: int) -> Receive:
         self.iterator = self.open().bodies(prefetch=64)
         return lambda: list(islice(self.iterator, count))

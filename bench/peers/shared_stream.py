@@ -94,8 +94,6 @@ class FanOut(OneByOne, LargeWay):
         self.places = FAN_OUT_PLACES
 
     def sender(self, bodies: list[bytes]) -> Send:
-        if not hasattr(shmq.Stream, "loan"):  # it is appended, which makes the same one copy
-            return super().sender(bodies)
         loan, size = self.open().loan, self.size
 
         def send() -> None:

@@ -155,14 +155,27 @@ cdef object _whole(str name, value):
     return value
 
 
-cdef int64_t _span_ns(str what, seconds) except? -1:
-    seconds = plain_number(seconds)
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+#: The longest time an option or a delay may name, in seconds (about 31 years).
+MAX_SECONDS = 1e9
+
+
+cpdef double check_seconds(str name, value: object, least: float) except? -1:
+    """``value`` as a float, if it is a number of seconds from ``least`` to ``MAX_SECONDS``.
+
+    Raises TypeError for another type, and :class:`InvalidOption` out of range.
+    """
+    value = plain_number(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(
-            f"{what}={seconds!r} must be a number of seconds, not {type(seconds).__name__}")
-    if not 0 <= seconds <= 1e9:
-        raise _errors.InvalidOption(f"{what}={seconds} s is out of range: 0 to 1000000000 s")
-    return _ns(seconds)
+            f"{name}={value!r} must be a number of seconds, not {type(value).__name__}")
+    if not least <= value <= MAX_SECONDS:
+        raise _errors.InvalidOption(
+            f"{name}={value} s is out of range: {least} to {MAX_SECONDS:.0f} s")
+    return value
+
+
+cdef int64_t _span_ns(str what, seconds) except? -1:
+    return _ns(check_seconds(what, seconds, 0))
 
 
 cdef int64_t _delay_ns(delay) except? -2:

@@ -13,25 +13,6 @@ cdef struct Properties:
     bint has_priority
     Text group, dedupe_id, reply_to, correlation, codec
 
-#: The longest time an option or a delay may name, in seconds (about 31 years).
-MAX_SECONDS = 1e9
-
-
-cpdef double check_seconds(str name, value, double least) except? -1:
-    """``value`` as a float, if it is a number of seconds from ``least`` to ``MAX_SECONDS``.
-
-    Raises TypeError for another type, and :class:`InvalidOption` out of range.
-    """
-    value = plain_number(value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(
-            f"{name}={value!r} must be a number of seconds, not {type(value).__name__}")
-    if not least <= value <= MAX_SECONDS:
-        raise _errors.InvalidOption(
-            f"{name}={value} s is out of range: {least} to {MAX_SECONDS:.0f} s")
-    return value
-
-
 cpdef tuple encode_message(body, codec: str | None, priority: int | None, group: str | None,
                            headers: Mapping[str, Any] | None, delay: float | None,
                            deliver_at: float | None, ttl: float | None, dedupe_id: str | None,

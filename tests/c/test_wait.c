@@ -213,7 +213,7 @@ TEST("what is due after the longest slice posts nobody")
     CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
 }
 
-TEST("a sleeper that leaves passes the alarm on, and so does the time of an alarm that nobody heeds")
+TEST("a sleeper that leaves passes the alarm on, and so does one that does not heed it in time")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
 
@@ -229,7 +229,7 @@ TEST("a sleeper that leaves passes the alarm on, and so does the time of an alar
     CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
 }
 
-TEST("who waits for room is posted for what is due, too")
+TEST("a waiter for room is posted for what is due, too")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 2);
 

@@ -301,7 +301,7 @@ TEST("after a death the parties are woken that the dead process may have selecte
     CHECK_EQ(parties_woken(q), 1ull << w.party | 1ull << other.party);
 }
 
-TEST("who waits for room looks every 50 ms while there are free slots")
+TEST("a waiter for room looks every 50 ms while there are free slots")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 1);
     struct shmq_watch w = arm(q, SHMQ_NOT_FULL, 1);

@@ -18,7 +18,7 @@
  *  - **ABA.** A number is never given out twice, and a dead process takes no lock. So a word that
  *    names a dead process stays until it is taken over, and needs no generation.
  *  - **A death at any store.** The swap that takes the lock also names its holder: there is no state
- *    between. Whoever dies after it, also one that took over and has recorded nothing yet, is found
+ *    between. A process that dies after it, also if it took over and recorded nothing yet, is found
  *    dead, and the next holder is told SHMQ_INHERITED. So an owner of the result must not release
  *    the lock before it has repaired, or recorded that a repair is due.
  *  - **Waiters.** One that is about to sleep sets the bit in the word, with a swap, and sleeps only

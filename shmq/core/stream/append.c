@@ -312,8 +312,7 @@ bool shmq_log_append_values(struct shmq_log *log, const struct shmq_log_value *v
         GET_RELAXED(h->loaned))
         return false;
     plan.wrap = (struct shmq_log_wrap){begin - log->tail.at, h->last_pad * 8ull};
-    if ((log->retention && shmq_log_is_stale(log)) ||
-        shmq_log_make_room(log, plan.end, &plan.wrap))
+    if ((log->retention && shmq_log_is_stale(log)) || shmq_log_make_room(log, plan.end, &plan.wrap))
         return false;
     plan.offset = GET_RELAXED(h->next);
     plan.now = shmq_wall();

@@ -16,7 +16,8 @@ static uint64_t floor_of(const struct shmq_log *log)
         uint32_t kind = GET_ACQUIRE(hold->kind);
         uint64_t position;
 
-        if (kind == SHMQ_HOLD_FREE || kind == SHMQ_HOLD_LOAN || (kind == SHMQ_HOLD_CURSOR && !log->blocks))
+        if (kind == SHMQ_HOLD_FREE || kind == SHMQ_HOLD_LOAN ||
+            (kind == SHMQ_HOLD_CURSOR && !log->blocks))
             continue;
         position = GET_ACQUIRE(hold->position);
         floor = position < floor ? position : floor;

@@ -18,7 +18,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Contained(WorkerProcesses):
-    """The workers; whoever starts them needs the right to make PID namespaces."""
+    """The workers; their parent needs the right to make PID namespaces."""
 
     def start(self, work: Callable[..., None]) -> int:
         """See WorkerProcesses."""

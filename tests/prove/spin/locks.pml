@@ -31,7 +31,7 @@ bool dead[WORKERS];
 
 #define MAY_DIE (deaths < MOST_DEATHS)
 
-/* Whoever waits finds no record lock of a process that died. */
+/* A waiter finds no record lock of a process that died. */
 inline leave(lock)
 {
     if
@@ -232,5 +232,5 @@ init
 #define ALL_DEAD (dead[0] && dead[1] && dead[2 % WORKERS])
 
 /* As long as anyone lives, some work is begun and ended, again and again. Under weak fairness:
- * whoever can go on does. */
+ * a process that can go on does. */
 ltl served { <> ALL_DEAD || ([] <> at_work && [] <> !at_work) }

@@ -17,14 +17,11 @@ from shmq.cli.shared.exit_codes import Code
 from shmq.client.local.queue import LocalQueue
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import make_semaphores
-from tests.support.processes import why_not
+from tests.support.own_shm import UNSHARE, own_shm
 from tests.support.shell import Shell, ended
 from tests.system.cli.conftest import Quick
 
 SHM = Path("/dev/shm")
-
-UNSHARE = ("unshare", "--map-root-user", "--mount", "sh", "-c")
-WHY_NOT = why_not(*UNSHARE, "mount -t tmpfs tmpfs /dev/shm")
 
 #: What each process that is to die begins with.
 BEGIN = """
@@ -296,7 +293,7 @@ def test_what_it_does_not_understand_is_told_and_left(
 
 
 @pytest.mark.prove
-@pytest.mark.skipif(bool(WHY_NOT), reason=f"no /dev/shm can be mounted here: {WHY_NOT}")
+@own_shm
 def test_without_a_namespace_it_looks_at_all(shell: Shell) -> None:
     doctor = f"{sys.executable} -m shmq doctor"
     line = (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.system.processes.test_full_memory import own_shm, run_small
+from tests.support.own_shm import own_shm
+from tests.system.processes.test_full_memory import run_small
 
 pytestmark = pytest.mark.prove
 

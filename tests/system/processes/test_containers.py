@@ -17,6 +17,7 @@ import pytest
 import shmq
 from shmq import Broker, Queue, Record, Stream
 from shmq.namespace.namespace import Namespace
+from tests.support.own_shm import own_shm, with_own_shm
 from tests.support.processes import (
     HOUR,
     PATIENCE,
@@ -33,18 +34,10 @@ from tests.support.processes import (
 )
 from tests.support.stopped import lock_of_partition, locks_of_queue
 
-UNSHARE = ("unshare", "--map-root-user", "--mount", "sh", "-c")
-
-WHY_NOT = why_not(*UNSHARE, "mount -t tmpfs -o size=64k tmpfs /dev/shm")
-
-own_shm = pytest.mark.skipif(bool(WHY_NOT), reason=f"no /dev/shm can be mounted here: {WHY_NOT}")
-
-MOUNT = 'mount -t tmpfs -o size={size} tmpfs /dev/shm && exec "$0" "$@"'
-
 
 def run_contained(code: str, size: str = "64m") -> str:
     """Run a script with a /dev/shm of its own, of that size."""
-    return run_script(code, before=(*UNSHARE, MOUNT.format(size=size)))
+    return run_script(code, before=with_own_shm(size))
 
 
 @pytest.mark.prove

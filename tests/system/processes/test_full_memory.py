@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from shmq import Broker, Queue
+from tests.support.own_shm import own_shm, with_own_shm
 from tests.support.processes import (
     PATIENCE,
     ROOT,
@@ -21,16 +22,9 @@ from tests.support.processes import (
     environment,
     files_of,
     run_script,
-    why_not,
 )
 
 KIB = 1024
-
-UNSHARE = ("unshare", "--map-root-user", "--mount", "sh", "-c")
-
-WHY_NOT = why_not(*UNSHARE, "mount -t tmpfs -o size=64k tmpfs /dev/shm")
-
-own_shm = pytest.mark.skipif(bool(WHY_NOT), reason=f"no /dev/shm can be mounted here: {WHY_NOT}")
 
 #: What each script begins with.
 BEGIN = """
@@ -88,8 +82,7 @@ def drain(queue):
 
 def run_small(code: str, size: str, options: str = "") -> str:
     """Run a script with a /dev/shm of that size."""
-    mount = f"mount -t tmpfs -o size={size}{options} tmpfs /dev/shm"
-    return run_script(BEGIN + code, before=(*UNSHARE, f'{mount} && exec "$0" "$@"'))
+    return run_script(BEGIN + code, before=with_own_shm(size, options))
 
 
 @own_shm
@@ -441,11 +434,9 @@ def test_these_tests_run_the_shmq_that_is_tested() -> None:
 def test_every_operation_succeeds_or_is_refused_whole_at_every_count_of_free_pages(
     kind: str,
 ) -> None:
-    mount = "mount -t tmpfs -o size=24m tmpfs /dev/shm"
     done = subprocess.run(
         [
-            *UNSHARE,
-            f'{mount} && exec "$0" "$@"',
+            *with_own_shm("24m"),
             sys.executable,
             "-m",
             "tests.system.processes.pages",

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
-from tests.support.processes import run_script, why_not
+from tests.support.own_shm import own_shm, with_own_shm
+from tests.support.processes import run_script
 
 #: Seconds for which wake-ups are counted, and the most of one process; a loop that looks every
 #: 50 ms has more than twice as many.
 COUNTED = 2.5
 MOST = 20
-
-#: A /dev/shm of its own: the writer looks at each new file there, whosever it is.
-UNSHARE = ("unshare", "--map-root-user", "--mount", "sh", "-c")
-MOUNT = "mount -t tmpfs -o size=64m tmpfs /dev/shm"
-WHY_NOT = why_not(*UNSHARE, MOUNT)
 
 SCRIPT = f"""
 import json, subprocess, sys, time
@@ -44,8 +38,9 @@ print(json.dumps(woken))
 """
 
 
-@pytest.mark.skipif(bool(WHY_NOT), reason=f"no /dev/shm can be mounted here: {WHY_NOT}")
+# The writer looks at each new file in /dev/shm, also at those of other tests.
+@own_shm
 def test_the_processes_of_an_idle_server_do_not_wake() -> None:
-    woken = json.loads(run_script(SCRIPT, before=(*UNSHARE, f'{MOUNT} && exec "$0" "$@"')))
+    woken = json.loads(run_script(SCRIPT, before=with_own_shm()))
     assert len(woken) >= 5, "the server, two workers, the keeper and the writer"
     assert all(count <= MOST for count in woken.values()), woken
