@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final
@@ -89,8 +90,10 @@ class Transactions(Notes):
         self._file = TransactionFile(disk)
         self._loaded = False
         self._open: dict[Id, StoredTransaction] = {}
-        #: The noted transactions that are completely applied in memory.
-        self._happened: set[Id] = set()
+        #: Those of `_open` by their parts.
+        self._of: defaultdict[Part, set[Id]] = defaultdict(set)
+        #: Of these, the ones that are completely applied in memory, and have this part not done.
+        self._happened: defaultdict[Part, set[Id]] = defaultdict(set)
         #: Parts that are done, and not marked on disk yet.
         self._done: set[tuple[Id, Part]] = set()
         #: Parts that have files, are deleted, or were waited for in vain.
@@ -132,23 +135,21 @@ class Transactions(Notes):
     def happened(self, part: Part) -> frozenset[Id]:
         """See :class:`Notes`."""
         with self._lock:
-            return frozenset(
-                each
-                for each in self._happened
-                if part in self._open[each].parts and (each, part) not in self._done
-            )
+            return frozenset(self._happened[part])
 
     def open(self, part: Part) -> frozenset[Id]:
         """See :class:`Notes`."""
         with self._lock:
             self._load()
-            return frozenset(each for each, one in self._open.items() if part in one.parts)
+            return frozenset(self._of[part])
 
     def done(self, part: Part, which: Collection[Id]) -> None:
         """See :class:`Notes`."""
         if which:
             with self._lock:
-                self._done |= {(each, part) for each in which if each in self._open}
+                known = self._of[part].intersection(which)
+                self._happened[part] -= known
+                self._done |= {(each, part) for each in known}
 
     def forget(self, part: Part) -> None:
         """See :class:`Notes`."""
@@ -196,7 +197,7 @@ class Transactions(Notes):
                 self._drop_if_dead(of, path)
             elif of in self._open:
                 if happened:
-                    self._happened.add(of)
+                    self._note_happened(self._open[of])
                     path.unlink(missing_ok=True)
             else:
                 new.append(StoredTransaction(of, record["durable"], parts_of(record["durable"])))
@@ -213,10 +214,28 @@ class Transactions(Notes):
             return
         waiting = noted(self._namespace)
         for one in transaction_file.read_noted(self._disk):
-            self._open[one.id] = one
+            self._note_open(one)
             if one.id not in waiting:
-                self._happened.add(one.id)
+                self._note_happened(one)
         self._loaded = True
+
+    def _note_open(self, one: StoredTransaction) -> None:
+        self._open[one.id] = one
+        for part in one.parts:
+            self._of[part].add(one.id)
+
+    def _note_happened(self, one: StoredTransaction) -> None:
+        for part in one.parts:
+            if (one.id, part) not in self._done:
+                self._happened[part].add(one.id)
+
+    def _note_done(self, of: Id, part: Part) -> None:
+        one = self._open[of]
+        one.parts.discard(part)
+        self._of[part].discard(of)
+        self._done.discard((of, part))
+        if not one.parts:
+            del self._open[of]
 
     def _has_begun(self, part: Part) -> bool:
         """Whether the part has a file, or its queue or stream was deleted."""
@@ -237,9 +256,10 @@ class Transactions(Notes):
         return control is not None and not control.deleted and control.identity == identity
 
     def _forget_the_gone(self) -> None:
-        parts = {part for one in self._open.values() for part in one.parts}
-        for part in parts:
-            if not self._is_there(part):
+        for part in list(self._of):
+            if not self._of[part]:
+                del self._of[part], self._happened[part]
+            elif not self._is_there(part):
                 self.forget(part)
 
     # ---- the file on disk ----
@@ -254,12 +274,10 @@ class Transactions(Notes):
         else:
             every = [*self._open.values(), *new]
             self._file.replace([left for one in every if (left := _left_of(one, done)).parts])
-        self._open |= {one.id: one for one in new}
+        for one in new:
+            self._note_open(one)
         for of, part in done:
-            self._open[of].parts.discard(part)
-        self._open = {of: one for of, one in self._open.items() if one.parts}
-        self._happened &= self._open.keys()
-        self._done -= done
+            self._note_done(of, part)
 
 
 def _left_of(one: StoredTransaction, done: set[tuple[Id, Part]]) -> StoredTransaction:

@@ -38,7 +38,7 @@ TRANSACTIONS: Final = "writer.txn"
 _UNFINISHED: Final = "writer.txn.tmp"
 
 _MAGIC: Final = b"DMST"
-_VERSION: Final = 1
+_VERSION: Final = 2
 #: The magic, the version, the salt, and the CRC-32C of these.
 _HEAD: Final = struct.Struct("<4sII")
 _CRC: Final = struct.Struct("<I")
@@ -61,7 +61,7 @@ class StoredTransaction:
     parts: set[Part] = field(default_factory=set)
 
     def packed(self) -> list[Any]:
-        """The steps that are left to do, for the file."""
+        """What is left to do, for the file."""
         work = {
             "process": self.id[0],
             "acks": [one for one in self.work["acks"] if ("queue", *one[:2]) in self.parts],
@@ -99,20 +99,18 @@ class TransactionFile:
     def add(
         self, transactions: Iterable[StoredTransaction], done: Iterable[tuple[Id, Part]]
     ) -> None:
-        """Append these, and sync each record: only the last one of the file can be torn.
+        """Append these as one record, and sync it: only the last one of the file can be torn.
 
         Raises OSError; then the file has to be replaced.
         """
-        records: list[Any] = [one.packed() for one in transactions]
+        steps = [one.packed() for one in transactions]
         marks = [[*of, *part] for of, part in done]
         if marks:
-            records.append(["done", marks])
+            steps.append(["done", marks])
         try:
-            for record in records:
-                data = _pack(record, self._salt)
-                end = write_whole(self._disk, self._file, [data], self.end)
-                self._disk.sync(self._file)
-                self.end = end
+            end = write_whole(self._disk, self._file, [_pack(steps, self._salt)], self.end)
+            self._disk.sync(self._file)
+            self.end = end
         except OSError:
             self.abandon()
             raise
@@ -125,7 +123,7 @@ class TransactionFile:
         data = [
             head,
             _CRC.pack(_core.crc32c(head)),
-            *(_pack(t.packed(), salt) for t in transactions),
+            *(_pack([t.packed()], salt) for t in transactions),
         ]
         with contextlib.suppress(FileNotFoundError):
             self._disk.unlink(_UNFINISHED)
@@ -156,8 +154,8 @@ class TransactionFile:
                 self._disk.close(file)
 
 
-def _pack(record: list[Any], salt: int) -> bytes:
-    packed: bytes = msgpack.packb(record)
+def _pack(steps: list[list[Any]], salt: int) -> bytes:
+    packed: bytes = msgpack.packb(steps)
     size = len(packed).to_bytes(4, "little")
     crc = _core.crc32c(packed, _core.crc32c(size, salt))
     whole = _RECORD.pack(len(packed), crc) + packed
@@ -234,7 +232,8 @@ def _read(disk: Disk) -> tuple[list[StoredTransaction], DamagedFile | None]:
             at = later
             continue
         try:
-            _take(noted, msgpack.unpackb(record[0], strict_map_key=False))
+            for step in msgpack.unpackb(record[0], strict_map_key=False):
+                _take(noted, step)
         except (ValueError, TypeError, KeyError, IndexError, msgpack.UnpackException) as error:
             # This also covers a mark for a transaction that cannot be read.
             damage = damage or DamagedFile(path, at, f"a transaction cannot be read: {error}")
@@ -247,14 +246,12 @@ def _next_record(raw: bytes, begin: int, salt: int) -> int | None:
     return next((at for at in places if _record_at(raw, at, salt) is not None), None)
 
 
-def _take(noted: dict[Id, StoredTransaction], record: list[Any]) -> None:
-    if record[0] == "open":
-        work = record[3]
-        noted[record[1], record[2]] = StoredTransaction(
-            (record[1], record[2]), work, parts_of(work)
-        )
+def _take(noted: dict[Id, StoredTransaction], step: list[Any]) -> None:
+    if step[0] == "open":
+        work = step[3]
+        noted[step[1], step[2]] = StoredTransaction((step[1], step[2]), work, parts_of(work))
         return
-    for process, number, *part in record[1]:
+    for process, number, *part in step[1]:
         one = noted[process, number]
         one.parts.discard((part[0], part[1], part[2]))
         if not one.parts:

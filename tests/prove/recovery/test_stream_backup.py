@@ -69,12 +69,16 @@ def test_a_stream_comes_back_from_a_backup_with_its_offsets_and_groups(
         persist.reboot()
 
 
+#: More messages than a slow machine puts while it makes the copies.
+MOST = 200_000
+
+
 def test_a_backup_of_streams_in_use_is_one_moment_of_a_transaction(
     persist: Persist, shell: Shell, tmp_path: Path
 ) -> None:
     with shmq.connect(persist.namespace) as broker:
         stream = broker.create_stream("events", partitions=1, durability="journal")
-        queue = broker.create_queue("jobs", durability="journal", dead_letter=None)
+        queue = broker.create_queue("jobs", capacity=MOST, durability="journal", dead_letter=None)
         stop = threading.Event()
 
         def both() -> None:
@@ -101,7 +105,7 @@ def test_a_backup_of_streams_in_use_is_one_moment_of_a_transaction(
             second.begin()
             with shmq.connect(persist.namespace) as broker:
                 records = sorted(int(one) for one in values(broker.stream("events")))
-                messages = sorted(one.body for one in broker.queue("jobs").peek(100_000))
+                messages = sorted(one.body for one in broker.queue("jobs").peek(MOST))
             assert records == messages == list(range(len(records)))
             second.end()
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,12 @@ from shmq.namespace.namespace import Namespace
 from shmq.persistence import transactions
 from shmq.persistence.transactions import Transactions
 from shmq.storage.disk import Disk
-from shmq.storage.transaction_file import StoredTransaction, TransactionFile, read_noted
+from shmq.storage.transaction_file import (
+    TRANSACTIONS,
+    StoredTransaction,
+    TransactionFile,
+    read_noted,
+)
 
 
 def work_of(number: int) -> dict[str, Any]:
@@ -89,13 +95,17 @@ def counting(tmp_path: Path) -> Counting:
     return Counting(tmp_path)
 
 
-def test_of_two_transactions_only_the_last_can_be_torn(counting: Counting) -> None:
+def test_the_transactions_of_a_commit_share_a_record_and_a_sync(counting: Counting) -> None:
     written = TransactionFile(counting)
     written.replace([])
     counting.calls.clear()
     part = ("queue", "gone", 5)
-    written.add([StoredTransaction((1, n), work_of(n), {part}) for n in (1, 2)], [])
+    for numbers in ((1, 2), (3, 4)):
+        written.add([StoredTransaction((1, n), work_of(n), {part}) for n in numbers], [])
+    end = written.end
     written.abandon()
 
-    assert counting.calls == ["write", "sync", "write", "sync"]
+    assert counting.calls == ["write", "sync"] * 2
+    assert [one.id for one in read_noted(counting)] == [(1, 1), (1, 2), (1, 3), (1, 4)]
+    os.truncate(counting.path(TRANSACTIONS), end - 16)  # torn by a power cut
     assert [one.id for one in read_noted(counting)] == [(1, 1), (1, 2)]
