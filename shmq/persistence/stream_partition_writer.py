@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from shmq.errors import FileError, OffsetOutOfRange, ShmqError
+from shmq.errors import FileError, OffsetOutOfRange, ShmqError, StreamDeleted
 from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_journal import Commit, StreamJournal
 from shmq.persistence.transactions import NO_TRANSACTIONS, Notes
@@ -278,7 +278,8 @@ class StreamPartitionWriters:
     """Writes one durable stream, with a thread for each partition, from `start` to `close`.
 
     ``disk`` is the data directory, ``handle`` the stream's, which this owns. ``groups`` returns
-    the state of the groups for the metadata file. Raises ShmqError and OSError.
+    the state of the groups for the metadata file, ``registry`` the lock under which streams are
+    deleted. Raises ShmqError and OSError; a stream that was deleted meanwhile has no files then.
     """
 
     def __init__(
@@ -289,9 +290,11 @@ class StreamPartitionWriters:
         sizes: WriteSizes,
         groups: Callable[[], dict[str, Any]] = dict,
         transactions: Notes = NO_TRANSACTIONS,
+        registry: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
     ) -> None:
         self.disk = disk
         self._transactions = transactions
+        self._registry = registry
         #: Transactions that had been applied when the partitions ended with these offsets.
         self._happened: tuple[frozenset[Id], list[int]] = frozenset(), []
         self.handle = handle
@@ -313,6 +316,8 @@ class StreamPartitionWriters:
         except BaseException:
             for partition in self.partitions:
                 partition.close()
+            if self.deleted:
+                self._erase()
             raise
 
     @property
@@ -360,7 +365,12 @@ class StreamPartitionWriters:
         self._refuse(refusal)
 
     def note_groups(self) -> None:
-        """Write the groups' offsets to the metadata file, if they changed. Raises OSError."""
+        """Write the groups' offsets to the metadata file, if they changed.
+
+        Raises StreamDeleted and OSError.
+        """
+        if self.deleted:
+            raise StreamDeleted(f"stream {self.name!r} was deleted")
         part: Part = ("groups", self.name, self.identity.identity)
         happened = self._transactions.happened(part)
         card = replace(self._told, groups=self._groups())
@@ -407,16 +417,19 @@ class StreamPartitionWriters:
         self._write_out()
         for partition in self.partitions:
             partition.close()
-        gone = self.deleted
         try:
-            if gone:
-                for kind in ("stream", "groups"):
-                    self._transactions.forget((kind, self.name, self.identity.identity))
-                erase_stream(self.disk, self.name, self.identity.identity)
-            else:
+            with contextlib.suppress(StreamDeleted):
                 self.note_groups()
+            if self.deleted:
+                self._erase()
         finally:
             self.handle.close()
+
+    def _erase(self) -> None:
+        """Remove the files of the deleted stream. Raises OSError."""
+        for kind in ("stream", "groups"):
+            self._transactions.forget((kind, self.name, self.identity.identity))
+        erase_stream(self.disk, self.name, self.identity.identity)
 
     # ---- the metadata file ----
 
@@ -432,10 +445,21 @@ class StreamPartitionWriters:
         return StreamCard({}, []) if card is None else card[1]
 
     def _tell(self, card: StreamCard) -> None:
-        """Write the metadata file, durably, if it changed. Raises OSError."""
+        """Write the metadata file, durably, if it changed. Raises StreamDeleted and OSError."""
         if card != self._told:
-            write_card(self._own, self.identity, card)
+            write_card(self._own, self.identity, card, self._undeleted())
             self._told = card
+
+    @contextlib.contextmanager
+    def _undeleted(self) -> Iterator[None]:
+        """Hold the registry lock: a deletion removes the metadata file before or afterwards.
+
+        A metadata file that came after the removal would be a stream on disk whose name is taken.
+        """
+        with self._registry():
+            if self.deleted:
+                raise StreamDeleted(f"stream {self.name!r} was deleted")
+            yield
 
     # ---- its partitions ----
 

@@ -95,7 +95,9 @@ class StreamWriter:
             kept.tell_transactions()
             try:
                 kept.note_groups()
-            except OSError as error:
+            except StreamDeleted:
+                continue  # it is left in the next round
+            except (ShmqError, OSError) as error:
                 log.error("stream %s: its metadata file cannot be written: %s", kept.name, error)
 
     def end(self) -> None:
@@ -135,6 +137,7 @@ class StreamWriter:
                 self._sizes,
                 groups,
                 self._transactions,
+                self._namespace.locked,
             )
         except BaseException as error:
             if isinstance(error, (ShmqError, OSError)):
@@ -155,7 +158,7 @@ class StreamWriter:
         kept = self._kept.pop(name)
         try:
             kept.close()
-        except OSError as error:
+        except (ShmqError, OSError) as error:
             log.error("stream %s: its files cannot be completed or removed: %s", name, error)
 
 

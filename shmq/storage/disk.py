@@ -197,16 +197,22 @@ def make_file(disk: Disk, name: str, pieces: Sequence[bytes | memoryview]) -> No
 
 
 def replace_file(
-    disk: Disk, name: str, unfinished: str, pieces: Sequence[bytes | memoryview]
+    disk: Disk,
+    name: str,
+    unfinished: str,
+    pieces: Sequence[bytes | memoryview],
+    guard: contextlib.AbstractContextManager[object] | None = None,
 ) -> None:
     """Replace the file durably; ``unfinished`` is its temporary name.
 
-    Raises OSError; then the file has its old content or the new one.
+    The file gets its name within ``guard``; what that raises leaves the old file. Raises OSError;
+    then the file has its old content or the new one.
     """
     with contextlib.suppress(FileNotFoundError):
         disk.unlink(unfinished)
     make_file(disk, unfinished, pieces)
-    disk.rename(unfinished, name)
+    with guard or contextlib.nullcontext():
+        disk.rename(unfinished, name)
     disk.sync_directory()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import msgpack
@@ -24,15 +25,20 @@ _LENGTH: Final = struct.Struct("<II")
 
 
 def write_map(
-    disk: Disk, name: str, unfinished: str, header: FileHeader, told: Mapping[str, Any]
+    disk: Disk,
+    name: str,
+    unfinished: str,
+    header: FileHeader,
+    told: Mapping[str, Any],
+    guard: AbstractContextManager[object] | None = None,
 ) -> None:
-    """Replace the file ``name`` durably; ``unfinished`` is its temporary name.
+    """Replace the file ``name`` durably: see :func:`shmq.storage.disk.replace_file`.
 
     Raises OSError; then the file has its old contents or the new ones.
     """
     packed: bytes = msgpack.packb(told)
     content = _LENGTH.pack(len(packed), _core.crc32c(packed)) + packed
-    replace_file(disk, name, unfinished, [header.pack(), content])
+    replace_file(disk, name, unfinished, [header.pack(), content], guard)
 
 
 def read_map(disk: Disk, name: str, kind: int) -> tuple[FileHeader, dict[str, Any], int] | None:

@@ -8,6 +8,7 @@ the older records of the same keys. The file's format is that of :mod:`shmq.stor
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -92,12 +93,20 @@ class StreamCard:
     eras: list[Generation]
 
 
-def write_card(disk: Disk, identity: StreamIdentity, card: StreamCard) -> None:
-    """Write the metadata file in the stream's directory, durably. Raises OSError."""
+def write_card(
+    disk: Disk,
+    identity: StreamIdentity,
+    card: StreamCard,
+    guard: AbstractContextManager[object] | None = None,
+) -> None:
+    """Write the metadata file in the stream's directory, durably. Raises OSError.
+
+    The file gets its name within ``guard``.
+    """
     told: dict[str, Any] = {"groups": card.groups}
     if len(card.eras) > 1:  # else the options have the number
         told["eras"] = [(era.count, era.made) for era in card.eras]
-    write_map(disk, CARD, UNFINISHED, identity.card(), told)
+    write_map(disk, CARD, UNFINISHED, identity.card(), told, guard)
 
 
 def read_card(disk: Disk) -> tuple[FileHeader, StreamCard] | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from shmq.errors import DamagedFile, OffsetOutOfRange
+from shmq.errors import DamagedFile, OffsetOutOfRange, StreamDeleted
 from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_partition_writer import StreamPartitionWriter, StreamPartitionWriters
 from shmq.persistence.stream_recovery import PartitionEnd, plan_streams
@@ -22,6 +22,7 @@ from shmq.storage.disk import Disk
 from shmq.storage.erase import erase_stream, sweep_streams
 from shmq.storage.paths import (
     CARD,
+    UNFINISHED,
     bases,
     partition_directory,
     segment_file,
@@ -229,6 +230,53 @@ def test_the_stream_has_a_card_and_goes_with_it(tmp_path: Path) -> None:
     again.close()
     assert handle.closed
     assert plan_streams(disk) == {}
+    assert disk.under("streams").names() == []
+
+
+@pytest.mark.parametrize("when", ["begins", "grows", "notes groups", "ends"])
+def test_a_stream_deleted_while_its_card_is_written_gets_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    disk, registry, groups = Disk(tmp_path), threading.Lock(), {"g": {0: 3}}
+    handle = Handle([Ring(), Ring()])
+    identity = type(IDENTITY)("s", 7, IDENTITY.identity, OPTIONS)
+
+    def keep_all() -> StreamPartitionWriters:
+        return StreamPartitionWriters(
+            disk, handle, identity, SMALL, lambda: dict(groups), registry=lambda: registry
+        )
+
+    kept = None if when == "begins" else keep_all()
+    create, rename = Disk.create, Disk.rename
+
+    def delete_meanwhile(disk: Disk, name: str) -> int:
+        if name == UNFINISHED:
+            with registry:
+                handle.deleted = True
+                erase_stream(disk=Disk(tmp_path), name="s", identity=IDENTITY.identity)
+            disk.make()  # as if the deletion had not come to the directory yet
+        return create(disk, name)
+
+    def rename_locked(disk: Disk, old: str, new: str) -> None:
+        assert new != CARD or registry.locked()
+        rename(disk, old, new)
+
+    monkeypatch.setattr(Disk, "create", delete_meanwhile)
+    monkeypatch.setattr(Disk, "rename", rename_locked)
+    if kept is None:
+        with pytest.raises(StreamDeleted):
+            keep_all()
+    else:
+        groups["g"] = {0: 4}
+        handle.repartition(3)
+        if when == "grows":
+            kept.grow()
+        elif when == "notes groups":
+            with pytest.raises(StreamDeleted):
+                kept.note_groups()
+        if when != "ends":
+            assert plan_streams(disk) == {}
+        kept.close()
     assert disk.under("streams").names() == []
 
 
