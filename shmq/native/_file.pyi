@@ -4,6 +4,7 @@ from typing import Any, Final
 
 HOW: Final[tuple[str, ...]]
 
+def write_synced(file: int, pieces: list[Any], offset: int) -> int: ...
 def walk(
     data: Any,
     at: int,

@@ -14,8 +14,44 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, UINT32_MAX, UINT64_MAX, int64_t, 
 from core.base cimport cbool
 from core.file cimport *
 
+import os as _os
+from typing import Any
+
 #: How a walk or a check ended; it returns an index into this tuple first.
 HOW = ("end", "stop", "torn", "damaged")
+
+
+cdef enum:
+    MOST_PIECES = 8
+
+
+def write_synced(int file, list pieces: list[Any], int64_t offset) -> int:
+    """Write the buffers one after the other, sync the file's data; returns where they end.
+
+    Raises OSError, after which nothing is known about these bytes: FileNotFoundError if the file
+    has no name any more. Without the GIL. At most 8 buffers.
+    """
+    cdef Py_buffer views[MOST_PIECES]
+    cdef iovec vectors[MOST_PIECES]
+    cdef int count = len(pieces), taken = 0, error
+    cdef int64_t end = offset
+    if count > MOST_PIECES:
+        raise ValueError(f"{count} pieces of a commit: at most {MOST_PIECES} are written")
+    try:
+        for taken in range(count):
+            PyObject_GetBuffer(pieces[taken], &views[taken], PyBUF_SIMPLE)
+            vectors[taken].iov_base, vectors[taken].iov_len = views[taken].buf, views[taken].len
+            end += views[taken].len
+        taken = count
+        with nogil:
+            error = shmq_write_synced(file, vectors, count, offset)
+    finally:
+        while taken:
+            taken -= 1
+            PyBuffer_Release(&views[taken])
+    if error:
+        raise OSError(error, _os.strerror(error))
+    return end
 
 
 def walk(data, uint64_t at, tuple salts: tuple[int, int], uint64_t offset=0,

@@ -435,8 +435,9 @@ cdef class Follower:
         cdef bint more
         if not self.collected:
             raise ValueError("no batch was collected")
-        shmq_mark_synced(&self.f, segment, offset,
-                            SHMQ_BATCH_BYTES + self.pages.used if self.pages.used else 0)
+        cdef uint64_t size = SHMQ_BATCH_BYTES + self.pages.used if self.pages.used else 0
+        with nogil:
+            shmq_mark_synced(&self.f, segment, offset, size)
         self.collected = False
         more = self.f.done.len != 0
         while more:

@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 from dataclasses import dataclass
 from typing import Final
 
 from shmq.errors import FileError
 from shmq.native import _core
-from shmq.storage.disk import Disk, opened, size_of, write_pushed, write_whole
+from shmq.storage.disk import Disk, opened, size_of, write_whole
 from shmq.storage.file_header import HEADER_BYTES, JOURNAL, QueueIdentity, Trailer, read_header
 from shmq.storage.paths import catalog, segment_name
 
@@ -73,7 +72,7 @@ class Journal:
         self._zeros = memoryview(bytes(sizes.ahead))
         self._file = -1
         self._number = 0
-        self._end = 0
+        self._begun = self._end = 0  # the last commit, and what follows
         self._written = 0  # how long the file is: zeros ahead of the end, or what is torn
         self._trailer = Trailer()
         self._lengths = self._found()
@@ -121,21 +120,24 @@ class Journal:
         """Write a commit that is sealed with the salt, sync it, move the position.
 
         Raises OSError; then the caller seals and appends it again, once this is `ready`.
+        Otherwise the caller publishes the position, and then calls `note`.
         """
         end = self._end + len(commit.data)
-        pieces = [commit.data, self._ahead(end)]
+        pieces = [commit.data] if end <= self._written else [commit.data, self._ahead(end)]
         try:
-            written = write_pushed(self._disk, self._file, pieces, self._end)
-            self._disk.sync(self._file)
-            self._check_there()
-        except OSError:
+            written = self._disk.commit(self._file, pieces, self._end)
+        except OSError as error:
+            self.is_broken |= error.errno == errno.ENOENT
             self.abandon()
             raise
-        self._trailer.note(self._end, commit.batch, commit.last_seq, commit.puts)
-        self._end = end
+        self._begun, self._end = self._end, end
         self._written = max(self._written, written)
         self.segment, self.offset = self._number, end
-        self._lengths[self._number] = end
+
+    def note(self, commit: _core.Collected) -> None:
+        """Note the commit appended last in the segment's trailer."""
+        self._trailer.note(self._begun, commit.batch, commit.last_seq, commit.puts)
+        self._lengths[self._number] = self._end
 
     def roll(self) -> int:
         """End the segment; returns the number of the one that the next commit goes to."""
@@ -209,13 +211,6 @@ class Journal:
         self._trailer = Trailer()
         if not self.segment:
             self.segment, self.offset = number, end
-
-    def _check_there(self) -> None:
-        """Raises FileNotFoundError if the file was removed: writes to it succeed, but are lost."""
-        if not self._disk.has_name(self._file):
-            self.is_broken = True
-            name = segment_name(self._identity.name, self._number)
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
 
     def _clear(self, name: str) -> None:
         """Remove a file with the name of a segment of which nothing was ever published."""

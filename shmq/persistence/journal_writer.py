@@ -236,8 +236,8 @@ class JournalWriter(SnapshotWriter):
 
     def _commit(self) -> bool:
         salt = self.journal.ready(self.follower.batch + 1)
-        self._transactions.begun(self._part)
         if not self._withdrawn:
+            self._transactions.begun(self._part)
             self.follower.withdraw()
             self._withdrawn = True
         if self._unwritten is None:
@@ -253,7 +253,7 @@ class JournalWriter(SnapshotWriter):
     def _collect(self, salt: int) -> _core.Collected | None:
         self._sealed_with = salt
         self._happened = self._transactions.happened(self._part)
-        self._last = self.handle.last_sequence
+        self._last = self.handle.last_sequence if self._happened else 0
         self._release_arrived()
         collected = self.follower.collect(self.sizes.commit, salt)
         if collected is None and self._release_arrived():
@@ -274,6 +274,8 @@ class JournalWriter(SnapshotWriter):
         try:
             self.follower.publish(self.journal.segment, self.journal.offset)
         finally:  # it is on disk, even if freeing its slots failed
+            if len(collected.data):
+                self.journal.note(collected)
             collected.data.release()
             self._unwritten, self._more = None, collected.more
         self._report_transactions()
@@ -282,7 +284,7 @@ class JournalWriter(SnapshotWriter):
 
     def _report_transactions(self) -> None:
         """Report transactions done here, if all that was there at the collection is on disk."""
-        if not self._more and self.follower.synced >= self._last:
+        if self._happened and not self._more and self.follower.synced >= self._last:
             self._transactions.done(self._part, self._happened)
 
     def _begin(self) -> tuple[Snapshot, _core.Scan]:
@@ -314,8 +316,10 @@ class JournalWriter(SnapshotWriter):
 
     def _release_arrived(self) -> bool:
         """Let the next commit settle moved messages that have arrived; whether there are any."""
+        if not self.follower.held:
+            return False
         now = time.monotonic()
-        if not self.follower.held or now < self._look_at:
+        if now < self._look_at:
             return False
         self._look_at = now + self._look
         slots = self._arrived()

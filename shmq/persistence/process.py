@@ -15,8 +15,8 @@ from shmq.errors import ShmqError
 from shmq.namespace.data_directory import DataDirectory, chosen_directory, is_named
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.recovery import recover
+from shmq.persistence.system_disk import SystemDisk
 from shmq.persistence.writer import Writer
-from shmq.storage.disk import Disk
 from shmq.storage.inventory import is_written
 from shmq.storage.writer_control import Control, ask_to_end
 
@@ -42,7 +42,7 @@ class Persistence:
     def __init__(
         self, namespace: str, data_dir: Path | None = None, idle: float | None = None
     ) -> None:
-        disk = Disk(chosen_directory(namespace, data_dir))
+        disk = SystemDisk(chosen_directory(namespace, data_dir))
         self.directory = DataDirectory(namespace, disk)
         self._registry = Namespace.of(namespace)
         self._idle = idle

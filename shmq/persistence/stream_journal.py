@@ -11,9 +11,7 @@ writer that starts begins a new segment in the same way.
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -110,8 +108,6 @@ class StreamJournal:
         write = self._write if commit.bytes < self._sizes.early else self._write_early
         try:
             written, places, last_time = write(commit, self._ahead(end))
-            self._disk.sync(self._file)
-            self._check_there()
         except (OSError, DamagedSegment):
             self.abandon()
             raise
@@ -194,10 +190,10 @@ class StreamJournal:
         self._trailer = Trailer()
 
     def _write(self, commit: Commit, ahead: memoryview) -> tuple[int, list[FilePosition], int]:
-        """Write the commit; returns its end in the file, and what `_survey` found."""
+        """Write and sync the commit; returns its end in the file, and what `_survey` found."""
         places, last_time = self._survey(commit)
         pieces: list[bytes | memoryview] = [self._batch(commit), *commit.pieces, ahead]
-        return write_whole(self._disk, self._file, pieces, self._end), places, last_time
+        return self._disk.commit(self._file, pieces, self._end), places, last_time
 
     def _write_early(
         self, commit: Commit, ahead: memoryview
@@ -209,7 +205,7 @@ class StreamJournal:
         begin = self._end + BATCH_BYTES
         written = write_pushed(self._disk, self._file, [*commit.pieces, ahead], begin)
         places, last_time = self._survey(commit)
-        write_whole(self._disk, self._file, [self._batch(commit)], self._end)
+        self._disk.commit(self._file, [self._batch(commit)], self._end)
         return written, places, last_time
 
     def _batch(self, commit: Commit) -> bytes:
@@ -258,11 +254,6 @@ class StreamJournal:
             return self._zeros[:0]
         most = min(end + self._sizes.ahead, self._sizes.segment)
         return self._zeros[: max(0, most // _PAGE * _PAGE - end)]
-
-    def _check_there(self) -> None:
-        """Raises FileNotFoundError if the file was removed: writes to it succeed, but are lost."""
-        if not self._disk.has_name(self._file):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._base))
 
     def _conclude(self) -> None:
         """Write the trailer of a closed file, and cut off what is behind it."""

@@ -134,6 +134,8 @@ class Transactions(Notes):
 
     def happened(self, part: Part) -> frozenset[Id]:
         """See :class:`Notes`."""
+        if not self._happened:  # as nearly always, before each commit
+            return frozenset()
         with self._lock:
             return frozenset(self._happened[part])
 

@@ -38,9 +38,10 @@ __all__ = ["Writer"]
 
 log = logging.getLogger("shmq")
 
-#: How often the writer looks for new queues, in seconds; that is one stat(2).
+#: How often the writer looks for new queues, in seconds; that is one stat(2). If the kernel
+#: reports new files, it looks once a `ROUND` without a report, and this soon after one.
 POLL: Final = 0.02
-#: The same while nothing is on disk, if the kernel reports new files.
+#: The same while nothing is on disk.
 QUIET: Final = 2.0
 #: How often it checks every queue for deletion and a due snapshot, in seconds.
 ROUND: Final = 0.1
@@ -131,12 +132,15 @@ class Writer:
             self._end()
 
     def _sleep(self) -> None:
-        """Sleep until the next look: long only while nothing is there to be written."""
-        if self._watch is not None and self._is_quiet():
-            self._watch.wait(QUIET if self._idle is None else min(QUIET, self._idle / 4))
-            return
+        """Sleep until the next look, or until the kernel reports a file: longest while quiet."""
+        pause = POLL
+        if self._watch is not None:
+            quiet = self._is_quiet()
+            longest = QUIET if self._idle is None else min(QUIET, self._idle / 4)
+            came = self._watch.wait(longest if quiet else ROUND)
+            pause = POLL if came and not quiet else 0.0  # for more files: one look at all of them
         with contextlib.suppress(queue.Empty):
-            self._wake.get(timeout=POLL)
+            self._wake.get(timeout=pause)
 
     def _is_quiet(self) -> bool:
         """Whether a new file is the first that this writer will have to do with."""

@@ -2,7 +2,7 @@
 
 The rest of this package touches files only through `Disk`, so that tests can replace it
 with one that records or fails. It decides nothing and does not retry: a call is one system
-call, and raises OSError if that fails. `write_whole` repeats partial writes.
+call, except for `commit`, and raises OSError if that fails. `write_whole` repeats partial writes.
 
 What a power cut leaves: of a file, any part of what was written since its last `sync`, with
 zeros or the old bytes in between; of the directory, any subset of the creations, renames and
@@ -120,6 +120,17 @@ class Disk:
     def has_name(self, file: int) -> bool:
         """Whether the file still has a name in a directory, so was not removed."""
         return os.fstat(file).st_nlink > 0
+
+    def commit(self, file: int, pieces: Sequence[bytes | memoryview], offset: int) -> int:
+        """Write a few pieces one after the other, and sync the file; returns where they end.
+
+        Raises FileNotFoundError if the file was removed: writes to it succeed, but are lost.
+        """
+        end = write_pushed(self, file, pieces, offset)
+        self.sync(file)
+        if not self.has_name(file):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return end
 
     def push(self, file: int, offset: int, length: int) -> None:
         """Ask the kernel to write these bytes soon and drop them from the page cache; no wait.

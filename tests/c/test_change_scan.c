@@ -613,7 +613,8 @@ TEST("a commit wakes each number that it has, and few of those behind it")
 
             for (uint64_t seq = after + 1; seq <= after + count; seq++)
                 CHECK(bits & shmq_wakeup_bit(seq));
-            for (uint64_t seq = after + count + 16; seq < after + 480; seq++)
+            for (uint64_t seq = after + count + SHMQ_NUMBERS_A_BIT;
+                 seq < after + 30 * SHMQ_NUMBERS_A_BIT; seq++)
                 CHECK(!(bits & shmq_wakeup_bit(seq)));
         }
 }

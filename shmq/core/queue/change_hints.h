@@ -99,23 +99,30 @@ int shmq_wait_synced(struct shmq_queue *q, uint64_t seq, int64_t ns);
 /* Wakes all threads in shmq_wait_synced. */
 void shmq_wake_synced(struct shmq_queue *q);
 
-/* The bit with which a thread sleeps that waits for that number: one for 16 numbers in a row. */
-static inline uint32_t shmq_wakeup_bit(uint64_t seq) { return 1u << (seq / 16 % 32); }
+/* The bit with which a thread sleeps that waits for that number: one for 4 numbers in a row, so
+ * that a commit of few numbers wakes few others, and so that the numbers of about a hundred threads
+ * have different bits. */
+#define SHMQ_NUMBERS_A_BIT 4u
+
+static inline uint32_t shmq_wakeup_bit(uint64_t seq)
+{
+    return 1u << (seq / SHMQ_NUMBERS_A_BIT % 32);
+}
 
 /* The bits of the numbers behind `after` up to `upto`, of which there is at least one. */
 static inline uint32_t shmq_wakeup_bits(uint64_t after, uint64_t upto)
 {
     uint32_t bits = shmq_wakeup_bit(upto);
 
-    if (upto - after > 30 * 16)
+    if (upto - after > 30 * SHMQ_NUMBERS_A_BIT)
         return UINT32_MAX;
-    for (uint64_t seq = after + 1; seq <= upto; seq += 16)
+    for (uint64_t seq = after + 1; seq <= upto; seq += SHMQ_NUMBERS_A_BIT)
         bits |= shmq_wakeup_bit(seq);
     return bits;
 }
 
 /* Wakes those that wait for the numbers behind `after` up to `upto`, with one call of the kernel,
- * and at most 15 of the next numbers: the rest sleep on until their own commit. */
+ * and at most 3 of the next numbers: the rest sleep on until their own commit. */
 void shmq_wake_numbers(struct shmq_queue *q, uint64_t after, uint64_t upto);
 
 void shmq_wake_writer(struct shmq_queue *q);

@@ -109,6 +109,13 @@ cdef extern from "file/replay.h" nogil:
                                 uint32_t salt)
 
 
+cdef extern from "file/synced_write.h" nogil:
+    struct iovec:
+        void *iov_base
+        size_t iov_len
+    int shmq_write_synced(int file, iovec *pieces, int count, int64_t offset)
+
+
 cdef extern from "file/change_scan.h" nogil:
     struct shmq_out:
         unsigned char *at

@@ -1,0 +1,68 @@
+#define _GNU_SOURCE
+#include "file/synced_write.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PUSHED (1u << 19) /* bytes that are copied before the kernel is told to begin with them */
+
+/* Writes at most PUSHED bytes. */
+static ssize_t write_some(int file, const struct iovec *pieces, int count, int64_t offset)
+{
+    size_t together = 0;
+    int fit = 0;
+
+    while (fit < count && pieces[fit].iov_len <= PUSHED - together)
+        together += pieces[fit++].iov_len;
+    return fit ? pwritev(file, pieces, fit, offset)
+               : pwrite(file, pieces->iov_base, PUSHED, offset);
+}
+
+/* Passes over so many bytes, and over empty pieces; returns the pieces left. */
+static int pass(struct iovec **pieces, int count, size_t bytes)
+{
+    while (count && bytes >= (*pieces)->iov_len) {
+        bytes -= (*pieces)->iov_len;
+        ++*pieces;
+        count--;
+    }
+    if (count) {
+        (*pieces)->iov_base = (char *)(*pieces)->iov_base + bytes;
+        (*pieces)->iov_len -= bytes;
+    }
+    return count;
+}
+
+static int write_whole(int file, struct iovec *pieces, int count, int64_t offset)
+{
+    count = pass(&pieces, count, 0);
+    while (count) {
+        ssize_t done = write_some(file, pieces, count, offset);
+
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return done ? errno : EIO;
+        if (done == PUSHED) /* only a hint: the sync reports errors */
+            (void)posix_fadvise(file, offset, done, POSIX_FADV_DONTNEED);
+        offset += done;
+        count = pass(&pieces, count, (size_t)done);
+    }
+    return 0;
+}
+
+int shmq_write_synced(int file, struct iovec *pieces, int count, int64_t offset)
+{
+    struct stat status;
+    int error = write_whole(file, pieces, count, offset);
+
+    while (!error && fdatasync(file))
+        error = errno == EINTR ? 0 : errno;
+    if (!error && fstat(file, &status))
+        error = errno;
+    if (!error && !status.st_nlink)
+        error = ENOENT;
+    return error;
+}
