@@ -425,6 +425,20 @@ cdef class Wire:
             at = shmq_store64(at, receipt)
         return answer
 
+    def ack(self, uint64_t receipt, timeout: float) -> Answer | None:
+        """Send an ACK of one receipt and wait: returns None, or the answer if it is not OK.
+
+        The answer may be not ready: see `wait`.
+        """
+        cdef Answer answer = self._new_answer()
+        shmq_store64(self._request(answer, SHMQ_T_ACK, True, 8), receipt)
+        try:
+            self.wait(answer, timeout)
+        except BaseException:
+            self.forget(answer)
+            raise
+        return None if answer.status == SHMQ_S_OK else answer
+
     def settle_run(self, int type, bytes receipts, Py_ssize_t start, Py_ssize_t end,
                    argument: int | None = None) -> Answer:
         """Write an ACK, EXTEND or RETURN of receipts[start:end], numbers of 8 bytes each."""

@@ -7,11 +7,11 @@ cdef ssize_t _spin_recv(int fd, void *to, size_t room, shmq_spin_rate *rate, int
     cdef ssize_t got = -1
     why[0] = EAGAIN
     while took < ns:
+        sched_yield()  # let the peer run if it shares this core: nothing comes before that
         got = recv(fd, to, room, MSG_DONTWAIT)
         why[0] = errno
         if got >= 0 or why[0] != EAGAIN:
             break
-        sched_yield()  # let the peer run if it shares this core
         took = shmq_read_clock(CLOCK_MONOTONIC) - begin
     shmq_spin_learn(rate, ns, took if got > 0 else -1)
     return got

@@ -479,9 +479,11 @@ class RemoteQueue(RemoteHandle, api.Queue):
             self._settle_one(Type.ACK, receipt, None)
             return
         # The usual case, without the repetitions of Connection.call.
-        attempt = Attempt(wire, wire.settle(Type.ACK, receipt), time.monotonic())
-        self._connection.await_(wire, attempt.answer, self._patience)
-        if attempt.answer.status != Status.OK and self.settle(Type.ACK, [receipt], first=attempt):
+        began = time.monotonic()
+        answer = wire.ack(receipt, self._patience)
+        if answer is None:
+            return
+        if self.settle(Type.ACK, [receipt], first=Attempt(wire, answer, began)):
             raise self._stale(receipt)
 
     def nack(self, receipt: int, delay: float | None = None) -> None:
