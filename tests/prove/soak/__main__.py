@@ -16,6 +16,7 @@ from shmq.stress.workers import WorkerProcesses
 from tests.prove.soak import durable, mixed, streams, tcp, transactions, workers
 from tests.prove.soak.containers import Contained
 from tests.prove.soak.drain import check, drain
+from tests.prove.soak.stops import Stops
 from tests.prove.soak.streams import history
 
 PRODUCERS = 3
@@ -23,23 +24,34 @@ CONSUMERS = 3
 
 
 def soak(
-    seconds: float, seed: int, workers_of: type[WorkerProcesses] = WorkerProcesses
+    seconds: float,
+    seed: int,
+    workers_of: type[WorkerProcesses] = WorkerProcesses,
+    stopped: float = 0.0,
 ) -> tuple[CheckResult, int]:
-    """The verdict, and the number of workers killed."""
+    """The verdict, and the number of workers killed.
+
+    The share ``stopped`` of those who are chosen stands still for a while instead.
+    """
     chance = random.Random(seed)
     directory = Path(tempfile.mkdtemp(prefix="shmq-soak-"))
     broker = shmq.connect(f"soak-{secrets.token_hex(4)}")
     queue = broker.create_queue(
         "work", capacity=500, visibility_timeout=3600, max_deliveries=60_000
     )
-    crew = workers_of(broker.namespace, directory)
+    crew, stops = workers_of(broker.namespace, directory), Stops()
     try:
         for work in [workers.produce] * PRODUCERS + [workers.consume] * CONSUMERS:
             crew.start(work)
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             time.sleep(chance.random() / 10)
-            crew.start(crew.kill(chance.choice(crew.alive)))
+            stops.resume()
+            worker = chance.choice(crew.alive)
+            if chance.random() < stopped:
+                stops.stop(crew.pid(worker), chance.random())
+            else:
+                crew.start(crew.kill(worker))
         for worker in (*crew.at(workers.produce), *crew.at(workers.consume)):
             crew.kill(worker)
         drain(queue, Journal(directory, 0))
@@ -63,6 +75,12 @@ def main() -> None:
     way.add_argument("--streams", action="store_true", help="a stream, and a group that reads it")
     way.add_argument("--transactions", action="store_true", help="from a stream to another")
     way.add_argument("--mixed", action="store_true", help="all of it at once, with SIGSTOP, too")
+    parser.add_argument(
+        "--stopped",
+        type=float,
+        default=0.0,
+        help="the share of workers that are stopped for a while, not killed (with no way)",
+    )
     parser.add_argument(
         "--contained",
         action="store_true",
@@ -89,7 +107,7 @@ def main() -> None:
         verdict, killed, served = durable.soak(arguments.seconds, arguments.seed, rounds)
         print(f"the memory was lost {rounds} times")
     else:
-        verdict, killed = soak(arguments.seconds, arguments.seed, workers_of)
+        verdict, killed = soak(arguments.seconds, arguments.seed, workers_of, arguments.stopped)
     print(
         f"{verdict.put} messages put and confirmed, {killed + served} processes killed "
         f"({served} of a server), {verdict.redelivered} delivered again"

@@ -18,6 +18,14 @@ def test_what_goes_in_comes_out_despite_killed_workers() -> None:
     assert verdict.put > 1000
 
 
+def test_what_goes_in_comes_out_beside_workers_that_stand_still() -> None:
+    verdict, killed = soak(seconds=4, seed=20_261_124, stopped=0.5)
+
+    assert not verdict.wrong()
+    assert killed > 5
+    assert verdict.put > 100
+
+
 @pytest.mark.skipif(bool(why_not_contained()), reason=why_not_contained())
 def test_what_goes_in_comes_out_of_workers_that_are_killed_with_their_pid_namespaces() -> None:
     verdict, killed = soak(seconds=4, seed=20_261_123, workers_of=Contained)

@@ -86,7 +86,7 @@ def consume(namespace: str, directory: Path, worker: int) -> None:
                 settle(queue.get(), journal, chance)
         elif way == 1:
             messages = queue.get_many(BATCH)
-            numbers = [number for message in messages for number in numbers_of(message.body)]
+            numbers = [number for each in messages for number in numbers_of(body_in(each))]
             settle_all(functools.partial(queue.ack_many, messages), numbers, journal)
         elif way == 2:
             batch = queue.get_batch(BATCH)
@@ -99,9 +99,14 @@ def consume(namespace: str, directory: Path, worker: int) -> None:
             consume_some(queue, journal, chance)
 
 
+def body_in(message: Any) -> Any:
+    """The body; a large one is read with the lock."""
+    return insist(lambda: message.body)
+
+
 def settle(message: Any, journal: Journal, chance: random.Random) -> None:
     viewed = message.codec == "bytes" and chance.random() < 0.1
-    body = insist(lambda: bytes(message.view)) if viewed else message.body
+    body = insist(lambda: bytes(message.view) if viewed else message.body)
     numbers = numbers_of(body)
     write_all(journal, GOT, numbers)
     if chance.random() < 0.02:
@@ -129,7 +134,7 @@ def write_all(journal: Journal, kind: int, numbers: list[int]) -> None:
 def consume_some(queue: Any, journal: Journal, chance: random.Random) -> None:
     with queue.consume(prefetch=chance.randrange(1, 64)) as consumer:
         for _, message in zip(range(100), consumer, strict=False):
-            numbers = numbers_of(message.body)
+            numbers = numbers_of(body_in(message))
             write_all(journal, GOT, numbers)
             write_all(journal, ACKING, numbers)
             insist(message.ack)
