@@ -659,10 +659,12 @@ cdef class Handle:
                            confirm="memory")
             _confirm(self, put.sequence, 1, until)
             return put
-        if (type(body) is bytes and PyBytes_GET_SIZE(body) <= SMALL and priority is None
-                and group is None and headers is None and delay is None
-                and deliver_at is None and ttl is None and dedupe_id is None
-                and codec is None and reply_to is None and correlation is None):
+        if type(body) is bytes and codec is None and PyBytes_GET_SIZE(body) <= SMALL:
+            if not (priority is None and group is None and headers is None and delay is None
+                    and deliver_at is None and ttl is None and dedupe_id is None
+                    and reply_to is None and correlation is None):
+                return _put_small(self, body, block, timeout, priority, group, headers, delay,
+                                  deliver_at, ttl, dedupe_id, reply_to, correlation)
             memset(&c, 0, sizeof(c))
             c.body = PyBytes_AS_STRING(body)
             c.body_bytes = PyBytes_GET_SIZE(body)

@@ -58,11 +58,19 @@ cdef object _encode_body(body, codec, bint encoded, uint8_t *number):
 cdef bytes _encode_properties(Properties *p, uint8_t number, codec, priority, group, headers,
                               delay, deliver_at, ttl, dedupe_id, reply_to, correlation,
                               int priorities):
-    cdef bytes packed = None
+    return _pack(p, _check_properties(p, number, codec, priority, group, headers, delay, deliver_at,
+                                      ttl, dedupe_id, reply_to, correlation, priorities))
+
+
+# Checks the properties, and returns the headers packed; None if there are none.
+cdef bytes _check_properties(Properties *p, uint8_t number, codec, priority, group, headers,
+                             delay, deliver_at, ttl, dedupe_id, reply_to, correlation,
+                             int priorities):
     memset(p, 0, sizeof(p[0]))
     p.has_priority = priority is not None
     p.priority = _priority(priority, priorities) if p.has_priority else priorities // 2
-    p.delay = _delay(delay, deliver_at)
+    if delay is not None or deliver_at is not None:
+        p.delay = _delay(delay, deliver_at)
     if ttl is not None:
         p.ttl = check_seconds("ttl", ttl, 0.001)
     if headers is not None and not isinstance(headers, _Mapping):
@@ -73,14 +81,14 @@ cdef bytes _encode_properties(Properties *p, uint8_t number, codec, priority, gr
     _text("correlation", correlation, &p.correlation)
     if number == SHMQ_CODEC_OTHER:
         _text("codec", codec, &p.codec)
-    if headers is not None:
-        packed = _policy.pack_properties(dict(headers))
-    return _pack(p, packed)
+    return None if headers is None else _policy.pack_properties(dict(headers))
 
 
-cdef int _text(str name, value, Text *text) except -1:
-    if value is None:
-        return 0
+cdef inline int _text(str name, value, Text *text) except -1:
+    return 0 if value is None else _read_text(name, value, text)
+
+
+cdef int _read_text(str name, value, Text *text) except -1:
     if not isinstance(value, str):
         raise TypeError(f"{name}={value!r} must be a str, not {type(value).__name__}")
     try:
@@ -128,59 +136,63 @@ cdef enum:
 cdef bytes _pack(const Properties *p, bytes headers):
     cdef char stack[ON_STACK]
     cdef char *begin = stack
-    cdef char *end
-    cdef Py_ssize_t most = (MOST_FIXED + p.group.size + p.dedupe_id.size + p.reply_to.size
-                            + p.correlation.size + p.codec.size)
-    if headers is not None:
-        most += PyBytes_GET_SIZE(headers)
+    cdef Py_ssize_t most = _most_packed(p, headers)
     if most > <Py_ssize_t>0xFFFFFFFF:
         raise _errors.InvalidOption(f"the properties have {most} bytes: 2**32 - 1 at most")
     if most > ON_STACK:
         begin = <char *>malloc(most)
         if begin == NULL:
             raise MemoryError
-    end = _write(begin, p, headers)
-    packed = b"" if end == begin + 1 else PyBytes_FromStringAndSize(begin, end - begin)
+    packed = PyBytes_FromStringAndSize(begin, _write(begin, p, headers))
     if begin != stack:
         free(begin)
     return packed
 
 
-# Writes the map and returns its end. `at` has room for MOST_FIXED bytes more than the values.
-cdef char *_write(char *at, const Properties *p, bytes headers) noexcept:
-    cdef unsigned char *count = <unsigned char *>at
+# As many bytes as the packed properties have, or more.
+cdef inline Py_ssize_t _most_packed(const Properties *p, bytes headers) noexcept:
+    cdef Py_ssize_t most = (MOST_FIXED + p.group.size + p.dedupe_id.size + p.reply_to.size
+                            + p.correlation.size + p.codec.size)
+    return most if headers is None else most + PyBytes_GET_SIZE(headers)
+
+
+# Writes the map and returns its bytes, 0 for an empty one. `begin` has room for MOST_FIXED bytes more
+# than the values.
+cdef Py_ssize_t _write(char *begin, const Properties *p, bytes headers) noexcept:
+    cdef unsigned char *count = <unsigned char *>begin
+    cdef char *at = begin + 1
     count[0] = 0x80
-    at += 1
     if p.has_priority:
-        at = _write_int(_write_key(at, b"pri", count), p.priority)
+        at = _write_int(_write_key(at, b"pri", 3, count), p.priority)
     if p.delay > 0:
-        at = _write_int(_write_key(at, b"delay", count), <uint64_t>ceil(p.delay * 1000))
+        at = _write_int(_write_key(at, b"delay", 5, count), <uint64_t>ceil(p.delay * 1000))
     if p.ttl > 0:
-        at = _write_int(_write_key(at, b"ttl", count), <uint64_t>ceil(p.ttl * 1000))
+        at = _write_int(_write_key(at, b"ttl", 3, count), <uint64_t>ceil(p.ttl * 1000))
     if headers is not None:
-        at = _write_key(at, b"headers", count)
+        at = _write_key(at, b"headers", 7, count)
         memcpy(at, PyBytes_AS_STRING(headers), PyBytes_GET_SIZE(headers))
         at += PyBytes_GET_SIZE(headers)
-    at = _write_text(at, b"group", &p.group, count)
-    at = _write_text(at, b"dedupe", &p.dedupe_id, count)
-    at = _write_text(at, b"reply_to", &p.reply_to, count)
-    at = _write_text(at, b"corr", &p.correlation, count)
-    return _write_text(at, b"codec", &p.codec, count)
+    at = _write_text(at, b"group", 5, &p.group, count)
+    at = _write_text(at, b"dedupe", 6, &p.dedupe_id, count)
+    at = _write_text(at, b"reply_to", 8, &p.reply_to, count)
+    at = _write_text(at, b"corr", 4, &p.correlation, count)
+    at = _write_text(at, b"codec", 5, &p.codec, count)
+    return at - begin if count[0] != 0x80 else 0
 
 
-cdef char *_write_key(char *at, const char *key, unsigned char *count) noexcept:
-    cdef size_t size = strlen(key)
+cdef inline char *_write_key(char *at, const char *key, size_t size,
+                             unsigned char *count) noexcept:
     count[0] += 1
     at[0] = <char>(0xA0 | size)
     memcpy(at + 1, key, size)
     return at + 1 + size
 
 
-cdef char *_write_text(char *at, const char *key, const Text *text,
-                       unsigned char *count) noexcept:
+cdef inline char *_write_text(char *at, const char *key, size_t size, const Text *text,
+                              unsigned char *count) noexcept:
     if text.at == NULL:
         return at
-    at = _write_key(at, key, count)
+    at = _write_key(at, key, size, count)
     if text.size < 32:
         at[0] = <char>(0xA0 | text.size)
         at += 1

@@ -71,17 +71,50 @@ cdef PreparedPut _wrap(Handle handle, body, codec, priority, group, headers, del
     prepared._set_meta(_encode_properties(
         &p, prepared.c.codec, codec, priority, group, headers, delay, deliver_at, ttl, dedupe_id,
         reply_to, correlation, handle.q.h.options.priorities))
-    prepared.c.priority = p.priority
-    prepared.c.delay = _ns(p.delay)
-    prepared.c.ttl = _ns(p.ttl)
-    if p.group.at != NULL:
-        shmq_siphash(handle.q.h.options.hash_key, p.group.at, p.group.size, prepared.dedupe)
-        prepared.c.group = prepared.dedupe[0] or 1
-    if p.dedupe_id.at != NULL:
-        shmq_siphash(handle.q.h.options.hash_key, p.dedupe_id.at, p.dedupe_id.size,
-                     prepared.dedupe)
-        prepared.c.dedupe = prepared.dedupe
+    _take_properties(handle, &p, &prepared.c, prepared.dedupe)
     return prepared
+
+
+# Everything that the core does with the properties. `c.dedupe` points to `hash`.
+cdef inline int _take_properties(Handle handle, const Properties *p, shmq_put *c,
+                                 uint64_t *hash) except -1:
+    c.priority = p.priority
+    if p.delay > 0:
+        c.delay = <int64_t>(p.delay * 1e9 + 0.5)
+    if p.ttl > 0:
+        c.ttl = <int64_t>(p.ttl * 1e9 + 0.5)
+    if p.group.at != NULL:
+        c.group = shmq_siphash_first(handle.q.h.options.hash_key, p.group.at, p.group.size) or 1
+        shmq_fetch_bucket(&handle.q, c.group)
+    if p.dedupe_id.at != NULL:
+        shmq_siphash(handle.q.h.options.hash_key, p.dedupe_id.at, p.dedupe_id.size, hash)
+        c.dedupe = hash
+    return 0
+
+
+# Puts a small `bytes` with properties. They are packed on the stack, if they fit there.
+cdef Put _put_small(Handle handle, bytes body, block, timeout, priority, group, headers, delay,
+                    deliver_at, ttl, dedupe_id, reply_to, correlation):
+    cdef char meta[ON_STACK]
+    cdef uint64_t hash_[2]
+    cdef Properties p
+    cdef shmq_put c
+    cdef bytes packed = _check_properties(
+        &p, SHMQ_CODEC_BYTES, None, priority, group, headers, delay, deliver_at, ttl, dedupe_id,
+        reply_to, correlation, handle.q.h.options.priorities)
+    memset(&c, 0, sizeof(c))
+    c.codec = SHMQ_CODEC_BYTES
+    c.body = PyBytes_AS_STRING(body)
+    c.body_bytes = PyBytes_GET_SIZE(body)
+    if _most_packed(&p, packed) <= ON_STACK:
+        c.meta = meta
+        c.meta_bytes = <uint32_t>_write(meta, &p, packed)
+    else:
+        packed = _pack(&p, packed)
+        c.meta = PyBytes_AS_STRING(packed)
+        c.meta_bytes = <uint32_t>PyBytes_GET_SIZE(packed)
+    _take_properties(handle, &p, &c, hash_)
+    return _put(handle, &c, block, timeout)
 
 
 cdef PreparedPut _wrap_plainly(Handle handle, buffer, uint8_t codec):
@@ -111,7 +144,7 @@ cdef Put _put(Handle handle, const shmq_put *c, block, timeout):
             return _new_put(seq, False)
         if round_ > 0 or shmq_looks_roomy(&handle.q, 1):
             handle._lock_until(True, SHMQ_NOT_FULL, block, timeout, &until)
-            status = c_put(&handle.q, c, shmq_now(), &seq)
+            status = c_put(&handle.q, c, shmq_time_of_put(&handle.q, c), &seq)
             if status == SHMQ_FULL and round_ == 1:
                 shmq_fall_asleep(&handle.q, SHMQ_NOT_FULL)
             handle._unlock()
@@ -133,7 +166,7 @@ cdef inline bint _quick_put(Handle handle, const shmq_put *c, uint64_t *seq) exc
         handle._reopen()
     if shmq_lock_puts(&handle.q) != SHMQ_OK:
         return False
-    status = shmq_quick_put(&handle.q, c, shmq_put_time(&handle.q, c), seq)
+    status = shmq_quick_put(&handle.q, c, shmq_time_of_put(&handle.q, c), seq)
     if shmq_unlock_puts(&handle.q):
         handle._rouse()
     if handle.q.h.dying.head != SHMQ_NIL:
@@ -274,7 +307,7 @@ cdef int _quick_run(Handle handle, list prepared_puts, Py_ssize_t *done, uint64_
         if p == NULL:
             break
         if now == 0:
-            now = shmq_put_time(&handle.q, p)
+            now = shmq_time_of_put(&handle.q, p)
         if shmq_quick_put(&handle.q, p, now, last) != SHMQ_OK:
             break
         copied += p.body_bytes + 64

@@ -84,6 +84,7 @@ static void expect(uint64_t key, const void *bytes, size_t size, uint64_t one, u
     shmq_siphash(key, bytes, size, hash);
     CHECK_EQ(hash[0], one);
     CHECK_EQ(hash[1], two);
+    CHECK_EQ(shmq_siphash_first(key, bytes, size), one);
 }
 
 TEST("the SipHash of another implementation")

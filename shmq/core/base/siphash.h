@@ -7,6 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The first half of the output alone. */
+uint64_t shmq_siphash_first(uint64_t key, const void *bytes, size_t size);
+
 void shmq_siphash(uint64_t key, const void *bytes, size_t size, uint64_t hash[2]);
 
 #endif

@@ -2,12 +2,12 @@
 
 #include "queue/segment.h"
 
-/* Up to 8 units every size is a class; above, four sizes per doubling. */
+/* Up to SHMQ_SMALL_UNITS every size is a class; above, four sizes per doubling. */
 static uint64_t round_up(uint64_t units)
 {
     uint64_t step;
 
-    if (units <= 8 || units > SHMQ_CLASS_UNITS)
+    if (units <= SHMQ_SMALL_UNITS || units > SHMQ_CLASS_UNITS)
         return units;
     step = 1ull << (63 - __builtin_clzll(units - 1)) >> 2; /* a quarter of the power below */
     return (units + step - 1) / step * step;
@@ -26,7 +26,7 @@ uint32_t shmq_class_of(uint32_t units)
 
     if (units > SHMQ_CLASS_UNITS || round_up(units) != units)
         return 0;
-    if (units <= 8)
+    if (units <= SHMQ_SMALL_UNITS)
         return units;
     power = 31 - (uint32_t)__builtin_clz(units - 1); /* 3 for 9..16, 4 for 17..32, ... */
     return 9 + (power - 3) * 4 + (units - (1u << power)) / (1u << (power - 2)) - 1;

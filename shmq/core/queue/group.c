@@ -162,6 +162,29 @@ static uint32_t find(struct shmq_queue *q, uint64_t hash)
     return SHMQ_NIL;
 }
 
+static void fetch_slot(struct shmq_queue *q, uint32_t at)
+{
+    if (at < q->h->slots_made)
+        shmq_fetch(&q->slots[at]);
+}
+
+/* The same for a message that is leased soon: both lines of its slot. */
+static void fetch_message(struct shmq_queue *q, uint32_t at)
+{
+    if (at >= q->h->slots_made)
+        return;
+    shmq_fetch_to_write(&q->slots[at]);
+    shmq_fetch(&q->slots[at].expires);
+}
+
+void shmq_group_fetch(struct shmq_queue *q, uint64_t hash)
+{
+    uint32_t at = q->h->group_buckets_backed ? *bucket_of(q, hash) : SHMQ_NIL;
+
+    if (at < q->h->groups_made)
+        shmq_fetch_to_write(&q->groups[at]);
+}
+
 static int make(struct shmq_queue *q, uint64_t hash, uint32_t *at)
 {
     struct shmq_header *h = q->h;
@@ -219,12 +242,16 @@ int shmq_group_reserve(struct shmq_queue *q, uint64_t hash)
 int shmq_group_join(struct shmq_queue *q, struct shmq_slot *s)
 {
     uint32_t at = find(q, s->group);
+    struct shmq_group *g;
     int status;
 
     if (at == SHMQ_NIL && (status = make(q, s->group, &at)))
         return status;
+    g = shmq_group_at(q, at);
+    fetch_slot(q, g->front); /* for shmq_group_ready */
+    fetch_slot(q, g->tail);
     SET(s->group_at, at);
-    SET(shmq_group_at(q, at)->count, shmq_group_at(q, at)->count + 1);
+    SET(g->count, g->count + 1);
     return SHMQ_OK;
 }
 
@@ -282,8 +309,11 @@ bool shmq_group_bring_forward(struct shmq_queue *q, struct shmq_slot *s)
 
 void shmq_group_leased(struct shmq_queue *q, struct shmq_slot *s)
 {
-    if (shmq_group_at(q, s->group_at)->front != shmq_index_of(q, s))
+    struct shmq_group *g = shmq_group_at(q, s->group_at);
+
+    if (g->front != shmq_index_of(q, s))
         q->damaged = true;
+    fetch_message(q, g->head); /* it comes next, once this one is settled */
     shmq_order_remove(q, s);
 }
 

@@ -125,6 +125,9 @@ uint32_t shmq_order_oldest(struct shmq_queue *q);
  * it: in its run if they came in the order of service, else in its heap (a pairing heap through the
  * slots). So a blocked group costs the other groups nothing. */
 
+/* Prefetches the group's record for shmq_group_join. */
+void shmq_group_fetch(struct shmq_queue *q, uint64_t hash);
+
 /* Ensures: there is a record for the group, or memory for one. SHMQ_NO_SPACE. */
 int shmq_group_reserve(struct shmq_queue *q, uint64_t hash);
 

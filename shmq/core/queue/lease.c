@@ -8,17 +8,28 @@
 #define OFTEN 32u
 #define FROM_INBOX 64u
 
-/* Prefetches what the next lease will read; the lease before has prefetched its slot. */
+/* Prefetches what the next lease will read; the lease before has prefetched its slot. Of a message
+ * with a group that is more: the second line of its slot, its properties and the group's record. */
 static inline void fetch_ahead(struct shmq_queue *q, uint32_t next)
 {
     const struct shmq_slot *s;
+    bool grouped;
 
     if (next >= q->h->slots_made)
         return;
     s = &q->slots[next];
+    grouped = shmq_word(s) & SHMQ_F_GROUPED;
     shmq_fetch(q->arena + (uint64_t)s->block * SHMQ_UNIT);
-    if (s->next < q->h->slots_made)
+    if (grouped) {
+        shmq_fetch(q->arena + ((uint64_t)s->block + s->units - 1) * SHMQ_UNIT);
+        if (s->group_at < q->h->groups_made)
+            shmq_fetch_to_write(&q->groups[s->group_at]);
+    }
+    if (s->next < q->h->slots_made) {
         shmq_fetch_to_write(&q->slots[s->next]);
+        if (grouped)
+            shmq_fetch(&q->slots[s->next].expires);
+    }
 }
 
 static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, int64_t ns, bool handed,

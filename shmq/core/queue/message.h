@@ -53,6 +53,20 @@ struct shmq_view {
 /* SHMQ_TOO_LARGE if a queue with these options can never hold it. Needs no lock. */
 int shmq_fits(const struct shmq_queue *q, uint64_t body_bytes, uint32_t meta_bytes);
 
+/* The time for a put: exact if a timer begins at it. Needs no lock. */
+static inline int64_t shmq_time_of_put(const struct shmq_queue *q, const struct shmq_put *put)
+{
+    if (put->delay || put->ttl > 0 || put->dedupe || q->h->options.ttl)
+        return shmq_now();
+    return shmq_time(q);
+}
+
+/* Prefetches what the put of a group reads first. Needs no lock. */
+static inline void shmq_fetch_bucket(const struct shmq_queue *q, uint64_t group)
+{
+    shmq_fetch(&q->group_buckets[group & (q->geo.group_bucket_count - 1)]);
+}
+
 /* Puts one message that shmq_fits: SHMQ_OK, DUPLICATE (`seq` is the first put's then), FULL,
  * NO_SPACE. */
 int shmq_put(struct shmq_queue *q, const struct shmq_put *put, int64_t now, uint64_t *seq);

@@ -98,10 +98,9 @@ const char *shmq_properties_read(const unsigned char *at, uint32_t bytes,
 
 static uint64_t group_hash(const struct shmq_queue *q, struct shmq_text group)
 {
-    uint64_t hash[2];
+    uint64_t hash = shmq_siphash_first(q->h->options.hash_key, group.at, group.bytes);
 
-    shmq_siphash(q->h->options.hash_key, group.at, group.bytes, hash);
-    return hash[0] ? hash[0] : 1;
+    return hash ? hash : 1;
 }
 
 const char *shmq_properties_apply(const struct shmq_queue *q,

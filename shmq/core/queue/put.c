@@ -202,6 +202,8 @@ int shmq_put(struct shmq_queue *q, const struct shmq_put *put, int64_t now, uint
     int status;
 
     shmq_tick_if_due(q, now);
+    if (put->group)
+        shmq_group_fetch(q, put->group);
     if ((status = dedupe(q, put->dedupe, now, seq)) || (status = reserve_group(q, put)) ||
         (status = take_or_drop(q, put->body_bytes + put->meta_bytes, &at)))
         return shmq_outcome(q, status);

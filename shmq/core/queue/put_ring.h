@@ -29,12 +29,6 @@ static inline bool shmq_is_plain(const struct shmq_queue *q, const struct shmq_p
     return put->priority == q->middle && !put->group && !put->delay && !put->dedupe;
 }
 
-/* The time of such a put; exact if the put sets a timer. Needs no lock. */
-static inline int64_t shmq_put_time(const struct shmq_queue *q, const struct shmq_put *put)
-{
-    return put->ttl > 0 || q->h->options.ttl ? shmq_now() : shmq_time(q);
-}
-
 /* Puts one message: SHMQ_OK, or SHMQ_BUSY with nothing done if the put needs the whole queue, as
  * for a message with a group, a delay, a dedupe id or another priority, or if no free slot of
  * its size is at hand. Holds the put-side lock, or both. */

@@ -18,11 +18,11 @@ static uint32_t power_up(uint64_t at_least)
 void shmq_lay_out(const struct shmq_options *options, struct shmq_geometry *geo)
 {
     uint64_t n = options->capacity, at = SHMQ_PAGE;
-    uint32_t buckets = power_up(n), ids = power_up(n * 4);
+    uint32_t ids = power_up(n * 4);
 
     memset(geo, 0, sizeof *geo); /* so that two can be compared */
     geo->units = (uint32_t)((options->arena_bytes + SHMQ_UNIT - 1) / SHMQ_UNIT);
-    geo->group_bucket_count = buckets > n && buckets > 1 ? buckets / 2 : buckets;
+    geo->group_bucket_count = power_up(n);
     geo->dedupe_max = options->dedupe_window ? (ids < 1u << 20 ? 1u << 20 : ids) : 0;
     if (options->durability == SHMQ_JOURNAL)
         geo->hints_max = power_up(n < SHMQ_LEAST_HINTS ? SHMQ_LEAST_HINTS : n);

@@ -6,10 +6,13 @@
 
 #define STOCK 31 /* slots prepared in addition to the one needed   */
 
-static uint32_t list_of(const struct shmq_slot *s)
+/* The list of free slots for a block of so many units; 0: no block, or too large a one to keep. */
+static inline uint32_t list_for(uint32_t units)
 {
-    return s->units ? shmq_class_of(s->units) % SHMQ_CLASSES : 0;
+    return units <= SHMQ_SMALL_UNITS ? units : shmq_class_of(units) % SHMQ_CLASSES;
 }
+
+static inline uint32_t list_of(const struct shmq_slot *s) { return list_for(s->units); }
 
 /* Offers the slot to the puts; if their ring is full, it waits in a list of the get side. */
 static void push_free(struct shmq_queue *q, struct shmq_slot *s)
@@ -174,7 +177,7 @@ int shmq_slot_take(struct shmq_queue *q, uint64_t bytes, uint32_t *at)
 
     if (h->live >= q->capacity)
         return SHMQ_FULL;
-    class = units ? shmq_class_of(units) % SHMQ_CLASSES : 0;
+    class = list_for(units);
     if (class && *spare_of(q, class) != SHMQ_NIL) {
         s = pop(q, &h->spare[class], class);
         *at = shmq_index_of(q, s);
@@ -216,25 +219,4 @@ void shmq_slot_release(struct shmq_queue *q, struct shmq_slot *s)
     push_free(q, s);
     SET_ATOMIC(q->h->live, q->h->live - 1);
     q->freed++;
-}
-
-static bool within(struct shmq_queue *q, const struct shmq_slot *s)
-{
-    if (s->block <= q->geo.units && s->units <= q->geo.units - s->block &&
-        (uint64_t)s->body_bytes + s->meta_bytes <= (uint64_t)s->units * SHMQ_UNIT)
-        return true;
-    q->damaged = true;
-    return false;
-}
-
-unsigned char *shmq_body_of(struct shmq_queue *q, struct shmq_slot *s)
-{
-    return within(q, s) ? q->arena + (uint64_t)s->block * SHMQ_UNIT : NULL;
-}
-
-unsigned char *shmq_meta_of(struct shmq_queue *q, struct shmq_slot *s)
-{
-    if (!within(q, s))
-        return NULL;
-    return q->arena + ((uint64_t)s->block + s->units) * SHMQ_UNIT - s->meta_bytes;
 }

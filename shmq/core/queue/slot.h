@@ -30,9 +30,28 @@ static inline void shmq_slot_lose_origin(struct shmq_slot *s)
         SET_ATOMIC(s->origin_queue, 0);
 }
 
+/* Whether the slot's bytes lie in its block, and that in the arena; else the handle is damaged. */
+static inline bool shmq_is_within(struct shmq_queue *q, const struct shmq_slot *s)
+{
+    if (s->block <= q->geo.units && s->units <= q->geo.units - s->block &&
+        (uint64_t)s->body_bytes + s->meta_bytes <= (uint64_t)s->units * SHMQ_UNIT)
+        return true;
+    q->damaged = true;
+    return false;
+}
+
 /* The places of the body and the properties. NULL and damage if they are out of bounds. */
-unsigned char *shmq_body_of(struct shmq_queue *q, struct shmq_slot *s);
-unsigned char *shmq_meta_of(struct shmq_queue *q, struct shmq_slot *s);
+static inline unsigned char *shmq_body_of(struct shmq_queue *q, const struct shmq_slot *s)
+{
+    return shmq_is_within(q, s) ? q->arena + (uint64_t)s->block * SHMQ_UNIT : NULL;
+}
+
+static inline unsigned char *shmq_meta_of(struct shmq_queue *q, const struct shmq_slot *s)
+{
+    if (!shmq_is_within(q, s))
+        return NULL;
+    return q->arena + ((uint64_t)s->block + s->units) * SHMQ_UNIT - s->meta_bytes;
+}
 
 /* ---- arena.c ---- */
 
@@ -48,6 +67,8 @@ unsigned char *shmq_meta_of(struct shmq_queue *q, struct shmq_slot *s);
 /* The units for `bytes`: those of the smallest class that fits; exactly as many as needed if there
  * is no such class, or if the class is larger than the whole arena. */
 uint32_t shmq_units_for(const struct shmq_queue *q, uint64_t bytes);
+
+#define SHMQ_SMALL_UNITS 8u /* of the runs up to this, each size is a class of that number */
 
 /* The class of a run: 1..36, or 0 if it has none. */
 uint32_t shmq_class_of(uint32_t units);

@@ -29,7 +29,7 @@ static uint32_t put_quickly(struct shmq_attached_queue *queue, struct shmq_item 
 
     if (is_large(&items[0]) || !shmq_is_plain(q, &items[0].put) || shmq_lock_puts(q) != SHMQ_OK)
         return 0;
-    now = shmq_put_time(q, &items[0].put);
+    now = shmq_time_of_put(q, &items[0].put);
     while (done < count && copied < MOST_COPIED && !is_large(&items[done]) &&
            shmq_quick_put(q, &items[done].put, now, &items[done].seq) == SHMQ_OK) {
         copied += items[done].put.body_bytes;

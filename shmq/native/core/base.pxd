@@ -111,6 +111,7 @@ cdef extern from "base/spin.h" nogil:
 
 
 cdef extern from "base/siphash.h" nogil:
+    uint64_t shmq_siphash_first(uint64_t key, const void *data, size_t size)
     void shmq_siphash(uint64_t key, const void *data, size_t size, uint64_t *hash)
 
 

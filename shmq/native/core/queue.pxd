@@ -156,7 +156,6 @@ cdef extern from "queue/lock.h" nogil:
 
 cdef extern from "queue/put_ring.h" nogil:
     cbool shmq_is_plain(const shmq_queue *q, const shmq_put *put)
-    int64_t shmq_put_time(const shmq_queue *q, const shmq_put *put)
     int shmq_quick_put(shmq_queue *q, const shmq_put *put, int64_t now, uint64_t *seq)
 
 
@@ -236,6 +235,8 @@ cdef extern from "queue/message.h" nogil:
         int64_t put_at, deadline, expires, dead_at
 
     int shmq_fits(const shmq_queue *q, uint64_t body_bytes, uint32_t meta_bytes)
+    void shmq_fetch_bucket(const shmq_queue *q, uint64_t group)
+    int64_t shmq_time_of_put(const shmq_queue *q, const shmq_put *put)
     int c_put "shmq_put"(shmq_queue *q, const shmq_put *put, int64_t now, uint64_t *seq)
     int shmq_reserve(shmq_queue *q, uint64_t body_bytes, uint32_t meta_bytes, int64_t now,
                      const uint64_t *dedupe, shmq_view *view, uint64_t *seq)
