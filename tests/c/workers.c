@@ -204,6 +204,20 @@ void workers_produce(struct shmq_queue *q, struct workers *c, uint32_t producer,
 
 static bool all_done(struct workers *c) { return atomic_load(&c->acked) >= WORKERS_MESSAGES; }
 
+/* The same, once every slot is SPENT or FREE: an acknowledgement without the lock counts before its
+ * slot is set free, and the journal's writer is told with that. */
+static bool all_settled(struct shmq_queue *q, struct workers *c)
+{
+    bool settled;
+
+    if (!all_done(c))
+        return false;
+    workers_lock(q);
+    settled = !q->h->leased;
+    workers_unlock(q, c);
+    return settled;
+}
+
 /* Leases up to AHEAD messages as not handed out yet; falls asleep if there is none. */
 static int lease_some(struct shmq_queue *q, struct workers *c, struct chance *chance,
                       struct shmq_view *views)
@@ -477,7 +491,7 @@ void workers_follow(struct shmq_queue *q, struct workers *c, uint64_t seed)
     while (!last) {
         bool dies = !chance_below(&chance, 20);
 
-        last = all_done(c);
+        last = all_settled(q, c);
         (void)shmq_await_changes(&f, SLICE, (int64_t)chance_below(&chance, 200000), 0, 0);
         write_batch(&f, c, shelf, dies && !last);
         if (dies && !last) {
