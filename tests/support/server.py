@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import psutil
 
 from shmq.server.config.tokens import hash_of
+from shmq.supervision.stderr import SHOW_STACK
 from tests.support.processes import PATIENCE, ROOT, environment, eventually
 
 __all__ = ["Server", "serve"]
@@ -142,9 +144,20 @@ class Server:
 
     def ends(self) -> int:
         """Wait for its end and that of its processes; returns its exit code."""
-        code = int(self.process.wait(PATIENCE))
+        try:
+            code = int(self.process.wait(PATIENCE))
+        except psutil.TimeoutExpired:
+            raise AssertionError(f"the server has not ended: {self._stacks()}") from None
         self.leaves_no_process()
         return code
+
+    def _stacks(self) -> str:
+        """Its log, with what its processes do now."""
+        for one in [*self.process.children(recursive=True), self.process]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.send_signal(SHOW_STACK)
+        time.sleep(1)
+        return self.log
 
     def stops(self) -> int:
         """Ask it to end, and wait for its end."""
