@@ -22,7 +22,7 @@ from shmq.server.config.settings import LEVELS, Source
 from shmq.server.config.tokens import hash_of, make_token
 from shmq.server.supervisor import Supervisor
 from shmq.supervision.signals import Stop
-from shmq.supervision.stderr import show_on_stderr
+from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
 __all__ = ["ping", "serve", "token"]
 
@@ -90,6 +90,7 @@ def serve(config: Path | None, **given: Any) -> None:
     supervisor = Supervisor(Source(config, over))
     logging.getLogger("shmq").handlers.clear()
     show_on_stderr("shmq", supervisor.settings.level)
+    show_stack_on_demand()
     supervisor.run()
 
 

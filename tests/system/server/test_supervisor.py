@@ -19,6 +19,7 @@ import shmq
 from shmq.protocol.opcodes import FOREVER, Status, Type
 from shmq.server.config.settings import Source
 from shmq.server.supervisor import Supervisor
+from shmq.supervision.stderr import SHOW_STACK
 from tests.support.peer import Peer
 from tests.support.processes import ROOT, environment, eventually, files_of
 from tests.support.server import Server, runs
@@ -429,6 +430,16 @@ class Manager:
 
     def close(self) -> None:
         self._socket.close()
+
+
+@pytest.mark.prove
+def test_each_process_writes_its_stacks_when_it_is_asked(served: Serve) -> None:
+    server = served()
+    for pid in (server.pid, *server.children()):
+        before = len(server.said("most recent call first"))
+        os.kill(pid, SHOW_STACK)
+        server.hears("most recent call first", before + 1)
+    assert server.stops() == 0
 
 
 @pytest.mark.prove
