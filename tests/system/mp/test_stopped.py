@@ -26,7 +26,8 @@ def test_no_process_waits_for_it_without_a_bound() -> None:
     with stopped_inside(HOLD, queue._store.mutex._path) as holder:
         with pytest.raises(LockTimeout) as caught:
             queue.task_done()
-        assert (caught.value.pid, caught.value.state) == (holder.pid, "stopped")
+        told = (caught.value.pid, caught.value.state)
+        assert told == (holder.pid, "stopped"), caught.value
         del caught
     queue.task_done()
     queue.join()
