@@ -135,17 +135,20 @@ def until_locked(deed: Callable[[], _T], until: float | None) -> _T:
 
 
 def locker_of(fd: int) -> int:
-    """The process that has a lock on the file ``fd``; 0 if there is none or it is unknown.
+    """The process that has the file ``fd`` locked for itself; 0 if there is none or it is unknown.
 
-    The lock is one of flock(2), or one of an open file description (F_OFD_SETLK).
+    The lock is one of flock(2), or one of an open file description (F_OFD_SETLK). Shared locks, which
+    other processes may have on the file beside it, are passed over.
     """
     status = os.fstat(fd)
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     for line in _read(_PROC / "locks").splitlines():
         words = line.split()
-        if words[5:6] == [file] and words[1] == "FLOCK":
+        if words[3:4] != ["WRITE"] or words[5:6] != [file]:
+            continue
+        if words[1] == "FLOCK":
             return max(int(words[4]), 0)
-        if words[5:6] == [file] and words[1] == "OFDLCK":
+        if words[1] == "OFDLCK":
             return _opener_with_lock(file)
     return 0
 
