@@ -371,19 +371,24 @@ def _counts(rows: Sequence[Row]) -> str:
 class Keyboard:
     """While it is entered, the terminal gives keys one by one and does not echo them.
 
-    Where standard input is no terminal there are none. Ctrl-C remains a signal.
+    Where standard input is no terminal there are none. Ctrl-C remains a signal. A signal ends a
+    wait also if it comes just before it: it writes to a pipe that the wait looks at.
     """
 
     def __init__(self) -> None:
         self._fd = -1
         self._before: list[Any] = []
+        self._signalled, self._signal = os.pipe()
+        os.set_blocking(self._signal, False)
+        self._wakeup_before = signal.set_wakeup_fd(self._signal, warn_on_full_buffer=False)
 
     def wait(self, seconds: float) -> str:
         """The next key, or "" if none was pressed in that time."""
-        if self._fd < 0:
-            time.sleep(seconds)
-            return ""
-        if not select.select([self._fd], [], [], seconds)[0]:
+        keys = [self._fd] if self._fd >= 0 else []
+        ready, _, _ = select.select([self._signalled, *keys], [], [], seconds)
+        if self._signalled in ready:
+            os.read(self._signalled, 4096)
+        if self._fd not in ready:
             return ""
         pressed = os.read(self._fd, 1)
         if not pressed:  # the terminal is gone
@@ -404,5 +409,8 @@ class Keyboard:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        signal.set_wakeup_fd(self._wakeup_before)
+        os.close(self._signal)
+        os.close(self._signalled)
         if self._fd >= 0:
             termios.tcsetattr(self._fd, termios.TCSADRAIN, self._before)

@@ -137,8 +137,8 @@ def until_locked(deed: Callable[[], _T], until: float | None) -> _T:
 def locker_of(fd: int) -> int:
     """The process that has the file ``fd`` locked for itself; 0 if there is none or it is unknown.
 
-    The lock is one of flock(2), or one of an open file description (F_OFD_SETLK). Shared locks, which
-    other processes may have on the file beside it, are passed over.
+    The lock is one of flock(2), or one of an open file description (F_OFD_SETLK). Shared locks,
+    which other processes may have on the file beside it, are passed over.
     """
     status = os.fstat(fd)
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"

@@ -24,7 +24,7 @@ with Mutex(Path(sys.argv[1])):
 
 @pytest.mark.parametrize("core", [0, -1])
 def test_no_process_waits_for_it_without_a_bound(core: int) -> None:
-    """The kernel lists locks by the core that took them: that of the queue's hold, and the mutex."""
+    """The kernel lists locks by the core that took them: the handle's, and that of the mutex."""
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {sorted(cores)[core]})
     try:

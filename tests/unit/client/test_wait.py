@@ -12,6 +12,7 @@ import pytest
 
 import shmq
 from shmq.client.local.broker import LocalBroker
+from shmq.client.local.waiting import guardian
 
 
 @pytest.fixture
@@ -168,3 +169,19 @@ def test_wakeup_semaphores_are_used_again(local: LocalBroker, namespace: str) ->
     assert os.stat(f"/dev/shm/{found[0]}").st_mode & 0o777 == 0o600
     local.delete_queue("q")
     assert not [name for name in os.listdir("/dev/shm") if f"{namespace}@bell" in name]
+
+
+def test_a_fork_beside_a_thread_that_begins_to_wait_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    guardians: dict[str, Ending] = {}
+
+    class Ending:
+        def end(self) -> bool:
+            guardians.setdefault("another", Ending())  # as a thread does meanwhile
+            return False
+
+    guardians["one"] = Ending()
+    monkeypatch.setattr(guardian, "_guardians", guardians)
+    guardian._before_fork()
+    assert guardian._ended == []

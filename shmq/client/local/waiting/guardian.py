@@ -169,13 +169,13 @@ class _Guardian:
 
 
 def _end_all() -> None:
-    for guardian in _guardians.values():
+    for guardian in list(_guardians.values()):
         guardian.end()
 
 
 def _before_fork() -> None:
     """End the threads: Python warns of a fork in a process that has some."""
-    _ended[:] = [guardian for guardian in _guardians.values() if guardian.end()]
+    _ended[:] = [each for each in list(_guardians.values()) if each.end()]
 
 
 def _in_parent() -> None:
