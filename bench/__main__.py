@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from bench import record, report, table
 from bench.compiled import ROOT
 from bench.disk import folder
 from bench.disk.rows import DISK
+from bench.ending import end_at_signals
 from bench.row import Row
 from bench.rows import LOCAL, rows
 from bench.run import Plan, run
@@ -34,7 +34,7 @@ TABLES: dict[str, tuple[tuple[Callable[[], Row], ...], Plan]] = {
 
 def main() -> None:
     """Run what the command line asks for; a run that is ended early leaves nothing behind."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    end_at_signals()
     parser = _parser()
     given = parser.parse_args()
     table_rows, plan = TABLES[given.table]

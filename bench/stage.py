@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any, Self
 
+from bench.ending import unbroken
 from bench.machine import pin
 
 #: How long the sides may take for a turn, in seconds; it also ends a wait for a lost message.
@@ -144,8 +145,9 @@ class Cast:
             self._pipes.append(here)
             given = there, self._meetings, place, crowded, side
             process = CONTEXT.Process(target=_run, args=given, daemon=True)
-            process.start()
-            self._processes.append(process)
+            with unbroken():
+                process.start()
+                self._processes.append(process)
             there.close()
 
     def _heard(self, word: str) -> list[Any]:

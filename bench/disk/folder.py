@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from bench.compiled import BUILT
+from bench.ending import unbroken
 
 #: The variable that names another folder to measure in.
 VARIABLE = "SHMQ_BENCH_DISK"
@@ -72,11 +73,11 @@ def make() -> Path:
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A new folder on a disk, for the block."""
-    folder = make()
-    try:
+    with contextlib.ExitStack() as stack:
+        with unbroken():
+            folder = make()
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def describe() -> dict[str, str | int]:

@@ -17,6 +17,7 @@ from typing import Any
 import shmq
 from bench.compiled import ROOT
 from bench.disk.folder import scratch_folder
+from bench.ending import unbroken
 from bench.scratch import unique_name
 from bench.stage import Failed, Side, Stage, together
 from bench.tcp.server import PATIENCE, tether
@@ -40,7 +41,7 @@ class Writer:
         program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from shmq.cli.main import main"
         command = [sys.executable, "-c", f"{program}; main()", "--namespace", self.namespace]
         where = ["persist", "--data-dir", str(self.data)]
-        with self.log.open("ab") as log:
+        with self.log.open("ab") as log, unbroken():
             self.process = subprocess.Popen(
                 [*tether(), *command, *where], stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )

@@ -16,6 +16,7 @@ from typing import ClassVar, TypeVar
 
 import psutil
 
+from bench.ending import unbroken
 from bench.machine import Place, cores_of
 from bench.stage import Failed
 
@@ -57,7 +58,7 @@ class Server(abc.ABC):
 
     def start(self) -> None:
         """Start it, and return once it listens. Raises Failed if it does not listen in time."""
-        with (self.folder / "log").open("wb") as log:
+        with (self.folder / "log").open("wb") as log, unbroken():
             self.process = subprocess.Popen(
                 [*tether(), *self.command()],
                 stdin=subprocess.DEVNULL,
@@ -176,7 +177,8 @@ _running: dict[type[Server], Server] = {}
 def running(kind: type[Server]) -> Server:
     """The server of that kind, started at the first use."""
     if kind not in _running:
-        server = _running[kind] = kind()
+        with unbroken():
+            server = _running[kind] = kind()
         server.start()
     return _running[kind]
 
@@ -191,9 +193,9 @@ def end_all() -> None:
 @contextlib.contextmanager
 def fresh(kind: Callable[..., S], *given: str) -> Iterator[S]:
     """A new, unused server for the block."""
-    server = kind(*given)
-    try:
+    with contextlib.ExitStack() as stack:
+        with unbroken():
+            server = kind(*given)
+            stack.callback(server.end)
         server.start()
         yield server
-    finally:
-        server.end()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 from bench.compiled import ROOT, compiled, no_compiler
+from bench.ending import unbroken
 from bench.scratch import delete_all, unique_name
 from bench.tcp.server import HOST, Server, tether
 
@@ -115,7 +116,9 @@ class Echo(Server):
 
     def start(self) -> None:
         """Start it and read its port from its output."""
-        self.process = subprocess.Popen([*tether(), *self.command()], stdout=subprocess.PIPE)
+        command = [*tether(), *self.command()]
+        with unbroken():
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert self.process.stdout is not None
         self.port = int(self.process.stdout.readline())
         self.process.stdout.close()
