@@ -378,9 +378,6 @@ class Keyboard:
     def __init__(self) -> None:
         self._fd = -1
         self._before: list[Any] = []
-        self._signalled, self._signal = os.pipe()
-        os.set_blocking(self._signal, False)
-        self._wakeup_before = signal.set_wakeup_fd(self._signal, warn_on_full_buffer=False)
 
     def wait(self, seconds: float) -> str:
         """The next key, or "" if none was pressed in that time."""
@@ -396,6 +393,9 @@ class Keyboard:
         return pressed.decode("latin-1")
 
     def __enter__(self) -> Self:
+        self._signalled, self._signal = os.pipe()
+        os.set_blocking(self._signal, False)
+        self._wakeup_before = signal.set_wakeup_fd(self._signal, warn_on_full_buffer=False)
         if sys.stdin is not None and sys.stdin.isatty():
             fd = sys.stdin.fileno()
             self._before = termios.tcgetattr(fd)

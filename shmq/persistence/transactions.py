@@ -137,21 +137,22 @@ class Transactions(Notes):
         if not self._happened:  # as nearly always, before each commit
             return frozenset()
         with self._lock:
-            return frozenset(self._happened[part])
+            return frozenset(self._happened.get(part, ()))
 
     def open(self, part: Part) -> frozenset[Id]:
         """See :class:`Notes`."""
         with self._lock:
             self._load()
-            return frozenset(self._of[part])
+            return frozenset(self._of.get(part, ()))
 
     def done(self, part: Part, which: Collection[Id]) -> None:
         """See :class:`Notes`."""
         if which:
             with self._lock:
-                known = self._of[part].intersection(which)
-                self._happened[part] -= known
+                known = self._of.get(part, set()).intersection(which)
                 self._done |= {(each, part) for each in known}
+                if part in self._happened:
+                    self._happened[part] -= known
 
     def forget(self, part: Part) -> None:
         """See :class:`Notes`."""
@@ -234,8 +235,11 @@ class Transactions(Notes):
     def _note_done(self, of: Id, part: Part) -> None:
         one = self._open[of]
         one.parts.discard(part)
-        self._of[part].discard(of)
         self._done.discard((of, part))
+        self._of[part].discard(of)
+        if not self._of[part]:
+            del self._of[part]
+            self._happened.pop(part, None)
         if not one.parts:
             del self._open[of]
 
@@ -259,9 +263,7 @@ class Transactions(Notes):
 
     def _forget_the_gone(self) -> None:
         for part in list(self._of):
-            if not self._of[part]:
-                del self._of[part], self._happened[part]
-            elif not self._is_there(part):
+            if not self._is_there(part):
                 self.forget(part)
 
     # ---- the file on disk ----

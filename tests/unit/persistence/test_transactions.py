@@ -51,6 +51,28 @@ def test_a_transaction_that_was_seen_before_its_commit_is_noted_after_it(
     notes.mark()
 
 
+def test_a_part_without_transactions_stays_unknown_beside_those_that_have_some(
+    broker: Broker, disk: Disk
+) -> None:
+    namespace = Namespace.of(broker.namespace)
+    namespace.process_number()
+    part = ("queue", "gone", 5)
+    written = TransactionFile(disk)
+    written.replace([StoredTransaction((1, 1), work_of(1), {part})])
+    written.abandon()
+    notes = Transactions(namespace, disk)
+    other = ("queue", "other", 6)
+
+    assert not notes.happened(other)
+    assert not notes.open(other)  # as a snapshot of that queue asks
+    assert notes.open(part) == notes.happened(part) == {(1, 1)}
+    notes.mark()  # the queue of the part is gone
+    assert not notes.open(part)
+    assert not notes.happened(part)
+    notes.mark()
+    assert not read_noted(disk)
+
+
 def test_shared_memory_is_searched_only_after_an_announcement(
     broker: Broker, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
