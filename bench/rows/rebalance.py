@@ -92,5 +92,5 @@ def row() -> Row:
         contestants=contestants,
         figures=[TIME],
         bars=[at_most(contestants[0].label, 100, "ms", TIME.key)],
-        limit="how often the members look whether the others live: every 20 ms",
+        limit="the report of the death by the kernel, and the wake-up of the other member",
     )

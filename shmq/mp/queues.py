@@ -27,10 +27,10 @@ from shmq.mp.store import DRAINING, IDLE, IMMEDIATE, JOINING, SHUT, Store
 
 __all__ = ["Empty", "Full", "JoinableQueue", "Queue", "ShutDown", "SimpleQueue"]
 
-#: A waiting call sees a shutdown within this many seconds.
-_SLICE: Final = 0.05
+#: How long ``join`` sleeps at most: the process that had to wake it may have died.
+_SLICE: Final = 1.0
 _AT_ONCE: Final = (0.0,)
-_FOR_EVER: Final = itertools.repeat(_SLICE)
+_FOR_EVER: Final = itertools.repeat(None)
 #: Runs after the children are joined: see multiprocessing.util.
 _AT_EXIT: Final = -10
 
@@ -111,7 +111,7 @@ class _Queue:
             raise
 
     def _place_when_there_is_room(
-        self, message: bytes | codec.Frame, block: bool, waits: Iterable[float]
+        self, message: bytes | codec.Frame, block: bool, waits: Iterable[float | None]
     ) -> None:
         frame = codec.Frame([message], []) if type(message) is bytes else message
         for wait in waits:
@@ -171,10 +171,11 @@ class _Queue:
         """Make every process's puts raise ShutDown, and its gets once the queue is empty.
 
         ``immediate`` discards the messages, and each counts as a task done. Waiting calls
-        raise within 50 ms. See queue.Queue.shutdown of Python 3.13.
+        are woken, and raise. See queue.Queue.shutdown of Python 3.13.
         """
         with self._store.mutex:
             self._words[SHUT] = max(self._words[SHUT], IMMEDIATE if immediate else DRAINING)
+        self._store.queue.rouse()
         if immediate:
             self._store.discard()
 
@@ -187,8 +188,8 @@ def _end_with_the_process() -> None:
         time.sleep(1)
 
 
-def _waits(block: bool, timeout: float | None) -> Iterable[float]:
-    """The waits that make up a call, in seconds: one, or slices until its timeout."""
+def _waits(block: bool, timeout: float | None) -> Iterable[float | None]:
+    """The waits that make up a call, in seconds: one, or more if a shutdown interrupts it."""
     if not block:
         return _AT_ONCE
     if timeout is None:
@@ -199,7 +200,7 @@ def _waits(block: bool, timeout: float | None) -> Iterable[float]:
 def _waits_until(deadline: float) -> Iterator[float]:
     left = max(deadline - time.monotonic(), 0.0)
     while True:
-        yield min(left, _SLICE)
+        yield left
         left = deadline - time.monotonic()
         if left <= 0:
             return

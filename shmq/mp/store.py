@@ -91,7 +91,8 @@ class Store:
         self.name = name
         self.queue = queue
         self._map = mmap.mmap(fd, _BYTES)  # duplicates the descriptor
-        self.words = memoryview(self._map).cast("Q")
+        self.words = words = memoryview(self._map).cast("Q")
+        queue.interrupted = lambda: words[SHUT] != 0
         self.mutex = Mutex(_path(namespace, name))
         self._lifeline = -1
         self._wakeups: LocalQueue | None = None

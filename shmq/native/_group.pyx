@@ -291,6 +291,21 @@ cdef class GroupState:
             raise self._refusal(status)
         return None
 
+    def sleep(self, uint64_t change, control: _stream.Control, uint32_t wakeup,
+              double seconds) -> bool:
+        """Sleep until `change` is another, or the stream's wakeup is raised.
+
+        ``wakeup`` is what `Partition.arm` returned. False if nothing came for ``seconds``.
+        """
+        cdef shmq_stream *stream = <shmq_stream *><size_t>control.address
+        cdef int64_t ns = <int64_t>(min(max(seconds, 0.0), 3600.0) * 1e9)
+        cdef int status
+        with nogil:
+            status = shmq_group_state_sleep(&self.group_state, change, stream, wakeup, ns)
+        if status == SHMQ_INTERRUPTED:
+            PyErr_CheckSignals()
+        return status != SHMQ_TIMED_OUT
+
     def watch(self, int64_t ns) -> bool:
         """Whether the caller must check now which members live: one caller in every ``ns``."""
         return shmq_group_state_watch(&self.group_state, ns, shmq_now())

@@ -1,5 +1,7 @@
 # One partition of a stream, attached.
 
+cdef class StreamHandle
+
 @cython.final
 @cython.no_gc_clear
 cdef class Partition(Segment):
@@ -10,7 +12,7 @@ cdef class Partition(Segment):
     cdef readonly uint32_t number
     cdef int64_t hint_offset        # where the last read ended, and its position
     cdef uint64_t hint_position
-    cdef int64_t patience           # ns to spin for a record before sleeping, as that has paid
+    cdef shmq_spin_rate spins       # for a record, before a sleep
 
     @staticmethod
     def create(int fd, Control control, uint32_t number, uint64_t first=0, int64_t last_seen=0,
@@ -72,7 +74,7 @@ cdef class Partition(Segment):
         self.control = control
         self.number = number
         self.hint_offset = -1
-        self.patience = MOST_SPIN
+        shmq_spin_init(&self.spins, LEAST_SPIN)
         shmq_log_bind(&self.c, self.base, self.fd, geo, options, <shmq_stream *>control.base,
                       control.self_)
         return 0
@@ -191,29 +193,36 @@ cdef class Partition(Segment):
         return _errors.OutOfSequence(told, out.expected, piece.sequence)
 
     cdef int _append_waiting(self, shmq_log_piece *piece, uint64_t bytes_, int64_t until,
-                             handle, shmq_log_appended *out) except -1:
+                             StreamHandle handle, shmq_log_appended *out) except -1:
         """Append to a full ring: wait for room until the deadline. Raises Full."""
         cdef uint32_t room
-        cdef int64_t now
+        cdef int64_t now, slice_
         cdef int tries, status
         for tries in range(ROOM_SPINS):
             with nogil:
-                shmq_log_spin(&self.c, NOWHERE, ROOM_SPIN)
+                shmq_log_spin(&self.c, NOWHERE, ROOM_SPIN,
+                              ROOM_SPIN if tries < ROOM_YIELDS else 0)
             status = self._append(piece, bytes_, until, out)
             if status != SHMQ_FULL:
                 return status
         while True:
-            handle._look_for_dead(self.number)
+            now = _monotonic()
+            if now >= until or now >= handle.looked_at + WAIT_SLICE:
+                handle._look_for_dead(self.number)
+                handle.looked_at = now
             room = shmq_log_room(&self.c)
             status = self._append(piece, bytes_, until, out)
             if status != SHMQ_FULL:
                 return status
-            now = _monotonic()
             if now >= until:
                 raise self._full(handle)
+            # A look ensures that records are written, if that is what makes room.
+            slice_ = min(until - now, WAIT_SLICE if self.c.durable else handle._slice())
             with nogil:
-                shmq_log_wait_room(&self.c, room, until - now)
+                status = shmq_log_wait_room(&self.c, room, slice_)
             PyErr_CheckSignals()
+            if status == SHMQ_TIMED_OUT:
+                handle._see_to_guard(slice_)
 
     # ---- reading ----
 
@@ -450,19 +459,21 @@ cdef class Partition(Segment):
 
         If ``offset`` is the next offset, that is the record at ``offset``.
         """
-        cdef int64_t ns = min(self.patience, until - _monotonic())
+        cdef int64_t left = until - _monotonic(), ns, took = -1
         cdef uint64_t position = self._hint(offset)
-        cdef bint found = False
         cdef c_bounds b
         if position == NOWHERE:
             if shmq_log_bounds(&self.c, &b) != SHMQ_OK or <int64_t>b.latest > offset:
                 return True
             position = b.committed
-        if ns > 0:
-            with nogil:
-                found = shmq_log_spin(&self.c, position, ns)
-        self.patience = MOST_SPIN if found else max(self.patience // 2, LEAST_SPIN)
-        return found
+        with nogil:
+            ns = shmq_spin_time(&self.spins)
+            if 0 < ns <= left:
+                took = shmq_log_spin(&self.c, position, ns, self.spins.yield_after)
+                shmq_spin_learn(&self.spins, ns, took)
+            elif ns and left > 0:
+                took = shmq_log_spin(&self.c, position, left, self.spins.yield_after)
+        return took >= 0
 
     def spin(self, int64_t offset) -> bool:
         """Spin for a moment for a record at ``offset``; whether there is one."""
@@ -473,8 +484,8 @@ cdef class Partition(Segment):
         return shmq_log_arm(&self.c)
 
     def sleep(self, uint32_t wakeup, double seconds) -> bool:
-        """Sleep until an append to an armed partition of the stream, or for a slice."""
-        cdef int64_t ns = <int64_t>(min(seconds, 1.0) * 1e9)
+        """Sleep until an append to an armed partition of the stream, or for ``seconds``."""
+        cdef int64_t ns = <int64_t>(min(max(seconds, 0.0), 3600.0) * 1e9)
         cdef int status
         with nogil:
             status = shmq_stream_sleep(<shmq_stream *>self.control.base, wakeup, ns)
@@ -486,6 +497,10 @@ cdef class Partition(Segment):
         """Wake the readers that sleep on an armed partition."""
         shmq_log_arm(&self.c)
         shmq_log_wake(&self.c)
+
+    def wake_all(self):
+        """Wake all who wait for anything in the partition: a process died that may have had to."""
+        shmq_log_wake_all(&self.c)
 
     def await_entries(self, int64_t offset, timeout: float | None = None) -> bool:
         """Wait until there is a record at ``offset``; False if none came in time."""
@@ -502,7 +517,7 @@ cdef class Partition(Segment):
             left = until - _monotonic()
             if left <= 0:
                 return False
-            self.sleep(wakeup, left / 1e9)
+            self.sleep(wakeup, min(left, WAIT_SLICE) / 1e9)
 
     def reaches(self, int64_t offset) -> bool:
         """Whether there is a record at or behind ``offset``, or the stream was deleted."""

@@ -7,9 +7,9 @@ cdef enum:
     NOGIL_BYTES = 1 << 16        # copies from this size on let other threads run
     SHORT_BATCH = 1024           # values that a short append takes
     LOAN_PATIENCE = 1000000000   # ns to wait for the lock to end a loan
-    MOST_SPIN = 100000           # ns
-    LEAST_SPIN = 2000
+    LEAST_SPIN = 100000          # ns: a record of 1 MiB takes as long to write
     ROOM_SPINS = 40              # tries of an append to a full ring before it sleeps
+    ROOM_YIELDS = 4              # of them, after which it lets others run
     ROOM_SPIN = 1000             # ns between them
     STICKY_BYTES = 1 << 16       # bytes of records without a key before the partition changes
     OVERTAKEN = 1000             # reads in a row that may be overtaken before an error is raised
@@ -368,8 +368,8 @@ cdef class Control(Segment):
 
     @property
     def address(self) -> int:
-        """Where the group_state begins in this process, SHMQ_GROUP_STATE_BYTES of it: for `_log` alone."""
-        return <size_t>self.base + SHMQ_PAGE
+        """Where it is mapped in this process: for `shmq.native._group` alone."""
+        return <size_t>self.base
 
     def mark_deleted(self):
         """Mark the stream as deleted. Its users notice once its partitions are marked, too."""

@@ -14,6 +14,8 @@ cdef class StreamHandle:
     cdef int64_t sticky_left          # bytes until it changes
     cdef uint64_t most                # the most bytes of a record
     cdef bint blocks, confirms, durable
+    cdef int64_t looked_at            # when a wait for room last looked for dead processes
+    cdef int64_t guarded_until        # a process watches for deaths until then, at least
 
     def __init__(self, str name, Control control, list logs: list[Partition]):
         o = control.options
@@ -21,6 +23,7 @@ cdef class StreamHandle:
         self.control = control
         self.logs = logs
         self.open_ = True
+        self.looked_at = self.guarded_until = 0
         self.sticky = int.from_bytes(_os.urandom(4), "little")
         # If all of `logs` were sealed since they were opened, an append finds the new partitions.
         begin = control.shape[0]
@@ -47,6 +50,10 @@ cdef class StreamHandle:
 
     def _look_for_dead(self, uint32_t partition):
         """Release what dead processes hold in the partition."""
+
+    def is_guarded(self) -> bool:
+        """Whether a process of the namespace, maybe this one, watches for deaths from now on."""
+        return False
 
     def _look_for_partitions(self):
         """Open new partitions, as far as they exist."""
@@ -482,13 +489,36 @@ cdef class StreamHandle:
             armed = False
 
     cdef int _sleep(self, Partition log, uint32_t wakeup, int64_t until) except -1:
-        cdef int64_t ns = until - _monotonic()
+        cdef int64_t ns = min(until - _monotonic(), self._slice())
+        cdef int status = SHMQ_OK
         if ns > 0:
             with nogil:
-                shmq_stream_sleep(<shmq_stream *>log.control.base, wakeup, ns)
+                status = shmq_stream_sleep(<shmq_stream *>log.control.base, wakeup, ns)
         PyErr_CheckSignals()
         self._check()
+        if status == SHMQ_TIMED_OUT:
+            self._see_to_guard(ns)
         return 0
+
+    # How long a thread may sleep now, in ns: see queue/wait.h.
+    cdef int64_t _slice(self):
+        return SHMQ_LONG_SLEEP if _monotonic() < self.guarded_until else SHMQ_SHORT_SLEEP
+
+    # After a sleep of `slept` ns that nothing ended: a thread that sleeps so long makes sure that
+    # deaths are noticed from now on, and may then sleep longer.
+    cdef int _see_to_guard(self, int64_t slept) except -1:
+        if slept >= SHMQ_SHORT_SLEEP:
+            self.guarded_until = _monotonic() + 2 * SHMQ_LONG_SLEEP if self.is_guarded() else 0
+        return 0
+
+    @property
+    def longest_sleep(self) -> float:
+        """How long a thread that waits for the stream may sleep now, in seconds."""
+        return self._slice() / 1e9
+
+    def see_to_guard(self, double slept):
+        """Make sure that deaths are noticed, after a sleep of so many seconds that nothing ended."""
+        self._see_to_guard(<int64_t>(slept * 1e9))
 
     cdef Records _look(self, Partition log, int64_t offset, uint64_t limit, uint64_t most,
                        uint64_t last, bint view, bint pin):

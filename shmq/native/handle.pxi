@@ -18,6 +18,8 @@ cdef class Handle:
     cdef int64_t guarded_until     # a process watches for deaths until then, at least
     cdef uint32_t views            # pins that this handle's process holds
     cdef uint32_t awake[2]         # by event: awake, but still counted as asleep
+    #| interrupted: Callable[[], bool] | None
+    cdef public object interrupted # whether operations must not wait any more: asked before a sleep
     cdef bint open_
     cdef bint tending
     cdef bint blocks               # overflow="block"
@@ -107,6 +109,15 @@ cdef class Handle:
     def _look_for_dead(self):
         """Reclaim what dead processes hold."""
         raise NotImplementedError
+
+    def rouse(self):
+        """Wake all who sleep until there is a message, or room: they ask ``interrupted``."""
+        cdef uint32_t post[2]
+        cdef int event
+        shmq_fence()
+        for event in range(2):
+            post[event] = min(self.q.h.asleep[event], <uint32_t>SHMQ_MAX_ATTACHMENTS)
+        shmq_post(self.semaphores, post)
 
     def is_guarded(self) -> bool:
         """Whether a process of the namespace, maybe this one, watches for deaths from now on."""
@@ -544,6 +555,8 @@ cdef class Handle:
                 self.q.look_for_dead = True
                 self._tend()
             return True
+        if self.interrupted is not None and self.interrupted():
+            until = _real_now()
         posted = self._sleep(event, until)
         try:
             PyErr_CheckSignals()

@@ -220,6 +220,44 @@ TEST("what is pinned stays, until it is dropped; a cursor's only where the strea
     }
 }
 
+TEST("only the reader that is the farthest behind wakes appenders when it moves")
+{
+    struct shmq_log *log = NEW_LOG(.overflow = SHMQ_LOG_BLOCK);
+    uint32_t cursors[2], room;
+
+    for (int i = 0; i < 4; i++)
+        append_bytes(log, 100);
+    CHECK_EQ(shmq_log_lock(log, 0), SHMQ_OK);
+    for (int i = 0; i < 2; i++)
+        CHECK_EQ(shmq_log_hold(log, SHMQ_HOLD_CURSOR, 1, 0, 0, &cursors[i]), SHMQ_OK);
+    shmq_log_unlock(log);
+    room = shmq_log_room(log);
+    shmq_log_move(log, cursors[0], 3, UINT64_MAX);
+    CHECK_EQ(log->h->room, room);
+    CHECK_EQ(shmq_log_wait_room(log, room, 1), SHMQ_TIMED_OUT);
+    shmq_log_move(log, cursors[1], 1, UINT64_MAX);
+    CHECK(log->h->room != room);
+    CHECK_EQ(log->h->crowded, 0);
+    end_logs();
+}
+
+TEST("a spin tells how long it took until there is an entry, or the partition has ended")
+{
+    struct shmq_log *log = NEW_LOG(.overflow = SHMQ_LOG_DROP);
+
+    for (int yields = 0; yields < 2; yields++) {
+        int64_t yield_after = yields ? 0 : INT64_MAX;
+        uint64_t end = bounds_of(log).committed;
+
+        CHECK_EQ(shmq_log_spin(log, end, 1000, yield_after), -1);
+        append_bytes(log, 100);
+        CHECK(shmq_log_spin(log, end, 1000000000, yield_after) >= 0);
+    }
+    shmq_log_delete(log);
+    CHECK(shmq_log_spin(log, bounds_of(log).committed, 1000000000, 0) >= 0);
+    end_logs();
+}
+
 TEST("what is not on disk yet is not overwritten")
 {
     struct shmq_log *log = NEW_LOG(.durability = SHMQ_LOG_JOURNAL);

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from shmq import api
 from shmq.api.options import check_whole
-from shmq.client.shared.group_store import GroupStore, PartitionSeat
-from shmq.client.transaction.recover import settle, taking
+from shmq.client.shared.group_store import SLICE, GroupStore, PartitionSeat
+from shmq.client.transaction.recover import look, settle, taking
 from shmq.errors import OffsetOutOfRange, SegmentError, StreamDeleted
 from shmq.namespace import group_files
 from shmq.namespace.namespace import Namespace
@@ -37,6 +37,7 @@ class LocalGroupStore(GroupStore):
         super().__init__(stream, name, state)
         self.namespace = namespace
         self._floors: Floors | None = None
+        self._was_woken = False
         if stream.options.overflow == "block":
             logs: list[_stream.Partition] = stream.logs  # type: ignore[attr-defined]
             self._floors = Floors(namespace, logs, state.options["group_id"])
@@ -53,6 +54,36 @@ class LocalGroupStore(GroupStore):
 
     def refresh(self) -> None:
         """See :class:`GroupStore`. The state is always current, because it is shared memory."""
+
+    def poll(
+        self, reader: api.Reader | None, change: int | None, seconds: float
+    ) -> list[api.Records]:
+        """See :class:`GroupStore`. A change of the group wakes the member at once."""
+        found = [] if reader is None else reader.poll(0.0)
+        if not found and seconds > 0:
+            self._sleep({} if reader is None else reader.position, change, seconds)
+        return found
+
+    def _sleep(self, position: Mapping[int, int], change: int | None, seconds: float) -> None:
+        """Sleep until there may be a record, the group has changed, or a process has died.
+
+        One that a death has woken, and that finds nothing to do, sleeps for a short time next:
+        members take turns to look for dead ones.
+        """
+        stream: Any = self.stream
+        logs = [(stream.logs[partition], offset) for partition, offset in position.items()]
+        if len(logs) == 1 and logs[0][0].spin(logs[0][1]):
+            return
+        wakeup = stream.logs[0].arm()
+        for log, _ in logs:
+            log.arm()
+        if any(log.reaches(offset) for log, offset in logs) or self.grown or change is None:
+            return
+        seconds = min(seconds, SLICE if self._was_woken else stream.longest_sleep)
+        self._was_woken = self.state.sleep(change, stream.control, wakeup, seconds)
+        if not self._was_woken:
+            look(self.namespace)
+            stream.see_to_guard(seconds)
 
     def drop(self, member: int) -> None:
         """See :class:`GroupStore`."""

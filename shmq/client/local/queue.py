@@ -19,7 +19,7 @@ from shmq import api
 from shmq.api.contract import document
 from shmq.api.names import check_name
 from shmq.api.options import Confirm, QueueOptions, check_whole
-from shmq.client.local import dead_letters
+from shmq.client.local import dead_letters, deaths
 from shmq.client.local.batch_window import LocalPipeline
 from shmq.client.local.staged_publish import LocalStagedPublisher
 from shmq.client.local.waiting import async_get, wait_thread
@@ -301,9 +301,7 @@ class LocalQueue(_core.Handle, api.Queue):
 
     def is_guarded(self) -> bool:
         """Whether a process of the namespace watches for deaths, so that a sleep may be long."""
-        from shmq.client.local.waiting import guardian  # noqa: PLC0415 - few processes sleep long
-
-        return guardian.is_kept(self._namespace, attach)
+        return deaths.are_noticed(self._namespace)
 
     def _process_number(self) -> int:
         return self._namespace.process_number()

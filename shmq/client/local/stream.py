@@ -15,6 +15,7 @@ from shmq.api.contract import document
 from shmq.api.names import check_name
 from shmq.api.options import Confirm, check_whole
 from shmq.api.stream_options import StreamOptions
+from shmq.client.local import deaths
 from shmq.client.local.archived_records import ArchivedRecords
 from shmq.client.local.group import GroupMethods
 from shmq.client.local.group_store import keep_new
@@ -192,7 +193,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
                 from shmq.client.local.waiting.stream_wait_thread import StreamWaitThread  # noqa: PLC0415 - it imports asyncio
 
                 self._wait_thread = StreamWaitThread(
-                    self.logs, functools.partial(look, self._namespace)
+                    self.logs, functools.partial(_look_and_guard, self._namespace)
                 )
             found = await self._wait_thread.wait_for_any(position, timeout)
         for partition in position:
@@ -241,18 +242,19 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
         if timeout != 0 and len(logs) == 1 and logs[0][0].spin(logs[0][1]):
             return True
         while True:
-            wakeup = 0
+            wakeup, at_most = 0, self.longest_sleep
             for log, _ in logs:
                 wakeup = log.arm()
             if any(log.bounds()[1] > offset for log, offset in logs):
                 return True
             if self.control.shape != shape:
                 return True
-            left = 1.0 if until is None else until - time.monotonic()
+            left = at_most if until is None else min(at_most, until - time.monotonic())
             if left <= 0 or self.closed:
                 return False
             if not logs[0][0].sleep(wakeup, left):
                 look(self._namespace)
+                self.see_to_guard(left)
 
     def read_raw(
         self,
@@ -398,6 +400,10 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
             self.await_writer()
         drop_dead(self._namespace, self.logs[partition])
 
+    def is_guarded(self) -> bool:
+        """Whether a process of the namespace watches for deaths, so that a sleep may be long."""
+        return deaths.are_noticed(self._namespace)
+
     def __reduce__(self) -> tuple[Callable[..., LocalStream], tuple[str, str]]:
         return _attach_by_name, (self._namespace.name, self.name)
 
@@ -412,6 +418,11 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
 
 document(LocalStream, api.Stream)
 api.RecordLoan.register(_stream.RecordLoan)
+
+
+def _look_and_guard(namespace: Namespace) -> bool:
+    look(namespace)
+    return deaths.are_noticed(namespace)
 
 
 def _files_of(namespace: Namespace, control: _stream.Control) -> ArchivedRecords | None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, Protocol
+import time
+from typing import Any, Final, Protocol
 
 from shmq import api
 
-__all__ = ["GroupState", "GroupStore", "MemberState", "PartitionSeat"]
+__all__ = ["SLICE", "GroupState", "GroupStore", "MemberState", "PartitionSeat"]
+
+#: How long a member sleeps, in seconds, where nothing wakes it: before it checks for assigned and
+#: revoked partitions.
+SLICE: Final = 0.02
 
 #: A partition's owner, its assigned member (0: none), its committed offset, the time of that
 #: commit, the next offset to lease, and how often the partition changed owners.
@@ -98,6 +103,21 @@ class GroupStore(abc.ABC):
     @abc.abstractmethod
     def refresh(self) -> None:
         """Make the next heartbeat of a member fetch the state, however recently it was fetched."""
+
+    def poll(
+        self, reader: api.Reader | None, change: int | None, seconds: float
+    ) -> list[api.Records]:
+        """The next records of a member's reader, which is None if it has no partition to read.
+
+        Waits up to ``seconds`` for them, but not long after the heartbeat would return another
+        number than ``change``.
+        """
+        del change
+        seconds = min(seconds, SLICE)
+        if reader is not None:
+            return reader.poll(seconds)
+        time.sleep(seconds)
+        return []
 
     @abc.abstractmethod
     def drop(self, member: int) -> None:

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from shmq import api
 from shmq.api.options import check_whole
+from shmq.client.shared.group_store import SLICE, GroupStore
 from shmq.errors import MemberFenced, ShmqError, StreamDeleted
 from shmq.native import _core, _stream
 from shmq.native.lock_holder import until_locked
 
 if TYPE_CHECKING:
-    from shmq.client.shared.group_store import GroupStore, MemberState
+    from shmq.client.shared.group_store import MemberState
 
-__all__ = ["LOOK_EVERY", "SLICE", "Member", "member_name"]
+__all__ = ["LOOK_EVERY", "Member", "member_name"]
 
-#: How long a member sleeps before it checks for assigned and revoked partitions, in seconds; and
-#: how often one of all members checks who is alive, in ns. A dead member's partitions are read
-#: again within the sum of three such times.
-SLICE: Final = 0.02
+#: How often one of all members checks who is alive, in ns.
 LOOK_EVERY: Final = 20_000_000
+#: How long a member sleeps at most, in seconds, before its next heartbeat.
+_LONGEST: Final = 1.0
 
 _NO_MEMBER: Final = 0
 
@@ -164,17 +164,24 @@ class Member(api.Member):
             if self._closed:
                 return []
             reader = self._reader_of(limit)
-            left = SLICE if end is None else min(SLICE, end - time.monotonic())
-            if reader is None:
-                time.sleep(max(left, 0.0))
-            else:
-                found = reader.poll(max(left, 0.0))
+            left = self._longest_wait()
+            if end is not None:
+                left = max(min(left, end - time.monotonic()), 0.0)
+            found = self._store.poll(reader, self._change, left)
+            if reader is not None:
                 self._pass_over(reader, found)
                 if found:
                     return found
                 until_locked(self._commit_left_out, end)
             if left <= 0:
                 return []
+
+    def _longest_wait(self) -> float:
+        """How long it may wait for a record before it must attend again, in seconds."""
+        if self._barred():
+            return SLICE  # a commit of another member does not wake it
+        session = self._store.session_timeout
+        return min(_LONGEST, session / 4) if session else _LONGEST
 
     def _pass_over(self, reader: api.Reader, found: list[api.Records]) -> None:
         """Move the position past records that were left out or lost, up to those found."""

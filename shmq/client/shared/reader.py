@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 #: The longest wait of a reader of all partitions before it checks for new ones, in seconds.
-_SLICE: Final = 0.5
+_SLICE: Final = 1.0
 
 # The binding of streams gets its policy, and its records their contract, before a record is read.
 _stream.set_policy(POLICY)

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, Self
 from shmq import api
 from shmq.api.options import check_seconds, check_whole, checked
 from shmq.api.share import ShareOptions
-from shmq.client.shared.member import SLICE
+from shmq.client.shared.group_store import SLICE
 from shmq.client.shared.reader import behind_damage
 from shmq.errors import DamagedFile, Empty, LeaseExpired, OffsetOutOfRange, ShmqError
 from shmq.native import _core, _stream

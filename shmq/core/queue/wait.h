@@ -29,6 +29,7 @@
 
 #define SHMQ_SHORT_SLEEP 50000000ll  /* ns: a slice while nobody watches for deaths      */
 #define SHMQ_LONG_SLEEP 2000000000ll /* ns: a slice while somebody does                  */
+#define SHMQ_BLIND_SLEEP 20000000ll  /* ns: a slice if one of the words cannot wake      */
 
 /* Counts the caller as a sleeper, which must look again at q->due. Holds the lock. */
 void shmq_fall_asleep(struct shmq_queue *q, enum shmq_event event);
@@ -58,6 +59,10 @@ int shmq_sleep(sem_t *semaphore, int64_t ns);
 
 /* Sleeps while *word == value, at most `ns`. SHMQ_OK: woken, or the value differs. */
 int shmq_futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t ns);
+
+/* The same for two words: sleeps while both have these values. Where the kernel cannot do that, it
+ * sleeps on the first one for SHMQ_BLIND_SLEEP at most. */
+int shmq_futex_wait_two(_Atomic uint32_t *const words[2], const uint32_t values[2], int64_t ns);
 
 /* Wakes all threads that sleep so. */
 void shmq_futex_wake(_Atomic uint32_t *word);

@@ -1,10 +1,12 @@
 #include "stream/group_state.h"
 
+#include <endian.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/shared_memory.h"
 #include "base/crc32c.h"
+#include "base/shared_memory.h"
+#include "queue/wait.h"
 
 static const int64_t FOREVER = INT64_MAX;
 
@@ -95,10 +97,28 @@ int shmq_group_state_open(struct shmq_group_state *r, void *base, uint64_t size,
 
 /* ---- the lock ---- */
 
+/* The half of `change` that grows with each change: a futex is 32 bits. */
+static _Atomic uint32_t *change_futex(const struct shmq_group_state *r)
+{
+    return (_Atomic uint32_t *)(void *)&r->h->change + (BYTE_ORDER == BIG_ENDIAN);
+}
+
+/* The wakeup of a process that dies before it is made by the guardians, which wake all that wait for
+ * the stream. */
 static void changed(struct shmq_group_state *r)
 {
     atomic_fetch_add_explicit(&r->h->change, 1, memory_order_release);
     shmq_mark();
+    shmq_futex_wake(change_futex(r));
+}
+
+int shmq_group_state_sleep(const struct shmq_group_state *r, uint64_t change,
+                           struct shmq_stream *stream, uint32_t wakeup, int64_t ns)
+{
+    _Atomic uint32_t *const words[2] = {&stream->wakeup, change_futex(r)};
+    const uint32_t values[2] = {wakeup, (uint32_t)change};
+
+    return shmq_futex_wait_two(words, values, ns > 0 ? ns : 0);
 }
 
 /* The first store makes the plan void: members that see it compute a new one. */

@@ -19,7 +19,7 @@
 #define SHMQ_STREAM_GROUP_STATE_H
 
 #include "base/status.h"
-#include "queue/layout.h"
+#include "stream/layout.h"
 
 #define SHMQ_GROUP_STATE_MAGIC 0x53484d47u /* "SHMG" */
 #define SHMQ_GROUP_STATE_VERSION 2u
@@ -153,6 +153,11 @@ int shmq_group_state_leave(struct shmq_group_state *r, uint64_t id, bool evicted
 
 /* Without the lock: a heartbeat of the member at `at`. SHMQ_OK, or STALE if that is not `id`. */
 int shmq_group_state_beat(struct shmq_group_state *r, uint32_t at, uint64_t id, int64_t now);
+
+/* Without the lock: sleeps until something changes in the group, of which `change` was seen, or the
+ * stream's wakeup is raised; at most `ns`: as shmq_stream_sleep. */
+int shmq_group_state_sleep(const struct shmq_group_state *r, uint64_t change,
+                           struct shmq_stream *stream, uint32_t wakeup, int64_t ns);
 
 /* Without the lock: whether the caller must check which members live; one caller in every `ns`. */
 bool shmq_group_state_watch(struct shmq_group_state *r, int64_t ns, int64_t now);

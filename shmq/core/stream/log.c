@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/crc32c.h"
+#include "queue/wait.h"
 
 static uint64_t most_entry(const struct shmq_log_options *o)
 {
@@ -205,6 +206,8 @@ void shmq_stream_intend(struct shmq_stream *stream, uint64_t shape)
 void shmq_stream_reshape(struct shmq_stream *stream, uint64_t shape)
 {
     SET_RELEASE(stream->shape, shape);
+    atomic_fetch_add(&stream->wakeup, 1);
+    shmq_futex_wake(&stream->wakeup);
 }
 
 void shmq_log_seal(struct shmq_log *log)

@@ -195,7 +195,7 @@ int shmq_log_hold_at(struct shmq_log *log, uint32_t kind, uint64_t owner, uint64
                      uint64_t position, uint32_t *at);
 
 /* Moves the hold to a later offset, which may be gone already or still to come. `hint` is as for
- * shmq_log_find. */
+ * shmq_log_find. Wakes appenders that wait for room if no other hold is as far behind as it was. */
 void shmq_log_move(struct shmq_log *log, uint32_t at, uint64_t offset, uint64_t hint);
 void shmq_log_drop(struct shmq_log *log, uint32_t at);
 
@@ -317,11 +317,13 @@ void shmq_log_wake_all(struct shmq_log *log);
  * Returns the argument for shmq_stream_sleep. */
 uint32_t shmq_log_arm(struct shmq_log *log);
 
-/* Spins until an entry ends behind `position`, or the partition has ended, for at most `ns`;
- * whether it did. It takes only one of the header's cache lines from the appenders. */
-bool shmq_log_spin(struct shmq_log *log, uint64_t position, int64_t ns);
+/* Spins until an entry ends behind `position`, or the partition has ended, for at most `ns`, and
+ * after `yield_after` ns lets others run: how long that took, in ns, or -1. See base/spin.h. It
+ * takes only one of the header's cache lines from the appenders. */
+int64_t shmq_log_spin(struct shmq_log *log, uint64_t position, int64_t ns, int64_t yield_after);
 
-/* Sleeps until the wakeup is raised, at most `ns`: SHMQ_OK, TIMED_OUT, INTERRUPTED. */
+/* Sleeps until the wakeup is raised, at most `ns`: SHMQ_OK, TIMED_OUT, INTERRUPTED. How long a
+ * sleep may be is said in queue/wait.h. */
 int shmq_stream_sleep(struct shmq_stream *stream, uint32_t wakeup, int64_t ns);
 
 /* Announces that an appender is about to sleep until there is room: it must try once more after

@@ -4,13 +4,11 @@
 
 /* ---- what must be retained ---- */
 
-/* The position from which on nothing may be overwritten. */
-static uint64_t floor_of(const struct shmq_log *log)
+/* The position from which on the holds let nothing be overwritten. */
+static uint64_t held_from(const struct shmq_log *log)
 {
     uint64_t floor = UINT64_MAX;
 
-    if (log->durable)
-        floor = GET_ACQUIRE(log->h->synced_position);
     for (uint32_t at = 0; at < SHMQ_HOLDS && at < GET_ATOMIC(log->h->holds_made); at++) {
         const struct shmq_hold *hold = &log->holds[at];
         uint32_t kind = GET_ACQUIRE(hold->kind);
@@ -23,6 +21,17 @@ static uint64_t floor_of(const struct shmq_log *log)
         floor = position < floor ? position : floor;
     }
     return floor;
+}
+
+/* The position from which on nothing may be overwritten. */
+static uint64_t floor_of(const struct shmq_log *log)
+{
+    uint64_t held = held_from(log), synced;
+
+    if (!log->durable)
+        return held;
+    synced = GET_ACQUIRE(log->h->synced_position);
+    return synced < held ? synced : held;
 }
 
 /* The first entry that begins at or behind `position`, found by a walk; committed if none. */
@@ -241,21 +250,26 @@ int shmq_log_hold_at(struct shmq_log *log, uint32_t kind, uint64_t owner, uint64
     return SHMQ_CROWDED;
 }
 
+/* While another hold is as far behind as this one was, there is no more room than before. Of two
+ * that move at the same time, one at least sees the other at its new place: each looks behind the
+ * fence that follows its own store. */
 void shmq_log_move(struct shmq_log *log, uint32_t at, uint64_t offset, uint64_t hint)
 {
     struct shmq_hold *hold = &log->holds[at % SHMQ_HOLDS];
+    uint64_t before = GET_RELAXED(hold->position), position;
     struct shmq_log_bounds bounds;
-    uint64_t position;
 
     if (position_of(log, offset, hint, &position)) {
         if (shmq_log_bounds(log, &bounds))
             return;
         position = offset < bounds.earliest ? bounds.oldest : bounds.committed;
     }
-    if (position <= GET_RELAXED(hold->position))
+    if (position <= before)
         return;
     SET_RELEASE(hold->position, position);
-    shmq_log_wake_room(log);
+    shmq_fence();
+    if (GET_RELAXED(log->h->crowded) && held_from(log) > before)
+        shmq_log_wake_room(log);
 }
 
 void shmq_log_drop(struct shmq_log *log, uint32_t at)

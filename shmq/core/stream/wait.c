@@ -1,17 +1,13 @@
+#define _GNU_SOURCE
+#include <sched.h>
+
 #include "queue/wait.h"
 #include "stream/log.h"
 
-#define SLICE 50000000ll /* ns: the cost of a lost wakeup       */
-
-/* For at most a slice. */
-static int wait_on(_Atomic uint32_t *word, uint32_t value, int64_t ns)
-{
-    return shmq_futex_wait(word, value, ns < 0 ? 0 : ns < SLICE ? ns : SLICE);
-}
-
 /* A reader arms, looks once more, then sleeps; an appender commits, then checks whether a reader
  * has armed: at least one of them sees the other. A waker disarms, so a reader that died asleep
- * costs one futile wakeup. */
+ * costs one futile wakeup. The wakeup of an appender that dies between the two stores is made by the
+ * guardians, which wake everyone after a death, or lost until the sleeper's slice ends. */
 void shmq_log_wake(struct shmq_log *log)
 {
     shmq_fence();
@@ -34,10 +30,11 @@ uint32_t shmq_log_arm(struct shmq_log *log)
 
 int shmq_stream_sleep(struct shmq_stream *stream, uint32_t wakeup, int64_t ns)
 {
-    return wait_on(&stream->wakeup, wakeup, ns);
+    return shmq_futex_wait(&stream->wakeup, wakeup, ns > 0 ? ns : 0);
 }
 
 #define MOST_PAUSES 16       /* between two looks: less than a microsecond                 */
+#define LOOKS 8              /* between two readings of the clock                          */
 #define LULL_NS 1000         /* ns without an append, after which the reader reads         */
 #define GATHER_NS 8000       /* ns: the longest wait while appends keep coming,            */
 #define GATHER_BYTES 32768u  /* and the most bytes                                         */
@@ -54,8 +51,12 @@ static void pause_for(int turns)
 static void gather(const struct shmq_log *log, uint64_t position)
 {
     uint64_t had, has = shmq_log_committed(log);
-    int64_t now = shmq_read_clock(CLOCK_MONOTONIC), end = now + GATHER_NS;
+    int64_t now, end;
 
+    if (has - position >= GATHER_BYTES)
+        return;
+    now = shmq_read_clock(CLOCK_MONOTONIC);
+    end = now + GATHER_NS;
     do {
         for (int64_t until = now + LULL_NS; now < until; now = shmq_read_clock(CLOCK_MONOTONIC))
             pause_for(MOST_PAUSES / 4);
@@ -64,27 +65,37 @@ static void gather(const struct shmq_log *log, uint64_t position)
     } while (has > had && has - position < GATHER_BYTES && now < end);
 }
 
+static bool is_over(const struct shmq_log *log, uint64_t position)
+{
+    if (shmq_log_committed(log) > position) {
+        gather(log, position);
+        return true;
+    }
+    return GET_RELAXED(log->h->state) != SHMQ_OPEN;
+}
+
 /* Each look takes the line from the appender, which is about to write there again, so the pauses
  * between looks grow. The clock is read only now and then, because that takes longer than a
- * look. */
-bool shmq_log_spin(struct shmq_log *log, uint64_t position, int64_t ns)
+ * look. Between two yields there is one look: several readers may share the core. */
+int64_t shmq_log_spin(struct shmq_log *log, uint64_t position, int64_t ns, int64_t yield_after)
 {
-    int64_t end = shmq_read_clock(CLOCK_MONOTONIC) + ns;
+    int64_t start = shmq_read_clock(CLOCK_MONOTONIC), now = start;
     int pauses = 1;
 
     do {
-        for (int looks = 0; looks < 8; looks++) {
-            if (shmq_log_committed(log) > position) {
-                gather(log, position);
-                return true;
-            }
-            if (GET_RELAXED(log->h->state) != SHMQ_OPEN)
-                return true;
+        bool yields = now - start >= yield_after;
+
+        if (yields)
+            (void)sched_yield();
+        for (int looks = 0; looks < (yields ? 1 : LOOKS); looks++) {
+            if (is_over(log, position))
+                return now - start;
             pause_for(pauses);
             pauses = pauses < MOST_PAUSES ? pauses * 2 : MOST_PAUSES;
         }
-    } while (shmq_read_clock(CLOCK_MONOTONIC) < end);
-    return false;
+        now = shmq_read_clock(CLOCK_MONOTONIC);
+    } while (now - start < ns);
+    return -1;
 }
 
 /* ---- room ---- */
@@ -100,7 +111,7 @@ uint32_t shmq_log_room(struct shmq_log *log)
 
 int shmq_log_wait_room(struct shmq_log *log, uint32_t room, int64_t ns)
 {
-    return wait_on(&log->h->room, room, ns);
+    return shmq_futex_wait(&log->h->room, room, ns > 0 ? ns : 0);
 }
 
 void shmq_log_wake_room(struct shmq_log *log)
@@ -177,7 +188,7 @@ int shmq_log_wait_synced(struct shmq_log *log, uint64_t offset, int64_t ns)
         atomic_store_explicit(&h->armed, 1, memory_order_relaxed);
         shmq_log_wake(log);
     }
-    status = wait_on(&h->disk, disk, ns);
+    status = shmq_futex_wait(&h->disk, disk, ns < SHMQ_SHORT_SLEEP ? ns : SHMQ_SHORT_SLEEP);
     if (status == SHMQ_INTERRUPTED)
         return status;
     status = look_at_disk(log, offset);

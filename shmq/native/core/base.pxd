@@ -129,6 +129,7 @@ cdef extern from "base/shared_memory.h" nogil:
     enum: SHMQ_HAS_CRASHPOINTS
     uint64_t SHMQ_MARKS, SHMQ_CRASH_AT
     void shmq_mark()
+    void shmq_fence()
 
 
 cdef extern from "base/crc32c.h" nogil:

@@ -167,10 +167,11 @@ cdef extern from "stream/log.h" nogil:
     void shmq_log_wake(shmq_log *log)
     void shmq_log_wake_room(shmq_log *log)
     uint32_t shmq_log_arm(shmq_log *log)
-    cbool shmq_log_spin(shmq_log *log, uint64_t position, int64_t ns)
+    int64_t shmq_log_spin(shmq_log *log, uint64_t position, int64_t ns, int64_t yield_after)
     int shmq_stream_sleep(shmq_stream *stream, uint32_t wakeup, int64_t ns)
     uint32_t shmq_log_room(shmq_log *log)
     int shmq_log_wait_room(shmq_log *log, uint32_t room, int64_t ns)
+    void shmq_log_wake_all(shmq_log *log)
     void shmq_log_mark_synced(shmq_log *log, uint64_t offset)
     void shmq_log_fail(shmq_log *log, uint32_t error)
     int shmq_log_wait_synced(shmq_log *log, uint64_t offset, int64_t ns)
@@ -285,6 +286,8 @@ cdef extern from "stream/group_state.h" nogil:
                          uint32_t *at, uint64_t *id)
     int shmq_group_state_leave(shmq_group_state *r, uint64_t id, bint evicted, int64_t now)
     int shmq_group_state_beat(shmq_group_state *r, uint32_t at, uint64_t id, int64_t now)
+    int shmq_group_state_sleep(const shmq_group_state *r, uint64_t change, shmq_stream *stream,
+                               uint32_t wakeup, int64_t ns) nogil
     bint shmq_group_state_watch(shmq_group_state *r, int64_t ns, int64_t now)
     uint64_t shmq_group_state_silent(const shmq_group_state *r, int64_t now)
     int shmq_group_state_plan(shmq_group_state *r, uint64_t epoch, const uint64_t *whom, uint32_t n)

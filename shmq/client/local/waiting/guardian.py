@@ -3,8 +3,9 @@
 A process that has slept for 50 ms becomes a guardian, if fewer than four others are. Its thread
 sleeps until the kernel reports that a process closed the namespace's file, which every process has
 open until its end (`shmq.native._core.FileWatch`). Then it returns to each queue what dead
-processes held there, which wakes the sleepers. So nobody wakes while nothing happens, and a death
-is noticed at once, by a thread that needs no CPU time before.
+processes held there, which wakes the sleepers, and wakes those that wait for a stream. So nobody
+wakes while nothing happens, and a death is noticed at once, by a thread that needs no CPU time
+before.
 
 There are several guardians, because one may be stopped, or die itself. If nobody has taken a
 place, the next process that has slept for a slice takes it. If all guardians died at the same
@@ -19,13 +20,12 @@ is no other either, its sleepers look for dead processes every 50 ms.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import logging
 import os
 import time
 from collections.abc import Callable
 from threading import Lock, Thread, active_count
-from typing import Any, Final
+from typing import Final
 
 from shmq.errors import ShmqError
 from shmq.namespace.namespace import Namespace
@@ -35,8 +35,8 @@ __all__ = ["is_kept"]
 
 log = logging.getLogger("shmq")
 
-#: Opens a queue of the namespace by its name.
-_Attach = Callable[[Namespace, str], Any]
+#: Returns what dead processes held; whether nothing is left to return.
+_ReturnAll = Callable[[Namespace], bool]
 
 #: How long a guardian stays after a sleeper has asked last, in seconds: two of the longest slices.
 _LINGER: Final = 2 * _core.LONG_SLICE
@@ -51,23 +51,23 @@ _END_WAIT: Final = 0.5
 _guardians: dict[str, _Guardian] = {}
 
 
-def is_kept(namespace: Namespace, attach: _Attach) -> bool:
+def is_kept(namespace: Namespace, return_all: _ReturnAll) -> bool:
     """Whether a process watches for deaths in the namespace; this one does from now on, if it may.
 
     To be asked by a thread that is about to sleep for up to `shmq.native._core.LONG_SLICE`.
     """
     guardian = _guardians.get(namespace.name)
     if guardian is None:
-        guardian = _guardians.setdefault(namespace.name, _Guardian(namespace, attach))
+        guardian = _guardians.setdefault(namespace.name, _Guardian(namespace, return_all))
     return guardian.is_kept()
 
 
 class _Guardian:
     """This process's part in guarding one namespace."""
 
-    def __init__(self, namespace: Namespace, attach: _Attach) -> None:
+    def __init__(self, namespace: Namespace, return_all: _ReturnAll) -> None:
         self._namespace = namespace
-        self._attach = attach
+        self._return_all = return_all
         self._lock = Lock()
         self._thread: Thread | None = None
         self._watch: _core.FileWatch | None = None
@@ -144,28 +144,11 @@ class _Guardian:
             return False
 
     def _returned_all(self) -> bool:
-        """Return to all queues what dead processes held; whether nothing is left to return."""
-        asked: dict[int, bool] = {}
-        done = True
         try:
-            for name in self._namespace.queue_names():
-                with contextlib.suppress(ShmqError, OSError):  # it is gone, full or damaged
-                    segment = self._namespace.look_at(name)
-                    if segment is not None and self._has_dead(segment.processes(), asked):
-                        self._return_to(name)
-                        done = done and not self._has_dead(segment.processes(), asked)
+            return self._return_all(self._namespace)
         except Exception:
             log.exception("the guardian of this process goes on after an error")
-        return done
-
-    def _has_dead(self, numbers: set[int], asked: dict[int, bool]) -> bool:
-        for number in numbers - asked.keys():
-            asked[number] = self._namespace.is_alive(number)
-        return not all(asked[number] for number in numbers)
-
-    def _return_to(self, name: str) -> None:
-        with contextlib.closing(self._attach(self._namespace, name)) as queue:
-            queue.look_for_dead()
+            return True
 
 
 def _end_all() -> None:

@@ -8,14 +8,12 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 
-from shmq.native import _stream
+from shmq.native import _core, _stream
 
 __all__ = ["StreamWaitThread"]
 
 #: How long the thread stays after the last waiter has left, in seconds.
 _LINGER = 1.0
-#: The longest sleep before it checks again, in seconds.
-_SLICE = 0.05
 
 
 class _Waiter:
@@ -42,9 +40,9 @@ class StreamWaitThread:
     Its thread runs as long as a task waits. After a fork the child cannot use it.
     """
 
-    def __init__(self, logs: list[_stream.Partition], look: Callable[[], None]) -> None:
+    def __init__(self, logs: list[_stream.Partition], look: Callable[[], bool]) -> None:
         self._logs = logs
-        self._look = look  # checks for dead processes
+        self._look = look  # checks for dead processes; whether another one does that from now on
         self._process = os.getpid()
         self._waiters: set[_Waiter] = set()
         self._lock = threading.Lock()
@@ -84,7 +82,7 @@ class StreamWaitThread:
             self._waiters.discard(waiting_task)
 
     def _run(self) -> None:
-        idle = 0.0
+        idle, at_most = 0.0, _core.SLICE
         while idle < _LINGER or not self._ends():
             with self._lock:
                 waiters = list(self._waiters)
@@ -94,10 +92,11 @@ class StreamWaitThread:
             ]:
                 self.leave(waiting_task)
                 waiting_task.call()
-            woken = self._logs[0].sleep(wakeup, _SLICE)
-            if not woken:
-                self._look()
-            idle = 0.0 if waiters or woken else idle + _SLICE
+            slept = at_most if waiters else _core.SLICE
+            woken = self._logs[0].sleep(wakeup, slept)
+            if not woken and waiters:
+                at_most = _core.LONG_SLICE if self._look() else _core.SLICE
+            idle = 0.0 if waiters or woken else idle + slept
 
     def _arm(self, waiters: list[_Waiter]) -> int:
         wakeup = self._logs[0].arm()

@@ -1,0 +1,70 @@
+"""The deaths of a namespace's processes: what the dead held is returned, and sleepers are woken."""
+
+from __future__ import annotations
+
+import contextlib
+
+from shmq.errors import LockTimeout, ShmqError
+from shmq.namespace.namespace import Namespace
+
+__all__ = ["are_noticed", "return_all"]
+
+
+def are_noticed(namespace: Namespace) -> bool:
+    """Whether a process watches for deaths from now on, maybe this one: then a sleep may be long.
+
+    To be asked by a thread that has slept for a slice: see shmq/core/queue/wait.h.
+    """
+    from shmq.client.local.waiting import guardian  # noqa: PLC0415 - few processes sleep long
+
+    return guardian.is_kept(namespace, return_all)
+
+
+def return_all(namespace: Namespace) -> bool:
+    """Return to all queues and streams what dead processes held; whether nothing is left to return.
+
+    Those who sleep for a stream or a consumer group of it are woken: the dead process may have had
+    to wake them, or they divide its partitions.
+    """
+    asked: dict[int, bool] = {}
+    done = True
+    for name in namespace.queue_names():
+        with contextlib.suppress(ShmqError, OSError):  # it is gone, full or damaged
+            segment = namespace.look_at(name)
+            if segment is not None and _has_dead(namespace, segment.processes(), asked):
+                _return_to(namespace, name)
+                done = done and not _has_dead(namespace, segment.processes(), asked)
+    for name in namespace.stream_names():
+        try:
+            _wake_all(namespace, name)
+        except LockTimeout:
+            done = False
+        except (ShmqError, OSError):  # it is gone, or damaged
+            continue
+    return done
+
+
+def _wake_all(namespace: Namespace, name: str) -> None:
+    """Settle transactions of the dead, drop their holds, and wake all who wait for the stream."""
+    from shmq.client.local.retention_hold import drop_dead  # noqa: PLC0415 - few have streams
+    from shmq.client.transaction.recover import look  # noqa: PLC0415
+    from shmq.namespace import streams  # noqa: PLC0415
+
+    look(namespace)
+
+    for partition in streams.open_stream(namespace, name)[1]:
+        drop_dead(namespace, partition)
+        partition.wake_all()
+
+
+def _has_dead(namespace: Namespace, numbers: set[int], asked: dict[int, bool]) -> bool:
+    for number in numbers - asked.keys():
+        asked[number] = namespace.is_alive(number)
+    return not all(asked[number] for number in numbers)
+
+
+def _return_to(namespace: Namespace, name: str) -> None:
+    from shmq.client.local.queue import attach  # noqa: PLC0415 - it imports this module
+
+    with contextlib.closing(attach(namespace, name)) as queue:
+        queue.look_for_dead()

@@ -1,0 +1,43 @@
+"""Processes that wait for an object of shmq.mp: they do not wake while nothing happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+from shmq.mp import JoinableQueue, Queue
+from tests.support.processes import Start, wake_ups
+
+#: Seconds for which wake-ups are counted, and the most that may be there for each process; one that
+#: looks every 50 ms has more than ten times as many.
+COUNTED = 2.5
+MOST = 8
+
+WAITS: dict[str, Callable[[Any, Any], object]] = {
+    "get": lambda empty, full: empty.get(),
+    "get in time": lambda empty, full: empty.get(True, 3600),
+    "put": lambda empty, full: full.put(1),
+    "join": lambda empty, full: full.join(),
+}
+
+
+def test_nobody_wakes_while_nothing_happens(start: Start) -> None:
+    empty, full = Queue(), JoinableQueue(1)
+    full.put(0)
+
+    def work(pipe: Connection, how: str) -> None:
+        pipe.send("begins")
+        WAITS[how](empty, full)
+
+    children = {how: start(work, how) for how in WAITS}
+    for child in children.values():
+        child.hear()
+    time.sleep(1.0)
+
+    before = {how: wake_ups(child.pid) for how, child in children.items()}
+    time.sleep(COUNTED)
+    woken = {how: wake_ups(child.pid) - before[how] for how, child in children.items()}
+
+    assert all(count <= MOST for count in woken.values()), woken
