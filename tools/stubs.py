@@ -53,7 +53,7 @@ _NAMES: Final = (
         "typing": ("Any", "Final", "NamedTuple", "Self", "final", "overload"),
     },
     {"typing_extensions": ("Buffer",)},
-    {"shmq": ("api",), "shmq.native": ("_core",)},
+    {"shmq": ("api",), "shmq.native": ("_core", "_stream")},
 )
 
 

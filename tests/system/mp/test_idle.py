@@ -39,5 +39,7 @@ def test_nobody_wakes_while_nothing_happens(start: Start) -> None:
     before = {how: wake_ups(child.pid) for how, child in children.items()}
     time.sleep(COUNTED)
     woken = {how: wake_ups(child.pid) - before[how] for how, child in children.items()}
+    for child in children.values():
+        child.kill()
 
     assert all(count <= MOST for count in woken.values()), woken
