@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+from collections.abc import Callable
+from typing import Any
 
 from shmq.errors import LockTimeout, ShmqError
 from shmq.namespace.namespace import Namespace
 
 __all__ = ["are_noticed", "return_all"]
 
+#: Attaches to a queue, whose class is built on this module.
+_Attach = Callable[[Namespace, str], Any]
 
-def are_noticed(namespace: Namespace) -> bool:
+
+def are_noticed(namespace: Namespace, attach: _Attach) -> bool:
     """Whether a process watches for deaths from now on, maybe this one: then a sleep may be long.
 
-    To be asked by a thread that has slept for a slice: see shmq/core/queue/wait.h.
+    To be asked by a thread that has slept for a slice: see shmq/core/queue/wait.h. ``attach``
+    opens a queue of the namespace.
     """
     from shmq.client.local.waiting import guardian  # noqa: PLC0415 - few processes sleep long
 
-    return guardian.is_kept(namespace, return_all)
+    return guardian.is_kept(namespace, functools.partial(return_all, attach=attach))
 
 
-def return_all(namespace: Namespace) -> bool:
+def return_all(namespace: Namespace, attach: _Attach) -> bool:
     """Return to all queues and streams what dead processes held; whether nothing is left to return.
 
     Those who sleep for a stream or a consumer group of it are woken: the dead process may have had
@@ -32,7 +39,8 @@ def return_all(namespace: Namespace) -> bool:
         with contextlib.suppress(ShmqError, OSError):  # it is gone, full or damaged
             segment = namespace.look_at(name)
             if segment is not None and _has_dead(namespace, segment.processes(), asked):
-                _return_to(namespace, name)
+                with contextlib.closing(attach(namespace, name)) as queue:
+                    queue.look_for_dead()
                 done = done and not _has_dead(namespace, segment.processes(), asked)
     for name in namespace.stream_names():
         try:
@@ -61,10 +69,3 @@ def _has_dead(namespace: Namespace, numbers: set[int], asked: dict[int, bool]) -
     for number in numbers - asked.keys():
         asked[number] = namespace.is_alive(number)
     return not all(asked[number] for number in numbers)
-
-
-def _return_to(namespace: Namespace, name: str) -> None:
-    from shmq.client.local.queue import attach  # noqa: PLC0415 - it imports this module
-
-    with contextlib.closing(attach(namespace, name)) as queue:
-        queue.look_for_dead()

@@ -301,7 +301,7 @@ class LocalQueue(_core.Handle, api.Queue):
 
     def is_guarded(self) -> bool:
         """Whether a process of the namespace watches for deaths, so that a sleep may be long."""
-        return deaths.are_noticed(self._namespace)
+        return deaths.are_noticed(self._namespace, attach)
 
     def _process_number(self) -> int:
         return self._namespace.process_number()

@@ -19,6 +19,7 @@ from shmq.client.local import deaths
 from shmq.client.local.archived_records import ArchivedRecords
 from shmq.client.local.group import GroupMethods
 from shmq.client.local.group_store import keep_new
+from shmq.client.local.queue import attach as attach_queue
 from shmq.client.local.retention_hold import RetentionHold, drop_dead
 from shmq.client.shared import durability
 from shmq.client.shared.broker import exists_otherwise
@@ -402,7 +403,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
 
     def is_guarded(self) -> bool:
         """Whether a process of the namespace watches for deaths, so that a sleep may be long."""
-        return deaths.are_noticed(self._namespace)
+        return deaths.are_noticed(self._namespace, attach_queue)
 
     def __reduce__(self) -> tuple[Callable[..., LocalStream], tuple[str, str]]:
         return _attach_by_name, (self._namespace.name, self.name)
@@ -422,7 +423,7 @@ api.RecordLoan.register(_stream.RecordLoan)
 
 def _look_and_guard(namespace: Namespace) -> bool:
     look(namespace)
-    return deaths.are_noticed(namespace)
+    return deaths.are_noticed(namespace, attach_queue)
 
 
 def _files_of(namespace: Namespace, control: _stream.Control) -> ArchivedRecords | None:

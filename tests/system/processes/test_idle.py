@@ -17,6 +17,7 @@ import pytest
 import shmq
 from shmq import Broker, Queue
 from shmq.client.local import deaths
+from shmq.client.local.queue import attach
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core
 from tests.support.processes import Child, Start, asleep, eventually, hold, wake_ups
@@ -179,7 +180,7 @@ def test_without_a_watch_nobody_is_a_guardian(
         raise OSError(24, "too many open files")
 
     monkeypatch.setattr(_core, "FileWatch", refuse)
-    assert not deaths.are_noticed(Namespace.of(namespace))
+    assert not deaths.are_noticed(Namespace.of(namespace), attach)
     assert not [thread for thread in threading.enumerate() if "guardian" in thread.name]
 
 
@@ -188,7 +189,7 @@ def test_a_guardian_of_a_removed_namespace_guards_the_next_one_of_that_name(
 ) -> None:
     there = Namespace.of(namespace)
     broker.create_queue("old", dead_letter=None)
-    assert deaths.are_noticed(there)
+    assert deaths.are_noticed(there, attach)
     broker.delete_queue("old")
     there.retire()
     assert not there.is_guardian
@@ -196,7 +197,7 @@ def test_a_guardian_of_a_removed_namespace_guards_the_next_one_of_that_name(
     queue.put(b"1")
     holder = start(hold, namespace)
     holder.hear()
-    assert deaths.are_noticed(there)
+    assert deaths.are_noticed(there, attach)
 
     holder.kill()
 
@@ -207,11 +208,11 @@ def test_a_fork_ends_the_thread_of_a_guardian(namespace: str, queue: Queue, star
     def work(pipe: Connection) -> tuple[int, bool]:
         there = Namespace.of(namespace)
         there.process_number()
-        assert deaths.are_noticed(there)
+        assert deaths.are_noticed(there, attach)
         assert threading.active_count() == 2
         pid = os.fork()
         if not pid:
-            os._exit(0 if deaths.are_noticed(Namespace.of(namespace)) else 1)
+            os._exit(0 if deaths.are_noticed(Namespace.of(namespace), attach) else 1)
         status = os.waitpid(pid, 0)[1]
         return status, threading.active_count() == 1
 
