@@ -30,6 +30,8 @@ SCOUTED = FEWEST
 FAR = 2.0
 #: The most that the work of a turn is multiplied by while its amount is looked for.
 STEP = 16
+#: Turns of which the quickest tells how much work takes how long.
+LOOKS = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,10 +252,15 @@ def _amount(contestant: Contestant, turn: Turn, seconds: float) -> int:
     amount = contestant.least
     if amount == contestant.most or not seconds:
         return amount
-    while (took := turn(amount)[SECONDS]) < seconds / 4 and amount < contestant.most:
+    while (took := _quickest(turn, amount)) < seconds / 4 and amount < contestant.most:
         factor = min(STEP, max(2, int(seconds / took)))
         amount = min(contestant.most, amount * factor)
     return max(contestant.least, min(contestant.most, round(amount * seconds / took)))
+
+
+def _quickest(turn: Turn, amount: int) -> float:
+    """Seconds of a turn that nothing disturbs: one hiccup would make all turns too short."""
+    return min(turn(amount)[SECONDS] for _ in range(LOOKS))
 
 
 def _last(visits: list[list[float]]) -> list[float]:

@@ -166,3 +166,16 @@ def test_the_amount_of_work_is_not_looked_for_where_it_is_fixed() -> None:
     fixed = Fixed("shmq", 1e9)
     fixed.most = 1
     assert runs._amount(fixed, lambda _: pytest.fail("a turn was played"), 0.015) == 1
+
+
+def test_a_hiccup_while_the_amount_is_looked_for_does_not_shorten_the_turns() -> None:
+    contestant = Fixed("shmq", 1e6)
+    contestant.most = 10_000_000
+    played: list[int] = []
+
+    def turn(amount: int) -> dict[str, float]:
+        played.append(amount)
+        hiccup = 0.02 if len(played) == 1 else 0.0
+        return {SECONDS: amount / 1e6 + hiccup}
+
+    assert runs._amount(contestant, turn, 0.015) == 15_000
