@@ -48,7 +48,9 @@ def producers_row() -> Row:
             beside(processes.label, [remote.label, *peers.labels(others)]),
         ],
         share=2.0,
-        limit="a switch to each producer and back for each sync: the sync itself they share",
+        limit="a wake-up of each producer, its next call in Python, and the writer's commit, on "
+        "two cores: that takes longer than the sync, which they share; threads also hand the "
+        "interpreter on",
     )
 
 
