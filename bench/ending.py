@@ -22,7 +22,7 @@ def end_at_signals() -> None:
 def unbroken() -> Iterator[None]:
     """Let a signal that ends the run do so only after the block.
 
-    A process or a folder is made in such a block and noted by whoever ends or removes it:
+    A process or a folder is made in such a block and noted for its end or removal:
     otherwise a signal in between leaves it behind. The block must be short.
     """
     if threading.current_thread() is not threading.main_thread():  # signals are not handled there

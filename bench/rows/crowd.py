@@ -111,7 +111,7 @@ def row() -> Row:
         title="64 B, one call each, many producers and consumers on the same two cores",
         contestants=[one, many],
         bars=[times(many.label, one.label, 0.5)],
-        limit="whoever is stopped by the kernel inside a lock stops the others of its side",
+        limit="a process that the kernel stops inside a lock stops the others of its side",
         turn=SECONDS_OF_TURN,
         share=1.5,
     )
