@@ -42,23 +42,31 @@ def return_all(namespace: Namespace, attach: _Attach) -> bool:
                 with contextlib.closing(attach(namespace, name)) as queue:
                     queue.look_for_dead()
                 done = done and not _has_dead(namespace, segment.processes(), asked)
-    for name in namespace.stream_names():
-        try:
-            _wake_all(namespace, name)
-        except LockTimeout:
-            done = False
-        except (ShmqError, OSError):  # it is gone, or damaged
-            continue
+    names = namespace.stream_names()
+    if names:
+        from shmq.client.transaction.recover import look  # noqa: PLC0415 - few have streams
+
+        done = _is_done(look, namespace) and done
+    for name in names:
+        done = _is_done(_wake_all, namespace, name) and done
     return done
 
 
-def _wake_all(namespace: Namespace, name: str) -> None:
-    """Settle transactions of the dead, drop their holds, and wake all who wait for the stream."""
-    from shmq.client.local.retention_hold import drop_dead  # noqa: PLC0415 - few have streams
-    from shmq.client.transaction.recover import look  # noqa: PLC0415
-    from shmq.namespace import streams  # noqa: PLC0415
+def _is_done(deed: Callable[..., None], *given: object) -> bool:
+    """Whether it is done, or never can be: what it is about is gone, or damaged."""
+    try:
+        deed(*given)
+    except LockTimeout:
+        return False
+    except (ShmqError, OSError):
+        return True
+    return True
 
-    look(namespace)
+
+def _wake_all(namespace: Namespace, name: str) -> None:
+    """Drop the holds of the dead, and wake all who wait for the stream."""
+    from shmq.client.local.retention_hold import drop_dead  # noqa: PLC0415 - few have streams
+    from shmq.namespace import streams  # noqa: PLC0415
 
     for partition in streams.open_stream(namespace, name)[1]:
         drop_dead(namespace, partition)
