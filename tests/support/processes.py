@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,13 @@ def wake_ups(pid: int) -> int:
     tasks = Path(f"/proc/{pid}/task").iterdir()
     texts = [(task / "status").read_text() for task in tasks]
     return sum(int(text.split("\nvoluntary_ctxt_switches:")[1].split()[0]) for text in texts)
+
+
+def woken_within(seconds: float, pids: Iterable[int]) -> dict[int, int]:
+    """How often each of the processes wakes in that time."""
+    before = {pid: wake_ups(pid) for pid in pids}
+    time.sleep(seconds)
+    return {pid: wake_ups(pid) - count for pid, count in before.items()}
 
 
 def asleep(queue: Queue, getters: int = 0, putters: int = 0) -> None:

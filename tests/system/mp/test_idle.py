@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from shmq.mp import JoinableQueue, Queue
-from tests.support.processes import Start, wake_ups
+from tests.support.processes import Start, woken_within
 
 #: Seconds for which wake-ups are counted, and the most that may be there for each process; one that
 #: looks every 50 ms has more than ten times as many.
@@ -36,9 +36,8 @@ def test_nobody_wakes_while_nothing_happens(start: Start) -> None:
         child.hear()
     time.sleep(1.0)
 
-    before = {how: wake_ups(child.pid) for how, child in children.items()}
-    time.sleep(COUNTED)
-    woken = {how: wake_ups(child.pid) - before[how] for how, child in children.items()}
+    counts = woken_within(COUNTED, [child.pid for child in children.values()])
+    woken = {how: counts[child.pid] for how, child in children.items()}
     for child in children.values():
         child.kill()
 

@@ -20,7 +20,7 @@ from shmq.client.local import deaths
 from shmq.client.local.queue import attach
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core
-from tests.support.processes import Child, Start, asleep, eventually, hold, wake_ups
+from tests.support.processes import Child, Start, asleep, eventually, hold, woken_within
 
 #: Seconds for which wake-ups are counted, and the most that may be there for each process; one that
 #: looks every 50 ms has more than ten times as many.
@@ -67,9 +67,8 @@ def test_nobody_wakes_while_nothing_happens(
     eventually(lambda: any(threads(child.pid) > 1 for child in children.values()), "one guards")
     time.sleep(0.5)
 
-    before = {how: wake_ups(child.pid) for how, child in children.items()}
-    time.sleep(COUNTED)
-    woken = {how: wake_ups(child.pid) - before[how] for how, child in children.items()}
+    counts = woken_within(COUNTED, [child.pid for child in children.values()])
+    woken = {how: counts[child.pid] for how, child in children.items()}
 
     assert all(count <= MOST for count in woken.values()), woken
 

@@ -16,7 +16,7 @@ import shmq
 from shmq import Broker, Stream
 from shmq.client.local.stream import LocalStream
 from shmq.client.shared import member
-from tests.support.processes import HOUR, Start, eventually, wake_ups
+from tests.support.processes import HOUR, Start, eventually, woken_within
 
 #: Seconds for which wake-ups are counted, and the most that may be there for each process; one that
 #: looks every 50 ms has more than ten times as many.
@@ -77,12 +77,8 @@ def test_nobody_wakes_while_nothing_happens(
         child.hear()
     time.sleep(2.0)  # until all have slept for a slice, and the members agree on a plan
 
-    before = [wake_ups(child.pid) for _, child in children]
-    time.sleep(COUNTED)
-    woken = [
-        (how, wake_ups(child.pid) - count)
-        for (how, child), count in zip(children, before, strict=True)
-    ]
+    counts = woken_within(COUNTED, [child.pid for _, child in children])
+    woken = [(how, counts[child.pid]) for how, child in children]
 
     assert all(count <= MOST for _, count in woken), woken
 

@@ -16,7 +16,7 @@ SCRIPT = f"""
 import json, subprocess, sys, time
 from pathlib import Path
 import shmq
-from tests.support.processes import wake_ups
+from tests.support.processes import woken_within
 
 def children(pid):
     tasks = Path(f"/proc/{{pid}}/task").iterdir()
@@ -29,9 +29,7 @@ with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
     with shmq.connect("idle") as broker:
         broker.create_queue("jobs")
         time.sleep(1.5)  # until the new queue is seen, and nothing is new any more
-        before = {{pid: wake_ups(pid) for pid in (server.pid, *children(server.pid))}}
-        time.sleep({COUNTED})
-        woken = {{pid: wake_ups(pid) - count for pid, count in before.items()}}
+        woken = woken_within({COUNTED}, (server.pid, *children(server.pid)))
     server.terminate()
     server.stderr.read()
 print(json.dumps(woken))
