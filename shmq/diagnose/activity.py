@@ -1,0 +1,442 @@
+"""What all queues, streams and exchanges of a namespace are doing: one look at everything."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import time
+import types
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Generic, Self, TypeVar
+
+from shmq.api.broker import Broker
+from shmq.api.exchange import ExchangeSummary
+from shmq.api.names import SHM
+from shmq.api.options import QueueOptions
+from shmq.api.queue import Queue
+from shmq.api.stats import Attachment, QueueStats
+from shmq.api.stream import Stream
+from shmq.client.local.broker import LocalBroker
+from shmq.client.remote.queue import RemoteQueue
+from shmq.client.shared import durability
+from shmq.diagnose.journals import journal_problem
+from shmq.errors import (
+    Forbidden,
+    NoSuchQueue,
+    NoSuchStream,
+    QueueDeleted,
+    ShmqError,
+    StreamDeleted,
+    Unsupported,
+)
+from shmq.namespace.namespace import Namespace
+
+__all__ = [
+    "EXCHANGE",
+    "KINDS",
+    "MOST_KEPT",
+    "QUEUE",
+    "STREAM",
+    "ExchangeActivity",
+    "GroupActivity",
+    "HostActivity",
+    "Observation",
+    "Observer",
+    "QueueActivity",
+    "StreamActivity",
+]
+
+QUEUE: Final = "queue"
+STREAM: Final = "stream"
+EXCHANGE: Final = "exchange"
+KINDS: Final = (QUEUE, STREAM, EXCHANGE)
+
+#: How many queues an observer keeps open; the others are opened and closed in turn.
+MOST_KEPT: Final = 4096
+
+_GONE: Final = (NoSuchQueue, QueueDeleted, NoSuchStream, StreamDeleted)
+_T = TypeVar("_T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class QueueActivity:
+    """What one queue is doing."""
+
+    #: The queue's name.
+    name: str
+    #: Its numbers; None if it cannot be used.
+    stats: QueueStats | None = None
+    #: The handles of other processes than this one.
+    attachments: tuple[Attachment, ...] = ()
+    #: The options it was created with; None if it cannot be used.
+    options: QueueOptions | None = None
+    #: Which queue of that name it is: one made anew has another. 0: unknown.
+    identity: int = 0
+    #: Why it cannot be used; None if it can.
+    problem: str | None = None
+
+    @property
+    def journal_problem(self) -> str | None:
+        """Why it is not being written to disk now, and what to do; None if it is, or need not."""
+        return None if self.stats is None else journal_problem(self.stats)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GroupActivity:
+    """What one group of a stream is doing."""
+
+    #: The group's name.
+    name: str
+    #: How many members it has.
+    members: int = 0
+    #: The records it has not done, by partition; empty for a group that shares records.
+    lag: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    #: The same of all partitions, with the records that a sharing group holds leased.
+    records: int = 0
+    #: Why it cannot be used; None if it can.
+    problem: str | None = None
+
+    @property
+    def total(self) -> int:
+        """The records it has not done, in all partitions."""
+        return self.records
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StreamActivity:
+    """What one stream is doing."""
+
+    #: The stream's name.
+    name: str
+    #: How many partitions it has.
+    partitions: int = 0
+    #: Records that can be read.
+    records: int = 0
+    #: The age of the oldest of them, in seconds; 0 if there is none.
+    oldest_age: float = 0.0
+    #: Records appended per second, over the last ten seconds.
+    rate_in: float = 0.0
+    #: The bytes that the records take.
+    bytes: int = 0
+    #: Its groups, by name; empty if nobody asked for them.
+    groups: tuple[GroupActivity, ...] = ()
+    #: The partitions that get more than three times the mean.
+    hot: tuple[int, ...] = ()
+    #: ``"memory"`` or ``"journal"``.
+    durability: str = "memory"
+    #: Why it cannot be used; None if it can.
+    problem: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeActivity:
+    """One exchange; it keeps nothing, so there is nothing more to say of it."""
+
+    #: The exchange's name.
+    name: str
+    #: ``"direct"``, ``"topic"`` and so on.
+    kind: str = ""
+    #: How many bindings it has.
+    bindings: int = 0
+    #: The exchange that gets what matches no binding; None: there is none.
+    alternate: str | None = None
+    #: Why it cannot be used; None if it can.
+    problem: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HostActivity:
+    """The shared memory of the host, and the process that writes to disk.
+
+    Over TCP only the writer may be known: the other numbers are 0 then.
+    """
+
+    #: The bytes of /dev/shm.
+    shm_total: int = 0
+    #: How many of them are free.
+    shm_free: int = 0
+    #: How many of them this namespace takes.
+    shm_used_by_namespace: int = 0
+    #: The process that keeps durable queues on disk; None: there is none, or it is not known.
+    writer_pid: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What was found at one time."""
+
+    #: The namespace.
+    namespace: str
+    #: When, in seconds since 1970.
+    at: float
+    #: How long the look took.
+    seconds: float
+    #: All queues, by name.
+    queues: tuple[QueueActivity, ...] = ()
+    #: All streams, by name.
+    streams: tuple[StreamActivity, ...] = ()
+    #: All exchanges, by name.
+    exchanges: tuple[ExchangeActivity, ...] = ()
+    #: The host; None if it is not this one.
+    host: HostActivity | None = None
+
+
+class _Kept(Generic[_T]):
+    """The handles that are kept between looks, by name; above ``most`` none is added."""
+
+    def __init__(self, open_one: Callable[[str], _T], most: int) -> None:
+        self._open = open_one
+        self._most = most
+        self._handles: dict[str, _T] = {}
+
+    def use(self, name: str, work: Callable[[_T], object]) -> None:
+        """Do ``work`` with the handle; one whose queue was made anew meanwhile is replaced."""
+        handle = self._handles.get(name)
+        if handle is not None:
+            try:
+                work(handle)
+                return
+            except _GONE:
+                self.drop(name)
+            except BaseException:
+                self.drop(name)
+                raise
+        handle = self._open(name)
+        try:
+            work(handle)
+        except BaseException:
+            _close(handle)
+            raise
+        if len(self._handles) < self._most:
+            self._handles[name] = handle
+        else:
+            _close(handle)
+
+    def keep_only(self, names: Collection[str]) -> None:
+        """Close the handles of all others."""
+        for name in self._handles.keys() - set(names):
+            self.drop(name)
+
+    def drop(self, name: str) -> None:
+        """Close that handle."""
+        _close(self._handles.pop(name))
+
+    def close(self) -> None:
+        """Close them all."""
+        self.keep_only(())
+
+
+def _close(handle: object) -> None:
+    assert isinstance(handle, Queue | Stream)
+    with contextlib.suppress(ShmqError, OSError):
+        handle.close()
+
+
+class Observer:
+    """Looks at everything in a namespace again and again, and keeps the queues open meanwhile.
+
+    One thread uses it. With ``groups`` it looks at the groups of streams, too. It leaves the
+    broker open.
+    """
+
+    def __init__(self, broker: Broker, *, groups: bool = True) -> None:
+        self._broker = broker
+        self._groups = groups
+        self._local = isinstance(broker, LocalBroker)
+        self._queues: _Kept[Queue] = _Kept(broker.queue, MOST_KEPT)
+        self._streams: _Kept[Stream] = _Kept(broker.stream, MOST_KEPT)
+        self._options: dict[str, tuple[int, QueueOptions]] = {}
+        self._closed = False
+
+    def look(self, kinds: Sequence[str] = ()) -> Observation:
+        """Everything of these ``kinds``, or of all if there are none.
+
+        What cannot be used has its ``problem``. Streams and exchanges that a server does not know,
+        or forbids to see, count as none unless ``kinds`` names them. Raises
+        :class:`~shmq.ShmqError` if the broker is closed or cannot be reached.
+        """
+        if self._closed:
+            raise ShmqError("this observer is closed: make another one")
+        at, began = time.time(), time.monotonic()
+        queues = self._ask(QUEUE, kinds, self._look_at_queues)
+        streams = self._ask(STREAM, kinds, self._look_at_streams)
+        exchanges = self._ask(EXCHANGE, kinds, self._look_at_exchanges)
+        return Observation(
+            namespace=self._broker.namespace,
+            at=at,
+            seconds=time.monotonic() - began,
+            queues=tuple(queues),
+            streams=tuple(streams),
+            exchanges=tuple(exchanges),
+            host=self._host() if self._local else None,
+        )
+
+    def _ask(self, kind: str, kinds: Sequence[str], look: Callable[[], list[_T]]) -> list[_T]:
+        if kinds and kind not in kinds:
+            return []
+        try:
+            return look()
+        except (Unsupported, Forbidden):
+            if kinds or kind == QUEUE:
+                raise
+            return []
+
+    # ---- queues ----
+
+    def _look_at_queues(self) -> list[QueueActivity]:
+        if self._local:
+            durability.bring_back_all(Namespace.of(self._broker.namespace))
+        names = self._broker.queue_names()
+        self._queues.keep_only(names)
+        for gone in self._options.keys() - set(names):
+            del self._options[gone]
+        found: list[QueueActivity] = []
+        for name in names:
+            try:
+                self._queues.use(name, lambda queue: found.append(self._of_queue(queue)))
+            except _GONE:
+                continue
+            except (ShmqError, OSError) as error:
+                found.append(QueueActivity(name=name, problem=_told(error)))
+        return found
+
+    def _of_queue(self, queue: Queue) -> QueueActivity:
+        if isinstance(queue, RemoteQueue):
+            state = queue.puts.state()
+            return QueueActivity(
+                name=queue.name,
+                stats=state.stats,
+                attachments=tuple(state.attachments),
+                options=state.options,
+                identity=state.identity or 0,
+            )
+        stats, identity, own = queue.stats(), queue.identity, os.getpid()
+        known = self._options.get(queue.name)
+        if known is None or known[0] != identity:
+            known = self._options[queue.name] = (identity, queue.options)
+        return QueueActivity(
+            name=queue.name,
+            stats=stats,
+            attachments=tuple(one for one in queue.attachments() if one.pid != own),
+            options=known[1],
+            identity=identity,
+        )
+
+    # ---- streams and exchanges ----
+
+    def _look_at_streams(self) -> list[StreamActivity]:
+        found: list[StreamActivity] = []
+        summaries = self._broker.list_streams()
+        self._streams.keep_only([one.name for one in summaries])
+        for one in summaries:
+            problem = one.problem
+            if problem is None:
+                try:
+                    self._streams.use(one.name, lambda it: found.append(self._of_stream(it)))
+                    continue
+                except _GONE:
+                    continue
+                except (ShmqError, OSError) as error:
+                    problem = _told(error)
+            found.append(StreamActivity(name=one.name, problem=problem))
+        return found
+
+    def _of_stream(self, stream: Stream) -> StreamActivity:
+        offsets, rates = stream.offsets(), stream.rates()
+        oldest = [one.earliest_timestamp for one in offsets if one.earliest_timestamp is not None]
+        return StreamActivity(
+            name=stream.name,
+            partitions=len(offsets),
+            records=sum(one.latest - one.earliest for one in offsets),
+            oldest_age=max(0.0, time.time() - min(oldest)) if oldest else 0.0,
+            rate_in=sum(one.rate for one in rates),
+            bytes=sum(one.bytes for one in offsets),
+            groups=tuple(_groups_of(stream)) if self._groups else (),
+            hot=tuple(one.partition for one in rates if one.hot),
+            durability=stream.options.durability,
+        )
+
+    def _look_at_exchanges(self) -> list[ExchangeActivity]:
+        return [_of_exchange(one) for one in self._broker.list_exchanges()]
+
+    # ---- the host ----
+
+    def _host(self) -> HostActivity:
+        namespace = Namespace.of(self._broker.namespace)
+        try:
+            space = os.statvfs(SHM)
+        except OSError:
+            return HostActivity(writer_pid=namespace.writer_pid)
+        return HostActivity(
+            shm_total=space.f_blocks * space.f_frsize,
+            shm_free=space.f_bavail * space.f_frsize,
+            shm_used_by_namespace=_used_by(namespace.name),
+            writer_pid=namespace.writer_pid,
+        )
+
+    def close(self) -> None:
+        """Close all handles; the broker stays open. May be called again."""
+        self._closed = True
+        self._queues.close()
+        self._streams.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: types.TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _groups_of(stream: Stream) -> list[GroupActivity]:
+    try:
+        summaries = stream.groups()
+    except Unsupported:
+        return []
+    found = []
+    for one in summaries:
+        lag: Mapping[int, int] = {}
+        problem = one.problem
+        if problem is None and one.assignment != "shared":
+            try:
+                lag = stream.group(one.name).lag()
+            except (ShmqError, OSError) as error:
+                problem = _told(error)
+        found.append(
+            GroupActivity(
+                name=one.name, members=one.members, lag=lag, records=one.lag, problem=problem
+            )
+        )
+    return found
+
+
+def _of_exchange(one: ExchangeSummary) -> ExchangeActivity:
+    return ExchangeActivity(
+        name=one.name, kind=one.kind, bindings=one.bindings, alternate=one.alternate
+    )
+
+
+def _used_by(namespace: str) -> int:
+    """The bytes of the namespace's files in /dev/shm."""
+    used = 0
+    with os.scandir(SHM) as files:
+        for file in files:
+            if namespace in file.name:
+                with contextlib.suppress(OSError):
+                    used += Path(file.path).stat().st_blocks * 512
+    return used
+
+
+def _told(error: Exception) -> str:
+    """The error in one line."""
+    text = str(error)
+    if isinstance(error, OSError) and not isinstance(error, ShmqError):
+        reason = error.strerror or text or type(error).__name__
+        text = f"{error.filename}: {reason}" if error.filename is not None else reason
+    return " ".join(text.split())
