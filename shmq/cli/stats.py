@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -37,9 +36,10 @@ from shmq.cli.shared.output import (
     table,
 )
 from shmq.cli.shared.target import typed
+from shmq.diagnose.activity import stream_activity
 from shmq.diagnose.journals import journal_problem
 
-__all__ = ["list_all", "stats", "stream_activity"]
+__all__ = ["list_all", "stats"]
 
 _IN_BYTES: Final = {
     *(name for name, row in options_of(QueueOptions).items() if row.kind == "bytes"),
@@ -127,11 +127,14 @@ def _queue(broker: shmq.Broker, name: str) -> _Measured:
 
 def _stream(broker: shmq.Broker, name: str) -> _Measured:
     with broker.stream(name) as stream:
+        doing = stream_activity(stream)
         told = {
             "kind": STREAM,
             "name": name,
             "partitions": stream.options.partitions,
-            **stream_activity(stream),
+            "records": doing.records,
+            "oldest_age": doing.oldest_age,
+            "rate_in": doing.rate_in,
             "groups": len(stream.groups()),
             "options": stream.options.as_dict(),
         }
@@ -308,15 +311,4 @@ def _exchange_as_dict(found: shmq.ExchangeSummary) -> dict[str, Any]:
         "type": found.kind,
         "alternate": found.alternate,
         "bindings": found.bindings,
-    }
-
-
-def stream_activity(stream: shmq.Stream) -> dict[str, float]:
-    """A stream's ``records``, ``oldest_age`` in seconds and ``rate_in`` per second."""
-    offsets = stream.offsets()
-    oldest = [one.earliest_timestamp for one in offsets if one.earliest_timestamp is not None]
-    return {
-        "records": sum(one.latest - one.earliest for one in offsets),
-        "oldest_age": max(0.0, time.time() - min(oldest)) if oldest else 0.0,
-        "rate_in": sum(one.rate for one in stream.rates()),
     }

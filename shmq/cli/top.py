@@ -24,13 +24,10 @@ from rich.text import Text
 
 import shmq
 from shmq.cli.shared import params
-from shmq.cli.shared.exit_codes import describe
 from shmq.cli.shared.flags import connected, json_flag
-from shmq.cli.shared.names import EXCHANGE, KINDS, QUEUE, STREAM, found_of, kinds_flag
+from shmq.cli.shared.names import EXCHANGE, KINDS, QUEUE, STREAM, kinds_flag
 from shmq.cli.shared.output import age, cell, counted, note, one_line, show_json, show_table, table
-from shmq.cli.shared.target import is_this_process
-from shmq.cli.stats import stream_activity
-from shmq.diagnose.journals import journal_problem
+from shmq.diagnose.activity import Observer, QueueActivity, StreamActivity
 from shmq.supervision.signals import Stop
 
 __all__ = [
@@ -129,57 +126,24 @@ _LEAST_WHO = 12
 _LEAST_NAME = 8
 
 
-def look(broker: shmq.Broker, kinds: Sequence[str] = ()) -> list[Row]:
+def look(observer: Observer, kinds: Sequence[str] = ()) -> list[Row]:
     """A row for each queue, stream and exchange, also for one that cannot be used.
 
     Of the ``kinds``, or of all if those are empty.
     """
-    rows = []
-    for summary in found_of(broker, QUEUE, kinds):
-        rows += _looked_at(broker, QUEUE, summary, _of_queue)
-    for summary in found_of(broker, STREAM, kinds):
-        rows += _looked_at(broker, STREAM, summary, _of_stream)
-    return rows + [Row(name=one.name, kind=EXCHANGE) for one in found_of(broker, EXCHANGE, kinds)]
+    seen = observer.look(kinds)
+    return [
+        *map(_of_queue, seen.queues),
+        *map(_of_stream, seen.streams),
+        *(Row(name=one.name, kind=EXCHANGE, problem=one.problem) for one in seen.exchanges),
+    ]
 
 
-def _looked_at(
-    broker: shmq.Broker,
-    kind: str,
-    summary: shmq.QueueSummary | shmq.StreamSummary,
-    measure: Callable[[shmq.Broker, str], Row],
-) -> list[Row]:
-    """The row of a queue or stream, with its problem; none if it was deleted."""
-    name, problem = summary.name, summary.problem
-    if problem is None:
-        try:
-            return [measure(broker, name)]
-        except (shmq.NoSuchQueue, shmq.QueueDeleted, shmq.NoSuchStream, shmq.StreamDeleted):
-            return []
-        except (shmq.ShmqError, OSError) as error:
-            problem = describe(error)
-    return [Row(name=name, kind=kind, problem=problem)]
-
-
-def _of_queue(broker: shmq.Broker, name: str) -> Row:
-    with broker.queue(name) as queue:
-        others = [a for a in queue.attachments() if not is_this_process(broker, a)]
-        return _row(queue.stats(), others)
-
-
-def _of_stream(broker: shmq.Broker, name: str) -> Row:
-    with broker.stream(name) as stream:
-        doing = stream_activity(stream)
-    return Row(
-        name=name,
-        kind=STREAM,
-        depth=int(doing["records"]),
-        oldest_age=doing["oldest_age"],
-        rate_in=doing["rate_in"],
-    )
-
-
-def _row(stats: shmq.QueueStats, attachments: Sequence[shmq.Attachment]) -> Row:
-    who = collections.Counter(f"{one.name} {one.pid}" for one in attachments if one.alive)
+def _of_queue(doing: QueueActivity) -> Row:
+    stats = doing.stats
+    if stats is None:
+        return Row(name=doing.name, problem=doing.problem)
+    who = collections.Counter(f"{one.name} {one.pid}" for one in doing.attachments if one.alive)
     return Row(
         name=stats.name,
         depth=stats.depth,
@@ -190,9 +154,20 @@ def _row(stats: shmq.QueueStats, attachments: Sequence[shmq.Attachment]) -> Row:
         rate_out=stats.rate_out,
         dead_lettered=stats.dead_lettered,
         journal_lag=None if stats.durability == "memory" else stats.journal_lag,
-        unkept=journal_problem(stats),
+        unkept=doing.journal_problem,
         waiting=stats.waiting_get + stats.waiting_put,
         who=[name if count == 1 else f"{name} ({count})" for name, count in who.items()],
+    )
+
+
+def _of_stream(doing: StreamActivity) -> Row:
+    return Row(
+        name=doing.name,
+        kind=STREAM,
+        depth=doing.records,
+        oldest_age=doing.oldest_age,
+        rate_in=doing.rate_in,
+        problem=doing.problem,
     )
 
 
@@ -292,12 +267,13 @@ def top(
         raise click.BadParameter(
             f"{interval:g} s is less than {_LEAST_INTERVAL:g} s", param_hint="'--interval'"
         )
-    if as_json:
-        show_json([dataclasses.asdict(row) for row in ordered(look(broker, kinds), order)])
-    elif once or not _can_be_redrawn():
-        _print(broker, order, kinds)
-    else:
-        context.exit(_redraw(broker, interval, order, kinds))
+    with Observer(broker, groups=False) as observer:
+        if as_json:
+            show_json([dataclasses.asdict(row) for row in ordered(look(observer, kinds), order)])
+        elif once or not _can_be_redrawn():
+            _print(observer, broker.namespace, order, kinds)
+        else:
+            context.exit(_redraw(observer, broker.namespace, interval, order, kinds))
 
 
 def _can_be_redrawn() -> bool:
@@ -305,8 +281,8 @@ def _can_be_redrawn() -> bool:
     return sys.stdout.isatty() and not console.is_dumb_terminal
 
 
-def _print(broker: shmq.Broker, order: str, kinds: Sequence[str]) -> None:
-    rows = ordered(look(broker, kinds), order)
+def _print(observer: Observer, namespace: str, order: str, kinds: Sequence[str]) -> None:
+    rows = ordered(look(observer, kinds), order)
     sound = [row for row in rows if row.problem is None]
     if sound:
         width = Console().width if sys.stdout.isatty() else None
@@ -315,10 +291,12 @@ def _print(broker: shmq.Broker, order: str, kinds: Sequence[str]) -> None:
         if row.problem is not None or row.unkept is not None:
             note(f"{row.name}: {row.problem or row.unkept}")
     if not rows:
-        note(f"namespace {broker.namespace!r} has no queues")
+        note(f"namespace {namespace!r} has no queues")
 
 
-def _redraw(broker: shmq.Broker, interval: float, order: str, kinds: Sequence[str]) -> int:
+def _redraw(
+    observer: Observer, namespace: str, interval: float, order: str, kinds: Sequence[str]
+) -> int:
     """Draw until a key or a signal says so; the exit code."""
     console = Console(emoji=False, markup=False, highlight=False)
     orders = list(ORDERS)
@@ -329,8 +307,8 @@ def _redraw(broker: shmq.Broker, interval: float, order: str, kinds: Sequence[st
                 while key not in {"q", "Q"}:
                     if key == "s":
                         order = orders[(orders.index(order) + 1) % len(orders)]
-                    rows = ordered(look(broker, kinds), order)
-                    live.update(_frame(broker.namespace, rows, order, console), refresh=True)
+                    rows = ordered(look(observer, kinds), order)
+                    live.update(_frame(namespace, rows, order, console), refresh=True)
                     with stop.interruptible():
                         key = keys.wait(interval)
         except KeyboardInterrupt:

@@ -8,7 +8,6 @@ import os
 import time
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Final, Generic, Self, TypeVar
 
 from shmq.api.broker import Broker
@@ -27,6 +26,7 @@ from shmq.errors import (
     NoSuchQueue,
     NoSuchStream,
     QueueDeleted,
+    SegmentError,
     ShmqError,
     StreamDeleted,
     Unsupported,
@@ -34,11 +34,7 @@ from shmq.errors import (
 from shmq.namespace.namespace import Namespace
 
 __all__ = [
-    "EXCHANGE",
-    "KINDS",
     "MOST_KEPT",
-    "QUEUE",
-    "STREAM",
     "ExchangeActivity",
     "GroupActivity",
     "HostActivity",
@@ -46,12 +42,8 @@ __all__ = [
     "Observer",
     "QueueActivity",
     "StreamActivity",
+    "stream_activity",
 ]
-
-QUEUE: Final = "queue"
-STREAM: Final = "stream"
-EXCHANGE: Final = "exchange"
-KINDS: Final = (QUEUE, STREAM, EXCHANGE)
 
 #: How many queues an observer keeps open; the others are opened and closed in turn.
 MOST_KEPT: Final = 4096
@@ -134,7 +126,7 @@ class StreamActivity:
 class ExchangeActivity:
     """One exchange; it keeps nothing, so there is nothing more to say of it."""
 
-    #: The exchange's name.
+    #: The exchange's name; ``"*"`` if the table with all of them cannot be used.
     name: str
     #: ``"direct"``, ``"topic"`` and so on.
     kind: str = ""
@@ -260,9 +252,9 @@ class Observer:
         if self._closed:
             raise ShmqError("this observer is closed: make another one")
         at, began = time.time(), time.monotonic()
-        queues = self._ask(QUEUE, kinds, self._look_at_queues)
-        streams = self._ask(STREAM, kinds, self._look_at_streams)
-        exchanges = self._ask(EXCHANGE, kinds, self._look_at_exchanges)
+        queues = self._ask("queue", kinds, self._look_at_queues)
+        streams = self._ask("stream", kinds, self._look_at_streams)
+        exchanges = self._ask("exchange", kinds, self._look_at_exchanges)
         return Observation(
             namespace=self._broker.namespace,
             at=at,
@@ -279,7 +271,7 @@ class Observer:
         try:
             return look()
         except (Unsupported, Forbidden):
-            if kinds or kind == QUEUE:
+            if kinds or kind == "queue":
                 raise
             return []
 
@@ -334,7 +326,9 @@ class Observer:
             problem = one.problem
             if problem is None:
                 try:
-                    self._streams.use(one.name, lambda it: found.append(self._of_stream(it)))
+                    self._streams.use(
+                        one.name, lambda it: found.append(stream_activity(it, self._groups))
+                    )
                     continue
                 except _GONE:
                     continue
@@ -343,23 +337,11 @@ class Observer:
             found.append(StreamActivity(name=one.name, problem=problem))
         return found
 
-    def _of_stream(self, stream: Stream) -> StreamActivity:
-        offsets, rates = stream.offsets(), stream.rates()
-        oldest = [one.earliest_timestamp for one in offsets if one.earliest_timestamp is not None]
-        return StreamActivity(
-            name=stream.name,
-            partitions=len(offsets),
-            records=sum(one.latest - one.earliest for one in offsets),
-            oldest_age=max(0.0, time.time() - min(oldest)) if oldest else 0.0,
-            rate_in=sum(one.rate for one in rates),
-            bytes=sum(one.bytes for one in offsets),
-            groups=tuple(_groups_of(stream)) if self._groups else (),
-            hot=tuple(one.partition for one in rates if one.hot),
-            durability=stream.options.durability,
-        )
-
     def _look_at_exchanges(self) -> list[ExchangeActivity]:
-        return [_of_exchange(one) for one in self._broker.list_exchanges()]
+        try:
+            return [_of_exchange(one) for one in self._broker.list_exchanges()]
+        except SegmentError as error:  # all of them are in one table
+            return [ExchangeActivity(name="*", problem=_told(error))]
 
     # ---- the host ----
 
@@ -394,6 +376,23 @@ class Observer:
         self.close()
 
 
+def stream_activity(stream: Stream, groups: bool = False) -> StreamActivity:
+    """What the stream is doing, with its groups if they are asked for."""
+    offsets, rates = stream.offsets(), stream.rates()
+    oldest = [one.earliest_timestamp for one in offsets if one.earliest_timestamp is not None]
+    return StreamActivity(
+        name=stream.name,
+        partitions=len(offsets),
+        records=sum(one.latest - one.earliest for one in offsets),
+        oldest_age=max(0.0, time.time() - min(oldest)) if oldest else 0.0,
+        rate_in=sum(one.rate for one in rates),
+        bytes=sum(one.bytes for one in offsets),
+        groups=tuple(_groups_of(stream)) if groups else (),
+        hot=tuple(one.partition for one in rates if one.hot),
+        durability=stream.options.durability,
+    )
+
+
 def _groups_of(stream: Stream) -> list[GroupActivity]:
     try:
         summaries = stream.groups()
@@ -424,12 +423,13 @@ def _of_exchange(one: ExchangeSummary) -> ExchangeActivity:
 
 def _used_by(namespace: str) -> int:
     """The bytes of the namespace's files in /dev/shm."""
-    used = 0
+    used, mine = 0, f"shmq@{namespace}"
     with os.scandir(SHM) as files:
         for file in files:
-            if namespace in file.name:
+            before, found, rest = file.name.partition(mine)
+            if found and rest[:1] in {"", "@"} and before[-1:] in {"", "."}:
                 with contextlib.suppress(OSError):
-                    used += Path(file.path).stat().st_blocks * 512
+                    used += file.stat(follow_symlinks=False).st_blocks * 512
     return used
 
 

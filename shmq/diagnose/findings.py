@@ -1,0 +1,298 @@
+"""What is wrong, or will be soon, in what was observed: in plain words."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Final, Literal
+
+from shmq.api.names import is_reply_name, staging_target
+from shmq.api.stats import QueueStats
+from shmq.diagnose.activity import (
+    GroupActivity,
+    HostActivity,
+    Observation,
+    QueueActivity,
+    StreamActivity,
+)
+
+__all__ = ["CODES", "SEVERITIES", "Finding", "Severity", "find"]
+
+Severity = Literal["critical", "warning", "notice"]
+
+#: The severities, the worst first.
+SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "notice")
+
+#: Messages that nobody takes for this many seconds are a finding.
+IDLE_SECONDS: Final = 30.0
+#: A writer is behind from so many messages on, or so many seconds of puts at the present rate.
+BEHIND_MESSAGES: Final = 10_000
+BEHIND_SECONDS: Final = 2.0
+#: A writer may always be behind by so many messages: it writes several at once.
+BEHIND_AT_LEAST: Final = 100
+#: A queue, or its room for bodies, is nearly full from this share on.
+NEARLY_FULL: Final = 0.9
+#: /dev/shm is nearly full, and as good as full, from these shares on.
+SHM_WARNING: Final = 0.9
+SHM_CRITICAL: Final = 0.97
+#: A group with members is far behind from so many records on.
+FAR_BEHIND: Final = 100_000
+
+#: Every code, and what it says.
+CODES: Final = {
+    "broken": "a queue, stream, group or the exchanges cannot be used",
+    "not-written": "a durable queue is not being written to disk",
+    "writer-behind": "the writer of a durable queue is far behind",
+    "full": "a queue takes no more messages",
+    "nearly-full": "a queue is about to be full",
+    "no-consumer": "messages wait, and nobody gets any",
+    "puts-wait": "processes wait for room in a queue",
+    "dead-letters": "a dead-letter queue has messages",
+    "only-delayed": "consumers wait, and all messages are delayed",
+    "recovered": "processes died inside an operation, and the queue was repaired",
+    "group-without-members": "a group of a stream has records to do, and no member",
+    "group-behind": "a group of a stream is far behind",
+    "hot-partition": "a partition of a stream gets far more records than the others",
+    "shm-full": "/dev/shm is nearly full",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that somebody should look at."""
+
+    #: ``"critical"``: messages may be lost, or work stands still; ``"warning"``; ``"notice"``.
+    severity: Severity
+    #: ``"queue"``, ``"stream"``, ``"exchange"`` or ``"host"``.
+    kind: str
+    #: The name of what it is about.
+    subject: str
+    #: What was found, as a key of `CODES`.
+    code: str
+    #: The same in plain words, with the numbers.
+    text: str
+
+
+def find(observation: Observation, previous: Observation | None = None) -> list[Finding]:
+    """All findings, the worst first.
+
+    With the ``previous`` observation, totals that have not risen since are no finding, or a
+    lesser one.
+    """
+    before = {one.name: one for one in previous.queues} if previous is not None else {}
+    letters = _letter_queues(observation)
+    found: list[Finding] = []
+    for queue in observation.queues:
+        found += _of_queue(queue, _same(queue, before.get(queue.name)), letters)
+    for stream in observation.streams:
+        found += _of_stream(stream)
+    for exchange in observation.exchanges:
+        if exchange.problem is not None:
+            found.append(_broken("exchange", exchange.name, exchange.problem))
+    if observation.host is not None:
+        found += _of_host(observation.host)
+    return sorted(found, key=lambda one: (SEVERITIES.index(one.severity), one.kind, one.subject))
+
+
+def _letter_queues(observation: Observation) -> dict[str, str]:
+    """The dead-letter queues, each with the name of a queue whose dead letters it takes."""
+    return {
+        one.options.dead_letter: one.name
+        for one in observation.queues
+        if one.options is not None and one.options.dead_letter is not None
+    }
+
+
+def _same(queue: QueueActivity, before: QueueActivity | None) -> QueueStats | None:
+    """The numbers of the same queue before; None if there are none, or it was made anew."""
+    return before.stats if before is not None and before.identity == queue.identity else None
+
+
+def _broken(kind: str, name: str, problem: str) -> Finding:
+    return Finding(
+        severity="critical",
+        kind=kind,
+        subject=name,
+        code="broken",
+        text=f"{kind} {name!r} cannot be used: {problem}",
+    )
+
+
+# ---- queues ----
+
+
+def _of_queue(
+    queue: QueueActivity, before: QueueStats | None, letters: dict[str, str]
+) -> Iterator[Finding]:
+    stats = queue.stats
+    if queue.problem is not None or stats is None:
+        yield _broken("queue", queue.name, queue.problem or "it has no numbers")
+        return
+    told: list[tuple[Severity, str, str] | None] = [
+        _unwritten(queue),
+        _behind(stats),
+        _full(queue, stats),
+        _puts_wait(stats),
+        _recovered(stats, before),
+        _only_delayed(stats),
+    ]
+    if queue.name in letters:
+        told.append(_dead_letters(stats, letters[queue.name], before))
+    elif not is_reply_name(queue.name) and staging_target(queue.name) is None:
+        told.append(_no_consumer(queue, stats, before))
+    for one in told:
+        if one is not None:
+            severity, code, text = one
+            yield Finding(severity=severity, kind="queue", subject=queue.name, code=code, text=text)
+
+
+_Told = tuple[Severity, str, str] | None
+
+
+def _unwritten(queue: QueueActivity) -> _Told:
+    problem = queue.journal_problem
+    return None if problem is None else ("critical", "not-written", f"{queue.name!r}: {problem}")
+
+
+def _behind(stats: QueueStats) -> _Told:
+    lag, rate = stats.journal_lag, stats.rate_in
+    seconds = lag / rate if rate > 0 else 0.0
+    late = lag >= BEHIND_MESSAGES or (lag >= BEHIND_AT_LEAST and seconds >= BEHIND_SECONDS)
+    if stats.durability == "memory" or not stats.journal_writer or not late:
+        return None
+    time = f"{seconds:.1f} s, " if seconds else ""
+    text = f"the writer is behind by {time}{_messages(lag)} of {stats.name!r} that are not on disk"
+    return "warning", "writer-behind", text
+
+
+def _full(queue: QueueActivity, stats: QueueStats) -> _Told:
+    held = stats.depth + stats.delayed + stats.in_flight + stats.dying + stats.journal_waiting
+    slots = held / stats.capacity if stats.capacity else 0.0
+    room = stats.arena_used / stats.arena_bytes if stats.arena_bytes else 0.0
+    if slots >= 1:
+        drops = queue.options is not None and queue.options.overflow not in {"reject", "block"}
+        what = "each put drops another message" if drops else "it takes no more"
+        text = f"{stats.name!r} is full: it holds {_messages(held)}, and {what}"
+        return "warning" if drops else "critical", "full", text
+    if max(slots, room) < NEARLY_FULL:
+        return None
+    of = f"{_messages(held)} of {stats.capacity:,}"
+    if room > slots:
+        of = f"{stats.arena_used:,} of {stats.arena_bytes:,} bytes for bodies"
+    return (
+        "warning",
+        "nearly-full",
+        f"{stats.name!r} is {max(slots, room):.0%} full: it holds {of}",
+    )
+
+
+def _puts_wait(stats: QueueStats) -> _Told:
+    count = stats.waiting_put
+    if not count:
+        return None
+    waits = "1 put waits" if count == 1 else f"{count:,} puts wait"
+    return "warning", "puts-wait", f"{waits} for room in {stats.name!r}"
+
+
+def _recovered(stats: QueueStats, before: QueueStats | None) -> _Told:
+    if not stats.recoveries:
+        return None
+    times = "once" if stats.recoveries == 1 else f"{stats.recoveries:,} times"
+    rises = before is not None and stats.recoveries > before.recoveries
+    text = f"{stats.name!r} was repaired {times} after a process died inside an operation"
+    return "warning" if rises else "notice", "recovered", text
+
+
+def _only_delayed(stats: QueueStats) -> _Told:
+    if stats.depth or not stats.waiting_get or not stats.delayed:
+        return None
+    text = (
+        f"consumers of {stats.name!r} wait, and {_wait(stats.delayed)} for a later time: they are "
+        f"delayed"
+    )
+    return "notice", "only-delayed", text
+
+
+def _dead_letters(stats: QueueStats, source: str, before: QueueStats | None) -> _Told:
+    count = stats.depth + stats.delayed + stats.in_flight
+    if not count:
+        return None
+    rises = before is None or stats.put > before.put
+    noun = "1 dead letter" if count == 1 else f"{count:,} dead letters"
+    text = f"{noun} of {source!r} in {stats.name!r}: look at them, then shmq redrive {source}"
+    return "warning" if rises else "notice", "dead-letters", text
+
+
+def _no_consumer(queue: QueueActivity, stats: QueueStats, before: QueueStats | None) -> _Told:
+    """Nobody waits, holds a message or has settled one lately."""
+    active = stats.waiting_get or stats.in_flight or stats.rate_out > 0
+    settled = before is not None and stats.acked + stats.nacked > before.acked + before.nacked
+    if not stats.depth or active or settled or stats.oldest_age < IDLE_SECONDS:
+        return None
+    attached = len({one.pid for one in queue.attachments if one.alive})
+    some = "1 process is" if attached == 1 else f"{attached} processes are"
+    who = f"{some} attached, and none gets" if attached else "no process is attached that gets"
+    text = f"nobody consumes {stats.name!r}: {_wait(stats.depth)}, {who}"
+    return "warning", "no-consumer", text
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count:,} messages"
+
+
+def _wait(count: int) -> str:
+    return "1 message waits" if count == 1 else f"{count:,} messages wait"
+
+
+# ---- streams, and the host ----
+
+
+def _of_stream(stream: StreamActivity) -> Iterator[Finding]:
+    if stream.problem is not None:
+        yield _broken("stream", stream.name, stream.problem)
+        return
+    for group in stream.groups:
+        if (found := _of_group(stream, group)) is not None:
+            yield found
+    if stream.hot:
+        numbers = ", ".join(map(str, stream.hot))
+        which = f"partition {numbers} gets" if len(stream.hot) == 1 else f"partitions {numbers} get"
+        yield Finding(
+            severity="notice",
+            kind="stream",
+            subject=stream.name,
+            code="hot-partition",
+            text=f"{which} more than 3 times the mean of the {stream.partitions} partitions of "
+            f"{stream.name!r}",
+        )
+
+
+def _of_group(stream: StreamActivity, group: GroupActivity) -> Finding | None:
+    lag = f"{group.total:,} record" + ("" if group.total == 1 else "s")
+    severity: Severity = "warning"
+    if group.problem is not None:
+        severity, code = "critical", "broken"
+        text = f"group {group.name!r} of stream {stream.name!r} cannot be used: {group.problem}"
+    elif group.total and not group.members:
+        code = "group-without-members"
+        text = f"group {group.name!r} of stream {stream.name!r} lags by {lag}, and has no member"
+    elif group.total >= FAR_BEHIND:
+        code = "group-behind"
+        members = "1 member" if group.members == 1 else f"{group.members:,} members"
+        text = f"group {group.name!r} of stream {stream.name!r}, {members}, lags by {lag}"
+    else:
+        return None
+    return Finding(severity=severity, kind="stream", subject=stream.name, code=code, text=text)
+
+
+def _of_host(host: HostActivity) -> Iterator[Finding]:
+    used = 1 - host.shm_free / host.shm_total if host.shm_total else 0.0
+    if used >= SHM_WARNING:
+        yield Finding(
+            severity="critical" if used >= SHM_CRITICAL else "warning",
+            kind="host",
+            subject="/dev/shm",
+            code="shm-full",
+            text=f"/dev/shm is {used:.0%} full: {host.shm_free:,} bytes are free; consume, purge "
+            f"or delete queues, or give it more room",
+        )

@@ -1,0 +1,1 @@
+"""Numbers for Prometheus: the families, and their text."""

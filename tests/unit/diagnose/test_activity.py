@@ -1,0 +1,109 @@
+"""One look at everything in a namespace, again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import shmq
+from shmq.diagnose import activity
+from shmq.diagnose.activity import Observer
+from tests.support.namespaces import own_namespace
+
+
+@pytest.fixture
+def broker() -> Iterator[shmq.Broker]:
+    with own_namespace(debris=True) as name, shmq.connect(name) as made:
+        yield made
+
+
+def make(broker: shmq.Broker, name: str) -> None:
+    with broker.create_queue(name, dead_letter=None) as queue:
+        queue.put(b"x")
+
+
+def test_all_kinds_are_seen_sorted_by_name(broker: shmq.Broker) -> None:
+    make(broker, "b")
+    make(broker, "a")
+    with broker.create_stream("s", partitions=2) as stream, Observer(broker) as observer:
+        stream.append(b"x", partition=1)
+        stream.group("g")
+        broker.create_exchange("e", "topic")
+        seen = observer.look()
+    assert [(one.name, one.stats and one.stats.depth) for one in seen.queues] == [
+        ("a", 1),
+        ("b", 1),
+    ]
+    (doing,) = seen.streams
+    assert (doing.name, doing.partitions, doing.records) == ("s", 2, 1)
+    assert [(one.name, one.members, one.lag, one.total) for one in doing.groups] == [
+        ("g", 0, {0: 0, 1: 1}, 1)
+    ]
+    assert [(one.name, one.kind) for one in seen.exchanges] == [("e", "topic")]
+    assert seen.host is not None
+    assert 0 < seen.host.shm_used_by_namespace < seen.host.shm_total
+
+
+def test_only_the_kinds_that_are_asked_for_are_seen(broker: shmq.Broker) -> None:
+    make(broker, "a")
+    broker.create_stream("s").close()
+    with Observer(broker) as observer:
+        seen = observer.look(["stream"])
+    assert (len(seen.queues), len(seen.streams)) == (0, 1)
+
+
+def test_a_queue_made_anew_is_another(broker: shmq.Broker) -> None:
+    make(broker, "a")
+    with Observer(broker) as observer:
+        (first,) = observer.look().queues
+        (again,) = observer.look().queues
+        assert again.identity == first.identity
+        assert again.options is first.options
+        broker.delete_queue("a")
+        broker.create_queue("a", dead_letter=None, capacity=7).close()
+        (anew,) = observer.look().queues
+        broker.delete_queue("a")
+        assert observer.look().queues == ()
+    assert anew.identity not in {0, first.identity}
+    assert anew.options is not None
+    assert anew.options.capacity == 7
+
+
+@pytest.mark.parametrize("most", [0, 1, 4096])
+def test_no_more_than_the_most_are_kept_open(
+    broker: shmq.Broker, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(activity, "MOST_KEPT", most)
+    names = [f"q{number}" for number in range(3)]
+    for name in names:
+        make(broker, name)
+    with broker.queue("q0") as queue, Observer(broker) as observer:
+        for _ in range(2):
+            assert [one.name for one in observer.look().queues] == names
+        assert len(queue.attachments()) == (1 if most == 0 else 2)
+        (first, *_) = observer.look().queues
+        assert first.attachments == ()  # this process is not told of
+
+
+def test_a_broken_queue_does_not_hide_the_others(broker: shmq.Broker) -> None:
+    make(broker, "a")
+    make(broker, "spoilt")
+    with Observer(broker) as observer:
+        observer.look()
+    path = f"/dev/shm/shmq@{broker.namespace}@spoilt"
+    with open(path, "r+b") as file:  # noqa: PTH123 - as short as it gets
+        file.write(b"\0" * 64)
+    with Observer(broker) as observer:
+        sound, spoilt = observer.look().queues
+    assert sound.problem is None
+    assert spoilt.stats is None
+    assert spoilt.problem
+
+
+def test_a_closed_observer_says_so(broker: shmq.Broker) -> None:
+    observer = Observer(broker)
+    observer.close()
+    observer.close()
+    with pytest.raises(shmq.ShmqError, match="closed"):
+        observer.look()
