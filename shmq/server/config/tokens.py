@@ -164,6 +164,10 @@ class AccessList:
         """Whether clients must show a token."""
         return bool(self._tokens)
 
+    def has(self, token: Token) -> bool:
+        """Whether this very token, with these rights, is accepted."""
+        return any(token == known for _, known in self._tokens)
+
     def find(self, shown: str) -> Token | None:
         """The token that was shown, or None. Takes the same time for every token."""
         digest = _digest(shown)

@@ -1,0 +1,76 @@
+"""Who calls, and what the caller may do: the tokens and patterns of a server's configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+from shmq.protocol.opcodes import Right
+from shmq.server.config.tokens import ALL_RIGHTS, AccessList, Token
+
+__all__ = ["Access", "Caller"]
+
+_ANYONE: Final = "anyone"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Caller:
+    """One who is let in. Without a token all rights are given: only this host can connect then."""
+
+    token: Token | None
+    #: The address and port, for the log; "local" of a Unix socket.
+    peer: str = ""
+    #: Whether the request showed its token itself: no browser adds that to a request of its own.
+    bearer: bool = False
+    #: The id of the login session; None: there is none.
+    session: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the token, for the log."""
+        return self.token.name if self.token is not None else _ANYONE
+
+    def rights(self, kind: str, name: str, group: str | None = None) -> int:
+        """The caller's rights, as bits of Right, to a ``"queue"``, ``"exchange"`` or ``"stream"``."""
+        if self.token is None:
+            return int(ALL_RIGHTS)
+        if kind == "stream":
+            return self.token.stream_rights(name, group)
+        found = self.token.rights(name)
+        if kind == "queue" and name.endswith(".dlq"):
+            # Who may administer or consume a queue looks after its dead letters, as over TCP.
+            found |= self.token.rights(name.removesuffix(".dlq"))
+        return found
+
+    def may(self, right: Right, kind: str, name: str, group: str | None = None) -> bool:
+        """Whether the caller has that right to the name."""
+        return bool(self.rights(kind, name, group) & right)
+
+    def sees(self, kind: str, name: str) -> bool:
+        """Whether the caller may know that it exists: any right shows it."""
+        return bool(self.rights(kind, name))
+
+
+class Access:
+    """The tokens that are accepted; `replace` gives new ones at a reload."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self._list = AccessList(tokens)
+
+    @property
+    def asks(self) -> bool:
+        """Whether callers must show a token."""
+        return self._list.ask
+
+    def replace(self, tokens: Sequence[Token]) -> None:
+        """Accept these tokens from now on."""
+        self._list = AccessList(tokens)
+
+    def find(self, shown: str) -> Token | None:
+        """The token that was shown, or None; in the same time for each."""
+        return self._list.find(shown)
+
+    def still(self, token: Token) -> bool:
+        """Whether the token is still accepted, with the rights it had."""
+        return self._list.has(token)

@@ -1,0 +1,142 @@
+"""The OpenAPI 3.1 page, made from the table of operations."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+import shmq
+from shmq.console.api.operation import OPERATIONS, Operation, Parameter
+from shmq.console.api.routes import API, encode, unauthorized
+from shmq.console.guard import caller_of
+from shmq.console.problem import CODES
+
+__all__ = ["document", "routes"]
+
+_PART: Final = re.compile(r"\{(\w+)\}")
+_REF: Final = "#/components/schemas/{name}"
+#: What every operation may answer beside its own.
+_ALWAYS: Final = (400, 401, 403, 404, 405, 421, 500, 502, 503)
+_CHANGES: Final = (409, 410, 413, 415, 422, 429, 501, 507)
+
+_PROBLEM: Final = {
+    "type": "object",
+    "required": ["type", "title", "status", "code", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "code": {"type": "string", "enum": list(CODES)},
+        "detail": {"type": "string"},
+    },
+}
+
+
+def routes() -> list[Route]:
+    """The route of the page."""
+    return [Route(f"{API}/openapi.json", _page)]
+
+
+async def _page(request: Request) -> Response:
+    if caller_of(request.app.state.console, request) is None:
+        raise unauthorized()
+    return Response(_encoded(), media_type="application/json")
+
+
+@functools.cache
+def _encoded() -> bytes:
+    return encode(document())
+
+
+def document() -> dict[str, Any]:
+    """The page as a map."""
+    kinds = [kind for row in OPERATIONS for kind in (row.body, row.answer) if _has_schema(kind)]
+    unique = list(dict.fromkeys(kinds))
+    schemas, components = msgspec.json.schema_components(unique, ref_template=_REF)
+    by_kind = dict(zip(unique, schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for row in OPERATIONS:
+        paths.setdefault(API + row.path, {})[row.method.lower()] = _operation(row, by_kind)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "shmq",
+            "version": shmq.__version__,
+            "description": "Queues, streams and exchanges of one namespace.",
+        },
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": {**components, "Problem": _PROBLEM},
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"bearer": []}, {}],
+    }
+
+
+def _has_schema(kind: Any) -> bool:
+    return kind is not None and kind is not bytes
+
+
+def _operation(row: Operation, by_kind: dict[Any, Any]) -> dict[str, Any]:
+    statuses = sorted({*_ALWAYS, *(_CHANGES if row.changes else ()), *row.refusals})
+    problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    good: dict[str, Any] = {"description": "done"}
+    if row.answer is bytes:
+        good["content"] = {"application/octet-stream": {}}
+    elif row.answer is not None:
+        good["content"] = {"application/json": {"schema": by_kind[row.answer]}}
+    made: dict[str, Any] = {
+        "operationId": row.name,
+        "summary": row.summary,
+        "tags": [row.tag],
+        "parameters": _parameters(row),
+        "responses": {
+            str(row.status): good,
+            **{str(one): {"description": "refused", "content": problem} for one in statuses},
+        },
+    }
+    if row.body is not None:
+        schema = by_kind.get(row.body, {})
+        made["requestBody"] = {
+            "required": True,
+            "content": {media: {"schema": schema} for media in row.media},
+        }
+    return made
+
+
+def _parameters(row: Operation) -> list[dict[str, Any]]:
+    declared = {one.name: one for one in row.parameters}
+    parts = _PART.findall(row.path)
+    rows = [_parameter(declared.get(name, Parameter(name)), "path") for name in parts]
+    rows += [_parameter(one, one.place) for one in row.parameters if one.name not in parts]
+    if row.changes:
+        rows.append(
+            {
+                "name": "X-Shmq-CSRF",
+                "in": "header",
+                "required": False,
+                "schema": {"type": "string"},
+                "description": "any value without tokens; with a cookie, the session's",
+            }
+        )
+    return rows
+
+
+def _parameter(one: Parameter, place: str) -> dict[str, Any]:
+    schema = one.schema()
+    if place == "path":
+        schema.setdefault("minLength", 1)
+    return {
+        "name": one.name,
+        "in": place,
+        "required": place == "path",
+        "schema": schema,
+        "description": one.text,
+    }

@@ -1,0 +1,188 @@
+"""The table of operations: what a request must look like, who may send it, and what answers it.
+
+Each handler is a plain function that is called in a thread, with checked parameters and a decoded
+body. Routes and the OpenAPI page are both made from the table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+from shmq.console.access import Caller
+from shmq.console.context import Console
+from shmq.console.problem import Problem
+from shmq.protocol.opcodes import Right
+
+__all__ = ["OPERATIONS", "Answer", "Call", "Operation", "Parameter", "operation"]
+
+Kind = Literal["string", "integer", "number", "boolean"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of the query, or of the path, with its type and range."""
+
+    name: str
+    kind: Kind = "string"
+    text: str = ""
+    default: Any = None
+    least: float | None = None
+    most: float | None = None
+    choices: tuple[str, ...] = ()
+    place: Literal["query", "header", "path"] = "query"
+
+    def read(self, given: str) -> Any:
+        """The value. Raises :class:`Problem` with the range for one that does not fit."""
+        value = self._converted(given)
+        if self.choices and value not in self.choices:
+            raise self._wrong(given, "is none of " + ", ".join(self.choices))
+        if self.kind == "string":
+            if self.most is not None and len(value) > self.most:
+                raise self._wrong(given[:80], f"has more than {self.most:.0f} characters")
+            return value
+        if self.least is not None and value < self.least:
+            raise self._wrong(given, f"is less than {self.least:g}")
+        if self.most is not None and value > self.most:
+            raise self._wrong(given, f"is more than {self.most:g}")
+        return value
+
+    def _converted(self, given: str) -> Any:
+        if self.kind == "boolean":
+            if given not in {"true", "false"}:
+                raise self._wrong(given, "is neither true nor false")
+            return given == "true"
+        if self.kind == "string":
+            return given
+        try:
+            value = int(given) if self.kind == "integer" else float(given)
+        except ValueError:
+            raise self._wrong(given, f"is no {self.kind}") from None
+        if value != value:
+            raise self._wrong(given, "is no number")
+        return value
+
+    def _wrong(self, given: str, why: str) -> Problem:
+        return Problem(400, "invalid", f"{self.name}={given[:80]!r} {why}")
+
+    def schema(self) -> dict[str, Any]:
+        """Its JSON Schema."""
+        found: dict[str, Any] = {"type": self.kind}
+        least, most = ("minLength", "maxLength") if self.kind == "string" else ("minimum", "maximum")
+        for key, value in ((least, self.least), (most, self.most)):
+            if value is not None:
+                found[key] = value
+        if self.choices:
+            found["enum"] = list(self.choices)
+        if self.default is not None:
+            found["default"] = self.default
+        return found
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request: who sent it, and what it asks for."""
+
+    console: Console
+    caller: Caller
+    #: The parts of the path and the parameters of the query, by name; each has its default.
+    given: Mapping[str, Any]
+    #: The decoded body; None: the operation takes none. Raw bytes where the operation says so.
+    body: Any = None
+    #: The headers of the request, with names in lower case.
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Any:
+        """A part of the path or a parameter of the query."""
+        return self.given[name]
+
+    def need(self, right: Right, kind: str, name: str, group: str | None = None) -> None:
+        """Raise Problem 403 without the right; 404 where the caller may not even see the name."""
+        if self.caller.may(right, kind, name, group):
+            return
+        if not self.caller.sees(kind, name):
+            raise Problem(404, "not-found", f"there is no {kind} {name!r}")
+        label = f"{name}/{group}" if group else name
+        raise Problem(
+            403,
+            "denied",
+            f"token {self.caller.name!r} has no right to {right.name.lower()} {label!r}",  # type: ignore[union-attr]
+        )
+
+    def see(self, kind: str, name: str) -> None:
+        """Raise Problem 404 where the caller may not see the name."""
+        if not self.caller.sees(kind, name):
+            raise Problem(404, "not-found", f"there is no {kind} {name!r}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a handler answers where its value alone does not say all."""
+
+    value: Any = None
+    status: int = 200
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    #: The body as it is, of ``media``, in place of a value.
+    content: bytes | None = None
+    media: str = "application/json"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One operation of the API."""
+
+    method: str
+    #: Below /api/v1, with ``{name}`` for its parts.
+    path: str
+    #: The operationId, which is the handler's name.
+    name: str
+    summary: str
+    handler: Callable[[Call], Any]
+    parameters: tuple[Parameter, ...] = ()
+    #: The type of the body, a msgspec Struct; None: there is none; bytes: read as it is.
+    body: Any = None
+    #: The media types that the body may have.
+    media: tuple[str, ...] = ("application/json",)
+    #: The type of the answer.
+    answer: Any = None
+    status: int = 200
+    #: The other statuses it answers with, beside those of every operation.
+    refusals: tuple[int, ...] = ()
+    tag: str = ""
+    #: Whether it changes something, which --allow-changes must allow.
+    changes: bool = False
+    #: Whether it may wait long, so that the threads of others are not taken.
+    waits: bool = False
+    #: The event that is written to the audit trail; None: none is.
+    audit: str | None = None
+
+
+#: Every operation, in the order of the page.
+OPERATIONS: Final[list[Operation]] = []
+
+Handler = Callable[[Call], Any]
+
+
+def operation(
+    method: str, path: str, *parameters: Parameter, **row: Any
+) -> Callable[[Handler], Handler]:
+    """Make the decorated function the handler of an operation; its docstring is the summary."""
+
+    def register(handler: Handler) -> Handler:
+        summary = (handler.__doc__ or "").strip().partition("\n")[0]
+        OPERATIONS.append(
+            Operation(
+                method=method,
+                path=path,
+                name=handler.__name__,
+                summary=summary,
+                handler=handler,
+                parameters=parameters,
+                changes=row.pop("changes", method != "GET"),
+                **row,
+            )
+        )
+        return handler
+
+    return register

@@ -1,0 +1,206 @@
+"""The routes of the API: one request is checked, decoded, handled in a thread, and answered."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from shmq.console.access import Caller
+from shmq.console.api.operation import OPERATIONS, Answer, Call, Operation, Parameter
+from shmq.console.context import Console
+from shmq.console.guard import CSRF_HEADER, caller_of, check_change
+from shmq.console.problem import Problem, problem_of
+
+__all__ = ["API", "MOST_BODY", "answered", "encode", "problem_answer", "routes"]
+
+log = logging.getLogger("shmq.console")
+
+API: Final = "/api/v1"
+#: The largest body of a request, in bytes.
+MOST_BODY: Final = 64 << 20
+#: How many requests are handled at a time, and how many of them may wait for messages.
+_THREADS: Final = 32
+_WAITING: Final = 64
+
+_PART: Final = re.compile(r"\{(\w+)\}")
+_EXACT: Final = 1 << 53
+
+
+def routes() -> list[Route]:
+    """A route for each path, with all of its methods."""
+    by_path: dict[str, dict[str, Operation]] = {}
+    for one in OPERATIONS:
+        by_path.setdefault(one.path, {})[one.method] = one
+    # A path with a fixed part stands before one with a name in its place.
+    ordered = sorted(by_path.items(), key=lambda row: _PART.sub("~", row[0]))
+    return [
+        Route(API + path, _endpoint(methods), methods=[*methods, *_OTHERS - methods.keys()])
+        for path, methods in ordered
+    ]
+
+
+_OTHERS: Final = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
+
+
+def _endpoint(methods: Mapping[str, Operation]) -> Any:
+    async def endpoint(request: Request) -> Response:
+        asked = "GET" if request.method == "HEAD" else request.method
+        found = methods.get(asked)
+        if found is None:
+            allowed = ", ".join(sorted(methods))
+            raise Problem(
+                405,
+                "unknown-path",
+                f"{request.method} is no method of {request.url.path}: use {allowed}",
+                headers={"Allow": allowed},
+            )
+        return await _answer(found, request)
+
+    return endpoint
+
+
+@functools.cache
+def _limiter(waits: bool) -> anyio.CapacityLimiter:
+    return anyio.CapacityLimiter(_WAITING if waits else _THREADS)
+
+
+async def _answer(row: Operation, request: Request) -> Response:
+    console: Console = request.app.state.console
+    caller = caller_of(console, request)
+    if caller is None:
+        raise unauthorized()
+    if row.changes:
+        check_change(console, caller, request.headers.get(CSRF_HEADER))
+    call = Call(
+        console=console,
+        caller=caller,
+        given=given_of(row, request),
+        body=await _body(row, request),
+        headers={key.lower(): value for key, value in request.headers.items()},
+    )
+    return await answered(row, call)
+
+
+def unauthorized() -> Problem:
+    """What a request without a good token is told."""
+    return Problem(
+        401,
+        "unauthorized",
+        "this console wants a token: Authorization: Bearer TOKEN",
+        headers={"WWW-Authenticate": 'Bearer realm="shmq"'},
+    )
+
+
+async def answered(row: Operation, call: Call) -> Response:
+    """Run the handler in a thread, and make its answer a response."""
+    limiter = _limiter(row.waits)
+    if row.waits and limiter.available_tokens <= 0:
+        raise Problem(503, "too-many", f"{_WAITING} requests wait already: try again")
+    found = await anyio.to_thread.run_sync(row.handler, call, limiter=limiter)
+    answer = found if isinstance(found, Answer) else Answer(value=found, status=row.status)
+    content = answer.content
+    if content is None:
+        content = b"" if answer.status == 204 else encode(answer.value)
+    return Response(
+        content, answer.status, {**answer.headers, "Cache-Control": "no-store"}, answer.media
+    )
+
+
+def given_of(row: Operation, request: Request) -> dict[str, Any]:
+    """The parts of the path and the checked parameters. Raises Problem for an unknown one."""
+    known = {one.name: one for one in row.parameters if one.place == "query"}
+    given: dict[str, Any] = {one.name: one.default for one in row.parameters}
+    for key, value in request.query_params.multi_items():
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known) or 'none'}"
+            raise Problem(400, "invalid", f"unknown parameter {key[:80]!r}: {hint}")
+        given[key] = known[key].read(value)
+    for one in row.parameters:
+        if one.place == "header" and (shown := request.headers.get(one.name)) is not None:
+            given[one.name] = one.read(shown)
+    for name, part in request.path_params.items():
+        if not part.isprintable() or len(part) > 255:
+            raise Problem(404, "not-found", f"{part[:80]!r} is no name")
+        declared = next((one for one in row.parameters if one.name == name), Parameter(name))
+        given[name] = declared.read(part)
+    return given
+
+
+async def _body(row: Operation, request: Request) -> Any:
+    if row.body is None:
+        if await _read(request, 0):
+            raise Problem(400, "invalid", f"{row.method} {row.path} takes no body")
+        return None
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media not in row.media:
+        raise Problem(
+            415, "invalid", f"Content-Type {media[:80] or 'missing'!r}: use {' or '.join(row.media)}"
+        )
+    content = await _read(request, MOST_BODY)
+    if row.body is bytes:
+        return (media, content)
+    return decode(content, row.body)
+
+
+def decode(content: bytes, kind: Any) -> Any:
+    """The body as an object of ``kind``. Raises Problem that names the field."""
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Problem(400, "invalid", f"the body is not what is asked for: {error}") from None
+
+
+async def _read(request: Request, most: int) -> bytes:
+    """The body. Raises Problem 413 beyond ``most`` bytes, before they are in memory."""
+    found = bytearray()
+    async for piece in request.stream():
+        found += piece
+        if len(found) > most:
+            raise Problem(413 if most else 400, "too-large", f"a body of at most {most} bytes")
+    return bytes(found)
+
+
+def encode(value: Any) -> bytes:
+    """The value as JSON; bytes as Base64, whole numbers beyond 2^53 as strings."""
+    return msgspec.json.encode(msgspec.to_builtins(value, enc_hook=_foreign))
+
+
+def _foreign(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, frozenset | set | range):
+        return sorted(value)
+    raise TypeError(f"{type(value).__name__} has no JSON")
+
+
+def exact(number: int) -> int | str:
+    """The number, as a string where a browser would round it."""
+    return number if abs(number) < _EXACT else str(number)
+
+
+def problem_answer(error: Exception, caller: Caller | None = None) -> Response:
+    """The problem details of any failure; one of the console itself is logged."""
+    problem = problem_of(error)
+    if problem is None:
+        log.error("a request failed by a fault of the console", exc_info=error)
+        problem = Problem(
+            500, "failed", f"internal error: {type(error).__name__}: the console's log has more"
+        )
+    return Response(
+        encode(problem.as_dict()),
+        problem.status,
+        {**problem.headers, "Cache-Control": "no-store"},
+        "application/problem+json",
+    )

@@ -1,0 +1,33 @@
+"""Loads the modules whose operations the table has, and the routes of what is live."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Final
+
+from starlette.routing import BaseRoute
+
+__all__ = ["MODULES", "live_routes", "load"]
+
+#: The nouns of the API; each module registers its operations when it is imported.
+MODULES: Final = (
+    "overview",
+    "queues",
+    "messages",
+    "leases",
+    "streams",
+    "groups",
+    "exchanges",
+    "schemas",
+)
+
+
+def load() -> None:
+    """Register all operations."""
+    for name in MODULES:
+        importlib.import_module(f"shmq.console.api.{name}")
+
+
+def live_routes() -> list[BaseRoute]:
+    """The routes of event streams and WebSockets."""
+    return []

@@ -1,0 +1,132 @@
+"""The application: pages, API, metrics and health behind one guard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio.to_thread
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from shmq.console.api import openapi, table
+from shmq.console.api.routes import problem_answer, routes, unauthorized
+from shmq.console.context import Console
+from shmq.console.guard import HEADERS, Guard, caller_of
+from shmq.console.problem import Problem
+from shmq.metrics.exposition import CONTENT_TYPE, render
+
+__all__ = ["application", "metrics_application"]
+
+
+def application(console: Console) -> ASGIApp:
+    """The whole console."""
+    table.load()
+    inner: list[BaseRoute] = [
+        Route("/healthz", _healthz),
+        Route("/readyz", _readyz),
+        *routes(),
+        *openapi.routes(),
+    ]
+    if console.settings.metrics_bind is None or not console.settings.metrics_only:
+        inner.append(Route("/metrics", _metrics))
+    inner += table.live_routes()
+    return _finished(console, inner)
+
+
+def metrics_application(console: Console) -> ASGIApp:
+    """Only /metrics and health, for an address of their own."""
+    return _finished(
+        console,
+        [Route("/healthz", _healthz), Route("/readyz", _readyz), Route("/metrics", _metrics)],
+    )
+
+
+def _finished(console: Console, inner: list[BaseRoute]) -> ASGIApp:
+    prefix = console.settings.prefix
+    made = Starlette(
+        routes=[Mount(prefix, routes=inner)] if prefix else inner,
+        exception_handlers={Exception: _failed, 404: _unknown, Problem: _failed},
+    )
+    made.state.console = console
+    return _Guarded(made, console)
+
+
+class _Guarded:
+    """Asks the guard before each request, and adds the headers of safety to each answer."""
+
+    def __init__(self, inner: Starlette, console: Console) -> None:
+        self._inner = inner
+        self._guard = Guard(console)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._inner(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                there = {key.lower() for key, _ in message["headers"]}
+                message["headers"] = [
+                    *message["headers"],
+                    *(
+                        (key.lower().encode(), value.encode())
+                        for key, value in HEADERS.items()
+                        if key.lower().encode() not in there
+                    ),
+                ]
+            await send(message)
+
+        try:
+            self._guard.check(Request(scope))
+        except Problem as problem:
+            await problem_answer(problem)(scope, receive, with_headers)
+            return
+        await self._inner(scope, receive, with_headers)
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    return problem_answer(error)
+
+
+async def _unknown(request: Request, _: Exception) -> Response:
+    return problem_answer(Problem(404, "unknown-path", f"there is no page {request.url.path!r}"))
+
+
+async def _healthz(_: Request) -> Response:
+    return PlainTextResponse("ok\n")
+
+
+async def _readyz(request: Request) -> Response:
+    console: Console = request.app.state.console
+    problem = await anyio.to_thread.run_sync(_not_ready, console)
+    return PlainTextResponse(f"{problem or 'ready'}\n", 503 if problem else 200)
+
+
+def _not_ready(console: Console) -> str | None:
+    try:
+        console.observer.latest()
+    except Exception as error:  # noqa: BLE001 - any of them means: not ready
+        return str(error)
+    return console.observer.problem
+
+
+async def _metrics(request: Request) -> Response:
+    console: Console = request.app.state.console
+    if not console.settings.metrics_open and caller_of(console, request) is None:
+        raise unauthorized()
+    pattern = request.query_params.get("queue")
+    text = await anyio.to_thread.run_sync(_rendered, console, pattern)
+    return Response(text, media_type=CONTENT_TYPE)
+
+
+def _rendered(console: Console, pattern: str | None) -> bytes:
+    more: dict[str, Any] = {}
+    return render(
+        console.observer.latest(),
+        most_queues=console.settings.metrics_queues,
+        pattern=pattern,
+        **more,
+    )

@@ -1,0 +1,32 @@
+"""What all requests of a console share."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+
+import shmq
+from shmq.console.access import Access
+from shmq.console.leases import LeaseBook
+from shmq.console.observer import ObserverThread
+from shmq.console.sessions import Sessions
+from shmq.console.settings import ConsoleSettings
+
+__all__ = ["Console"]
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Console:
+    """A running console: its settings, whom it lets in, and what it looks at."""
+
+    settings: ConsoleSettings
+    #: The broker whose queues are shown; its methods may be called by any thread.
+    broker: shmq.Broker
+    access: Access
+    sessions: Sessions
+    #: Looks at everything each second.
+    observer: ObserverThread
+    #: The messages that callers of the API hold leased.
+    leases: LeaseBook
+    #: Set when the console ends: long polls, event streams and WebSockets end then.
+    ending: threading.Event = dataclasses.field(default_factory=threading.Event)

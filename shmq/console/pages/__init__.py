@@ -1,0 +1,1 @@
+"""The pages, which a browser can read without JavaScript."""

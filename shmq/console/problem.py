@@ -1,0 +1,109 @@
+"""Refusals as problem details, application/problem+json: RFC 9457."""
+
+from __future__ import annotations
+
+import http
+from typing import Any, Final
+
+import shmq
+from shmq.errors import ShmqError
+
+__all__ = ["CODES", "Problem", "problem_of"]
+
+#: The status of each class of errors, the first that fits, and the code that stands beside it.
+_STATUSES: Final[tuple[tuple[type[BaseException], int, str], ...]] = (
+    (shmq.NoSuchQueue, 404, "not-found"),
+    (shmq.NoSuchExchange, 404, "not-found"),
+    (shmq.NoSuchStream, 404, "not-found"),
+    (shmq.NoSuchGroup, 404, "not-found"),
+    (shmq.QueueDeleted, 410, "deleted"),
+    (shmq.StreamDeleted, 410, "deleted"),
+    (shmq.QueueExists, 409, "exists"),
+    (shmq.ExchangeExists, 409, "exists"),
+    (shmq.StreamExists, 409, "exists"),
+    (shmq.LeaseExpired, 409, "lease-expired"),
+    (shmq.MemberFenced, 409, "fenced"),
+    (shmq.OutOfSequence, 409, "out-of-sequence"),
+    (shmq.PartitionSealed, 409, "sealed"),
+    (shmq.OffsetOutOfRange, 416, "out-of-range"),
+    (shmq.Full, 429, "full"),
+    (shmq.MessageTooLarge, 413, "too-large"),
+    (shmq.SchemaError, 422, "schema"),
+    (shmq.Unroutable, 422, "unroutable"),
+    (shmq.NoSpace, 507, "no-space"),
+    (shmq.LockTimeout, 503, "locked"),
+    (shmq.NotConfirmed, 503, "not-confirmed"),
+    (shmq.SegmentError, 500, "damaged"),
+    (shmq.FileError, 500, "damaged"),
+    (shmq.NoReply, 504, "no-reply"),
+    (shmq.ConnectionLost, 502, "unreached"),
+    (shmq.ShuttingDown, 503, "shutting-down"),
+    (shmq.Unauthorized, 502, "upstream-token"),
+    (shmq.Forbidden, 403, "denied"),
+    (shmq.Unsupported, 501, "unsupported"),
+    (shmq.InvalidName, 400, "invalid"),
+    (shmq.InvalidOption, 400, "invalid"),
+    (TypeError, 400, "invalid"),
+    (ShmqError, 500, "failed"),
+    (OSError, 500, "failed"),
+)
+
+#: After which time a refused request may be sent again, in seconds.
+_RETRY_AFTER: Final = {429: 1, 503: 1, 507: 5}
+
+#: Every code of a problem.
+CODES: Final = tuple(
+    dict.fromkeys(
+        [code for _, _, code in _STATUSES]
+        + ["unauthorized", "csrf", "wrong-host", "read-only", "unknown-path", "too-many"]
+    )
+)
+
+
+class Problem(Exception):
+    """A refused request. ``more`` is added to the details, ``headers`` to the answer."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        headers: dict[str, str] | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.headers = dict(headers or {})
+        if status in _RETRY_AFTER:
+            self.headers.setdefault("Retry-After", str(_RETRY_AFTER[status]))
+        self.more = more
+
+    def as_dict(self) -> dict[str, Any]:
+        """The members of the problem details."""
+        return {
+            "type": "about:blank",
+            "title": http.HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "code": self.code,
+            "detail": str(self),
+            **self.more,
+        }
+
+
+def problem_of(error: Exception) -> Problem | None:
+    """The problem that tells ``error``; None for one that is a fault of the console itself."""
+    if isinstance(error, Problem):
+        return error
+    for kind, status, code in _STATUSES:
+        if isinstance(error, kind):
+            return Problem(status, code, str(error), **_more(error))
+    return None
+
+
+def _more(error: Exception) -> dict[str, Any]:
+    """What an error tells beside its text."""
+    if isinstance(error, shmq.NotConfirmed):
+        return {"taken": error.taken, "sequence": error.sequence}
+    return {}
