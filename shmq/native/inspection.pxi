@@ -90,8 +90,8 @@ cdef class Inspection:
         Returns (rows, next start or None); a row is (sequence, deliveries, priority, body bytes,
         deadline in monotonic ns, process number of the holder, its pid, its name).
         """
-        cdef shmq_held *held = <shmq_held *>malloc(max(count, 1) * sizeof(shmq_held))
-        cdef shmq_held *one
+        cdef shmq_leased_view *held = <shmq_leased_view *>malloc(max(count, 1) * sizeof(shmq_leased_view))
+        cdef shmq_leased_view *one
         cdef uint32_t end, made, i, found
         cdef list rows = []
         if held == NULL:
@@ -100,7 +100,7 @@ cdef class Inspection:
             self.handle._lock()
             made = self.handle.q.h.slots_made
             end = min(start + count, made)
-            found = shmq_held_in(&self.handle.q, start, end, after, held)
+            found = shmq_leases_in(&self.handle.q, start, end, after, held)
             self.handle._unlock()
             for i in range(found):
                 one = &held[i]

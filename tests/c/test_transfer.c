@@ -1,4 +1,5 @@
 /* Moving a message from one queue to another, exactly once whoever dies. */
+#include "queue/index.h"
 #include "queue/segment.h"
 #include "fixture.h"
 

@@ -52,7 +52,7 @@ struct shmq_view {
 
 /* A leased message and its holder, to be shown: without a receipt, so that nobody who sees it can
  * settle it. */
-struct shmq_held {
+struct shmq_leased_view {
     uint64_t seq;
     int64_t deadline;
     uint64_t process;        /* its number in the namespace; 0: not known               */
@@ -175,7 +175,7 @@ void shmq_look(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view
 
 /* Copies the leased messages after sequence number `after` that are in slots `from` to `end` - 1;
  * returns how many they are. `held` has room for as many as there are slots. */
-uint32_t shmq_held_in(struct shmq_queue *q, uint32_t from, uint32_t end, uint64_t after,
-                      struct shmq_held *held);
+uint32_t shmq_leases_in(struct shmq_queue *q, uint32_t from, uint32_t end, uint64_t after,
+                      struct shmq_leased_view *held);
 
 #endif

@@ -237,15 +237,15 @@ cdef extern from "queue/message.h" nogil:
         uint8_t priority, codec, reason
         int64_t put_at, deadline, expires, dead_at
 
-    struct shmq_held:
+    struct shmq_leased_view:
         uint64_t seq, process
         int64_t deadline
         uint32_t pid, body_bytes, deliveries
         uint8_t priority
         char name[32]
 
-    uint32_t shmq_held_in(shmq_queue *q, uint32_t start, uint32_t end, uint64_t after,
-                          shmq_held *held)
+    uint32_t shmq_leases_in(shmq_queue *q, uint32_t start, uint32_t end, uint64_t after,
+                            shmq_leased_view *held)
     int shmq_fits(const shmq_queue *q, uint64_t body_bytes, uint32_t meta_bytes)
     void shmq_fetch_bucket(const shmq_queue *q, uint64_t group)
     int64_t shmq_time_of_put(const shmq_queue *q, const shmq_put *put)
