@@ -15,7 +15,7 @@ Begin           connect, Broker, Queue, QueueOptions, Message, Put, LOW, NORMAL,
 Consume         Bodies, AsyncBodies, Consumer, AsyncConsumer, Batch, Packed, DeadLetter, wait,
                 worker, run, Worker, Retry, Reject
 Put             Loan, Pipeline, Transaction
-Look            QueueStats, QueueSummary, Attachment
+Look            QueueStats, QueueSummary, Attachment, Lease
 In bulk         BulkQueue, Columns, Run, StagedPublisher, Rows
 Streams         Stream, StreamOptions, StreamSummary, Record, Records, RecordLoan, Appended,
                 AppendedRange, Reader, AsyncReader, Subscription, Producer, PartitionOffsets,
@@ -80,6 +80,7 @@ _PLACES = {
             "Group",
             "GroupPartition",
             "GroupSummary",
+            "Lease",
             "Loan",
             "Member",
             "MemberInfo",

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from shmq.api.record import Appended, AppendedRange, OnDamage, Record, RecordLoan, Records
     from shmq.api.schema import SchemaVersion, TypedQueue, TypedStream
     from shmq.api.share import Share, SharedRecord
-    from shmq.api.stats import Attachment, QueueStats, QueueSummary
+    from shmq.api.stats import Attachment, Lease, QueueStats, QueueSummary
     from shmq.api.stream import (
         AsyncReader,
         Compression,
@@ -88,6 +88,7 @@ __all__ = [
     "GroupPartition",
     "GroupStart",
     "GroupSummary",
+    "Lease",
     "Loan",
     "Match",
     "Member",
@@ -167,7 +168,7 @@ _MODULES: Final = {
     "record": ("Appended", "AppendedRange", "OnDamage", "Record", "RecordLoan", "Records"),
     "schema": ("SchemaVersion", "TypedQueue", "TypedStream"),
     "share": ("Share", "SharedRecord"),
-    "stats": ("Attachment", "QueueStats", "QueueSummary"),
+    "stats": ("Attachment", "Lease", "QueueStats", "QueueSummary"),
     "stream": (
         "AsyncReader",
         "Compression",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from shmq.api.batch import Batch, Packed
     from shmq.api.bulk import BulkQueue, StagedPublisher
     from shmq.api.message import Body, Message, Put
-    from shmq.api.stats import Attachment, QueueStats
+    from shmq.api.stats import Attachment, Lease, QueueStats
 
 __all__ = ["AsyncBodies", "AsyncConsumer", "Bodies", "Consumer", "Loan", "Pipeline", "Queue"]
 
@@ -551,6 +551,16 @@ class Queue(Closing):
     @abc.abstractmethod
     def attachments(self) -> list[Attachment]:
         """Every open handle of every process on this queue, this one included."""
+
+    @abc.abstractmethod
+    def leases(self, limit: int = 100, *, after: int = 0) -> list[Lease]:
+        """Who holds what: up to ``limit`` leased messages, those with the lowest sequences first.
+
+        Only sequences above ``after`` count: give the last one of a list to get the next list. The
+        call looks at the whole queue, a part at a time, so its cost grows with the queue's depth;
+        a message that changes its state meanwhile may be missing. Raises
+        :class:`~shmq.Unsupported` if the server is too old for it.
+        """
 
     @abc.abstractmethod
     def qsize(self) -> int:

@@ -63,6 +63,21 @@ class QueueStats:
     dead_lettered: int
     #: Messages dropped: by overflow, by ttl, or at a limit without a dead-letter queue.
     dropped: int
+    #: Of the dead-lettered: those that were rejected. The totals by reason count from the creation
+    #: of the queue in memory: files do not keep them, so they begin anew when it is restored.
+    dead_lettered_rejected: int = 0
+    #: Of the dead-lettered: those that were delivered ``max_deliveries`` times.
+    dead_lettered_max_deliveries: int = 0
+    #: Of the dead-lettered: those whose ttl was over.
+    dead_lettered_expired: int = 0
+    #: Of the dropped: those that made room for a newer one.
+    dropped_overflow: int = 0
+    #: Of the dropped: those that were rejected.
+    dropped_rejected: int = 0
+    #: Of the dropped: those that were delivered ``max_deliveries`` times.
+    dropped_max_deliveries: int = 0
+    #: Of the dropped: those whose ttl was over.
+    dropped_expired: int = 0
     #: Puts that were duplicates within the dedupe window.
     deduped: int
     #: Room for bodies and properties.
@@ -115,3 +130,24 @@ class Attachment:
     since: float
     #: Whether the process is alive; the messages a dead one had leased return at the next use.
     alive: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A leased message and its holder, to be shown: it has no receipt, and cannot be settled."""
+
+    #: The message's sequence number.
+    sequence: int
+    #: How often it was delivered; this delivery counts once the application has the message.
+    deliveries: int
+    #: Its priority.
+    priority: int
+    #: The size of its body, in bytes.
+    size: int
+    #: The process id of the holder, as in `Attachment`; of a message that a remote client holds,
+    #: that of the server's process. 0: unknown.
+    holder_pid: int
+    #: The name of that process; empty: unknown.
+    holder_name: str
+    #: Seconds until the lease ends, unless it is extended.
+    expires_in: float

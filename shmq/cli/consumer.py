@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import connected, count_flag, json_flag, where_flag
 from shmq.cli.shared.names import queue_name
 from shmq.cli.shared.output import (
+    age,
     amount,
     cell,
     counted,
@@ -194,6 +196,7 @@ _SHOWN = 200
 @queue_name()
 @count_flag("Show at most COUNT messages.  [default: 10]", default=10)
 @where_flag("Show only messages for which EXPR is true: see docs/cli.md.")
+@click.option("--leased", is_flag=True, help="Show the leased messages: who has which, how long.")
 @json_flag
 @click.pass_context
 @connected
@@ -203,9 +206,14 @@ def peek(
     name: str,
     count: int,
     where: str | None,
+    leased: bool,
     as_json: bool,
 ) -> None:
     """Show the next messages of a queue without taking them."""
+    if leased:
+        if where is not None:
+            raise click.UsageError("--where looks into messages that nobody has: drop --leased")
+        context.exit(_peek_at_leases(broker, name, count, as_json))
     with broker.queue(name) as queue:
         messages = queue.peek(count, where=where)
         if as_json:
@@ -213,6 +221,30 @@ def peek(
         elif messages:
             _show(messages)
     context.exit(Code.OK if messages else Code.NOTHING)
+
+
+def _peek_at_leases(broker: shmq.Broker, name: str, count: int, as_json: bool) -> Code:
+    with broker.queue(name) as queue:
+        found = queue.leases(count)
+    if as_json:
+        show_json([dataclasses.asdict(one) for one in found])
+    elif found:
+        _show_leases(found)
+    return Code.OK if found else Code.NOTHING
+
+
+def _show_leases(found: list[shmq.Lease]) -> None:
+    numbers = ("sequence", "priority", "deliveries", "size", "pid", "time left")
+    made = table(
+        ["sequence", "priority", "deliveries", "size", "pid", "holder", "time left"], right=numbers
+    )
+    for one in found:
+        row = (
+            *(one.sequence, one.priority, one.deliveries, amount(one.size)),
+            *(one.holder_pid, one.holder_name, age(one.expires_in)),
+        )
+        made.add_row(*(cell(value) for value in row))
+    show_table(made)
 
 
 def _show(messages: list[shmq.Message]) -> None:

@@ -50,6 +50,8 @@ _IN_SECONDS: Final = {
     *("oldest_age", "snapshot_age"),
 }
 _PER_SECOND = ("rate_in", "rate_out")
+#: How the names of the totals by reason begin, which a table shows only if they are not 0.
+_BY_REASON: Final = ("dead_lettered_", "dropped_")
 #: What is told of one as JSON, and what is wrong with it.
 _Measured = tuple[dict[str, Any], str | None]
 #: What is raised for what was deleted since it was listed.
@@ -181,6 +183,8 @@ def _show_one(one: dict[str, Any]) -> None:
             continue
         made = table([heading, "value"], right=("value",))
         for key, value in values.items():
+            if not value and key.startswith(_BY_REASON):
+                continue
             made.add_row(cell(key.replace("_", " ")), cell(_shown(key, value)))
         show_table(made)
 

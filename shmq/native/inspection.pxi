@@ -30,6 +30,13 @@ cdef class Inspection:
             "capacity": h.options.capacity, "put": h.last_seq, "acked": h.acked,
             "nacked": h.nacked, "expired": h.expired, "redelivered": h.redelivered,
             "dead_lettered": h.dead_lettered, "dropped": h.dropped, "deduped": h.deduped,
+            "dead_lettered_rejected": h.dead_lettered_by[<int>SHMQ_REJECTED],
+            "dead_lettered_max_deliveries": h.dead_lettered_by[<int>SHMQ_EXHAUSTED],
+            "dead_lettered_expired": h.dead_lettered_by[<int>SHMQ_EXPIRED_TTL],
+            "dropped_overflow": h.dropped_by[<int>SHMQ_ALIVE],
+            "dropped_rejected": h.dropped_by[<int>SHMQ_REJECTED],
+            "dropped_max_deliveries": h.dropped_by[<int>SHMQ_EXHAUSTED],
+            "dropped_expired": h.dropped_by[<int>SHMQ_EXPIRED_TTL],
             "recoveries": h.recoveries, "arena_bytes": h.options.arena_bytes,
             "arena_used": (h.units_used - h.units_cached) * SHMQ_UNIT,
             "arena_largest_free": min(largest * SHMQ_UNIT, h.options.max_message_bytes),
@@ -74,6 +81,33 @@ cdef class Inspection:
                              view.deliveries, view.put_at, view.deadline, view.expires))
         finally:
             free(views)
+        return rows, (end if end < made else None)
+
+    def held(self, uint32_t start, uint32_t count, uint64_t after) -> tuple[
+            list[tuple[int, int, int, int, int, int, int, bytes]], int | None]:
+        """The leased messages after sequence ``after`` in up to ``count`` slots from ``start`` on.
+
+        Returns (rows, next start or None); a row is (sequence, deliveries, priority, body bytes,
+        deadline in monotonic ns, process number of the holder, its pid, its name).
+        """
+        cdef shmq_leased_view *held = <shmq_leased_view *>malloc(max(count, 1) * sizeof(shmq_leased_view))
+        cdef shmq_leased_view *one
+        cdef uint32_t end, made, i, found
+        cdef list rows = []
+        if held == NULL:
+            raise MemoryError
+        try:
+            self.handle._lock()
+            made = self.handle.q.h.slots_made
+            end = min(start + count, made)
+            found = shmq_leases_in(&self.handle.q, start, end, after, held)
+            self.handle._unlock()
+            for i in range(found):
+                one = &held[i]
+                rows.append((one.seq, one.deliveries, one.priority, one.body_bytes, one.deadline,
+                             one.process, one.pid, one.name[:31].split(b"\0")[0]))
+        finally:
+            free(held)
         return rows, (end if end < made else None)
 
     def oldest_put(self) -> int | None:

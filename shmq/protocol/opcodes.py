@@ -113,6 +113,7 @@ class Type(enum.IntEnum):
     SHARE_SETTLE = 0x6D
     STREAM_GROUPS = 0x6E
     REPARTITION = 0x6F
+    LEASES = 0x70
     REPLY = 0x7F
 
 
@@ -185,6 +186,7 @@ class Feature(enum.StrEnum):
     NAMES = "names"
     HANDED = "handed"
     ON_DAMAGE = "on-damage"
+    LEASES = "leases"
 
 
 #: The numbers that a payload begins with, behind the name or the member.
@@ -214,6 +216,7 @@ HEADS: Final[dict[Type, struct.Struct]] = {
     Type.SHARE_TAKE: struct.Struct("!IB"),
     Type.SHARE_SETTLE: struct.Struct("!BQ"),
     Type.REPARTITION: struct.Struct("!QI"),
+    Type.LEASES: struct.Struct("!QI"),
 }
 
 #: The types that a side thread of the server carries out, not its event loop.
@@ -231,6 +234,7 @@ ASIDE: Final = frozenset(
         Type.SCHEMA,
         Type.PEEK,
         Type.REDRIVE,
+        Type.LEASES,
     }
 )
 
@@ -271,6 +275,7 @@ RIGHTS: Final[dict[Type, Right]] = {
     Type.SHARE_TAKE: Right.CONSUME,
     Type.SHARE_SETTLE: Right.CONSUME,
     Type.REPARTITION: Right.ADMIN,
+    Type.LEASES: Right.CONSUME,
 }
 
 #: The errors that a server answers with a status; a client raises the first.

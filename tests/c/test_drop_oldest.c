@@ -23,6 +23,7 @@ TEST("as many of the oldest are dropped as a large message needs, and no more")
         put_bytes(q, 64);
     put_bytes(q, 64 * 3);
     CHECK_EQ(q->h->dropped, 3);
+    CHECK_EQ(q->h->dropped_by[SHMQ_ALIVE], 3);
     CHECK_EQ(next_seq(q), 4);
     CHECK_WELL(q);
 }

@@ -298,3 +298,42 @@ TEST("a group goes on only when its acknowledged message was set free")
     CHECK_EQ(next_seq(q), 2);
     CHECK_WELL(q);
 }
+
+TEST("the leased messages are shown with their holders, and nothing else is")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 8), *other = another_handle(q);
+    struct shmq_leased_view held[8];
+    struct shmq_view view;
+
+    for (int i = 1; i <= 5; i++)
+        put_bytes(q, (uint64_t)i);
+    take_next(q);
+    CHECK_EQ(shmq_lease(other, now, false, &view), SHMQ_OK);
+    CHECK_EQ(shmq_ack(q, take_next(q).receipt, now), SHMQ_OK);
+    CHECK_EQ(shmq_leases_in(q, 0, 8, 0, held), 2);
+    CHECK(held[0].seq == 1 && held[0].body_bytes == 1 && held[0].deliveries == 1);
+    CHECK_EQ(held[0].process, q->attachments[q->attachment].process);
+    CHECK(held[1].seq == 2 && held[1].body_bytes == 2 && held[1].deliveries == 0);
+    CHECK_EQ(held[1].process, q->attachments[other->attachment].process);
+    CHECK_EQ(held[1].deadline, view.deadline);
+    CHECK_EQ(shmq_leases_in(q, 0, 8, 1, held), 1);
+    CHECK_EQ(held[0].seq, 2);
+    CHECK_EQ(shmq_leases_in(q, 0, 1, 0, held) + shmq_leases_in(q, 1, UINT32_MAX, 0, held), 2);
+    CHECK_WELL(q);
+}
+
+TEST("a holder that cannot be is not known")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
+    struct shmq_leased_view held[8];
+
+    put_bytes(q, 1);
+    take_next(q);
+    for (uint16_t owner = 0; owner < UINT16_MAX; owner = owner ? UINT16_MAX : 2) {
+        q->slots[0].owner = owner;
+        CHECK_EQ(shmq_leases_in(q, 0, 8, 0, held), 1);
+        CHECK(!held[0].process && !held[0].pid && !held[0].name[0]);
+    }
+    q->slots[0].owner = 1;
+    CHECK_WELL(q);
+}

@@ -1,4 +1,5 @@
 /* Moving a message from one queue to another, exactly once whoever dies. */
+#include "queue/index.h"
 #include "queue/segment.h"
 #include "fixture.h"
 
@@ -442,4 +443,31 @@ TEST("a row's delay and its dedupe id count from its commit")
     now += 501;
     CHECK_EQ(drain(target), 1);
     CHECK_WELL(target);
+}
+
+TEST("dead letters and dropped messages are counted by reason, too")
+{
+    struct shmq_queue *q = NEW_QUEUE(.dead_letters = 1, .max_deliveries = 1, .drop_expired = 1);
+    struct shmq_header *h = q->h;
+    struct shmq_view view;
+
+    put_bytes(q, 1);
+    put_bytes(q, 1);
+    PUT(q, .ttl = SECOND);
+    reject_next(q);
+    view = take_next(q);
+    CHECK_EQ(shmq_nack(q, view.receipt, 0, now), SHMQ_OK);
+    CHECK_EQ(h->dead_lettered_by[SHMQ_REJECTED] + h->dead_lettered_by[SHMQ_EXHAUSTED], 0);
+    for (int i = 0; i < 2; i++) {
+        view = take_dead(q);
+        CHECK_EQ(shmq_moved(q, view.receipt), SHMQ_OK);
+    }
+    now += 2 * SECOND;
+    shmq_tick(q, now);
+    CHECK_EQ(h->dead_lettered, 2);
+    CHECK_EQ(h->dead_lettered_by[SHMQ_REJECTED], 1);
+    CHECK_EQ(h->dead_lettered_by[SHMQ_EXHAUSTED], 1);
+    CHECK_EQ(h->dropped, 1);
+    CHECK_EQ(h->dropped_by[SHMQ_EXPIRED_TTL], 1);
+    CHECK_WELL(q);
 }

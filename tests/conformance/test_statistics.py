@@ -130,6 +130,101 @@ def test_what_is_dropped_is_counted(broker: Broker) -> None:
     assert totals(queue) == {"put": 3, "dropped": 3}
 
 
+def by_reason(queue: Queue) -> dict[str, int]:
+    """The totals by reason that are not 0; they make up the whole."""
+    stats = dataclasses.asdict(queue.stats())
+    kinds = ("dead_lettered", "dropped")
+    found = {name: stats[name] for name in stats for kind in kinds if name.startswith(f"{kind}_")}
+    for kind in kinds:
+        assert sum(found[name] for name in found if name.startswith(kind)) == stats[kind]
+    return {name: number for name, number in found.items() if number}
+
+
+def lose_three(queue: Queue) -> None:
+    """Lose a message by a reject, one by its deliveries, and one by its ttl."""
+    queue.put_many([1, 2])
+    queue.get().reject()
+    queue.get().nack(delay=0)
+    queue.put(3, ttl=0.001)
+    eventually(lambda: queue.stats().depth == queue.stats().dying == 0, "the ttl ends")
+
+
+def test_dead_letters_are_counted_by_reason(broker: Broker) -> None:
+    queue = broker.create_queue("jobs", max_deliveries=1)
+    lose_three(queue)
+    eventually(lambda: queue.stats().dead_lettered == 3, "all three are moved")
+
+    assert by_reason(queue) == {
+        "dead_lettered_rejected": 1,
+        "dead_lettered_max_deliveries": 1,
+        "dead_lettered_expired": 1,
+    }
+
+
+def test_what_is_dropped_is_counted_by_reason(broker: Broker) -> None:
+    queue = broker.create_queue(
+        "jobs", capacity=2, dead_letter=None, overflow="drop-oldest", max_deliveries=1
+    )
+    lose_three(queue)
+    queue.put_many([4, 5, 6, 7])
+
+    assert by_reason(queue) == {
+        "dropped_rejected": 1,
+        "dropped_max_deliveries": 1,
+        "dropped_expired": 1,
+        "dropped_overflow": 2,
+    }
+
+
+def test_leases_say_who_holds_what_and_for_how_long(queue: Queue) -> None:
+    queue.put_many([b"one", b"three", b"five!!"])
+    queue.get().nack(delay=0)
+    held = queue.get_many(2)
+
+    first, second = queue.leases()
+
+    assert [first.sequence, second.sequence] == sorted(each.sequence for each in held)
+    (holder,) = [one for one in queue.attachments() if one.leases]
+    for lease in (first, second):
+        assert (lease.holder_pid, lease.holder_name) == (holder.pid, holder.name)
+        assert 0 < lease.expires_in <= queue.options.visibility_timeout + 1
+    assert {lease.sequence: (lease.deliveries, lease.size) for lease in (first, second)} == {
+        each.sequence: (each.delivery_count, len(each.view)) for each in held
+    }
+    assert not hasattr(first, "receipt")
+
+
+def test_leases_are_shown_oldest_first_in_pieces(queue: Queue) -> None:
+    queue.put_many(range(10))
+    queue.get_many(9)
+
+    pieces = [queue.leases(4), queue.leases(4, after=4), queue.leases(4, after=8)]
+
+    assert [[one.sequence for one in piece] for piece in pieces] == [
+        [1, 2, 3, 4],
+        [5, 6, 7, 8],
+        [9],
+    ]
+    assert queue.leases(after=9) == []
+
+
+def test_only_what_is_leased_now_is_among_the_leases(queue: Queue) -> None:
+    queue.put_many(range(4))
+    queue.put("delayed", delay=LATER)
+    acked, back, ended, held = queue.get_many(4)
+    acked.ack()
+    back.nack(delay=0)
+    ended.extend(0)
+
+    assert [one.sequence for one in queue.leases()] == [held.sequence]
+
+
+@pytest.mark.parametrize("wrong", [{"limit": 0}, {"limit": -1}, {"after": -1}, {"after": 1 << 64}])
+def test_leases_refuse_a_number_out_of_range(queue: Queue, wrong: dict[str, int]) -> None:
+    with pytest.raises(shmq.InvalidOption):
+        queue.leases(**wrong)
+
+
 def test_settling_with_an_old_receipt_counts_nothing(queue: Queue) -> None:
     queue.put(b"x")
     message = queue.get()

@@ -43,6 +43,10 @@ log = logging.getLogger("shmq")
 _SCAN = 4096
 _MOVED_AT_ONCE = 256
 _EVERYTHING = 1 << 31
+_LAST_SEQUENCE = (1 << 64) - 1
+
+#: A row of `Inspection.held`.
+_Held = tuple[int, int, int, int, int, int, int, bytes]
 
 _T = TypeVar("_T")
 
@@ -261,6 +265,34 @@ class LocalQueue(_core.Handle, api.Queue):
                 )
             )
         return rows
+
+    def leases(self, limit: int = 100, *, after: int = 0) -> list[api.Lease]:
+        """See :class:`shmq.api.Queue`."""
+        limit = check_whole("limit", limit, 1, None)
+        after = check_whole("after", after, 0, _LAST_SEQUENCE)
+        self.qsize()  # does what is due first
+        return [self._lease(row) for row in heapq.nsmallest(limit, self._held(after))]
+
+    def _held(self, after: int) -> Iterator[_Held]:
+        """The leased messages after that sequence, unordered, as `Inspection.held` has them."""
+        inspection = self.inspection
+        start: int | None = 0
+        while start is not None:
+            rows, start = inspection.held(start, _SCAN, after)
+            yield from rows
+
+    def _lease(self, row: _Held) -> api.Lease:
+        sequence, deliveries, priority, size, deadline, number, own_pid, name = row
+        pid = self._namespace.pid_of(number) if number else None
+        return api.Lease(
+            sequence=sequence,
+            deliveries=deliveries,
+            priority=priority,
+            size=size,
+            holder_pid=own_pid if pid is None else pid,
+            holder_name=name.decode("utf-8", "replace"),
+            expires_in=max(0.0, (deadline - _core.clock()) / 1e9),
+        )
 
     def claim(self) -> bool:
         """Whether this process holds the claim on the queue; see `Namespace.claim`.

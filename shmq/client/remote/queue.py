@@ -37,7 +37,7 @@ from shmq.client.shared.async_bodies import AsyncBodies
 from shmq.client.shared.policy import compile_filter
 from shmq.expression.parse import Where
 from shmq.native import _core
-from shmq.protocol.messages.queue import Create, QueueState, Select
+from shmq.protocol.messages.queue import Create, Leases, LeasesState, QueueState, Select
 from shmq.protocol.opcodes import FOREVER, Feature, Status, Type
 from shmq.protocol.status import error_of
 
@@ -638,6 +638,28 @@ class RemoteQueue(RemoteHandle, api.Queue):
     def attachments(self) -> list[api.Attachment]:
         """See :class:`shmq.api.Queue`. A server's process stands for all its clients."""
         return self.puts.state().attachments
+
+    def leases(self, limit: int = 100, *, after: int = 0) -> list[api.Lease]:
+        """See :class:`shmq.api.Queue`. A server's process stands for all its clients."""
+        limit = min(check_whole("limit", limit, 1, None), self._options.capacity)
+        after = check_whole("after", after, 0, (1 << 64) - 1)
+        self._need_leases()
+        found: list[api.Lease] = []
+        more = True
+        while more and len(found) < limit:
+            asked = Leases(limit - len(found), found[-1].sequence if found else after)
+            answer = LeasesState.unpack(self.ask(Type.LEASES, asked.pack(), again=True))
+            found += answer.leases
+            more = answer.more and bool(answer.leases)
+        return found
+
+    def _need_leases(self) -> None:
+        greeting = self._connection.greeting
+        if greeting is None or Feature.LEASES not in greeting.features:
+            raise errors.Unsupported(
+                f"queue {self._name!r}: the server cannot say who holds its leases: it needs a "
+                f"newer version of shmq"
+            )
 
     def qsize(self) -> int:
         """See :class:`shmq.api.Queue`."""

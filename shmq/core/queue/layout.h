@@ -111,7 +111,14 @@ struct shmq_slot {
     uint8_t reserved[7];
 };
 
-enum shmq_reason { SHMQ_ALIVE = 0, SHMQ_REJECTED = 1, SHMQ_EXHAUSTED = 2, SHMQ_EXPIRED_TTL = 3 };
+/* Why a message died; ALIVE: it did not, or overflow dropped it while it was visible. */
+enum shmq_reason {
+    SHMQ_ALIVE = 0,
+    SHMQ_REJECTED = 1,
+    SHMQ_EXHAUSTED = 2,
+    SHMQ_EXPIRED_TTL = 3,
+    SHMQ_REASONS
+};
 
 /* A group with at least one message in the queue. At most one of its messages is the front: either
  * the one to be served next (READY, in the order), or the one in flight (LEASED, or DELAYED with
@@ -311,6 +318,10 @@ struct shmq_header {
 
     /* -- written by the persistence writer ---------------------------------------------- */
     _Alignas(64) struct shmq_journal journal;
+
+    /* -- parts of `dead_lettered` and `dropped`, under `lock` --------------------------- */
+    _Alignas(64) uint64_t dead_lettered_by[SHMQ_REASONS]; /* by enum shmq_reason        */
+    uint64_t dropped_by[SHMQ_REASONS];
 };
 
 enum { SHMQ_OPEN = 0, SHMQ_GONE = 1, SHMQ_BROKEN = 2 };
@@ -371,6 +382,7 @@ SHMQ_BEGINS_A_LINE(dedupe_head);
 SHMQ_BEGINS_A_LINE(recoveries);
 SHMQ_BEGINS_A_LINE(posted);
 SHMQ_BEGINS_A_LINE(journal);
+SHMQ_BEGINS_A_LINE(dead_lettered_by);
 #undef SHMQ_BEGINS_A_LINE
 
 #endif

@@ -3,6 +3,8 @@
 #include "queue/slot.h"
 #include "queue/transition.h"
 
+#include <string.h>
+
 /* A get takes messages from the inbox when it must, and now and then, so that the inbox does not
  * fill up and the puts need not empty it. */
 #define OFTEN 32u
@@ -312,6 +314,42 @@ void shmq_look(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view
     view->expires = view->word & SHMQ_F_TTL ? s->expires : 0;
     view->reason = is_dead ? s->reason : 0;
     view->dead_at = is_dead ? s->dead_at : 0;
+}
+
+static void look_at_holder(const struct shmq_queue *q, uint16_t owner, struct shmq_leased_view *held)
+{
+    const struct shmq_attachment *a;
+
+    held->process = 0;
+    held->pid = 0;
+    memset(held->name, 0, sizeof held->name);
+    if (!owner || owner > q->h->attachments_made || owner > SHMQ_MAX_ATTACHMENTS)
+        return;
+    a = &q->attachments[owner - 1];
+    held->process = a->process;
+    held->pid = a->pid;
+    memcpy(held->name, a->name, sizeof held->name);
+}
+
+uint32_t shmq_leases_in(struct shmq_queue *q, uint32_t from, uint32_t end, uint64_t after,
+                      struct shmq_leased_view *held)
+{
+    uint32_t count = 0;
+
+    for (uint32_t at = from; at < end && at < q->h->slots_made && at < q->capacity; at++) {
+        struct shmq_slot *s = &q->slots[at];
+        uint64_t word = shmq_word(s);
+
+        if (shmq_state_of(word) != SHMQ_LEASED || s->seq <= after)
+            continue;
+        held[count].seq = s->seq;
+        held[count].deadline = s->deadline;
+        held[count].body_bytes = s->body_bytes;
+        held[count].deliveries = shmq_deliveries_with_this(word);
+        held[count].priority = (uint8_t)shmq_priority_of(s);
+        look_at_holder(q, s->owner, &held[count++]);
+    }
+    return count;
 }
 
 static int pin(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view)

@@ -50,6 +50,19 @@ struct shmq_view {
     int64_t dead_at;
 };
 
+/* A leased message and its holder, to be shown: without a receipt, so that nobody who sees it can
+ * settle it. */
+struct shmq_leased_view {
+    uint64_t seq;
+    int64_t deadline;
+    uint64_t process;        /* its number in the namespace; 0: not known               */
+    uint32_t pid;            /* for display                                             */
+    uint32_t body_bytes;
+    uint32_t deliveries;     /* including this one if it was handed out                 */
+    uint8_t priority;
+    char name[32];           /* the process's                                           */
+};
+
 /* SHMQ_TOO_LARGE if a queue with these options can never hold it. Needs no lock. */
 int shmq_fits(const struct shmq_queue *q, uint64_t body_bytes, uint32_t meta_bytes);
 
@@ -159,5 +172,10 @@ void shmq_unpin(struct shmq_queue *q, uint32_t at);
 
 /* Describes a slot. */
 void shmq_look(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view);
+
+/* Copies the leased messages after sequence number `after` that are in slots `from` to `end` - 1;
+ * returns how many they are. `held` has room for as many as there are slots. */
+uint32_t shmq_leases_in(struct shmq_queue *q, uint32_t from, uint32_t end, uint64_t after,
+                      struct shmq_leased_view *held);
 
 #endif

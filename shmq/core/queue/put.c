@@ -68,7 +68,7 @@ static void drop(struct shmq_queue *q, struct shmq_slot *s)
 {
     shmq_withdraw(q, s);
     shmq_leave_group(q, s);
-    SET(q->h->dropped, q->h->dropped + 1);
+    shmq_count_drop(q->h, SHMQ_ALIVE);
     shmq_slot_free(q, s);
 }
 

@@ -39,18 +39,25 @@ int shmq_take(struct shmq_queue *q, uint32_t at, uint64_t seq, struct shmq_view 
     return shmq_outcome(q, SHMQ_OK);
 }
 
+static void count_dead_letter(struct shmq_header *h, uint8_t reason)
+{
+    SET(h->dead_lettered, h->dead_lettered + 1);
+    if (reason < SHMQ_REASONS) /* another one is damage */
+        SET(h->dead_lettered_by[reason], h->dead_lettered_by[reason] + 1);
+}
+
 int shmq_moved(struct shmq_queue *q, uint64_t receipt)
 {
     struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_MOVING);
-    bool died;
+    uint8_t reason;
 
     if (!s)
         return shmq_outcome(q, SHMQ_STALE);
-    died = s->reason != SHMQ_ALIVE;
+    reason = s->reason;
     shmq_slot_free(q, s);
     SET(q->h->dead, q->h->dead - 1);
-    if (died)
-        SET(q->h->dead_lettered, q->h->dead_lettered + 1);
+    if (reason != SHMQ_ALIVE)
+        count_dead_letter(q->h, reason);
     return shmq_outcome(q, SHMQ_OK);
 }
 

@@ -69,7 +69,7 @@ void shmq_die(struct shmq_queue *q, struct shmq_slot *s, enum shmq_reason reason
 
     shmq_leave_group(q, s);
     if (!h->options.dead_letters || (reason == SHMQ_EXPIRED_TTL && h->options.drop_expired)) {
-        SET(h->dropped, h->dropped + 1);
+        shmq_count_drop(h, reason);
         shmq_slot_free(q, s);
         return;
     }

@@ -53,6 +53,13 @@ void shmq_withdraw(struct shmq_queue *q, struct shmq_slot *s);
 void shmq_die(struct shmq_queue *q, struct shmq_slot *s, enum shmq_reason reason,
               uint32_t deliveries);
 
+/* Counts a message that was dropped: by overflow, if it is ALIVE. */
+static inline void shmq_count_drop(struct shmq_header *h, enum shmq_reason reason)
+{
+    SET(h->dropped, h->dropped + 1);
+    SET(h->dropped_by[reason], h->dropped_by[reason] + 1);
+}
+
 /* Commits DEAD, and adds the slot to those that wait to be moved. */
 void shmq_make_dead(struct shmq_queue *q, struct shmq_slot *s, uint32_t deliveries);
 

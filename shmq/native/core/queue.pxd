@@ -10,6 +10,7 @@ cdef extern from "queue/layout.h" nogil:
     enum: SHMQ_NOT_EMPTY, SHMQ_NOT_FULL, SHMQ_OPEN, SHMQ_GONE, SHMQ_NAME_BYTES
     enum: SHMQ_MAX_CAPACITY, SHMQ_MAX_PRIORITIES, SHMQ_NAME_MAX
     enum: SHMQ_FREE, SHMQ_READY, SHMQ_LEASED, SHMQ_DEAD, SHMQ_MOVING
+    enum: SHMQ_ALIVE, SHMQ_REJECTED, SHMQ_EXHAUSTED, SHMQ_EXPIRED_TTL, SHMQ_REASONS
     enum: SHMQ_BLOCK, SHMQ_DROP_OLDEST, SHMQ_MAX_ATTACHMENTS, SHMQ_RECEIPT_SLOT
 
     struct shmq_sample:
@@ -63,6 +64,8 @@ cdef extern from "queue/layout.h" nogil:
         uint32_t visible, live, delayed, leased, dead, staged
         shmq_list dying
         uint64_t acked, redelivered, nacked, expired, dead_lettered, dropped, deduped
+        uint64_t dead_lettered_by[SHMQ_REASONS]
+        uint64_t dropped_by[SHMQ_REASONS]
         uint64_t recoveries
         uint32_t slots_made, attachments_made, units_used, units_cached
         uint32_t asleep[2]
@@ -234,6 +237,15 @@ cdef extern from "queue/message.h" nogil:
         uint8_t priority, codec, reason
         int64_t put_at, deadline, expires, dead_at
 
+    struct shmq_leased_view:
+        uint64_t seq, process
+        int64_t deadline
+        uint32_t pid, body_bytes, deliveries
+        uint8_t priority
+        char name[32]
+
+    uint32_t shmq_leases_in(shmq_queue *q, uint32_t start, uint32_t end, uint64_t after,
+                            shmq_leased_view *held)
     int shmq_fits(const shmq_queue *q, uint64_t body_bytes, uint32_t meta_bytes)
     void shmq_fetch_bucket(const shmq_queue *q, uint64_t group)
     int64_t shmq_time_of_put(const shmq_queue *q, const shmq_put *put)

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 from shmq.api.options import QueueOptions
 from shmq.api.schema import SchemaVersion
-from shmq.api.stats import Attachment, QueueStats, QueueSummary
+from shmq.api.stats import Attachment, Lease, QueueStats, QueueSummary
 from shmq.expression.parse import Where
 from shmq.native import _core
 from shmq.protocol.messages.payload import (
@@ -29,6 +29,8 @@ __all__ = [
     "Create",
     "Greeting",
     "Hello",
+    "Leases",
+    "LeasesState",
     "List",
     "QueueState",
     "SchemaAnswer",
@@ -210,6 +212,51 @@ class Select:
         if not limit:
             raise Refusal.bad("limit=0: it must be 1 or more")
         return cls(limit, unpack_expression(rest[head.size :], Where))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Leases:
+    """A LEASES: at most ``limit`` leased messages with sequence numbers above ``after``."""
+
+    limit: int
+    after: int = 0
+
+    def pack(self) -> bytes:
+        """The payload behind the name."""
+        return HEADS[Type.LEASES].pack(self.after, self.limit)
+
+    @classmethod
+    def unpack(cls, rest: bytes) -> Self:
+        """Unpack the payload behind the name. Raises Refusal."""
+        head = HEADS[Type.LEASES]
+        if len(rest) != head.size:
+            raise Refusal.bad("behind the name are a number of 64 bits and a limit of 32 bits")
+        after, limit = head.unpack(rest)
+        if not limit:
+            raise Refusal.bad("limit=0: it must be 1 or more")
+        return cls(limit, after)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LeasesState:
+    """The answer to a LEASES; ``more``: the server has left some out, so ask again behind these."""
+
+    leases: list[Lease]
+    more: bool = False
+
+    def pack(self) -> bytes:
+        """The payload of the answer."""
+        rows = [dataclasses.asdict(each) for each in self.leases]
+        return pack_map({"leases": rows, "more": self.more})
+
+    @classmethod
+    def unpack(cls, answer: _core.Answer) -> Self:
+        """Unpack the answer. Raises ServerError."""
+        said = unpack_answer(answer)
+        rows = said.get("leases", ())
+        if not isinstance(rows, list | tuple):
+            raise senseless("its leases are no list")
+        return cls([unpack_fields(Lease, row) for row in rows], bool(said.get("more")))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -33,6 +33,8 @@ from shmq.protocol.messages.queue import (
     Create,
     Greeting,
     Hello,
+    Leases,
+    LeasesState,
     List,
     QueueState,
     SchemaRequest,
@@ -58,6 +60,9 @@ _COUNT: Final = struct.Struct("!Q")
 
 #: A PEEK ends with the message at which its bodies reach so many bytes.
 _PEEKED: Final = 1 << 20
+
+#: The most messages of one answer to a LEASES.
+_LEASES: Final = 5000
 
 _ALLOWED: Final = {
     Right.PRODUCE: "produce to",
@@ -139,6 +144,7 @@ class Control:
             Type.LIST: (List.unpack, self._list),
             Type.STATS: (check_empty, self._stats),
             Type.PEEK: (Select.unpack, self._peek),
+            Type.LEASES: (Leases.unpack, self._leases),
             Type.REDRIVE: (Select.unpack, self._redrive),
             Type.STAGE: (Stage.unpack, self._stage),
             Type.PUBLISH: (Publish.unpack, self._publish),
@@ -411,6 +417,11 @@ class Control:
     def _peek(self, _: Session, name: str, asked: Select) -> list[Message]:
         with self._open(name) as queue:
             return _some(queue.peeked(asked.limit, asked.where))
+
+    def _leases(self, _: Session, name: str, asked: Leases) -> bytes:
+        with self._open(name) as queue:
+            found = queue.leases(min(asked.limit, _LEASES), after=asked.after)
+        return LeasesState(found, len(found) == _LEASES < asked.limit).pack()
 
     def _stage(self, session: Session, name: str, stage: tuple[Stage, Rows]) -> bytes:
         asked, rows = stage

@@ -117,6 +117,33 @@ def test_peek_shows_a_body_without_obeying_it(
     assert row.endswith(f"  {shown}")
 
 
+def test_peek_shows_who_has_leased_what(quick: Quick, queue: shmq.Queue) -> None:
+    queue.put_many(["waits", "held"])
+    assert quick("peek", "--leased", "jobs", code=Code.NOTHING).out == b""
+    held = queue.get()
+
+    (lease,) = quick("peek", "--leased", "jobs", "--json").json
+    heading, row = quick("peek", "--leased", "jobs").lines
+
+    assert (lease["sequence"], lease["holder_pid"]) == (held.sequence, os.getpid())
+    assert 0 < lease["expires_in"] <= queue.options.visibility_timeout + 1
+    assert "receipt" not in lease
+    assert heading.split()[:6] == ["sequence", "priority", "deliveries", "size", "pid", "holder"]
+    assert str(os.getpid()) in row.split()
+    quick("peek", "--leased", "jobs", "--where", "size > 1", code=Code.USAGE)
+
+
+def test_stats_show_the_reasons_that_there_are(quick: Quick, queue: shmq.Queue) -> None:
+    queue.put("x")
+    queue.get().reject()
+
+    shown = quick("stats", "-q", "jobs").text
+
+    assert "dead lettered rejected" in shown
+    assert "dead lettered expired" not in shown
+    assert quick("stats", "-q", "jobs", "--json").json["dead_lettered_expired"] == 0
+
+
 def test_peek_shortens_a_long_body(quick: Quick, queue: shmq.Queue) -> None:
     queue.put("x" * 100_000)
 

@@ -39,6 +39,7 @@ SESSION: list[tuple[str, bytes]] = [
     ("peek -q jobs", b""),
     ("peek -q jobs -n 2 --json", b""),
     ("peek -q jobs.dlq", b""),
+    ("peek -q jobs --leased", b""),
     ("consume -q jobs -n 1 --json", b""),
     ("consume -q jobs -n 2", b""),
     ("consume -q jobs --format raw", b""),

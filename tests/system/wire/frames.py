@@ -75,6 +75,7 @@ class T(enum.IntEnum):
     SHARE_SETTLE = 0x6D
     STREAM_GROUPS = 0x6E
     REPARTITION = 0x6F
+    LEASES = 0x70
     REPLY = 0x7F
 
 
@@ -315,6 +316,7 @@ OPERATIONS: dict[T, Operation] = {
     T.RETURN: Operation(b"", "queue", "consume"),
     T.PEEK: Operation(u32(1), "queue", "consume"),
     T.REDRIVE: Operation(u32(1), "queue", "admin"),
+    T.LEASES: Operation(u64(0) + u32(1), "queue", "consume"),
     T.STREAM_CREATE: Operation(pack({"partitions": 1}), "stream", "admin"),
     T.STREAM_DELETE: Operation(b"", "stream", "admin"),
     T.STREAM_LIST: Operation(b""),

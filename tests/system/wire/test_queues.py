@@ -375,3 +375,27 @@ def test_an_empty_payload_is_bad_request_in_every_type_that_has_one(wire: Wire, 
 
     assert (answer.kind, answer.status) == (T.REPLY, S.BAD_REQUEST)
     assert answer.payload.decode()
+
+
+def test_leases_are_a_map_without_receipts_behind_a_sequence_number(wire: Wire, queue: str) -> None:
+    for _ in range(3):
+        wire.put(queue, b"body")
+    wire.take(queue, 2)
+    ask = frames.name(queue)
+
+    found = frames.unpack(wire.ok(T.LEASES, ask + frames.u64(0) + frames.u32(9)))
+    (behind,) = frames.unpack(wire.ok(T.LEASES, ask + frames.u64(1) + frames.u32(9)))["leases"]
+
+    assert [one["sequence"] for one in found["leases"]] == [1, 2]
+    assert found["more"] is False
+    assert behind["sequence"] == 2
+    assert set(behind) == {
+        *("sequence", "deliveries", "priority", "size"),
+        *("holder_pid", "holder_name", "expires_in"),
+    }
+
+
+def test_leases_of_another_form_are_bad_request(wire: Wire, queue: str) -> None:
+    for rest in (b"", frames.u64(0), frames.u64(0) + frames.u32(0), frames.u64(0) + bytes(5)):
+        assert wire.status(T.LEASES, frames.name(queue) + rest) == S.BAD_REQUEST
+    wire.still_answers()

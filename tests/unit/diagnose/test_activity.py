@@ -93,7 +93,7 @@ def test_a_broken_queue_does_not_hide_the_others(broker: shmq.Broker) -> None:
         observer.look()
     path = f"/dev/shm/shmq@{broker.namespace}@spoilt"
     with open(path, "r+b") as file:  # noqa: PTH123 - as short as it gets
-        file.write(b"\0" * 64)
+        file.write(b"spoilt!!")
     with Observer(broker) as observer:
         sound, spoilt = observer.look().queues
     assert sound.problem is None

@@ -170,7 +170,9 @@ def test_shared_memory_that_fills_up_is_found(free: int, severity: str | None) -
 
 
 def test_dead_letters_that_do_not_rise_are_a_notice() -> None:
-    dead = queue("dead", depth=12, oldest_age=99.0, put=12)
+    dead = dataclasses.replace(
+        queue("dead", depth=12, oldest_age=99.0, put=12), options=shmq.QueueOptions()
+    )
     now = seen(queue(), dead)
     (first,) = find(now)
     assert (first.severity, first.code) == ("warning", "dead-letters")

@@ -1,0 +1,119 @@
+"""An observation as text for Prometheus, in the format OpenMetrics 1.0."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from shmq.diagnose.activity import Observation, QueueActivity
+from shmq.metrics import families
+from shmq.metrics.families import Family, Kind, Reading
+
+__all__ = ["CONTENT_TYPE", "MOST_QUEUES", "WORST", "family_text", "render"]
+
+CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+#: With more queues than this only the worst have samples of their own.
+MOST_QUEUES: Final = 1000
+#: How many that are.
+WORST: Final = 100
+
+_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+def render(
+    observation: Observation,
+    *,
+    most_queues: int = MOST_QUEUES,
+    pattern: str | None = None,
+    seconds: float | None = None,
+    extra: Iterable[tuple[Family, Iterable[Reading]]] = (),
+) -> bytes:
+    """All samples, ended by ``# EOF``.
+
+    If there are more than ``most_queues``, only the 100 with the oldest messages, and of equal
+    ones those with the most, have samples of their own; ``pattern`` selects queues by a name with
+    ``*`` and ``?``. The totals of the namespace count all queues in any case. ``seconds`` is how
+    long the scrape took; None: as long as the look. ``extra`` has families of the caller, each
+    with its readings: the values of all its labels behind ``namespace``.
+    """
+    shown = _shown(observation.queues, most_queues, pattern)
+    place = (("namespace", observation.namespace),)
+    took = observation.seconds if seconds is None else seconds
+    parts: list[str] = []
+    for label, table, subjects in (
+        ("queue", families.QUEUES, shown),
+        ("stream", families.STREAMS, observation.streams),
+        ("exchange", families.EXCHANGES, observation.exchanges),
+    ):
+        places = [(one, (*place, (label, one.name))) for one in subjects]
+        for family, read in table:
+            parts += _family(family, [(where, read(one)) for one, where in places])
+    host = [] if observation.host is None else [observation.host]
+    for table, one in (
+        (families.NAMESPACE, [observation]),
+        (families.HOST, host),
+    ):
+        for family, read in table:
+            parts += _family(family, [(place, read(subject)) for subject in one])
+    scrape = families.SCRAPE
+    left_out = len(observation.queues) - len(shown)
+    for family, readings in (
+        (scrape["seconds"], [((), took)]),
+        (scrape["left out"], [((), left_out)]),
+        (scrape["build"], [(families.build(), 1)]),
+        *extra,
+    ):
+        parts += _family(family, [(place, readings)])
+    return "".join([*parts, "# EOF\n"]).encode()
+
+
+def family_text(family: Family, lines: Iterable[str]) -> str:
+    """The family's heading and its samples, which end in a line feed each."""
+    return f"# TYPE {family.name} {family.kind}\n# HELP {family.name} {_escaped(family.help)}\n" + (
+        "".join(lines)
+    )
+
+
+def _shown(
+    queues: Sequence[QueueActivity], most: int, pattern: str | None
+) -> Sequence[QueueActivity]:
+    if pattern is not None:
+        queues = [one for one in queues if fnmatch.fnmatchcase(one.name, pattern)]
+    if len(queues) <= most:
+        return queues
+    worst = sorted(queues, key=_badness, reverse=True)[: min(WORST, most)]
+    return sorted(worst, key=lambda one: one.name)
+
+
+def _badness(queue: QueueActivity) -> tuple[bool, float, int]:
+    if queue.stats is None:
+        return True, 0.0, 0
+    return False, queue.stats.oldest_age, queue.stats.depth
+
+
+_Labels = tuple[tuple[str, str], ...]
+
+
+def _family(family: Family, found: Iterable[tuple[_Labels, Iterable[Reading]]]) -> Iterator[str]:
+    """The family; nothing if it has no samples."""
+    ending = {Kind.COUNTER: "_total", Kind.INFO: "_info"}.get(family.kind, "")
+    lines = []
+    for place, readings in found:
+        before = ",".join(f'{label}="{_escaped(value)}"' for label, value in place)
+        for values, number in readings:
+            labels = before
+            for label, value in zip(family.labels, values, strict=True):
+                labels += f',{label}="{_escaped(value)}"'
+            lines.append(f"{family.name}{ending}{{{labels}}} {_written(number)}\n")
+    if lines:
+        yield family_text(family, lines)
+
+
+def _escaped(text: str) -> str:
+    return text.translate(_ESCAPES)
+
+
+def _written(number: float) -> str:
+    return str(int(number)) if isinstance(number, int) else repr(number)

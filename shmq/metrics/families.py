@@ -1,0 +1,431 @@
+"""Every family of numbers: its name, type, labels, meaning, and how it is read.
+
+The text for Prometheus, docs/metrics.md, and the check of deploy's files are made from this table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import platform
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeAlias
+
+from shmq.api.stats import QueueStats
+from shmq.diagnose.activity import (
+    ExchangeActivity,
+    HostActivity,
+    Observation,
+    QueueActivity,
+    StreamActivity,
+)
+from shmq.diagnose.findings import SEVERITIES, find
+from shmq.version import __version__
+
+__all__ = [
+    "EXCHANGES",
+    "FAMILIES",
+    "HOST",
+    "NAMESPACE",
+    "QUEUES",
+    "SCRAPE",
+    "STREAMS",
+    "WORKERS",
+    "Family",
+    "Kind",
+    "Reading",
+    "sample_names",
+]
+
+
+class Kind(enum.StrEnum):
+    """The types of OpenMetrics that are used."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+    INFO = "info"
+
+
+#: The endings of the samples of each type.
+_ENDINGS: Final = {
+    Kind.GAUGE: ("",),
+    Kind.COUNTER: ("_total",),
+    Kind.HISTOGRAM: ("_bucket", "_count", "_sum"),
+    Kind.INFO: ("_info",),
+}
+
+#: The values of the labels that follow those of the subject, and the number.
+Reading: TypeAlias = tuple[tuple[str, ...], float]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Family:
+    """One family; its samples are those of one kind of subject."""
+
+    #: Without the ending of its samples.
+    name: str
+    kind: Kind
+    #: The labels behind ``namespace``.
+    labels: tuple[str, ...]
+    #: What it means, in one line.
+    help: str
+
+    @property
+    def samples(self) -> tuple[str, ...]:
+        """The names of its samples."""
+        return tuple(self.name + ending for ending in _ENDINGS[self.kind])
+
+
+#: A family of one number for each subject of some type, and how it is read from that.
+Read: TypeAlias = Callable[..., Iterable[Reading]]
+
+
+def _number(read: Callable[..., float]) -> Read:
+    return lambda subject: (((), read(subject)),)
+
+
+def _states(**reads: Callable[..., float]) -> Read:
+    parts = tuple(((state,), read) for state, read in reads.items())
+    return lambda subject: [(labels, read(subject)) for labels, read in parts]
+
+
+def _gauge(name: str, help: str, read: Read, *labels: str) -> tuple[Family, Read]:
+    return Family(name, Kind.GAUGE, labels, help), read
+
+
+def _counter(name: str, help: str, read: Read, *labels: str) -> tuple[Family, Read]:
+    return Family(name, Kind.COUNTER, labels, help), read
+
+
+# ---- queues ----
+
+
+def _pids(queue: QueueActivity) -> float:
+    return len({(one.pid, one.name) for one in queue.attachments if one.alive})
+
+
+#: The families of a queue that are read from its numbers; those that cannot be used have none.
+_OF_STATS: Final = (
+    _gauge(
+        "shmq_queue_messages",
+        "Messages in the queue; dying are on their way to the dead-letter queue.",
+        _states(
+            visible=lambda s: s.depth,
+            delayed=lambda s: s.delayed,
+            leased=lambda s: s.in_flight,
+            dying=lambda s: s.dying,
+        ),
+        "state",
+    ),
+    _gauge(
+        "shmq_queue_oldest_age_seconds",
+        "Age of the oldest visible message; 0 if there is none.",
+        _number(lambda s: s.oldest_age),
+    ),
+    _gauge(
+        "shmq_queue_capacity_messages",
+        "How many messages the queue can hold.",
+        _number(lambda s: s.capacity),
+    ),
+    _gauge(
+        "shmq_queue_arena_bytes",
+        "Room for bodies and properties.",
+        _states(used=lambda s: s.arena_used, free=lambda s: s.arena_bytes - s.arena_used),
+        "state",
+    ),
+    _gauge(
+        "shmq_queue_shm_bytes",
+        "What the queue takes of /dev/shm.",
+        _number(lambda s: s.shm_bytes),
+    ),
+    _gauge(
+        "shmq_queue_waiting_consumers",
+        "Waits that sleep until a message comes.",
+        _number(lambda s: s.waiting_get),
+    ),
+    _gauge(
+        "shmq_queue_waiting_producers",
+        "Waits that sleep until there is room.",
+        _number(lambda s: s.waiting_put),
+    ),
+    _gauge(
+        "shmq_queue_journal_lag_messages",
+        "Puts that are not on disk yet; 0 for a queue in memory alone.",
+        _number(lambda s: s.journal_lag),
+    ),
+    _counter("shmq_queue_published", "Messages put.", _number(lambda s: s.put)),
+    _counter("shmq_queue_acked", "Messages acknowledged.", _number(lambda s: s.acked)),
+    _counter("shmq_queue_nacked", "Messages returned by nack.", _number(lambda s: s.nacked)),
+    _counter("shmq_queue_leases_expired", "Leases that ran out.", _number(lambda s: s.expired)),
+    _counter(
+        "shmq_queue_redelivered",
+        "Deliveries that were not a message's first.",
+        _number(lambda s: s.redelivered),
+    ),
+    _counter(
+        "shmq_queue_dead_lettered",
+        "Messages moved to the dead-letter queue.",
+        _number(lambda s: s.dead_lettered),
+    ),
+    _counter(
+        "shmq_queue_dropped",
+        "Messages dropped: by overflow, by ttl, or at a limit without a dead-letter queue.",
+        _number(lambda s: s.dropped),
+    ),
+    _counter(
+        "shmq_queue_duplicates",
+        "Puts that were duplicates within the dedupe window.",
+        _number(lambda s: s.deduped),
+    ),
+    _counter(
+        "shmq_queue_recoveries",
+        "Repairs after a process died inside an operation.",
+        _number(lambda s: s.recoveries),
+    ),
+    _counter(
+        "shmq_queue_journal_bytes",
+        "Bytes written to the queue's journal.",
+        _number(lambda s: s.journal_bytes),
+    ),
+)
+
+
+def _from_stats(read: Read) -> Read:
+    return lambda queue: () if queue.stats is None else read(queue.stats)
+
+
+def _about(queue: QueueActivity) -> Iterable[Reading]:
+    if queue.options is None:
+        return ()
+    return (((str(queue.identity), queue.options.durability, queue.options.overflow), 1),)
+
+
+#: The families with the label ``queue``, and how each is read from a queue.
+QUEUES: Final[tuple[tuple[Family, Read], ...]] = (
+    (
+        Family(
+            "shmq_queue",
+            Kind.INFO,
+            ("identity", "durability", "overflow"),
+            "Always 1. A queue made anew has another identity, and its counters begin at 0.",
+        ),
+        _about,
+    ),
+    _gauge(
+        "shmq_queue_up",
+        "1 if the queue can be used, 0 if not; then the others are left out.",
+        _number(lambda queue: queue.problem is None),
+    ),
+    _gauge(
+        "shmq_queue_unkept",
+        "1 if the queue is to be on disk, and nobody writes it there now.",
+        _number(lambda queue: queue.journal_problem is not None),
+    ),
+    _gauge(
+        "shmq_queue_consumers",
+        "Processes that are attached, other than the one that is asked; also those that only put.",
+        _number(_pids),
+    ),
+    *((family, _from_stats(read)) for family, read in _OF_STATS),
+)
+
+
+# ---- streams ----
+
+
+def _lags(stream: StreamActivity) -> Iterator[Reading]:
+    for group in stream.groups:
+        if group.lag:
+            for partition, records in group.lag.items():
+                yield (group.name, str(partition)), records
+        else:
+            yield (group.name, ""), group.total
+
+
+def _members(stream: StreamActivity) -> Iterator[Reading]:
+    return (((group.name,), group.members) for group in stream.groups)
+
+
+#: The families with the label ``stream``.
+STREAMS: Final[tuple[tuple[Family, Read], ...]] = (
+    _gauge(
+        "shmq_stream_up",
+        "1 if the stream can be used, 0 if not.",
+        _number(lambda stream: stream.problem is None),
+    ),
+    _gauge("shmq_stream_partitions", "Partitions.", _number(lambda s: s.partitions)),
+    _gauge("shmq_stream_records", "Records that can be read.", _number(lambda s: s.records)),
+    _gauge("shmq_stream_bytes", "Bytes that the records take.", _number(lambda s: s.bytes)),
+    _gauge(
+        "shmq_stream_oldest_age_seconds",
+        "Age of the oldest record; 0 if there is none.",
+        _number(lambda s: s.oldest_age),
+    ),
+    _gauge(
+        "shmq_stream_appended_per_second",
+        "Records appended per second, over the last ten seconds.",
+        _number(lambda s: s.rate_in),
+    ),
+    _gauge(
+        "shmq_stream_hot_partitions",
+        "Partitions that get more than 3 times the mean.",
+        _number(lambda s: len(s.hot)),
+    ),
+    _gauge("shmq_stream_group_members", "Members of the group.", _members, "group"),
+    _gauge(
+        "shmq_stream_lag_records",
+        "Records that the group has not done; a group that shares records has partition=''.",
+        _lags,
+        "group",
+        "partition",
+    ),
+)
+
+
+# ---- exchanges, the host, the namespace ----
+
+
+#: The families with the label ``exchange``.
+EXCHANGES: Final[tuple[tuple[Family, Read], ...]] = (
+    _gauge(
+        "shmq_exchange_bindings",
+        "Bindings of the exchange.",
+        lambda one: (((one.kind,), one.bindings),),
+        "kind",
+    ),
+)
+
+
+#: The families of the host, which are left out over TCP.
+HOST: Final[tuple[tuple[Family, Read], ...]] = (
+    _gauge(
+        "shmq_shm_bytes",
+        "/dev/shm of the host.",
+        _states(used=lambda h: h.shm_total - h.shm_free, free=lambda h: h.shm_free),
+        "state",
+    ),
+    _gauge(
+        "shmq_namespace_shm_bytes",
+        "What the namespace takes of /dev/shm.",
+        _number(lambda h: h.shm_used_by_namespace),
+    ),
+    _gauge(
+        "shmq_writer_up",
+        "1 if a process writes durable queues to disk.",
+        _number(lambda h: h.writer_pid is not None),
+    ),
+)
+
+
+def _stats_of(seen: Observation) -> Iterator[QueueStats]:
+    return (one.stats for one in seen.queues if one.stats is not None)
+
+
+def _sums(**fields: str) -> Read:
+    def read(seen: Observation) -> Iterator[Reading]:
+        for state, field in fields.items():
+            yield (state,), sum(getattr(stats, field) for stats in _stats_of(seen))
+
+    return read
+
+
+def _problems(seen: Observation) -> int:
+    of_all = [*seen.queues, *seen.streams, *seen.exchanges]
+    return sum(one.problem is not None for one in of_all)
+
+
+def _findings(seen: Observation) -> Iterator[Reading]:
+    found = [one.severity for one in find(seen)]
+    return (((severity,), found.count(severity)) for severity in SEVERITIES)
+
+
+#: The totals of a namespace. They are gauges: a sum of counters would fall with a deleted queue.
+NAMESPACE: Final[tuple[tuple[Family, Read], ...]] = (
+    _gauge("shmq_namespace_queues", "Queues.", _number(lambda seen: len(seen.queues))),
+    _gauge("shmq_namespace_streams", "Streams.", _number(lambda seen: len(seen.streams))),
+    _gauge("shmq_namespace_exchanges", "Exchanges.", _number(lambda seen: len(seen.exchanges))),
+    _gauge(
+        "shmq_namespace_unusable",
+        "Queues, streams and exchanges that cannot be used.",
+        _number(_problems),
+    ),
+    _gauge(
+        "shmq_namespace_messages",
+        "Messages in all queues.",
+        _sums(visible="depth", delayed="delayed", leased="in_flight", dying="dying"),
+        "state",
+    ),
+    _gauge(
+        "shmq_namespace_oldest_age_seconds",
+        "Age of the oldest visible message of all queues.",
+        _number(lambda seen: max((one.oldest_age for one in _stats_of(seen)), default=0.0)),
+    ),
+    _gauge(
+        "shmq_namespace_messages_per_second",
+        "Messages put and acknowledged per second, over the last one to two seconds.",
+        _sums(**{"in": "rate_in", "out": "rate_out"}),
+        "direction",
+    ),
+    _gauge(
+        "shmq_namespace_journal_lag_messages",
+        "Puts of all queues that are not on disk yet.",
+        _number(lambda seen: sum(one.journal_lag for one in _stats_of(seen))),
+    ),
+    _gauge("shmq_findings", "Findings of each severity.", _findings, "severity"),
+)
+
+BUILD: Final = Family("shmq_build", Kind.INFO, ("version", "python"), "Always 1.")
+
+#: What is told of the scrape itself; `exposition` knows the numbers.
+SCRAPE: Final = {
+    "seconds": Family(
+        "shmq_scrape_duration_seconds", Kind.GAUGE, (), "How long the look at all queues took."
+    ),
+    "left out": Family(
+        "shmq_scrape_queues_left_out",
+        Kind.GAUGE,
+        (),
+        "Queues that have no samples of their own, because there are too many or by the pattern.",
+    ),
+    "build": BUILD,
+}
+
+#: Of ``shmq worker --metrics``.
+WORKERS: Final = (
+    Family(
+        "shmq_worker_seconds",
+        Kind.HISTOGRAM,
+        ("queue", "outcome"),
+        "How long the handler took, by its outcome, over all processes of the command.",
+    ),
+)
+
+
+def build() -> tuple[str, str]:
+    """The values of the labels of `BUILD`."""
+    return __version__, platform.python_version()
+
+
+def _labelled(label: str, table: tuple[tuple[Family, Read], ...]) -> list[Family]:
+    return [dataclasses.replace(family, labels=(label, *family.labels)) for family, _ in table]
+
+
+#: All families, with their labels behind ``namespace``.
+FAMILIES: Final[tuple[Family, ...]] = (
+    *_labelled("queue", QUEUES),
+    *_labelled("stream", STREAMS),
+    *_labelled("exchange", EXCHANGES),
+    *(family for family, _ in (*NAMESPACE, *HOST)),
+    *SCRAPE.values(),
+    *WORKERS,
+)
+
+
+def sample_names() -> set[str]:
+    """The names of all samples."""
+    return {name for family in FAMILIES for name in family.samples}
+
+
+#: What a family can be about.
+Subject: TypeAlias = QueueActivity | StreamActivity | ExchangeActivity | HostActivity | Observation
