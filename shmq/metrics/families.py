@@ -20,7 +20,7 @@ from shmq.diagnose.activity import (
     StreamActivity,
 )
 from shmq.diagnose.findings import SEVERITIES, find
-from shmq.version import __version__
+from shmq.version import VERSION
 
 __all__ = [
     "EXCHANGES",
@@ -404,7 +404,7 @@ WORKERS: Final = (
 
 def build() -> tuple[str, str]:
     """The values of the labels of `BUILD`."""
-    return __version__, platform.python_version()
+    return VERSION, platform.python_version()
 
 
 def _labelled(label: str, table: tuple[tuple[Family, Read], ...]) -> list[Family]:
