@@ -236,7 +236,7 @@ def _is_cut(handle: object) -> bool:
         return False
     if os.fstat(handle.segment.fd).st_size >= handle.segment.mapped:
         return False
-    handle.abandon()
+    handle.give_up()
     return True
 
 

@@ -367,7 +367,7 @@ cdef class Handle:
             with nogil:
                 self._leave()
 
-    def abandon(self):
+    def give_up(self):
         """Close without a look at the segment: its file was cut, and a read could end this process.
 
         What the handle has leased returns when the process ends.
