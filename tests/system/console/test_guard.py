@@ -12,7 +12,7 @@ import pytest
 import shmq
 from tests.support.console import API, Console, console
 from tests.support.processes import PATIENCE, eventually
-from tests.support.shell import run
+from tests.support.shell import Shell
 
 READER = "reader" + "r" * 40
 WRITER = "writer" + "w" * 40
@@ -124,9 +124,8 @@ def test_leases_belong_to_the_token_that_took_them(place: str, shop: shmq.Broker
 
 
 def test_a_public_address_wants_tokens_and_tls() -> None:
-    refused = run("console", "--bind", "0.0.0.0:0")
-    assert refused.returncode == 2
-    assert "without tokens and without TLS" in refused.stderr
+    refused = Shell("unused")("console", "--bind", "0.0.0.0:0", code=2)
+    assert "without tokens and without TLS" in refused.error
 
 
 def test_a_unix_socket_is_for_its_user_alone_and_removed_at_the_end(
@@ -134,6 +133,7 @@ def test_a_unix_socket_is_for_its_user_alone_and_removed_at_the_end(
 ) -> None:
     path = tmp_path / "console.sock"
     with console(place, "--bind", f"unix:{path}") as site:
+        site.hears("console is at unix:")
         eventually(path.exists, "the socket is there")
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         connection = http.client.HTTPConnection("localhost", timeout=PATIENCE)
@@ -142,9 +142,8 @@ def test_a_unix_socket_is_for_its_user_alone_and_removed_at_the_end(
         connection.request("GET", f"{API}/overview")
         assert connection.getresponse().status == 200
         connection.close()
-        second = run("console", "--bind", f"unix:{path}")
-        assert second.returncode == 2
-        assert "another process listens there" in second.stderr
+        second = Shell(place)("console", "--bind", f"unix:{path}", code=2)
+        assert "another process listens there" in second.error
         assert site.process.poll() is None
     assert not path.exists()
 
