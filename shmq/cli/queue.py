@@ -224,9 +224,11 @@ def redrive(
 ) -> None:
     """Send dead letters back to the queue that they came from."""
     expression = _expression(where, rows)
-    with broker.queue(name) as queue:
-        with audited(broker, Event.QUEUE_REDRIVE, name, where=expression) as told:
-            told["messages"] = redriven = queue.redrive(count, where=expression)
+    with (
+        audited(broker, Event.QUEUE_REDRIVE, name, where=expression) as told,
+        broker.queue(name) as queue,
+    ):
+        told["messages"] = redriven = queue.redrive(count, where=expression)
     if as_json:
         show_json({"queue": name, "redriven": redriven})
     else:
