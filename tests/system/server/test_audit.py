@@ -36,8 +36,8 @@ def _wait(path: Path, event: str, count: int = 1) -> list[dict[str, Any]]:
 
 def test_each_change_is_one_event_with_its_answer(served: Serve, tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    server = served(tokens=TOKENS, audit_log=str(path), log_level="error")
-    with shmq.connect(server=server.url, token=ALL) as broker:
+    server = served(tokens=TOKENS, audit_log=str(path))
+    with shmq.connect(server.url, token=ALL) as broker:
         with broker.create_queue("shop") as queue:
             queue.put(b"1")
             queue.purge()
@@ -73,7 +73,7 @@ def test_each_change_is_one_event_with_its_answer(served: Serve, tmp_path: Path)
 def test_refused_rights_are_events_whoever_refuses_them(served: Serve, tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     server = served(tokens=TOKENS, audit_log=str(path), log_format="json")
-    with shmq.connect(server=server.url, token=ALL) as broker:
+    with shmq.connect(server.url, token=ALL) as broker:
         broker.create_queue("shop").close()
     with Peer(server) as peer:
         peer.let_in(READER)

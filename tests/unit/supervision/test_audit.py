@@ -26,8 +26,10 @@ def test_an_event_is_one_line_of_keys_and_values(caplog: pytest.LogCaptureFixtur
     with to_file(None), caplog.at_level(logging.INFO, "shmq.audit"):
         record(Event.QUEUE_PURGE, "orders", "ok", WHO, messages=3)
     assert caplog.messages == [
-        "audit event=queue.purge name=orders outcome=ok who=billing peer=127.0.0.1:4711 via=tcp "
-        f"pid={os.getpid()} uid={os.getuid()} messages=3"
+        (
+            "audit event=queue.purge name=orders outcome=ok who=billing peer=127.0.0.1:4711 via=tcp "
+            f"pid={os.getpid()} uid={os.getuid()} messages=3"
+        )
     ]
 
 
