@@ -27,7 +27,7 @@ def test_an_event_is_one_line_of_keys_and_values(caplog: pytest.LogCaptureFixtur
         record(Event.QUEUE_PURGE, "orders", "ok", WHO, messages=3)
     assert caplog.messages == [
         (
-            "audit event=queue.purge name=orders outcome=ok who=billing peer=127.0.0.1:4711 via=tcp "
+            "audit event=queue.purge name=orders outcome=ok who=billing peer=127.0.0.1:4711 via=tcp "  # noqa: E501
             f"pid={os.getpid()} uid={os.getuid()} messages=3"
         )
     ]
