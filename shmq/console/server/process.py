@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 
 import shmq
 from shmq.console.access import Access
-from shmq.console.app import application, metrics_application
+from shmq.console.server.app import application, metrics_application
 from shmq.console.context import Console
 from shmq.console.history import History
 from shmq.console.leases import LeaseBook
