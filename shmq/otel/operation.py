@@ -8,14 +8,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
 
 from shmq.api.message import Retry
 from shmq.errors import Empty
@@ -23,7 +23,6 @@ from shmq.otel.context import carrier_of, carries_context
 
 if TYPE_CHECKING:
     from shmq.otel.place import Place
-    from shmq.otel.telemetry import Telemetry
 
 __all__ = ["HANDLED", "PARTITION", "Kind", "Operation", "harmless"]
 
@@ -31,6 +30,9 @@ log = logging.getLogger("shmq.otel")
 
 #: The value of ``messaging.operation.type``.
 Kind = Literal["send", "receive", "process", "settle"]
+
+#: Counts an operation that has ended after so many seconds.
+Measure = Callable[["Operation", float], None]
 
 _SPAN_KINDS: Final[Mapping[Kind, SpanKind]] = {
     "send": SpanKind.PRODUCER,
@@ -61,14 +63,25 @@ class Operation:
     """
 
     __slots__ = (
-        *("_clock", "_span", "_telemetry", "_token", "attributes", "began", "carrier", "context"),
+        *(
+            "_clock",
+            "_measure",
+            "_span",
+            "_token",
+            "_tracer",
+            "attributes",
+            "began",
+            "carrier",
+            "context",
+        ),
         *("count", "error", "kind", "links", "name", "place", "span_kind"),
     )
 
     def __init__(
-        self, telemetry: Telemetry, place: Place, name: str, kind: Kind, links: Sequence[Link] = ()
+        self, tracer: Tracer, measure: Measure, place: Place, name: str, kind: Kind
     ) -> None:
-        self._telemetry = telemetry
+        self._tracer = tracer
+        self._measure = measure
         self._span: Span | None = None
         self._token: Any = None
         self._clock = time.perf_counter()
@@ -77,7 +90,7 @@ class Operation:
         self.name = name
         self.kind = kind
         self.span_kind = _SPAN_KINDS[kind]
-        self.links = list(links)
+        self.links: list[Link] = []
         self.attributes: dict[str, Any] = {}
         #: The headers that carry its context.
         self.carrier: dict[str, str] = {}
@@ -99,7 +112,7 @@ class Operation:
         return self
 
     def _begin(self) -> Span:
-        return self._telemetry.tracer.start_span(
+        return self._tracer.start_span(
             f"{self.name} {self.place.label}".rstrip(),
             context=self._parent(),
             kind=self.span_kind,
@@ -217,7 +230,7 @@ class Operation:
             span.set_attribute("error.type", self.error)
             span.set_status(Status(StatusCode.ERROR, str(error)))
         span.end()
-        self._telemetry.measure(self, seconds)
+        self._measure(self, seconds)
 
 
 def _type_of(error: BaseException) -> str:

@@ -11,7 +11,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.trace import SpanKind
 
 from shmq.otel.context import carries_context, link_of, links_of
-from shmq.otel.operation import HANDLED, PARTITION, Operation, harmless
+from shmq.otel.operation import HANDLED, PARTITION, Kind, Operation, harmless
 from shmq.version import VERSION
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Telemetry:
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
     ) -> None:
-        self.tracer = trace.get_tracer("shmq", VERSION, tracer_provider)
+        self._tracer = trace.get_tracer("shmq", VERSION, tracer_provider)
         meter = metrics.get_meter("shmq", VERSION, meter_provider)
         self._sent = meter.create_counter(
             "messaging.client.sent.messages", "{message}", "Messages that were to be sent."
@@ -52,9 +52,12 @@ class Telemetry:
             "messaging.process.duration", description="Time of the processing of a message."
         )
 
+    def _operation(self, place: Place, name: str, kind: Kind) -> Operation:
+        return Operation(self._tracer, self._measure, place, name, kind)
+
     def send(self, place: Place, headers: object = None, name: str = "send") -> Operation:
         """A send, begun. If the headers have a context, it is linked and stays the message's."""
-        sending = Operation(self, place, name, "send")
+        sending = self._operation(place, name, "send")
         if carries_context(headers):
             sending.span_kind = SpanKind.CLIENT
             with harmless():
@@ -64,18 +67,18 @@ class Telemetry:
 
     def send_encoded(self, place: Place) -> Operation:
         """A send of what is encoded already, so that it gets no context."""
-        sending = Operation(self, place, "send", "send")
+        sending = self._operation(place, "send", "send")
         sending.span_kind = SpanKind.CLIENT
         return sending.start()
 
     def receive(self, place: Place) -> Operation:
         """A receive; it is not recorded if nothing comes."""
         HANDLED.set(None)
-        return Operation(self, place, "receive", "receive")
+        return self._operation(place, "receive", "receive")
 
     def process(self, place: Place, message: Any) -> Operation:
         """The processing of one message, begun."""
-        processing = Operation(self, place, "process", "process")
+        processing = self._operation(place, "process", "process")
         with harmless():
             processing.links = links_of([message])
             _identify(processing, message)
@@ -83,7 +86,7 @@ class Telemetry:
 
     def settle(self, place: Place, name: str, *messages: Any) -> Operation:
         """A settlement, of these messages as far as they are known."""
-        settling = Operation(self, place, name, "settle")
+        settling = self._operation(place, name, "settle")
         with harmless():
             settling.links = links_of(messages)
             if len(messages) == 1:
@@ -102,7 +105,7 @@ class Telemetry:
 
         return call
 
-    def measure(self, operation: Operation, seconds: float) -> None:
+    def _measure(self, operation: Operation, seconds: float) -> None:
         """Count an operation that has ended."""
         counted = {**operation.place.dimensions, "messaging.operation.name": operation.name}
         if operation.error is not None:
