@@ -97,7 +97,7 @@ class TracedBroker(Traced):
     # ---- requests ----
 
     def _requesting(self, queue: Any, properties: dict[str, Any]) -> Operation:
-        place = self._place.at(queue if isinstance(queue, str) else queue.name)
+        place = self._place.at(str(getattr(queue, "name", queue)))
         headers = properties.get("headers")
         sending = self._telemetry.send(place, headers, "request")
         properties["headers"] = sending.headers(headers)

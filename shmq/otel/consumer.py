@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from types import TracebackType
 from typing import Any, Self
 
 from shmq.api.queue import AsyncBodies, AsyncConsumer, Bodies, Consumer
-from shmq.errors import LeaseExpired
-from shmq.native import _core
 from shmq.otel.message import TracedMessage
 from shmq.otel.proxy import Traced
 from shmq.otel.telemetry import received_one
@@ -63,6 +60,9 @@ class _InHand:
         self._consumer = consumer
         self._message: TracedMessage | None = None
 
+    def __repr__(self) -> str:
+        return f"<bodies of {self._consumer!r}>"
+
     def flush(self) -> None:
         """See :class:`shmq.api.Bodies`."""
         self._consumer.flush()
@@ -75,14 +75,13 @@ class _InHand:
     def _nack(self) -> None:
         message, self._message = self._message, None
         if message is not None:
-            with contextlib.suppress(LeaseExpired):
-                message.nack()
+            message.drop()
 
     def _body_of(self, message: TracedMessage) -> Any:
         try:
             body = message.body
         except BaseException:
-            _core.drop_in_hand(message.__wrapped__)
+            message.drop()
             raise
         self._message = message
         return body
@@ -90,7 +89,7 @@ class _InHand:
     def __del__(self) -> None:
         if getattr(self, "_message", None) is not None:
             assert self._message is not None
-            _core.drop_in_hand(self._message.__wrapped__)
+            self._message.drop()
 
 
 class TracedBodies(_InHand):

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from shmq.api.message import Message
+from shmq.native import _core
 from shmq.otel.operation import HANDLED, Operation
 from shmq.otel.place import Place
 from shmq.otel.proxy import Traced
@@ -32,6 +33,11 @@ class TracedMessage(Traced):
         """See :class:`shmq.api.Message`."""
         with self._settling("nack"):
             self.__wrapped__.nack(*(() if delay is None else (delay,)))
+
+    def drop(self) -> None:
+        """Return it with the queue's back-off, without waiting; if its lease is over, nothing."""
+        with self._settling("nack"):
+            _core.drop_in_hand(self.__wrapped__)
 
     def reject(self) -> None:
         """See :class:`shmq.api.Message`."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from shmq.api.contract import unwrapped
@@ -197,20 +198,32 @@ class TracedQueue(Traced):
             refused: list[int] = self.__wrapped__.ack_many(plain)
         return refused
 
-    def ack(self, receipt: int) -> None:
+    def ack(self, receipt: Any) -> None:
         """See :class:`shmq.api.Queue`."""
-        with self._telemetry.settle(self._place, "ack"):
-            self.__wrapped__.ack(receipt)
+        with self._settling("ack", receipt) as plain:
+            self.__wrapped__.ack(plain)
 
-    def nack(self, receipt: int, delay: float | None = None) -> None:
+    def nack(self, receipt: Any, delay: float | None = None) -> None:
         """See :class:`shmq.api.Queue`."""
-        with self._telemetry.settle(self._place, "nack"):
-            self.__wrapped__.nack(receipt, delay)
+        with self._settling("nack", receipt) as plain:
+            self.__wrapped__.nack(plain, delay)
 
-    def reject(self, receipt: int) -> None:
+    def reject(self, receipt: Any) -> None:
         """See :class:`shmq.api.Queue`."""
-        with self._telemetry.settle(self._place, "reject"):
-            self.__wrapped__.reject(receipt)
+        with self._settling("reject", receipt) as plain:
+            self.__wrapped__.reject(plain)
+
+    def extend(self, receipt: Any, seconds: float) -> None:
+        """See :class:`shmq.api.Queue`. It has no span: it settles nothing."""
+        self.__wrapped__.extend(unwrapped(receipt), seconds)
+
+    @contextlib.contextmanager
+    def _settling(self, name: str, receipt: Any) -> Iterator[Any]:
+        """A settlement by a receipt, or by a message, of which more is known."""
+        plain = unwrapped(receipt)
+        known = [plain] if hasattr(plain, "headers") else []
+        with self._telemetry.settle(self._place, name, *known):
+            yield plain
 
 
 class TracedPipeline(Traced):

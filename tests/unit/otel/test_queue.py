@@ -162,8 +162,22 @@ def test_an_exception_returns_the_body_in_hand(jobs: shmq.Queue, recorded: Recor
     assert recorded.spans("nack jobs")
     for _ in jobs.bodies():
         break  # the iterator is dropped, and so is its message
+    assert len(recorded.spans("nack jobs")) == 2
     with jobs.get() as message:
         assert message.delivery_count == 3
+
+
+def test_a_loop_over_bodies_may_be_closed_after_its_queue(
+    traced: shmq.Broker, jobs: shmq.Queue
+) -> None:
+    jobs.put("one")
+    bodies = jobs.bodies()
+    assert next(bodies) == "one"
+    jobs.close()
+    bodies.close()
+    assert "bodies of" in repr(bodies)
+    with traced.queue("jobs").get() as message:
+        assert message.delivery_count == 2
 
 
 def test_the_operations_for_asyncio_are_traced(jobs: shmq.Queue, recorded: Recorder) -> None:
@@ -209,10 +223,14 @@ def test_loans_pipelines_and_packed_batches_carry_the_context(
 def test_settlements_by_receipt_are_traced(jobs: shmq.Queue, recorded: Recorder) -> None:
     jobs.put("one")
     jobs.nack(jobs.get().receipt, 0)
+    held = jobs.get()
+    jobs.extend(held, 60)  # type: ignore[arg-type]
+    jobs.nack(held, 0)  # type: ignore[arg-type]
+    assert held.settled
     jobs.reject(jobs.get().receipt)
     with pytest.raises(shmq.LeaseExpired):
         jobs.ack(1)
-    assert recorded.span("nack jobs").status.is_ok
+    assert [len(span.links) for span in recorded.spans("nack jobs")] == [0, 1]
     assert recorded.span("reject jobs").status.is_ok
     assert recorded.span("ack jobs").status.status_code is StatusCode.ERROR
 
