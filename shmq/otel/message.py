@@ -49,7 +49,7 @@ class TracedMessage(Traced):
 
     def __enter__(self) -> Self:
         handled = HANDLED.get()
-        if handled is None or not handled.is_current:  # a worker's handler is traced already
+        if handled is None or handled.subject is not self:  # else its handler's call is traced
             self._processing = self._telemetry.process(self._place, self.__wrapped__).start()
             self._processing.attach()
         return self

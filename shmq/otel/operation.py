@@ -74,7 +74,7 @@ class Operation:
             "carrier",
             "context",
         ),
-        *("count", "error", "kind", "links", "name", "place", "span_kind"),
+        *("count", "error", "kind", "links", "name", "place", "span_kind", "subject"),
     )
 
     def __init__(
@@ -97,6 +97,8 @@ class Operation:
         self.context: Context | None = None
         #: How many messages it is about; 0: it is not recorded, if it is a receive.
         self.count = 1
+        #: The message that a handler was called with, while it runs.
+        self.subject: object = None
         #: The error's type, once it has failed.
         self.error: str | None = None
 
@@ -165,13 +167,6 @@ class Operation:
         self.detach()
         self.finish()
 
-    @property
-    def is_current(self) -> bool:
-        """Whether its span is the current one."""
-        if self.context is None:
-            return False
-        return trace.get_current_span() is trace.get_current_span(self.context)
-
     # ---- what it is about ----
 
     def about(self, identity: object, partition: int | None = None) -> None:
@@ -211,6 +206,7 @@ class Operation:
 
     def finish(self, error: BaseException | None = None) -> None:
         """Record it, failed if there is an error."""
+        self.subject = None
         with harmless():
             if not self._is_nothing(error):
                 self._record(time.perf_counter() - self._clock, error)

@@ -73,7 +73,9 @@ class Telemetry:
 
     def receive(self, place: Place) -> Operation:
         """A receive; it is not recorded if nothing comes."""
-        HANDLED.set(None)
+        handled = HANDLED.get()
+        if handled is not None and handled.subject is None:  # its call is over
+            HANDLED.set(None)
         return self._operation(place, "receive", "receive")
 
     def process(self, place: Place, message: Any) -> Operation:
@@ -100,6 +102,7 @@ class Telemetry:
 
         def call(message: Any) -> Any:
             processing = self.process(place, message)
+            processing.subject = message
             HANDLED.set(processing)
             return step(handler, message, processing)
 

@@ -35,10 +35,10 @@ trace.set_tracer_provider(provider)
 
 
 def act(message: shmq.Message) -> None:
+    if message.body == "good":
+        with message:  # it is being processed already, so that there is no second span
+            pass
     with trace.get_tracer("app").start_as_current_span("work"):
-        if message.body == "good":
-            with message:  # it is being processed already, so that there is no second span
-                pass
         if message.body == "again" and message.delivery_count == 1:
             raise shmq.Retry(0)
         if message.body == "bad":

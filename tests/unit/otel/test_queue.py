@@ -357,6 +357,33 @@ def test_replies_belong_to_the_handling_of_their_requests(
     assert names == {"jobs", None}
 
 
+@pytest.mark.parametrize("taken", ["its own", "another"])
+def test_a_message_that_a_handler_enters_is_processed_once(
+    taken: str, jobs: shmq.Queue, recorded: Recorder
+) -> None:
+    tracer = recorded.tracer_provider.get_tracer("app")
+
+    def handle(message: shmq.Message) -> None:
+        with tracer.start_as_current_span("work"):
+            entered = message if taken == "its own" else jobs.get_nowait()
+            with entered:
+                pass
+
+    jobs.put_many(["one", "two"])
+    message = jobs.get()
+    jobs.processing(handle)(message)  # type: ignore[attr-defined]
+    if not message.settled:
+        message.ack()
+
+    calls = [trace_of(span) for span in recorded.spans("process jobs")]
+    assert len(calls) == (1 if taken == "its own" else 2)
+    outer = trace_of(recorded.span("work")) if taken == "its own" else calls[-1]
+    assert parent_of(recorded.spans("ack jobs")[-1]) == outer
+    jobs.put("three")
+    jobs.get().ack()  # of no handler's call
+    assert parent_of(recorded.spans("ack jobs")[-1]) is None
+
+
 def test_a_request_in_asyncio_is_traced(
     traced: shmq.Broker, jobs: shmq.Queue, recorded: Recorder
 ) -> None:
