@@ -110,7 +110,7 @@ class _WorkerProcess(PipedChildProcess):
 class Supervisor:
     """Runs a server with the settings of its ``source``. For the main thread; `run` until `stop`.
 
-    ``beside`` are other processes that it starts, watches and ends, and that get SIGHUP at a reload.
+    ``beside`` are other processes to start, watch and end; they get SIGHUP at a reload.
 
     Raises :class:`~shmq.InvalidOption` for invalid settings.
     """
