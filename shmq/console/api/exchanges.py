@@ -276,14 +276,14 @@ def _refused(error: shmq.PublishRefused) -> Problem:
     "/exchanges/{name}/route",
     _NAME,
     Parameter("key", "string", "the routing key", "", most=4096),
-    Parameter("headers", "string", 'the headers, as a JSON object: {"kind":"a"}', None, most=65536),
+    Parameter("header", "string", 'headers, as a JSON object: {"kind":"a"}', None, most=65536),
     answer=RouteView,
     tag="exchanges",
 )
 def route_of(call: Call) -> RouteView:
     """Show where a message would go, and publish none."""
     call.see("exchange", call["name"])
-    headers = {} if call["headers"] is None else _headers(call["headers"])
+    headers = {} if call["header"] is None else _headers(call["header"])
     hidden = False
 
     def look(name: str) -> Shown | None:
@@ -317,6 +317,6 @@ def _headers(text: str) -> dict[str, Any]:
     try:
         content = text.encode()
     except UnicodeEncodeError as error:
-        raise Problem(400, "invalid", f"headers: {error}") from None
+        raise Problem(400, "invalid", f"header: {error}") from None
     found: dict[str, Any] = decode(content, dict[str, Any])
     return found

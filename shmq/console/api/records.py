@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 import shmq
+from shmq.api.options import check_confirm
 from shmq.console.api.messages import (
     CUT,
     Encoding,
@@ -235,6 +236,8 @@ def append_records(call: Call) -> AppendAnswer:
         )
     ready = [_arguments(one) for one in given]
     with call.console.broker.stream(call["name"]) as stream:
+        for _, how in ready:  # before anything is appended
+            check_confirm(how["confirm"] or "memory", stream.options.durability)
         return AppendAnswer(items=_append(stream, ready, call["timeout"]))
 
 
