@@ -1,4 +1,4 @@
-"""What a token may do to streams, groups, exchanges and schemas by HTTP; changes and their proof."""
+"""Rights of tokens to streams, groups, exchanges and schemas by HTTP; what guards a change."""
 
 from __future__ import annotations
 
