@@ -16,8 +16,8 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from shmq.console.access import Caller
 from shmq.api.names import check_name
+from shmq.console.access import Caller
 from shmq.console.api.operation import OPERATIONS, Answer, Call, Operation, Parameter
 from shmq.console.context import Console
 from shmq.console.guard import CSRF_HEADER, caller_of, check_change, peer_address, peer_of

@@ -37,7 +37,7 @@ CHECKS = [
 ]
 #: Names that exist, so that a request at random gets further than "there is none".
 NAMES = {"queues": "orders", "streams": "clicks", "exchanges": "events", "schemas": "orders"}
-EXAMPLES = 15
+EXAMPLES = 30
 
 table.load()
 
@@ -64,7 +64,7 @@ def _fill(broker: shmq.Broker) -> None:
     exchange.bind("clicks", "#", kind="stream")
 
 
-def _name(case: schemathesis.Case) -> None:
+def _name(case: schemathesis.Case[Any]) -> None:
     """Put names of what exists in the place of those that could be, and take out long waits."""
     for wait in ("wait", "timeout"):
         if isinstance((case.query or {}).get(wait), int | float) and 0 < case.query[wait] <= 20:
@@ -82,7 +82,7 @@ schema.config.generation.update(max_examples=EXAMPLES)
 
 @schema.parametrize()
 @hypothesis.settings(max_examples=EXAMPLES)
-def test_the_api_keeps_to_its_page(case: schemathesis.Case, site: Console) -> None:
+def test_the_api_keeps_to_its_page(case: schemathesis.Case[Any], site: Console) -> None:
     with shmq.connect(site.namespace) as broker:  # type: ignore[attr-defined]
         _fill(broker)
     _name(case)
