@@ -12,13 +12,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import shmq
+from shmq.api.names import MAX_NAME
 from shmq.console.api.operation import OPERATIONS, Operation, Parameter
-from shmq.console.api.routes import API, encode, unauthorized
+from shmq.console.api.routes import API, NAMED, encode, unauthorized
 from shmq.console.guard import caller_of
 from shmq.console.problem import CODES
 
 __all__ = ["document", "routes"]
 
+#: What `check_name` accepts.
+_NAME: Final = "^[A-Za-z0-9._:-]+$"
 _PART: Final = re.compile(r"\{(\w+)\}")
 _REF: Final = "#/components/schemas/{name}"
 #: What every operation may answer beside its own.
@@ -56,7 +59,12 @@ def _encoded() -> bytes:
 
 def document() -> dict[str, Any]:
     """The page as a map."""
-    kinds = [kind for row in OPERATIONS for kind in (row.body, row.answer) if _has_schema(kind)]
+    kinds = [
+        kind
+        for row in OPERATIONS
+        for kind in (row.body, row.schema, row.answer)
+        if _has_schema(kind)
+    ]
     unique = list(dict.fromkeys(kinds))
     schemas, components = msgspec.json.schema_components(unique, ref_template=_REF)
     by_kind = dict(zip(unique, schemas, strict=True))
@@ -98,17 +106,24 @@ def _operation(row: Operation, by_kind: dict[Any, Any]) -> dict[str, Any]:
         "tags": [row.tag],
         "parameters": _parameters(row),
         "responses": {
-            str(row.status): good,
+            **{str(one): good for one in (row.status, *row.also)},
             **{str(one): {"description": "refused", "content": problem} for one in statuses},
         },
     }
     if row.body is not None:
-        schema = by_kind.get(row.body, {})
+        schema = by_kind.get(row.schema or row.body, {})
         made["requestBody"] = {
             "required": True,
-            "content": {media: {"schema": schema} for media in row.media},
+            "content": {media: _content(media, schema) for media in row.media},
         }
     return made
+
+
+def _content(media: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """What a body of that media type is: of NDJSON each line is such a value."""
+    if media == "application/x-ndjson":
+        return {"schema": {"type": "string"}, "x-line": schema}
+    return {"schema": schema}
 
 
 def _parameters(row: Operation) -> list[dict[str, Any]]:
@@ -131,12 +146,12 @@ def _parameters(row: Operation) -> list[dict[str, Any]]:
 
 def _parameter(one: Parameter, place: str) -> dict[str, Any]:
     schema = one.schema()
-    if place == "path":
-        schema.setdefault("minLength", 1)
+    if place == "path" and one.name in NAMED:
+        schema |= {"pattern": _NAME, "minLength": 1, "maxLength": MAX_NAME}
     return {
         "name": one.name,
         "in": place,
-        "required": place == "path",
+        "required": place == "path" or one.required,
         "schema": schema,
         "description": one.text,
     }

@@ -16,6 +16,7 @@ MODULES: Final = (
     "messages",
     "leases",
     "streams",
+    "records",
     "groups",
     "exchanges",
     "schemas",

@@ -43,7 +43,7 @@ _BACKLOG: Final = 128
 #: Requests at a time; one more is told 503.
 _CONNECTIONS: Final = 1000
 _KEEP_ALIVE: Final = 30
-_MOST_HEADERS: Final = 64 << 10
+_MOST_HEADERS: Final = 128 << 10
 _MOST_FRAME: Final = 1 << 20
 _PING: Final = 20.0
 
