@@ -199,6 +199,7 @@ cdef class StreamHandle:
         cdef Partition log
         cdef Appended made
         cdef uint8_t codec_number = 0
+        cdef bint confirms = self.confirms if confirm is None else self.confirms_on_disk(confirm)
         if type(value) is bytes and codec is None:
             raw = value
         else:
@@ -226,7 +227,7 @@ cdef class StreamHandle:
             self._reroute(log, partition)
             log = self._log_for(None, packed_key, item.value_bytes)
         made = _appended_of(log.number, &out)
-        if (self.confirms or confirm is not None) and self.confirms_on_disk(confirm):
+        if confirms:
             self._confirm(log, made.offset + 1, timeout)
         return made
 
@@ -410,6 +411,7 @@ cdef class StreamHandle:
         cdef Partition log = self._log(partition)
         cdef uint64_t size
         cdef bytes raw = block if type(block) is bytes else bytes(block)
+        cdef bint confirms = self.confirms_on_disk(confirm)
         self._produce(&piece, producer, sequence, gaps)
         if compression is None:
             items.fill_block(raw, log.number)
@@ -427,7 +429,7 @@ cdef class StreamHandle:
         self._check_size(items.largest)
         if not self._append_piece(items, 0, items.count, log, &piece, size, wait, timeout, made):
             self._reroute(log, log.number)
-        if self.confirms_on_disk(confirm):
+        if confirms:
             self._confirm(log, made[0].first + <int64_t>made[0].count, timeout)
         return made[0]
 

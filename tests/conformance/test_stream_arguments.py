@@ -43,6 +43,17 @@ def test_headers_that_are_no_map_are_refused(stream: Stream) -> None:
     assert stream.latest(0) == 0
 
 
+def test_a_record_that_could_not_be_confirmed_on_disk_is_not_appended(stream: Stream) -> None:
+    for confirm in ("disk", "paper"):
+        with pytest.raises(shmq.InvalidOption, match="confirm="):
+            stream.append(b"", confirm=confirm)  # type: ignore[arg-type]
+        with pytest.raises(shmq.InvalidOption, match="confirm="):
+            stream.append_many([b""], confirm=confirm)  # type: ignore[arg-type]
+        with pytest.raises(shmq.InvalidOption, match="confirm="):
+            stream.append_block(_stream.pack_records([b""]), partition=0, confirm=confirm)  # type: ignore[arg-type]
+    assert stream.latest(0) == 0
+
+
 def append_damaged(stream: Stream) -> None:
     """A record whose headers are a map with a key that no map in Python can have."""
     block = _stream.pack_records([b"x"], headers=[{"a": 1}]).replace(b"\x81\xa1a\x01", LISTED)
