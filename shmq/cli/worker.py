@@ -12,6 +12,7 @@ import click
 
 import shmq
 from shmq.cli.shared import params
+from shmq.cli.shared.flags import log_format_flag
 from shmq.cli.shared.names import queue_name
 from shmq.cli.shared.target import target_of
 from shmq.supervision.stderr import show_on_stderr
@@ -62,6 +63,7 @@ __all__ = ["worker"]
     metavar="TIME",
     help="When stopped, wait at most TIME for current messages.  [default: no limit]",
 )
+@log_format_flag
 def worker(handler: str, drain_timeout: float | None, **given: Any) -> None:
     """Call a Python function for each message of a queue.
 
