@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import os
@@ -63,8 +64,13 @@ __all__ = ["worker"]
     metavar="TIME",
     help="When stopped, wait at most TIME for current messages.  [default: no limit]",
 )
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Give how long messages took to Prometheus there.",
+)
 @log_format_flag
-def worker(handler: str, drain_timeout: float | None, **given: Any) -> None:
+def worker(handler: str, drain_timeout: float | None, metrics: str | None, **given: Any) -> None:
     """Call a Python function for each message of a queue.
 
     Every worker process imports MODULE:HANDLER and calls it with one message at a time. If the
@@ -77,7 +83,31 @@ def worker(handler: str, drain_timeout: float | None, **given: Any) -> None:
     if logging.getLogger().handlers:  # the application shows everything itself
         logging.getLogger("shmq").handlers.clear()
     show_on_stderr("shmq.workers")
-    Supervisor([plan], drain_timeout).run()
+    supervisor = Supervisor([plan], drain_timeout, timed=metrics is not None)
+    with contextlib.ExitStack() as stack:
+        if metrics is not None:
+            _serve(supervisor, metrics, stack)
+        supervisor.run()
+
+
+def _serve(supervisor: Supervisor, address: str, stack: contextlib.ExitStack) -> None:
+    from shmq.metrics.workers import (  # noqa: PLC0415 - with --metrics alone
+        MetricsServer,
+        address_of,
+        render_workers,
+    )
+
+    host, port = address_of(address)
+    try:
+        server = MetricsServer((host, port), lambda: render_workers(supervisor.timings()))
+    except OSError as error:
+        raise click.UsageError(
+            f"--metrics {address}: {error.strerror or error}: take another address"
+        ) from None
+    stack.enter_context(server)
+    logging.getLogger("shmq.workers").info(
+        "metrics at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, server.port
+    )
 
 
 def _plan(context: click.Context, handler: str, given: dict[str, Any]) -> Plan:

@@ -32,7 +32,7 @@ class Caller:
         return self.token.name if self.token is not None else _ANYONE
 
     def rights(self, kind: str, name: str, group: str | None = None) -> int:
-        """The caller's rights, as bits of Right, to a ``"queue"``, ``"exchange"`` or ``"stream"``."""
+        """The caller's rights to a ``"queue"``, ``"exchange"`` or ``"stream"``: bits of Right."""
         if self.token is None:
             return int(ALL_RIGHTS)
         if kind == "stream":

@@ -77,7 +77,7 @@ class Guard:
             raise Problem(
                 421,
                 "wrong-host",
-                f"this console is not {', '.join(shown)[:80] or 'a host without a name'}: open it as "
+                f"this console is not {', '.join(shown)[:80] or 'without a name'}: open it as "
                 f"{', '.join(sorted(self._hosts))}, or start it with --host NAME",
             )
         origin = connection.headers.get("origin")

@@ -55,7 +55,7 @@ class ObserverThread:
             self._thread.join(_PATIENCE)
 
     def listen(self, listener: Callable[[Observation], None]) -> Callable[[], None]:
-        """Call ``listener`` after each look, from the observer's thread; what is returned ends it."""
+        """Call ``listener`` after each look, from the observer's thread; the result ends that."""
         with self._changed:
             self._listeners.append(listener)
 

@@ -138,12 +138,14 @@ class ConsoleSettings:
         for address in (self.bind, self.metrics_bind):
             if address is None or address.is_local or self.insecure:
                 continue
-            missing = [what for what, given in (("tokens", self.tokens), ("TLS", self.tls)) if not given]
+            missing = [
+                what for what, given in (("tokens", self.tokens), ("TLS", self.tls)) if not given
+            ]
             if address is self.metrics_bind:
                 missing = [] if self.metrics_open else ["--metrics-open"]
             if missing:
                 raise InvalidOption(
-                    f"bind={str(address)!r} lets other hosts in without {' and without '.join(missing)}: "
-                    f"give --config a file with [[tokens]] and [tls], bind to 127.0.0.1, or allow "
-                    f"it with --insecure"
+                    f"bind={str(address)!r} lets other hosts in without "
+                    f"{' and without '.join(missing)}: give --config a file with [[tokens]] and "
+                    f"[tls], bind to 127.0.0.1, or allow it with --insecure"
                 )

@@ -18,6 +18,7 @@ from shmq.api.queue import Queue
 from shmq.api.stats import Attachment, QueueStats
 from shmq.api.stream import Stream
 from shmq.client.local.broker import LocalBroker
+from shmq.client.local.queue import LocalQueue
 from shmq.client.remote.queue import RemoteQueue
 from shmq.client.shared import durability
 from shmq.diagnose.journals import journal_problem
@@ -186,6 +187,9 @@ class _Kept(Generic[_T]):
     def use(self, name: str, work: Callable[[_T], object]) -> None:
         """Do ``work`` with the handle; one whose queue was made anew meanwhile is replaced."""
         handle = self._handles.get(name)
+        if handle is not None and _is_cut(handle):
+            del self._handles[name]
+            handle = None
         if handle is not None:
             try:
                 work(handle)
@@ -213,11 +217,27 @@ class _Kept(Generic[_T]):
 
     def drop(self, name: str) -> None:
         """Close that handle."""
-        _close(self._handles.pop(name))
+        handle = self._handles.pop(name)
+        if not _is_cut(handle):
+            _close(handle)
 
     def close(self) -> None:
         """Close them all."""
         self.keep_only(())
+
+
+def _is_cut(handle: object) -> bool:
+    """Whether the queue's file became shorter, which must not be read then; it is given up.
+
+    A file is cut by hand alone, and the wait for the next look is far longer than the time
+    between this question and the reading.
+    """
+    if not isinstance(handle, LocalQueue) or handle.closed:
+        return False
+    if os.fstat(handle.segment.fd).st_size >= handle.segment.mapped:
+        return False
+    handle.give_up()
+    return True
 
 
 def _close(handle: object) -> None:

@@ -6,11 +6,16 @@ import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from shmq.diagnose.activity import Observation, QueueActivity
+from shmq.diagnose.activity import (
+    ExchangeActivity,
+    Observation,
+    QueueActivity,
+    StreamActivity,
+)
 from shmq.metrics import families
 from shmq.metrics.families import Family, Kind, Reading
 
-__all__ = ["CONTENT_TYPE", "MOST_QUEUES", "WORST", "family_text", "render"]
+__all__ = ["CONTENT_TYPE", "MOST_QUEUES", "WORST", "escaped", "family_text", "render"]
 
 CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
@@ -18,6 +23,9 @@ CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-
 MOST_QUEUES: Final = 1000
 #: How many that are.
 WORST: Final = 100
+
+_Labels = tuple[tuple[str, str], ...]
+_Named = QueueActivity | StreamActivity | ExchangeActivity
 
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
@@ -42,36 +50,35 @@ def render(
     place = (("namespace", observation.namespace),)
     took = observation.seconds if seconds is None else seconds
     parts: list[str] = []
-    for label, table, subjects in (
+    kinds: tuple[tuple[str, families.Table, Sequence[_Named]], ...] = (
         ("queue", families.QUEUES, shown),
         ("stream", families.STREAMS, observation.streams),
         ("exchange", families.EXCHANGES, observation.exchanges),
-    ):
+    )
+    for label, table, subjects in kinds:
         places = [(one, (*place, (label, one.name))) for one in subjects]
         for family, read in table:
             parts += _family(family, [(where, read(one)) for one, where in places])
-    host = [] if observation.host is None else [observation.host]
-    for table, one in (
-        (families.NAMESPACE, [observation]),
-        (families.HOST, host),
-    ):
-        for family, read in table:
-            parts += _family(family, [(place, read(subject)) for subject in one])
+    for family, read in families.NAMESPACE:
+        parts += _family(family, [(place, read(observation))])
+    for family, read in families.HOST if observation.host is not None else ():
+        parts += _family(family, [(place, read(observation.host))])
     scrape = families.SCRAPE
     left_out = len(observation.queues) - len(shown)
-    for family, readings in (
+    told: list[tuple[Family, Iterable[Reading]]] = [
         (scrape["seconds"], [((), took)]),
         (scrape["left out"], [((), left_out)]),
         (scrape["build"], [(families.build(), 1)]),
         *extra,
-    ):
+    ]
+    for family, readings in told:
         parts += _family(family, [(place, readings)])
     return "".join([*parts, "# EOF\n"]).encode()
 
 
 def family_text(family: Family, lines: Iterable[str]) -> str:
     """The family's heading and its samples, which end in a line feed each."""
-    return f"# TYPE {family.name} {family.kind}\n# HELP {family.name} {_escaped(family.help)}\n" + (
+    return f"# TYPE {family.name} {family.kind}\n# HELP {family.name} {escaped(family.help)}\n" + (
         "".join(lines)
     )
 
@@ -93,25 +100,23 @@ def _badness(queue: QueueActivity) -> tuple[bool, float, int]:
     return False, queue.stats.oldest_age, queue.stats.depth
 
 
-_Labels = tuple[tuple[str, str], ...]
-
-
 def _family(family: Family, found: Iterable[tuple[_Labels, Iterable[Reading]]]) -> Iterator[str]:
     """The family; nothing if it has no samples."""
     ending = {Kind.COUNTER: "_total", Kind.INFO: "_info"}.get(family.kind, "")
     lines = []
     for place, readings in found:
-        before = ",".join(f'{label}="{_escaped(value)}"' for label, value in place)
+        before = ",".join(f'{label}="{escaped(value)}"' for label, value in place)
         for values, number in readings:
             labels = before
             for label, value in zip(family.labels, values, strict=True):
-                labels += f',{label}="{_escaped(value)}"'
+                labels += f',{label}="{escaped(value)}"'
             lines.append(f"{family.name}{ending}{{{labels}}} {_written(number)}\n")
     if lines:
         yield family_text(family, lines)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """The text as the value of a label."""
     return text.translate(_ESCAPES)
 
 

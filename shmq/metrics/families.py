@@ -13,14 +13,12 @@ from typing import Final, TypeAlias
 
 from shmq.api.stats import QueueStats
 from shmq.diagnose.activity import (
-    ExchangeActivity,
-    HostActivity,
     Observation,
     QueueActivity,
     StreamActivity,
 )
 from shmq.diagnose.findings import SEVERITIES, find
-from shmq.version import __version__
+from shmq.version import VERSION
 
 __all__ = [
     "EXCHANGES",
@@ -34,6 +32,8 @@ __all__ = [
     "Family",
     "Kind",
     "Reading",
+    "Table",
+    "build",
     "sample_names",
 ]
 
@@ -81,6 +81,10 @@ class Family:
 Read: TypeAlias = Callable[..., Iterable[Reading]]
 
 
+#: Families, and how each is read.
+Table: TypeAlias = tuple[tuple[Family, Read], ...]
+
+
 def _number(read: Callable[..., float]) -> Read:
     return lambda subject: (((), read(subject)),)
 
@@ -88,6 +92,18 @@ def _number(read: Callable[..., float]) -> Read:
 def _states(**reads: Callable[..., float]) -> Read:
     parts = tuple(((state,), read) for state, read in reads.items())
     return lambda subject: [(labels, read(subject)) for labels, read in parts]
+
+
+def _reasons(total: Callable[..., float], **reads: Callable[..., float]) -> Read:
+    """The parts of a total, and the rest: from before a restore, or of an older server."""
+    states = _states(**reads)
+
+    def read(subject: object) -> list[Reading]:
+        parts = list(states(subject))
+        rest = total(subject) - sum(number for _, number in parts)
+        return [*parts, (("unknown",), max(0, rest))]
+
+    return read
 
 
 def _gauge(name: str, help: str, read: Read, *labels: str) -> tuple[Family, Read]:
@@ -165,13 +181,26 @@ _OF_STATS: Final = (
     ),
     _counter(
         "shmq_queue_dead_lettered",
-        "Messages moved to the dead-letter queue.",
-        _number(lambda s: s.dead_lettered),
+        "Messages moved to the dead-letter queue, by reason.",
+        _reasons(
+            lambda s: s.dead_lettered,
+            rejected=lambda s: s.dead_lettered_rejected,
+            max_deliveries=lambda s: s.dead_lettered_max_deliveries,
+            expired=lambda s: s.dead_lettered_expired,
+        ),
+        "reason",
     ),
     _counter(
         "shmq_queue_dropped",
-        "Messages dropped: by overflow, by ttl, or at a limit without a dead-letter queue.",
-        _number(lambda s: s.dropped),
+        "Messages dropped, by reason.",
+        _reasons(
+            lambda s: s.dropped,
+            overflow=lambda s: s.dropped_overflow,
+            rejected=lambda s: s.dropped_rejected,
+            max_deliveries=lambda s: s.dropped_max_deliveries,
+            expired=lambda s: s.dropped_expired,
+        ),
+        "reason",
     ),
     _counter(
         "shmq_queue_duplicates",
@@ -202,7 +231,7 @@ def _about(queue: QueueActivity) -> Iterable[Reading]:
 
 
 #: The families with the label ``queue``, and how each is read from a queue.
-QUEUES: Final[tuple[tuple[Family, Read], ...]] = (
+QUEUES: Final[Table] = (
     (
         Family(
             "shmq_queue",
@@ -248,7 +277,7 @@ def _members(stream: StreamActivity) -> Iterator[Reading]:
 
 
 #: The families with the label ``stream``.
-STREAMS: Final[tuple[tuple[Family, Read], ...]] = (
+STREAMS: Final[Table] = (
     _gauge(
         "shmq_stream_up",
         "1 if the stream can be used, 0 if not.",
@@ -287,7 +316,7 @@ STREAMS: Final[tuple[tuple[Family, Read], ...]] = (
 
 
 #: The families with the label ``exchange``.
-EXCHANGES: Final[tuple[tuple[Family, Read], ...]] = (
+EXCHANGES: Final[Table] = (
     _gauge(
         "shmq_exchange_bindings",
         "Bindings of the exchange.",
@@ -298,7 +327,7 @@ EXCHANGES: Final[tuple[tuple[Family, Read], ...]] = (
 
 
 #: The families of the host, which are left out over TCP.
-HOST: Final[tuple[tuple[Family, Read], ...]] = (
+HOST: Final[Table] = (
     _gauge(
         "shmq_shm_bytes",
         "/dev/shm of the host.",
@@ -331,8 +360,9 @@ def _sums(**fields: str) -> Read:
 
 
 def _problems(seen: Observation) -> int:
-    of_all = [*seen.queues, *seen.streams, *seen.exchanges]
-    return sum(one.problem is not None for one in of_all)
+    queues = sum(one.problem is not None for one in seen.queues)
+    streams = sum(one.problem is not None for one in seen.streams)
+    return queues + streams + sum(one.problem is not None for one in seen.exchanges)
 
 
 def _findings(seen: Observation) -> Iterator[Reading]:
@@ -341,7 +371,7 @@ def _findings(seen: Observation) -> Iterator[Reading]:
 
 
 #: The totals of a namespace. They are gauges: a sum of counters would fall with a deleted queue.
-NAMESPACE: Final[tuple[tuple[Family, Read], ...]] = (
+NAMESPACE: Final[Table] = (
     _gauge("shmq_namespace_queues", "Queues.", _number(lambda seen: len(seen.queues))),
     _gauge("shmq_namespace_streams", "Streams.", _number(lambda seen: len(seen.streams))),
     _gauge("shmq_namespace_exchanges", "Exchanges.", _number(lambda seen: len(seen.exchanges))),
@@ -404,10 +434,10 @@ WORKERS: Final = (
 
 def build() -> tuple[str, str]:
     """The values of the labels of `BUILD`."""
-    return __version__, platform.python_version()
+    return VERSION, platform.python_version()
 
 
-def _labelled(label: str, table: tuple[tuple[Family, Read], ...]) -> list[Family]:
+def _labelled(label: str, table: Table) -> list[Family]:
     return [dataclasses.replace(family, labels=(label, *family.labels)) for family, _ in table]
 
 
@@ -425,7 +455,3 @@ FAMILIES: Final[tuple[Family, ...]] = (
 def sample_names() -> set[str]:
     """The names of all samples."""
     return {name for family in FAMILIES for name in family.samples}
-
-
-#: What a family can be about.
-Subject: TypeAlias = QueueActivity | StreamActivity | ExchangeActivity | HostActivity | Observation

@@ -367,6 +367,13 @@ cdef class Handle:
             with nogil:
                 self._leave()
 
+    def give_up(self):
+        """Close without a look at the segment: its file was cut, and a read could end this process.
+
+        What the handle has leased returns when the process ends.
+        """
+        self.open_ = False
+
     def leave(self):
         """Do what `close` does, but raise LockTimeout and change nothing if the lock is held."""
         cdef int status = SHMQ_OK

@@ -245,6 +245,11 @@ cdef class Segment:
         return numbers
 
     @property
+    def mapped(self) -> int:
+        """How many bytes of the file are mapped."""
+        return self.size
+
+    @property
     def deleted(self) -> bool:
         """Whether the queue has been deleted."""
         return (<shmq_header *>self.base).state == SHMQ_GONE

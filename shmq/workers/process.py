@@ -28,6 +28,7 @@ from shmq.errors import (
 from shmq.supervision.signals import end_with_parent, handle_sigterm
 from shmq.supervision.stderr import show_on_stderr
 from shmq.workers.plan import Handler, Plan, load
+from shmq.workers.timings import Outcome, Timings
 
 __all__ = [
     "Ending",
@@ -59,13 +60,24 @@ class Ending(enum.IntEnum):
 
 
 class WorkerLoop:
-    """Handles one queue's messages in one process, as a plan says. ``who`` is named in the log."""
+    """Handles one queue's messages in one process, as a plan says. ``who`` is named in the log.
 
-    def __init__(self, who: str, plan: Plan, queue: Queue, handler: Handler) -> None:
+    ``timings`` gets how long each message took.
+    """
+
+    def __init__(
+        self,
+        who: str,
+        plan: Plan,
+        queue: Queue,
+        handler: Handler,
+        timings: Timings | None = None,
+    ) -> None:
         self._who = who
         self._plan = plan
         self._queue = queue
         self._handler = handler
+        self._timings = timings
         self._call = handler if plan.timeout is None else self._call_in_time
         self._options = queue.options
         self._keeper = LeaseKeeper(who, self._options.visibility_timeout)
@@ -154,17 +166,25 @@ class WorkerLoop:
 
     def _outcome(self, message: Message) -> Reject | Retry | None:
         """Run the handler; None: the message was handled."""
+        began = time.monotonic()
+        named: Outcome = "failed"
         try:
             self._call(message)
+            named = "done"
         except Reject as outcome:
+            named = "reject"
             log.info("%s: %s rejected: %s", self._who, self._told(message), outcome)
             return outcome
         except Retry as outcome:
+            named = "retry"
             log.info("%s: %s again %s", self._who, self._told(message), outcome)
             return outcome
         except (Exception, SystemExit):
             log.exception("%s: %s failed", self._who, self._told(message))
             return Retry()
+        finally:
+            if self._timings is not None:
+                self._timings.add(named, time.monotonic() - began)
         return None
 
     @staticmethod
@@ -213,7 +233,7 @@ class WorkerLoop:
         return f"message {message.sequence}, delivery {message.delivery_count}{limit},"
 
 
-def main(who: str, plan: Plan, supervisor: int) -> None:
+def main(who: str, plan: Plan, supervisor: int, timings: Timings | None = None) -> None:
     """Work according to the ``plan``; the exit code says why it ended.
 
     ``supervisor`` is the process that started this one. This process ends with it.
@@ -231,7 +251,7 @@ def main(who: str, plan: Plan, supervisor: int) -> None:
         except (ConnectionLost, ShuttingDown) as error:
             log.error("%s ends: %s", who, error)
             sys.exit(Ending.UNREACHED)
-        loop_of_worker = WorkerLoop(who, plan, queue, _awaiting(handler, stack))
+        loop_of_worker = WorkerLoop(who, plan, queue, _awaiting(handler, stack), timings)
         handle_sigterm(loop_of_worker.drain)
         log.info("%s consumes queue %r", who, plan.queue)
         sys.exit(loop_of_worker.run())

@@ -15,6 +15,7 @@ from shmq.supervision.child_process import ChildProcess, WakeupPipe
 from shmq.supervision.signals import caught, ended_by
 from shmq.workers.plan import Plan
 from shmq.workers.process import Ending, main
+from shmq.workers.timings import Timings
 
 __all__ = ["Supervisor"]
 
@@ -24,13 +25,14 @@ log = logging.getLogger("shmq.workers")
 class _WorkerProcess(ChildProcess):
     """One of a plan's processes."""
 
-    def __init__(self, plan: Plan, number: int) -> None:
+    def __init__(self, plan: Plan, number: int, timings: Timings | None) -> None:
         self.plan = plan
+        self.timings = timings
         who = f"worker {plan.queue}/{number}"
         super().__init__(
             who,
             main,
-            lambda: (who, plan, os.getpid()),
+            lambda: (who, plan, os.getpid(), timings),
             log,
             expected={*Ending},
             renewed={Ending.DRAINED, Ending.RECYCLED},
@@ -41,10 +43,13 @@ class Supervisor:
     """Runs the processes of the ``plans``. For one thread; `run` until `stop`.
 
     ``drain_timeout`` is how long the current messages may take when it ends, in seconds; None:
-    as long as they need. Raises :class:`~shmq.InvalidOption`.
+    as long as they need. With ``timed``, `timings` has how long the messages took. Raises
+    :class:`~shmq.InvalidOption`.
     """
 
-    def __init__(self, plans: Sequence[Plan], drain_timeout: float | None = None) -> None:
+    def __init__(
+        self, plans: Sequence[Plan], drain_timeout: float | None = None, *, timed: bool = False
+    ) -> None:
         if not plans:
             raise InvalidOption("no workers: give one or more")
         if drain_timeout is not None:
@@ -52,7 +57,9 @@ class Supervisor:
         self._plans = plans
         self._drain_timeout = drain_timeout
         self._children = [
-            _WorkerProcess(plan, n + 1) for plan in plans for n in range(plan.processes)
+            _WorkerProcess(plan, n + 1, Timings() if timed else None)
+            for plan in plans
+            for n in range(plan.processes)
         ]
         self._wakeup = WakeupPipe()
         self._stopped = False
@@ -82,6 +89,24 @@ class Supervisor:
             self._wakeup.close()
         if self._refusal is not None:
             raise self._refusal
+
+    def timings(self) -> list[tuple[str, str, list[Timings]]]:
+        """Of each plan the namespace, the queue, and the timings of its processes.
+
+        The namespace of a server is "". For any thread.
+        """
+        return [
+            (
+                plan.namespace if plan.server is None else "",
+                plan.queue,
+                [
+                    child.timings
+                    for child in self._children
+                    if child.plan is plan and child.timings is not None
+                ],
+            )
+            for plan in self._plans
+        ]
 
     def stop(self) -> None:
         """Let `run` return when the current messages are done. For any thread."""

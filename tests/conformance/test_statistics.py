@@ -208,6 +208,14 @@ def test_leases_are_shown_oldest_first_in_pieces(queue: Queue) -> None:
     assert queue.leases(after=9) == []
 
 
+def test_leases_are_all_shown_however_many_one_answer_holds(queue: Queue) -> None:
+    queue.put_many([b""] * 5002)
+    queue.get_many(5002)
+
+    assert [one.sequence for one in queue.leases(10_000)] == [*range(1, 5003)]
+    assert [one.sequence for one in queue.leases(5001)] == [*range(1, 5002)]
+
+
 def test_only_what_is_leased_now_is_among_the_leases(queue: Queue) -> None:
     queue.put_many(range(4))
     queue.put("delayed", delay=LATER)

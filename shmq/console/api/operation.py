@@ -7,6 +7,7 @@ body. Routes and the OpenAPI page are both made from the table.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
@@ -59,7 +60,7 @@ class Parameter:
             value = int(given) if self.kind == "integer" else float(given)
         except ValueError:
             raise self._wrong(given, f"is no {self.kind}") from None
-        if value != value:
+        if math.isnan(value):
             raise self._wrong(given, "is no number")
         return value
 
@@ -69,10 +70,11 @@ class Parameter:
     def schema(self) -> dict[str, Any]:
         """Its JSON Schema."""
         found: dict[str, Any] = {"type": self.kind}
-        least, most = ("minLength", "maxLength") if self.kind == "string" else ("minimum", "maximum")
-        for key, value in ((least, self.least), (most, self.most)):
-            if value is not None:
-                found[key] = value
+        least, most = (
+            ("minLength", "maxLength") if self.kind == "string" else ("minimum", "maximum")
+        )
+        limits = {least: self.least, most: self.most}
+        found |= {key: value for key, value in limits.items() if value is not None}
         if self.choices:
             found["enum"] = list(self.choices)
         if self.default is not None:
@@ -107,7 +109,7 @@ class Call:
         raise Problem(
             403,
             "denied",
-            f"token {self.caller.name!r} has no right to {right.name.lower()} {label!r}",  # type: ignore[union-attr]
+            f"token {self.caller.name!r} has no right to {right.name.lower()} {label!r}",
         )
 
     def see(self, kind: str, name: str) -> None:

@@ -16,7 +16,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from shmq.console.access import Caller
 from shmq.console.api.operation import OPERATIONS, Answer, Call, Operation, Parameter
 from shmq.console.context import Console
 from shmq.console.guard import CSRF_HEADER, caller_of, check_change
@@ -65,7 +64,10 @@ def _endpoint(methods: Mapping[str, Operation]) -> Any:
                 f"{request.method} is no method of {request.url.path}: use {allowed}",
                 headers={"Allow": allowed},
             )
-        return await _answer(found, request)
+        try:
+            return await _answer(found, request)
+        except Exception as error:  # noqa: BLE001 - each becomes problem details
+            return problem_answer(error)
 
     return endpoint
 
@@ -124,7 +126,9 @@ def given_of(row: Operation, request: Request) -> dict[str, Any]:
     for key, value in request.query_params.multi_items():
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known) or 'none'}"
+            hint = (
+                f"did you mean {near[0]}?" if near else f"there are: {', '.join(known) or 'none'}"
+            )
             raise Problem(400, "invalid", f"unknown parameter {key[:80]!r}: {hint}")
         given[key] = known[key].read(value)
     for one in row.parameters:
@@ -146,7 +150,9 @@ async def _body(row: Operation, request: Request) -> Any:
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media not in row.media:
         raise Problem(
-            415, "invalid", f"Content-Type {media[:80] or 'missing'!r}: use {' or '.join(row.media)}"
+            415,
+            "invalid",
+            f"Content-Type {media[:80] or 'missing'!r}: use {' or '.join(row.media)}",
         )
     content = await _read(request, MOST_BODY)
     if row.body is bytes:
@@ -190,7 +196,7 @@ def exact(number: int) -> int | str:
     return number if abs(number) < _EXACT else str(number)
 
 
-def problem_answer(error: Exception, caller: Caller | None = None) -> Response:
+def problem_answer(error: Exception) -> Response:
     """The problem details of any failure; one of the console itself is logged."""
     problem = problem_of(error)
     if problem is None:

@@ -316,7 +316,8 @@ void shmq_look(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view
     view->dead_at = is_dead ? s->dead_at : 0;
 }
 
-static void look_at_holder(const struct shmq_queue *q, uint16_t owner, struct shmq_leased_view *held)
+static void look_at_holder(const struct shmq_queue *q, uint16_t owner,
+                           struct shmq_leased_view *held)
 {
     const struct shmq_attachment *a;
 
@@ -332,7 +333,7 @@ static void look_at_holder(const struct shmq_queue *q, uint16_t owner, struct sh
 }
 
 uint32_t shmq_leases_in(struct shmq_queue *q, uint32_t from, uint32_t end, uint64_t after,
-                      struct shmq_leased_view *held)
+                        struct shmq_leased_view *held)
 {
     uint32_t count = 0;
 

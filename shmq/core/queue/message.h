@@ -176,6 +176,6 @@ void shmq_look(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view
 /* Copies the leased messages after sequence number `after` that are in slots `from` to `end` - 1;
  * returns how many they are. `held` has room for as many as there are slots. */
 uint32_t shmq_leases_in(struct shmq_queue *q, uint32_t from, uint32_t end, uint64_t after,
-                      struct shmq_leased_view *held);
+                        struct shmq_leased_view *held);
 
 #endif

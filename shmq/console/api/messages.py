@@ -1,0 +1,284 @@
+"""Messages of a queue: looked at, one body, and put."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any, Final, Literal
+
+import msgspec
+
+import shmq
+from shmq.console.api.operation import Answer, Call, Parameter, operation
+from shmq.console.api.routes import decode
+from shmq.console.problem import Problem, problem_of
+from shmq.protocol.opcodes import Right
+
+__all__ = ["CUT", "MOST_PEEKED", "MessageView", "NewMessage", "body_of", "properties_of", "view_of"]
+
+#: Where a body is cut in a list, in bytes.
+CUT: Final = 4096
+MOST_PEEKED: Final = 1000
+#: How many messages one call may put.
+_MOST_PUT: Final = 10_000
+_NAME: Final = Parameter("name", "string", "the queue's name", most=255)
+
+Encoding = Literal["json", "text", "base64"]
+
+
+class Dead(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a message is a dead letter."""
+
+    reason: str
+    queue: str
+    deliveries: int
+    at: float
+
+
+class MessageView(msgspec.Struct, frozen=True, kw_only=True):
+    """One message."""
+
+    sequence: int
+    #: The body: a JSON value, a text, or Base64, as ``encoding`` says.
+    body: Any
+    encoding: Encoding
+    #: Bytes of the whole body.
+    size: int
+    #: Whether the body is cut here; ``…/messages/SEQUENCE/body`` has all of it.
+    cut: bool
+    codec: str
+    headers: dict[str, Any]
+    priority: int
+    group: str | None
+    reply_to: str | None
+    correlation: str | None
+    deliveries: int
+    dead: Dead | None = None
+    #: What settles it, if it is leased.
+    receipt: str | None = None
+
+
+class Messages(msgspec.Struct, frozen=True, kw_only=True):
+    """Messages, those to be delivered first at the beginning."""
+
+    items: list[MessageView]
+
+
+class NewMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A message to be put."""
+
+    body: Any
+    #: How ``body`` is to be understood: a JSON value, a text, or bytes as Base64.
+    encoding: Encoding = "json"
+    #: How it is stored; null: as the encoding says.
+    codec: str | None = None
+    headers: dict[str, Any] | None = None
+    priority: int | None = None
+    group: str | None = None
+    #: Deliver only after so many seconds.
+    delay: float | None = None
+    #: Expire after so many seconds.
+    ttl: float | None = None
+    dedupe_id: str | None = None
+    reply_to: str | None = None
+    correlation: str | None = None
+    confirm: Literal["memory", "disk"] | None = None
+
+
+class PutAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What was put."""
+
+    #: The sequence number of each message, in order.
+    sequences: list[int]
+    #: How many were known already, by their dedupe id.
+    duplicates: int = 0
+
+
+def body_of(
+    value: Any, codec: str, raw: bytes, most: int | None = CUT
+) -> tuple[Any, Encoding, bool]:
+    """A body as JSON shows it, its encoding, and whether it was cut at ``most`` bytes."""
+    cut = most is not None and len(raw) > most
+    if not cut and codec not in {"bytes", "text"}:
+        try:
+            plain = msgspec.to_builtins(value)
+            json.dumps(plain).encode()  # surrogates have no UTF-8
+        except (TypeError, ValueError, RecursionError, OverflowError):
+            pass
+        else:
+            return plain, "json", False
+    piece = raw[:most] if cut else raw
+    try:
+        return piece.decode(), "text", cut
+    except UnicodeDecodeError as error:
+        if codec == "text" and cut and error.start >= len(piece) - 3:  # cut within a character
+            return piece[: error.start].decode(), "text", True
+    return base64.b64encode(piece).decode(), "base64", cut
+
+
+def view_of(message: shmq.Message, receipt: str | None = None) -> MessageView:
+    """The message as JSON shows it."""
+    raw = bytes(message.view)
+    try:
+        value: Any = message.body if len(raw) <= CUT else None
+    except shmq.ShmqError:  # its codec cannot read it: the bytes are shown
+        value = raw
+    body, encoding, cut = body_of(value, message.codec, raw)
+    dead = message.dead
+    return MessageView(
+        sequence=message.sequence,
+        body=body,
+        encoding=encoding,
+        size=len(raw),
+        cut=cut,
+        codec=message.codec,
+        headers=_shown(message.headers),
+        priority=message.priority,
+        group=message.group,
+        reply_to=message.reply_to,
+        correlation=message.correlation,
+        deliveries=message.delivery_count,
+        dead=None
+        if dead is None
+        else Dead(reason=dead.reason, queue=dead.queue, deliveries=dead.deliveries, at=dead.at),
+        receipt=receipt,
+    )
+
+
+def _shown(headers: Any) -> dict[str, Any]:
+    """Headers with values that JSON has; others as text."""
+    found = {}
+    for key, value in headers.items():
+        try:
+            found[str(key)] = msgspec.to_builtins(value)
+        except TypeError:
+            found[str(key)] = repr(value)
+    return found
+
+
+@operation(
+    "GET",
+    "/queues/{name}/messages",
+    _NAME,
+    Parameter("limit", "integer", "at most so many", 10, 1, MOST_PEEKED),
+    Parameter("where", "string", "which messages", None, most=4096),
+    answer=Messages,
+    tag="messages",
+)
+def peek_messages(call: Call) -> Messages:
+    """Show visible messages, those to be delivered first; nothing is leased."""
+    call.need(Right.CONSUME, "queue", call["name"])
+    with call.console.broker.queue(call["name"]) as queue:
+        return Messages(
+            items=[view_of(one) for one in queue.peek(call["limit"], where=call["where"])]
+        )
+
+
+@operation(
+    "GET",
+    "/queues/{name}/messages/{sequence}/body",
+    _NAME,
+    Parameter("sequence", "integer", "its sequence number", None, 1, (1 << 63) - 1),
+    answer=bytes,
+    tag="messages",
+)
+def message_body(call: Call) -> Answer:
+    """Give the bytes of one visible message's body."""
+    call.need(Right.CONSUME, "queue", call["name"])
+    with call.console.broker.queue(call["name"]) as queue:
+        found = queue.peek(1, where=f"sequence = {call['sequence']}")
+        if not found:
+            raise Problem(
+                404,
+                "not-found",
+                f"queue {call['name']!r} has no visible message {call['sequence']}: it may be "
+                f"leased, delayed or settled",
+            )
+        # Never as a page: a body is whatever its producer wrote.
+        return Answer(
+            content=bytes(found[0].view),
+            media="application/octet-stream",
+            headers={"Content-Disposition": f'attachment; filename="{call["sequence"]}.bin"'},
+        )
+
+
+def properties_of(given: NewMessage) -> tuple[Any, dict[str, Any]]:
+    """The body and the properties of a put. Raises Problem for a body that is not as encoded."""
+    properties = {
+        name: getattr(given, name)
+        for name in ("headers", "priority", "group", "delay", "ttl", "dedupe_id", "reply_to",
+                     "correlation", "confirm")
+        if getattr(given, name) is not None
+    }  # fmt: skip
+    body = given.body
+    if given.encoding != "json" and not isinstance(body, str):
+        raise Problem(400, "invalid", f"body: with encoding {given.encoding!r} it is a string")
+    if given.encoding == "base64":
+        try:
+            body = base64.b64decode(body, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise Problem(400, "invalid", f"body: it is no Base64: {error}") from None
+    default = {"json": "json", "text": "text", "base64": "bytes"}[given.encoding]
+    properties["codec"] = given.codec if given.codec is not None else default
+    return body, properties
+
+
+@operation(
+    "POST",
+    "/queues/{name}/messages",
+    _NAME,
+    Parameter("Idempotency-Key", "string", "the dedupe id of the message", None, 1, 255,
+              place="header"),
+    Parameter("timeout", "number", "how long to wait for room, in seconds", 0.0, 0, 20),
+    body=bytes,
+    media=("application/json", "application/x-ndjson"),
+    answer=PutAnswer,
+    status=201,
+    tag="messages",
+    waits=True,
+)  # fmt: skip
+def put_messages(call: Call) -> PutAnswer:
+    """Put one message, or with NDJSON one for each line.
+
+    A refusal of a later line tells, as ``taken``, how many were put before it.
+    """
+    name = call["name"]
+    call.need(Right.PRODUCE, "queue", name)
+    media, content = call.body
+    lines = [content] if media == "application/json" else content.split(b"\n")
+    given = [decode(line, NewMessage) for line in lines if line.strip()]
+    if not 1 <= len(given) <= _MOST_PUT:
+        raise Problem(400, "invalid", f"{len(given)} messages: put 1 to {_MOST_PUT} at a time")
+    if call["Idempotency-Key"] is not None:
+        if len(given) != 1:
+            raise Problem(400, "invalid", "Idempotency-Key is of one message: use dedupe_id")
+        given = [msgspec.structs.replace(given[0], dedupe_id=call["Idempotency-Key"])]
+    ready = [properties_of(one) for one in given]
+    with call.console.broker.queue(name) as queue:
+        return _put(queue, ready, call["timeout"])
+
+
+def _put(queue: shmq.Queue, ready: list[tuple[Any, dict[str, Any]]], timeout: float) -> PutAnswer:
+    sequences: list[int] = []
+    duplicates = 0
+    for body, properties in ready:
+        try:
+            done = queue.put(body, timeout > 0, timeout if timeout > 0 else None, **properties)
+        except (shmq.ShmqError, TypeError, UnicodeEncodeError) as error:
+            raise refused(error, sequences) from error
+        sequences.append(done.sequence)
+        duplicates += done.duplicate
+    return PutAnswer(sequences=sequences, duplicates=duplicates)
+
+
+def refused(error: Exception, sequences: list[int]) -> Exception:
+    """The problem of a put that was refused after others were taken."""
+    problem = problem_of(
+        error if not isinstance(error, UnicodeEncodeError) else TypeError(str(error))
+    )
+    if problem is None:
+        return error
+    problem.more.setdefault("taken", len(sequences))
+    problem.more.setdefault("sequences", sequences)
+    return problem

@@ -1,0 +1,247 @@
+"""The console as a process: it listens, answers until it is stopped, and ends within seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import ssl
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+from starlette.types import ASGIApp
+
+import shmq
+from shmq.console.access import Access
+from shmq.console.app import application, metrics_application
+from shmq.console.context import Console
+from shmq.console.history import History
+from shmq.console.leases import LeaseBook
+from shmq.console.observer import ObserverThread
+from shmq.console.sessions import Sessions
+from shmq.console.settings import Address, ConsoleSettings
+from shmq.errors import InvalidOption, ShmqError
+from shmq.server.config.tokens import Token
+from shmq.supervision.signals import caught, ended_by
+
+__all__ = ["ConsoleProcess"]
+
+log = logging.getLogger("shmq.console")
+
+#: How long open requests may take to end, in seconds.
+_GRACE: Final = 3
+_BACKLOG: Final = 128
+#: Requests at a time; one more is told 503.
+_CONNECTIONS: Final = 1000
+_KEEP_ALIVE: Final = 30
+_MOST_HEADERS: Final = 64 << 10
+_MOST_FRAME: Final = 1 << 20
+_PING: Final = 20.0
+
+
+class _Server(uvicorn.Server):
+    """A server whose signals are caught by the process that runs it."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Catch none."""
+        yield
+
+
+class ConsoleProcess:
+    """Runs a console over ``broker``. For the main thread: `run` until a signal or `stop`.
+
+    ``reread`` returns the tokens anew, for SIGHUP. Raises :class:`~shmq.InvalidOption` for an
+    address that cannot be used.
+    """
+
+    def __init__(
+        self,
+        broker: shmq.Broker,
+        settings: ConsoleSettings,
+        reread: Callable[[], tuple[Token, ...]] | None = None,
+    ) -> None:
+        self.console = Console(
+            settings=settings,
+            broker=broker,
+            access=Access(settings.tokens),
+            sessions=Sessions(),
+            observer=ObserverThread(broker, History()),
+            leases=LeaseBook(broker),
+        )
+        self._reread = reread
+        self._servers: list[_Server] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._signal = 0
+        #: Where it listens, as URLs; the port 0 is replaced by the one that was found.
+        self.urls: list[str] = []
+
+    def run(self) -> None:
+        """Answer until `stop` or a signal; a second signal ends it at once."""
+        settings = self.console.settings
+        tls = settings.tls.context() if settings.tls is not None else None
+        with contextlib.ExitStack() as stack:
+            places = self._listen(stack, tls)
+            self.console.observer.start()
+            stack.callback(self.console.leases.close)
+            stack.callback(self.console.observer.stop)
+            stack.enter_context(caught(self._on_signal))
+            asyncio.run(self._serve(places, tls))
+        if self._signal:
+            log.info("the console has ended")
+
+    def stop(self) -> None:
+        """Let `run` return once open requests have ended. For any thread."""
+        self.console.ending.set()
+        for server in self._servers:
+            server.should_exit = True
+
+    def _listen(
+        self, stack: contextlib.ExitStack, tls: ssl.SSLContext | None
+    ) -> list[tuple[ASGIApp, socket.socket]]:
+        settings = self.console.settings
+        made: list[tuple[ASGIApp, socket.socket]] = []
+        if not settings.metrics_only:
+            sock, url = _opened(settings.bind, stack, "https" if tls else "http")
+            made.append((application(self.console), sock))
+            self.urls.append(url + settings.prefix)
+            log.info(
+                "the console is at %s%s/: namespace %r%s",
+                url,
+                settings.prefix,
+                self.console.broker.namespace,
+                "" if settings.allow_changes else ", read-only",
+            )
+        address = settings.metrics_bind or (settings.bind if settings.metrics_only else None)
+        if address is not None:
+            sock, url = _opened(address, stack, "https" if tls else "http")
+            made.append((metrics_application(self.console), sock))
+            self.urls.append(f"{url}/metrics")
+            log.info("metrics are at %s/metrics", url)
+        return made
+
+    async def _serve(
+        self, places: list[tuple[ASGIApp, socket.socket]], tls: ssl.SSLContext | None
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        for app, _ in places:
+            self._servers.append(_Server(_config(app, tls)))
+        if self.console.ending.is_set():
+            self.stop()
+        await asyncio.gather(
+            *(server.serve([sock]) for server, (_, sock) in zip(self._servers, places, strict=True))
+        )
+
+    def _on_signal(self, number: int) -> None:
+        if number == signal.SIGHUP and self._reread is not None:
+            self._reload()
+            return
+        if self._signal:
+            raise ended_by(number)
+        self._signal = number
+        self.stop()
+
+    def _reload(self) -> None:
+        assert self._reread is not None
+        try:
+            tokens = self._reread()
+        except (ShmqError, TypeError, OSError) as error:
+            log.error("the settings are not reloaded: %s", error)
+            return
+        if bool(tokens) != self.console.access.asks:
+            log.error("tokens cannot be added to a console without, or all be taken: restart it")
+            return
+        self.console.access.replace(tokens)
+        log.info("tokens reloaded: %d", len(tokens))
+
+
+def _config(app: ASGIApp, tls: ssl.SSLContext | None) -> uvicorn.Config:
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        proxy_headers=False,
+        ws="websockets-sansio",
+        ws_max_size=_MOST_FRAME,
+        ws_ping_interval=_PING,
+        ws_ping_timeout=_PING,
+        limit_concurrency=_CONNECTIONS,
+        timeout_keep_alive=_KEEP_ALIVE,
+        timeout_graceful_shutdown=_GRACE,
+        h11_max_incomplete_event_size=_MOST_HEADERS,
+    )
+    config.load()
+    config.ssl = tls
+    return config
+
+
+def _opened(
+    address: Address, stack: contextlib.ExitStack, scheme: str
+) -> tuple[socket.socket, str]:
+    """A listening socket, and its URL. Raises InvalidOption."""
+    try:
+        if address.path is not None:
+            return _unix(Path(address.path), stack), str(address)
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        sock = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((address.host, address.port))
+        sock.listen(_BACKLOG)
+    except OSError as error:
+        raise InvalidOption(
+            f"bind={str(address)!r}: {error.strerror or error}: choose another address"
+        ) from error
+    found = Address(address.host, sock.getsockname()[1])
+    return sock, f"{scheme}://{found}"
+
+
+def _unix(path: Path, stack: contextlib.ExitStack) -> socket.socket:
+    """A Unix socket of mode 0600; one that an ended process left is replaced."""
+    sock = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+    _remove_left(path)
+    before = os.umask(0o177)
+    try:
+        sock.bind(str(path))
+    finally:
+        os.umask(before)
+    identity = _identity(path)
+
+    def remove() -> None:
+        with contextlib.suppress(OSError):
+            if _identity(path) == identity:
+                path.unlink()
+
+    stack.callback(remove)
+    sock.listen(_BACKLOG)
+    return sock
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.lstat()
+    return found.st_dev, found.st_ino
+
+
+def _remove_left(path: Path) -> None:
+    """Remove a socket that nobody listens on. Raises OSError for anything else at that path."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode):
+        raise FileExistsError(17, "there is a file of that name")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+    raise FileExistsError(98, "another process listens there")

@@ -1,0 +1,187 @@
+"""Who is let in, from which page, and what a console that only shows refuses."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+import shmq
+from tests.support.console import API, Console, console
+from tests.support.processes import PATIENCE, eventually
+from tests.support.shell import run
+
+READER = "reader" + "r" * 40
+WRITER = "writer" + "w" * 40
+TOKENS = {
+    READER: {"consume": ["orders*"]},
+    WRITER: {"produce": ["orders*"], "admin": ["orders*"]},
+}
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:80", "", "[::2]"])
+def test_a_name_that_was_made_to_point_here_is_refused(site: Console, host: str) -> None:
+    reply = site.ask("GET", f"{API}/overview", headers={"Host": host})
+    assert (reply.status, reply.code) in {(421, "wrong-host"), (400, "wrong-host")}
+
+
+def test_the_usual_names_of_this_host_are_served(site: Console) -> None:
+    for host in ("localhost", "127.0.0.1:9990", "[::1]:9990", "LOCALHOST"):
+        assert site.ask("GET", f"{API}/overview", headers={"Host": host}).status == 200
+
+
+def test_a_page_of_another_site_may_not_use_the_console(site: Console) -> None:
+    for origin in ("http://evil.example", "null", "http://localhost:1"):
+        reply = site.ask("GET", f"{API}/overview", headers={"Origin": origin})
+        assert (reply.status, reply.code) == (403, "csrf")
+    own = site.url.removesuffix("/")
+    assert site.ask("GET", f"{API}/overview", headers={"Origin": own}).status == 200
+
+
+def test_a_change_needs_the_header_that_no_foreign_page_can_send(
+    site: Console, shop: shmq.Broker
+) -> None:
+    queue = shop.create_queue("orders")
+    queue.put("x")
+    reply = site.ask("POST", f"{API}/queues/orders/purge", {}, {"X-Shmq-CSRF": None})
+    assert (reply.status, reply.code) == (403, "csrf")
+    assert queue.qsize() == 1
+
+
+def test_every_answer_forbids_scripts_of_others_and_frames(site: Console) -> None:
+    for path in ("/healthz", f"{API}/overview", "/nothing", f"{API}/queues/none"):
+        headers = site.ask("GET", path).headers
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+
+
+def test_a_console_only_shows_unless_it_is_told_otherwise(place: str, shop: shmq.Broker) -> None:
+    queue = shop.create_queue("orders")
+    queue.put("x")
+    with console(place, changes=False) as site:
+        assert site.api("GET", "/queues/orders").status == 200
+        for method, path, body in (
+            ("POST", "/queues/orders/purge", {}),
+            ("POST", "/queues/orders/messages", {"body": 1}),
+            ("POST", "/queues/orders/lease", {}),
+            ("PUT", "/queues/other", {}),
+            ("DELETE", "/queues/orders", None),
+        ):
+            reply = site.api(method, path, body)
+            assert (reply.status, reply.code) == (403, "read-only"), path
+    assert queue.qsize() == 1
+
+
+def test_tokens_show_and_allow_what_they_allow_over_tcp(place: str, shop: shmq.Broker) -> None:
+    shop.create_queue("orders").put("x")
+    shop.create_queue("secret").put("x")
+    with console(place, tokens=TOKENS) as site:
+        reply = site.api("GET", "/overview")
+        assert (reply.status, reply.code) == (401, "unauthorized")
+        assert reply.headers["www-authenticate"].startswith("Bearer")
+        assert site.ask("GET", "/healthz").status == 200
+        assert site.ask("GET", "/metrics").status == 401
+        site.headers |= bearer(READER)
+        assert site.ask("GET", "/metrics").status == 200
+        assert site.api("GET", "/queues/orders/messages").status == 200
+        assert site.api("GET", "/queues/secret").code == "not-found"
+        assert site.api("POST", "/queues/orders/messages", {"body": 1}).code == "denied"
+        assert site.api("POST", "/queues/orders/purge", {}).code == "denied"
+        listed = site.api("GET", "/queues").json["items"]
+        assert {one["name"] for one in listed} == {"orders", "orders.dlq"}
+        site.headers |= bearer(WRITER)
+        site.headers.pop("X-Shmq-CSRF")  # no browser sends this header by itself
+        assert site.api("GET", "/queues/orders/messages").code == "denied"
+        assert site.api("POST", "/queues/orders/messages", {"body": 1}).status == 201
+        assert site.api("POST", "/queues/orders/purge", {}).json == {"count": 2}
+        assert site.api("PUT", "/queues/secret", {}).code == "not-found"
+        site.headers |= bearer("wrong" * 10)
+        assert site.api("GET", "/overview").status == 401
+        assert READER not in site.log
+        assert "wrong" * 10 not in site.log
+
+
+def test_leases_belong_to_the_token_that_took_them(place: str, shop: shmq.Broker) -> None:
+    shop.create_queue("orders").put("x")
+    tokens = {READER: {"consume": ["*"]}, WRITER: {"consume": ["*"]}}
+    with console(place, tokens=tokens) as site:
+        site.headers |= bearer(READER)
+        (leased,) = site.api("POST", "/queues/orders/lease", {}).json["items"]
+        site.headers |= bearer(WRITER)
+        done = site.api("POST", "/settle", {"receipts": [leased["receipt"]]}).json
+        assert (done["settled"], done["refused"][0]["code"]) == (0, "lease-expired")
+        site.headers |= bearer(READER)
+        assert site.api("POST", "/settle", {"receipts": [leased["receipt"]]}).json["settled"] == 1
+
+
+def test_a_public_address_wants_tokens_and_tls() -> None:
+    refused = run("console", "--bind", "0.0.0.0:0")
+    assert refused.returncode == 2
+    assert "without tokens and without TLS" in refused.stderr
+
+
+def test_a_unix_socket_is_for_its_user_alone_and_removed_at_the_end(
+    place: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "console.sock"
+    with console(place, "--bind", f"unix:{path}") as site:
+        eventually(path.exists, "the socket is there")
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        connection = http.client.HTTPConnection("localhost", timeout=PATIENCE)
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.connect(str(path))
+        connection.request("GET", f"{API}/overview")
+        assert connection.getresponse().status == 200
+        connection.close()
+        second = run("console", "--bind", f"unix:{path}")
+        assert second.returncode == 2
+        assert "another process listens there" in second.stderr
+        assert site.process.poll() is None
+    assert not path.exists()
+
+
+def test_a_prefix_is_the_path_behind_a_proxy(place: str) -> None:
+    with console(place, "--prefix", "/shmq") as site:
+        assert site.url.endswith("/shmq")
+        assert site.api("GET", "/overview").status == 200
+
+
+def test_metrics_have_an_address_of_their_own(place: str) -> None:
+    with console(place, "--metrics-bind", "127.0.0.1:0", tokens=TOKENS) as site:
+        url = site.hears(r"http://\S+/metrics")
+        host, _, port = url.removeprefix("http://").removesuffix("/metrics").partition(":")
+        connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE)
+        connection.request("GET", "/metrics")
+        answer = connection.getresponse()
+        assert (answer.status, b"# EOF" in answer.read()) == (200, True)
+        connection.request("GET", f"{API}/overview")
+        assert connection.getresponse().status == 404
+        connection.close()
+
+
+def test_tokens_are_read_again_at_sighup(place: str) -> None:
+    import signal
+    import tempfile
+
+    from tests.support.console import write_tokens
+
+    with tempfile.TemporaryDirectory() as folder:
+        config = write_tokens(Path(folder), {READER: {"consume": ["*"]}})
+        with console(place, "--config", str(config)) as site:
+            site.headers |= bearer(WRITER)
+            assert site.api("GET", "/overview").status == 401
+            write_tokens(Path(folder), {WRITER: {"consume": ["*"]}})
+            site.process.send_signal(signal.SIGHUP)
+            site.hears("tokens reloaded")
+            assert site.api("GET", "/overview").status == 200
+            site.headers |= bearer(READER)
+            assert site.api("GET", "/overview").status == 401
