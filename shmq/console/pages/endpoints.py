@@ -161,7 +161,8 @@ def wants_page(request: Request) -> bool:
 
 def error_page(request: Request, error: Exception) -> Response:
     """Any failure as a page with a way back; one of the console itself is logged."""
-    problem = problem_of(error)
+    # A page reads numbers itself: a wrong type is a fault of its own.
+    problem = None if isinstance(error, TypeError) else problem_of(error)
     if problem is None:
         log.error("a page failed by a fault of the console", exc_info=error)
         problem = Problem(

@@ -90,15 +90,15 @@ class Visit:
 
     # ---- operations of the API ----
 
-    def ask(self, name: str, **given: Any) -> Any:
+    def ask(self, operation: str, /, **given: Any) -> Any:
         """What the reading operation of the API answers."""
-        row = _row(name)
+        row = _row(operation)
         assert not row.changes
         return row.handler(self._call(given, None, row))
 
-    def perform(self, name: str, body: Any = None, **given: Any) -> Any:
+    def perform(self, operation: str, /, body: Any = None, **given: Any) -> Any:
         """Do a changing operation of the API, as a request for it does; its decoded answer."""
-        row = _row(name)
+        row = _row(operation)
         if row.body is not None and row.body is not bytes:
             body = msgspec.convert(body, row.body)
         response = anyio.from_thread.run(answered, row, self._call(given, body, row))
