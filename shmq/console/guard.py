@@ -13,7 +13,16 @@ from shmq.console.access import Caller
 from shmq.console.context import Console
 from shmq.console.problem import Problem
 
-__all__ = ["COOKIE", "CSRF_HEADER", "HEADERS", "Guard", "caller_of", "check_change", "peer_of"]
+__all__ = [
+    "COOKIE",
+    "CSRF_HEADER",
+    "HEADERS",
+    "Guard",
+    "caller_of",
+    "check_change",
+    "check_change_allowed",
+    "peer_of",
+]
 
 log = logging.getLogger("shmq.console")
 
@@ -111,15 +120,20 @@ def caller_of(console: Console, connection: HTTPConnection) -> Caller | None:
     return Caller(session.token, peer, session=session.id)
 
 
+def check_change_allowed(console: Console) -> None:
+    """Raise Problem if this console changes nothing."""
+    if not console.settings.allow_changes:
+        raise Problem(
+            403, "read-only", "this console only shows: start it with --allow-changes to change"
+        )
+
+
 def check_change(console: Console, caller: Caller, given: str | None) -> None:
     """Raise Problem for a change that is not allowed, or that a foreign page might have sent.
 
     ``given`` is the CSRF token of the request. A request that shows its token itself needs none.
     """
-    if not console.settings.allow_changes:
-        raise Problem(
-            403, "read-only", "this console only shows: start it with --allow-changes to change"
-        )
+    check_change_allowed(console)
     if caller.bearer:
         return
     if caller.session is None:
