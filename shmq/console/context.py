@@ -29,7 +29,7 @@ class Console:
     observer: ObserverThread
     #: The messages that callers of the API hold leased.
     leases: LeaseBook
-    #: Failed logins by source, which are answered more and more slowly.
-    login_failures: LoginFailures = dataclasses.field(default_factory=LoginFailures)
+    #: Failed logins by address, which make the next one slower.
+    logins: LoginFailures = dataclasses.field(default_factory=LoginFailures)
     #: Set when the console ends: long polls, event streams and WebSockets end then.
     ending: threading.Event = dataclasses.field(default_factory=threading.Event)

@@ -12,6 +12,8 @@ __all__ = ["Box", "Drawing", "Line", "drawing_of"]
 _WIDTH: Final = 180
 _HEIGHT: Final = 34
 _COLUMN: Final = 330
+#: Where a line bends, before its end.
+_GAP: Final = 140
 _ROW: Final = 52
 _MARGIN: Final = 10
 #: The most columns of exchanges: a circle of them has no end.
@@ -65,9 +67,11 @@ def drawing_of(
     """The drawing: exchanges stand left of what they pass messages on to."""
     columns = _columns(exchanges, bindings)
     places: dict[Place, tuple[int, int]] = {}
-    rows: dict[int, int] = {}
+    rows: dict[str, int] = {}
     for place, column in columns.items():
-        row = rows[column] = rows.get(column, -1) + 1
+        # Each exchange has a row of its own, so that no line runs behind another.
+        kept = "exchange" if place[0] == "exchange" else "target"
+        row = rows[kept] = rows.get(kept, -1) + 1
         places[place] = (_MARGIN + column * _COLUMN, _MARGIN + row * _ROW)
     boxes = [
         Box(kind, name, _short(name, _NAME), x, y, (kind, name) in hit)
@@ -79,6 +83,7 @@ def drawing_of(
         for one in found
         if (one.kind, one.target) in places
     ]
+    lines = _apart(lines)
     lines += [
         _line(places["exchange", one.name], places["exchange", one.alternate], "otherwise", True)
         for one in exchanges
@@ -125,9 +130,20 @@ def _line(start: tuple[int, int], end: tuple[int, int], label: str, alternate: b
         x2 = end[0] + _WIDTH
         path = f"M{x1} {y1}C{x1 + 40} {y1} {x2 + 40} {y2} {x2} {y2}"
         return Line(path, label, max(x1, x2) + 4, (y1 + y2) // 2, alternate)
-    bend = (x2 - x1) // 2
-    path = f"M{x1} {y1}C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}"
+    bend = x2 - _GAP // 2
+    path = f"M{x1} {y1}H{x2 - _GAP}C{bend} {y1} {bend} {y2} {x2} {y2}"
     return Line(path, label, x2 - 8, y2 - 5, alternate)
+
+
+def _apart(lines: list[Line]) -> list[Line]:
+    """The same with the labels of one end above each other."""
+    count: dict[tuple[int, int], int] = {}
+    found = []
+    for one in lines:
+        above = count.get((one.x, one.y), 0)
+        found.append(one._replace(y=one.y - 13 * above))
+        count[one.x, one.y] = above + bool(one.label)
+    return found
 
 
 def _label(one: Binding) -> str:

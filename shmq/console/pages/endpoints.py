@@ -18,12 +18,13 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from shmq.console.access import Caller
-from shmq.console.api.routes import API
+from shmq.console.api.routes import API, let_in
 from shmq.console.context import Console
 from shmq.console.guard import caller_of, check_change
 from shmq.console.pages.rendering import rendered
 from shmq.console.pages.visit import PAGES, Page, Redirect, Shown, Visit
 from shmq.console.problem import Problem, problem_of
+from shmq.supervision.audit import Actor, Event, record
 
 __all__ = ["answer_of", "csrf_of", "error_page", "form_of", "page_routes", "wants_page"]
 
@@ -56,16 +57,27 @@ def _endpoint(row: Page) -> Any:
     async def endpoint(request: Request) -> Response:
         console: Console = request.app.state.console
         caller = caller_of(console, request)
-        if caller is None:
+        if caller is None and "authorization" not in request.headers:
             return _to_login(console, request)
         try:
+            caller = await let_in(console, request)
             visit = await _visit(console, caller, request)
             found = await anyio.to_thread.run_sync(row.handler, visit, limiter=_limiter())
             return answer_of(visit, found)
         except Exception as error:  # noqa: BLE001 - each failure is told in a page
+            if isinstance(error, Problem) and error.code == "denied" and caller is not None:
+                _audit_refusal(caller, request)
             return error_page(request, error)
 
     return endpoint
+
+
+def _audit_refusal(caller: Caller, request: Request) -> None:
+    actor = Actor(who=caller.name, peer=caller.peer, via="http")
+    below = request.url.path.rpartition("/")[2]
+    record(
+        Event.RIGHT_REFUSED, request.path_params.get("name", ""), "denied", actor, page=below
+    )
 
 
 def _to_login(console: Console, request: Request) -> Response:

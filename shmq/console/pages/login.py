@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-import anyio
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from shmq.console.access import Caller
+from shmq.console.api.routes import slow_down
 from shmq.console.context import Console
-from shmq.console.guard import COOKIE, caller_of, peer_of
+from shmq.console.guard import COOKIE, caller_of, peer_address
 from shmq.console.pages.endpoints import error_page, form_of
 from shmq.console.pages.rendering import rendered
 from shmq.console.problem import Problem
 from shmq.console.sessions import LIFETIME
-from shmq.supervision.audit import Actor, Event, record
 from shmq.supervision.login_failures import source_of
 
 __all__ = ["login_routes"]
@@ -51,11 +50,10 @@ async def _login(request: Request) -> Response:
     back = _own_path(console, form.get("next", ""))
     shown = form.get("token", "").strip()
     token = console.access.find(shown) if 0 < len(shown) <= _MOST_TOKEN else None
-    source = source_of(request.client.host if request.client is not None else "local")
     if token is None:
-        await _refused(console, request, source)
+        await slow_down(console, request)
         return _shown(console, back, "This token is not accepted.", 401)
-    console.login_failures.succeeded(source)
+    console.logins.succeeded(source_of(peer_address(request)))
     console.sessions.end(request.cookies.get(COOKIE, ""))
     session = console.sessions.begin(token)
     answer = RedirectResponse(back, 303)
@@ -69,15 +67,6 @@ async def _login(request: Request) -> Response:
         samesite="strict",
     )
     return answer
-
-
-async def _refused(console: Console, request: Request, source: str) -> None:
-    """Write down that a login failed, and answer later the more there are of that source."""
-    details = console.login_failures.failed(source)
-    if details is not None:
-        actor = Actor(who=None, peer=peer_of(request), via="http")
-        record(Event.LOGIN_FAILED, "", "unauthorized", actor, **details)
-    await anyio.sleep(console.login_failures.delay(source))
 
 
 async def _logout(request: Request) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import struct
 from collections.abc import Callable
 from typing import Any, Final
@@ -16,6 +17,8 @@ from shmq.server.connection.peer import Peer
 from shmq.supervision.audit import Actor, Event, EventLimit, Value, record
 
 __all__ = ["Audit"]
+
+log = logging.getLogger("shmq.server")
 
 _COUNT: Final = struct.Struct("!Q")
 _OPENED: Final = struct.Struct("!II")
@@ -36,7 +39,15 @@ class Audit:
     def answered(
         self, session: Session, kind: int, name: str, rest: bytes, status: int, payload: Any
     ) -> None:
-        """Record the answer to a request, if it is one for the audit."""
+        """Record the answer to a request, if it is one for the audit. Raises nothing."""
+        try:
+            self._record(session, kind, name, rest, status, payload)
+        except Exception:
+            log.exception("internal error: an event of the audit is missing")
+
+    def _record(
+        self, session: Session, kind: int, name: str, rest: bytes, status: int, payload: Any
+    ) -> None:
         hidden = status == Status.NO_QUEUE and not self._known(session, name)
         event, details = self._event_of(kind, rest)
         if status == Status.FORBIDDEN or (name and hidden):

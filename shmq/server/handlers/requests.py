@@ -145,8 +145,7 @@ class Control:
         self._own: dict[Session, list[tuple[str, int]]] = {}
         self._audit = Audit(self._knows)
         self._login_failures = LoginFailures()
-        #: How many refused logins wait for their answer.
-        self._delayed = 0
+        self._delayed = 0  # refused logins that wait for their answer
         #: Called for each failed login.
         self.login_failed: Callable[[], None] = lambda: None
         operations: dict[Type, tuple[Callable[[bytes], Any], _Handler]] = {

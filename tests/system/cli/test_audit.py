@@ -55,3 +55,10 @@ def test_nothing_is_changed_if_the_file_cannot_be_written(
     ran = quick("create", "unaudited", code=2)
     assert b"cannot be written" in ran.err
     assert "unaudited" not in broker.queue_names()
+
+
+def test_a_server_whose_audit_log_cannot_be_written_does_not_start(
+    shell: Shell, tmp_path: Path
+) -> None:
+    ran = shell("serve", "--port", "0", "--audit-log", str(tmp_path / "absent" / "log"), code=2)
+    assert b"cannot be written" in ran.err

@@ -26,8 +26,10 @@ def test_an_event_is_one_line_of_keys_and_values(caplog: pytest.LogCaptureFixtur
     with to_file(None), caplog.at_level(logging.INFO, "shmq.audit"):
         record(Event.QUEUE_PURGE, "orders", "ok", WHO, messages=3)
     assert caplog.messages == [
-        "audit event=queue.purge name=orders outcome=ok who=billing peer=127.0.0.1:4711 via=tcp "
-        f"pid={os.getpid()} uid={os.getuid()} messages=3"
+        (
+            "audit event=queue.purge name=orders outcome=ok who=billing peer=127.0.0.1:4711 via=tcp "  # noqa: E501
+            f"pid={os.getpid()} uid={os.getuid()} messages=3"
+        )
     ]
 
 
@@ -38,7 +40,7 @@ def test_hostile_values_stay_in_their_field_and_are_cut(caplog: pytest.LogCaptur
     (line,) = caplog.messages
     assert line.isascii()
     assert line.isprintable()
-    assert line.count(" event=") == 2  # the second one inside of quotes
+    assert line.count(" event=") == 1
     assert r'client="x\nevent=' in line
     assert len(line) < 600
     formatted = JsonFormatter().format(caplog.records[0])
