@@ -65,8 +65,10 @@ def ask_purge(visit: Visit) -> Shown:
         stats, identity = queue.stats(), queue.identity
     count = stats.depth + stats.delayed
     facts = [
-        f"{words.amount(stats.depth, 'waiting message')} and "
-        f"{words.amount(stats.delayed, 'delayed message')} are removed for good.",
+        (
+            f"{words.amount(stats.depth, 'waiting message')} and "
+            f"{words.amount(stats.delayed, 'delayed message')} are removed for good."
+        ),
         f"{words.amount(stats.in_flight, 'leased message')} stay with who holds them.",
     ]
     return _confirm(
@@ -104,13 +106,13 @@ def ask_delete(visit: Visit) -> Shown:
     total = stats.depth + stats.delayed + stats.in_flight
     facts = [
         f"The queue and {words.amount(total, 'message')} in it are removed for good.",
-        f"{words.amount(max(handles, 0), 'handle')} of processes are attached; their next call "
-        f"fails.",
+        (
+            f"{words.amount(max(handles, 0), 'handle')} of processes are attached; their next call "
+            f"fails."
+        ),
         "Its dead-letter queue stays.",
     ]
-    return _confirm(
-        name, "delete", facts, label="Delete the queue", hidden={"identity": identity}
-    )
+    return _confirm(name, "delete", facts, label="Delete the queue", hidden={"identity": identity})
 
 
 @page("/queues/{name}/delete", "POST")
@@ -133,8 +135,10 @@ def ask_redrive(visit: Visit) -> Shown:
     where = visit.text("where")
     count = visit.ask("count_redrive", name=name, where=where).count
     facts = [
-        f"{words.amount(count, 'dead letter')} of {name} would go back to the queue that each "
-        f"came from, the oldest first.",
+        (
+            f"{words.amount(count, 'dead letter')} of {name} would go back to the queue that each "
+            f"came from, the oldest first."
+        ),
         f"Only those for which this holds: {where}" if where else "All of them.",
     ]
     return _confirm(
@@ -199,8 +203,10 @@ def _preview(visit: Visit, name: str, body: Any, properties: Mapping[str, Any]) 
     with visit.console.broker.queue(name) as queue:
         stats = queue.stats()
     facts = [
-        f"One message is put into {name}, which has {words.amount(stats.depth, 'message')} "
-        f"waiting and room for {words.number(stats.capacity)}.",
+        (
+            f"One message is put into {name}, which has {words.amount(stats.depth, 'message')} "
+            f"waiting and room for {words.number(stats.capacity)}."
+        ),
         *(f"{key}: {as_text(str(value))}" for key, value in properties.items()),
     ]
     return _confirm(

@@ -110,7 +110,7 @@ def _columns(
         for one in found
         if one.kind == "exchange" and one.target in depth
     ]
-    ways += [(one.name, one.alternate) for one in exchanges if one.alternate in depth]  # type: ignore[misc]
+    ways += [(one.name, one.alternate) for one in exchanges if one.alternate in depth]
     for _ in range(_COLUMNS):
         for source, target in ways:
             depth[target] = min(max(depth[target], depth[source] + 1), _COLUMNS - 1)
@@ -123,7 +123,9 @@ def _columns(
     return found
 
 
-def _line(start: tuple[int, int], end: tuple[int, int], label: str, alternate: bool = False) -> Line:
+def _line(
+    start: tuple[int, int], end: tuple[int, int], label: str, alternate: bool = False
+) -> Line:
     x1, y1 = start[0] + _WIDTH, start[1] + _HEIGHT // 2
     x2, y2 = end[0], end[1] + _HEIGHT // 2
     if end[0] <= start[0]:  # back, or to itself: around the right side

@@ -75,9 +75,7 @@ def _endpoint(row: Page) -> Any:
 def _audit_refusal(caller: Caller, request: Request) -> None:
     actor = Actor(who=caller.name, peer=caller.peer, via="http")
     below = request.url.path.rpartition("/")[2]
-    record(
-        Event.RIGHT_REFUSED, request.path_params.get("name", ""), "denied", actor, page=below
-    )
+    record(Event.RIGHT_REFUSED, request.path_params.get("name", ""), "denied", actor, page=below)
 
 
 def _to_login(console: Console, request: Request) -> Response:

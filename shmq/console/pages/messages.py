@@ -25,7 +25,7 @@ def messages(visit: Visit) -> Shown:
     limit = visit.whole("limit", _DEFAULT, 1, _MOST)
     with visit.console.broker.queue(name) as queue:
         found = queue.peek(limit, where=where)
-        rows = [_row(one, cast("Form | None", form)) for one in found]
+        rows = [_row(one, form) for one in found]
         depth = queue.qsize()
     return Shown(
         "messages.html",

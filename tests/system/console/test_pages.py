@@ -63,7 +63,9 @@ def test_each_page_is_whole_and_leads_nowhere_else(airport: Console, path: str) 
 
 
 def test_every_link_of_a_page_leads_to_a_page(airport: Console) -> None:
-    links = {link for path in PAGES for link in Page(open_page(airport, path).content.decode()).links}
+    links = {
+        link for path in PAGES for link in Page(open_page(airport, path).content.decode()).links
+    }
     for link in sorted(links):
         if link.startswith("/ops/") and not link.endswith("/logout"):
             assert open_page(airport, link.removeprefix("/ops")).status == 200, link
@@ -83,7 +85,9 @@ def test_a_queue_shows_who_is_attached_and_who_holds_what(airport: Console) -> N
 
 
 def test_the_list_of_queues_takes_an_expression(airport: Console) -> None:
-    found = Page(open_page(airport, "/queues?where=depth+%3E+1+and+name+%3D+%27arrivals%27").content.decode())
+    found = Page(
+        open_page(airport, "/queues?where=depth+%3E+1+and+name+%3D+%27arrivals%27").content.decode()
+    )
     rows = [link for link in found.links if link.startswith("/ops/queues/")]
     assert rows == ["/ops/queues/arrivals"]
 
@@ -282,7 +286,9 @@ def _sessions(site: Console, token: str, weak: str) -> None:
     answer = send(site, "/login", token=token, next="/ops/queues")
     assert (answer.status, answer.headers["location"]) == (303, "/ops/queues")
     cookie = answer.headers["set-cookie"]
-    assert {"HttpOnly", "Path=/ops", "SameSite=strict"} <= {one.strip() for one in cookie.split(";")}
+    assert {"HttpOnly", "Path=/ops", "SameSite=strict"} <= {
+        one.strip() for one in cookie.split(";")
+    }
     strong = cookie.partition(";")[0]
     assert "Log out" in Page(open_page(site, "/", strong).content.decode()).text
     assert open_page(site, "/queues/orders/messages", strong).status == 200
@@ -318,6 +324,11 @@ def test_the_files_of_others_are_what_they_were_published_as() -> None:
 
 
 def test_no_file_outside_the_folder_is_given(site: Console) -> None:
-    for path in ("/static/../rendering.py", "/static/%2e%2e/rendering.py", "/static/", "/static/no"):
+    for path in (
+        "/static/../rendering.py",
+        "/static/%2e%2e/rendering.py",
+        "/static/",
+        "/static/no",
+    ):
         assert open_page(site, path).status == 404, path
     assert open_page(site, "/static/console.css").headers["content-type"].startswith("text/css")
