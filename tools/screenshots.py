@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 #: The name of each picture, its page, and the colours that the reader prefers.
-PICTURES: Final = (
+PICTURES: Final[tuple[tuple[str, str, Literal["light", "dark"]], ...]] = (
     ("overview", "/", "light"),
     ("overview-dark", "/", "dark"),
     ("queues", "/queues", "light"),
@@ -66,7 +66,7 @@ def traffic(broker: shmq.Broker, seen: threading.Event, stop: threading.Event) -
 def take(browser: Browser, site: Console, folder: Path) -> None:
     """Take each picture."""
     for name, path, colours in PICTURES:
-        context = browser.new_context(viewport=_SIZE, color_scheme=colours)  # type: ignore[arg-type]
+        context = browser.new_context(viewport=_SIZE, color_scheme=colours)
         page = context.new_page()
         page.goto(site.url + path, wait_until="load")
         if page.locator("[data-history]").count():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import shmq
 from shmq.console.pages.bodies import FORMS, Form, as_text, shown_body
