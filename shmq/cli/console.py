@@ -93,7 +93,7 @@ def console(
     messages: when it ends, nothing stops. SIGHUP reads the tokens again.
     """
     check_extra()
-    from shmq.console.process import ConsoleProcess  # noqa: PLC0415
+    from shmq.console.server.process import ConsoleProcess  # noqa: PLC0415
     from shmq.console.settings import Address, ConsoleSettings  # noqa: PLC0415
 
     source = Source(config)

@@ -19,11 +19,11 @@ from starlette.types import ASGIApp
 
 import shmq
 from shmq.console.access import Access
-from shmq.console.app import application, metrics_application
 from shmq.console.context import Console
 from shmq.console.history import History
 from shmq.console.leases import LeaseBook
 from shmq.console.observer import ObserverThread
+from shmq.console.server.app import application, metrics_application
 from shmq.console.sessions import Sessions
 from shmq.console.settings import Address, ConsoleSettings
 from shmq.errors import InvalidOption, ShmqError
