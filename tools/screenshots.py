@@ -40,7 +40,6 @@ PICTURES: Final[tuple[tuple[str, str, Literal["light", "dark"]], ...]] = (
 )
 
 _NAMESPACE: Final = "airport"
-_SIZE: Final = {"width": 1100, "height": 760}
 #: How long flights come in before the pictures are taken, in seconds.
 _SECONDS: Final = 20
 #: The largest picture, in bytes.
@@ -66,7 +65,7 @@ def traffic(broker: shmq.Broker, seen: threading.Event, stop: threading.Event) -
 def take(browser: Browser, site: Console, folder: Path) -> None:
     """Take each picture."""
     for name, path, colours in PICTURES:
-        context = browser.new_context(viewport=_SIZE, color_scheme=colours)
+        context = browser.new_context(viewport={"width": 1100, "height": 760}, color_scheme=colours)
         page = context.new_page()
         page.goto(site.url + path, wait_until="load")
         if page.locator("[data-history]").count():
