@@ -31,7 +31,7 @@ _FOCUSED = (
 )
 
 #: A screen, and the colours that its user prefers.
-SCREENS = [(1280, "light"), (1280, "dark"), (320, "light"), (320, "dark")]
+SCREENS = [(1280, "light"), (1280, "dark"), (320, "light")]
 
 
 @pytest.fixture(scope="module")
