@@ -15,7 +15,7 @@ from shmq.errors import ShmqError
 from shmq.server.config.settings import LEVELS, Settings, Source
 from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
-__all__ = ["console"]
+__all__ = ["check_extra", "console"]
 
 _NEEDED: Final = ("jinja2", "msgspec", "prometheus_client", "starlette", "uvicorn", "websockets")
 
