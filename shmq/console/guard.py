@@ -19,6 +19,7 @@ __all__ = [
     "Guard",
     "caller_of",
     "check_change",
+    "check_change_allowed",
     "peer_address",
     "peer_of",
 ]
@@ -117,15 +118,20 @@ def caller_of(console: Console, connection: HTTPConnection) -> Caller | None:
     return Caller(session.token, peer, session=session.id)
 
 
+def check_change_allowed(console: Console) -> None:
+    """Raise Problem if this console changes nothing."""
+    if not console.settings.allow_changes:
+        raise Problem(
+            403, "read-only", "this console only shows: start it with --allow-changes to change"
+        )
+
+
 def check_change(console: Console, caller: Caller, given: str | None) -> None:
     """Raise Problem for a change that is not allowed, or that a foreign page might have sent.
 
     ``given`` is the CSRF token of the request. A request that shows its token itself needs none.
     """
-    if not console.settings.allow_changes:
-        raise Problem(
-            403, "read-only", "this console only shows: start it with --allow-changes to change"
-        )
+    check_change_allowed(console)
     if caller.bearer:
         return
     if caller.session is None:

@@ -127,13 +127,14 @@ def body_of(
 
 
 def view_of(message: shmq.Message, receipt: str | None = None) -> MessageView:
-    """The message as JSON shows it."""
+    """The message as JSON shows it; the body of one that is leased, by its receipt, is whole."""
     raw = bytes(message.view)
+    most = CUT if receipt is None else None
     try:
-        value: Any = message.body if len(raw) <= CUT else None
+        value: Any = message.body if most is None or len(raw) <= most else None
     except shmq.ShmqError:  # its codec cannot read it: the bytes are shown
         value = raw
-    body, encoding, cut = body_of(value, message.codec, raw)
+    body, encoding, cut = body_of(value, message.codec, raw, most)
     dead = message.dead
     return MessageView(
         sequence=message.sequence,

@@ -7,6 +7,8 @@ from typing import Final
 
 from starlette.routing import BaseRoute
 
+from shmq.console.api import events, websocket
+
 __all__ = ["MODULES", "live_routes", "load"]
 
 #: The nouns of the API; each module registers its operations when it is imported.
@@ -31,4 +33,4 @@ def load() -> None:
 
 def live_routes() -> list[BaseRoute]:
     """The routes of event streams and WebSockets."""
-    return []
+    return [*events.routes(), *websocket.routes()]

@@ -1,1 +1,1 @@
-"""The pages, which a browser can read without JavaScript."""
+"""The pages of the console: made by the server, readable without JavaScript."""

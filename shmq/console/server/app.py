@@ -15,6 +15,8 @@ from shmq.console.api import openapi, table
 from shmq.console.api.routes import let_in, problem_answer, routes
 from shmq.console.context import Console
 from shmq.console.guard import HEADERS, Guard
+from shmq.console.pages import table as pages
+from shmq.console.pages.endpoints import error_page, wants_page
 from shmq.console.problem import Problem
 from shmq.metrics.exposition import CONTENT_TYPE, render
 
@@ -32,6 +34,7 @@ def application(console: Console) -> ASGIApp:
     ]
     inner.append(Route("/metrics", _metrics))
     inner += table.live_routes()
+    inner += pages.routes()
     return _finished(console, inner, metrics_open=console.settings.metrics_open)
 
 
@@ -88,12 +91,14 @@ class _Guarded:
         await self._inner(scope, receive, with_headers)
 
 
-async def _failed(_: Request, error: Exception) -> Response:
-    return problem_answer(error)
+async def _failed(request: Request, error: Exception) -> Response:
+    return error_page(request, error) if wants_page(request) else problem_answer(error)
 
 
 async def _unknown(request: Request, _: Exception) -> Response:
-    return problem_answer(Problem(404, "unknown-path", f"there is no page {request.url.path!r}"))
+    return await _failed(
+        request, Problem(404, "unknown-path", f"there is no page {request.url.path!r}")
+    )
 
 
 async def _healthz(_: Request) -> Response:

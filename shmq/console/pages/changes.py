@@ -1,0 +1,258 @@
+"""Changes by forms: what would happen is shown first, and done when that is confirmed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+import shmq
+from shmq.console.api.messages import NewMessage, properties_of
+from shmq.console.pages import words
+from shmq.console.pages.bodies import as_text
+from shmq.console.pages.visit import MOST_WHERE, Redirect, Shown, Visit, page
+from shmq.console.problem import Problem
+from shmq.protocol.opcodes import Right
+
+#: The fields of the form that puts a message, but for its body.
+_FIELDS: Final = ("encoding", "headers", "priority", "group", "delay", "ttl", "dedupe_id")
+_ENCODINGS: Final = ("json", "text", "base64")
+
+
+def _allowed(visit: Visit, right: Right) -> str:
+    """The name of the queue. Raises Problem where it cannot be changed."""
+    if not visit.console.settings.allow_changes:
+        raise Problem(
+            403, "read-only", "this console only shows: start it with --allow-changes to change"
+        )
+    visit.need(right, "queue", visit["name"])
+    return visit["name"]
+
+
+def _path(name: str, *rest: str) -> str:
+    return "/".join(("/queues", quote(name, safe=""), *rest))
+
+
+def _confirm(name: str, verb: str, facts: list[str], **values: Any) -> Shown:
+    back = values.pop("back", _path(name))
+    return Shown(
+        "confirm.html",
+        {"name": name, "verb": verb, "facts": facts, "action": _path(name, verb), "back": back,
+         "possible": True, "hidden": {}, **values},
+    )  # fmt: skip
+
+
+def _check_identity(visit: Visit, name: str) -> None:
+    """Raise Problem if the queue is another than the one that was shown."""
+    with visit.console.broker.queue(name) as queue:
+        if str(queue.identity) != visit.form.get("identity", ""):
+            raise Problem(
+                409, "exists", f"queue {name!r} was made anew since it was shown: look at it again"
+            )
+
+
+# ---- purge and delete ----
+
+
+@page("/queues/{name}/purge")
+def ask_purge(visit: Visit) -> Shown:
+    """What a purge would remove."""
+    name = _allowed(visit, Right.ADMIN)
+    with visit.console.broker.queue(name) as queue:
+        stats, identity = queue.stats(), queue.identity
+    count = stats.depth + stats.delayed
+    facts = [
+        (
+            f"{words.amount(stats.depth, 'waiting message')} and "
+            f"{words.amount(stats.delayed, 'delayed message')} are removed for good."
+        ),
+        f"{words.amount(stats.in_flight, 'leased message')} stay with who holds them.",
+    ]
+    return _confirm(
+        name,
+        "purge",
+        facts,
+        label=f"Remove {words.amount(count, 'message')}",
+        possible=count > 0,
+        hidden={"identity": str(identity)},
+    )
+
+
+@page("/queues/{name}/purge", "POST")
+def purge(visit: Visit) -> Redirect:
+    """Remove the waiting and the delayed messages."""
+    name = _allowed(visit, Right.ADMIN)
+    _check_identity(visit, name)
+    visit.perform("purge_queue", {}, name=name)
+    return Redirect(_path(name))
+
+
+@page("/queues/{name}/delete")
+def ask_delete(visit: Visit) -> Shown:
+    """What a deletion would remove."""
+    name = _allowed(visit, Right.ADMIN)
+    try:
+        with visit.console.broker.queue(name) as queue:
+            stats, identity = queue.stats(), str(queue.identity)
+            handles = len([one for one in queue.attachments() if one.alive]) - 1
+    except shmq.SegmentError as error:
+        return _confirm(
+            name, "delete", [f"It cannot be used: {error}"], label="Delete the queue",
+            hidden={"identity": ""},
+        )  # fmt: skip
+    total = stats.depth + stats.delayed + stats.in_flight
+    facts = [
+        f"The queue and {words.amount(total, 'message')} in it are removed for good.",
+        (
+            f"{words.amount(max(handles, 0), 'handle')} of processes are attached; their next call "
+            f"fails."
+        ),
+        "Its dead-letter queue stays.",
+    ]
+    return _confirm(name, "delete", facts, label="Delete the queue", hidden={"identity": identity})
+
+
+@page("/queues/{name}/delete", "POST")
+def delete(visit: Visit) -> Redirect:
+    """Delete the queue."""
+    name = _allowed(visit, Right.ADMIN)
+    if visit.form.get("identity"):
+        _check_identity(visit, name)
+    visit.perform("delete_queue", name=name)
+    return Redirect("/queues")
+
+
+# ---- redrive ----
+
+
+@page("/queues/{name}/redrive")
+def ask_redrive(visit: Visit) -> Shown:
+    """How many dead letters a redrive would send back."""
+    name = _allowed(visit, Right.ADMIN)
+    where = visit.text("where")
+    count = visit.ask("count_redrive", name=name, where=where).count
+    facts = [
+        (
+            f"{words.amount(count, 'dead letter')} of {name} would go back to the queue that each "
+            f"came from, the oldest first."
+        ),
+        f"Only those for which this holds: {where}" if where else "All of them.",
+    ]
+    return _confirm(
+        name,
+        "redrive",
+        facts,
+        label=f"Send back {words.amount(count, 'dead letter')}",
+        possible=count > 0,
+        hidden={"where": where or ""},
+        back="/letters",
+    )
+
+
+@page("/queues/{name}/redrive", "POST")
+def redrive(visit: Visit) -> Redirect:
+    """Send dead letters back."""
+    name = _allowed(visit, Right.ADMIN)
+    where = visit.form.get("where", "")[:MOST_WHERE]
+    visit.perform("redrive_queue", {"where": where or None}, name=name)
+    return Redirect("/letters")
+
+
+# ---- put ----
+
+
+@page("/queues/{name}/put")
+def ask_put(visit: Visit) -> Shown:
+    """The form for a message."""
+    name = _allowed(visit, Right.PRODUCE)
+    return Shown(
+        "put.html",
+        {"name": name, "encodings": _ENCODINGS, "given": {}, "problem": None},
+    )
+
+
+@page("/queues/{name}/put", "POST")
+def put(visit: Visit) -> Shown | Redirect:
+    """Show what would be put, or put it once that was confirmed."""
+    name = _allowed(visit, Right.PRODUCE)
+    try:
+        message = _message(visit.form)
+        body, properties = properties_of(message)
+    except Problem as problem:
+        return Shown(
+            "put.html",
+            {"name": name, "encodings": _ENCODINGS, "given": visit.form, "problem": str(problem)},
+        )
+    if visit.form.get("step") != "put":
+        return _preview(visit, name, body, properties)
+    content = msgspec.json.encode(message)
+    done = visit.perform("put_messages", ("application/json", content), name=name)
+    (sequence,) = done["sequences"]
+    if visit.reads(name):
+        return Redirect(_path(name, f"messages?put={sequence}"))
+    return Redirect(_path(name))
+
+
+def _preview(visit: Visit, name: str, body: Any, properties: Mapping[str, Any]) -> Shown:
+    text = body.decode("latin-1") if isinstance(body, bytes) else body
+    if not isinstance(text, str):
+        text = json.dumps(text, indent=2, ensure_ascii=False)
+    with visit.console.broker.queue(name) as queue:
+        stats = queue.stats()
+    facts = [
+        (
+            f"One message is put into {name}, which has {words.amount(stats.depth, 'message')} "
+            f"waiting and room for {words.number(stats.capacity)}."
+        ),
+        *(f"{key}: {as_text(str(value))}" for key, value in properties.items()),
+    ]
+    return _confirm(
+        name,
+        "put",
+        facts,
+        label="Put the message",
+        body=as_text(text[:4096]),
+        cut=len(text) > 4096,
+        hidden={**visit.form, "step": "put"},
+        back=_path(name, "put"),
+    )
+
+
+def _message(form: Mapping[str, str]) -> NewMessage:
+    """The message of the form. Raises Problem that names the field."""
+    encoding = form.get("encoding", "json")
+    text = form.get("body", "")
+    fields: dict[str, Any] = {"encoding": encoding, "body": text}
+    if encoding == "json":
+        fields["body"] = _json("body", text)
+    for name in _FIELDS[1:]:
+        given = form.get(name, "").strip()
+        if given:
+            fields[name] = _field(name, given)
+    try:
+        return msgspec.convert(fields, NewMessage)
+    except msgspec.ValidationError as error:
+        raise Problem(400, "invalid", str(error)) from None
+
+
+def _field(name: str, given: str) -> Any:
+    if name == "headers":
+        return _json(name, given)
+    if name in {"priority", "delay", "ttl"}:
+        try:
+            return int(given) if name == "priority" else float(given)
+        except ValueError:
+            raise Problem(400, "invalid", f"{name}={given[:40]!r} is no number") from None
+    return given
+
+
+def _json(name: str, given: str) -> Any:
+    try:
+        return msgspec.json.decode(given)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise Problem(
+            400, "invalid", f"{name}: it is no JSON: {error}; choose another encoding for text"
+        ) from None

@@ -1,0 +1,79 @@
+"""Dead letters, by reason and by the queue that they came from."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any, Final
+
+import shmq
+from shmq.console.pages.visit import Shown, Visit, page
+from shmq.expression.parse import quoted
+from shmq.protocol.opcodes import Right
+
+#: The most dead-letter queues that are looked into for one page, and the most letters of each.
+_QUEUES: Final = 10
+_LETTERS: Final = 1000
+
+
+@page("/letters")
+def letters(visit: Visit) -> Shown:
+    """All dead-letter queues that have any, the fullest first."""
+    wanted = visit.text("queue", 255)
+    sources = collections.defaultdict(list)
+    for one in visit.latest.queues:
+        if one.options is not None and one.options.dead_letter is not None:
+            sources[one.options.dead_letter].append(one.name)
+    there = [
+        one
+        for one in visit.latest.queues
+        if one.name in sources
+        and one.stats is not None
+        and one.stats.depth
+        and visit.caller.sees("queue", one.name)
+        and wanted in {None, one.name}
+    ]
+    there.sort(key=lambda one: -(one.stats.depth if one.stats is not None else 0))
+    rows = [
+        {"queue": one, "sources": sources[one.name], "groups": _groups(visit, one.name)}
+        for one in there[:_QUEUES]
+    ]
+    return Shown(
+        "letters.html",
+        {
+            "rows": rows,
+            "more": len(there) - len(rows),
+            "most": _LETTERS,
+            "wanted": wanted,
+            "total": sum(one.stats.depth for one in there if one.stats is not None),
+        },
+    )
+
+
+def _groups(visit: Visit, name: str) -> list[dict[str, Any]] | None:
+    """The letters by reason and source; None without the right to look at them."""
+    if not visit.reads(name):
+        return None
+    try:
+        with visit.console.broker.queue(name) as queue:
+            found = queue.peek(_LETTERS)
+    except shmq.NoSuchQueue:
+        return []
+    groups = collections.Counter(
+        (one.dead.reason, one.dead.queue) if one.dead is not None else ("", "") for one in found
+    )
+    oldest: dict[tuple[str, str], float] = {}
+    for one in found:
+        if one.dead is not None:
+            key = (one.dead.reason, one.dead.queue)
+            oldest[key] = min(one.dead.at, oldest.get(key, one.dead.at))
+    return [
+        {
+            "reason": reason,
+            "source": source,
+            "count": count,
+            "oldest": oldest.get((reason, source)),
+            "where": f"reason = {quoted(reason)} and queue = {quoted(source)}" if reason else None,
+            "redrives": visit.changes(Right.ADMIN, "queue", name),
+        }
+        for (reason, source), count in groups.most_common()
+    ]

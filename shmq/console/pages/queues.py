@@ -1,0 +1,101 @@
+"""The list of queues, and one queue: its rates, who is attached, who holds what, its options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import shmq
+from shmq.console.history import Series
+from shmq.console.pages.overview import findings_of
+from shmq.console.pages.visit import Shown, Visit, page
+from shmq.console.problem import Problem
+from shmq.protocol.opcodes import Right
+
+__all__ = ["minutes_of"]
+
+_ROWS: Final = 50
+#: How many leased messages a page shows.
+_LEASES: Final = 50
+#: By what the list can be sorted, and how that is called.
+_SORTS: Final = {
+    "oldest_age": "oldest message",
+    "depth": "waiting",
+    "in_flight": "leased",
+    "delayed": "delayed",
+    "rate_in": "rate in",
+    "rate_out": "rate out",
+    "dead_lettered": "dead-lettered",
+    "shm_bytes": "memory",
+}
+
+
+@page("/queues")
+def list_of_queues(visit: Visit) -> Shown:
+    """All queues, in pages by name, or the first by a number."""
+    where, sort, after = visit.text("where"), visit.text("sort"), visit.text("after")
+    if sort is not None and sort not in _SORTS:
+        raise Problem(400, "invalid", f"sort={sort[:40]!r} is none of {', '.join(_SORTS)}")
+    found = visit.ask("list_queues", limit=_ROWS, where=where, sort=sort, after=after)
+    more = None
+    if found.next is not None:
+        more = "?" + urlencode({"after": found.next, **({"where": where} if where else {})})
+    return Shown(
+        "queues.html",
+        {"rows": found.items, "more": more, "where": where, "sort": sort, "sorts": _SORTS,
+         "after": after},
+    )  # fmt: skip
+
+
+@page("/queues/{name}")
+def one_queue(visit: Visit) -> Shown:
+    """One queue."""
+    name = visit["name"]
+    visit.see("queue", name)
+    found = visit.queue(name)
+    if found is None:
+        # Made since the last look, or not there at all: then this says so.
+        visit.console.broker.queue(name).close()
+        raise Problem(503, "too-many", f"queue {name!r} was not observed yet: load the page again")
+    return Shown(
+        "queue.html",
+        {
+            "queue": found,
+            "stats": found.stats,
+            "options": found.options.as_dict() if found.options is not None else {},
+            "findings": findings_of(visit, "queue", name),
+            "minutes": list(minutes_of(visit.console.observer.history.of("queue", name))),
+            "leases": _leases(visit, name) if found.stats is not None else [],
+            "most_leases": _LEASES,
+            "reads": visit.reads(name),
+            "puts": visit.changes(Right.PRODUCE, "queue", name),
+            "administers": visit.changes(Right.ADMIN, "queue", name),
+        },
+    )
+
+
+def _leases(visit: Visit, name: str) -> list[shmq.Lease] | None:
+    """The leased messages; None where a server does not tell them."""
+    try:
+        with visit.console.broker.queue(name) as queue:
+            return queue.leases(_LEASES)
+    except (shmq.Unsupported, shmq.Forbidden):
+        return None
+
+
+def minutes_of(series: Series) -> Iterator[dict[str, Any]]:
+    """A row for each of the last ten minutes, the newest first."""
+    if not series.at:
+        return
+    end = series.at[-1]
+    for minute in range(10):
+        places = [n for n, at in enumerate(series.at) if minute * 60 <= end - at < minute * 60 + 60]
+        if places:
+            yield {
+                "ago": minute,
+                "rate_in": sum(series.rate_in[n] for n in places) / len(places),
+                "rate_out": sum(series.rate_out[n] for n in places) / len(places),
+                "depth": max(series.depth[n] for n in places),
+                "oldest_age": max(series.oldest_age[n] for n in places),
+            }

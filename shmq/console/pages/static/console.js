@@ -1,0 +1,80 @@
+// The pages need none of this: it keeps their numbers fresh, and draws the rates.
+"use strict";
+(() => {
+  const prefix = document.currentScript.dataset.prefix;
+  const PAUSE = 2000;
+  const button = document.getElementById("live");
+  let paused = false, loading = false, last = Date.now(), plot = null;
+
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  // ---- rates ----
+
+  function options(width) {
+    const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 } };
+    return {
+      width, height: 220,
+      series: [{}, { label: "in/s", stroke: colour("--in"), width: 2 },
+                   { label: "out/s", stroke: colour("--out"), width: 2, dash: [6, 3] }],
+      axes: [axis, { ...axis, size: 60 }],
+      scales: { y: { range: (_, low, high) => [0, Math.max(high, 1)] } },
+    };
+  }
+
+  async function draw(place) {
+    const answer = await fetch(place.dataset.history, { credentials: "same-origin" });
+    if (!answer.ok || typeof uPlot === "undefined") return;
+    const found = await answer.json();
+    const rows = [found.at, found.rate_in, found.rate_out];
+    if (plot) { plot.setData(rows); return; }
+    place.hidden = false;
+    plot = new uPlot(options(place.clientWidth), rows, place);
+    const again = () => { plot.destroy(); plot = null; draw(place).catch(() => {}); };
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+    addEventListener("resize", () => plot && plot.setSize({ width: place.clientWidth, height: 220 }));
+  }
+
+  // ---- numbers ----
+
+  function inUse(part) {
+    const chosen = document.getSelection();
+    return part.contains(document.activeElement) ||
+      (chosen && !chosen.isCollapsed && chosen.containsNode(part, true));
+  }
+
+  async function refresh() {
+    if (paused || loading || document.hidden || Date.now() - last < PAUSE) return;
+    loading = true;
+    try {
+      const answer = await fetch(location.href, {
+        credentials: "same-origin", redirect: "error", headers: { Accept: "text/html" } });
+      if (!answer.ok) return;
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      for (const part of document.querySelectorAll("[data-live]")) {
+        const fresh = page.getElementById(part.id);
+        if (fresh && !inUse(part) && fresh.innerHTML !== part.innerHTML) {
+          part.replaceChildren(...Array.from(fresh.childNodes, (one) => document.importNode(one, true)));
+        }
+      }
+      const place = document.querySelector("[data-history]");
+      if (place) await draw(place);
+    } catch { /* the next event tries again */ } finally { loading = false; last = Date.now(); }
+  }
+
+  function follow() {
+    if (!document.querySelector("[data-live]") || !window.EventSource) return;
+    const events = new EventSource(`${prefix}/api/v1/events`);
+    events.addEventListener("open", () => { button.hidden = false; });
+    for (const name of ["snapshot", "changes"]) events.addEventListener(name, refresh);
+    addEventListener("pagehide", () => events.close());
+    button.addEventListener("click", () => {
+      paused = !paused;
+      button.setAttribute("aria-pressed", String(!paused));
+      button.textContent = paused ? "Paused" : "Live";
+    });
+  }
+
+  const place = document.querySelector("[data-history]");
+  if (place) draw(place).catch(() => {});
+  if (button) follow();
+})();

@@ -1,0 +1,155 @@
+"""One request for a page: who sent it, what it asks for, and the table of all pages."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+import anyio.from_thread
+import msgspec
+
+from shmq.console.access import Caller
+from shmq.console.api.operation import OPERATIONS, Call, Operation
+from shmq.console.api.routes import answered
+from shmq.console.context import Console
+from shmq.console.problem import Problem
+from shmq.diagnose.activity import Observation, QueueActivity
+from shmq.protocol.opcodes import Right
+
+__all__ = ["PAGES", "Page", "Redirect", "Shown", "Visit", "page"]
+
+#: The longest expression of a form, in characters.
+MOST_WHERE: Final = 4096
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """A request for a page. Its handler runs in a thread."""
+
+    console: Console
+    caller: Caller
+    #: The names in the path.
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    #: The fields of a form that was sent; empty for a GET.
+    form: Mapping[str, str]
+    #: What the forms of the page must send back.
+    csrf: str = dataclasses.field(repr=False)
+
+    @property
+    def latest(self) -> Observation:
+        """What was observed last."""
+        return self.console.observer.latest()
+
+    def __getitem__(self, name: str) -> str:
+        """A name in the path."""
+        return self.path[name]
+
+    # ---- what was asked for ----
+
+    def text(self, name: str, most: int = MOST_WHERE) -> str | None:
+        """A field of the query; None if it is empty. Raises Problem for one that is too long."""
+        given = self.query.get(name, "").strip()
+        if len(given) > most:
+            raise Problem(400, "invalid", f"{name} has more than {most} characters")
+        return given or None
+
+    def whole(self, name: str, default: int, least: int, most: int) -> int:
+        """A whole number of the query. Raises Problem for one out of its range."""
+        given = self.query.get(name, "").strip()
+        if not given:
+            return default
+        if not (given.isascii() and given.isdigit() and least <= int(given[:20]) <= most):
+            raise Problem(
+                400, "invalid", f"{name}={given[:40]!r} is no whole number from {least} to {most}"
+            )
+        return int(given)
+
+    # ---- rights ----
+
+    def need(self, right: Right, kind: str, name: str) -> None:
+        """Raise Problem 403 without the right, 404 where even the name is not shown."""
+        self._call({}, None).need(right, kind, name)
+
+    def see(self, kind: str, name: str) -> None:
+        """Raise Problem 404 where the name is not shown."""
+        self._call({}, None).see(kind, name)
+
+    def reads(self, name: str) -> bool:
+        """Whether the caller may see what is in the queue's messages."""
+        return self.caller.may(Right.CONSUME, "queue", name)
+
+    def changes(self, right: Right, kind: str, name: str) -> bool:
+        """Whether forms that need the right are shown."""
+        return self.console.settings.allow_changes and self.caller.may(right, kind, name)
+
+    def queue(self, name: str) -> QueueActivity | None:
+        """What the queue did at the last look; None: it was not there."""
+        return next((one for one in self.latest.queues if one.name == name), None)
+
+    # ---- operations of the API ----
+
+    def ask(self, operation: str, /, **given: Any) -> Any:
+        """What the reading operation of the API answers."""
+        row = _row(operation)
+        assert not row.changes
+        return row.handler(self._call(given, None, row))
+
+    def perform(self, operation: str, /, body: Any = None, **given: Any) -> Any:
+        """Do a changing operation of the API, as a request for it does; its decoded answer."""
+        row = _row(operation)
+        if row.body is not None and row.body is not bytes:
+            body = msgspec.convert(body, row.body)
+        response = anyio.from_thread.run(answered, row, self._call(given, body, row))
+        return msgspec.json.decode(response.body) if response.body else None
+
+    def _call(self, given: Mapping[str, Any], body: Any, row: Operation | None = None) -> Call:
+        defaults = {one.name: one.default for one in row.parameters} if row is not None else {}
+        return Call(
+            console=self.console, caller=self.caller, given={**defaults, **given}, body=body
+        )
+
+
+def _row(name: str) -> Operation:
+    return next(one for one in OPERATIONS if one.name == name)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shown:
+    """A template with its values."""
+
+    template: str
+    values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Redirect:
+    """Go to another page after a change; ``path`` is without the prefix."""
+
+    path: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Page:
+    """One page: its path, and the function that answers it."""
+
+    method: Literal["GET", "POST"]
+    path: str
+    handler: Callable[[Visit], Shown | Redirect]
+
+
+#: Every page and every form that is sent.
+PAGES: Final[list[Page]] = []
+
+Handler = Callable[[Visit], Shown | Redirect]
+
+
+def page(path: str, method: Literal["GET", "POST"] = "GET") -> Callable[[Handler], Handler]:
+    """Make the decorated function the handler of a page, or of a form that is sent by POST."""
+
+    def register(handler: Handler) -> Handler:
+        PAGES.append(Page(method, path, handler))
+        return handler
+
+    return register

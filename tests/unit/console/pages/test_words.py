@@ -1,0 +1,46 @@
+"""Numbers, times and sizes in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from shmq.console.pages import words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0, "0 s"),
+        (0.44, "0.4 s"),
+        (59.0, "59 s"),
+        (90, "1.5 min"),
+        (7200, "2 h"),
+        (259_200, "3 days"),
+        (None, ""),
+    ],
+)
+def test_a_length_of_time_has_its_largest_unit(seconds: float | None, said: str) -> None:
+    assert words.span(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(0, "0 bytes"), (1023, "1,023 bytes"), (1536, "1.5 KiB"), (1 << 50, "1024.0 TiB"), (None, "")],
+)
+def test_a_size_has_its_largest_unit(count: int | None, said: str) -> None:
+    assert words.size(count) == said
+
+
+def test_a_moment_that_no_calendar_has_is_a_number() -> None:
+    assert words.moment(0) == "1970-01-01 00:00:00 UTC"
+    assert words.moment(1e300) == "1e+300"
+    assert words.moment(None) == ""
+
+
+def test_one_has_no_plural() -> None:
+    assert words.amount(1, "message") == "1 message"
+    assert words.amount(2000, "message") == "2,000 messages"
+    assert words.rate(0.25) == "0.2"
+    assert words.rate(1234.5) == "1,234"
+    assert words.option(None) == "none"
+    assert words.option(True) == "yes"
