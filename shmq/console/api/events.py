@@ -100,7 +100,7 @@ class EventStream(Response):
         self._over = True
         self._new.set()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         """Send events until there is a reason to end."""
         start: Any = {
             "type": "http.response.start",

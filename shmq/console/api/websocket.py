@@ -12,7 +12,7 @@ Frames are JSON objects. A client sends::
 Credit is how many messages of a queue may be sent and not settled. Any frame may have an ``id``:
 then its answer or its problem has it, too; without one only a put and a problem are answered. It
 receives ``{"message": …, "queue": …}``, ``{"put": …}``, ``{"done": …}`` and ``{"problem": …}``.
-What is not settled when the socket closes returns to its queue. It is closed with 1001 when the
+What is not settled when the socket closes returns to its queue. It is closed with 1012 when the
 console ends, 1003 for a binary frame, 1008 when its token or login is no longer accepted, and 1009
 for a frame above 1 MiB.
 """
@@ -60,7 +60,7 @@ _THREADS: Final = 32
 #: How long a socket may take to close, in seconds.
 _PATIENCE: Final = 5.0
 
-_ENDED: Final = {"ending": (1001, "the console ends"), "unauthorized": (1008, "token withdrawn")}
+_ENDED: Final = {"ending": (1012, "the console ends"), "unauthorized": (1008, "token withdrawn")}
 _T = TypeVar("_T")
 
 
@@ -282,7 +282,7 @@ class _Socket:
             if frame.id is not None:
                 shown["id"] = frame.id
             answer = await self._do(frame)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - one that is no refusal is raised again
             await self._refuse(error, shown)
             return
         if answer is not None:
@@ -373,7 +373,7 @@ class _Socket:
                 queue = await self._in_thread(self._queue, consumer.queue)
                 while True:
                     await self._send_some(consumer, queue)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - one that is no refusal is raised again
             if isinstance(error, shmq.QueueDeleted):
                 self._console.leases.drop_queue(self.session, consumer.queue)
             await self._refuse(error, {"queue": consumer.queue})
