@@ -97,6 +97,7 @@ def python(table: Table) -> str:
             ),
             *_python_heads(table),
             *_python_aside(table),
+            *_python_audit(table),
             *_python_errors(table),
         )
     )
@@ -106,7 +107,7 @@ def _python_names(table: Table) -> Iterator[str]:
     names = sorted(
         [
             *("DEFAULT_PORT", "HEADER", "MAGIC", "PROTOCOL_VERSION", "UNUSED_TYPE"),
-            *("ASIDE", "ERRORS", "HEADS", "RIGHTS", "TEXTS", *table["limits"]),
+            *("ASIDE", "AUDIT", "ERRORS", "HEADS", "RIGHTS", "TEXTS", *table["limits"]),
         ]
     )
     names += sorted(["Feature", "Flag", "Right", "Status", "Type"])
@@ -163,6 +164,21 @@ def _python_aside(table: Table) -> Iterator[str]:
     yield "ASIDE: Final = frozenset(\n    {\n"
     yield from (f"        Type.{name},\n" for name in _names_aside(table))
     yield "    }\n)\n"
+
+
+def _python_audit(table: Table) -> Iterator[str]:
+    yield '\n#: The audit events of a type by the action; "" of a type without actions.\n'
+    yield "AUDIT: Final[dict[Type, dict[str, str]]] = {\n"
+    for name, each in table["operation"].items():
+        event = each.get("audit")
+        if event is None:
+            continue
+        pairs = event if isinstance(event, dict) else {"": event}
+        inner = [f'"{action}": "{value}"' for action, value in pairs.items()]
+        one = f"    Type.{name}: {{{', '.join(inner)}}},\n"
+        many = "".join(f"        {pair},\n" for pair in inner)
+        yield one if len(one) <= 101 else f"    Type.{name}: {{\n{many}    }},\n"
+    yield "}\n"
 
 
 def _names_aside(table: Table) -> list[str]:

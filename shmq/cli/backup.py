@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import click
 
+from shmq.cli.shared.audited import Event, audited
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import json_flag, namespace_of
 from shmq.cli.shared.names import complete_queues, complete_streams
@@ -145,11 +146,16 @@ def restore(
     if aside is not None:
         if source is not None or names or streams:
             raise click.UsageError("--aside restores one thing: drop DIR, -q and --stream")
-        done = [restore_aside(namespace, aside, new_name, salvage=salvage)]
+        with audited(namespace, Event.BACKUP_RESTORE, aside, new_name=new_name):
+            done = [restore_aside(namespace, aside, new_name, salvage=salvage)]
     elif new_name is not None and (len(names) != 1 or streams):
         raise click.UsageError("--as names one queue: say which with one -q, or with --aside")
     else:
-        done = take(namespace, source, names, new_name, streams=streams, salvage=salvage)
+        wanted = ",".join((*names, *streams))
+        given = {"source": None if source is None else str(source), "new_name": new_name}
+        with audited(namespace, Event.BACKUP_RESTORE, wanted, **given) as told:
+            done = take(namespace, source, names, new_name, streams=streams, salvage=salvage)
+            told["restored"] = len(done)
     if as_json:
         show_json([dataclasses.asdict(one) for one in done])
     else:

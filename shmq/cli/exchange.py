@@ -14,6 +14,7 @@ from shmq.api import ExchangeKind
 from shmq.api.options import Confirm
 from shmq.cli.queue import delete_one
 from shmq.cli.shared import params
+from shmq.cli.shared.audited import Event, audited
 from shmq.cli.shared.flags import Group, connected, json_flag, yes_flag
 from shmq.cli.shared.messages import check_messages, decode, message_flags, open_lines
 from shmq.cli.shared.names import (
@@ -67,7 +68,8 @@ def create(
 
     Repeating the command with the same options changes nothing; other options are refused.
     """
-    broker.create_exchange(name, kind, alternate).close()
+    with audited(broker, Event.EXCHANGE_CREATE, name, kind=kind, alternate=alternate):
+        broker.create_exchange(name, kind, alternate).close()
     if as_json:
         told = {"exchange": name, "kind": kind, "alternate": alternate}
         show_json({"namespace": broker.namespace, **told})
@@ -120,8 +122,11 @@ def _binding_flags(command: F) -> F:
 def bind(broker: shmq.Broker, /, name: str, as_json: bool, **given: Any) -> None:
     """Bind an exchange to a queue, a stream or another exchange."""
     target, binding = _binding(broker, **given)
-    with broker.exchange(name) as found:
-        made = found.bind(target, **binding)
+    with (
+        audited(broker, Event.EXCHANGE_BIND, name, target=target, key=binding["key"]) as told,
+        broker.exchange(name) as found,
+    ):
+        told["changed"] = made = found.bind(target, **binding)
     _tell(name, target, as_json, "bound", made, "is already bound in this way")
 
 
@@ -131,8 +136,11 @@ def bind(broker: shmq.Broker, /, name: str, as_json: bool, **given: Any) -> None
 def unbind(broker: shmq.Broker, /, name: str, as_json: bool, **given: Any) -> None:
     """Remove a binding; give the options that it was made with."""
     target, binding = _binding(broker, **given)
-    with broker.exchange(name) as found:
-        done = found.unbind(target, **binding)
+    with (
+        audited(broker, Event.EXCHANGE_UNBIND, name, target=target, key=binding["key"]) as told,
+        broker.exchange(name) as found,
+    ):
+        told["changed"] = done = found.unbind(target, **binding)
     _tell(name, target, as_json, "unbound", done, "is not bound in this way")
 
 

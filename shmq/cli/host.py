@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -13,8 +14,9 @@ import click
 
 from shmq.api.names import check_name
 from shmq.cli.shared import params
+from shmq.cli.shared.audited import Event, audited
 from shmq.cli.shared.exit_codes import Code
-from shmq.cli.shared.flags import json_flag, namespace_of
+from shmq.cli.shared.flags import json_flag, log_format_flag, namespace_of
 from shmq.cli.shared.names import queue_names
 from shmq.cli.shared.output import (
     amount,
@@ -38,8 +40,11 @@ from shmq.namespace.namespace import Namespace
 from shmq.server.keeper import Keeper
 from shmq.storage.set_aside import FileSetAside, files_aside
 from shmq.supervision.signals import Stop
+from shmq.supervision.stderr import default_log_format, show_on_stderr
 
 __all__ = ["doctor", "fsck", "keeper"]
+
+log = logging.getLogger("shmq")
 
 
 @click.command(epilog="Example: shmq doctor --fix")
@@ -62,7 +67,7 @@ def doctor(context: click.Context, fix: bool, timeout: float, as_json: bool) -> 
     are listed with the commands that restore and remove them.
     """
     names, others = _asked_for(context)
-    found = [one for name in names for one in sweep(name, fix, timeout)]
+    found = [one for name in names for one in _swept(name, fix, timeout)]
     checked = [one for name in names for one in segments(name)]
     machine = conditions()
     aside = [row for name in names for row in _aside(name, found)]
@@ -84,6 +89,15 @@ def doctor(context: click.Context, fix: bool, timeout: float, as_json: bool) -> 
         note(f"{counted(others, 'file')} of other users left alone")
     wrong = any(not one.fixed for one in found) or any(one.problem for one in machine)
     context.exit(Code.WRONG if wrong else Code.OK)
+
+
+def _swept(name: str, fix: bool, timeout: float) -> list[Finding]:
+    if not fix:
+        return list(sweep(name, fix, timeout))
+    with audited(name, Event.LEFTOVERS_REMOVE, "") as told:
+        found = list(sweep(name, fix, timeout))
+        told["removed"] = sum(one.fixed for one in found)
+    return found
 
 
 def _asked_for(context: click.Context) -> tuple[list[str], int]:
@@ -243,6 +257,7 @@ def _code(found: list[SegmentReport]) -> Code:
     help="The time between two checks.",
 )
 @click.option("--once", is_flag=True, help="Check once, and end.")
+@log_format_flag
 @click.pass_context
 def keeper(context: click.Context, interval: float, once: bool) -> None:
     """Expire leases, delays and TTLs on time in queues that no process uses, until stopped.
@@ -257,7 +272,11 @@ def keeper(context: click.Context, interval: float, once: bool) -> None:
         kept.tend()
         if once:
             return
-        note(f"keeping namespace {namespace!r}; Ctrl-C or SIGTERM ends it")
+        if default_log_format() == "text":
+            note(f"keeping namespace {namespace!r}; Ctrl-C or SIGTERM ends it")
+        else:
+            show_on_stderr("shmq")
+            log.info("keeping namespace %r; Ctrl-C or SIGTERM ends it", namespace)
         with contextlib.suppress(KeyboardInterrupt):
             while True:
                 with stop.interruptible():

@@ -14,6 +14,7 @@ import click
 import shmq
 from shmq.api.names import MAX_NAME
 from shmq.api.options import QueueOptions
+from shmq.cli.shared.audited import Event, audited
 from shmq.cli.shared.flags import (
     connected,
     count_flag,
@@ -56,7 +57,11 @@ def create(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> No
     Repeating the command with the same options changes nothing; other options are refused.
     Sizes are 4096, 64KiB or 16MiB; times are 30, 30s, 500ms, 5m or 2h.
     """
-    with broker.create_queue(name, **given_options(flags)) as queue:
+    wanted = given_options(flags)
+    with (
+        audited(broker, Event.QUEUE_CREATE, name),
+        broker.create_queue(name, **wanted) as queue,
+    ):
         options = queue.options.as_dict()
     if as_json:
         show_json({"namespace": broker.namespace, "name": name, "options": options})
@@ -102,7 +107,8 @@ def delete_one(broker: shmq.Broker, kind: str, name: str, *, yes: bool, as_json:
     }[kind]
     if not yes:
         ask_first("delete", f"Delete {kind} {name!r} {contents(broker, name)}?")
-    remove(name)
+    with audited(broker, Event(f"{kind}.delete"), name):
+        remove(name)
     if as_json:
         show_json({"namespace": broker.namespace, "kind": kind, "deleted": name})
     else:
@@ -124,7 +130,8 @@ def purge(broker: shmq.Broker, name: str, yes: bool, as_json: bool) -> None:
             numbers = queue.stats()
             held = counted(numbers.depth + numbers.delayed, "message")
             ask_first("purge", f"Remove {held} from queue {name!r}?")
-        purged = queue.purge()
+        with audited(broker, Event.QUEUE_PURGE, name) as told:
+            told["messages"] = purged = queue.purge()
     if as_json:
         show_json({"queue": name, "purged": purged})
     else:
@@ -217,8 +224,11 @@ def redrive(
 ) -> None:
     """Send dead letters back to the queue that they came from."""
     expression = _expression(where, rows)
-    with broker.queue(name) as queue:
-        redriven = queue.redrive(count, where=expression)
+    with (
+        audited(broker, Event.QUEUE_REDRIVE, name, where=expression) as told,
+        broker.queue(name) as queue,
+    ):
+        told["messages"] = redriven = queue.redrive(count, where=expression)
     if as_json:
         show_json({"queue": name, "redriven": redriven})
     else:

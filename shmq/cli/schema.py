@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast, get_args
 import click
 
 import shmq
+from shmq.cli.shared.audited import Event, audited
 from shmq.cli.shared.flags import Group, connected, json_flag
 from shmq.cli.shared.names import complete_names, queue_name
 from shmq.cli.shared.output import cell, clock, show, show_json, show_table, table
@@ -60,7 +61,9 @@ def set_schema(
     broker: shmq.Broker, name: str, file: Any, compatibility: str | None, as_json: bool
 ) -> None:
     """Make the JSON Schema in FILE the newest version; - is standard input."""
-    version = broker.set_schema(name, _read(file), compatibility)
+    wanted = _read(file)
+    with audited(broker, Event.SCHEMA_SET, name) as told:
+        told["version"] = version = broker.set_schema(name, wanted, compatibility)
     if as_json:
         show_json({"name": name, "version": version})
     else:

@@ -22,7 +22,12 @@ from shmq.server.config.settings import LEVELS, Source
 from shmq.server.config.tokens import hash_of, make_token
 from shmq.server.supervisor import Supervisor
 from shmq.supervision.signals import Stop
-from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
+from shmq.supervision.stderr import (
+    LOG_FORMATS,
+    set_log_format,
+    show_on_stderr,
+    show_stack_on_demand,
+)
 
 __all__ = ["ping", "serve", "token"]
 
@@ -56,6 +61,17 @@ __all__ = ["ping", "serve", "token"]
     type=click.Choice(LEVELS),
     help="The least severe events in the log.  [default: info]",
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(LOG_FORMATS),
+    help="One line of text or JSON for each event in the log.  [default: text]",
+)
+@click.option(
+    "--audit-log",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Append audit events to FILE too, as JSON.  [default: $SHMQ_AUDIT_LOG]",
+)
 @data_dir_flag
 @click.option(
     "--persist/--no-persist",
@@ -82,12 +98,14 @@ def serve(config: Path | None, **given: Any) -> None:
     open requests be answered; SIGHUP reads the configuration again.
     """
     context = click.get_current_context()
-    if given["data_dir"] is not None:
-        given["data_dir"] = Path(given["data_dir"]).absolute()
+    for key in ("data_dir", "audit_log"):
+        if given[key] is not None:
+            given[key] = Path(given[key]).absolute()
     over = {key: value for key, value in given.items() if value is not None}
     if "namespace" not in over and (target := target_of(context)).origin is not None:
         over["namespace"] = target.namespace
     supervisor = Supervisor(Source(config, over))
+    set_log_format(supervisor.settings.log_format)
     logging.getLogger("shmq").handlers.clear()
     show_on_stderr("shmq", supervisor.settings.level)
     show_stack_on_demand()

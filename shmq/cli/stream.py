@@ -13,6 +13,7 @@ from shmq.api.stream_options import StreamOptions
 from shmq.cli.queue import ask_first, delete_one
 from shmq.cli.record import append, read, tail
 from shmq.cli.shared import params
+from shmq.cli.shared.audited import Event, audited
 from shmq.cli.shared.flags import (
     Group,
     connected,
@@ -145,9 +146,10 @@ def reset(
     where = {partition: offset} if partition is not None and offset is not None else to
     with broker.stream(name) as stream:
         _kind_of(name, group, stream.groups())
-        found = stream.group(group).reset(
-            cast("GroupStart | float", where), None if partition is None else [partition]
-        )
+        with audited(broker, Event.GROUP_RESET, name, group=group, partition=partition):
+            found = stream.group(group).reset(
+                cast("GroupStart | float", where), None if partition is None else [partition]
+            )
     if as_json:
         show_json({"group": group, "committed": found})
     else:
@@ -173,7 +175,11 @@ def create(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> No
 
     Repeating the command with the same options changes nothing; other options are refused.
     """
-    with broker.create_stream(name, **given_options(flags)) as stream:
+    wanted = given_options(flags)
+    with (
+        audited(broker, Event.STREAM_CREATE, name),
+        broker.create_stream(name, **wanted) as stream,
+    ):
         options = stream.options.as_dict()
     if as_json:
         show_json({"namespace": broker.namespace, "name": name, "options": options})
@@ -313,7 +319,10 @@ def repartition(broker: shmq.Broker, name: str, partitions: int, as_json: bool) 
     group reads the new partitions once it has committed the old ones, so the records of a key
     stay in order.
     """
-    with broker.stream(name) as stream:
+    with (
+        audited(broker, Event.STREAM_REPARTITION, name, partitions=partitions),
+        broker.stream(name) as stream,
+    ):
         opened = stream.repartition(partitions)
     if as_json:
         show_json({"name": name, "open": list(opened), "partitions": opened.stop})
@@ -337,7 +346,8 @@ def delete(broker: shmq.Broker, name: str, group: str | None, yes: bool, as_json
     with broker.stream(name) as stream:
         if not yes:
             ask_first("delete", f"Delete group {group!r} of stream {name!r} and its offsets?")
-        stream.delete_group(group)
+        with audited(broker, Event.GROUP_DELETE, name, group=group):
+            stream.delete_group(group)
     if as_json:
         show_json({"namespace": broker.namespace, "deleted": name, "group": group})
     else:

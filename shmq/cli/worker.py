@@ -13,6 +13,7 @@ import click
 
 import shmq
 from shmq.cli.shared import params
+from shmq.cli.shared.flags import log_format_flag
 from shmq.cli.shared.names import queue_name
 from shmq.cli.shared.target import target_of
 from shmq.supervision.stderr import show_on_stderr
@@ -68,6 +69,7 @@ __all__ = ["worker"]
     metavar="HOST:PORT",
     help="Give how long messages took to Prometheus there.",
 )
+@log_format_flag
 def worker(handler: str, drain_timeout: float | None, metrics: str | None, **given: Any) -> None:
     """Call a Python function for each message of a queue.
 

@@ -12,7 +12,7 @@ import click
 import shmq
 from shmq.cli.shared import params
 from shmq.cli.shared.exit_codes import Code
-from shmq.cli.shared.flags import data_dir_flag, json_flag, namespace_of
+from shmq.cli.shared.flags import data_dir_flag, json_flag, log_format_flag, namespace_of
 from shmq.cli.shared.names import queue_names
 from shmq.cli.shared.output import amount, note, show, show_json
 from shmq.cli.shared.target import target_of
@@ -56,6 +56,7 @@ log = logging.getLogger("shmq")
     is_flag=True,
     help="Run in the background, with writer.log in the data directory; return after recovery.",
 )
+@log_format_flag
 @click.pass_context
 def persist(
     context: click.Context, data_dir: Path | None, log_level: str, idle: float | None, detach: bool

@@ -12,9 +12,9 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shmq.console.api import openapi, table
-from shmq.console.api.routes import problem_answer, routes, unauthorized
+from shmq.console.api.routes import let_in, problem_answer, routes
 from shmq.console.context import Console
-from shmq.console.guard import HEADERS, Guard, caller_of
+from shmq.console.guard import HEADERS, Guard
 from shmq.console.problem import Problem
 from shmq.metrics.exposition import CONTENT_TYPE, render
 
@@ -30,10 +30,9 @@ def application(console: Console) -> ASGIApp:
         *routes(),
         *openapi.routes(),
     ]
-    if console.settings.metrics_bind is None or not console.settings.metrics_only:
-        inner.append(Route("/metrics", _metrics))
+    inner.append(Route("/metrics", _metrics))
     inner += table.live_routes()
-    return _finished(console, inner)
+    return _finished(console, inner, metrics_open=console.settings.metrics_open)
 
 
 def metrics_application(console: Console) -> ASGIApp:
@@ -41,16 +40,18 @@ def metrics_application(console: Console) -> ASGIApp:
     return _finished(
         console,
         [Route("/healthz", _healthz), Route("/readyz", _readyz), Route("/metrics", _metrics)],
+        metrics_open=console.settings.metrics_bind is not None or console.settings.metrics_open,
     )
 
 
-def _finished(console: Console, inner: list[BaseRoute]) -> ASGIApp:
+def _finished(console: Console, inner: list[BaseRoute], *, metrics_open: bool) -> ASGIApp:
     prefix = console.settings.prefix
     made = Starlette(
         routes=[Mount(prefix, routes=inner)] if prefix else inner,
         exception_handlers={Exception: _failed, 404: _unknown, Problem: _failed},
     )
     made.state.console = console
+    made.state.metrics_open = metrics_open
     return _Guarded(made, console)
 
 
@@ -115,8 +116,8 @@ def _not_ready(console: Console) -> str | None:
 
 async def _metrics(request: Request) -> Response:
     console: Console = request.app.state.console
-    if not console.settings.metrics_open and caller_of(console, request) is None:
-        raise unauthorized()
+    if not request.app.state.metrics_open:
+        await let_in(console, request)
     pattern = request.query_params.get("queue")
     text = await anyio.to_thread.run_sync(_rendered, console, pattern)
     return Response(text, media_type=CONTENT_TYPE)

@@ -11,6 +11,7 @@ from shmq.console.leases import LeaseBook
 from shmq.console.observer import ObserverThread
 from shmq.console.sessions import Sessions
 from shmq.console.settings import ConsoleSettings
+from shmq.supervision.login_failures import LoginFailures
 
 __all__ = ["Console"]
 
@@ -28,5 +29,7 @@ class Console:
     observer: ObserverThread
     #: The messages that callers of the API hold leased.
     leases: LeaseBook
+    #: Failed logins by address, which make the next one slower.
+    logins: LoginFailures = dataclasses.field(default_factory=LoginFailures)
     #: Set when the console ends: long polls, event streams and WebSockets end then.
     ending: threading.Event = dataclasses.field(default_factory=threading.Event)

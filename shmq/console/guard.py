@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
@@ -21,10 +20,9 @@ __all__ = [
     "caller_of",
     "check_change",
     "check_change_allowed",
+    "peer_address",
     "peer_of",
 ]
-
-log = logging.getLogger("shmq.console")
 
 COOKIE: Final = "shmq_session"
 CSRF_HEADER: Final = "x-shmq-csrf"
@@ -60,7 +58,7 @@ def peer_of(connection: HTTPConnection) -> str:
     return f"{client.host}:{client.port}" if client is not None and client.host else "local"
 
 
-def source_of(connection: HTTPConnection) -> str:
+def peer_address(connection: HTTPConnection) -> str:
     """The caller's address alone, by which failed logins are counted."""
     client = connection.client
     return client.host if client is not None and client.host else "local"
@@ -145,8 +143,3 @@ def check_change(console: Console, caller: Caller, given: str | None) -> None:
         raise Problem(
             403, "csrf", "the header X-Shmq-CSRF is missing or wrong: load the page again"
         )
-
-
-def plain(value: Any) -> str:
-    """A value for the log, in one line."""
-    return str(value).encode("unicode_escape").decode("ascii")[:200]

@@ -98,6 +98,10 @@ class ObserverThread:
                 log.warning("the queues cannot be observed: %s", error)
             self.problem = str(error)
             return
+        except Exception as error:
+            log.exception("the observer failed: it looks again")
+            self.problem = f"{type(error).__name__}: {error}"
+            return
         self.problem = None
         self.history.add(found)
         with self._changed:

@@ -19,7 +19,6 @@ from shmq.api.stats import Attachment, QueueStats
 from shmq.api.stream import Stream
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
-from shmq.client.remote.queue import RemoteQueue
 from shmq.client.shared import durability
 from shmq.diagnose.journals import journal_problem
 from shmq.errors import (
@@ -315,15 +314,8 @@ class Observer:
         return found
 
     def _of_queue(self, queue: Queue) -> QueueActivity:
-        if isinstance(queue, RemoteQueue):
-            state = queue.puts.state()
-            return QueueActivity(
-                name=queue.name,
-                stats=state.stats,
-                attachments=tuple(state.attachments),
-                options=state.options,
-                identity=state.identity or 0,
-            )
+        if not self._local:
+            return _of_remote(queue)
         stats, identity, own = queue.stats(), queue.identity, os.getpid()
         known = self._options.get(queue.name)
         if known is None or known[0] != identity:
@@ -394,6 +386,21 @@ class Observer:
         trace: types.TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _of_remote(queue: Queue) -> QueueActivity:
+    """The same of a server's queue, by one request."""
+    from shmq.client.remote.queue import RemoteQueue  # noqa: PLC0415 - with a server alone
+
+    assert isinstance(queue, RemoteQueue)
+    state = queue.puts.state()
+    return QueueActivity(
+        name=queue.name,
+        stats=state.stats,
+        attachments=tuple(state.attachments),
+        options=state.options,
+        identity=state.identity or 0,
+    )
 
 
 def stream_activity(stream: Stream, groups: bool = False) -> StreamActivity:

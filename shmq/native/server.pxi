@@ -364,6 +364,9 @@ cdef class Engine:
         REPLY; for a PEEK that found messages, OK and the list of copies; None for the payload
         if `Session.answer_late`, `Session.keep` or, after `Session.park`, `Session.unpark`
         will give it.
+    ``refused(session, kind, name, right)``
+        is told that a request was refused that the engine answers itself: the session lacks the
+        right; 0: it has no right to the queue at all.
     ``compile(where)``
         returns the `Filter` of a client's expression. Raises InvalidOption.
     ``wait(queue)``
@@ -625,6 +628,14 @@ cdef void _answer(shmq_session *session, const shmq_frame *frame, const char *na
         shmq_reply(session, frame.id, SHMQ_S_INTERNAL, NULL, 0)
 
 
+cdef void _refused(shmq_session *session, uint8_t kind, const char *name, uint8_t right) noexcept:
+    cdef Session self = <Session>session.data
+    try:
+        self.engine.control.refused(self, kind, name.decode("ascii"), right)
+    except Exception as error:
+        self.engine.control.failed(error)
+
+
 cdef void _tend_attached_queue(shmq_attached_queue *attached_queue) noexcept:
     cdef Engine self = <Engine>attached_queue.engine.data
     try:
@@ -687,6 +698,7 @@ _hooks.attach = _attach_attached_queue
 _hooks.detach = _detach_attached_queue
 _hooks.rights = _rights
 _hooks.answer = _answer
+_hooks.refused = _refused
 _hooks.compile = _compile_for
 _hooks.tend = _tend_attached_queue
 _hooks.failed = _attached_queue_failed

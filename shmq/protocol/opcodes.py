@@ -10,6 +10,7 @@ from shmq import errors
 
 __all__ = [
     "ASIDE",
+    "AUDIT",
     "DEFAULT_PORT",
     "ERRORS",
     "FOREVER",
@@ -237,6 +238,26 @@ ASIDE: Final = frozenset(
         Type.LEASES,
     }
 )
+
+#: The audit events of a type by the action; "" of a type without actions.
+AUDIT: Final[dict[Type, dict[str, str]]] = {
+    Type.CREATE: {"": "queue.create"},
+    Type.DELETE: {"": "queue.delete"},
+    Type.PURGE: {"": "queue.purge"},
+    Type.EXCHANGE: {
+        "create": "exchange.create",
+        "delete": "exchange.delete",
+        "bind": "exchange.bind",
+        "unbind": "exchange.unbind",
+    },
+    Type.SCHEMA: {"set": "schema.set"},
+    Type.REDRIVE: {"": "queue.redrive"},
+    Type.STREAM_CREATE: {"": "stream.create"},
+    Type.STREAM_DELETE: {"": "stream.delete"},
+    Type.COMMIT: {"reset": "group.reset"},
+    Type.STREAM_GROUPS: {"delete": "group.delete"},
+    Type.REPARTITION: {"": "stream.repartition"},
+}
 
 #: The right that every request of the type needs.
 RIGHTS: Final[dict[Type, Right]] = {

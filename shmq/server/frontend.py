@@ -22,6 +22,7 @@ from shmq.server.connection.peer import Peer, RateLimitedLog
 from shmq.server.connection.tls_connection import TlsConnection
 from shmq.server.handlers.requests import Control
 from shmq.server.handlers.side_threads import SideThreads
+from shmq.supervision.login_failures import source_of
 
 __all__ = ["FrontEnd"]
 
@@ -96,6 +97,7 @@ class FrontEnd:
         )
         self._front = _core.Engine(self._control, **_limits_of(settings))
         self._control.attached = self._front.attached
+        self._control.login_failed = lambda: connection_counts.login_failed(row)
 
     @property
     def limits(self) -> Limits:
@@ -189,7 +191,7 @@ class FrontEnd:
         except OSError:
             sock.close()
             return
-        peer = Peer(f"{address[0]}:{address[1]}")
+        peer = Peer(f"{address[0]}:{address[1]}", source_of(address[0]))
         log.debug("%s: connected", peer)
         session = self._front.session(peer)
         peer.connection = self._connection_for(sock, session)

@@ -22,6 +22,7 @@ from shmq.server.keeper import main as keep
 from shmq.server.listener import listen, refuse, url_of
 from shmq.server.persistence_process import PersistenceProcess
 from shmq.server.systemd import Manager
+from shmq.supervision.audit import AuditFile
 from shmq.supervision.child_process import LOOK, ChildProcess, PipedChildProcess, WakeupPipe
 from shmq.supervision.signals import caught, ended_by
 
@@ -116,6 +117,7 @@ class Supervisor:
         self._source = source
         self._manager = Manager()
         self._wakeup = WakeupPipe()
+        self._connection_counts = ConnectionCounts.of(1)
         self._sockets: list[socket.socket] = []
         self._fronts: list[_WorkerProcess] = []
         self._children: list[ChildProcess] = []
@@ -165,6 +167,11 @@ class Supervisor:
         except (ShmqError, OSError) as error:
             log.warning("namespace %r is not removed: %s", self.settings.namespace, error)
 
+    @property
+    def failed_logins(self) -> int:
+        """How many logins have failed since the server has begun."""
+        return self._connection_counts.failed_logins
+
     def stop(self) -> None:
         """Let `run` return when the connections have ended. For any thread."""
         self._stopped = True
@@ -183,6 +190,8 @@ class Supervisor:
         settings = self.settings
         if settings.tls is not None:
             settings.tls.context()  # refuses unusable files before anything starts
+        if settings.audit_log is not None:
+            AuditFile(settings.audit_log).check()
         _raise_descriptors(settings)
         refuse(settings)
         if settings.persist:
@@ -199,7 +208,7 @@ class Supervisor:
         settings = self.settings
         self._sockets = listen(settings)
         self._url = url_of(self._sockets[0], tls=settings.tls is not None)
-        connection_counts = ConnectionCounts(settings.workers)
+        connection_counts = self._connection_counts = ConnectionCounts.of(settings.workers)
         self._fronts = [
             _WorkerProcess(self, s, connection_counts, row) for row, s in enumerate(self._sockets)
         ]

@@ -19,6 +19,7 @@ from shmq.server.config.settings import Settings
 from shmq.server.connection.connection import ConnectionCounts
 from shmq.server.frontend import FrontEnd
 from shmq.server.keeper import limit_lock_waits
+from shmq.supervision.audit import to_file
 from shmq.supervision.heartbeat import Heartbeat
 from shmq.supervision.signals import blocked_signals, end_with_parent, handle_sigterm
 from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
@@ -67,7 +68,8 @@ def main(
     if settings.persist:  # the supervisor runs the writer
         os.environ["SHMQ_AUTOSTART"] = "0"
         warnings.simplefilter("ignore", DurabilityWarning)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    audited = to_file(settings.audit_log)
+    with audited, asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(who, settings, listening, connection_counts, row, heartbeat, pipe))
 
 

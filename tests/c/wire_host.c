@@ -258,11 +258,19 @@ static void failed(struct shmq_attached_queue *attached_queue)
     CHECK(host.damaged[index_of(attached_queue->name)]);
 }
 
+static void refused(struct shmq_session *session, uint8_t type, const char *name, uint8_t right)
+{
+    (void)session;
+    (void)right;
+    CHECK(type && *name);
+}
+
 static const struct shmq_hooks hooks = {
     .attach = attach,
     .detach = detach,
     .rights = rights,
     .answer = answer,
+    .refused = refused,
     .compile = compile,
     .tend = tend,
     .wait = wait_for,

@@ -101,7 +101,7 @@ async def _main() -> None:
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     served: dict[str, _TcpServer] = {}
-    counts = ConnectionCounts(1)
+    counts = ConnectionCounts.of(1)
     while line := await reader.readline():
         verb, namespace = line.decode().split()
         if verb == "serve":

@@ -14,6 +14,7 @@ import shmq
 from shmq.api.options import Option, Options
 from shmq.cli.shared import params
 from shmq.cli.shared.target import target_of
+from shmq.supervision.stderr import LOG_FORMATS, set_log_format
 
 __all__ = [
     "Group",
@@ -22,6 +23,7 @@ __all__ = [
     "data_dir_flag",
     "given_options",
     "json_flag",
+    "log_format_flag",
     "namespace_of",
     "option_flags",
     "partition_flag",
@@ -81,6 +83,23 @@ def json_flag(command: F) -> F:
 def yes_flag(command: F) -> F:
     """``-y/--yes``, as the parameter ``yes``."""
     return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(command)
+
+
+def log_format_flag(command: F) -> F:
+    """``--log-format``, for this process and those that it starts."""
+
+    def choose(_: click.Context, __: click.Parameter, form: str | None) -> str | None:
+        if form is not None:
+            set_log_format(form)
+        return form
+
+    return click.option(
+        "--log-format",
+        type=click.Choice(LOG_FORMATS),
+        callback=choose,
+        expose_value=False,
+        help="One line of text or JSON for each event in the log.  [default: text]",
+    )(command)
 
 
 def count_flag(help: str, default: int | None = None) -> Callable[[F], F]:

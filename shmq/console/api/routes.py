@@ -12,14 +12,17 @@ from typing import Any, Final
 import anyio
 import anyio.to_thread
 import msgspec
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from shmq.console.access import Caller
 from shmq.console.api.operation import OPERATIONS, Answer, Call, Operation, Parameter
 from shmq.console.context import Console
-from shmq.console.guard import CSRF_HEADER, caller_of, check_change
+from shmq.console.guard import CSRF_HEADER, caller_of, check_change, peer_address, peer_of
 from shmq.console.problem import Problem, problem_of
+from shmq.supervision.audit import Actor, Event, record
+from shmq.supervision.login_failures import source_of
 
 __all__ = ["API", "MOST_BODY", "answered", "encode", "problem_answer", "routes"]
 
@@ -79,9 +82,7 @@ def _limiter(waits: bool) -> anyio.CapacityLimiter:
 
 async def _answer(row: Operation, request: Request) -> Response:
     console: Console = request.app.state.console
-    caller = caller_of(console, request)
-    if caller is None:
-        raise unauthorized()
+    caller = await let_in(console, request)
     if row.changes:
         check_change(console, caller, request.headers.get(CSRF_HEADER))
     call = Call(
@@ -92,6 +93,28 @@ async def _answer(row: Operation, request: Request) -> Response:
         headers={key.lower(): value for key, value in request.headers.items()},
     )
     return await answered(row, call)
+
+
+async def let_in(console: Console, request: HTTPConnection) -> Caller:
+    """Who calls. Raises Problem 401; a wrong token is told so the later, the more there were."""
+    caller = caller_of(console, request)
+    if caller is not None:
+        if caller.bearer:
+            console.logins.succeeded(source_of(peer_address(request)))
+        return caller
+    if "authorization" in request.headers:
+        await slow_down(console, request)
+    raise unauthorized()
+
+
+async def slow_down(console: Console, request: HTTPConnection) -> None:
+    """Count a failed login of the caller's address, audit it, and wait as long as that asks."""
+    source = source_of(peer_address(request))
+    details = console.logins.failed(source)
+    if details is not None:
+        actor = Actor(who=None, peer=peer_of(request), via="http")
+        record(Event.LOGIN_FAILED, "", "unauthorized", actor, **details)
+    await anyio.sleep(console.logins.delay(source))
 
 
 def unauthorized() -> Problem:
@@ -109,7 +132,7 @@ async def answered(row: Operation, call: Call) -> Response:
     limiter = _limiter(row.waits)
     if row.waits and limiter.available_tokens <= 0:
         raise Problem(503, "too-many", f"{_WAITING} requests wait already: try again")
-    found = await anyio.to_thread.run_sync(row.handler, call, limiter=limiter)
+    found = await anyio.to_thread.run_sync(_audited, row, call, limiter=limiter)
     answer = found if isinstance(found, Answer) else Answer(value=found, status=row.status)
     content = answer.content
     if content is None:
@@ -117,6 +140,25 @@ async def answered(row: Operation, call: Call) -> Response:
     return Response(
         content, answer.status, {**answer.headers, "Cache-Control": "no-store"}, answer.media
     )
+
+
+def _audited(row: Operation, call: Call) -> Any:
+    """Handle the call; what changes a definition, and a refused right, is written to the audit."""
+    name = next((str(call.given[part]) for part in _PART.findall(row.path)), "")
+    actor = Actor(who=call.caller.name, peer=call.caller.peer, via="http")
+    try:
+        found = row.handler(call)
+    except Exception as error:
+        problem = problem_of(error)
+        code = problem.code if problem is not None else "failed"
+        if code == "denied":
+            record(Event.RIGHT_REFUSED, name, code, actor, operation=row.name)
+        elif row.audit is not None:
+            record(Event(row.audit), name, code, actor)
+        raise
+    if row.audit is not None:
+        record(Event(row.audit), name, "ok", actor)
+    return found
 
 
 def given_of(row: Operation, request: Request) -> dict[str, Any]:

@@ -83,6 +83,7 @@ static void ask(struct shmq_session *session, const struct shmq_frame *frame,
         memcpy(text, name.at, name.bytes);
     if (operation->path == SHMQ_PATH_QUEUE && !session->engine->hooks->rights(session, text)) {
         shmq_refuse_request(session, frame->id, SHMQ_S_NO_QUEUE, NULL);
+        session->engine->hooks->refused(session, frame->type, text, 0);
         return;
     }
     session->engine->hooks->answer(session, frame, text, r.at, (uint32_t)shmq_left(&r));
@@ -103,6 +104,7 @@ void shmq_dispatch(struct shmq_session *session, const struct shmq_frame *frame,
     const unsigned char *payload = frames->at + SHMQ_FRAME_HEADER;
 
     frames->at = payload + frame->length;
+    session->type = frame->type;
     if (!frame->id && !operation->silent) {
         shmq_refuse_request(session, 0, SHMQ_S_BAD_REQUEST,
                             "message id 0 asks for no answer: this type has one");

@@ -107,9 +107,10 @@ static bool read_prefix(const struct shmq_frame *frame, const struct shmq_frames
 static void decide(struct shmq_large_body *large_body, struct shmq_session *session,
                    struct shmq_name name, struct shmq_item *item)
 {
-    struct shmq_queue_session *queue_session = shmq_queue_session_at(
-        session, name, SHMQ_MAY_PRODUCE, &item->status);
+    struct shmq_queue_session *queue_session;
 
+    session->type = SHMQ_T_PRODUCE;
+    queue_session = shmq_queue_session_at(session, name, SHMQ_MAY_PRODUCE, &item->status);
     large_body->queue_session = queue_session;
     large_body->next = NULL;
     if (queue_session && shmq_admit_item(queue_session, item))

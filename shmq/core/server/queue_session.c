@@ -213,6 +213,14 @@ static uint8_t ask_rights(struct shmq_session *session, struct shmq_name name)
     return session->engine->hooks->rights(session, text);
 }
 
+static void tell_refused(struct shmq_session *session, struct shmq_name name, uint8_t right)
+{
+    char text[SHMQ_NAME_MAX + 1] = {0};
+
+    memcpy(text, name.at, name.bytes);
+    session->engine->hooks->refused(session, session->type, text, right);
+}
+
 /* The same, whatever the session's rights to it, as long as it has any. */
 static struct shmq_queue_session *enter_queue(struct shmq_session *session, struct shmq_name name,
                                               uint16_t *status)
@@ -226,8 +234,10 @@ static struct shmq_queue_session *enter_queue(struct shmq_session *session, stru
     if (queue_session && queue_session->rights != SHMQ_NOT_ASKED)
         return queue_session;
     *status = SHMQ_S_NO_QUEUE;
-    if (!(rights = ask_rights(session, name)))
+    if (!(rights = ask_rights(session, name))) {
+        tell_refused(session, name, 0);
         return NULL;
+    }
     if (!queue_session && !(queue = open_attached_queue(session, name, status)))
         return NULL;
     *status = SHMQ_S_INTERNAL;
@@ -242,7 +252,13 @@ struct shmq_queue_session *shmq_queue_session_at(struct shmq_session *session,
 {
     struct shmq_queue_session *queue_session = enter_queue(session, name, status);
 
-    if (queue_session)
-        *status = queue_session->rights & right ? SHMQ_S_OK : SHMQ_S_FORBIDDEN;
-    return queue_session && !*status ? queue_session : NULL;
+    if (!queue_session)
+        return NULL;
+    if (queue_session->rights & right) {
+        *status = SHMQ_S_OK;
+        return queue_session;
+    }
+    *status = SHMQ_S_FORBIDDEN;
+    tell_refused(session, name, (uint8_t)right);
+    return NULL;
 }

@@ -51,6 +51,9 @@ struct shmq_hooks {
     /* The session's rights to the queue of that name, which need not exist; 0: it may not know of
      * it. */
     uint8_t (*rights)(struct shmq_session *session, const char *name);
+    /* A request of that type was refused: the session does not have the right to the queue of that
+     * name; 0: it has no right to it at all. */
+    void (*refused)(struct shmq_session *session, uint8_t type, const char *name, uint8_t right);
     /* Carries out a request that does not concern messages, and answers it with shmq_reply. `name`
      * is "" if the type has none. */
     void (*answer)(struct shmq_session *session, const struct shmq_frame *frame, const char *name,
@@ -219,6 +222,7 @@ struct shmq_session {
     uint32_t unsettled;
     uint32_t waiter_count;
     uint32_t delayed; /* requests that policy has yet to answer */
+    uint8_t type; /* of the request that is carried out */
     bool authorised; /* a HELLO succeeded, or none is required */
     bool held; /* frames wait: there is much to send or to confirm, or it is parked */
     bool parked; /* one of its requests waits, and all behind it */

@@ -59,6 +59,8 @@ cdef extern from "server/server.h":
         uint8_t (*rights)(shmq_session *session, const char *name) noexcept
         void (*answer)(shmq_session *session, const shmq_frame *frame, const char *name,
                        const unsigned char *rest, uint32_t size) noexcept
+        void (*refused)(shmq_session *session, uint8_t type, const char *name,
+                        uint8_t right) noexcept
         shmq_filter_request *(*compile)(shmq_engine *engine, const unsigned char *text, uint32_t size,
                                 char *why) noexcept
         void (*tend)(shmq_attached_queue *attached_queue) noexcept

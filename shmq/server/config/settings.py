@@ -17,6 +17,8 @@ from shmq.errors import InvalidOption, ShmqError
 from shmq.protocol.opcodes import DEFAULT_PORT, MAX_FRAME
 from shmq.server.config.tls import Tls, check_file
 from shmq.server.config.tokens import Token
+from shmq.supervision.audit import audit_file_of_environment
+from shmq.supervision.stderr import LOG_FORMATS, default_log_format
 
 __all__ = [
     "LEVELS",
@@ -182,6 +184,10 @@ class Settings:
     namespace: str = dataclasses.field(default_factory=default_namespace)
     #: The lowest level that is logged: ``debug``, ``info``, ``warning`` or ``error``.
     log_level: str = "info"
+    #: The form of a line of the log: ``text`` or ``json``.
+    log_format: str = dataclasses.field(default_factory=default_log_format)
+    #: The file that audit events are appended to, too; None: ``SHMQ_AUDIT_LOG``, or none.
+    audit_log: Path | None = dataclasses.field(default_factory=audit_file_of_environment)
     #: Whether to listen beyond this host without a token or without TLS.
     insecure: bool = False
     #: Whether durable queues are recovered and written.
@@ -203,6 +209,9 @@ class Settings:
         check_whole("workers", self.workers, 1, MAX_WORKERS)
         check_name(self.namespace, "namespace")
         check_one_of("log_level", self.log_level, LEVELS)
+        check_one_of("log_format", self.log_format, LOG_FORMATS)
+        if self.audit_log is not None and not isinstance(self.audit_log, Path):
+            raise TypeError(f"audit_log={self.audit_log!r} must be a file")
         self._check_persistence()
         names = [token.name for token in self.tokens]
         for name in names:
@@ -288,10 +297,11 @@ def _values(table: dict[str, Any], folder: Path) -> dict[str, Any]:
         if not isinstance(rows, list):
             raise TypeError("tokens must be written as [[tokens]], once for each")
         values["tokens"] = tuple(_made(Token, "[tokens]", _table("tokens", row)) for row in rows)
-    if values.get("data_dir") == "":
-        raise InvalidOption("data_dir='' is no directory: name one, or leave it out")
-    if "data_dir" in values:
-        values["data_dir"] = _path(values["data_dir"], folder)
+    for key, what in (("data_dir", "directory"), ("audit_log", "file")):
+        if values.get(key) == "":
+            raise InvalidOption(f"{key}='' is no {what}: name one, or leave it out")
+        if key in values:
+            values[key] = _path(values[key], folder)
     return values
 
 

@@ -188,7 +188,7 @@ class PlainConnection(Connection):
 
 
 class ConnectionCounts(SharedNumbers):
-    """One number for each worker, in memory that all of them share.
+    """The connections and the failed logins of each worker, in memory that all of them share.
 
     Only its own worker writes a number. Two workers that check at the same moment may both find
     room for the last connection.
@@ -196,10 +196,24 @@ class ConnectionCounts(SharedNumbers):
 
     NAME = "shmq-connections"
 
+    @classmethod
+    def of(cls, workers: int) -> ConnectionCounts:
+        """The numbers of so many workers."""
+        return cls(2 * workers)
+
     def total(self) -> int:
         """The connections of all workers."""
-        return sum(self.numbers)
+        return sum(self.numbers[0::2])
 
     def write(self, row: int, count: int) -> None:
         """Set the number of a worker's connections."""
-        self.numbers[row] = count
+        self.numbers[2 * row] = count
+
+    @property
+    def failed_logins(self) -> int:
+        """The failed logins of all workers since the server has begun."""
+        return sum(self.numbers[1::2])
+
+    def login_failed(self, row: int) -> None:
+        """Count a failed login of a worker."""
+        self.numbers[2 * row + 1] += 1

@@ -18,13 +18,15 @@ __all__ = [
 class Peer:
     """A client's address, name and token. A session carries it as its context."""
 
-    __slots__ = ("client", "connection", "peer", "token")
+    __slots__ = ("client", "connection", "peer", "source", "token")
 
-    def __init__(self, peer: str) -> None:
+    def __init__(self, peer: str, source: str = "") -> None:
         #: The connection that carries its session; None: it is being made, or is closed.
         self.connection: Connection | None = None
         #: The client's address.
         self.peer = peer
+        #: What its failed logins are counted for.
+        self.source = source
         #: The name that the client gave.
         self.client = ""
         #: The token it showed; None: it has shown none yet, or needs none.

@@ -46,10 +46,12 @@ from shmq.protocol.status import Refusal, refusal_of, status_of
 from shmq.server.config.settings import Limits
 from shmq.server.config.tokens import AccessList
 from shmq.server.connection.peer import Peer, RateLimitedLog
+from shmq.server.handlers.audit import Audit, login_failed
 from shmq.server.handlers.definitions import ExchangeHandler, schema_answer
 from shmq.server.handlers.refusals import QuotaRequest, Quotas, scarce, well_formed
 from shmq.server.handlers.side_threads import SideThreads
 from shmq.server.handlers.stream import Streams
+from shmq.supervision.login_failures import LoginFailures
 from shmq.version import VERSION
 
 __all__ = ["Control"]
@@ -69,6 +71,11 @@ _ALLOWED: Final = {
     Right.CONSUME: "consume from",
     Right.ADMIN: "administer",
 }
+
+#: The most refused logins whose answers are delayed at a time; others are answered at once.
+_MOST_DELAYED: Final = 1024
+#: How long such an answer may be delayed, as a part of the handshake's limit.
+_OF_HANDSHAKE: Final = 0.8
 
 #: About how many rows one PUBLISH puts, which bounds how long other requests wait for it.
 _PUBLISHED: Final = 10_000
@@ -136,6 +143,11 @@ class Control:
         self._limited_log = RateLimitedLog(log)
         self.streams = Streams(broker, self.stream_rights, self.quotas)
         self._own: dict[Session, list[tuple[str, int]]] = {}
+        self._audit = Audit(self._knows)
+        self._login_failures = LoginFailures()
+        self._delayed = 0  # refused logins that wait for their answer
+        #: Called for each failed login.
+        self.login_failed: Callable[[], None] = lambda: None
         operations: dict[Type, tuple[Callable[[bytes], Any], _Handler]] = {
             Type.HELLO: (Hello.unpack, self._hello),
             Type.CREATE: (Create.unpack, self._create),
@@ -203,6 +215,14 @@ class Control:
         peer: Peer = session.context
         return peer.stream_rights(self.access_list, name, group)
 
+    def refused(self, session: Session, kind: int, name: str, right: int) -> None:
+        """Record that the engine has refused a request for want of that right."""
+        self._audit.refused(session, kind, name, right)
+
+    def _knows(self, session: Session, name: str) -> bool:
+        """Whether the session has any right to a queue or a stream of that name."""
+        return bool(self.rights(session, name) or self.stream_rights(session, name))
+
     def answer(self, session: Session, kind: int, name: str, rest: bytes) -> Answer:
         """Carry out a request: the status, and the payload of the answer.
 
@@ -212,22 +232,25 @@ class Control:
             return self._answer_here(session, kind, name, rest)
         held = self._held.get(name)
         if held is not None and held.until > time.monotonic():
+            self._audit.answered(session, kind, name, rest, *held.answer)
             return held.answer
         asked = session.asked
         session.park()
         self._side_threads.do(
             lambda: self._carry_out(session, kind, name, rest),
-            lambda done: self._answered(session, asked, kind, name, done),
+            lambda done: self._answered(session, (asked, kind, name, rest), done),
         )
         return Status.OK, None
 
     def _answered(
-        self, session: Session, asked: int, kind: int, name: str, done: Future[Answer]
+        self, session: Session, request: tuple[int, int, str, bytes], done: Future[Answer]
     ) -> None:
+        asked, kind, name, rest = request
         error = done.exception()
         if error is not None:
             self.failed(error)
         status, payload = (Status.INTERNAL, b"") if error is not None else done.result()
+        self._audit.answered(session, kind, name, rest, status, payload)
         if status == Status.BUSY:
             self._held[name] = _LockRetry.after(self._held.get(name), (status, payload))
         else:
@@ -245,11 +268,13 @@ class Control:
             if answer[0] != Status.BUSY:
                 self._held.pop(name, None)
                 self._put_back.pop(session, None)
+                self._audit.answered(session, kind, name, rest, *answer)
                 return answer
             held = self._held[name] = _LockRetry.after(held, answer)
         since = self._put_back.setdefault(session, now)
         if now - since >= _PUT_BACK_FOR:
             del self._put_back[session]
+            self._audit.answered(session, kind, name, rest, *held.answer)
             return held.answer
         session.put_back()
         self._side_threads.later(held.pause, session.resume)
@@ -307,19 +332,40 @@ class Control:
 
     # ---- one request each ----
 
-    def _hello(self, session: Session, _: str, asked: Hello) -> bytes:
+    def _hello(self, session: Session, _: str, asked: Hello) -> bytes | None:
         peer: Peer = session.context
         peer.client = asked.client[:100]
         if self.access_list.ask:
             peer.token = self.access_list.find(asked.token or "")
             if peer.token is None:
-                form = "%s: unknown token" if asked.token else "%s: no token"
-                self._limited_log.warning(form, peer)
-                raise Refusal(
-                    Status.UNAUTHORIZED, "no token, or an unknown one: show one that the server has"
-                )
+                self._refuse_login(session, asked)
+                return None
+            self._login_failures.succeeded(peer.source)
             log.debug("%s: authenticated with token %r", peer, peer.token.name)
         return Greeting(f"shmq/{VERSION}", session.engine.max_frame, self._broker.namespace).pack()
+
+    def _refuse_login(self, session: Session, asked: Hello) -> None:
+        """Refuse a token: the later, the more of them the client's source has shown before."""
+        peer: Peer = session.context
+        self.login_failed()
+        details = self._login_failures.failed(peer.source)
+        if details is not None:
+            reason = "unknown token" if asked.token else "no token"
+            login_failed(session, reason, source=peer.source, **details)
+        why = "no token, or an unknown one: show one that the server has"
+        if self._delayed >= _MOST_DELAYED:
+            raise Refusal(Status.UNAUTHORIZED, why)
+        number = session.asked
+
+        def answer() -> None:
+            self._delayed -= 1
+            session.unpark(number, Type.HELLO, Status.UNAUTHORIZED, why.encode())
+
+        self._delayed += 1
+        session.park()
+        longest = _OF_HANDSHAKE * self.quotas.limits.handshake
+        delay = min(self._login_failures.delay(peer.source), longest)
+        self._side_threads.later(delay, answer)
 
     def _create(self, session: Session, name: str, asked: Create) -> bytes:
         given = asked.options
@@ -370,6 +416,7 @@ class Control:
     def left(self, session: Session) -> None:
         """Remove the own queues of a session that has ended, and end its waits."""
         self._put_back.pop(session, None)
+        self._audit.left(session)
         self.streams.left(session)
         self._left_own(session)
 

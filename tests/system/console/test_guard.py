@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import signal
 import socket
 import stat
 from pathlib import Path
@@ -10,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import shmq
-from tests.support.console import API, Console, console
+from tests.support.console import API, Console, console, write_tokens
 from tests.support.processes import PATIENCE, eventually
-from tests.support.shell import run
+from tests.support.shell import Shell
 
 READER = "reader" + "r" * 40
 WRITER = "writer" + "w" * 40
@@ -124,9 +126,8 @@ def test_leases_belong_to_the_token_that_took_them(place: str, shop: shmq.Broker
 
 
 def test_a_public_address_wants_tokens_and_tls() -> None:
-    refused = run("console", "--bind", "0.0.0.0:0")
-    assert refused.returncode == 2
-    assert "without tokens and without TLS" in refused.stderr
+    refused = Shell("unused")("console", "--bind", "0.0.0.0:0", code=2)
+    assert "without tokens and without TLS" in refused.error
 
 
 def test_a_unix_socket_is_for_its_user_alone_and_removed_at_the_end(
@@ -134,6 +135,7 @@ def test_a_unix_socket_is_for_its_user_alone_and_removed_at_the_end(
 ) -> None:
     path = tmp_path / "console.sock"
     with console(place, "--bind", f"unix:{path}") as site:
+        site.hears("console is at unix:")
         eventually(path.exists, "the socket is there")
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         connection = http.client.HTTPConnection("localhost", timeout=PATIENCE)
@@ -142,9 +144,8 @@ def test_a_unix_socket_is_for_its_user_alone_and_removed_at_the_end(
         connection.request("GET", f"{API}/overview")
         assert connection.getresponse().status == 200
         connection.close()
-        second = run("console", "--bind", f"unix:{path}")
-        assert second.returncode == 2
-        assert "another process listens there" in second.stderr
+        second = Shell(place)("console", "--bind", f"unix:{path}", code=2)
+        assert "another process listens there" in second.error
         assert site.process.poll() is None
     assert not path.exists()
 
@@ -159,29 +160,43 @@ def test_metrics_have_an_address_of_their_own(place: str) -> None:
     with console(place, "--metrics-bind", "127.0.0.1:0", tokens=TOKENS) as site:
         url = site.hears(r"http://\S+/metrics")
         host, _, port = url.removeprefix("http://").removesuffix("/metrics").partition(":")
-        connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE)
-        connection.request("GET", "/metrics")
-        answer = connection.getresponse()
-        assert (answer.status, b"# EOF" in answer.read()) == (200, True)
-        connection.request("GET", f"{API}/overview")
-        assert connection.getresponse().status == 404
-        connection.close()
+        with contextlib.closing(
+            http.client.HTTPConnection(host, int(port), timeout=PATIENCE)
+        ) as at:
+            at.request("GET", "/metrics")
+            answer = at.getresponse()
+            assert (answer.status, b"# EOF" in answer.read()) == (200, True)
+            at.request("GET", f"{API}/overview")
+            assert at.getresponse().status == 404
 
 
-def test_tokens_are_read_again_at_sighup(place: str) -> None:
-    import signal
-    import tempfile
+def test_changes_and_refusals_are_audited_with_the_token_and_the_peer(
+    place: str, shop: shmq.Broker
+) -> None:
+    shop.create_queue("orders")
+    with console(place, tokens=TOKENS) as site:
+        site.headers |= bearer(WRITER)
+        site.api("POST", "/queues/orders/purge", {})
+        site.api("GET", "/queues/orders/messages")
+        site.headers |= bearer("w" * 40)
+        site.api("GET", "/overview")
+        for event in (
+            'event=queue.purge name=orders outcome=ok who="token 1"',
+            'event=right.refused name=orders outcome=denied who="token 1"',
+            "event=login.failed",
+        ):
+            site.hears(event)
+        assert "via=http" in site.log
 
-    from tests.support.console import write_tokens
 
-    with tempfile.TemporaryDirectory() as folder:
-        config = write_tokens(Path(folder), {READER: {"consume": ["*"]}})
-        with console(place, "--config", str(config)) as site:
-            site.headers |= bearer(WRITER)
-            assert site.api("GET", "/overview").status == 401
-            write_tokens(Path(folder), {WRITER: {"consume": ["*"]}})
-            site.process.send_signal(signal.SIGHUP)
-            site.hears("tokens reloaded")
-            assert site.api("GET", "/overview").status == 200
-            site.headers |= bearer(READER)
-            assert site.api("GET", "/overview").status == 401
+def test_tokens_are_read_again_at_sighup(place: str, tmp_path: Path) -> None:
+    config = write_tokens(tmp_path, {READER: {"consume": ["*"]}})
+    with console(place, "--config", str(config)) as site:
+        site.headers |= bearer(WRITER)
+        assert site.api("GET", "/overview").status == 401
+        write_tokens(tmp_path, {WRITER: {"consume": ["*"]}})
+        site.process.send_signal(signal.SIGHUP)
+        site.hears("tokens reloaded")
+        assert site.api("GET", "/overview").status == 200
+        site.headers |= bearer(READER)
+        assert site.api("GET", "/overview").status == 401

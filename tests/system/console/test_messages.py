@@ -8,7 +8,7 @@ import json
 import pytest
 
 import shmq
-from tests.support.console import API, Console
+from tests.support.console import API, Console, console
 
 
 def test_bodies_are_shown_as_json_text_or_base64(site: Console, shop: shmq.Broker) -> None:
@@ -156,8 +156,6 @@ def test_a_lease_waits_for_a_message_and_an_empty_queue_gives_none(
 
 
 def test_messages_return_when_the_console_ends(place: str, shop: shmq.Broker) -> None:
-    from tests.support.console import console
-
     queue = shop.create_queue("held")
     queue.put("a")
     with console(place) as other:

@@ -29,7 +29,7 @@ async def _come_and_go(namespace: str, queue: shmq.Queue) -> None:
     listening = socket.create_server(("127.0.0.1", 0))
     listening.setblocking(False)
     settings = Settings(namespace=namespace, workers=1)
-    front = frontend.FrontEnd(settings, listening, ConnectionCounts(1), 0)
+    front = frontend.FrontEnd(settings, listening, ConnectionCounts.of(1), 0)
     serving = asyncio.create_task(front.run())
     consume = frame(Type.CONSUME, name_of("q") + struct.pack("!IIB", 1, FOREVER, 0))
     subscribe = frame(Type.SUBSCRIBE, name_of("q") + struct.pack("!IB", 1, 0))

@@ -23,6 +23,8 @@ port = 4321
 workers = 3
 namespace = "shop"
 log_level = "debug"
+log_format = "json"
+audit_log = "audit.jsonl"
 insecure = true
 persist = true
 data_dir = "data"
@@ -74,6 +76,8 @@ def test_every_setting_can_stand_in_the_file(tmp_path: Path) -> None:
         workers=3,
         namespace="shop",
         log_level="debug",
+        log_format="json",
+        audit_log=tmp_path / "audit.jsonl",
         insecure=True,
         persist=True,
         data_dir=tmp_path / "data",
