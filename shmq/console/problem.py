@@ -106,4 +106,8 @@ def _more(error: Exception) -> dict[str, Any]:
     """What an error tells beside its text."""
     if isinstance(error, shmq.NotConfirmed):
         return {"taken": error.taken, "sequence": error.sequence}
+    if isinstance(error, shmq.OffsetOutOfRange):
+        return {"asked": error.asked, "earliest": error.earliest, "latest": error.latest}
+    if isinstance(error, shmq.SchemaError):
+        return {"field": error.field}
     return {}

@@ -15,7 +15,16 @@ from shmq.console.api.routes import decode
 from shmq.console.problem import Problem, problem_of
 from shmq.protocol.opcodes import Right
 
-__all__ = ["CUT", "MOST_PEEKED", "MessageView", "NewMessage", "body_of", "properties_of", "view_of"]
+__all__ = [
+    "CUT",
+    "MOST_PEEKED",
+    "MessageView",
+    "NewMessage",
+    "body_of",
+    "properties_of",
+    "shown_headers",
+    "view_of",
+]
 
 #: Where a body is cut in a list, in bytes.
 CUT: Final = 4096
@@ -134,7 +143,7 @@ def view_of(message: shmq.Message, receipt: str | None = None) -> MessageView:
         size=len(raw),
         cut=cut,
         codec=message.codec,
-        headers=_shown(message.headers),
+        headers=shown_headers(message.headers),
         priority=message.priority,
         group=message.group,
         reply_to=message.reply_to,
@@ -147,7 +156,7 @@ def view_of(message: shmq.Message, receipt: str | None = None) -> MessageView:
     )
 
 
-def _shown(headers: Any) -> dict[str, Any]:
+def shown_headers(headers: Any) -> dict[str, Any]:
     """Headers with values that JSON has; others as text."""
     found = {}
     for key, value in headers.items():
@@ -233,6 +242,7 @@ def properties_of(given: NewMessage) -> tuple[Any, dict[str, Any]]:
               place="header"),
     Parameter("timeout", "number", "how long to wait for room, in seconds", 0.0, 0, 20),
     body=bytes,
+    schema=NewMessage,
     media=("application/json", "application/x-ndjson"),
     answer=PutAnswer,
     status=201,

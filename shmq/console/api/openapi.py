@@ -56,7 +56,12 @@ def _encoded() -> bytes:
 
 def document() -> dict[str, Any]:
     """The page as a map."""
-    kinds = [kind for row in OPERATIONS for kind in (row.body, row.answer) if _has_schema(kind)]
+    kinds = [
+        kind
+        for row in OPERATIONS
+        for kind in (row.body, row.schema, row.answer)
+        if _has_schema(kind)
+    ]
     unique = list(dict.fromkeys(kinds))
     schemas, components = msgspec.json.schema_components(unique, ref_template=_REF)
     by_kind = dict(zip(unique, schemas, strict=True))
@@ -98,17 +103,24 @@ def _operation(row: Operation, by_kind: dict[Any, Any]) -> dict[str, Any]:
         "tags": [row.tag],
         "parameters": _parameters(row),
         "responses": {
-            str(row.status): good,
+            **{str(one): good for one in (row.status, *row.also)},
             **{str(one): {"description": "refused", "content": problem} for one in statuses},
         },
     }
     if row.body is not None:
-        schema = by_kind.get(row.body, {})
+        schema = by_kind.get(row.schema or row.body, {})
         made["requestBody"] = {
             "required": True,
-            "content": {media: {"schema": schema} for media in row.media},
+            "content": {media: _content(media, schema) for media in row.media},
         }
     return made
+
+
+def _content(media: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """What a body of that media type is: of NDJSON each line is such a value."""
+    if media == "application/x-ndjson":
+        return {"schema": {"type": "string"}, "x-line": schema}
+    return {"schema": schema}
 
 
 def _parameters(row: Operation) -> list[dict[str, Any]]:
@@ -136,7 +148,7 @@ def _parameter(one: Parameter, place: str) -> dict[str, Any]:
     return {
         "name": one.name,
         "in": place,
-        "required": place == "path",
+        "required": place == "path" or one.required,
         "schema": schema,
         "description": one.text,
     }

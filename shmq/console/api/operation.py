@@ -33,6 +33,8 @@ class Parameter:
     most: float | None = None
     choices: tuple[str, ...] = ()
     place: Literal["query", "header", "path"] = "query"
+    #: Whether a request without it is refused.
+    required: bool = False
 
     def read(self, given: str) -> Any:
         """The value. Raises :class:`Problem` with the range for one that does not fit."""
@@ -144,11 +146,15 @@ class Operation:
     parameters: tuple[Parameter, ...] = ()
     #: The type of the body, a msgspec Struct; None: there is none; bytes: read as it is.
     body: Any = None
+    #: The type of each value in a body that is read as it is, for the page.
+    schema: Any = None
     #: The media types that the body may have.
     media: tuple[str, ...] = ("application/json",)
     #: The type of the answer.
     answer: Any = None
     status: int = 200
+    #: Other statuses of success, with the same answer.
+    also: tuple[int, ...] = ()
     #: The other statuses it answers with, beside those of every operation.
     refusals: tuple[int, ...] = ()
     tag: str = ""

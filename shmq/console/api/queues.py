@@ -146,7 +146,7 @@ def _view(queue: shmq.Queue) -> QueueView:
 
 
 @operation("PUT", "/queues/{name}", _NAME, body=dict[str, Any], answer=QueueView, tag="queues",
-           audit="queue.create")  # fmt: skip
+           also=(201,), audit="queue.create")  # fmt: skip
 def put_queue(call: Call) -> Answer:
     """Create the queue, or see that it is there with these options.
 

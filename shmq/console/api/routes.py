@@ -176,6 +176,9 @@ def given_of(row: Operation, request: Request) -> dict[str, Any]:
     for one in row.parameters:
         if one.place == "header" and (shown := request.headers.get(one.name)) is not None:
             given[one.name] = one.read(shown)
+    for one in row.parameters:
+        if one.required and given[one.name] is None:
+            raise Problem(400, "invalid", f"{one.name} is missing: {one.text}")
     for name, part in request.path_params.items():
         if not part.isprintable() or len(part) > 255:
             raise Problem(404, "not-found", f"{part[:80]!r} is no name")

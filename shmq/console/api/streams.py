@@ -1,1 +1,269 @@
-"""streams."""
+"""Streams: their list, one of them with its partitions, and what changes them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final
+
+import msgspec
+
+import shmq
+from shmq.api.stream_options import MAX_PARTITIONS, StreamOptions
+from shmq.console.api.operation import Answer, Call, Parameter, operation
+from shmq.console.api.queues import History
+from shmq.console.api.rows import PAGE, Page, Table
+from shmq.console.problem import Problem
+from shmq.diagnose.activity import StreamActivity
+from shmq.protocol.opcodes import Right
+
+__all__ = ["COLUMNS", "row_of"]
+
+#: The columns of the list.
+COLUMNS: Final = {
+    "name": "text",
+    "partitions": "number",
+    "records": "number",
+    "bytes": "bytes",
+    "oldest_age": "seconds",
+    "rate_in": "number",
+    "hot": "number",
+    "groups": "number",
+    "members": "number",
+    "lag": "number",
+    "durability": "text",
+    "problem": "text",
+}
+_TABLE: Final = Table(COLUMNS)
+_NAME: Final = Parameter("name", "string", "the stream's name", most=255)
+
+
+class PartitionView(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition."""
+
+    partition: int
+    #: The offset of the oldest record that can be read.
+    earliest: int
+    #: The offset that the next record will have.
+    latest: int
+    #: When the oldest and the newest record were appended, in seconds since 1970.
+    earliest_timestamp: float | None
+    latest_timestamp: float | None
+    bytes: int
+    #: Whether it takes no more records because the stream was repartitioned.
+    sealed: bool
+    behind: int
+    created_at: float
+    #: Records per second, over the last ten seconds.
+    rate: float
+    #: The rate as a multiple of the mean.
+    share: float
+    #: Whether it gets more than three times the mean.
+    hot: bool
+
+
+class StreamView(msgspec.Struct, frozen=True, kw_only=True):
+    """One stream."""
+
+    name: str
+    #: The stream's identity, as a string.
+    identity: str
+    options: dict[str, Any]
+    partitions: list[PartitionView]
+    #: The groups that the caller may look at.
+    groups: list[dict[str, Any]]
+
+
+class Repartition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many partitions are appended to; more than now."""
+
+    partitions: int
+
+
+class Repartitioned(msgspec.Struct, frozen=True, kw_only=True):
+    """The partitions that records are appended to now."""
+
+    open: list[int]
+
+
+class OffsetAt(msgspec.Struct, frozen=True, kw_only=True):
+    """A place in a partition."""
+
+    partition: int
+    offset: int
+
+
+class Offsets(msgspec.Struct, frozen=True, kw_only=True):
+    """A place in each partition."""
+
+    items: list[OffsetAt]
+
+
+def row_of(stream: StreamActivity) -> dict[str, Any]:
+    """The stream's row; the numbers of one that cannot be used are 0."""
+    return {
+        **{name: getattr(stream, name) for name in COLUMNS if hasattr(stream, name)},
+        "hot": len(stream.hot),
+        "groups": len(stream.groups),
+        "members": sum(group.members for group in stream.groups),
+        "lag": max((group.total for group in stream.groups), default=0),
+    }
+
+
+@operation(
+    "GET",
+    "/streams",
+    *PAGE,
+    Parameter("sort", "string", "largest first, on one page, by this column", None, most=64),
+    answer=Page,
+    tag="streams",
+)
+def list_streams(call: Call) -> Page:
+    """List streams with their numbers, in pages."""
+    found = {
+        one.name: one
+        for one in call.console.observer.latest().streams
+        if call.caller.sees("stream", one.name)
+    }
+    if call["sort"] is not None:
+        rows = (row_of(one) for one in found.values())
+        return _TABLE.largest(call, rows, call["sort"], call["limit"])
+    return _TABLE.page(call, found, lambda name: row_of(found[name]))
+
+
+@operation("GET", "/streams/{name}", _NAME, answer=StreamView, tag="streams")
+def get_stream(call: Call) -> StreamView:
+    """Show one stream: its options, partitions, rates and groups."""
+    call.see("stream", call["name"])
+    with call.console.broker.stream(call["name"]) as stream:
+        return _view(call, stream)
+
+
+def _view(call: Call, stream: shmq.Stream) -> StreamView:
+    rates = {rate.partition: rate for rate in stream.rates()}
+    partitions = []
+    for one in stream.offsets():
+        rate = rates.get(one.partition)
+        partitions.append(
+            PartitionView(
+                **dataclasses.asdict(one),
+                rate=rate.rate if rate is not None else 0.0,
+                share=rate.share if rate is not None else 0.0,
+                hot=rate is not None and rate.hot,
+            )
+        )
+    return StreamView(
+        name=stream.name,
+        identity=str(stream.identity),
+        options=stream.options.as_dict(),
+        partitions=partitions,
+        groups=visible_groups(call, stream),
+    )
+
+
+def visible_groups(call: Call, stream: shmq.Stream) -> list[dict[str, Any]]:
+    """The summaries of the groups that the caller may look at."""
+    try:
+        found = stream.groups()
+    except shmq.Unsupported:
+        return []
+    return [dataclasses.asdict(one) for one in found if may_look(call, stream.name, one.name)]
+
+
+def may_look(call: Call, stream: str, group: str) -> bool:
+    """Whether the caller may look at the group: who may consume from it or administer it."""
+    return bool(call.caller.rights("stream", stream, group) & (Right.CONSUME | Right.ADMIN))
+
+
+@operation("PUT", "/streams/{name}", _NAME, body=dict[str, Any], answer=StreamView, tag="streams",
+           also=(201,), audit="stream.create")  # fmt: skip
+def put_stream(call: Call) -> Answer:
+    """Create the stream, or see that it is there with these options.
+
+    201 if it was made, 200 if it existed with these options, 409 with the differences otherwise.
+    """
+    name, options = call["name"], call.body
+    call.need(Right.ADMIN, "stream", name)
+    wanted = StreamOptions.given(options)
+    existed = True
+    try:
+        stream = call.console.broker.stream(name)
+    except shmq.NoSuchStream:
+        existed = False
+        stream = call.console.broker.create_stream(name, **options)
+    with stream:
+        _check_same(stream, wanted, options)
+        return Answer(value=_view(call, stream), status=200 if existed else 201)
+
+
+def _check_same(stream: shmq.Stream, wanted: StreamOptions, given: dict[str, Any]) -> None:
+    """Raise Problem 409 if one of the given options is not as the stream has it."""
+    differences = {
+        key: {"wanted": mine, "there": there}
+        for key, (mine, there) in wanted.differences(stream.options).items()
+        if key in given
+    }
+    if "partitions" in differences and _had(stream, wanted.partitions):
+        del differences["partitions"]
+    if differences:
+        raise Problem(
+            409,
+            "exists",
+            f"stream {stream.name!r} exists with other options: {', '.join(differences)}; use it "
+            f"as it is, or delete it first",
+            differences=differences,
+        )
+
+
+def _had(stream: shmq.Stream, partitions: int) -> bool:
+    """Whether it has that many, or had before it was repartitioned, or is appended to in those."""
+    first = sum(one.behind == 0 for one in stream.offsets())
+    return partitions in {stream.partitions, len(stream.open_partitions), first}
+
+
+@operation("DELETE", "/streams/{name}", _NAME, tag="streams", status=204, audit="stream.delete")
+def delete_stream(call: Call) -> Answer:
+    """Delete the stream, all its records and its groups."""
+    call.need(Right.ADMIN, "stream", call["name"])
+    call.console.broker.delete_stream(call["name"])
+    return Answer(status=204)
+
+
+@operation("POST", "/streams/{name}/repartition", _NAME, body=Repartition, answer=Repartitioned,
+           tag="streams", audit="stream.repartition")  # fmt: skip
+def repartition_stream(call: Call) -> Repartitioned:
+    """Append to more partitions from now on; the old ones keep their records."""
+    call.need(Right.ADMIN, "stream", call["name"])
+    if not 1 <= call.body.partitions <= MAX_PARTITIONS:
+        raise Problem(
+            400, "invalid", f"partitions={call.body.partitions}: give 1 to {MAX_PARTITIONS}"
+        )
+    with call.console.broker.stream(call["name"]) as stream:
+        return Repartitioned(open=list(stream.repartition(call.body.partitions)))
+
+
+@operation(
+    "GET",
+    "/streams/{name}/at",
+    _NAME,
+    Parameter("timestamp", "number", "seconds since 1970", None, 0, 1e10, required=True),
+    answer=Offsets,
+    tag="streams",
+)
+def offsets_at(call: Call) -> Offsets:
+    """Find the first record of each partition from that time on."""
+    call.see("stream", call["name"])
+    with call.console.broker.stream(call["name"]) as stream:
+        return Offsets(
+            items=[
+                OffsetAt(partition=p, offset=stream.at(call["timestamp"], p))
+                for p in range(stream.partitions)
+            ]
+        )
+
+
+@operation("GET", "/streams/{name}/history", _NAME, answer=History, tag="streams")
+def stream_history(call: Call) -> History:
+    """Show rates, records and age of the last ten minutes."""
+    call.see("stream", call["name"])
+    series = call.console.observer.history.of("stream", call["name"])
+    return History(**{one.name: getattr(series, one.name) for one in dataclasses.fields(series)})

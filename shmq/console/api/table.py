@@ -18,6 +18,7 @@ MODULES: Final = (
     "messages",
     "leases",
     "streams",
+    "records",
     "groups",
     "exchanges",
     "schemas",
