@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 
 import shmq
+from tests.support.http_servers import HTTP_SERVERS
 from tests.support.namespaces import own_namespace
 from tests.support.spark_session import spark
 from tests.support.tcp_servers import TCP_SERVERS
@@ -25,7 +26,7 @@ PROVE = Path(__file__).with_name("prove")
 
 #: How long a test may take before it counts as hanging, in seconds. A marker gives
 #: another limit: ``@pytest.mark.watchdog(600)``.
-LIMIT = 300.0
+LIMIT = 45.0
 
 #: The descriptors of an ordinary user, so that a leak shows on every machine.
 DESCRIPTORS = 1024
@@ -70,6 +71,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_watchdog].close()
     config.stash[_data].cleanup()
     TCP_SERVERS.close()
+    HTTP_SERVERS.close()
 
 
 @pytest.hookimpl(wrapper=True)
