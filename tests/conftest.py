@@ -26,7 +26,7 @@ PROVE = Path(__file__).with_name("prove")
 
 #: How long a test may take before it counts as hanging, in seconds. A marker gives
 #: another limit: ``@pytest.mark.watchdog(600)``.
-LIMIT = 45.0
+LIMIT = 300.0
 
 #: The descriptors of an ordinary user, so that a leak shows on every machine.
 DESCRIPTORS = 1024
