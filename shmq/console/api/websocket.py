@@ -36,9 +36,9 @@ from shmq.console.access import Caller
 from shmq.console.api.leases import settle_one
 from shmq.console.api.messages import NewMessage, properties_of, view_of
 from shmq.console.api.operation import Call
-from shmq.console.api.routes import API, decode, encode, problem_answer, unauthorized
+from shmq.console.api.routes import API, decode, encode, let_in, problem_answer
 from shmq.console.context import Console
-from shmq.console.guard import Guard, caller_of, check_change_allowed
+from shmq.console.guard import Guard, check_change_allowed
 from shmq.console.leases import LeaseSession
 from shmq.console.live import End, LiveConnections
 from shmq.console.problem import Problem, problem_of
@@ -160,7 +160,7 @@ def routes() -> list[WebSocketRoute]:
 async def _endpoint(websocket: WebSocket) -> None:
     console: Console = websocket.app.state.console
     try:
-        caller = _let_in(console, websocket)
+        caller = await _opener(console, websocket)
         sockets = _sockets(websocket)
         socket = _Socket(console, caller, websocket)
         with sockets.enter(caller, socket.end):
@@ -170,15 +170,13 @@ async def _endpoint(websocket: WebSocket) -> None:
             await websocket.send_denial_response(problem_answer(problem))
 
 
-def _let_in(console: Console, websocket: WebSocket) -> Caller:
+async def _opener(console: Console, websocket: WebSocket) -> Caller:
     """Who opens the socket. Raises Problem, as a request that changes something does.
 
     A browser sends its origin with each socket, which stands in for the CSRF header.
     """
     Guard(console).check(websocket)
-    caller = caller_of(console, websocket)
-    if caller is None:
-        raise unauthorized()
+    caller = await let_in(console, websocket)
     check_change_allowed(console)
     if PROTOCOL not in websocket.scope.get("subprotocols", ()):
         raise Problem(400, "invalid", f"this socket speaks the subprotocol {PROTOCOL}: ask for it")
