@@ -143,8 +143,10 @@ options: $(VENV)/built
 stubs: $(VENV)/built
 	$(BIN)/python tools/stubs.py
 
+# The second page is made of the code that shmq[console] needs.
 reference: $(VENV)/built
 	$(BIN)/python docs/reference.py
+	$(BIN)/python docs/http_api.py
 
 layout: $(VENV)/built
 	$(BIN)/python docs/layout.py

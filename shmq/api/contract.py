@@ -7,7 +7,7 @@ import inspect
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["Closing", "Settling", "document"]
+__all__ = ["Closing", "Settling", "document", "unwrapped"]
 
 
 class Closing(abc.ABC):
@@ -60,6 +60,11 @@ class Settling(abc.ABC):
             self.ack()
         else:
             self.nack()
+
+
+def unwrapped(handle: Any) -> Any:
+    """The handle that a proxy, such as that of tracing, stands for; any other as it is."""
+    return getattr(handle, "__wrapped__", handle)
 
 
 def document(kind: type, promised: type) -> None:

@@ -15,7 +15,7 @@ from shmq.errors import ShmqError
 from shmq.server.config.settings import LEVELS, Settings, Source
 from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
-__all__ = ["console"]
+__all__ = ["check_extra", "console"]
 
 _NEEDED: Final = ("jinja2", "msgspec", "prometheus_client", "starlette", "uvicorn", "websockets")
 
@@ -93,7 +93,7 @@ def console(
     messages: when it ends, nothing stops. SIGHUP reads the tokens again.
     """
     check_extra()
-    from shmq.console.process import ConsoleProcess  # noqa: PLC0415
+    from shmq.console.server.process import ConsoleProcess  # noqa: PLC0415
     from shmq.console.settings import Address, ConsoleSettings  # noqa: PLC0415
 
     source = Source(config)

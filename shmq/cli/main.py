@@ -68,12 +68,12 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
     "Server": {
         "serve": ("server", "Serve queues over TCP"),
-        "console": ("console", "Watch all in a browser"),
         "ping": ("server", "Time a server's answers"),
         "token": ("server", "Make a client's token"),
         "context": ("context", "Save servers and tokens"),
     },
     "Host": {
+        "console": ("console", "Watch all in a browser"),
         "doctor": ("host", "Find and remove leftovers"),
         "fsck": ("host", "Check every invariant"),
         "keeper": ("host", "Expire leases and delays"),

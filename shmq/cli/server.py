@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import statistics
 import sys
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 import click
 
+from shmq.cli.console import check_extra
 from shmq.cli.shared import params
 from shmq.cli.shared.flags import count_flag, data_dir_flag, json_flag
 from shmq.cli.shared.output import duration, show, show_json
@@ -21,6 +23,7 @@ from shmq.protocol.opcodes import DEFAULT_PORT
 from shmq.server.config.settings import LEVELS, Source
 from shmq.server.config.tokens import hash_of, make_token
 from shmq.server.supervisor import Supervisor
+from shmq.supervision.child_process import ChildProcess
 from shmq.supervision.signals import Stop
 from shmq.supervision.stderr import (
     LOG_FORMATS,
@@ -91,7 +94,16 @@ __all__ = ["ping", "serve", "token"]
     default=None,
     help="Allow other hosts without tokens or TLS.",
 )
-def serve(config: Path | None, **given: Any) -> None:
+@click.option("--console", metavar="ADDRESS", help="Run shmq console there as well.")
+@click.option("--metrics", metavar="ADDRESS", help="Serve /metrics there, without a token.")
+@click.option("--allow-changes", is_flag=True, help="Let callers of the console change things.")
+def serve(
+    config: Path | None,
+    console: str | None,
+    metrics: str | None,
+    allow_changes: bool,
+    **given: Any,
+) -> None:
     """Serve the queues, streams and exchanges of a namespace over TCP, until stopped.
 
     Local processes do not need a server; they keep working beside it. SIGTERM and Ctrl-C let
@@ -104,12 +116,46 @@ def serve(config: Path | None, **given: Any) -> None:
     over = {key: value for key, value in given.items() if value is not None}
     if "namespace" not in over and (target := target_of(context)).origin is not None:
         over["namespace"] = target.namespace
-    supervisor = Supervisor(Source(config, over))
+    source = Source(config, over)
+    beside = _beside(source, console, metrics, allow_changes)
+    supervisor = Supervisor(source, beside)
     set_log_format(supervisor.settings.log_format)
     logging.getLogger("shmq").handlers.clear()
     show_on_stderr("shmq", supervisor.settings.level)
     show_stack_on_demand()
     supervisor.run()
+
+
+def _beside(
+    source: Source, console: str | None, metrics: str | None, allow_changes: bool
+) -> list[ChildProcess]:
+    """The process of the console, if one is asked for."""
+    if console is None and metrics is None:
+        if allow_changes:
+            raise click.UsageError("--allow-changes belongs to --console ADDRESS")
+        return []
+    check_extra()
+    from shmq.console.server.process import main  # noqa: PLC0415
+    from shmq.console.settings import Address, ConsoleSettings  # noqa: PLC0415
+
+    read = source.read()
+    settings = ConsoleSettings(
+        bind=Address.parse(console) if console is not None else Address(),
+        metrics_bind=Address.parse(metrics) if metrics is not None else None,
+        metrics_only=console is None,
+        allow_changes=allow_changes,
+        insecure=read.insecure,
+        tls=read.tls,
+        tokens=read.tokens,
+    )
+    child = ChildProcess(
+        "console",
+        main,
+        lambda: (source, settings, child.heartbeat, os.getpid()),
+        logging.getLogger("shmq.server"),
+        expected={0},
+    )
+    return [child]
 
 
 #: The largest PING, in bytes.

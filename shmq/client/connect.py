@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from shmq import api
     from shmq.client.remote.address import Tls
 
-__all__ = ["connect"]
+__all__ = ["connect", "traced"]
 
 
 def connect(
@@ -44,6 +44,8 @@ def connect(
     message. If the process or the connection ends before that, the message is delivered again.
     ``ack`` raises :class:`~shmq.LeaseExpired` if the lease is over by the client's clock; a refusal
     of the server is logged as a warning.
+
+    With ``SHMQ_OTEL=1`` in the environment the broker is as of ``shmq.otel.instrument``.
     """
     with descriptors:
         from shmq.api.names import is_url  # noqa: PLC0415
@@ -53,8 +55,10 @@ def connect(
     if isinstance(target, str) and is_url(target):
         from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415
 
-        return RemoteBroker.connect(
-            target, token, tls, connect_timeout, request_timeout, wait_for_acks
+        return traced(
+            RemoteBroker.connect(
+                target, token, tls, connect_timeout, request_timeout, wait_for_acks
+            )
         )
     if token is not None or tls not in (None, False):
         raise InvalidOption(
@@ -64,4 +68,20 @@ def connect(
     with descriptors:
         from shmq.client.local.broker import LocalBroker  # noqa: PLC0415
 
-    return LocalBroker(target)
+    return traced(LocalBroker(target))
+
+
+def traced(broker: api.Broker) -> api.Broker:
+    """The broker, with traces and metrics if the environment's ``SHMQ_OTEL`` is 1."""
+    asked = os.environ.get("SHMQ_OTEL")
+    if not asked or asked == "0":
+        return broker
+    try:
+        if asked != "1":
+            raise InvalidOption(f"SHMQ_OTEL={asked!r} must be 1 for traces and metrics, or 0")
+        from shmq.otel import instrument  # noqa: PLC0415 - when it is asked for alone
+
+        return instrument(broker)
+    except BaseException:
+        broker.close()
+        raise

@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import msgpack
+
 from shmq.errors import InvalidOption, SchemaError, ShmqError
 from shmq.schema.compare import look_up
 from shmq.schema.cycles import check_cycles
@@ -58,13 +60,14 @@ def check_schema(schema: dict[str, Any]) -> dict[str, Any]:
         jsonschema.validators.validator_for(plain, _draft()).check_schema(plain)
         _check_references(plain, plain)
         check_cycles(plain)
+        msgpack.packb(plain)  # as it is stored: a number has at most 64 bits
     except jsonschema.SchemaError as error:
         where = ".".join(map(str, error.absolute_path))
         at = f" at {where!r}" if where else ""
         raise InvalidOption(f"that is no JSON Schema{at}: {error.message:.200}") from error
     except SchemaError:
         raise
-    except (TypeError, ValueError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
         raise InvalidOption(f"that is no JSON Schema: {error}") from error
     if len(packed) > LONGEST:
         raise InvalidOption(f"the schema has {len(packed)} bytes, and may have {LONGEST}")

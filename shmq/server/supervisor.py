@@ -8,6 +8,7 @@ import resource
 import signal
 import socket
 import time
+from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
@@ -109,11 +110,14 @@ class _WorkerProcess(PipedChildProcess):
 class Supervisor:
     """Runs a server with the settings of its ``source``. For the main thread; `run` until `stop`.
 
+    ``beside`` are other processes to start, watch and end; they get SIGHUP at a reload.
+
     Raises :class:`~shmq.InvalidOption` for invalid settings.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, beside: Sequence[ChildProcess] = ()) -> None:
         self.settings = source.read()
+        self._beside = beside
         self._source = source
         self._manager = Manager()
         self._wakeup = WakeupPipe()
@@ -219,7 +223,7 @@ class Supervisor:
             log,
             expected={0},
         )
-        self._children += [*self._fronts, keeper]
+        self._children += [*self._fronts, keeper, *self._beside]
 
     def _step(self) -> bool:
         """Do what is due; return whether to go on."""
@@ -323,6 +327,8 @@ class Supervisor:
         logging.getLogger("shmq").setLevel(self.settings.level)
         for front in self._fronts:
             front.reload(self.settings)
+        for child in self._beside:
+            child.send(signal.SIGHUP)
         self._reloading = True
         self._wakeup.give()
 

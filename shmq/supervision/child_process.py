@@ -103,6 +103,12 @@ class ChildProcess:
         self._log.info("%s started, pid %s", self.who, process.pid)
         return True
 
+    def send(self, number: int) -> None:
+        """Send its process a signal, if there is one."""
+        if self.process is not None and self.process.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process.pid, number)
+
     def reap(self) -> int | None:
         """Collect the process if it has ended; returns its exit code, else None."""
         if self.process is None or self.process.exitcode is None:

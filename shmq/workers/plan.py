@@ -14,6 +14,7 @@ from shmq import api
 from shmq.api import Message
 from shmq.api.names import check_name, default_namespace
 from shmq.api.options import MIN_LEASE, check_one_of, check_seconds, check_whole
+from shmq.client.connect import traced
 from shmq.client.local.broker import LocalBroker
 from shmq.errors import InvalidOption
 
@@ -162,5 +163,5 @@ class Plan:
         if self.server is not None:
             from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415 - with a server alone
 
-            return RemoteBroker(self.server)
-        return LocalBroker(self.namespace)
+            return traced(RemoteBroker(self.server))
+        return traced(LocalBroker(self.namespace))

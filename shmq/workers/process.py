@@ -11,9 +11,11 @@ import os
 import random
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from shmq.api import Consumer, Message, Queue
+from shmq.api.contract import unwrapped
 from shmq.api.message import Reject, Retry
 from shmq.client.local.queue import LocalQueue
 from shmq.client.shared.rpc_server import LeaseKeeper
@@ -107,8 +109,9 @@ class WorkerLoop:
         """Wait for the claim of a fifo queue, of which only one worker is active."""
         if self._plan.mode != "fifo":
             return None
-        assert isinstance(self._queue, LocalQueue)  # the plan has checked that
-        while not self._queue.claim():
+        claimed = unwrapped(self._queue)
+        assert isinstance(claimed, LocalQueue)  # the plan has checked that
+        while not claimed.claim():
             if self._draining:
                 return Ending.DRAINED
             self._queue.qsize()  # raises when the queue is deleted
@@ -251,10 +254,18 @@ def main(who: str, plan: Plan, supervisor: int, timings: Timings | None = None) 
         except (ConnectionLost, ShuttingDown) as error:
             log.error("%s ends: %s", who, error)
             sys.exit(Ending.UNREACHED)
-        loop_of_worker = WorkerLoop(who, plan, queue, _awaiting(handler, stack), timings)
+        loop_of_worker = WorkerLoop(
+            who, plan, queue, _awaiting(_traced(queue, handler), stack), timings
+        )
         handle_sigterm(loop_of_worker.drain)
         log.info("%s consumes queue %r", who, plan.queue)
         sys.exit(loop_of_worker.run())
+
+
+def _traced(queue: Queue, handler: Handler) -> Handler:
+    """The handler, with a span around each call if the queue is traced."""
+    processing: Callable[[Handler], Handler] | None = getattr(queue, "processing", None)
+    return handler if processing is None else processing(handler)
 
 
 def _awaiting(handler: Handler, stack: contextlib.ExitStack) -> Handler:

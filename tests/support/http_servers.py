@@ -18,8 +18,8 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import shmq
-from shmq.console.app import application
-from shmq.console.process import ConsoleProcess
+from shmq.console.server.app import application
+from shmq.console.server.process import ConsoleProcess
 from shmq.console.settings import ConsoleSettings
 from tests.support.tcp_servers import TcpServers
 

@@ -196,20 +196,21 @@ def serve(
     workers: int = 1,
     tokens: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
     before: Sequence[str] = (),
+    flags: Sequence[str] = (),
     **settings: Any,
 ) -> Iterator[Server]:
     """A server of the namespace's queues on a free port of this host, for the block.
 
     ``tokens`` maps each token to its rights (``{"produce": ["*"], "consume": ["*"]}``).
     ``settings`` are those of the configuration: ``limits={"idle": 1}``,
-    ``tls={"certificate": path}``. The command begins with ``before``. The block ends the server
-    as an operator does, and fails if the server does not end on its own.
+    ``tls={"certificate": path}``. The command begins with ``before`` and ends with ``flags``. The
+    block ends the server as an operator does, and fails if the server does not end on its own.
     """
     with tempfile.TemporaryDirectory(prefix="shmq-serve-") as folder:
         table = {"workers": workers, "tokens": tokens, **settings}
         server = Server(Path(folder), namespace, table, before)
         try:
-            server.start()
+            server.start(*flags)
             server.ready()
             yield server
             if server.process.poll() is None:

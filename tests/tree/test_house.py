@@ -143,7 +143,10 @@ EXTRAS = {
 }
 
 #: Requirements whose module is called otherwise.
-MODULES = {"protobuf": "google.protobuf"}
+MODULES = {
+    "opentelemetry_api": "opentelemetry",
+    "protobuf": "google.protobuf",
+}
 
 
 def test_the_package_imports_nothing_that_it_does_not_declare() -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from shmq import api
+from shmq.api.contract import unwrapped
 from shmq.client.local.queue import LocalQueue
 from shmq.client.local.waiting.wakeup_pool import WakeupPool
 from shmq.client.local.waiting.watcher import Watcher
@@ -30,7 +31,13 @@ def wait(queues: Iterable[api.Queue], timeout: float | None = None) -> list[api.
     """
     _core.check_timeout(timeout)
     until = None if timeout is None else time.monotonic() + timeout
-    watched = _checked(queues)
+    given = _checked(queues)
+    return [given[queue] for queue in _wait(list(given), timeout, until)]
+
+
+def _wait(
+    watched: list[LocalQueue], timeout: float | None, until: float | None
+) -> list[LocalQueue]:
     found = until_locked(lambda: _ready(watched), until)
     if found:
         return found
@@ -55,22 +62,24 @@ def wait(queues: Iterable[api.Queue], timeout: float | None = None) -> list[api.
             stirring = watcher.look(watches)
 
 
-def _checked(queues: Iterable[api.Queue]) -> list[LocalQueue]:
-    if isinstance(queues, LocalQueue):
+def _checked(queues: Iterable[api.Queue]) -> dict[LocalQueue, api.Queue]:
+    """The queues of this host, each with the handle that was given, which may be a proxy."""
+    if isinstance(unwrapped(queues), LocalQueue):
         raise TypeError(f"{queues!r} is one queue, not many: put it in a list")
-    watched = []
+    watched = {}
     for queue in dict.fromkeys(queues):
-        if not isinstance(queue, LocalQueue):
+        plain = unwrapped(queue)
+        if not isinstance(plain, LocalQueue):
             raise TypeError(f"{queue!r:.60} is no queue of this host: wait takes only those")
-        watched.append(queue)
+        watched[plain] = queue
     if not watched:
         raise InvalidOption("queues=[] names no queue to wait for")
     return watched
 
 
-def _ready(queues: Iterable[LocalQueue]) -> list[api.Queue]:
+def _ready(queues: Iterable[LocalQueue]) -> list[LocalQueue]:
     """The queues that have a message. Raises LockTimeout if none has and not all were checked."""
-    found: list[api.Queue] = []
+    found: list[LocalQueue] = []
     refusal = None
     for queue in queues:
         try:

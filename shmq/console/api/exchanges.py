@@ -275,8 +275,8 @@ def _refused(error: shmq.PublishRefused) -> Problem:
     "GET",
     "/exchanges/{name}/route",
     _NAME,
-    Parameter("key", "string", "the routing key", "", most=4096),
-    Parameter("header", "string", 'headers, as a JSON object: {"kind":"a"}', None, most=65536),
+    Parameter("key", "string", "the routing key", "", most=255),
+    Parameter("header", "string", 'headers, as a JSON object: {"kind":"a"}', None, most=1024),
     answer=RouteView,
     tag="exchanges",
 )

@@ -94,7 +94,13 @@ def get_group(call: Call) -> GroupView:
         return GroupView(
             summary=dataclasses.asdict(found),
             members=[
-                MemberView(**{**dataclasses.asdict(one), "partitions": list(one.partitions)})
+                MemberView(
+                    id=one.id,
+                    name=one.name,
+                    process=one.process,
+                    partitions=list(one.partitions),
+                    joined_at=one.joined_at,
+                )
                 for one in group.members()
             ],
             partitions=[

@@ -12,13 +12,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import shmq
+from shmq.api.names import MAX_NAME
 from shmq.console.api.operation import OPERATIONS, Operation, Parameter
-from shmq.console.api.routes import API, encode, unauthorized
+from shmq.console.api.routes import API, NAMED, encode, unauthorized
 from shmq.console.guard import caller_of
 from shmq.console.problem import CODES
 
 __all__ = ["document", "routes"]
 
+#: What `check_name` accepts.
+_NAME: Final = "^[A-Za-z0-9._:-]+$"
 _PART: Final = re.compile(r"\{(\w+)\}")
 _REF: Final = "#/components/schemas/{name}"
 #: What every operation may answer beside its own.
@@ -143,8 +146,8 @@ def _parameters(row: Operation) -> list[dict[str, Any]]:
 
 def _parameter(one: Parameter, place: str) -> dict[str, Any]:
     schema = one.schema()
-    if place == "path":
-        schema.setdefault("minLength", 1)
+    if place == "path" and one.name in NAMED:
+        schema |= {"pattern": _NAME, "minLength": 1, "maxLength": MAX_NAME}
     return {
         "name": one.name,
         "in": place,

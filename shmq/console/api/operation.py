@@ -42,6 +42,8 @@ class Parameter:
         if self.choices and value not in self.choices:
             raise self._wrong(given, "is none of " + ", ".join(self.choices))
         if self.kind == "string":
+            if self.least is not None and len(value) < self.least:
+                raise self._wrong(given, f"has less than {self.least:.0f} characters")
             if self.most is not None and len(value) > self.most:
                 raise self._wrong(given[:80], f"has more than {self.most:.0f} characters")
             return value

@@ -204,7 +204,8 @@ def list_attachments(call: Call) -> Attached:
 def queue_history(call: Call) -> History:
     """Show rates, depth and age of the last ten minutes."""
     call.see("queue", call["name"])
-    series = call.console.observer.history.of("queue", call["name"])
+    with call.console.broker.queue(call["name"]):  # one that does not exist is refused
+        series = call.console.observer.history.of("queue", call["name"])
     return History(**{one.name: getattr(series, one.name) for one in dataclasses.fields(series)})
 
 

@@ -16,6 +16,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from shmq.api.names import check_name
 from shmq.console.access import Caller
 from shmq.console.api.operation import OPERATIONS, Answer, Call, Operation, Parameter
 from shmq.console.context import Console
@@ -24,7 +25,7 @@ from shmq.console.problem import Problem, problem_of
 from shmq.supervision.audit import Actor, Event, record
 from shmq.supervision.login_failures import source_of
 
-__all__ = ["API", "MOST_BODY", "answered", "encode", "problem_answer", "routes"]
+__all__ = ["API", "MOST_BODY", "NAMED", "answered", "encode", "problem_answer", "routes"]
 
 log = logging.getLogger("shmq.console")
 
@@ -34,6 +35,9 @@ MOST_BODY: Final = 64 << 20
 #: How many requests are handled at a time, and how many of them may wait for messages.
 _THREADS: Final = 32
 _WAITING: Final = 64
+
+#: The parts of paths that are names, and what they name in the text of a refusal.
+NAMED: Final = {"name": "entity", "group": "group"}
 
 _PART: Final = re.compile(r"\{(\w+)\}")
 _EXACT: Final = 1 << 53
@@ -180,8 +184,8 @@ def given_of(row: Operation, request: Request) -> dict[str, Any]:
         if one.required and given[one.name] is None:
             raise Problem(400, "invalid", f"{one.name} is missing: {one.text}")
     for name, part in request.path_params.items():
-        if not part.isprintable() or len(part) > 255:
-            raise Problem(404, "not-found", f"{part[:80]!r} is no name")
+        if name in NAMED:
+            check_name(part, NAMED[name])
         declared = next((one for one in row.parameters if one.name == name), Parameter(name))
         given[name] = declared.read(part)
     return given

@@ -23,9 +23,9 @@ _TERMS: Final = 64
 #: The parameters of each list.
 PAGE: Final = (
     Parameter("limit", "integer", "rows in the answer", 100, 1, MOST_ROWS),
-    Parameter("after", "string", "`next` of the page before", None, most=1024),
+    Parameter("after", "string", "`next` of the page before", None, most=255),
     Parameter("where", "string", "an expression over the columns: depth > 100", None, most=4096),
-    Parameter("columns", "string", "names, by commas; all without", None, most=4096),
+    Parameter("columns", "string", "names, by commas; all without", None, most=1024),
 )
 
 

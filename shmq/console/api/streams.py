@@ -265,5 +265,6 @@ def offsets_at(call: Call) -> Offsets:
 def stream_history(call: Call) -> History:
     """Show rates, records and age of the last ten minutes."""
     call.see("stream", call["name"])
-    series = call.console.observer.history.of("stream", call["name"])
+    with call.console.broker.stream(call["name"]):  # one that does not exist is refused
+        series = call.console.observer.history.of("stream", call["name"])
     return History(**{one.name: getattr(series, one.name) for one in dataclasses.fields(series)})

@@ -166,10 +166,7 @@ class Control:
             Type.EXCHANGES: (Exchanges.unpack, self._list_exchanges),
         }
         self._answers: dict[int, Callable[[Session, str, bytes], Payload]] = {
-            **{
-                kind: functools.partial(self._checked, kind, *each)
-                for kind, each in operations.items()
-            },
+            **{of: functools.partial(self._checked, of, *row) for of, row in operations.items()},
             Type.ROUTE: self._route,
             **self.streams.answers,
         }

@@ -121,9 +121,9 @@ def test_bytes_that_are_no_json_are_refused(site: Console, shop: shmq.Broker) ->
 
 
 def test_a_leased_message_is_settled_by_its_receipt_once(site: Console, shop: shmq.Broker) -> None:
-    queue = shop.create_queue("work")
+    queue = shop.create_queue("tasks")
     queue.put_many(["a", "b", "c", "d"])
-    leased = site.api("POST", "/queues/work/lease", {"max": 4}).json
+    leased = site.api("POST", "/queues/tasks/lease", {"max": 4}).json
     receipts = [one["receipt"] for one in leased["items"]]
     assert queue.stats().in_flight == 4
     for receipt, how in zip(receipts, ("ack", "nack", "reject", "extend"), strict=True):
@@ -137,10 +137,10 @@ def test_a_leased_message_is_settled_by_its_receipt_once(site: Console, shop: sh
 
 
 def test_what_a_session_holds_returns_when_it_ends(site: Console, shop: shmq.Broker) -> None:
-    queue = shop.create_queue("work")
+    queue = shop.create_queue("tasks")
     queue.put_many(["a", "b"])
-    first = site.api("POST", "/queues/work/lease", {"max": 1}).json
-    second = site.api("POST", "/queues/work/lease", {"session": first["session"]}).json
+    first = site.api("POST", "/queues/tasks/lease", {"max": 1}).json
+    second = site.api("POST", "/queues/tasks/lease", {"session": first["session"]}).json
     assert second["session"] == first["session"]
     ended = site.api("POST", "/sessions/end", {"session": first["session"]})
     assert ended.json == {"returned": 2}

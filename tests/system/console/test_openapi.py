@@ -13,6 +13,7 @@ from shmq.console.api import table
 from shmq.console.api.openapi import document
 from shmq.console.api.operation import OPERATIONS
 from tests.support.console import Console
+from tests.support.processes import ROOT
 
 table.load()
 
@@ -94,3 +95,9 @@ def test_a_path_that_is_not_on_the_page_does_not_exist(site: Console) -> None:
     assert (told.status, told.code) == (404, "unknown-path")
     told = site.api("PATCH", "/streams")
     assert (told.status, told.headers["allow"]) == (405, "GET")
+
+
+def test_the_document_of_the_api_has_a_line_for_every_operation() -> None:
+    text = (ROOT / "docs/http-api.md").read_text()
+    missing = [f"{row.method} {row.path}" for row in OPERATIONS]
+    assert [one for one in missing if f"| `{one}` |" not in text] == []

@@ -19,18 +19,21 @@ from starlette.types import ASGIApp
 
 import shmq
 from shmq.console.access import Access
-from shmq.console.app import application, metrics_application
 from shmq.console.context import Console
 from shmq.console.history import History
 from shmq.console.leases import LeaseBook
 from shmq.console.observer import ObserverThread
+from shmq.console.server.app import application, metrics_application
 from shmq.console.sessions import Sessions
 from shmq.console.settings import Address, ConsoleSettings
 from shmq.errors import InvalidOption, ShmqError
+from shmq.server.config.settings import Source
 from shmq.server.config.tokens import Token
-from shmq.supervision.signals import caught, ended_by
+from shmq.supervision.heartbeat import Heartbeat
+from shmq.supervision.signals import ENDING, caught, end_with_parent, ended_by
+from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
-__all__ = ["ConsoleProcess"]
+__all__ = ["ConsoleProcess", "main"]
 
 log = logging.getLogger("shmq.console")
 
@@ -42,7 +45,7 @@ _GONE_AFTER: Final = 60_000
 #: Requests at a time; one more is told 503.
 _CONNECTIONS: Final = 1000
 _KEEP_ALIVE: Final = 30
-_MOST_HEADERS: Final = 64 << 10
+_MOST_HEADERS: Final = 128 << 10
 _MOST_FRAME: Final = 1 << 20
 _PING: Final = 20.0
 
@@ -94,6 +97,7 @@ class ConsoleProcess:
             stack.callback(self.console.leases.close)
             stack.callback(self.console.observer.stop)
             stack.enter_context(caught(self._on_signal))
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
             asyncio.run(self._serve(places, tls))
         if self._signal:
             log.info("the console has ended")
@@ -251,3 +255,21 @@ def _remove_left(path: Path) -> None:
             path.unlink()
             return
     raise FileExistsError(98, "another process listens there")
+
+
+def main(source: Source, settings: ConsoleSettings, heartbeat: Heartbeat, supervisor: int) -> None:
+    """A console as a process of a server, until SIGTERM, or until the ``supervisor`` ends.
+
+    The tokens are those of the server's ``source``, and are read again at SIGHUP.
+    """
+    end_with_parent(supervisor, signal.SIGTERM)
+    server = source.read()
+    show_on_stderr("shmq", server.level)
+    show_stack_on_demand()
+    heartbeat.beat_from_a_thread()
+    try:
+        with shmq.connect(server.namespace) as broker:
+            ConsoleProcess(broker, settings, lambda: source.read().tokens).run()
+    except ShmqError as error:
+        log.error("the console cannot run: %s", error)
+        raise SystemExit(1) from None

@@ -1,0 +1,1 @@
+"""The console as a server: the application, and the process that runs it."""

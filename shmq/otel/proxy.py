@@ -1,0 +1,50 @@
+"""What all proxies of traced handles have in common."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+from shmq.otel.place import Place
+from shmq.otel.telemetry import Telemetry
+
+__all__ = ["Traced"]
+
+
+class Traced:
+    """A handle whose operations are traced; what it does not know, the wrapped handle does."""
+
+    __slots__ = ("__weakref__", "__wrapped__", "_place", "_telemetry")
+
+    def __init__(self, wrapped: Any, telemetry: Telemetry, place: Place) -> None:
+        self.__wrapped__ = wrapped
+        self._telemetry = telemetry
+        self._place = place
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__wrapped__":  # it is not made yet
+            raise AttributeError(name)
+        return getattr(self.__wrapped__, name)
+
+    def __repr__(self) -> str:
+        return repr(self.__wrapped__)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.__wrapped__, self._place)
+
+    def __enter__(self) -> Self:
+        self.__wrapped__.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> Any:
+        return self.__wrapped__.__exit__(kind, error, trace)
+
+
+def _restored(kind: type[Traced], wrapped: Any, place: Place) -> Traced:
+    """The handle in a process that has unpickled it, with that process's own providers."""
+    return kind(wrapped, Telemetry(), place)
