@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 
 import shmq
+from tests.support.http_servers import HTTP_SERVERS
 from tests.support.namespaces import own_namespace
 from tests.support.spark_session import spark
 from tests.support.tcp_servers import TCP_SERVERS
@@ -70,6 +71,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_watchdog].close()
     config.stash[_data].cleanup()
     TCP_SERVERS.close()
+    HTTP_SERVERS.close()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -206,9 +206,9 @@ class View:
     def _may_see(self, kind: str, name: str) -> bool:
         if kind == "host":
             return True
-        if kind == "queues" and self._pattern is not None:
-            if not fnmatch.fnmatchcase(name, self._pattern):
-                return False
+        pattern = self._pattern if kind == "queues" else None
+        if pattern is not None and not fnmatch.fnmatchcase(name, pattern):
+            return False
         return self._caller.sees(_KINDS[kind], name)
 
 

@@ -9,12 +9,17 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from typing import cast
 
 import pytest
 
 import shmq
 from shmq import Broker, Queue
+from tests.support.http_broker import HttpBroker
+from tests.support.http_servers import HTTP_SERVERS
 from tests.support.tcp_servers import TCP_SERVERS
+
+from .http_offers import QUICK, offers
 
 Connect = Callable[[], Broker]
 
@@ -32,26 +37,45 @@ def tcp(namespace: str) -> Iterator[Connect]:
         yield lambda: shmq.connect(url)
 
 
+@contextlib.contextmanager
+def http(namespace: str) -> Iterator[Connect]:
+    """By the console's API, as far as it offers what is tested: see `http_offers`."""
+    with HTTP_SERVERS.serve(namespace) as url:
+        yield lambda: cast(Broker, HttpBroker(url))
+
+
 TRANSPORTS: dict[str, Callable[[str], AbstractContextManager[Connect]]] = {
     "local": local,
     "tcp": tcp,
+    "http": http,
 }
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What is marked ``only_local(why)`` looks at what no other transport can have.
 
-    Over TCP, `make test` runs each test once, with the first of its parameters, and none that
-    waits for a disk: those, and the other parameters, are of `make prove`.
+    Over TCP and HTTP, `make test` runs each test once, with the first of its parameters, and none
+    that waits for a disk: those, and the other parameters, are of `make prove`. What HTTP does not
+    offer is in the tables of `http_offers`, with the reasons; of the rest some modules are quick.
     """
-    items[:] = [item for item in items if not (_is_only_local(item) and _transport(item) == "tcp")]
-    met: set[str] = set()
+    items[:] = [item for item in items if _runs(item)]
+    met: set[tuple[object, str]] = set()
     for item in items:
-        if _transport(item) == "tcp":
-            test = item.nodeid.partition("[")[0]
-            if test in met or "writer_process" in getattr(item, "fixturenames", ()):
+        if _transport(item) in {"tcp", "http"}:
+            test = _transport(item), item.nodeid.partition("[")[0]
+            slow = test[0] == "http" and item.path.stem not in QUICK
+            if slow or test in met or "writer_process" in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.prove)
             met.add(test)
+
+
+def _runs(item: pytest.Item) -> bool:
+    """Whether the test is for its transport."""
+    transport = _transport(item)
+    if transport == "http" and isinstance(item, pytest.Function):
+        named = item.path.stem, item.originalname
+        return offers(*named) and not _is_only_local(item)
+    return not (_is_only_local(item) and transport == "tcp")
 
 
 def _is_only_local(item: pytest.Item) -> bool:

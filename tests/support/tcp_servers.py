@@ -24,6 +24,9 @@ from shmq.server.frontend import FrontEnd
 class TcpServers:
     """The tests' side. The process is started with the first namespace."""
 
+    #: What the process runs.
+    module = "tests.support.tcp_servers"
+
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
 
@@ -39,7 +42,7 @@ class TcpServers:
     def _ask(self, line: str) -> str:
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.tcp_servers"],
+                [sys.executable, "-m", self.module],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

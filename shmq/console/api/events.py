@@ -15,9 +15,8 @@ from starlette.types import Receive, Scope, Send
 
 from shmq.console.access import Caller
 from shmq.console.api.operation import Operation, Parameter
-from shmq.console.api.routes import API, given_of, unauthorized
+from shmq.console.api.routes import API, given_of, let_in
 from shmq.console.context import Console
-from shmq.console.guard import caller_of
 from shmq.console.live import End, LiveConnections
 from shmq.console.problem import Problem
 from shmq.console.snapshot import Feed, Subscriber
@@ -57,9 +56,7 @@ def routes() -> list[Route]:
 
 async def _events(request: Request) -> Response:
     console: Console = request.app.state.console
-    caller = caller_of(console, request)
-    if caller is None:
-        raise unauthorized()
+    caller = await let_in(console, request)
     if request.method not in {"GET", "HEAD"}:
         raise Problem(
             405,
@@ -100,7 +97,7 @@ class EventStream(Response):
         self._over = True
         self._new.set()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         """Send events until there is a reason to end."""
         start: Any = {
             "type": "http.response.start",

@@ -12,7 +12,7 @@ Frames are JSON objects. A client sends::
 Credit is how many messages of a queue may be sent and not settled. Any frame may have an ``id``:
 then its answer or its problem has it, too; without one only a put and a problem are answered. It
 receives ``{"message": …, "queue": …}``, ``{"put": …}``, ``{"done": …}`` and ``{"problem": …}``.
-What is not settled when the socket closes returns to its queue. It is closed with 1001 when the
+What is not settled when the socket closes returns to its queue. It is closed with 1012 when the
 console ends, 1003 for a binary frame, 1008 when its token or login is no longer accepted, and 1009
 for a frame above 1 MiB.
 """
@@ -36,9 +36,9 @@ from shmq.console.access import Caller
 from shmq.console.api.leases import settle_one
 from shmq.console.api.messages import NewMessage, properties_of, view_of
 from shmq.console.api.operation import Call
-from shmq.console.api.routes import API, decode, encode, problem_answer, unauthorized
+from shmq.console.api.routes import API, decode, encode, let_in, problem_answer
 from shmq.console.context import Console
-from shmq.console.guard import Guard, caller_of, check_change_allowed
+from shmq.console.guard import Guard, check_change_allowed
 from shmq.console.leases import LeaseSession
 from shmq.console.live import End, LiveConnections
 from shmq.console.problem import Problem, problem_of
@@ -60,7 +60,7 @@ _THREADS: Final = 32
 #: How long a socket may take to close, in seconds.
 _PATIENCE: Final = 5.0
 
-_ENDED: Final = {"ending": (1001, "the console ends"), "unauthorized": (1008, "token withdrawn")}
+_ENDED: Final = {"ending": (1012, "the console ends"), "unauthorized": (1008, "token withdrawn")}
 _T = TypeVar("_T")
 
 
@@ -160,7 +160,7 @@ def routes() -> list[WebSocketRoute]:
 async def _endpoint(websocket: WebSocket) -> None:
     console: Console = websocket.app.state.console
     try:
-        caller = _let_in(console, websocket)
+        caller = await _opener(console, websocket)
         sockets = _sockets(websocket)
         socket = _Socket(console, caller, websocket)
         with sockets.enter(caller, socket.end):
@@ -170,15 +170,13 @@ async def _endpoint(websocket: WebSocket) -> None:
             await websocket.send_denial_response(problem_answer(problem))
 
 
-def _let_in(console: Console, websocket: WebSocket) -> Caller:
+async def _opener(console: Console, websocket: WebSocket) -> Caller:
     """Who opens the socket. Raises Problem, as a request that changes something does.
 
     A browser sends its origin with each socket, which stands in for the CSRF header.
     """
     Guard(console).check(websocket)
-    caller = caller_of(console, websocket)
-    if caller is None:
-        raise unauthorized()
+    caller = await let_in(console, websocket)
     check_change_allowed(console)
     if PROTOCOL not in websocket.scope.get("subprotocols", ()):
         raise Problem(400, "invalid", f"this socket speaks the subprotocol {PROTOCOL}: ask for it")
@@ -282,7 +280,7 @@ class _Socket:
             if frame.id is not None:
                 shown["id"] = frame.id
             answer = await self._do(frame)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - one that is no refusal is raised again
             await self._refuse(error, shown)
             return
         if answer is not None:
@@ -373,7 +371,7 @@ class _Socket:
                 queue = await self._in_thread(self._queue, consumer.queue)
                 while True:
                     await self._send_some(consumer, queue)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - one that is no refusal is raised again
             if isinstance(error, shmq.QueueDeleted):
                 self._console.leases.drop_queue(self.session, consumer.queue)
             await self._refuse(error, {"queue": consumer.queue})

@@ -99,7 +99,8 @@ def test_a_stream_begins_with_a_snapshot_and_goes_on_with_differences(
             state |= event.data.get("queues", {})
             if "orders" in state:
                 break
-        assert (state["orders"]["depth"], state["orders"]["capacity"]) == (0, 100_000) or state
+        assert state["orders"]["depth"] == 0
+        assert "capacity" in state["orders"]
         orders.put("x")
         for event in found:
             changed = event.data.get("queues", {}).get("orders", {})
@@ -159,9 +160,7 @@ def test_head_and_other_methods_end_at_once(site: Console) -> None:
     assert (reply.status, reply.headers["allow"]) == (405, "GET")
 
 
-def test_a_caller_sees_only_what_its_token_allows_and_no_more_once_it_is_withdrawn(
-    place: str, shop: shmq.Broker
-) -> None:
+def test_a_caller_sees_only_what_its_token_allows(place: str, shop: shmq.Broker) -> None:
     shop.create_queue("orders", dead_letter=None)
     shop.create_queue("secret", dead_letter=None)
     tokens = {READER: {"consume": ["orders*"]}, OTHER: {"admin": ["*"]}}

@@ -23,7 +23,8 @@ PROTOCOL = Subprotocol("shmq.v1")
 def opened(site: Console, **more: Any) -> ClientConnection:
     url = "ws" + site.url.removeprefix("http") + API + "/ws"
     given = {"subprotocols": [PROTOCOL], "open_timeout": PATIENCE, "proxy": None, **more}
-    return connect(url, **given)
+    socket: ClientConnection = connect(url, **given)
+    return socket
 
 
 @pytest.fixture
@@ -241,7 +242,7 @@ def test_sockets_are_closed_when_the_console_ends_and_messages_return(
         with pytest.raises(ConnectionClosed) as closed:
             heard(socket)
         assert closed.value.rcvd is not None
-        assert closed.value.rcvd.code == 1001
+        assert closed.value.rcvd.code == 1012
     assert queue.qsize() == 1
 
 
