@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any
 
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 import shmq
 from shmq.diagnose.activity import (
@@ -19,6 +18,7 @@ from shmq.diagnose.activity import (
 )
 from shmq.metrics.exposition import WORST, render
 from shmq.metrics.families import FAMILIES, WORKERS, Family, Kind
+from tests.support.openmetrics import families
 
 NONE: dict[str, Any] = {
     field.name: 0
@@ -56,7 +56,7 @@ def seen(*queues: QueueActivity, namespace: str = "n") -> Observation:
 def samples(text: bytes) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(text.decode())
+        for family in families(text)
         for sample in family.samples
     }
 
@@ -80,9 +80,7 @@ def test_the_numbers_are_those_of_the_queue() -> None:
 
 
 def test_every_family_of_the_table_is_there_with_its_labels() -> None:
-    found = {
-        one.name: one for one in text_string_to_metric_families(render(seen(queue())).decode())
-    }
+    found = {one.name: one for one in families(render(seen(queue())))}
     for family in FAMILIES:
         if family in WORKERS:
             continue

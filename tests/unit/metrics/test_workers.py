@@ -6,15 +6,15 @@ import urllib.error
 import urllib.request
 
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 import shmq
 from shmq.metrics.workers import MetricsServer, address_of, render_workers
 from shmq.workers.timings import OUTCOMES, Timings
+from tests.support.openmetrics import families
 
 
 def numbers(text: bytes) -> dict[tuple[str, str, str], float]:
-    (family,) = text_string_to_metric_families(text.decode())
+    (family,) = families(text)
     return {
         (one.name, one.labels["outcome"], one.labels.get("le", "")): one.value
         for one in family.samples
