@@ -17,7 +17,7 @@ def page() -> str:
     table.load()
     head, _, rest = PAGE.read_text().partition(BEGIN)
     tail = rest.partition(END)[2]
-    rows = "".join(map(_row, OPERATIONS))
+    rows = "".join(map(_row, sorted(OPERATIONS, key=lambda one: (one.path, one.method))))
     return (
         f"{head}{BEGIN}| request | query | what it does |\n| --- | --- | --- |\n{rows}{END}{tail}"
     )
