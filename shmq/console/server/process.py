@@ -92,12 +92,13 @@ class ConsoleProcess:
         settings = self.console.settings
         tls = settings.tls.context() if settings.tls is not None else None
         with contextlib.ExitStack() as stack:
+            # Who reads in the log that it listens may end it.
+            stack.enter_context(caught(self._on_signal))
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
             places = self._listen(stack, tls)
             self.console.observer.start()
             stack.callback(self.console.leases.close)
             stack.callback(self.console.observer.stop)
-            stack.enter_context(caught(self._on_signal))
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
             asyncio.run(self._serve(places, tls))
         if self._signal:
             log.info("the console has ended")

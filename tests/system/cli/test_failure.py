@@ -34,6 +34,7 @@ COMMANDS = list(cli.commands)
 BRIEFLY = {
     "keeper": ["--once"],
     "persist": ["--data-dir", "/dev/null"],
+    "console": ["--config", "/nowhere"],
     "serve": ["--config", "/nowhere"],
     "stress": ["--messages", "1"],
 }

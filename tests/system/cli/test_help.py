@@ -43,7 +43,7 @@ COMMANDS = dict(walk(cli))
 GROUPS = [path for path, command in COMMANDS.items() if isinstance(command, click.Group)]
 
 #: These run until a signal ends them, and these need the files of a queue.
-ENDLESS = {"serve", "stream tail"}
+ENDLESS = {"console", "serve", "stream tail"}
 DURABLE = ["snapshot", "backup", "restore", *(p for p in COMMANDS if p.startswith("dmsq"))]
 #: These write files, or need a server, a process that replies, or a configuration.
 OTHERS = {
@@ -185,6 +185,9 @@ def test_the_example_runs_until_it_is_stopped(
         ping = re.sub(r"shmq://\S+", url[0].rstrip(":"), example_of("ping"))
         done = invoke(*shlex.split(ping)[1:])
         assert done.exit_code == 0, done.output
+    elif path == "console":
+        assert running.stderr is not None
+        assert b"the console is at http://127.0.0.1:" in running.stderr.readline()
     else:
         assert running.stdout is not None
         assert running.stdout.readline() == b"/cart\n"

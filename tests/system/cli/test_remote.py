@@ -18,6 +18,7 @@ import shmq
 from shmq.cli.main import cli
 from shmq.cli.shared.exit_codes import Code
 from tests.support.certificates import WHY_NOT, Certificates
+from tests.support.console import console
 from tests.support.server import Server, serve
 from tests.support.shell import Ran, Shell, ended, eventually
 
@@ -404,11 +405,31 @@ def test_the_queues_of_a_server_are_completed(remote: RemoteShell, broker: shmq.
 
 
 def test_every_command_was_tried_on_a_server_or_needs_none() -> None:
-    tried = {command.split()[0] for command, _ in SESSION} | {"ping", "stress", "who", "worker"}
+    tried = {command.split()[0] for command, _ in SESSION} | {
+        "console",
+        "ping",
+        "stress",
+        "who",
+        "worker",
+    }
     host = {"backup", "doctor", "fsck", "keeper", "persist", "restore", "serve", "snapshot"}
     apart = {"completion", "context", "dmsq", "pipeline", "token"}
 
     assert tried | host | apart == set(cli.commands)
+
+
+def test_a_console_of_a_server_shows_its_queues_and_puts_into_them(
+    server: Server, broker: shmq.Broker
+) -> None:
+    jobs = broker.create_queue("jobs", dead_letter=None)
+
+    with console(server.url) as site:
+        made = site.api("POST", "/queues/jobs/messages", {"body": "tea"})
+        shown = site.api("GET", "/queues/jobs/messages")
+        left = jobs.get(timeout=0)
+
+    assert (made.status, left) == (201, "tea"), made
+    assert [message["sequence"] for message in shown.json["items"]] == [made.json["sequence"]]
 
 
 @pytest.mark.prove
