@@ -106,6 +106,13 @@ RULES: Final = (
         "/dev/shm is {{ $value | humanizePercentage }} full.",
     ),
     (
+        "ShmqLoginsFail",
+        "sum by (namespace) (increase(shmq_console_failed_logins_total[10m])) > 20",
+        "1m",
+        "warning",
+        "{{ $value }} logins at the console of {{ $labels.namespace }} failed within 10 minutes.",
+    ),
+    (
         "ShmqFindings",
         'shmq_findings{severity="critical"} > 0',
         "5m",

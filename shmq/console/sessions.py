@@ -43,6 +43,11 @@ class Sessions:
         self._clock = clock
         self._sessions: dict[str, Session] = {}
 
+    def __len__(self) -> int:
+        """How many have not ended; any thread may ask."""
+        now = self._clock()
+        return sum(one.until > now for one in list(self._sessions.values()))
+
     def begin(self, token: Token) -> Session:
         """A new session of that token."""
         self._forget_ended()

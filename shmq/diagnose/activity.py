@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import os
@@ -37,6 +38,7 @@ __all__ = [
     "MOST_KEPT",
     "ExchangeActivity",
     "GroupActivity",
+    "GroupShare",
     "HostActivity",
     "Observation",
     "Observer",
@@ -48,8 +50,28 @@ __all__ = [
 #: How many queues an observer keeps open; the others are opened and closed in turn.
 MOST_KEPT: Final = 4096
 
+#: How many of a queue's next messages are looked at for their groups, and of how many at least.
+SAMPLE: Final = 100
+_SMALLEST_SAMPLE: Final = 10
+#: The time between two such samples of a queue, in seconds, and the part of the time they take.
+_SAMPLE_EVERY: Final = 10.0
+_SAMPLE_SHARE: Final = 0.01
+#: Queues whose messages are larger than this on average are not sampled: bodies would be copied.
+_SAMPLED_BYTES: Final = 16_384
+
 _GONE: Final = (NoSuchQueue, QueueDeleted, NoSuchStream, StreamDeleted)
 _T = TypeVar("_T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GroupShare:
+    """How many of a queue's next messages are of the group that has most of them."""
+
+    #: The group's name.
+    group: str
+    #: How many are of this group, and of how many; at most `SAMPLE`.
+    messages: int
+    of: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +88,8 @@ class QueueActivity:
     options: QueueOptions | None = None
     #: Which queue of that name it is: one made anew has another. 0: unknown.
     identity: int = 0
+    #: The largest group of its next messages, lately; None: they have none, or they do not wait.
+    largest_group: GroupShare | None = None
     #: Why it cannot be used; None if it can.
     problem: str | None = None
 
@@ -245,6 +269,54 @@ def _close(handle: object) -> None:
         handle.close()
 
 
+class _GroupSamples:
+    """The largest groups of the queues whose messages wait; one queue is sampled at a time."""
+
+    def __init__(self) -> None:
+        #: Of each sampled queue: when, and what was found.
+        self._known: dict[str, tuple[float, GroupShare | None]] = {}
+        #: The queues of this look whose messages wait.
+        self._waiting: dict[str, Queue] = {}
+        self._next = 0.0
+
+    def see(self, queue: Queue, stats: QueueStats) -> GroupShare | None:
+        """Note a queue of this look; returns what is known of it."""
+        held = stats.depth + stats.in_flight + stats.delayed
+        waits = stats.depth >= _SMALLEST_SAMPLE and stats.oldest_age >= 1.0
+        if not waits or stats.arena_used > held * _SAMPLED_BYTES:
+            self._known.pop(queue.name, None)
+            return None
+        self._waiting[queue.name] = queue
+        return self._known.get(queue.name, (0.0, None))[1]
+
+    def sample(self) -> None:
+        """Sample the queue that was sampled longest ago, if it is time."""
+        waiting, self._waiting = self._waiting, {}
+        for gone in self._known.keys() - waiting.keys():
+            del self._known[gone]
+        now = time.monotonic()
+        if not waiting or now < self._next:
+            return
+        name = min(waiting, key=lambda one: self._known.get(one, (0.0, None))[0])
+        if name in self._known and now < self._known[name][0] + _SAMPLE_EVERY:
+            return
+        began = time.thread_time()
+        found = None
+        with contextlib.suppress(ShmqError, OSError):
+            found = _largest_group(waiting[name])
+        self._known[name] = (now, found)
+        self._next = now + (time.thread_time() - began) / _SAMPLE_SHARE
+
+
+def _largest_group(queue: Queue) -> GroupShare | None:
+    groups = [message.group for message in queue.peek(SAMPLE)]
+    named = collections.Counter(group for group in groups if group is not None)
+    if len(groups) < _SMALLEST_SAMPLE or not named:
+        return None
+    ((group, messages),) = named.most_common(1)
+    return GroupShare(group=group, messages=messages, of=len(groups))
+
+
 class Observer:
     """Looks at everything in a namespace again and again, and keeps the queues open meanwhile.
 
@@ -259,6 +331,7 @@ class Observer:
         self._queues: _Kept[Queue] = _Kept(broker.queue, MOST_KEPT)
         self._streams: _Kept[Stream] = _Kept(broker.stream, MOST_KEPT)
         self._options: dict[str, tuple[int, QueueOptions]] = {}
+        self._samples = _GroupSamples()
         self._closed = False
 
     def look(self, kinds: Sequence[str] = ()) -> Observation:
@@ -311,6 +384,7 @@ class Observer:
                 continue
             except (ShmqError, OSError) as error:
                 found.append(QueueActivity(name=name, problem=_told(error)))
+        self._samples.sample()
         return found
 
     def _of_queue(self, queue: Queue) -> QueueActivity:
@@ -326,6 +400,7 @@ class Observer:
             attachments=tuple(one for one in queue.attachments() if one.pid != own),
             options=known[1],
             identity=identity,
+            largest_group=self._samples.see(queue, stats),
         )
 
     # ---- streams and exchanges ----

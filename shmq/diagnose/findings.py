@@ -32,6 +32,8 @@ BEHIND_SECONDS: Final = 2.0
 BEHIND_AT_LEAST: Final = 100
 #: A queue, or its room for bodies, is nearly full from this share on.
 NEARLY_FULL: Final = 0.9
+#: A group holds up the others if so much of what comes next is its own.
+ONE_GROUP: Final = 0.9
 #: /dev/shm is nearly full, and as good as full, from these shares on.
 SHM_WARNING: Final = 0.9
 SHM_CRITICAL: Final = 0.97
@@ -46,6 +48,7 @@ CODES: Final = {
     "full": "a queue takes no more messages",
     "nearly-full": "a queue is about to be full",
     "no-consumer": "messages wait, and nobody gets any",
+    "one-group": "nearly all messages that wait are of one group, and are done one at a time",
     "puts-wait": "processes wait for room in a queue",
     "dead-letters": "a dead-letter queue has messages",
     "only-delayed": "consumers wait, and all messages are delayed",
@@ -135,6 +138,7 @@ def _of_queue(
         _puts_wait(stats),
         _recovered(stats, before),
         _only_delayed(stats),
+        _one_group(queue, stats),
     ]
     if queue.name in letters:
         told.append(_dead_letters(stats, letters[queue.name], before))
@@ -211,6 +215,18 @@ def _only_delayed(stats: QueueStats) -> _Told:
         f"delayed"
     )
     return "notice", "only-delayed", text
+
+
+def _one_group(queue: QueueActivity, stats: QueueStats) -> _Told:
+    share = queue.largest_group
+    if share is None or not stats.depth or share.messages < ONE_GROUP * share.of:
+        return None
+    part = share.messages / share.of
+    text = (
+        f"one group, {share.group!r}, holds {part:.0%} of the next {_messages(share.of)} of "
+        f"{stats.name!r}: a group's messages are done one after another"
+    )
+    return "notice", "one-group", text
 
 
 def _dead_letters(stats: QueueStats, source: str, before: QueueStats | None) -> _Told:

@@ -21,6 +21,7 @@ from shmq.diagnose.findings import SEVERITIES, find
 from shmq.version import VERSION
 
 __all__ = [
+    "CONSOLE",
     "EXCHANGES",
     "FAMILIES",
     "HOST",
@@ -421,6 +422,19 @@ SCRAPE: Final = {
     "build": BUILD,
 }
 
+#: Of the console itself.
+CONSOLE: Final = {
+    "failed logins": Family(
+        "shmq_console_failed_logins",
+        Kind.COUNTER,
+        (),
+        "Logins and tokens that this console refused since it began.",
+    ),
+    "sessions": Family(
+        "shmq_console_sessions", Kind.GAUGE, (), "People who are logged in by the form."
+    ),
+}
+
 #: Of ``shmq worker --metrics``.
 WORKERS: Final = (
     Family(
@@ -448,6 +462,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     *_labelled("exchange", EXCHANGES),
     *(family for family, _ in (*NAMESPACE, *HOST)),
     *SCRAPE.values(),
+    *CONSOLE.values(),
     *WORKERS,
 )
 

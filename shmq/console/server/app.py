@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -19,6 +17,7 @@ from shmq.console.pages import table as pages
 from shmq.console.pages.endpoints import error_page, wants_page
 from shmq.console.problem import Problem
 from shmq.metrics.exposition import CONTENT_TYPE, render
+from shmq.metrics.families import CONSOLE
 
 __all__ = ["application", "metrics_application"]
 
@@ -129,10 +128,12 @@ async def _metrics(request: Request) -> Response:
 
 
 def _rendered(console: Console, pattern: str | None) -> bytes:
-    more: dict[str, Any] = {}
     return render(
         console.observer.latest(),
         most_queues=console.settings.metrics_queues,
         pattern=pattern,
-        **more,
+        extra=(
+            (CONSOLE["failed logins"], [((), console.logins.total)]),
+            (CONSOLE["sessions"], [((), len(console.sessions))]),
+        ),
     )

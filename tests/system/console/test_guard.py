@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import re
 import signal
 import socket
 import stat
@@ -108,6 +109,9 @@ def test_tokens_show_and_allow_what_they_allow_over_tcp(place: str, shop: shmq.B
         assert site.api("PUT", "/queues/secret", {}).code == "not-found"
         site.headers |= bearer("wrong" * 10)
         assert site.api("GET", "/overview").status == 401
+        site.headers |= bearer(READER)
+        numbers = site.ask("GET", "/metrics").content.decode()
+        assert re.search(r"shmq_console_failed_logins_total\{.*\} [1-9]", numbers), numbers[-900:]
         assert READER not in site.log
         assert "wrong" * 10 not in site.log
 

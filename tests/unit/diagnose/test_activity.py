@@ -10,6 +10,7 @@ import shmq
 from shmq.diagnose import activity
 from shmq.diagnose.activity import Observer
 from tests.support.namespaces import own_namespace
+from tests.support.processes import eventually
 
 
 @pytest.fixture
@@ -107,3 +108,22 @@ def test_a_closed_observer_says_so(broker: shmq.Broker) -> None:
     observer.close()
     with pytest.raises(shmq.ShmqError, match="closed"):
         observer.look()
+
+
+def test_the_largest_group_of_the_messages_that_wait_is_known_after_a_look(
+    broker: shmq.Broker,
+) -> None:
+    with broker.create_queue("a", dead_letter=None) as queue, Observer(broker) as observer:
+        queue.put_many([b"x"] * 27, group="eu")
+        queue.put_many([b"x"] * 3, group="us")
+
+        def share() -> tuple[str, int, int] | None:
+            (one,) = observer.look().queues
+            largest = one.largest_group
+            return None if largest is None else (largest.group, largest.messages, largest.of)
+
+        # Messages wait if the oldest is a second old.
+        eventually(lambda: share() is not None, "a sample was taken")
+        assert share() == ("eu", 27, 30)
+        queue.purge()
+        assert share() is None

@@ -11,6 +11,7 @@ import shmq
 from shmq.diagnose.activity import (
     ExchangeActivity,
     GroupActivity,
+    GroupShare,
     HostActivity,
     Observation,
     QueueActivity,
@@ -104,6 +105,15 @@ TABLE: list[tuple[Any, str, str, str]] = [
         "consumers of 'orders' wait, and 5 messages wait for a later time",
     ),
     (
+        dataclasses.replace(
+            queue(depth=100, oldest_age=9.0),
+            largest_group=GroupShare(group="eu", messages=93, of=100),
+        ),
+        "notice",
+        "one-group",
+        "one group, 'eu', holds 93% of the next 100 messages of 'orders'",
+    ),
+    (
         QueueActivity(name="spoilt", problem="its header is damaged"),
         "critical",
         "broken",
@@ -152,6 +162,10 @@ def test_a_state_has_one_finding(thing: Any, severity: str, code: str, text: str
         queue("reply.0123456789abcdef", **IDLE),
         queue(journal_lag=99, rate_in=0.1, **DURABLE),
         queue(waiting_get=1),
+        dataclasses.replace(
+            queue(depth=100, oldest_age=9.0),
+            largest_group=GroupShare(group="eu", messages=89, of=100),
+        ),
         stream(groups=(GroupActivity(name="g", members=1, records=7),)),
         stream(groups=(GroupActivity(name="g"),)),
         ExchangeActivity(name="e", kind="direct"),
