@@ -218,13 +218,14 @@ def _only_delayed(stats: QueueStats) -> _Told:
 
 
 def _one_group(queue: QueueActivity, stats: QueueStats) -> _Told:
+    """The group is not named: a finding is shown to those who may not look at messages, too."""
     share = queue.largest_group
     if share is None or not stats.depth or share.messages < ONE_GROUP * share.of:
         return None
     part = share.messages / share.of
     text = (
-        f"one group, {share.group!r}, holds {part:.0%} of the next {_messages(share.of)} of "
-        f"{stats.name!r}: a group's messages are done one after another"
+        f"one group holds {part:.0%} of the next {_messages(share.of)} of {stats.name!r}: a "
+        f"group's messages are done one after another; shmq peek shows it"
     )
     return "notice", "one-group", text
 

@@ -111,7 +111,7 @@ TABLE: list[tuple[Any, str, str, str]] = [
         ),
         "notice",
         "one-group",
-        "one group, 'eu', holds 93% of the next 100 messages of 'orders'",
+        "one group holds 93% of the next 100 messages of 'orders'",
     ),
     (
         QueueActivity(name="spoilt", problem="its header is damaged"),
