@@ -24,7 +24,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .PHONY: options protocol clean
 
 help:
-	@echo 'make demo               the main job on real input'
+	@echo 'make demo               the main job on real input; with CONSOLE=1 its queues in a browser'
 	@echo 'make test               five minutes: lint, the C tests, the contract, units, processes,'
 	@echo '                        the command, one scenario of each kind of death'
 	@echo 'make prove              forty minutes: all the rest; see tests/README.md'
@@ -48,9 +48,11 @@ help:
 	@echo 'make bench-record       bench, bench-tcp and bench-disk, recorded in README.md and docs'
 	@echo 'make clean              remove .venv and everything built'
 
+# With CONSOLE=1 it prints the address of a page that shows its queues while it runs.
+CONSOLE :=
 demo: $(VENV)/demo
 	@mkdir -p build
-	$(BIN)/python -m examples.flights --plot build/delays.png
+	$(BIN)/python -m examples.flights --plot build/delays.png $(if $(CONSOLE),--console)
 
 # --- the tests: tests/README.md says what is where ----------------------------------------
 #

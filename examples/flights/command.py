@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from rich.console import Console
 
 import shmq
 from examples.flights import archive, report
+from examples.flights.console import FlightsConsole
 from examples.flights.errors import DemoError
 from examples.flights.flights import airline_names, packaged, read_flights
 from examples.flights.job import Outcome, run
@@ -64,6 +66,12 @@ _COUNT = click.IntRange(1, 64)
     show_default=True,
     help="Where the picture of the delays is written.",
 )
+@click.option(
+    "--console/--no-console",
+    "page",
+    default=False,
+    help="Whether shmq console shows the queues in a browser meanwhile.",
+)
 @click.option("--namespace", help="Where its queues are made.  [default: demo-PID]")
 def main(
     flights: int | None,
@@ -75,6 +83,7 @@ def main(
     groups: bool,
     spark: bool,
     plot: Path,
+    page: bool,
     namespace: str | None,
 ) -> None:
     """Send 336,776 real flights through one queue, and lose its memory half-way.
@@ -113,7 +122,12 @@ def main(
             archive=spark,
         )
         delays = report.direct_delays(table) if groups or spark else {}
-        sys.exit(_perform(plan, expected, delays, names, plot))
+        with contextlib.ExitStack() as stack:
+            if page:
+                shown = stack.enter_context(FlightsConsole(plan.namespace))
+                click.echo(f"the queues are shown at {shown.url}")
+            code = _perform(plan, expected, delays, names, plot)
+        sys.exit(code)
     except (DemoError, shmq.ShmqError) as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:

@@ -332,6 +332,7 @@ class Observer:
         self._streams: _Kept[Stream] = _Kept(broker.stream, MOST_KEPT)
         self._options: dict[str, tuple[int, QueueOptions]] = {}
         self._samples = _GroupSamples()
+        self._brought_back = False
         self._closed = False
 
     def look(self, kinds: Sequence[str] = ()) -> Observation:
@@ -370,8 +371,10 @@ class Observer:
     # ---- queues ----
 
     def _look_at_queues(self) -> list[QueueActivity]:
-        if self._local:
+        if self._local and not self._brought_back:
+            # Once, as any list does: a look must not start the writer again that was ended.
             durability.bring_back_all(Namespace.of(self._broker.namespace))
+            self._brought_back = True
         names = self._broker.queue_names()
         self._queues.keep_only(names)
         for gone in self._options.keys() - set(names):

@@ -618,6 +618,8 @@ class Namespace:
         processes may still use it, and must see that this process lives.
         """
         if self._number:
+            # Those that have yet to find out that it was removed wait for this lock, too.
+            self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _REGISTRY_BYTE)
             self._kept.append(self._fd)
             self._forget_file()
         else:

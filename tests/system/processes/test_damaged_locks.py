@@ -166,6 +166,25 @@ def test_one_whose_namespace_file_was_removed_by_hand_keeps_its_lock(
     recovers(queue)
 
 
+def test_all_that_were_registered_in_a_removed_namespace_file_go_on_in_the_next_one(
+    broker: Broker, queue: Queue, start: Start
+) -> None:
+    def move(pipe: Connection) -> None:
+        here = shmq.connect(broker.namespace)
+        here.create_queue("mine", dead_letter=None)
+        (SHM / f"shmq@{broker.namespace}").unlink()
+        here.create_queue("first", dead_letter=None)  # it registers anew
+        pipe.send("moved")
+        pipe.recv()
+
+    child = start(move)
+    assert child.hear() == "moved"
+    broker.create_queue("second", dead_letter=None)
+    assert {"first", "second"} <= set(broker.queue_names())
+    child.tell()
+    child.ends()
+
+
 def test_one_of_many_that_wait_recovers(broker: Broker, start: Start) -> None:
     queue = broker.create_queue("q")
 
