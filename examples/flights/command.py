@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -122,12 +123,8 @@ def main(
             archive=spark,
         )
         delays = report.direct_delays(table) if groups or spark else {}
-        with contextlib.ExitStack() as stack:
-            if page:
-                shown = stack.enter_context(FlightsConsole(plan.namespace))
-                click.echo(f"the queues are shown at {shown.url}")
-            code = _perform(plan, expected, delays, names, plot)
-        sys.exit(code)
+        with _shown(plan.namespace) if page else contextlib.nullcontext():
+            sys.exit(_perform(plan, expected, delays, names, plot))
     except (DemoError, shmq.ShmqError) as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
@@ -182,6 +179,14 @@ def _perform(
             raise DemoError(f"the picture cannot be written: {error}") from error
         console.print(f"mean delays by carrier and hour: {plot}", soft_wrap=True, highlight=False)
     return code
+
+
+@contextlib.contextmanager
+def _shown(namespace: str) -> Iterator[None]:
+    """Show the queues in a browser during the block."""
+    with FlightsConsole(namespace) as console:
+        click.echo(f"the queues are shown at {console.url}")
+        yield
 
 
 def _as_interrupt(_signal: int, _frame: FrameType | None) -> None:

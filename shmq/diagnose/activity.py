@@ -321,7 +321,8 @@ class Observer:
     """Looks at everything in a namespace again and again, and keeps the queues open meanwhile.
 
     One thread uses it. With ``groups`` it looks at the groups of streams, too. It leaves the
-    broker open.
+    broker open. The first look brings back what is only on disk, as any list does; the later ones
+    do not, and none starts a writer that was ended.
     """
 
     def __init__(self, broker: Broker, *, groups: bool = True) -> None:
@@ -345,9 +346,13 @@ class Observer:
         if self._closed:
             raise ShmqError("this observer is closed: make another one")
         at, began = time.time(), time.monotonic()
-        queues = self._ask("queue", kinds, self._look_at_queues)
-        streams = self._ask("stream", kinds, self._look_at_streams)
-        exchanges = self._ask("exchange", kinds, self._look_at_exchanges)
+        if self._local and not self._brought_back:
+            durability.bring_back_all(Namespace.of(self._broker.namespace))
+            self._brought_back = True
+        with durability.no_starts() if self._local else contextlib.nullcontext():
+            queues = self._ask("queue", kinds, self._look_at_queues)
+            streams = self._ask("stream", kinds, self._look_at_streams)
+            exchanges = self._ask("exchange", kinds, self._look_at_exchanges)
         return Observation(
             namespace=self._broker.namespace,
             at=at,
@@ -371,10 +376,6 @@ class Observer:
     # ---- queues ----
 
     def _look_at_queues(self) -> list[QueueActivity]:
-        if self._local and not self._brought_back:
-            # Once, as any list does: a look must not start the writer again that was ended.
-            durability.bring_back_all(Namespace.of(self._broker.namespace))
-            self._brought_back = True
         names = self._broker.queue_names()
         self._queues.keep_only(names)
         for gone in self._options.keys() - set(names):

@@ -70,9 +70,19 @@ class WriterProcess:
         assert process.stdout.readline() == "\n", "the writer has ended"
 
     def freeze(self) -> None:
-        """Stop the process until :meth:`thaw`; its files and locks stay as they are."""
+        """Stop the process until :meth:`thaw`; its files and locks stay as they are.
+
+        When this returns none of its threads runs: a signal alone stops each a little later.
+        """
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        tasks = Path(f"/proc/{self._process.pid}/task")
+
+        def stands() -> bool:
+            found = [(task / "stat").read_text() for task in tasks.iterdir()]
+            return all(text.rpartition(")")[2].split()[0] == "T" for text in found)
+
+        eventually(stands, "each of its threads is stopped")
 
     def thaw(self) -> None:
         """Let the process continue."""

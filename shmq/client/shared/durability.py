@@ -43,6 +43,7 @@ __all__ = [
     "give_up",
     "missing",
     "never_wait",
+    "no_starts",
     "on_disk",
     "see_to_it",
     "stored",
@@ -84,6 +85,23 @@ def never_wait() -> None:
     """Make this process start writers without waiting for them, because it serves clients."""
     global _waits  # noqa: PLW0603 - one for the process
     _waits = False
+
+
+@contextlib.contextmanager
+def no_starts() -> Iterator[None]:
+    """Let this thread neither start a writer nor bring anything back during the block.
+
+    For those who look again and again: a writer that was ended by its user stays ended.
+    """
+    _within.looking = True
+    try:
+        yield
+    finally:
+        _within.looking = False
+
+
+def _only_looks() -> bool:
+    return getattr(_within, "looking", False)
 
 
 def waits() -> bool:
@@ -197,6 +215,8 @@ def bring_back(namespace: Namespace, kind: Kind, name: str) -> None:
     :class:`~shmq.FileError` if a writer could not recover them for another reason, and
     :class:`~shmq.ShmqError` if there is no writer.
     """
+    if _only_looks():
+        return
     directory = stored(namespace, kind, name)
     if directory is None:
         return
@@ -248,6 +268,8 @@ def give_up(namespace: Namespace, kind: Kind, name: str) -> bool:
 
 def bring_back_all(namespace: Namespace) -> None:
     """Recover all names, for lists. Names that cannot be recovered are left out."""
+    if _only_looks():
+        return
     with contextlib.suppress(ShmqError, OSError):
         directory = directory_for(namespace)
         missing = stored_names(directory, "queue").difference(namespace.queue_names())
@@ -261,7 +283,7 @@ def bring_back_all(namespace: Namespace) -> None:
 
 def warn_unkept(namespace: Namespace, kind: Kind, name: str) -> None:
     """Ensure that a writer runs, now that something durable exists; warn if none does."""
-    if namespace.writer_pid is not None:
+    if namespace.writer_pid is not None or _only_looks():
         return
     try:
         reason = attend(namespace)
@@ -368,7 +390,7 @@ def bring_back_schemas(namespace: Namespace) -> None:
 
 
 def _bring_back(namespace: Namespace, path: Path, file: str, what: str) -> None:
-    directory = None if path.exists() else _definitions_directory(namespace)
+    directory = None if path.exists() or _only_looks() else _definitions_directory(namespace)
     if directory is None or not (directory / file).exists():
         return
     reason = attend(namespace)

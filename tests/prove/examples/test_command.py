@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import pty
 import re
 import signal
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -207,3 +210,27 @@ def terminal_output(descriptor: int) -> str:
     finally:
         os.close(descriptor)
     return b"".join(parts).decode()
+
+
+@needs_flights
+def test_the_console_shows_the_queues_while_the_flights_go_through_the_loss(
+    namespace: str, tmp_path: Path
+) -> None:
+    arguments = ("--flights", "20000", "--no-spark", "--console", "--namespace", namespace)
+    with subprocess.Popen(
+        (*COMMAND, *arguments, "--plot", str(tmp_path / "plot.png")),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdout is not None
+        address = re.search(r"shown at (http://127\.0\.0\.1:\d+/)", running.stdout.readline())
+        assert address is not None
+        with urllib.request.urlopen(f"{address[1]}api/v1/overview", timeout=WATCHDOG) as answer:
+            assert json.load(answer)["namespace"] == namespace
+        out, err = running.communicate(timeout=WATCHDOG)
+    assert (running.returncode, err) == (0, ""), out
+    assert "20,000 acknowledged, none lost" in out
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"{address[1]}healthz", timeout=WATCHDOG)
+    assert queues_of(namespace) == []

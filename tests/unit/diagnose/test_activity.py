@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import shmq
+from shmq.client.shared import durability
 from shmq.diagnose import activity
 from shmq.diagnose.activity import Observer
 from tests.support.namespaces import own_namespace
@@ -127,3 +129,23 @@ def test_the_largest_group_of_the_messages_that_wait_is_known_after_a_look(
         assert share() == ("eu", 27, 30)
         queue.purge()
         assert share() is None
+
+
+def test_no_look_but_the_first_starts_a_writer(
+    broker: shmq.Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setenv("SHMQ_DATA_DIR", str(tmp_path))
+    monkeypatch.setattr(durability, "attend", lambda namespace: asked.append(namespace.name))
+    (tmp_path / broker.namespace).mkdir(0o700)
+    (tmp_path / broker.namespace / "left@0000000000000001.dmsq").touch(0o600)
+    with Observer(broker) as observer:
+        observer.look()
+        assert asked == [broker.namespace]
+        broker.create_queue("a", durability="journal", dead_letter=None).close()
+        assert asked == [broker.namespace] * 2
+        for _ in range(2):
+            assert [one.name for one in observer.look().queues] == ["a"]
+        assert asked == [broker.namespace] * 2
+        broker.list_queues()
+    assert len(asked) == 3
