@@ -24,7 +24,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .PHONY: options protocol clean
 
 help:
-	@echo 'make demo               the main job on real input'
+	@echo 'make demo               the main job on real input; CONSOLE=1: with a console beside it'
 	@echo 'make test               five minutes: lint, the C tests, the contract, units, processes,'
 	@echo '                        the command, one scenario of each kind of death'
 	@echo 'make prove              forty minutes: all the rest; see tests/README.md'
@@ -48,9 +48,12 @@ help:
 	@echo 'make bench-record       bench, bench-tcp and bench-disk, recorded in README.md and docs'
 	@echo 'make clean              remove .venv and everything built'
 
-demo: $(VENV)/demo
+# With a console that shows the queues in a browser meanwhile: make demo CONSOLE=1
+CONSOLE :=
+SHOWN := $(filter-out 0,$(CONSOLE))
+demo: $(VENV)/demo $(if $(SHOWN),$(VENV)/console)
 	@mkdir -p build
-	$(BIN)/python -m examples.flights --plot build/delays.png
+	$(BIN)/python -m examples.flights --plot build/delays.png$(if $(SHOWN), --console)
 
 # --- the tests: tests/README.md says what is where ----------------------------------------
 #
@@ -197,7 +200,7 @@ $(VENV)/built: $(VENV)/tools setup.py $(CORE)
 	@touch $@
 
 # The package is in place by then, so this adds what the extra names and builds nothing.
-$(VENV)/bench $(VENV)/demo $(VENV)/spark $(VENV)/test: $(VENV)/%: $(VENV)/tools | $(VENV)/built
+$(VENV)/bench $(VENV)/console $(VENV)/demo $(VENV)/spark $(VENV)/test: $(VENV)/%: $(VENV)/tools | $(VENV)/built
 	@echo 'installing what $* needs'
 	@$(PIP) --use-pep517 'shmq[$*]'
 	@touch $@

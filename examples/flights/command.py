@@ -64,6 +64,12 @@ _COUNT = click.IntRange(1, 64)
     show_default=True,
     help="Where the picture of the delays is written.",
 )
+@click.option(
+    "--console",
+    "shown",
+    is_flag=True,
+    help="Let a console show the queues in a browser until the end.",
+)
 @click.option("--namespace", help="Where its queues are made.  [default: demo-PID]")
 def main(
     flights: int | None,
@@ -75,6 +81,7 @@ def main(
     groups: bool,
     spark: bool,
     plot: Path,
+    shown: bool,
     namespace: str | None,
 ) -> None:
     """Send 336,776 real flights through one queue, and lose its memory half-way.
@@ -111,6 +118,7 @@ def main(
             lose=lose,
             groups=groups,
             archive=spark,
+            console=shown,
         )
         delays = report.direct_delays(table) if groups or spark else {}
         sys.exit(_perform(plan, expected, delays, names, plot))

@@ -60,6 +60,8 @@ def run(plan: Plan, screen: Screen) -> Outcome:
     if Spark fails, and what the broker raises.
     """
     with Machine(plan) as machine:
+        if machine.console is not None:
+            screen.event(f"the console is at {machine.console.url}/")
         outcome = Job(plan, machine, screen).work()
         if plan.groups or plan.archive:
             machine.retire()

@@ -13,6 +13,7 @@ from typing import Final, Self
 import shmq
 from examples.flights import memory
 from examples.flights.checkpoint import Checkpoint
+from examples.flights.console import PORT, ConsoleBeside
 from examples.flights.plan import Plan
 from examples.flights.queues import Queues
 from examples.flights.server import Server
@@ -48,6 +49,7 @@ class Machine:
     """
 
     server: Server | None = None
+    console: ConsoleBeside | None = None
 
     def __init__(self, plan: Plan) -> None:
         self.workers = Workers()
@@ -64,6 +66,8 @@ class Machine:
     def lose(self) -> int:
         """Kill all processes, remove all shared memory; returns how many flights the queue held."""
         self.workers.kill()
+        if self.console is not None:
+            self.console.kill()
         if self.server is not None:
             self.server.kill_all()
         held = waiting(self.queues.flights.stats())
@@ -90,6 +94,8 @@ class Machine:
         self.queues.find()
         seconds = time.monotonic() - began
         stats = self.queues.flights.stats()
+        if self.console is not None:
+            self._show(self.console.port)
         left = self._left()
         self._start_workers(doubted=stats.journal_synced)
         size = self._plan.stride
@@ -111,6 +117,13 @@ class Machine:
     def _start_workers(self, doubted: int = 0) -> None:
         url = self.server.url if self.server else None
         self.workers.start(self._plan, url, self._folder, doubted)
+
+    def _show(self, port: int = PORT) -> None:
+        self.console = ConsoleBeside(self._plan.namespace, port)
+
+    def _close_console(self) -> None:
+        if self.console is not None:
+            self.console.close()
 
     def _close_server(self) -> None:
         if self.server is not None:
@@ -137,6 +150,9 @@ class Machine:
             stack.enter_context(self.queues)
             if self._plan.lose or self._plan.remote:
                 self._serve()
+            stack.callback(self._close_console)
+            if self._plan.console:
+                self._show()
             self._stack = stack.pop_all()
         return self
 

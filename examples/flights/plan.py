@@ -39,6 +39,8 @@ class Plan:
     groups: bool = True
     #: Whether Spark archives the counted flights and adds them up again.
     archive: bool = False
+    #: Whether a console shows the queues meanwhile.
+    console: bool = False
 
     @property
     def batch(self) -> int:
