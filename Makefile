@@ -21,7 +21,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .PHONY: model powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference layout
 .PHONY: bench-record
 .PHONY: stubs
-.PHONY: options protocol clean
+.PHONY: options protocol monitoring clean
 
 help:
 	@echo 'make demo               the main job on real input; CONSOLE=1: with a console beside it'
@@ -41,6 +41,7 @@ help:
 	@echo 'make layout             write the tables of the segments from the headers'
 	@echo 'make options            write what is made from the tables of options'
 	@echo 'make protocol           write the enums and tables that shmq/protocol/opcodes.toml defines'
+	@echo 'make monitoring         write the tables, alerts and dashboard of metrics'
 	@echo 'make bench              shmq beside its peers, in ten minutes: the bars with intervals'
 	@echo 'make bench-tcp          the same over TCP, beside Redis, beanstalkd and NATS'
 	@echo 'make bench-disk         what reaches the disk, beside the disk and its other users'
@@ -153,6 +154,9 @@ reference: $(VENV)/built
 
 layout: $(VENV)/built
 	$(BIN)/python docs/layout.py
+
+monitoring: $(VENV)/built
+	$(BIN)/python tools/monitoring.py
 
 protocol: $(VENV)/tools
 	$(BIN)/python tools/protocol.py
