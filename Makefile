@@ -21,7 +21,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .PHONY: model powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference layout
 .PHONY: bench-record
 .PHONY: stubs
-.PHONY: options protocol clean
+.PHONY: options protocol monitoring clean
 
 help:
 	@echo 'make demo               the main job on real input; with CONSOLE=1 its queues in a browser'
@@ -41,6 +41,7 @@ help:
 	@echo 'make layout             write the tables of the segments from the headers'
 	@echo 'make options            write what is made from the tables of options'
 	@echo 'make protocol           write the enums and tables that shmq/protocol/opcodes.toml defines'
+	@echo 'make monitoring         write the tables, alerts and dashboard of metrics'
 	@echo 'make bench              shmq beside its peers, in ten minutes: the bars with intervals'
 	@echo 'make bench-tcp          the same over TCP, beside Redis, beanstalkd and NATS'
 	@echo 'make bench-disk         what reaches the disk, beside the disk and its other users'
@@ -52,7 +53,7 @@ help:
 CONSOLE :=
 demo: $(VENV)/demo
 	@mkdir -p build
-	$(BIN)/python -m examples.flights --plot build/delays.png $(if $(CONSOLE),--console)
+	$(BIN)/python -m examples.flights --plot build/delays.png $(if $(filter-out 0,$(CONSOLE)),--console)
 
 # --- the tests: tests/README.md says what is where ----------------------------------------
 #
@@ -153,6 +154,9 @@ reference: $(VENV)/built
 layout: $(VENV)/built
 	$(BIN)/python docs/layout.py
 
+monitoring: $(VENV)/built
+	$(BIN)/python tools/monitoring.py
+
 protocol: $(VENV)/tools
 	$(BIN)/python tools/protocol.py
 
@@ -199,7 +203,7 @@ $(VENV)/built: $(VENV)/tools setup.py $(CORE)
 	@touch $@
 
 # The package is in place by then, so this adds what the extra names and builds nothing.
-$(VENV)/bench $(VENV)/demo $(VENV)/spark $(VENV)/test: $(VENV)/%: $(VENV)/tools | $(VENV)/built
+$(VENV)/bench $(VENV)/console $(VENV)/demo $(VENV)/spark $(VENV)/test: $(VENV)/%: $(VENV)/tools | $(VENV)/built
 	@echo 'installing what $* needs'
 	@$(PIP) --use-pep517 'shmq[$*]'
 	@touch $@

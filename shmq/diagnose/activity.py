@@ -36,6 +36,7 @@ from shmq.namespace.namespace import Namespace
 
 __all__ = [
     "MOST_KEPT",
+    "MOST_REMOTE",
     "ExchangeActivity",
     "GroupActivity",
     "GroupShare",
@@ -49,6 +50,10 @@ __all__ = [
 
 #: How many queues an observer keeps open; the others are opened and closed in turn.
 MOST_KEPT: Final = 4096
+#: The same of a server, where each has a connection of its own.
+MOST_REMOTE: Final = 64
+#: How old the bytes of the namespace may be, in seconds: they take a third of a look.
+_USED_FOR: Final = 10.0
 
 #: How many of a queue's next messages are looked at for their groups, and of how many at least.
 SAMPLE: Final = 100
@@ -329,8 +334,11 @@ class Observer:
         self._broker = broker
         self._groups = groups
         self._local = isinstance(broker, LocalBroker)
-        self._queues: _Kept[Queue] = _Kept(broker.queue, MOST_KEPT)
-        self._streams: _Kept[Stream] = _Kept(broker.stream, MOST_KEPT)
+        most = MOST_KEPT if self._local else min(MOST_KEPT, MOST_REMOTE)
+        self._used = 0
+        self._used_until = 0.0
+        self._queues: _Kept[Queue] = _Kept(broker.queue, most)
+        self._streams: _Kept[Stream] = _Kept(broker.stream, most)
         self._options: dict[str, tuple[int, QueueOptions]] = {}
         self._samples = _GroupSamples()
         self._brought_back = False
@@ -445,9 +453,16 @@ class Observer:
         return HostActivity(
             shm_total=space.f_blocks * space.f_frsize,
             shm_free=space.f_bavail * space.f_frsize,
-            shm_used_by_namespace=_used_by(namespace.name),
+            shm_used_by_namespace=self._used_by(namespace.name),
             writer_pid=namespace.writer_pid,
         )
+
+    def _used_by(self, namespace: str) -> int:
+        """The bytes of the namespace, which are counted every ten seconds."""
+        if time.monotonic() >= self._used_until:
+            self._used = _used_by(namespace)
+            self._used_until = time.monotonic() + _USED_FOR
+        return self._used
 
     def close(self) -> None:
         """Close all handles; the broker stays open. May be called again."""
