@@ -78,6 +78,9 @@ class Persistence:
         end = time.monotonic() + ENDING
         while self._is_ending() and time.monotonic() < end:
             time.sleep(_LOOK)
+        former = self._registry.data_dir
+        if former is not None and former != self.directory.path.absolute():
+            self._writer.follow(former)
         try:
             with self._registry.locked():
                 self.directory.claim(make=self._named)

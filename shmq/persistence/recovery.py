@@ -243,17 +243,17 @@ def _hash_key_if_any(disk: Disk, file: str) -> int | None:
         return None
 
 
-def set_aside(disk: Disk, queue: str, files: Mapping[str, int | None]) -> dict[str, str]:
+def set_aside(
+    disk: Disk,
+    queue: str,
+    files: Mapping[str, int | None],
+    why: str = "belongs to an earlier queue of that name",
+) -> dict[str, str]:
     """Rename the queue's ``files``, given with their hash keys, durably; returns the new names."""
     renamed = aside_names(files, disk.names())
     for file, there in renamed.items():
         disk.rename(file, there)
-        log.warning(
-            "queue %s: %s belongs to an earlier queue of that name, and is renamed to %s",
-            queue,
-            disk.path(file),
-            there,
-        )
+        log.warning("queue %s: %s %s, and is renamed to %s", queue, disk.path(file), why, there)
     disk.sync_directory()
     return renamed
 

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Final
 
 from shmq.api.names import SHM, chosen_namespace
@@ -27,11 +28,15 @@ from shmq.native import _core
 from shmq.persistence.definitions import Definitions
 from shmq.persistence.journal import WriteSizes
 from shmq.persistence.journal_writer import RETRY, JournalWriter, Transfers
+from shmq.persistence.recovery import set_aside
 from shmq.persistence.snapshot import SnapshotThread, SnapshotWriter
 from shmq.persistence.stream_partition_writer import StreamPartitionWriters
 from shmq.persistence.stream_writer import StreamWriter
 from shmq.persistence.transactions import Transactions
-from shmq.storage.inventory import others
+from shmq.storage.disk import Disk
+from shmq.storage.file_header import hash_key_of
+from shmq.storage.inventory import is_written, others
+from shmq.storage.paths import catalog
 from shmq.storage.writer_control import CutFile
 
 __all__ = ["Writer"]
@@ -92,6 +97,7 @@ class Writer:
         self._used_at = self._use_at = time.monotonic()
         self._changed_at = 0
         self._stopped = False
+        self._former: Disk | None = None
         # Not an Event: setting one in a signal handler may deadlock with the wait it should end.
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._watch = _watch_files()
@@ -105,6 +111,7 @@ class Writer:
         try:
             self._directory.claim(make=False)
             self._find_queues()
+            self._set_former_aside()
             if begun is not None:
                 begun()
             self._snapshot_thread.start()
@@ -130,6 +137,40 @@ class Writer:
         finally:
             self._stopped = True
             self._end()
+
+    def follow(self, former: Path) -> None:
+        """Set the files of the queues in ``former``, where another writer wrote, aside.
+
+        That is done by `run`, once each queue is written here. A writer that was started there
+        after a loss of memory would bring back what the queues were when this one followed.
+        """
+        self._former = Disk(former)
+
+    def _set_former_aside(self) -> None:
+        if self._former is None:
+            return
+        why = f"is no longer written: the queue is kept in {self._directory.path}"
+        for kept in self._list():
+            try:
+                found = catalog(self._former.names()).get(kept.name)
+                files = (
+                    {name: hash_key_of(self._former, name) for name in found.names()}
+                    if found
+                    else {}
+                )
+                files = {name: key for name, key in files.items() if key == kept.identity.hash_key}
+                if not files or is_written(self._former.directory):
+                    continue
+                if not isinstance(kept, JournalWriter):
+                    kept.snapshot()
+                set_aside(self._former, kept.name, files, why)
+            except (ShmqError, OSError) as error:
+                log.warning(
+                    "queue %s: its files in %s stay as they are: %s",
+                    kept.name,
+                    self._former.directory,
+                    error,
+                )
 
     def _sleep(self) -> None:
         """Sleep until the next look, or until the kernel reports a file: longest while quiet."""
