@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from bench.row import Row
 from bench.rows import (
     batches,
+    console,
     crowd,
     fan_out,
     growth,
@@ -51,6 +52,7 @@ LOCAL: tuple[Callable[[], Row], ...] = (
     recovery.row,
     start.start_row,
     start.objects_row,
+    console.row,
     rebalance.row,
     memory.row,
     harness.row,
