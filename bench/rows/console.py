@@ -67,7 +67,7 @@ class Watched(Contestant):
         return 100 * spent / ((ended - begun) / 1e9)
 
     def _verify(self, page: str) -> None:
-        from prometheus_client.openmetrics import parser  # noqa: PLC0415 - may be absent
+        from prometheus_client.openmetrics import parser
 
         families = parser.text_string_to_metric_families(page)  # type: ignore[no-untyped-call]
         samples = [one for family in families for one in family.samples]
