@@ -14,7 +14,7 @@ then its answer or its problem has it, too; without one only a put and a problem
 receives ``{"message": …, "queue": …}``, ``{"put": …}``, ``{"done": …}`` and ``{"problem": …}``.
 What is not settled when the socket closes returns to its queue. It is closed with 1012 when the
 console ends, 1003 for a binary frame, 1008 when its token or login is no longer accepted, and 1009
-for a frame above 1 MiB.
+for a frame above 1 MiB. A right that a frame is refused is an event of the audit.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from shmq.console.leases import LeaseSession
 from shmq.console.live import End, LiveConnections
 from shmq.console.problem import Problem, problem_of
 from shmq.protocol.opcodes import Right
+from shmq.supervision.audit import Actor, Event, EventLimit, Value, record
 
 __all__ = ["MOST_SOCKETS", "PROTOCOL", "routes"]
 
@@ -152,6 +153,25 @@ def frame_of(text: str) -> _Frame:
         raise Problem(400, "invalid", f"the frame is not what is asked for: {error}") from None
 
 
+def subject_of(frame: _Frame) -> tuple[str, str]:
+    """What the frame asks for, and the name of its queue: for the audit; "" if it names none."""
+    operation = type(frame).__name__.lower()
+    match frame:
+        case Put():
+            return operation, frame.put.queue
+        case Consume():
+            return operation, frame.consume
+        case (
+            Ack(ack=receipt) | Nack(nack=receipt) | Reject(reject=receipt) | Extend(extend=receipt)
+        ):
+            return operation, _queue_of(receipt)
+    return "", ""
+
+
+def _queue_of(receipt: str) -> str:
+    return receipt.partition(".")[2].rpartition(".")[0]
+
+
 def routes() -> list[WebSocketRoute]:
     """The route of the sockets."""
     return [WebSocketRoute(f"{API}/ws", _endpoint)]
@@ -193,6 +213,28 @@ def _sockets(websocket: WebSocket) -> LiveConnections:
     return found
 
 
+class _Refusals:
+    """The rights that one socket is refused, for the audit: the first ten, then one a second."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._actor = Actor(who=caller.name, peer=caller.peer, via="http")
+        self._limit = EventLimit()
+
+    def add(self, operation: str, name: str) -> None:
+        """Record one, or count it if there were many."""
+        more = self._limit.take()
+        if more is not None:
+            self._record(name, {"operation": operation, **more})
+
+    def close(self) -> None:
+        """Record how many were left out at the end."""
+        if self._limit.left_out:
+            self._record("", {"left_out": self._limit.left_out})
+
+    def _record(self, name: str, details: dict[str, Value]) -> None:
+        record(Event.RIGHT_REFUSED, name, "denied", self._actor, **details)
+
+
 class _Consumer:
     """One queue that a socket consumes."""
 
@@ -216,6 +258,7 @@ class _Socket:
         self._caller = caller
         self._websocket = websocket
         self._call = Call(console=console, caller=caller, given={})
+        self._refusals = _Refusals(caller)
         self._consumers: dict[str, _Consumer] = {}
         self._sending = anyio.Lock()
         self._scope = anyio.CancelScope()
@@ -248,6 +291,7 @@ class _Socket:
                         await self._receive()
                         self._scope.cancel()
             finally:
+                self._refusals.close()
                 with anyio.CancelScope(shield=True):
                     await self._in_thread(book.end, self.session.id, self._caller.name)
                     await self._say_goodbye()
@@ -275,26 +319,32 @@ class _Socket:
 
     async def _handle(self, text: str) -> None:
         shown: dict[str, Any] = {}
+        subject = ("", "")
         try:
             frame = frame_of(text)
+            subject = subject_of(frame)
             if frame.id is not None:
                 shown["id"] = frame.id
             answer = await self._do(frame)
         except Exception as error:  # noqa: BLE001 - one that is no refusal is raised again
-            await self._refuse(error, shown)
+            await self._refuse(error, shown, *subject)
             return
         if answer is not None:
             await self._send({**answer, **shown})
         elif shown:
             await self._send({"done": True, **shown})
 
-    async def _refuse(self, error: Exception, shown: dict[str, Any]) -> None:
+    async def _refuse(
+        self, error: Exception, shown: dict[str, Any], operation: str, name: str
+    ) -> None:
         """Tell the client of a failure; one of the console itself ends the socket."""
         if isinstance(error, UnicodeEncodeError):
             error = TypeError(str(error))
         problem = problem_of(error)
         if problem is None:
             raise error
+        if problem.code == "denied":
+            self._refusals.add(operation, name)
         await self._send({"problem": problem.as_dict(), **shown})
 
     async def _do(self, frame: _Frame) -> dict[str, Any] | None:
@@ -374,7 +424,7 @@ class _Socket:
         except Exception as error:  # noqa: BLE001 - one that is no refusal is raised again
             if isinstance(error, shmq.QueueDeleted):
                 self._console.leases.drop_queue(self.session, consumer.queue)
-            await self._refuse(error, {"queue": consumer.queue})
+            await self._refuse(error, {"queue": consumer.queue}, "consume", consumer.queue)
         finally:
             if self._consumers.get(consumer.queue) is consumer:
                 del self._consumers[consumer.queue]

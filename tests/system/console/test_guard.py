@@ -7,12 +7,15 @@ import http.client
 import re
 import signal
 import socket
+import ssl
 import stat
 from pathlib import Path
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 
 import shmq
+from tests.support.certificates import WHY_NOT, Certificates
 from tests.support.console import API, Console, console, write_tokens
 from tests.support.processes import PATIENCE, eventually
 from tests.support.shell import Shell
@@ -132,6 +135,32 @@ def test_leases_belong_to_the_token_that_took_them(place: str, shop: shmq.Broker
 def test_a_public_address_wants_tokens_and_tls() -> None:
     refused = Shell("unused")("console", "--bind", "0.0.0.0:0", code=2)
     assert "without tokens and without TLS" in refused.error
+
+
+@pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
+def test_the_cookie_of_a_login_over_tls_is_sent_over_tls_alone(place: str, tmp_path: Path) -> None:
+    made = Certificates(tmp_path)
+    certificate, key = made.sign("console")
+    config = write_tokens(tmp_path, {READER: {"consume": ["*"]}})
+    with config.open("a") as more:
+        more.write(f'[tls]\ncertificate = "{certificate}"\nkey = "{key}"\n')
+    trusted = ssl.create_default_context(cafile=str(made.ca))
+    with console(place, "--config", str(config)) as site:
+        assert site.url.startswith("https://")
+        where = urlsplit(site.url)
+        connection = http.client.HTTPSConnection(
+            str(where.hostname), where.port, timeout=PATIENCE, context=trusted
+        )
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        with contextlib.closing(connection):
+            connection.request("POST", "/login", urlencode({"token": READER}), form)
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == 303
+            cookie, *flags = (answer.getheader("set-cookie") or "").split("; ")
+            assert {"secure", "httponly", "samesite=strict"} <= {flag.lower() for flag in flags}
+            connection.request("GET", f"{API}/overview", headers={"Cookie": cookie})
+            assert connection.getresponse().status == 200
 
 
 def test_a_unix_socket_is_for_its_user_alone_and_removed_at_the_end(

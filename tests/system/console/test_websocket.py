@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -228,6 +229,42 @@ def test_rights_are_those_of_the_token(place: str, shop: shmq.Broker) -> None:
             assert heard(socket)["message"]["body"] == "x"
             say(socket, put={"queue": "results", "body": 1})
             assert heard(socket)["put"]["sequence"] == 1
+
+
+def test_a_right_that_a_frame_is_refused_is_in_the_audit(place: str, shop: shmq.Broker) -> None:
+    shop.create_queue("orders")
+    shop.create_queue("results")
+    tokens = {WORKER: {"consume": ["orders"], "produce": ["results"]}}
+    with console(place, tokens=tokens) as site:
+        given = {"Authorization": f"Bearer {WORKER}"}
+        with opened(site, additional_headers=given) as socket:
+            assert refused(socket, consume="results") == "denied"
+            assert refused(socket, put={"queue": "orders", "body": 1}) == "denied"
+            assert refused(socket, nack="s.results.1") == "denied"
+        start = (
+            'event=right.refused name={} outcome=denied who="token 0" peer=127.0.0.1:.* via=http'
+        )
+        for operation, name in (("consume", "results"), ("put", "orders"), ("nack", "results")):
+            site.hears(f"{start.format(name)} .*operation={operation}\n")
+
+
+def test_a_flood_of_refused_frames_is_counted_in_the_audit(place: str, shop: shmq.Broker) -> None:
+    shop.create_queue("orders")
+    with console(place, tokens={WORKER: {"consume": ["orders"]}}) as site:
+        given = {"Authorization": f"Bearer {WORKER}"}
+        with opened(site, additional_headers=given) as socket:
+            for _ in range(200):
+                socket.send(json.dumps({"put": {"queue": "orders", "body": 1}}))
+            for _ in range(200):
+                assert heard(socket)["problem"]["code"] == "denied"
+
+        def told() -> int:
+            events = len(re.findall(r"event=right\.refused name=orders .*operation=put", site.log))
+            left_out = [int(number) for number in re.findall(r"left_out=(\d+)", site.log)]
+            assert events < 200
+            return events + sum(left_out)
+
+        eventually(lambda: told() == 200, "each refusal is recorded or counted")
 
 
 def test_sockets_are_closed_when_the_console_ends_and_messages_return(
