@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http
 from typing import Any, Final
 
@@ -48,6 +49,9 @@ _STATUSES: Final[tuple[tuple[type[BaseException], int, str], ...]] = (
     (OSError, 500, "failed"),
 )
 
+#: The errors of a process or machine that has run out of descriptors or memory.
+_SCARCE: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+
 #: After which time a refused request may be sent again, in seconds.
 _RETRY_AFTER: Final = {429: 1, 503: 1, 507: 5}
 
@@ -55,7 +59,8 @@ _RETRY_AFTER: Final = {429: 1, 503: 1, 507: 5}
 CODES: Final = tuple(
     dict.fromkeys(
         [code for _, _, code in _STATUSES]
-        + ["unauthorized", "csrf", "wrong-host", "read-only", "unknown-path", "too-many"]
+        + ["unauthorized", "csrf", "wrong-host", "read-only"]
+        + ["unknown-path", "too-many", "exhausted"]
     )
 )
 
@@ -96,6 +101,8 @@ def problem_of(error: Exception) -> Problem | None:
     """The problem that tells ``error``; None for one that is a fault of the console itself."""
     if isinstance(error, Problem):
         return error
+    if isinstance(error, OSError) and error.errno in _SCARCE:
+        return Problem(503, "exhausted", str(error))
     for kind, status, code in _STATUSES:
         if isinstance(error, kind):
             return Problem(status, code, str(error), **_more(error))

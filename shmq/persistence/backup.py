@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import secrets
 import shutil
 from collections.abc import Collection, Sequence
@@ -21,6 +20,7 @@ from shmq.storage.disk import Disk, write_whole
 from shmq.storage.paths import CARD
 from shmq.storage.transaction_file import TRANSACTIONS
 from shmq.storage.writer_control import CutFile, ask_for_cut, ask_for_snapshots
+from shmq.supervision.descriptors import raise_descriptor_limit
 
 __all__ = ["Saved", "backup", "directory_of", "durable_queues", "durable_streams"]
 
@@ -55,8 +55,7 @@ def backup(
         for name, error in ask_for_snapshots(directory, list(queues)):
             if error is not None:
                 raise ShmqError(f"queue {name!r} cannot be backed up: {error}")
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each file
+        raise_descriptor_limit()  # one for each file
         files = ask_for_cut(directory, list(queues), list(streams))
         try:
             _check_all(files, streams)

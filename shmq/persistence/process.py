@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import resource
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from shmq.persistence.system_disk import SystemDisk
 from shmq.persistence.writer import Writer
 from shmq.storage.inventory import is_written
 from shmq.storage.writer_control import Control, ask_to_end
+from shmq.supervision.descriptors import raise_descriptor_limit
 
 __all__ = ["Persistence"]
 
@@ -116,8 +116,7 @@ class Persistence:
         ``begun`` is called once the existing queues are being written. Raises the process's
         descriptor limit to what the system allows: each queue needs two or three.
         """
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        raise_descriptor_limit()
         try:
             self._writer.run(begun)
         finally:

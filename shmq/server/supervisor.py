@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import resource
 import signal
 import socket
 import time
@@ -25,6 +24,7 @@ from shmq.server.persistence_process import PersistenceProcess
 from shmq.server.systemd import Manager
 from shmq.supervision.audit import AuditFile
 from shmq.supervision.child_process import LOOK, ChildProcess, PipedChildProcess, WakeupPipe
+from shmq.supervision.descriptors import raise_descriptor_limit
 from shmq.supervision.signals import caught, ended_by
 
 __all__ = ["Supervisor"]
@@ -370,11 +370,8 @@ class Supervisor:
 
 def _raise_descriptors(settings: Settings) -> None:
     """Raise the descriptor limit of each process to what its connections may need."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = settings.limits.connections + _OTHER_DESCRIPTORS
-    enough = hard if hard != resource.RLIM_INFINITY and hard < wanted else wanted
-    if soft != resource.RLIM_INFINITY and soft < enough:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
+    enough = raise_descriptor_limit(wanted)
     if enough < wanted:
         log.warning(
             "connections=%d may not be reached: a process may have %d descriptors (ulimit -Hn)",

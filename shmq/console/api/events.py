@@ -7,7 +7,6 @@ import functools
 from typing import Any, Final
 
 import anyio
-import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -19,6 +18,7 @@ from shmq.console.api.routes import API, given_of, let_in
 from shmq.console.context import Console
 from shmq.console.live import End, LiveConnections
 from shmq.console.problem import Problem
+from shmq.console.side_thread import in_thread
 from shmq.console.snapshot import Feed, Subscriber
 
 __all__ = ["MOST_STREAMS", "routes"]
@@ -112,7 +112,7 @@ class EventStream(Response):
         loop = asyncio.get_running_loop()
         wake = functools.partial(_wake, loop, self._new)
         with streams.enter(self._asked[0], self._end):
-            subscriber = await anyio.to_thread.run_sync(feed.subscribe, *self._asked, wake)
+            subscriber = await in_thread(feed.subscribe, *self._asked, wake)
             try:
                 await send(start)
                 async with anyio.create_task_group() as tasks:

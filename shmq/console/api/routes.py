@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import anyio
-import anyio.to_thread
 import msgspec
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
@@ -22,6 +21,7 @@ from shmq.console.api.operation import OPERATIONS, Answer, Call, Operation, Para
 from shmq.console.context import Console
 from shmq.console.guard import CSRF_HEADER, caller_of, check_change, peer_address, peer_of
 from shmq.console.problem import Problem, problem_of
+from shmq.console.side_thread import in_thread
 from shmq.supervision.audit import Actor, Event, record
 from shmq.supervision.login_failures import source_of
 
@@ -136,7 +136,7 @@ async def answered(row: Operation, call: Call) -> Response:
     limiter = _limiter(row.waits)
     if row.waits and limiter.available_tokens <= 0:
         raise Problem(503, "too-many", f"{_WAITING} requests wait already: try again")
-    found = await anyio.to_thread.run_sync(_audited, row, call, limiter=limiter)
+    found = await in_thread(_audited, row, call, limiter=limiter)
     answer = found if isinstance(found, Answer) else Answer(value=found, status=row.status)
     content = answer.content
     if content is None:

@@ -26,7 +26,6 @@ from typing import Any, Final, TypeVar
 
 import anyio
 import anyio.abc
-import anyio.to_thread
 import msgspec
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -42,6 +41,7 @@ from shmq.console.guard import Guard, check_change_allowed
 from shmq.console.leases import LeaseSession
 from shmq.console.live import End, LiveConnections
 from shmq.console.problem import Problem, problem_of
+from shmq.console.side_thread import in_thread
 from shmq.protocol.opcodes import Right
 from shmq.supervision.audit import Actor, Event, EventLimit, Value, record
 
@@ -275,7 +275,7 @@ class _Socket:
 
     async def _in_thread(self, work: Callable[..., _T], *given: Any) -> _T:
         limiter = self._websocket.app.state.websocket_threads
-        return await anyio.to_thread.run_sync(work, *given, limiter=limiter)
+        return await in_thread(work, *given, limiter=limiter)
 
     async def run(self) -> None:
         """Speak with the client until one of both ends it; then what it holds returns."""

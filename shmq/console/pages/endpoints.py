@@ -11,7 +11,6 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, quote
 
 import anyio
-import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -24,6 +23,7 @@ from shmq.console.guard import caller_of, check_change
 from shmq.console.pages.rendering import rendered
 from shmq.console.pages.visit import PAGES, Page, Redirect, Shown, Visit
 from shmq.console.problem import Problem, problem_of
+from shmq.console.side_thread import in_thread
 from shmq.supervision.audit import Actor, Event, record
 
 __all__ = ["answer_of", "csrf_of", "error_page", "form_of", "page_routes", "wants_page"]
@@ -62,7 +62,7 @@ def _endpoint(row: Page) -> Any:
         try:
             caller = await let_in(console, request)
             visit = await _visit(console, caller, request)
-            found = await anyio.to_thread.run_sync(row.handler, visit, limiter=_limiter())
+            found = await in_thread(row.handler, visit, limiter=_limiter())
             return answer_of(visit, found)
         except Exception as error:  # noqa: BLE001 - each failure is told in a page
             if isinstance(error, Problem) and error.code == "denied" and caller is not None:

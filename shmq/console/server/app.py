@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -16,6 +15,7 @@ from shmq.console.guard import HEADERS, Guard
 from shmq.console.pages import table as pages
 from shmq.console.pages.endpoints import error_page, wants_page
 from shmq.console.problem import Problem
+from shmq.console.side_thread import in_thread
 from shmq.metrics.exposition import CONTENT_TYPE, render
 from shmq.metrics.families import CONSOLE
 
@@ -106,7 +106,7 @@ async def _healthz(_: Request) -> Response:
 
 async def _readyz(request: Request) -> Response:
     console: Console = request.app.state.console
-    problem = await anyio.to_thread.run_sync(_not_ready, console)
+    problem = await in_thread(_not_ready, console)
     return PlainTextResponse(f"{problem or 'ready'}\n", 503 if problem else 200)
 
 
@@ -123,7 +123,7 @@ async def _metrics(request: Request) -> Response:
     if not request.app.state.metrics_open:
         await let_in(console, request)
     pattern = request.query_params.get("queue")
-    text = await anyio.to_thread.run_sync(_rendered, console, pattern)
+    text = await in_thread(_rendered, console, pattern)
     return Response(text, media_type=CONTENT_TYPE)
 
 

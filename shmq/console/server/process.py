@@ -29,6 +29,7 @@ from shmq.console.settings import Address, ConsoleSettings
 from shmq.errors import InvalidOption, ShmqError
 from shmq.server.config.settings import Source
 from shmq.server.config.tokens import Token
+from shmq.supervision.descriptors import raise_descriptor_limit
 from shmq.supervision.heartbeat import Heartbeat
 from shmq.supervision.signals import ENDING, caught, end_with_parent, ended_by
 from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
@@ -88,7 +89,12 @@ class ConsoleProcess:
         self.urls: list[str] = []
 
     def run(self) -> None:
-        """Answer until `stop` or a signal; a second signal ends it at once."""
+        """Answer until `stop` or a signal; a second signal ends it at once.
+
+        Raises the process's descriptor limit to what the system allows: it has all queues and
+        partitions open.
+        """
+        raise_descriptor_limit()
         settings = self.console.settings
         tls = settings.tls.context() if settings.tls is not None else None
         with contextlib.ExitStack() as stack:

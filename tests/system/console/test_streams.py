@@ -6,6 +6,7 @@ import base64
 import json
 import threading
 
+import psutil
 import pytest
 
 import shmq
@@ -242,3 +243,37 @@ def test_what_is_wrong_is_refused_with_the_reason(
     assert told.status in {400, 404}, told
     assert told.code in {"invalid", "not-found", "unknown-path"}
     assert told.json["detail"]
+
+
+def _descriptors(site: Console, partitions: int) -> list[int]:
+    """The descriptors of the console after each of some refused repartitions."""
+    process = psutil.Process(site.process.pid)
+    found = []
+    for _ in range(3):
+        told = site.api("POST", "/streams/clicks/repartition", {"partitions": partitions})
+        assert (told.status, told.code) == (400, "invalid")
+        found.append(process.num_fds())
+    return found
+
+
+def test_a_refused_request_keeps_no_partition_open(site: Console, shop: shmq.Broker) -> None:
+    partitions = 50
+    shop.create_stream("clicks", partitions).close()
+
+    assert max(_descriptors(site, partitions)) < partitions
+
+
+def test_want_of_descriptors_is_told_as_passing(site: Console, shop: shmq.Broker) -> None:
+    shop.create_stream("clicks", 50).close()
+    assert site.api("GET", "/overview").status == 200
+    process = psutil.Process(site.process.pid)
+    limits = process.rlimit(psutil.RLIMIT_NOFILE)
+    assert limits[0] == limits[1], "the console has all descriptors that it may have"
+
+    process.rlimit(psutil.RLIMIT_NOFILE, (process.num_fds() + 20, limits[1]))
+    told = site.api("GET", "/streams/clicks")
+
+    assert (told.status, told.code) == (503, "exhausted")
+    assert "no file descriptor left" in told.json["detail"]
+    process.rlimit(psutil.RLIMIT_NOFILE, limits)
+    assert site.api("GET", "/streams/clicks").status == 200
