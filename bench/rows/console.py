@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import psutil
 
 from bench.compiled import ROOT
-from bench.machine import now
+from bench.machine import cpu_clock, now
 from bench.row import Contestant, Figure, Role, Row, Turn, at_most
 from bench.scratch import scratch
 from bench.stage import Failed
@@ -60,11 +60,11 @@ class Watched(Contestant):
                 }
 
     def _share(self, process: psutil.Process) -> float:
-        before, begun = process.cpu_times(), now()
+        clock = cpu_clock(process.pid)
+        before, begun = time.clock_gettime_ns(clock), now()
         time.sleep(self.seconds)
-        after, ended = process.cpu_times(), now()
-        spent = after.user + after.system - before.user - before.system
-        return 100 * spent / ((ended - begun) / 1e9)
+        after, ended = time.clock_gettime_ns(clock), now()
+        return 100 * (after - before) / (ended - begun)
 
     def _verify(self, page: str) -> None:
         from prometheus_client.openmetrics import parser
