@@ -19,6 +19,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .PHONY: help demo test test-lint test-c test-contract test-system test-commands prove prove-c
 .PHONY: prove-contract prove-death prove-spark lint lint-core lint-form lint-python core-test core-test-build
 .PHONY: model powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference layout
+.PHONY: bench-frameworks
 .PHONY: bench-record
 .PHONY: stubs
 .PHONY: options protocol monitoring clean
@@ -45,8 +46,9 @@ help:
 	@echo 'make bench              shmq beside its peers, in ten minutes: the bars with intervals'
 	@echo 'make bench-tcp          the same over TCP, beside Redis, beanstalkd and NATS'
 	@echo 'make bench-disk         what reaches the disk, beside the disk and its other users'
+	@echo 'make bench-frameworks   Celery, dramatiq, taskiq on shmq, beside Redis and RabbitMQ'
 	@echo 'make bench-spark        queues read, written and streamed by Spark, beside its own limits'
-	@echo 'make bench-record       bench, bench-tcp and bench-disk, recorded in README.md and docs'
+	@echo 'make bench-record       bench, bench-tcp, bench-disk and bench-frameworks, recorded in the pages'
 	@echo 'make clean              remove .venv and everything built'
 
 # With CONSOLE=1 it prints the address of a page that shows its queues while it runs.
@@ -172,13 +174,17 @@ bench-tcp: $(VENV)/bench
 bench-disk: $(VENV)/bench
 	$(BIN)/python -m bench --disk $(BENCH)
 
+# Celery, dramatiq and taskiq on shmq, Redis and RabbitMQ: apt install redis-server rabbitmq-server
+bench-frameworks: $(VENV)/bench
+	$(BIN)/python -m bench --frameworks $(BENCH)
+
 # Some of it: make bench-spark BENCH='--only spark-peek --rows 500000'
 bench-spark: $(VENV)/bench $(VENV)/spark
 	$(BIN)/python -m bench --spark $(BENCH)
 
 # On a machine that does nothing else; half an hour. bench/recorded.json keeps the results.
 bench-record: $(VENV)/bench
-	@for table in '' --tcp --disk; do $(BIN)/python -m bench $$table --record || exit 1; done
+	@for table in '' --tcp --disk --frameworks; do $(BIN)/python -m bench $$table --record || exit 1; done
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -15,6 +15,7 @@ from bench.compiled import ROOT
 from bench.disk import folder
 from bench.disk.rows import DISK
 from bench.ending import end_at_signals
+from bench.frameworks.rows import FRAMEWORKS
 from bench.row import Row
 from bench.rows import LOCAL, rows
 from bench.run import Plan, run
@@ -28,6 +29,7 @@ TABLES: dict[str, tuple[tuple[Callable[[], Row], ...], Plan]] = {
     "local": (LOCAL, Plan(visits=6, visit=2.5, turn=0.015)),
     "tcp": (TCP, Plan(visits=6, visit=4.0, turn=0.02)),
     "disk": (DISK, Plan(visits=6, visit=4.0, turn=0.02)),
+    "frameworks": (FRAMEWORKS, Plan(visits=3, visit=12.0, turn=0.5)),
     "spark": (SPARK, Plan(visits=6, visit=0.0, turn=0.0)),
 }
 
@@ -64,7 +66,7 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     which = parser.add_mutually_exclusive_group()
-    for name in ("tcp", "disk", "spark"):
+    for name in ("tcp", "disk", "frameworks", "spark"):
         what = f"the table of {name}, not of shared memory"
         which.add_argument(f"--{name}", dest="table", action="store_const", const=name, help=what)
     how = parser.add_mutually_exclusive_group()

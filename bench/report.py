@@ -26,6 +26,7 @@ TABLES = {
     "local": ("", "make bench"),
     "tcp": (" over TCP", "make bench-tcp"),
     "disk": (" on disk", "make bench-disk"),
+    "frameworks": (" of frameworks", "make bench-frameworks"),
     "spark": (" on Spark", "make bench-spark"),
 }
 #: The rows whose ratios the README shows, by table.

@@ -18,6 +18,7 @@ from bench.compiled import ROOT
 from bench.disk import folder
 from bench.disk.rows import DISK
 from bench.disk.servers import Redis
+from bench.frameworks.rows import FRAMEWORKS
 from bench.record import Record, RowRecord
 from bench.row import Row
 from bench.rows import LOCAL, rows
@@ -31,6 +32,7 @@ TABLES: dict[str, tuple[list[Row], list[str]]] = {
     "local": (rows(table=LOCAL), []),
     "tcp": (rows(table=TCP), ["--tcp"]),
     "disk": (rows(table=DISK), ["--disk"]),
+    "frameworks": (rows(table=FRAMEWORKS), ["--frameworks"]),
     "spark": (rows(table=SPARK), ["--spark"]),
 }
 

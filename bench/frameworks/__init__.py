@@ -1,0 +1,1 @@
+"""Task frameworks: the same tasks and workers over shmq, Redis and RabbitMQ."""

@@ -1,0 +1,68 @@
+"""The rows of task frameworks, in the order of their table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench.frameworks.worker import (
+    CELERY,
+    DRAMATIQ,
+    IDLE,
+    LATENCY,
+    LOCAL,
+    RABBITMQ,
+    REDIS,
+    REDIS_PLUS,
+    TASKIQ,
+    TCP,
+    Framework,
+    Peer,
+    Work,
+    Worker,
+)
+from bench.row import RATE, Figure, Row, beside, times, within
+
+_PEERS: dict[str, tuple[Peer, ...]] = {
+    "celery": (REDIS, REDIS_PLUS, RABBITMQ),
+    "dramatiq": (REDIS, RABBITMQ),
+    "taskiq": (REDIS, RABBITMQ),
+}
+_FIGURES: dict[Work, Figure] = {"rate": RATE, "latency": LATENCY, "idle": IDLE}
+_TITLES: dict[Work, str] = {
+    "rate": "tasks sent, run by two processes and acknowledged",
+    "latency": "one task, from its sending until it runs, the worker being idle",
+    "idle": "CPU of an idle worker, all its processes",
+}
+
+
+def _row(framework: Framework, work: Work) -> Callable[[], Row]:
+    def made() -> Row:
+        peers = _PEERS[framework.name]
+        others = [peer.label for peer in peers]
+        figure = _FIGURES[work]
+        ours = (LOCAL.label, TCP.label)
+        if work == "rate":
+            bars = [times(ours[0], others, 1.0), beside(ours[1], others)]
+        elif work == "latency":
+            bars = [within(ours[0], others, 0.5, figure.key), beside(ours[1], others, figure.key)]
+        else:
+            bars = [beside(one, others, figure.key) for one in ours]
+        return Row(
+            key=f"{framework.name}-{work}",
+            title=f"{framework.name}: {_TITLES[work]}",
+            contestants=[Worker(framework, peer, work) for peer in (LOCAL, TCP, *peers)],
+            figures=[figure],
+            bars=bars,
+            limit="the framework's own Python, in the sender and in the worker",
+            visits=3,
+            turn=0.5,
+        )
+
+    return made
+
+
+FRAMEWORKS: tuple[Callable[[], Row], ...] = tuple(
+    _row(framework, work)
+    for framework in (CELERY, DRAMATIQ, TASKIQ)
+    for work in ("rate", "latency", "idle")
+)
