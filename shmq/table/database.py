@@ -48,7 +48,15 @@ from shmq.errors import (
 )
 from shmq.native.lock_holder import locker_of, take_file_lock
 
-__all__ = ["AUXILIARY", "LOCK", "Database", "check_private", "connected", "initialize"]
+__all__ = [
+    "AUXILIARY",
+    "LOCK",
+    "Database",
+    "check_private",
+    "connected",
+    "initialize",
+    "remove_files",
+]
 
 #: What a file's header says: "shmT", and the version of the schema.
 APPLICATION_ID: Final = 0x73686D54
@@ -139,6 +147,12 @@ def check_private(path: Path, *, directory: bool = False) -> None:
             f"{path} has mode {stat.S_IMODE(status.st_mode):04o}, so others may touch it: set it "
             f"to {0o700 if directory else 0o600:04o} if it is yours"
         )
+
+
+def remove_files(path: Path) -> None:
+    """Remove a database, and then the files beside it."""
+    for ending in ("", *AUXILIARY):
+        Path(f"{path}{ending}").unlink(missing_ok=True)
 
 
 class Database:
@@ -318,8 +332,7 @@ class Database:
         with contextlib.suppress(sqlite3.Error):
             connection.close()
         if not self.path.exists():  # then nobody else removes what SQLite may have made since
-            for ending in AUXILIARY:
-                Path(f"{self.path}{ending}").unlink(missing_ok=True)
+            remove_files(self.path)
 
     def forked(self) -> None:
         """Renew what the child of a fork must not share with its parent."""
@@ -384,7 +397,7 @@ class Database:
         remedy = f"delete table {self.name!r} (shmq table delete {self.name})"
         if self.durability == "disk":
             return DamagedFile(
-                str(self.path), 0, f"{what}; restore it from a backup (shmq restore), or {remedy}"
+                str(self.path), 0, f"{what}; {remedy}, and restore it from a backup (shmq restore)"
             )
         return DamagedSegment(f"{self.path} is damaged: {what}; {remedy}, its values are lost")
 
