@@ -27,7 +27,7 @@ TEST("each handle has an entry of its own, with who it is")
     CHECK(q->attachment != other->attachment);
     CHECK_EQ(entry_of(other)->process, 77);
     CHECK_EQ(entry_of(other)->pid, 4711);
-    CHECK(!strcmp(entry_of(other)->name, "a name that is longer than an e"));
+    CHECK(!strcmp(entry_of(other)->name, "a name that is longer than an "));
     CHECK(entry_of(other)->since > 0);
 }
 

@@ -59,6 +59,10 @@ class RpcClient(api.Broker):
         """Raise ShmqError once the broker is closed."""
 
     @abc.abstractmethod
+    def put_target(self, name: str) -> api.Queue:
+        """The queue of that name, to put into: it may be exclusive to another client."""
+
+    @abc.abstractmethod
     def _make_reply_queue(self) -> api.Queue:
         """A queue of this client alone, which is removed when this process ends."""
 
@@ -131,7 +135,7 @@ class RpcClient(api.Broker):
             raise TypeError(f"stop={stop!r} must be a threading.Event, not {type(stop).__name__}")
         with contextlib.ExitStack() as stack:
             opened = stack.enter_context(self.queue(queue)) if isinstance(queue, str) else queue
-            service = stack.enter_context(Service(self, opened, handler, tracebacks))
+            service = stack.enter_context(Service(self.put_target, opened, handler, tracebacks))
             try:
                 service.run(prefetch, stop)
             except ShmqError:
@@ -169,7 +173,7 @@ class RpcClient(api.Broker):
     def _target(self, name: str) -> api.Queue:
         found = self._targets.get(name)
         if found is None:
-            found = self._targets[name] = self.queue(name)
+            found = self._targets[name] = self.put_target(name)
         return found
 
     def _forget_target(self, name: str) -> None:
