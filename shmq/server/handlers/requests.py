@@ -21,7 +21,8 @@ from shmq.api.names import dead_letter_name, staging_name
 from shmq.api.options import QueueOptions
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
-from shmq.errors import NoSpace, NoSuchQueue, QueueExists, ShmqError
+from shmq.client.local.temporary_queue import check_owner
+from shmq.errors import Forbidden, NoSpace, NoSuchQueue, QueueExists, ShmqError
 from shmq.expression.compiler import compile_filter
 from shmq.expression.parse import MOST_REMOTE
 from shmq.native import _core
@@ -143,6 +144,10 @@ class Control:
         self._limited_log = RateLimitedLog(log)
         self.streams = Streams(broker, self.stream_rights, self.quotas)
         self._own: dict[Session, list[tuple[str, int]]] = {}
+        #: The session that owns each exclusive queue of this process, by the queue's id.
+        self._owners: dict[int, Session] = {}
+        #: The handles that count a session among the consumers of temporary queues, by their ids.
+        self._consuming: dict[Session, dict[int, LocalQueue]] = {}
         self._audit = Audit(self._knows)
         self._login_failures = LoginFailures()
         self._delayed = 0  # refused logins that wait for their answer
@@ -176,13 +181,60 @@ class Control:
         self._side_threads.do(lambda: self._open(name), lambda done: self._opened(name, done))
 
     def _open(self, name: str) -> LocalQueue:
-        """Attach to the queue. Raises NoSuchQueue, NoSpace, SegmentError, LockTimeout."""
+        """Attach to the queue. Raises NoSuchQueue, NoSpace, SegmentError, LockTimeout.
+
+        It may be exclusive to another client: see `_open_for`.
+        """
         try:
             with scarce(f"queue {name!r}"):
-                return self._broker.queue(name)
+                return self._broker.put_target(name)
         except NoSpace as error:
             self._limited_log.warning("%s", error)
             raise
+
+    def _open_for(self, session: Session, name: str) -> LocalQueue:
+        """The same, for more than puts and statistics. Raises Forbidden, too."""
+        queue = self._open(name)
+        try:
+            self._check_owner(session, queue)
+        except BaseException:
+            queue.close()
+            raise
+        return queue
+
+    def _check_owner(self, session: Session, queue: LocalQueue) -> None:
+        """Raise Forbidden if the queue is exclusive to another client."""
+        owner = self._owner_of(session, queue)
+        if owner is not None:
+            raise Forbidden(owner)
+
+    def _owner_of(self, session: Session, queue: LocalQueue) -> str | None:
+        """Why the session may only put: the owner is named; None: it may do more."""
+        owner = self._owners.get(queue.segment.queue_id)
+        if owner is session:
+            return None
+        if owner is not None:
+            return (
+                f"queue {queue.name!r} is exclusive to connection {owner.context}: others may "
+                f"only put into it, by an exchange or as a reply or a request"
+            )
+        try:
+            check_owner(queue.namespace, queue.name, queue.segment)
+        except Forbidden as error:
+            return str(error)
+        return None
+
+    def consume(self, session: Session, queue: LocalQueue) -> None:
+        """Count the session among the consumers of a temporary queue, until the session ends.
+
+        Raises Forbidden, LockTimeout, QueueDeleted.
+        """
+        self._check_owner(session, queue)
+        handles = self._consuming.setdefault(session, {})
+        if queue.segment.queue_id not in handles:
+            handle = LocalQueue(queue.namespace, queue.name, queue.segment)
+            handle.begin_consuming()
+            handles[queue.segment.queue_id] = handle
 
     def _opened(self, name: str, done: Future[LocalQueue]) -> None:
         error = done.exception()
@@ -379,7 +431,7 @@ class Control:
             if asked.own:
                 self._create_own(session, name, given)
             else:
-                self._create_for_all(session, name, given)
+                self._create_queue(session, name, given)
         return b""
 
     def _wished(self, name: str, wanted: QueueOptions) -> QuotaRequest | None:
@@ -392,7 +444,7 @@ class Control:
             sizes[dead_letter_queue] = _core.segment_bytes(wanted.for_dead_letters().as_dict())
         return QuotaRequest("queues", sizes, sum(sizes.values()))
 
-    def _create_for_all(self, session: Session, name: str, given: dict[str, Any]) -> None:
+    def _create_queue(self, session: Session, name: str, given: dict[str, Any]) -> None:
         try:
             made = self._broker.create_queue(name, **given)
         except QueueExists:
@@ -403,12 +455,21 @@ class Control:
             raise Refusal(
                 Status.QUEUE_EXISTS, f"queue {name!r} exists with other options"
             ) from None
-        made.close()
+        with made:
+            if made.segment.is_exclusive:
+                self._owned(session, made)
 
     def _create_own(self, session: Session, name: str, given: dict[str, Any]) -> None:
-        """Create a queue that ends with the session; its name is a reply queue's."""
+        """Create an exclusive queue whose name is a reply queue's."""
         with well_formed(), self._broker.create_own_queue(name, **given) as made:
-            self._own.setdefault(session, []).append((name, made.segment.queue_id))
+            self._owned(session, made)
+
+    def _owned(self, session: Session, made: LocalQueue) -> None:
+        """Let the queue end with the session. Raises Forbidden if it is another session's."""
+        if self._owners.setdefault(made.segment.queue_id, session) is session:
+            self._own.setdefault(session, []).append((made.name, made.segment.queue_id))
+            session.own()
+        self._check_owner(session, made)
 
     def left(self, session: Session) -> None:
         """Remove the own queues of a session that has ended, and end its waits."""
@@ -418,7 +479,10 @@ class Control:
         self._left_own(session)
 
     def _left_own(self, session: Session) -> None:
+        for handle in self._consuming.pop(session, {}).values():
+            self._side_threads.owe(f"queue {handle.name}: leaving it", handle.leave)
         for name, queue_id in self._own.pop(session, ()):
+            self._owners.pop(queue_id, None)
             self._side_threads.owe(
                 f"queue {name}: removing it",
                 functools.partial(self._broker.delete_own_queue, name, queue_id),
@@ -429,8 +493,8 @@ class Control:
         self._broker.delete_queue(name)
         return b""
 
-    def _purge(self, _: Session, name: str, __: None) -> bytes:
-        with self._open(name) as queue:
+    def _purge(self, session: Session, name: str, _: None) -> bytes:
+        with self._open_for(session, name) as queue:
             return _COUNT.pack(queue.purge())
 
     def _list(self, session: Session, _: str, asked: List) -> bytes:
@@ -443,12 +507,13 @@ class Control:
         with self._open(name) as queue:
             options, attachments = queue.options, queue.attachments()
             stats, identity, unwritten = queue.stats(), queue.identity, queue.unwritten
+            owner = self._owner_of(session, queue)
         if not self._may_see(session, name, options.dead_letter):
             options = dataclasses.replace(options, dead_letter=None)
-        return QueueState(stats, options, attachments, identity, unwritten).pack()
+        return QueueState(stats, options, attachments, identity, unwritten, owner).pack()
 
     def _redrive(self, session: Session, name: str, asked: Select) -> bytes:
-        with self._open(name) as queue:
+        with self._open_for(session, name) as queue:
             if asked.where is not None:
                 self._need(session, name, Right.CONSUME)  # a filter reveals what messages contain
             moved = queue.redrive_some(
@@ -458,12 +523,12 @@ class Control:
             )
         return _COUNT.pack(moved)
 
-    def _peek(self, _: Session, name: str, asked: Select) -> list[Message]:
-        with self._open(name) as queue:
+    def _peek(self, session: Session, name: str, asked: Select) -> list[Message]:
+        with self._open_for(session, name) as queue:
             return _some(queue.peeked(asked.limit, asked.where))
 
-    def _leases(self, _: Session, name: str, asked: Leases) -> bytes:
-        with self._open(name) as queue:
+    def _leases(self, session: Session, name: str, asked: Leases) -> bytes:
+        with self._open_for(session, name) as queue:
             found = queue.leases(min(asked.limit, _LEASES), after=asked.after)
         return LeasesState(found, len(found) == _LEASES < asked.limit).pack()
 
