@@ -1018,6 +1018,8 @@ cdef class Handle:
         """See shmq.api.Queue.purge."""
         cdef uint64_t removed = 0
         cdef int status
+        if self.is_temporary:
+            self._check_owner()
         self._tick()
         self._lock()
         status = shmq_purge(&self.q, &removed)

@@ -55,7 +55,7 @@ class RemoteBroker(BaseBroker):
         self._connection = Connection(target)
         self._handles: weakref.WeakSet[RemoteQueue | RemoteStream] = weakref.WeakSet()
         #: The handles of the exclusive queues that it has made: each has the connection that owns it.
-        self._owned: weakref.WeakValueDictionary[str, RemoteQueue] = weakref.WeakValueDictionary()
+        self._owned: dict[str, RemoteQueue] = {}
         self._connection.ready(time.monotonic() + target.connect_timeout)
 
     @classmethod

@@ -448,7 +448,7 @@ class Control:
         try:
             made = self._broker.create_queue(name, **given)
         except QueueExists:
-            with self._open(name) as queue:
+            with self._open_for(session, name) as queue:
                 found = queue.options.dead_letter
             if self._may_see(session, name, found):
                 raise
