@@ -141,7 +141,11 @@ class RemoteBroker(BaseBroker):
     def _mine(self, name: str) -> RemoteQueue | None:
         """The handle of an exclusive queue that this broker has made."""
         found = self._owned.get(name)
-        return None if found is None or found.closed else found
+        if found is None or (not found.closed and found.is_owner()):
+            return found
+        del self._owned[name]
+        found.close()
+        return None
 
     def _check_made(self, answer: _core.Answer, name: str) -> None:
         if answer.status == Status.NO_QUEUE:  # no right to create: the answer tells no more

@@ -112,6 +112,14 @@ class RemoteQueue(RemoteHandle, api.Queue):
         """See :class:`shmq.api.Queue`."""
         return self._options
 
+    def is_owner(self) -> bool:
+        """Whether the queue is there, and exclusive to this handle's connection."""
+        try:
+            state = self.puts.state()
+        except (errors.QueueDeleted, errors.NoSuchQueue):
+            return False
+        return state.options.exclusive and state.exclusive_to is None
+
     # ---- refusals ----
 
     def error(self, answer: _core.Answer) -> errors.ShmqError:

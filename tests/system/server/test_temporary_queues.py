@@ -12,7 +12,8 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
-from tests.support.processes import Child, Start, drain, eventually
+from tests.support.peer import Peer
+from tests.support.processes import PATIENCE, Child, Start, drain, eventually
 from tests.support.server import Server
 from tests.system.server.conftest import Serve
 
@@ -100,10 +101,12 @@ def test_a_client_whose_connection_was_lost_finds_its_exclusive_queue_gone(
     with shmq.connect(server.url) as remote:
         queue = remote.create_queue("t", exclusive=True)
         queue.put(b"1")
-        server.restart()
+        (front,) = server.workers()
+        os.kill(front, signal.SIGKILL)
+        server.hears("front end 1 started", 2)
 
         with pytest.raises((shmq.NoSuchQueue, shmq.QueueDeleted)):
-            queue.get(timeout=0)
+            queue.get(timeout=PATIENCE)
 
         assert remote.create_queue("t", exclusive=True).qsize() == 0
 
@@ -127,12 +130,16 @@ def test_its_owner_is_told_to_other_clients_and_to_processes_of_the_host(
 
 def test_a_connection_that_owns_a_queue_may_be_idle(served: Serve, broker: Broker) -> None:
     server = served(limits={"idle": 0.2})
-    with shmq.connect(server.url) as remote:
-        queue = remote.create_queue("t", exclusive=True)
-        with contextlib.closing(shmq.connect(server.url).create_queue("other")):
-            server.hears("no frame came for too long")
-        queue.put(b"1")
-        assert drain(queue) == [b"1"]
+    with Peer(server) as owner, Peer(server) as other:
+        owner.create("t", exclusive=True)
+        other.create("u")
+        for _ in range(3):
+            with Peer(server) as later:
+                assert later.ended()
+
+        assert other.ended()
+        assert broker.queue_names() == ["t", "u", "u.dlq"]
+        owner.put("t")
 
 
 def test_a_local_consumer_and_a_remote_one_keep_a_queue_for_each_other(
