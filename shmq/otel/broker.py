@@ -44,7 +44,7 @@ class TracedBroker(Traced):
         return self._queue(self.__wrapped__.queue(name))
 
     def put_target(self, name: str) -> TracedQueue:
-        """See :class:`shmq.client.shared.rpc_client.RpcClient`."""
+        """See :class:`shmq.api.Broker`."""
         return self._queue(self.__wrapped__.put_target(name))
 
     def ensure_queue(self, name: str, **options: Any) -> TracedQueue:

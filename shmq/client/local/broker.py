@@ -185,10 +185,7 @@ class LocalBroker(BaseBroker):
         return self._open(name, owned=True)
 
     def put_target(self, name: str) -> LocalQueue:
-        """The queue of that name, also one that is exclusive to another: to put into, or to watch.
-
-        Raises what `queue` raises.
-        """
+        """See :class:`shmq.api.Broker`."""
         return self._open(name, owned=False)
 
     def _open(self, name: str, *, owned: bool) -> LocalQueue:

@@ -171,7 +171,7 @@ class RemoteBroker(BaseBroker):
         return self._usable(self._opened(name)) if mine is None else mine
 
     def put_target(self, name: str) -> RemoteQueue:
-        """See :class:`shmq.client.shared.rpc_client.RpcClient`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         mine = self._mine(check_name(name))
         return self._opened(name) if mine is None else mine

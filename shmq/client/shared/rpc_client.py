@@ -59,10 +59,6 @@ class RpcClient(api.Broker):
         """Raise ShmqError once the broker is closed."""
 
     @abc.abstractmethod
-    def put_target(self, name: str) -> api.Queue:
-        """The queue of that name, to put into: it may be exclusive to another client."""
-
-    @abc.abstractmethod
     def _make_reply_queue(self) -> api.Queue:
         """A queue of this client alone, which is removed when this process ends."""
 
