@@ -45,8 +45,8 @@ TEST("a segment that was made can be attached to, and lies as it was laid out")
 
 TEST("the options by which a queue ends are kept, and 0 means that it stays")
 {
-    struct shmq_queue *q =
-        NEW_QUEUE(.capacity = 4, .expires = SECOND, .auto_delete = 1, .exclusive = 1);
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4, .expires = SECOND, .auto_delete = 1,
+                                     .exclusive = 1);
     const struct shmq_options *plain = &NEW_QUEUE(.capacity = 4)->h->options;
 
     CHECK_EQ(q->h->options.expires, SECOND);

@@ -69,7 +69,7 @@ ALLOWED: list[tuple[str, Any]] = [
     ("durability", "journal"),
     ("snapshot_interval", 0.1),
     ("snapshot_interval", 86_400),
-    ("expires", 0.001),
+    ("expires", 600),
     ("expires", 86_400),
     ("expires", None),
     ("auto_delete", True),

@@ -10,6 +10,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from shmq.client.local.queue import LocalQueue
 
 from .conftest import Connect
 from .tools import LATER, MOMENT, SOON, drain, eventually, in_thread, outcome
@@ -159,7 +160,7 @@ def test_a_consumer_keeps_it_and_its_time_begins_when_it_leaves(broker: Broker) 
 
 @pytest.mark.parametrize("method", ["create_queue", "ensure_queue"])
 def test_its_time_begins_anew_when_it_is_declared_again(broker: Broker, method: str) -> None:
-    given = {"expires": MOMENT, "dead_letter": None}
+    given: dict[str, Any] = {"expires": MOMENT, "dead_letter": None}
     queue = broker.create_queue("q", **given)
     broker.create_queue("passed", expires=1.5 * MOMENT, dead_letter=None)
 
@@ -179,7 +180,7 @@ def test_only_its_owner_may_open_it_and_the_refusal_names_the_owner(connect: Con
     queue = owner.create_queue("q", exclusive=True)
     be_consumer(queue)
 
-    if isinstance(queue, shmq.client.local.queue.LocalQueue):
+    if isinstance(queue, LocalQueue):
         assert other.queue("q").qsize() == 0  # the process is the owner
         return
     for attempt in (other.queue, other.ensure_queue, other.create_queue):

@@ -218,10 +218,7 @@ class LocalBroker(BaseBroker):
         self._bring_back(name, wanted.dead_letter)
         with self._namespace.locked():
             segment = self._find_segment(name)
-            if segment is None:
-                made = self._make(name, wanted)
-            else:
-                made = self._renewed(name, segment)
+            made = self._renewed(name, segment) if segment else self._make(name, wanted)
         return self._kept(made)
 
     def delete_queue(self, name: str) -> None:

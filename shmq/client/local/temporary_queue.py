@@ -1,11 +1,12 @@
 """The end of queues that end by themselves: ``expires``, ``auto_delete`` and ``exclusive``.
 
-Which processes live is decided by the kernel (`shmq.namespace.namespace`). An exclusive queue's owner
-has its claim; consumers are marked in their attachments (shmq/core/queue/attachments.c). A queue that
-is past its end is deleted by the process that notices: one that opens, lists or publishes, one that
-waits for deaths, or the keeper. It decides under the registry lock, and the queue is marked as deleted
-in the critical section that finds it without a consumer: so a consumer either comes before, and the
-queue stays, or it is told that the queue is gone.
+Which processes live is decided by the kernel (`shmq.namespace.namespace`). The owner of an
+exclusive queue has the claim to it; consumers are marked in their attachments
+(shmq/core/queue/attachments.c). A queue that is past its end is deleted by the process that
+notices: one that opens, lists or publishes, one that waits for deaths, or the keeper. It decides
+under the registry lock, and marks the queue as deleted in the critical section that finds it
+without a consumer. So a consumer either comes before, and the queue stays, or it is told that the
+queue is gone.
 """
 
 from __future__ import annotations
@@ -71,9 +72,7 @@ def _may_be_over(namespace: Namespace, segment: _core.Segment) -> bool:
     return segment.is_temporary and not segment.deleted and looks_over(namespace, segment)
 
 
-def _end(
-    namespace: Namespace, name: str, segment: _core.Segment, open_queue: _OpenQueue
-) -> bool:
+def _end(namespace: Namespace, name: str, segment: _core.Segment, open_queue: _OpenQueue) -> bool:
     """Delete it, unless it has a consumer after all. Needs the registry lock."""
     dead_letter = segment.options["dead_letter"]
     if segment.is_exclusive and not namespace.is_claimed(segment.queue_id):

@@ -54,7 +54,7 @@ class RemoteBroker(BaseBroker):
         self._closed = False
         self._connection = Connection(target)
         self._handles: weakref.WeakSet[RemoteQueue | RemoteStream] = weakref.WeakSet()
-        #: The handles of the exclusive queues that it has made: each has the connection that owns it.
+        #: The handles of the exclusive queues that it has made, with the connections that own them.
         self._owned: dict[str, RemoteQueue] = {}
         self._connection.ready(time.monotonic() + target.connect_timeout)
 
@@ -198,7 +198,8 @@ class RemoteBroker(BaseBroker):
                 self._check_made(answer, name)
             return self._opened(name)
         if queue.options.expires is not None:  # which begins anew
-            self._ask(Type.CREATE, name, Create(_sent(queue.options, queue.options.as_dict())).pack())
+            given = queue.options.as_dict()
+            self._ask(Type.CREATE, name, Create(_sent(queue.options, given)).pack())
         return queue
 
     def delete_queue(self, name: str) -> None:

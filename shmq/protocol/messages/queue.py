@@ -156,8 +156,8 @@ class QueueState:
     """The answer to a STATS.
 
     ``identity`` is None from a server that does not know it. ``unwritten`` says which slots wait
-    for the disk; None: there are none. ``exclusive_to`` says to whom the queue is exclusive; None: the
-    client may use it.
+    for the disk; None: there are none. ``exclusive_to`` says to whom the queue is exclusive; None:
+    the client may use it.
     """
 
     stats: QueueStats

@@ -21,8 +21,7 @@ from shmq.api.names import dead_letter_name, staging_name
 from shmq.api.options import QueueOptions
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
-from shmq.client.local.temporary_queue import check_owner
-from shmq.errors import Forbidden, NoSpace, NoSuchQueue, QueueExists, ShmqError
+from shmq.errors import NoSpace, NoSuchQueue, QueueExists, ShmqError
 from shmq.expression.compiler import compile_filter
 from shmq.expression.parse import MOST_REMOTE
 from shmq.native import _core
@@ -52,6 +51,7 @@ from shmq.server.handlers.definitions import ExchangeHandler, schema_answer
 from shmq.server.handlers.refusals import QuotaRequest, Quotas, scarce, well_formed
 from shmq.server.handlers.side_threads import SideThreads
 from shmq.server.handlers.stream import Streams
+from shmq.server.handlers.temporary_queues import TemporaryQueues
 from shmq.supervision.login_failures import LoginFailures
 from shmq.version import VERSION
 
@@ -143,11 +143,7 @@ class Control:
         self._exchanging = ExchangeHandler(broker)
         self._limited_log = RateLimitedLog(log)
         self.streams = Streams(broker, self.stream_rights, self.quotas)
-        self._own: dict[Session, list[tuple[str, int]]] = {}
-        #: The session that owns each exclusive queue of this process, by the queue's id.
-        self._owners: dict[int, Session] = {}
-        #: The handles that count a session among the consumers of temporary queues, by their ids.
-        self._consuming: dict[Session, dict[int, LocalQueue]] = {}
+        self._temporary = TemporaryQueues(broker, side_threads)
         self._audit = Audit(self._knows)
         self._login_failures = LoginFailures()
         self._delayed = 0  # refused logins that wait for their answer
@@ -196,45 +192,15 @@ class Control:
         """The same, for more than puts and statistics. Raises Forbidden, too."""
         queue = self._open(name)
         try:
-            self._check_owner(session, queue)
+            self._temporary.check_owner(session, queue)
         except BaseException:
             queue.close()
             raise
         return queue
 
-    def _check_owner(self, session: Session, queue: LocalQueue) -> None:
-        """Raise Forbidden if the queue is exclusive to another client."""
-        owner = self._owner_of(session, queue)
-        if owner is not None:
-            raise Forbidden(owner)
-
-    def _owner_of(self, session: Session, queue: LocalQueue) -> str | None:
-        """Why the session may only put: the owner is named; None: it may do more."""
-        owner = self._owners.get(queue.segment.queue_id)
-        if owner is session:
-            return None
-        if owner is not None:
-            return (
-                f"queue {queue.name!r} is exclusive to connection {owner.context}: others may "
-                f"only put into it, by an exchange or as a reply or a request"
-            )
-        try:
-            check_owner(queue.namespace, queue.name, queue.segment)
-        except Forbidden as error:
-            return str(error)
-        return None
-
     def consume(self, session: Session, queue: LocalQueue) -> None:
-        """Count the session among the consumers of a temporary queue, until the session ends.
-
-        Raises Forbidden, LockTimeout, QueueDeleted.
-        """
-        self._check_owner(session, queue)
-        handles = self._consuming.setdefault(session, {})
-        if queue.segment.queue_id not in handles:
-            handle = LocalQueue(queue.namespace, queue.name, queue.segment)
-            handle.begin_consuming()
-            handles[queue.segment.queue_id] = handle
+        """See :class:`shmq.native._core.Engine`."""
+        self._temporary.consume(session, queue)
 
     def _opened(self, name: str, done: Future[LocalQueue]) -> None:
         error = done.exception()
@@ -305,7 +271,7 @@ class Control:
         else:
             self._held.pop(name, None)
         if session.closed:
-            self._left_own(session)  # queues that were created for it meanwhile
+            self._temporary.left(session)  # queues that were created for it meanwhile
         session.unpark(asked, kind, status, payload)
 
     def _answer_here(self, session: Session, kind: int, name: str, rest: bytes) -> Answer:
@@ -457,36 +423,19 @@ class Control:
             ) from None
         with made:
             if made.segment.is_exclusive:
-                self._owned(session, made)
+                self._temporary.own(session, made)
 
     def _create_own(self, session: Session, name: str, given: dict[str, Any]) -> None:
         """Create an exclusive queue whose name is a reply queue's."""
         with well_formed(), self._broker.create_own_queue(name, **given) as made:
-            self._owned(session, made)
-
-    def _owned(self, session: Session, made: LocalQueue) -> None:
-        """Let the queue end with the session. Raises Forbidden if it is another session's."""
-        if self._owners.setdefault(made.segment.queue_id, session) is session:
-            self._own.setdefault(session, []).append((made.name, made.segment.queue_id))
-            session.own()
-        self._check_owner(session, made)
+            self._temporary.own(session, made)
 
     def left(self, session: Session) -> None:
         """Remove the own queues of a session that has ended, and end its waits."""
         self._put_back.pop(session, None)
         self._audit.left(session)
         self.streams.left(session)
-        self._left_own(session)
-
-    def _left_own(self, session: Session) -> None:
-        for handle in self._consuming.pop(session, {}).values():
-            self._side_threads.owe(f"queue {handle.name}: leaving it", handle.leave)
-        for name, queue_id in self._own.pop(session, ()):
-            self._owners.pop(queue_id, None)
-            self._side_threads.owe(
-                f"queue {name}: removing it",
-                functools.partial(self._broker.delete_own_queue, name, queue_id),
-            )
+        self._temporary.left(session)
 
     def _delete(self, _: Session, name: str, __: None) -> bytes:
         self._check_exists(name)
@@ -507,7 +456,7 @@ class Control:
         with self._open(name) as queue:
             options, attachments = queue.options, queue.attachments()
             stats, identity, unwritten = queue.stats(), queue.identity, queue.unwritten
-            owner = self._owner_of(session, queue)
+            owner = self._temporary.owner_of(session, queue)
         if not self._may_see(session, name, options.dead_letter):
             options = dataclasses.replace(options, dead_letter=None)
         return QueueState(stats, options, attachments, identity, unwritten, owner).pack()

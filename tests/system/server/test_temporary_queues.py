@@ -121,7 +121,7 @@ def test_its_owner_is_told_to_other_clients_and_to_processes_of_the_host(
         for other in [*clients[1:], broker]:
             with pytest.raises(shmq.Forbidden, match="'t' is exclusive to"):
                 other.queue("t")
-            target = other.put_target("t")  # type: ignore[attr-defined]
+            target = other.put_target("t")
             target.put(b"1")
             with pytest.raises(shmq.Forbidden, match="'t' is exclusive to"):
                 target.get(timeout=0)
