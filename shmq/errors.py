@@ -485,7 +485,7 @@ class Unauthorized(ShmqError, PermissionError):
 
 
 class Forbidden(ShmqError, PermissionError):
-    """The token has no right to do this to the queue."""
+    """The token has no right to do this to the queue, or the queue is exclusive to another."""
 
 
 class Unsupported(ShmqError):

@@ -81,14 +81,22 @@ def _page_of_options(table: type[Any]) -> str:
 
 def _page_of_keys(table: type[Options]) -> str:
     types = {"count": "int: ", "bytes": "int, bytes: ", "seconds": "int or float, s: "}
+    types["flag"] = "bool: "
     return _table(
         ("key", "value", "default"),
         *(
-            (f"`{name}`", types.get(row.kind, "str: ") + _range(row).replace("None", "nil"),
-             _default(row, default).replace("None", "nil"))
+            (f"`{name}`", types.get(row.kind, "str: ") + _on_wire(_range(row)),
+             _on_wire(_default(row, default)))
             for name, row, default in _rows(table)
         ),
     )  # fmt: skip
+
+
+def _on_wire(said: str) -> str:
+    """The words of MessagePack."""
+    for word, other in (("None", "nil"), ("True", "true"), ("False", "false")):
+        said = said.replace(word, other)
+    return said
 
 
 def _table(head: tuple[str, ...], *rows: tuple[str, ...]) -> str:
@@ -101,12 +109,16 @@ def _default(row: Option, default: Any) -> str:
         return str(row.follows)
     if default is None or row.kind in {"choice", "name"}:
         return "None" if default is None else f'`"{default}"`'
+    if row.kind == "flag":
+        return str(default)
     return _number(row, default)
 
 
 def _range(row: Option) -> str:
     if row.kind == "choice":
         return ", ".join(f'`"{word}"`' for word in row.choices)
+    if row.kind == "flag":
+        return "True, False"
     if row.kind == "name":
         said = f"{'an' if row.noun == 'exchange' else 'a'} {row.noun}'s name"
     elif row.most == MAX_WHOLE and row.kind != "seconds":
@@ -215,6 +227,8 @@ def _packed(name: str, row: Option) -> str:
         return f'_copy_name({to}, {value} or "")'
     if row.kind == "choice":
         return f"{to} = _{name.upper()}.index({value})"
+    if row.kind == "flag":
+        return f"{to} = bool({value})"
     value += " or 0" if row.none else ""
     if row.kind == "seconds":
         return f"{to} = <int64_t>(({value}) * 1e9 + 0.5)"
@@ -225,6 +239,8 @@ def _unpacked(name: str, row: Option) -> str:
     value = f"o.{row.member}"
     if row.kind == "choice":
         return f"_{name.upper()}[{value} % {len(row.choices)}]"
+    if row.kind == "flag":
+        return f"bool({value})"
     if row.kind == "name":
         return f'{value}.decode("ascii") or None'
     if row.kind == "seconds":

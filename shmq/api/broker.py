@@ -55,7 +55,19 @@ class Broker(Closing):
 
     @abc.abstractmethod
     def queue(self, name: str) -> Queue:
-        """Attach to the queue ``name``. Raises :class:`~shmq.NoSuchQueue`."""
+        """Attach to the queue ``name``.
+
+        Raises :class:`~shmq.NoSuchQueue`, and :class:`~shmq.Forbidden` with the owner if the queue
+        is exclusive to another.
+        """
+
+    @abc.abstractmethod
+    def put_target(self, name: str) -> Queue:
+        """As `queue`, but to put messages into it, or to look at its statistics.
+
+        It may be exclusive to another: then what leases, reads or removes messages raises
+        :class:`~shmq.Forbidden`.
+        """
 
     @abc.abstractmethod
     def ensure_queue(self, name: str, **options: Unpack[QueueKeywords]) -> Queue:

@@ -46,6 +46,9 @@ class QueueKeywords(TypedDict, total=False):
     durability: Durability
     snapshot_interval: float
     confirm: Confirm
+    expires: float | None
+    auto_delete: bool
+    exclusive: bool
     # end
 
 

@@ -40,6 +40,7 @@ __all__ = [
     "Part",
     "QueueOptions",
     "check_confirm",
+    "check_flag",
     "check_one_of",
     "check_seconds",
     "check_whole",
@@ -97,8 +98,9 @@ class Part:
 class Option:
     """A row of a table of options, without the option's name, type and default."""
 
-    #: The kind of its values: an int, an int of bytes, seconds, one of some words, a queue's name.
-    kind: Literal["count", "bytes", "seconds", "choice", "name"]
+    #: The kind of its values: an int, an int of bytes, seconds, one of some words, a queue's name,
+    #: true or false.
+    kind: Literal["count", "bytes", "seconds", "choice", "name", "flag"]
     #: A one-line description, as Markdown.
     text: str
     #: The member of the core's struct that holds it: a time in nanoseconds, 0 for None, the index
@@ -132,6 +134,8 @@ class Option:
             check_seconds(name, value, self.least)
         elif self.kind == "choice":
             check_one_of(name, value, self.choices)
+        elif self.kind == "flag":
+            check_flag(name, value)
         elif self.kind == "name":
             _check_named(name, value, self.noun)
         else:
@@ -237,7 +241,7 @@ class QueueOptions(Options):
         "The dead-letter queue, made with the queue",
         "dead_letter",
         none="dead letters are dropped and counted",
-        follows="`NAME.dlq`",
+        follows="`NAME.dlq`; None with `auto_delete` or `exclusive`",
         of_dead_letters=None,
     )
     ttl: float | None = option(
@@ -318,6 +322,33 @@ class QueueOptions(Options):
         more='`"disk"` takes `durability="journal"`',
         of_dead_letters="memory",
     )
+    expires: float | None = option(
+        None,
+        "seconds",
+        "The queue is deleted once it has been without a consumer for so long",
+        "expires",
+        least=MIN_LEASE,
+        none="it stays",
+        more="`create_queue` and `ensure_queue` begin the time anew. See "
+        "[temporary queues](how-to/temporary-queues.md)",
+        of_dead_letters=None,
+    )
+    auto_delete: bool = option(
+        False,
+        "flag",
+        "The queue is deleted once its last consumer has ended or closed its handle",
+        "auto_delete",
+        of_dead_letters=False,
+    )
+    exclusive: bool = option(
+        False,
+        "flag",
+        "The queue belongs to the process or connection that makes it: others may only put, and "
+        "it is deleted with its owner",
+        "exclusive",
+        more='It takes `durability="memory"`',
+        of_dead_letters=False,
+    )
 
     @classmethod
     def for_queue(cls, name: str, given: Mapping[str, Any]) -> QueueOptions:
@@ -326,14 +357,27 @@ class QueueOptions(Options):
         Raises :class:`InvalidOption` for an unknown option or a value out of range,
         and TypeError for a value of the wrong type; both name it.
         """
-        defaults = {} if "dead_letter" in given else {"dead_letter": dead_letter_name(name)}
-        options = checked(cls, given, **defaults)
+        goes = given.get("auto_delete") or given.get("exclusive")
+        if "dead_letter" in given or goes:
+            options = checked(cls, given)
+        else:
+            options = checked(cls, given, dead_letter=dead_letter_name(name))
         if options.dead_letter == name:
             raise InvalidOption(
                 f"dead_letter={name!r}: a queue cannot be its own dead-letter queue"
             )
         check_confirm(options.confirm, options.durability)
+        if options.exclusive and options.durability != "memory":
+            raise InvalidOption(
+                f"exclusive=True goes with durability='memory', not {options.durability!r}: the "
+                f"queue ends with its owner"
+            )
         return options
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the queue ends by itself."""
+        return self.expires is not None or self.auto_delete or self.exclusive
 
     def for_dead_letters(self) -> QueueOptions:
         """The options with which this queue's dead-letter queue is created."""
@@ -383,6 +427,12 @@ def check_whole(name: str, value: object, least: int, most: int | None = MAX_WHO
     if most is not None and not least <= value <= most:
         raise InvalidOption(f"{name}={value} is out of range: {least} to {most}")
     return value
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise TypeError if ``value`` is not a bool."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name}={value!r} must be True or False, not {type(value).__name__}")
 
 
 def check_one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:

@@ -61,7 +61,7 @@ def produce(
     if block is False and timeout is not None:
         raise click.UsageError("--no-block and --timeout exclude each other: drop one")
     properties["headers"] = _headers(headers)
-    with broker.queue(name) as queue, Stop() as stop:
+    with broker.put_target(name) as queue, Stop() as stop:
         lines = None if messages else open_lines(path, queue.options.max_message_bytes)
         putting = BatchPut(queue, stop, codec, properties, block, timeout, confirm)
         with _stopping(context, stop), _reporting(putting, as_json):

@@ -141,7 +141,7 @@ def purge(broker: shmq.Broker, name: str, yes: bool, as_json: bool) -> None:
 def _of_queue(broker: shmq.Broker, name: str) -> str:
     """What is deleted with the queue; the messages of a damaged one cannot be counted."""
     try:
-        with broker.queue(name) as queue:
+        with broker.put_target(name) as queue:
             numbers = queue.stats()
     except (shmq.SegmentError, shmq.FileError) as error:
         return f"and all its contents ({error})"
@@ -181,7 +181,7 @@ def who(broker: shmq.Broker, name: str, as_json: bool) -> None:
 
     The process of this command is left out.
     """
-    with broker.queue(name) as queue:
+    with broker.put_target(name) as queue:
         attached = [one for one in queue.attachments() if not is_this_process(broker, one)]
     if as_json:
         show_json([dataclasses.asdict(one) for one in attached])

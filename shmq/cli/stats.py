@@ -121,7 +121,7 @@ def _of_each(
 
 
 def _queue(broker: shmq.Broker, name: str) -> _Measured:
-    with broker.queue(name) as queue:
+    with broker.put_target(name) as queue:
         numbers, options = queue.stats(), queue.options
     told = {"kind": QUEUE, **dataclasses.asdict(numbers), "options": options.as_dict()}
     return told, journal_problem(numbers)

@@ -337,7 +337,7 @@ class Observer:
         most = MOST_KEPT if self._local else min(MOST_KEPT, MOST_REMOTE)
         self._used = 0
         self._used_until = 0.0
-        self._queues: _Kept[Queue] = _Kept(broker.queue, most)
+        self._queues: _Kept[Queue] = _Kept(broker.put_target, most)
         self._streams: _Kept[Stream] = _Kept(broker.stream, most)
         self._options: dict[str, tuple[int, QueueOptions]] = {}
         self._samples = _GroupSamples()

@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from shmq.api.names import SHM, check_name
-from shmq.client.local.queue import LocalQueue
+from shmq.client.local.queue import LocalQueue, remove_if_over
 from shmq.client.local.stream import LocalStream, attach
+from shmq.client.local.temporary_queue import looks_over
 from shmq.client.transaction.recover import settle
 from shmq.client.transaction.transaction_log import ledger_path, owners
 from shmq.diagnose.journals import unwritten, why_unkept
@@ -58,6 +59,7 @@ class Finding:
     #: ``anonymous`` (a queue of shmq.mp without handles), ``segment`` (half created or half
     #: deleted), ``semaphore`` (without its queue), ``bell`` (a dead process's wakeup),
     #: ``attachment`` (of a dead process), ``copy`` (of a message whose mover died),
+    #: ``temporary`` (a queue that has ended, of ``expires``, ``auto_delete`` or ``exclusive``),
     #: ``transaction`` (of a process that died while it committed), ``table`` (a file that is half
     #: created or half deleted),
     #: ``namespace`` (a file without a queue or a process); these are removed. ``queue``
@@ -272,6 +274,10 @@ def _queue(namespace: str, name: str, fix: bool) -> list[dict[str, Any]]:
         segment = registry.look_at(name)
         if segment is None or segment.deleted:
             return []
+        if segment.is_temporary and looks_over(registry, segment):
+            fixed = fix and remove_if_over(registry, name)
+            what = "it has ended: its owner, or its last consumer, is gone"
+            return [_found(namespace, "temporary", name, what, fixed)]
         with LocalQueue(registry, name, segment) as queue:
             found = [*_dead(registry, queue), *_copies(registry, queue)]
             if found and fix:

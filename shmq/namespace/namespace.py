@@ -247,6 +247,18 @@ class Namespace:
         byte = 1 + queue_id % _CLAIMS
         return self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, byte) != fcntl.F_UNLCK
 
+    def has_claim(self, queue_id: int) -> bool:
+        """Whether this process has the claim to that queue."""
+        return queue_id in self._claims
+
+    def claimer_of(self, queue_id: int) -> int | None:
+        """The PID of another process that has the claim to that queue; None: none has.
+
+        It is 0 for a process that has none in this PID namespace.
+        """
+        self.process_number()
+        return self._locker_of(1 + queue_id % _CLAIMS)
+
     def unclaim(self, queue_id: int) -> None:
         """Release the claim, if this process has it."""
         with self._section():

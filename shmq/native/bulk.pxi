@@ -242,6 +242,7 @@ cdef class Bulk:
         cdef int64_t ns = _lease_ns(seconds)
         cdef _RunColumns columns
         self._be_usable()
+        self.handle._consume()
         for attempt in range(2):
             room = min(most, <uint64_t>self.handle.q.h.visible + shmq_inbox_count(self.handle.q.h))
             columns = _RunColumns(room)
@@ -311,6 +312,7 @@ cdef class Bulk:
         count = <uint32_t>(PyBytes_GET_SIZE(raw) // 8)
         cdef _RunColumns columns = _RunColumns(count)
         self._be_usable()
+        self.handle._consume()
         self.handle._tick()  # returns messages that dead processes had leased
         room = shmq_search_room(count)
         where = <uint32_t *>malloc((count + 1) * sizeof(uint32_t))

@@ -156,6 +156,7 @@ cdef class Consumer:
     cdef int _refill(self, bint wait, int round_, int64_t *until) except -1:
         cdef int status = SHMQ_OK
         cdef int64_t now
+        self.handle._consume()
         self.handle._lock_until(round_ > 0 or not wait, SHMQ_NOT_EMPTY, wait and self.block,
                                 self.timeout, until)
         now = shmq_time(&self.handle.q)

@@ -85,6 +85,7 @@ cdef int _lease_some(Handle handle, shmq_view *views, int most, block, timeout,
                      shmq_packed *packed=NULL, uint64_t records=0) except -1:
     cdef int status, got, round_ = 0
     cdef int64_t until = UNKNOWN
+    handle._consume()
     while True:
         handle._lock_until(round_ > 0, SHMQ_NOT_EMPTY, block, timeout, &until)
         status = _lease_run(handle, views, most, &got, packed, records)
@@ -131,6 +132,7 @@ cdef int _select_run(Handle handle, Filter filter, shmq_view *views, int most, b
     cdef shmq_selection choice
     cdef int64_t now
     cdef int status = SHMQ_OK, got = 0
+    handle._consume()
     handle._lock()
     if gatherer is not None:
         gatherer.flush_locked()

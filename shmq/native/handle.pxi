@@ -25,6 +25,8 @@ cdef class Handle:
     cdef bint blocks               # overflow="block"
     cdef bint drops                # overflow="drop-oldest" with a journal, told of drops first
     cdef bint confirms             # confirm="disk"
+    cdef readonly bint is_temporary  # the queue ends by itself, so its consumers are counted
+    cdef readonly bint is_consumer   # this handle is one of them
 
     def __cinit__(self, *args, **kwargs):
         self.semaphores[0] = self.semaphores[1] = NULL
@@ -46,6 +48,7 @@ cdef class Handle:
         self.wakeup_prefix = wakeup_prefix.encode()
         self.q.wakeup_prefix = PyBytes_AS_STRING(self.wakeup_prefix)
         self.confirms = self.q.h.options.confirm == 1
+        self.is_temporary = segment.is_temporary
         self.blocks = self.q.h.options.overflow == SHMQ_BLOCK
         self.drops = self.q.h.options.overflow == SHMQ_DROP_OLDEST and self.q.journaled
         for event in range(2):
@@ -108,6 +111,10 @@ cdef class Handle:
 
     def _look_for_dead(self):
         """Reclaim what dead processes hold."""
+        raise NotImplementedError
+
+    def _check_owner(self):
+        """Raise Forbidden if the queue is exclusive to another process."""
         raise NotImplementedError
 
     def rouse(self):
@@ -312,6 +319,7 @@ cdef class Handle:
         self.q.attachment = SHMQ_NIL
         self.views = self.awake[0] = self.awake[1] = 0
         self.guarded_until = 0
+        self.is_consumer = False
         self._attach()
         return 0
 
@@ -327,6 +335,43 @@ cdef class Handle:
             self.open_ = False
             raise self._error(status)
         return 0
+
+    # Before each operation that leases or waits for messages: of a queue that ends by itself, the
+    # handle is a consumer from now on, until it is closed.
+    cdef inline int _consume(self) except -1:
+        if self.is_temporary and (not self.is_consumer or self.generation != fork_generation):
+            self.begin_consuming()
+        return 0
+
+    def begin_consuming(self):
+        """Be a consumer from now on, until the handle is closed.
+
+        Raises QueueDeleted, and Forbidden if the queue is exclusive to another process.
+        """
+        self._check_owner()
+        self._lock()
+        shmq_consume(&self.q)
+        self._unlock()
+        self.is_consumer = True
+
+    def renew(self):
+        """Let the time without a consumer begin anew."""
+        self._lock()
+        shmq_renew(&self.q, shmq_now())
+        self._unlock()
+
+    def end(self, unused: bool) -> bool:
+        """Delete the queue if it is ``unused``, or else if it is empty; whether it was.
+
+        The caller removes its files.
+        """
+        cdef bint ends
+        self._lock()
+        ends = shmq_is_unused(&self.q, shmq_now()) if unused else not self.q.h.live
+        if ends:
+            self.q.h.state = SHMQ_GONE
+        self._unlock()
+        return ends
 
     # The caller holds the lock.
     cdef void _detach(self) noexcept nogil:
@@ -798,6 +843,7 @@ cdef class Handle:
             _check_timeout(timeout)
         if where is not None:
             return _get_filtered(self, _filter_of(where), block, timeout)
+        self._consume()
         while True:
             # Only the whole lock may conclude that the queue is empty, or let us sleep.
             self._lock_until(round_ > 0, SHMQ_NOT_EMPTY, block, timeout, &until)
@@ -894,6 +940,7 @@ cdef class Handle:
         cdef Message message
         cdef int status
         cdef bint whole = False
+        self._consume()
         while True:
             if whole:
                 self._lock()
@@ -916,6 +963,7 @@ cdef class Handle:
     def has_message(self) -> bool:
         """Whether a get would find a message now; does due maintenance first."""
         cdef bint found
+        self._consume()
         self._lock()
         if self.q.h.next_tick <= shmq_now():
             shmq_tick(&self.q, shmq_now())
@@ -970,6 +1018,8 @@ cdef class Handle:
         """See shmq.api.Queue.purge."""
         cdef uint64_t removed = 0
         cdef int status
+        if self.is_temporary:
+            self._check_owner()
         self._tick()
         self._lock()
         status = shmq_purge(&self.q, &removed)

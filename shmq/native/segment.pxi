@@ -69,6 +69,9 @@ cdef int _pack_given(shmq_options *o, dict given) except -1:
     o.durability = _DURABILITY.index(given["durability"])
     o.snapshot_interval = <int64_t>((given["snapshot_interval"]) * 1e9 + 0.5)
     o.confirm = _CONFIRM.index(given["confirm"])
+    o.expires = <int64_t>((given["expires"] or 0) * 1e9 + 0.5)
+    o.auto_delete = bool(given["auto_delete"])
+    o.exclusive = bool(given["exclusive"])
     return 0
 
 
@@ -90,6 +93,9 @@ cdef dict _unpack_options(const shmq_options *o):
         "durability": _DURABILITY[o.durability % 3],
         "snapshot_interval": o.snapshot_interval / 1e9,
         "confirm": _CONFIRM[o.confirm % 2],
+        "expires": o.expires / 1e9 if o.expires else None,
+        "auto_delete": bool(o.auto_delete),
+        "exclusive": bool(o.exclusive),
     }
 # end
 
@@ -241,6 +247,35 @@ cdef class Segment:
         self._bind(&q)
         for at in range(min(q.h.attachments_made, SHMQ_MAX_ATTACHMENTS)):
             if q.attachments[at].process:
+                numbers.add(q.attachments[at].process)
+        return numbers
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the queue ends by itself: by ``expires``, ``auto_delete`` or ``exclusive``."""
+        cdef shmq_options *o = &(<shmq_header *>self.base).options
+        return o.expires != 0 or o.auto_delete or o.exclusive
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether the queue belongs to the process that made it."""
+        return (<shmq_header *>self.base).options.exclusive
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether the queue ends for want of consumers. Reads without the lock, so only a hint."""
+        cdef shmq_queue q
+        self._bind(&q)
+        return shmq_is_unused(&q, shmq_now())
+
+    def consumers(self) -> set[int]:
+        """The numbers of the processes that consume. Reads without the lock, so only a hint."""
+        cdef shmq_queue q
+        cdef uint32_t at
+        cdef set numbers = set()
+        self._bind(&q)
+        for at in range(min(q.h.attachments_made, SHMQ_MAX_ATTACHMENTS)):
+            if q.attachments[at].consumes and q.attachments[at].process:
                 numbers.add(q.attachments[at].process)
         return numbers
 

@@ -250,6 +250,11 @@ cdef class Session:
         if self.engine.open_:
             self.engine._settle()
 
+    def own(self):
+        """Note that queues end with the session: it may be idle for as long as it likes."""
+        if self.c != NULL:
+            self.c.owns = True
+
     def park(self):
         """Leave the current request to `unpark`. It holds back all later requests."""
         if self.c != NULL:
@@ -364,6 +369,9 @@ cdef class Engine:
         REPLY; for a PEEK that found messages, OK and the list of copies; None for the payload
         if `Session.answer_late`, `Session.keep` or, after `Session.park`, `Session.unpark`
         will give it.
+    ``consume(session, queue)``
+        counts the session among the consumers of a queue that ends by itself, until the session
+        ends. Raises Forbidden if the queue is exclusive to another, LockTimeout, QueueDeleted.
     ``refused(session, kind, name, right)``
         is told that a request was refused that the engine answers itself: the session lacks the
         right; 0: it has no right to the queue at all.
@@ -628,6 +636,28 @@ cdef void _answer(shmq_session *session, const shmq_frame *frame, const char *na
         shmq_reply(session, frame.id, SHMQ_S_INTERNAL, NULL, 0)
 
 
+cdef uint16_t _consume_at(shmq_session *session, shmq_attached_queue *attached_queue,
+                          char *why) noexcept:
+    cdef Session self = <Session>session.data
+    cdef bytes told
+    try:
+        self.engine.control.consume(self, <object>attached_queue.data)
+        return SHMQ_S_OK
+    except _errors.Forbidden as error:
+        told = str(error).encode()[:SHMQ_WHY_BYTES - 1].decode(errors="ignore").encode()
+        memcpy(why, PyBytes_AS_STRING(told), len(told) + 1)
+        return SHMQ_S_FORBIDDEN
+    except (_errors.QueueDeleted, _errors.NoSuchQueue):
+        return SHMQ_S_NO_QUEUE
+    except _errors.NoSpace:
+        return SHMQ_S_NO_SPACE
+    except _errors.LockTimeout:
+        return SHMQ_S_BUSY
+    except Exception as error:
+        self.engine.control.failed(error)
+        return SHMQ_S_INTERNAL
+
+
 cdef void _refused(shmq_session *session, uint8_t kind, const char *name, uint8_t right) noexcept:
     cdef Session self = <Session>session.data
     try:
@@ -698,6 +728,7 @@ _hooks.attach = _attach_attached_queue
 _hooks.detach = _detach_attached_queue
 _hooks.rights = _rights
 _hooks.answer = _answer
+_hooks.consume = _consume_at
 _hooks.refused = _refused
 _hooks.compile = _compile_for
 _hooks.tend = _tend_attached_queue

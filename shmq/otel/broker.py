@@ -43,6 +43,10 @@ class TracedBroker(Traced):
         """See :class:`shmq.api.Broker`."""
         return self._queue(self.__wrapped__.queue(name))
 
+    def put_target(self, name: str) -> TracedQueue:
+        """See :class:`shmq.api.Broker`."""
+        return self._queue(self.__wrapped__.put_target(name))
+
     def ensure_queue(self, name: str, **options: Any) -> TracedQueue:
         """See :class:`shmq.api.Broker`."""
         return self._queue(self.__wrapped__.ensure_queue(name, **options))

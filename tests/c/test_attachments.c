@@ -27,7 +27,7 @@ TEST("each handle has an entry of its own, with who it is")
     CHECK(q->attachment != other->attachment);
     CHECK_EQ(entry_of(other)->process, 77);
     CHECK_EQ(entry_of(other)->pid, 4711);
-    CHECK(!strcmp(entry_of(other)->name, "a name that is longer than an e"));
+    CHECK(!strcmp(entry_of(other)->name, "a name that is longer than an "));
     CHECK(entry_of(other)->since > 0);
 }
 
@@ -40,6 +40,49 @@ TEST("an entry that was set free is the next handle's")
     CHECK_EQ(q->attachments[at].process, 0);
     CHECK_EQ(another_handle(q)->attachment, at);
     CHECK_EQ(q->h->attachments_made, 2);
+}
+
+/* ---- queues that end for want of consumers ---- */
+
+TEST("a queue without such an option never ends, whatever its consumers do")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4), *other = another_handle(q);
+
+    shmq_consume(other);
+    die(other, q);
+    CHECK(!shmq_is_unused(q, INT64_MAX));
+}
+
+TEST("an auto-delete queue ends with its last consumer, and not before it has had one")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4, .auto_delete = 1);
+    struct shmq_queue *one = another_handle(q), *two = another_handle(q);
+
+    CHECK(!shmq_is_unused(q, INT64_MAX));
+    shmq_consume(one);
+    shmq_consume(two);
+    die(one, q);
+    CHECK(!shmq_is_unused(q, INT64_MAX));
+    shmq_retire(two, now);
+    CHECK(shmq_is_unused(q, now));
+    CHECK_EQ(another_handle(q)->attachment, one->attachment); /* one that only puts */
+    CHECK(shmq_is_unused(q, now));
+}
+
+TEST("a queue that expires ends once it has been without a consumer for its time")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4, .expires = 5 * SECOND);
+    struct shmq_queue *other = another_handle(q);
+
+    shmq_renew(q, now);
+    CHECK(!shmq_is_unused(q, now + 5 * SECOND - 1));
+    CHECK(shmq_is_unused(q, now + 5 * SECOND));
+    shmq_consume(other);
+    CHECK(!shmq_is_unused(q, INT64_MAX));
+    now += 9 * SECOND;
+    die(other, q);
+    CHECK(!shmq_is_unused(q, now + 5 * SECOND - 1));
+    CHECK(shmq_is_unused(q, now + 5 * SECOND));
 }
 
 TEST("as many handles attach as there are entries, and the next is refused")

@@ -43,6 +43,19 @@ TEST("a segment that was made can be attached to, and lies as it was laid out")
     CHECK_WELL(q);
 }
 
+TEST("the options by which a queue ends are kept, and 0 means that it stays")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4, .expires = SECOND, .auto_delete = 1,
+                                     .exclusive = 1);
+    const struct shmq_options *plain = &NEW_QUEUE(.capacity = 4)->h->options;
+
+    CHECK_EQ(q->h->options.expires, SECOND);
+    CHECK_EQ(q->h->options.auto_delete, 1);
+    CHECK_EQ(q->h->options.exclusive, 1);
+    CHECK(!plain->expires && !plain->auto_delete && !plain->exclusive);
+    CHECK_EQ(q->h->consumed, 0);
+}
+
 TEST("whatever bit of what is fixed is flipped, the segment is refused")
 {
     struct shmq_header *h = copy_of(NEW_QUEUE(.name = "queue", .dead_letter = "queue.dlq"));

@@ -31,6 +31,9 @@ DEFAULTS: dict[str, Any] = {
     "durability": "memory",
     "snapshot_interval": 30.0,
     "confirm": "memory",
+    "expires": None,
+    "auto_delete": False,
+    "exclusive": False,
 }
 
 ALLOWED: list[tuple[str, Any]] = [
@@ -66,6 +69,12 @@ ALLOWED: list[tuple[str, Any]] = [
     ("durability", "journal"),
     ("snapshot_interval", 0.1),
     ("snapshot_interval", 86_400),
+    ("expires", 600),
+    ("expires", 86_400),
+    ("expires", None),
+    ("auto_delete", True),
+    ("auto_delete", False),
+    ("exclusive", False),
 ]
 
 REFUSED: list[tuple[str, Any]] = [
@@ -101,6 +110,9 @@ REFUSED: list[tuple[str, Any]] = [
     ("snapshot_interval", 1e10),
     ("confirm", "disk"),  # without a journal
     ("confirm", "paper"),
+    ("expires", 0),
+    ("expires", -1),
+    ("expires", math.inf),
 ]
 
 WRONG_TYPE: list[tuple[str, Any]] = [
@@ -132,6 +144,13 @@ WRONG_TYPE: list[tuple[str, Any]] = [
     ("durability", None),
     ("snapshot_interval", "1m"),
     ("confirm", True),
+    ("expires", "1h"),
+    ("expires", True),
+    ("auto_delete", 1),
+    ("auto_delete", "yes"),
+    ("auto_delete", None),
+    ("exclusive", 0),
+    ("exclusive", None),
 ]
 
 

@@ -157,6 +157,9 @@ def given_options(flags: dict[str, Any]) -> dict[str, Any]:
 
 def _flag(name: str, row: Option, default: Any) -> Callable[[F], F]:
     text = row.text.replace("`", "") + (f"; none: {row.none}" if row.none else "")
+    if row.kind == "flag":
+        flag = "--" + (row.flag or name.replace("_", "-"))
+        return click.option(flag, name, is_flag=True, default=None, help=f"{text}.")
     shown = _default_in_words(row, default).replace("`", "")
     kind: Any = click.Choice(row.choices)
     metavar = None

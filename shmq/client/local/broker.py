@@ -17,16 +17,14 @@ from shmq.api.names import (
     staging_target,
 )
 from shmq.api.options import QueueOptions
-from shmq.client.local.queue import LocalQueue, attach
+from shmq.client.local.queue import LocalQueue, attach, remove_if_over
 from shmq.client.local.queue_segments import (
     ensure_dead_letters,
     find_segment,
-    remove_dropped,
-    remove_owned,
     remove_queue,
-    remove_replies,
     remove_staged,
 )
+from shmq.client.local.temporary_queue import check_owner, remove_dropped, remove_owned
 from shmq.client.local.waiting import wait_thread
 from shmq.client.shared import durability
 from shmq.client.shared.broker import BaseBroker, exists_otherwise
@@ -36,6 +34,7 @@ from shmq.errors import (
     FileError,
     InvalidName,
     NoSuchQueue,
+    QueueDeleted,
     QueueExists,
     SegmentError,
     ShmqError,
@@ -70,6 +69,11 @@ def _no_schemas(name: str, namespace: str) -> NoSuchQueue:
     )
 
 
+def _remove_all_owned(namespace: str, owned: dict[str, int]) -> None:
+    while owned:
+        remove_owned(Namespace.of(namespace), *owned.popitem())
+
+
 def _attach(kind: str, namespace: Namespace, name: str) -> LocalQueue | LocalStream:
     if kind == "queue":
         return attach(namespace, name)
@@ -88,6 +92,8 @@ class LocalBroker(BaseBroker):
         self._handles: weakref.WeakSet[LocalQueue | LocalStream | LocalExchange | LocalTable]
         self._handles = weakref.WeakSet()
         self._found: dict[tuple[str, str], LocalQueue | LocalStream] = {}
+        #: The exclusive queues that it has made: the id by the name.
+        self._owned: dict[str, int] = {}
         self._closed = False
 
     @property
@@ -101,15 +107,35 @@ class LocalBroker(BaseBroker):
         wanted = QueueOptions.for_queue(check_name(name), options)
         self._bring_back(name, wanted.dead_letter)
         with self._namespace.locked():
-            segment = find_segment(self._namespace, name)
+            segment = self._find_segment(name)
             if segment is None:
                 made = self._make(name, wanted)
-        if segment is None:
-            return self._kept(made)
-        differences = QueueOptions(**segment.options).differences(wanted)
-        if differences:
-            raise exists_otherwise("queue", name, differences)
-        return self._kept(self._opened(LocalQueue(self._namespace, name, segment)))
+            else:
+                differences = QueueOptions(**segment.options).differences(wanted)
+                if differences:
+                    raise exists_otherwise("queue", name, differences)
+                made = self._renewed(name, segment)
+        return self._kept(made)
+
+    def _find_segment(self, name: str) -> _core.Segment | None:
+        """The queue's segment; None: there is none, or it was past its end.
+
+        Raises Forbidden if it is exclusive to another process. Needs the registry lock.
+        """
+        segment = find_segment(self._namespace, name)
+        if segment is None or not segment.is_temporary:
+            return segment
+        if remove_if_over(self._namespace, name):
+            return None
+        check_owner(self._namespace, name, segment)
+        return segment
+
+    def _renewed(self, name: str, segment: _core.Segment) -> LocalQueue:
+        """Attach to a queue that is declared again."""
+        queue = self._opened(LocalQueue(self._namespace, name, segment))
+        if queue.is_temporary:
+            queue.renew()
+        return queue
 
     def _bring_back(self, name: str, dead_letter: str | None = None) -> None:
         """Recover a queue that is only on disk. Raises ShmqError if that is impossible.
@@ -136,6 +162,8 @@ class LocalBroker(BaseBroker):
             if options.dead_letter is not None:
                 ensure_dead_letters(self._namespace, name, options)
             segment = self._namespace.make_segment(name, options)
+            if options.exclusive:
+                self._own(name, segment)
             return self._opened(LocalQueue(self._namespace, name, segment))
         except BaseException:
             for made in missing:
@@ -144,11 +172,47 @@ class LocalBroker(BaseBroker):
             self._namespace.forget_names()
             raise
 
+    def _own(self, name: str, segment: _core.Segment) -> None:
+        """Own an exclusive queue, until the broker is closed or this process ends."""
+        self._namespace.claim(segment.queue_id)
+        if not self._owned:
+            with descriptors:
+                from multiprocessing import util  # noqa: PLC0415 - heavy, and rarely needed
+
+            own = (self._namespace.name, self._owned)
+            util.Finalize(None, _remove_all_owned, args=own, exitpriority=3)
+        self._owned[name] = segment.queue_id
+
     def queue(self, name: str) -> LocalQueue:
         """See :class:`shmq.api.Broker`."""
+        return self._open(name, owned=True)
+
+    def put_target(self, name: str) -> LocalQueue:
+        """See :class:`shmq.api.Broker`."""
+        return self._open(name, owned=False)
+
+    def _open(self, name: str, *, owned: bool) -> LocalQueue:
         self._check_open()
         self._bring_back(name)
-        return self._kept(self._opened(attach(self._namespace, name)))
+        try:
+            queue = attach(self._namespace, name)
+        except QueueDeleted:
+            raise self._has_ended(name) from None
+        if queue.is_temporary:
+            try:
+                if remove_if_over(self._namespace, name):
+                    raise self._has_ended(name)
+                if owned:
+                    check_owner(self._namespace, name, queue.segment)
+            except BaseException:
+                queue.close()
+                raise
+        return self._kept(self._opened(queue))
+
+    def _has_ended(self, name: str) -> NoSuchQueue:
+        return NoSuchQueue(
+            f"queue {name!r} of namespace {self._namespace.name!r} has ended: create it anew"
+        )
 
     def ensure_queue(self, name: str, **options: Unpack[QueueKeywords]) -> LocalQueue:
         """See :class:`shmq.api.Broker`."""
@@ -156,11 +220,8 @@ class LocalBroker(BaseBroker):
         wanted = QueueOptions.for_queue(check_name(name), options)
         self._bring_back(name, wanted.dead_letter)
         with self._namespace.locked():
-            segment = find_segment(self._namespace, name)
-            if segment is None:
-                made = self._make(name, wanted)
-            else:
-                made = self._opened(LocalQueue(self._namespace, name, segment))
+            segment = self._find_segment(name)
+            made = self._renewed(name, segment) if segment else self._make(name, wanted)
         return self._kept(made)
 
     def delete_queue(self, name: str) -> None:
@@ -231,7 +292,7 @@ class LocalBroker(BaseBroker):
             stack.enter_context(attach(self._namespace, target)).settle_rows(queue)
 
     def create_own_queue(self, name: str, **options: Any) -> LocalQueue:
-        """Create a client's reply queue; it is removed at the latest when this process has ended.
+        """Create a client's reply queue: a new exclusive queue with a name of its kind.
 
         The reply queues of dead clients are removed, too. Raises :class:`~shmq.InvalidName` for a
         name that is not a reply queue's, and what `create_queue` raises; also if a queue with the
@@ -243,15 +304,17 @@ class LocalBroker(BaseBroker):
                 f"hexadecimal digits"
             )
         with self._namespace.locked():
-            remove_replies(self._namespace)
+            for reply_queue in self._namespace.noted_queues("reply."):
+                with contextlib.suppress(ShmqError, OSError):
+                    remove_if_over(self._namespace, reply_queue)
             if self.has_queue(name):
                 raise QueueExists(f"queue {name!r} exists: take another name")
-            queue = self.create_queue(name, **options)
-            queue.claim()
-        return queue
+            return self.create_queue(name, **{**options, "exclusive": True})
 
     def delete_own_queue(self, name: str, queue_id: int) -> None:
-        """Delete a queue made by `create_own_queue`, if it still exists."""
+        """Delete an exclusive queue that this broker has made, if it still exists."""
+        if self._owned.get(name) == queue_id:
+            del self._owned[name]
         remove_owned(self._namespace, name, queue_id)
 
     def _make_reply_queue(self) -> api.Queue:
@@ -291,8 +354,10 @@ class LocalBroker(BaseBroker):
         """The queue's entry of the list; None if there is no such queue."""
         try:
             with attach(self._namespace, name) as queue:
+                if queue.is_temporary and remove_if_over(self._namespace, name):
+                    return None
                 n = queue.inspection.numbers()
-        except NoSuchQueue:
+        except (NoSuchQueue, QueueDeleted):
             return None
         except (ShmqError, OSError) as error:
             return api.QueueSummary(
@@ -471,6 +536,7 @@ class LocalBroker(BaseBroker):
         self._close_replies()
         for handle in list(self._handles):
             handle.close()
+        _remove_all_owned(self._namespace.name, self._owned)
         try:
             self._retire()
         except OSError as error:

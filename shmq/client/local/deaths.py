@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from shmq.client.local.temporary_queue import looks_over
 from shmq.errors import LockTimeout, ShmqError
 from shmq.namespace.namespace import Namespace
 
@@ -30,6 +31,7 @@ def are_noticed(namespace: Namespace, attach: _Attach) -> bool:
 def return_all(namespace: Namespace, attach: _Attach) -> bool:
     """Return to all queues and streams what dead processes held; whether nothing is left to return.
 
+    Queues that end with the dead are deleted.
     Those who sleep for a stream or a consumer group of it are woken: the dead process may have had
     to wake them, or they divide its partitions.
     """
@@ -38,7 +40,12 @@ def return_all(namespace: Namespace, attach: _Attach) -> bool:
     for name in namespace.queue_names():
         with contextlib.suppress(ShmqError, OSError):  # it is gone, full or damaged
             segment = namespace.look_at(name)
-            if segment is not None and _has_dead(namespace, segment.processes(), asked):
+            if segment is None:
+                continue
+            if segment.is_temporary and looks_over(namespace, segment):
+                with contextlib.closing(attach(namespace, name)) as queue:
+                    queue.look_for_dead()  # deletes it
+            elif _has_dead(namespace, segment.processes(), asked):
                 with contextlib.closing(attach(namespace, name)) as queue:
                     queue.look_for_dead()
                 done = done and not _has_dead(namespace, segment.processes(), asked)

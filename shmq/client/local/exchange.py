@@ -11,7 +11,7 @@ from typing import Any, Final
 from shmq import api
 from shmq.api.contract import document
 from shmq.api.names import check_name
-from shmq.client.local.queue import attach
+from shmq.client.local.queue import LocalQueue, attach, remove_if_over
 from shmq.client.shared import durability
 from shmq.client.shared.exchange import (
     Deliveries,
@@ -46,16 +46,28 @@ class Targets:
         self.closed = False
 
     def of(self, name: str) -> Any:
-        """The queue of that name. Raises NoSuchQueue, SegmentError."""
+        """The queue of that name. Raises NoSuchQueue, SegmentError.
+
+        One that is past its end is deleted, so nothing is put where no consumer will come.
+        """
         found = self._open.get(name)
-        if found is not None and not _is_gone(found):
+        if found is not None and not _is_gone(found) and not self._ends(found):
             return found
         queue = _attach(self._namespace, name)
+        if found is None and self._ends(queue):
+            queue.close()
+            raise NoSuchQueue(f"queue {name!r} has ended")
         with self._lock:
             self._open[name] = queue
         if found is not None:
             found.close()
         return queue
+
+    def _ends(self, target: Any) -> bool:
+        """Whether the target was a queue past its end: it is deleted."""
+        if not isinstance(target, LocalQueue) or not target.is_temporary:
+            return False
+        return remove_if_over(self._namespace, target.name)
 
     def note(self, changes: int) -> None:
         """Detach from deleted queues, if the table has changed since."""

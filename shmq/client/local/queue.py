@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import heapq
 import itertools
 import logging
@@ -19,7 +20,7 @@ from shmq import api
 from shmq.api.contract import document
 from shmq.api.names import check_name
 from shmq.api.options import Confirm, QueueOptions, check_whole
-from shmq.client.local import dead_letters, deaths
+from shmq.client.local import dead_letters, deaths, temporary_queue
 from shmq.client.local.batch_window import LocalPipeline
 from shmq.client.local.staged_publish import LocalStagedPublisher
 from shmq.client.local.waiting import async_get, wait_thread
@@ -36,7 +37,7 @@ from shmq.native import _core
 if TYPE_CHECKING:
     from shmq.expression.parse import Where
 
-__all__ = ["LocalQueue", "attach"]
+__all__ = ["LocalQueue", "attach", "remove_if_over"]
 
 log = logging.getLogger("shmq")
 
@@ -363,10 +364,15 @@ class LocalQueue(_core.Handle, api.Queue):
     def _not_confirmed(self, sequence: int, taken: int) -> ShmqError:
         return durable_wait.not_confirmed(self, sequence, taken)
 
+    def _check_owner(self) -> None:
+        temporary_queue.check_owner(self._namespace, self.name, self.segment)
+
     def _look_for_dead(self) -> None:
         if self.spent:
             self.await_writer()
         try:
+            if self.is_temporary and remove_if_over(self._namespace, self.name):
+                return  # the next operation raises QueueDeleted
             self._reclaim_dead()
             dead_letters.resolve_orphans(self, self._dead_letters)
         except (QueueDeleted, LockTimeout):
@@ -384,6 +390,10 @@ class LocalQueue(_core.Handle, api.Queue):
             self.reclaim(at, number)
         if dead:
             sweep_wakeups(self._namespace.name, self._namespace.is_alive)
+
+    def return_of_dead(self) -> None:
+        """Return what dead processes hold, and nothing more."""
+        self._reclaim_dead()
 
     def finish_moves(self) -> None:
         """See :class:`shmq.client.local.dead_letters.Source`.
@@ -449,6 +459,14 @@ class LocalQueue(_core.Handle, api.Queue):
         self._dead_letters.close()
         _core.Handle.close(self)
         wait_thread.wake_thread(self._namespace)
+        if self.is_consumer:
+            _end_quietly(self._namespace, self.name)
+
+    def __del__(self) -> None:
+        if self.is_consumer and not self.closed:
+            _core.Handle.close(self)
+            end = functools.partial(_end_quietly, self._namespace, self.name)
+            self._namespace.run_when_unlocked(end)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _attach_by_name, (self._namespace.name, self.name)
@@ -472,6 +490,18 @@ def attach(namespace: Namespace, name: str) -> LocalQueue:
     """Attach to an existing queue. Raises NoSuchQueue, SegmentError."""
     check_name(name)
     return LocalQueue(namespace, name, namespace.open_segment(name))
+
+
+def remove_if_over(namespace: Namespace, name: str) -> bool:
+    """See :func:`shmq.client.local.temporary_queue.remove_if_over`."""
+    return temporary_queue.remove_if_over(namespace, name, LocalQueue)
+
+
+def _end_quietly(namespace: Namespace, name: str) -> None:
+    """Delete the queue if its last consumer has left; otherwise the next that looks does."""
+    with contextlib.suppress(ShmqError, OSError):
+        if remove_if_over(namespace, name):
+            namespace.retire()
 
 
 def _attach_by_name(namespace: str, name: str) -> LocalQueue:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 
-from shmq.api.names import is_reply_name, staging_target
+from shmq.api.names import staging_target
 from shmq.api.options import DEAD_LETTER_ROOM, QueueOptions
 from shmq.client.shared import durability
-from shmq.errors import ForeignSegment, InvalidOption, NoSuchQueue, SegmentError, ShmqError
+from shmq.errors import ForeignSegment, InvalidOption, NoSuchQueue, SegmentError
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import semaphore_names, wakeup_prefix
 from shmq.native import _core
@@ -17,10 +17,8 @@ from shmq.routing.book import Book
 __all__ = [
     "ensure_dead_letters",
     "find_segment",
-    "remove_dropped",
-    "remove_owned",
+    "remove_ended",
     "remove_queue",
-    "remove_replies",
     "remove_staged",
 ]
 
@@ -29,9 +27,14 @@ log = logging.getLogger("shmq")
 
 def find_segment(namespace: Namespace, name: str) -> _core.Segment | None:
     """The queue's segment; None if there is no such queue. Raises SegmentError."""
+    there = namespace.has("queue", name)
     try:
         return namespace.open_segment(name)
     except NoSuchQueue:
+        if there:  # a process died between the end of the queue and that of its bindings
+            with namespace.locked():
+                if not namespace.has("queue", name):
+                    _forget_bindings(namespace, name)
         return None
 
 
@@ -63,22 +66,42 @@ def remove_queue(namespace: Namespace, name: str) -> None:
     Its bindings are removed first, so that a new queue of its name is bound to nothing.
     """
     segment = None
-    try:
-        Book.of(namespace).forget("queue", name)
-    except SegmentError as error:
-        log.warning("queue %s is removed, its bindings are not: %s", name, error)
+    _forget_bindings(namespace, name)
     if durability.give_up(namespace, "queue", name):
         return
     try:
         segment = namespace.open_segment(name)
-        names = semaphore_names(namespace.name, segment.queue_id)
-        _core.mark_deleted(segment, *names, wakeup_prefix(namespace.name))
+        _mark_deleted(namespace, segment)
     except ForeignSegment:
         raise
     except SegmentError as error:
         log.info("queue %s is removed as it is: %s", name, error)
     namespace.erase(name, segment)
     namespace.remove_segment(name)
+    if segment is not None:
+        namespace.unclaim(segment.queue_id)
+
+
+def remove_ended(namespace: Namespace, name: str, segment: _core.Segment) -> None:
+    """Remove a queue that is marked as deleted. Needs the registry lock."""
+    _mark_deleted(namespace, segment)
+    _forget_bindings(namespace, name)
+    namespace.erase(name, segment)
+    namespace.remove_segment(name)
+    namespace.unclaim(segment.queue_id)
+
+
+def _mark_deleted(namespace: Namespace, segment: _core.Segment) -> None:
+    """Mark it as deleted, and wake those who wait at it."""
+    names = semaphore_names(namespace.name, segment.queue_id)
+    _core.mark_deleted(segment, *names, wakeup_prefix(namespace.name))
+
+
+def _forget_bindings(namespace: Namespace, name: str) -> None:
+    try:
+        Book.of(namespace).forget("queue", name)
+    except SegmentError as error:
+        log.warning("queue %s is removed, its bindings are not: %s", name, error)
 
 
 def remove_staged(namespace: Namespace, target: str) -> None:
@@ -87,29 +110,3 @@ def remove_staged(namespace: Namespace, target: str) -> None:
         if staging_target(name) == target:
             with contextlib.suppress(NoSuchQueue):
                 remove_queue(namespace, name)
-
-
-def remove_replies(namespace: Namespace) -> None:
-    """Remove the reply queues whose clients are gone. Needs the registry lock."""
-    for name in namespace.noted_queues("reply."):
-        if is_reply_name(name):
-            with contextlib.suppress(ShmqError, OSError):
-                queue_id = namespace.queue_id_of(name)
-                if queue_id and not namespace.is_claimed(queue_id):
-                    remove_queue(namespace, name)
-
-
-def remove_dropped(namespace: str, name: str, queue_id: int) -> None:
-    """Remove a client's own queue whose handle was garbage collected without a close."""
-    found = Namespace.of(namespace)
-    found.run_when_unlocked(lambda: remove_owned(found, name, queue_id))
-
-
-def remove_owned(found: Namespace, name: str, queue_id: int) -> None:
-    """Remove a client's own queue, if its id still matches."""
-    with contextlib.suppress(ShmqError, OSError):
-        with found.locked():
-            if found.queue_id_of(name) == queue_id:
-                remove_queue(found, name)
-        found.unclaim(queue_id)
-        found.retire()

@@ -17,7 +17,7 @@ from shmq.client.remote import stream as streams
 from shmq.client.remote.address import Target, Tls
 from shmq.client.remote.connection import Connection
 from shmq.client.remote.exchange import RemoteExchange
-from shmq.client.remote.queue import RemoteQueue, attach, make_own
+from shmq.client.remote.queue import RemoteQueue, attach, make_exclusive
 from shmq.client.remote.stream import RemoteStream
 from shmq.client.remote.table import RemoteTable
 from shmq.client.shared.broker import BaseBroker, exists_otherwise
@@ -58,6 +58,8 @@ class RemoteBroker(BaseBroker):
         self._closed = False
         self._connection = Connection(target)
         self._handles: weakref.WeakSet[RemoteQueue | RemoteStream] = weakref.WeakSet()
+        #: The handles of the exclusive queues that it has made, with the connections that own them.
+        self._owned: dict[str, RemoteQueue] = {}
         self._connection.ready(time.monotonic() + target.connect_timeout)
 
     @classmethod
@@ -119,11 +121,35 @@ class RemoteBroker(BaseBroker):
         """See :class:`shmq.api.Broker`."""
         self._check_open()
         wanted = QueueOptions.for_queue(check_name(name), options)
-        answer = self._ask(Type.CREATE, name, Create(_sent(wanted, options)).pack())
+        if (mine := self._mine(name)) is not None:
+            differences = mine.options.differences(wanted)
+            if differences:
+                raise exists_otherwise("queue", name, differences)
+            return mine
+        create = Create(_sent(wanted, options))
+        if wanted.exclusive:
+            return self._make_exclusive(name, create)
+        answer = self._ask(Type.CREATE, name, create.pack())
         if answer.status == Status.QUEUE_EXISTS:
             raise self._exists(name, wanted, answer)
         self._check_made(answer, name)
         return self._opened(name)
+
+    def _make_exclusive(self, name: str, create: Create) -> RemoteQueue:
+        """Create a queue that belongs to the connection of its handle."""
+        made = make_exclusive(self._connection.target, name, self.namespace, create)
+        self._handles.add(made)
+        self._owned[name] = made
+        return made
+
+    def _mine(self, name: str) -> RemoteQueue | None:
+        """The handle of an exclusive queue that this broker has made."""
+        found = self._owned.get(name)
+        if found is None or (not found.closed and found.is_owner()):
+            return found
+        del self._owned[name]
+        found.close()
+        return None
 
     def _check_made(self, answer: _core.Answer, name: str) -> None:
         if answer.status == Status.NO_QUEUE:  # no right to create: the answer tells no more
@@ -145,19 +171,40 @@ class RemoteBroker(BaseBroker):
     def queue(self, name: str) -> RemoteQueue:
         """See :class:`shmq.api.Broker`."""
         self._check_open()
-        return self._opened(check_name(name))
+        mine = self._mine(check_name(name))
+        return self._usable(self._opened(name)) if mine is None else mine
+
+    def put_target(self, name: str) -> RemoteQueue:
+        """See :class:`shmq.api.Broker`."""
+        self._check_open()
+        mine = self._mine(check_name(name))
+        return self._opened(name) if mine is None else mine
+
+    def _usable(self, queue: RemoteQueue) -> RemoteQueue:
+        """The queue. Raises Forbidden if it is exclusive to another client."""
+        if queue.exclusive_to is not None:
+            queue.close()
+            raise errors.Forbidden(queue.exclusive_to)
+        return queue
 
     def ensure_queue(self, name: str, **options: Unpack[QueueKeywords]) -> RemoteQueue:
         """See :class:`shmq.api.Broker`."""
         self._check_open()
         wanted = QueueOptions.for_queue(check_name(name), options)
         try:
-            return self._opened(name)
+            queue = self.queue(name)
         except errors.NoSuchQueue:
-            answer = self._ask(Type.CREATE, name, Create(_sent(wanted, options)).pack())
+            create = Create(_sent(wanted, options))
+            if wanted.exclusive:
+                return self._make_exclusive(name, create)
+            answer = self._ask(Type.CREATE, name, create.pack())
             if answer.status != Status.QUEUE_EXISTS:
                 self._check_made(answer, name)
             return self._opened(name)
+        if queue.options.expires is not None:  # which begins anew
+            given = queue.options.as_dict()
+            self._ask(Type.CREATE, name, Create(_sent(queue.options, given)).pack())
+        return queue
 
     def delete_queue(self, name: str) -> None:
         """See :class:`shmq.api.Broker`."""
@@ -394,7 +441,8 @@ class RemoteBroker(BaseBroker):
             raise errors.Unsupported(
                 f"{self.url} has no reply queues: it needs a newer version of shmq"
             )
-        queue = make_own(self._connection.target, reply_name(), self.namespace, REPLY_OPTIONS)
+        create = Create(REPLY_OPTIONS, own=True)
+        queue = make_exclusive(self._connection.target, reply_name(), self.namespace, create)
         self._handles.add(queue)
         return queue
 

@@ -41,7 +41,7 @@ from shmq.protocol.messages.queue import Create, Leases, LeasesState, QueueState
 from shmq.protocol.opcodes import FOREVER, Feature, Status, Type
 from shmq.protocol.status import error_of
 
-__all__ = ["RemoteQueue", "attach", "make_own"]
+__all__ = ["RemoteQueue", "attach", "make_exclusive"]
 
 api.Message.register(_core.RemoteMessage)
 api.Bodies.register(_core.RemoteBodies)
@@ -62,13 +62,16 @@ class RemoteQueue(RemoteHandle, api.Queue):
     """
 
     def __init__(
-        self, connection: Connection, namespace: str, own: Mapping[str, Any] | None = None
+        self,
+        connection: Connection,
+        namespace: str,
+        create: Create | None = None,
     ) -> None:
         super().__init__(connection, namespace)
         self._consumers: weakref.WeakSet[api.Consumer | api.Bodies] = weakref.WeakSet()
         connection.set_queue(weakref.ref(self))
-        if own is not None:
-            self._make(own)
+        if create is not None:
+            self._make(create)
         answer = connection.call(lambda wire: wire.request(Type.STATS, True, b""), again=True)
         if answer.status == Status.NO_QUEUE:
             raise errors.NoSuchQueue(
@@ -77,7 +80,10 @@ class RemoteQueue(RemoteHandle, api.Queue):
             )
         if answer.status != Status.OK:
             raise error_of(answer, f"queue {self._name!r} of {connection.url}")
-        self._options = QueueState.unpack(answer).options
+        state = QueueState.unpack(answer)
+        self._options = state.options
+        #: To whom the queue is exclusive; None: this handle may be used for all.
+        self.exclusive_to = state.exclusive_to
         #: Its puts. They hold no reference to the queue: it is detached as soon as it is dropped.
         self.puts = RemotePuts(connection, namespace, self._options)
         self._put = self.puts.put
@@ -89,11 +95,11 @@ class RemoteQueue(RemoteHandle, api.Queue):
         if not connection.target.wait_for_acks:
             self.acks = new_acks(_MOST_RIDING, functools.partial(_report_refused, self._name))
 
-    def _make(self, own: Mapping[str, Any]) -> None:
-        """Create the queue with these options, owned by the connection: the server removes both."""
-        packed = Create(dict(own), own=True).pack()
+    def _make(self, create: Create) -> None:
+        """Create the queue, exclusive to the connection: the server removes both."""
+        packed = create.pack()
         answer = self._connection.call(lambda wire: wire.request(Type.CREATE, True, packed))
-        if answer.status in (Status.NO_QUEUE, Status.FORBIDDEN):
+        if create.own and answer.status in (Status.NO_QUEUE, Status.FORBIDDEN):
             raise errors.Forbidden(
                 f"the token may make no queue {self._name!r} at {self._connection.url}, which "
                 f"replies need: give it admin and consume rights to 'reply.*'"
@@ -105,6 +111,14 @@ class RemoteQueue(RemoteHandle, api.Queue):
     def options(self) -> QueueOptions:
         """See :class:`shmq.api.Queue`."""
         return self._options
+
+    def is_owner(self) -> bool:
+        """Whether the queue is there, and exclusive to this handle's connection."""
+        try:
+            state = self.puts.state()
+        except (errors.QueueDeleted, errors.NoSuchQueue):
+            return False
+        return state.options.exclusive and state.exclusive_to is None
 
     # ---- refusals ----
 
@@ -707,12 +721,13 @@ def attach(target: Target, name: str, namespace: str) -> RemoteQueue:
     return RemoteQueue(Connection(target, check_name(name)), namespace)
 
 
-def make_own(target: Target, name: str, namespace: str, options: Mapping[str, Any]) -> RemoteQueue:
+def make_exclusive(target: Target, name: str, namespace: str, create: Create) -> RemoteQueue:
     """Create a queue that the server removes once its connection has ended, and attach to it.
 
-    Raises :class:`~shmq.Forbidden`, :class:`~shmq.NoSpace`, :class:`~shmq.ConnectionLost`.
+    Raises :class:`~shmq.QueueExists`, :class:`~shmq.Forbidden`, :class:`~shmq.NoSpace`,
+    :class:`~shmq.ConnectionLost`.
     """
-    return RemoteQueue(Connection(target, check_name(name)), namespace, options)
+    return RemoteQueue(Connection(target, check_name(name)), namespace, create)
 
 
 def _settlement(

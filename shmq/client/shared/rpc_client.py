@@ -131,7 +131,7 @@ class RpcClient(api.Broker):
             raise TypeError(f"stop={stop!r} must be a threading.Event, not {type(stop).__name__}")
         with contextlib.ExitStack() as stack:
             opened = stack.enter_context(self.queue(queue)) if isinstance(queue, str) else queue
-            service = stack.enter_context(Service(self, opened, handler, tracebacks))
+            service = stack.enter_context(Service(self.put_target, opened, handler, tracebacks))
             try:
                 service.run(prefetch, stop)
             except ShmqError:
@@ -169,7 +169,7 @@ class RpcClient(api.Broker):
     def _target(self, name: str) -> api.Queue:
         found = self._targets.get(name)
         if found is None:
-            found = self._targets[name] = self.queue(name)
+            found = self._targets[name] = self.put_target(name)
         return found
 
     def _forget_target(self, name: str) -> None:

@@ -50,17 +50,18 @@ _LONGEST_TRACE: Final = 65_536
 class Service:
     """Handles the requests of a queue, one at a time, with ``handler``.
 
-    As a context manager it closes the reply queues that it opened.
+    ``open_target`` opens a queue to put a reply into. As a context manager it closes those that it
+    opened.
     """
 
     def __init__(
         self,
-        broker: api.Broker,
+        open_target: Callable[[str], api.Queue],
         queue: api.Queue,
         handler: Callable[[api.Message], Any],
         tracebacks: bool,
     ) -> None:
-        self._broker = broker
+        self._open_target = open_target
         self._queue = queue
         self._handler = handler
         self._tracebacks = tracebacks
@@ -150,7 +151,7 @@ class Service:
         """The reply queue of that name; closes the least recently used ones."""
         handle = self._handles.get(name)
         if handle is None:
-            handle = self._handles[name] = self._broker.queue(name)
+            handle = self._handles[name] = self._open_target(name)
             if len(self._handles) > _DOORS:
                 self._handles.popitem(last=False)[1].close()
         else:

@@ -266,7 +266,7 @@ def put_messages(call: Call) -> PutAnswer:
             raise Problem(400, "invalid", "Idempotency-Key is of one message: use dedupe_id")
         given = [msgspec.structs.replace(given[0], dedupe_id=call["Idempotency-Key"])]
     ready = [properties_of(one) for one in given]
-    with call.console.broker.queue(name) as queue:
+    with call.console.broker.put_target(name) as queue:
         return _put(queue, ready, call["timeout"])
 
 

@@ -131,7 +131,7 @@ def get_queue(call: Call) -> QueueView:
     """Show one queue: its options and its numbers."""
     name = call["name"]
     call.see("queue", name)
-    with call.console.broker.queue(name) as queue:
+    with call.console.broker.put_target(name) as queue:
         return _view(queue)
 
 
@@ -156,6 +156,10 @@ def put_queue(call: Call) -> Answer:
     call.need(Right.ADMIN, "queue", name)
     broker = call.console.broker
     wanted = QueueOptions.for_queue(name, call.body)
+    if wanted.exclusive:
+        raise Problem(
+            400, "invalid", "exclusive=True: a queue belongs to a connection, and a call has none"
+        )
     existed = True
     try:
         queue = broker.queue(name)
@@ -190,7 +194,7 @@ def delete_queue(call: Call) -> Answer:
 def list_attachments(call: Call) -> Attached:
     """Show which processes are attached, and how many messages each holds leased."""
     call.see("queue", call["name"])
-    with call.console.broker.queue(call["name"]) as queue:
+    with call.console.broker.put_target(call["name"]) as queue:
         own = os.getpid()
         return Attached(
             items=[
@@ -204,7 +208,7 @@ def list_attachments(call: Call) -> Attached:
 def queue_history(call: Call) -> History:
     """Show rates, depth and age of the last ten minutes."""
     call.see("queue", call["name"])
-    with call.console.broker.queue(call["name"]):  # one that does not exist is refused
+    with call.console.broker.put_target(call["name"]):  # one that does not exist is refused
         series = call.console.observer.history.of("queue", call["name"])
     return History(**{one.name: getattr(series, one.name) for one in dataclasses.fields(series)})
 

@@ -65,6 +65,34 @@ static void count_out_sleepers(struct shmq_queue *q, struct shmq_attachment *a)
     }
 }
 
+void shmq_consume(struct shmq_queue *q)
+{
+    SET(q->attachments[q->attachment].consumes, 1);
+    SET(q->h->consumed, 1);
+}
+
+void shmq_renew(struct shmq_queue *q, int64_t now) { SET(q->h->unused_since, now); }
+
+static void stop_consuming(struct shmq_queue *q, struct shmq_attachment *a, int64_t now)
+{
+    if (!a->consumes)
+        return;
+    shmq_renew(q, now); /* first: if this process dies in between, the entry still counts */
+    shmq_mark();
+    SET(a->consumes, 0);
+}
+
+bool shmq_is_unused(const struct shmq_queue *q, int64_t now)
+{
+    const struct shmq_header *h = q->h;
+
+    for (uint32_t at = 0; at < h->attachments_made && at < SHMQ_MAX_ATTACHMENTS; at++)
+        if (q->attachments[at].process && q->attachments[at].consumes)
+            return false;
+    return (h->options.auto_delete && h->consumed) ||
+           (h->options.expires && now - h->unused_since >= h->options.expires);
+}
+
 void shmq_reclaim(struct shmq_queue *q, uint32_t at, uint64_t process, int64_t now)
 {
     struct shmq_attachment *a = &q->attachments[at];
@@ -74,6 +102,7 @@ void shmq_reclaim(struct shmq_queue *q, uint32_t at, uint64_t process, int64_t n
     for (uint32_t i = 0; i < q->h->slots_made; i++)
         reclaim_slot(q, &q->slots[i], at + 1, now);
     count_out_sleepers(q, a);
+    stop_consuming(q, a, now);
     shmq_forget_parties(q, at);
     SET(a->process, 0);
     q->freed++;
@@ -88,5 +117,6 @@ void shmq_retire(struct shmq_queue *q, int64_t now)
             shmq_message_orphaned(q, s, now);
     }
     count_out_sleepers(q, &q->attachments[q->attachment]);
+    stop_consuming(q, &q->attachments[q->attachment], now);
     shmq_forget_parties(q, q->attachment);
 }

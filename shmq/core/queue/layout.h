@@ -139,7 +139,8 @@ struct shmq_attachment {
     uint32_t pid;     /* for display; never used to tell whether it is alive           */
     uint32_t leases;  /* derived                                                       */
     uint32_t asleep[2]; /* its number of sleepers, by enum shmq_event                  */
-    char name[32];
+    char name[31];
+    uint8_t consumes; /* 1: it has leased or waited, see shmq_consume                  */
 };
 
 /* A dedupe id whose window has not passed. */
@@ -190,9 +191,12 @@ struct shmq_options {
     uint8_t dead_letters; /* whether there is a dead-letter queue */
     uint8_t durability;
     uint8_t confirm; /* 1: a put waits for the disk by default               */
-    uint8_t reserved[7];
+    uint8_t auto_delete; /* 1: it ends with its last consumer                        */
+    uint8_t exclusive; /* 1: it ends with the process that made it                 */
+    uint8_t reserved[5];
     char name[SHMQ_NAME_BYTES];
     char dead_letter[SHMQ_NAME_BYTES];
+    int64_t expires; /* how long it may be without a consumer                    */
 };
 
 /* What the journal has of a slot: message `seq`, in commit `batch`. See change_hints.h. */
@@ -322,6 +326,11 @@ struct shmq_header {
     /* -- parts of `dead_lettered` and `dropped`, under `lock` --------------------------- */
     _Alignas(64) uint64_t dead_lettered_by[SHMQ_REASONS]; /* by enum shmq_reason        */
     uint64_t dropped_by[SHMQ_REASONS];
+
+    /* -- of a queue that ends by itself, under `lock`: see shmq_is_unused ---------------- */
+    _Alignas(64) int64_t unused_since; /* monotonic ns: its last consumer left, or it was made */
+    uint32_t consumed;      /* 1: it has had a consumer                                */
+    uint32_t reserved2;
 };
 
 enum { SHMQ_OPEN = 0, SHMQ_GONE = 1, SHMQ_BROKEN = 2 };
@@ -361,7 +370,7 @@ _Static_assert(offsetof(struct shmq_slot, origin_seq) == 112, "slot layout");
 _Static_assert(sizeof(struct shmq_group) == 32, "a group's record is half a line");
 _Static_assert(sizeof(struct shmq_attachment) == 64, "an attachment is one line");
 _Static_assert(sizeof(struct shmq_dedupe) == 40, "dedupe layout");
-_Static_assert(sizeof(struct shmq_options) == 320, "another size is another layout version");
+_Static_assert(sizeof(struct shmq_options) == 328, "another size is another layout version");
 _Static_assert(sizeof(struct shmq_logged) == 16, "what is logged of four slots is one line");
 _Static_assert(sizeof(struct shmq_party) == 16, "a party's entry is a quarter of a line");
 _Static_assert(sizeof(struct shmq_header) <= SHMQ_PAGE, "the header is one page");
@@ -383,6 +392,7 @@ SHMQ_BEGINS_A_LINE(recoveries);
 SHMQ_BEGINS_A_LINE(posted);
 SHMQ_BEGINS_A_LINE(journal);
 SHMQ_BEGINS_A_LINE(dead_lettered_by);
+SHMQ_BEGINS_A_LINE(unused_since);
 #undef SHMQ_BEGINS_A_LINE
 
 #endif

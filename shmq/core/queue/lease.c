@@ -329,7 +329,7 @@ static void look_at_holder(const struct shmq_queue *q, uint16_t owner,
     a = &q->attachments[owner - 1];
     held->process = a->process;
     held->pid = a->pid;
-    memcpy(held->name, a->name, sizeof held->name);
+    memcpy(held->name, a->name, sizeof a->name);
 }
 
 uint32_t shmq_leases_in(struct shmq_queue *q, uint32_t from, uint32_t end, uint64_t after,

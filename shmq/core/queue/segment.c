@@ -103,6 +103,7 @@ void shmq_prepare(struct shmq_queue *q, const struct shmq_options *options)
     SET(h->alarm, INT64_MAX);
     SET(h->samples[0].at, shmq_now());
     SET(h->samples[1].at, h->samples[0].at);
+    SET(h->unused_since, h->samples[0].at);
     /* Receipts of an older queue of this name mean nothing here: serials start anywhere. */
     SET(h->serial, (options->queue_id * 0x9E3779B97F4A7C15ull) & SHMQ_SERIAL_MAX);
     SET(h->dedupe_head, 1);

@@ -62,4 +62,15 @@ void shmq_reclaim(struct shmq_queue *q, uint32_t at, uint64_t process, int64_t n
  * the last view is gone. */
 void shmq_retire(struct shmq_queue *q, int64_t now);
 
+/* The handle is a consumer from now on, until it is reclaimed or retired. */
+void shmq_consume(struct shmq_queue *q);
+
+/* Its time without a consumer begins anew. */
+void shmq_renew(struct shmq_queue *q, int64_t now);
+
+/* Whether the queue has no consumer, and ends for that: by `auto_delete` if it has had one, by
+ * `expires` after that time. Consumers that died count until they are reclaimed. Without the lock
+ * it is only a hint. */
+bool shmq_is_unused(const struct shmq_queue *q, int64_t now);
+
 #endif

@@ -174,7 +174,7 @@ void shmq_carry_out_consume(struct shmq_session *session, const struct shmq_fram
     else if (flags & ~known_flags(&request))
         shmq_refuse_request(session, frame->id, SHMQ_S_UNSUPPORTED, "there is no such flag");
     else if (!(queue_session = shmq_queue_session_at(session, name, SHMQ_MAY_CONSUME, &status)))
-        shmq_refuse_request(session, frame->id, status, NULL);
+        shmq_refuse_request(session, frame->id, status, session->engine->why);
     else if (!request.most)
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST,
                             "of no messages none can be sent: "

@@ -184,7 +184,7 @@ static const char *overtime(const struct shmq_session *s, int64_t now)
         return "no HELLO with a good token came within the time for that";
     if (s->partial_at && is_over(s->partial_at, limits->frame, now))
         return "a frame did not become whole within the time for that";
-    if (!s->waiters && !s->delayed && !s->durable_reply_count && !s->parked &&
+    if (!s->owns && !s->waiters && !s->delayed && !s->durable_reply_count && !s->parked &&
         !shmq_pending(&s->out) && is_over(s->heard_at, limits->idle, now))
         return "no frame came for too long";
     return NULL;

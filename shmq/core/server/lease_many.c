@@ -184,7 +184,7 @@ void shmq_carry_out_lease_many(struct shmq_session *session, const struct shmq_f
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST, why);
     } else if (!(run.queue_session = shmq_queue_session_at(session, name, SHMQ_MAY_CONSUME,
                                                            &status))) {
-        shmq_refuse_request(session, frame->id, status, NULL);
+        shmq_refuse_request(session, frame->id, status, session->engine->why);
     } else if (!run.ms || !run.max_bytes || (!run.sought && !run.most)) {
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST,
                             "most, bytes and ms have to be 1 or more");

@@ -246,17 +246,35 @@ static struct shmq_queue_session *enter_queue(struct shmq_session *session, stru
     return queue_session;
 }
 
+/* Whether the queue session may lease and wait: a queue that ends by itself knows its consumers. */
+static bool is_consumer(struct shmq_queue_session *queue_session, uint16_t *status)
+{
+    struct shmq_attached_queue *queue = queue_session->queue;
+    struct shmq_session *session = queue_session->session;
+    const struct shmq_options *o = &queue->q->h->options;
+
+    if (queue_session->consumes || !(o->expires || o->auto_delete || o->exclusive))
+        return true;
+    *status = session->engine->hooks->consume(session, queue, session->engine->why);
+    queue_session->consumes = !*status;
+    if (*status == SHMQ_S_BUSY)
+        (void)shmq_park_at(session, queue, NULL);
+    return queue_session->consumes;
+}
+
 struct shmq_queue_session *shmq_queue_session_at(struct shmq_session *session,
                                                  struct shmq_name name, enum shmq_right right,
                                                  uint16_t *status)
 {
-    struct shmq_queue_session *queue_session = enter_queue(session, name, status);
+    struct shmq_queue_session *queue_session;
 
-    if (!queue_session)
+    session->engine->why[0] = 0;
+    if (!(queue_session = enter_queue(session, name, status)))
         return NULL;
     if (queue_session->rights & right) {
         *status = SHMQ_S_OK;
-        return queue_session;
+        return right != SHMQ_MAY_CONSUME || is_consumer(queue_session, status) ? queue_session
+                                                                               : NULL;
     }
     *status = SHMQ_S_FORBIDDEN;
     tell_refused(session, name, (uint8_t)right);

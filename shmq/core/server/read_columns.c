@@ -216,7 +216,7 @@ void shmq_carry_out_read_columns(struct shmq_session *session, const struct shmq
     if (why) {
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST, why);
     } else if (!(queue_session = shmq_queue_session_at(session, name, SHMQ_MAY_CONSUME, &status))) {
-        shmq_refuse_request(session, frame->id, status, NULL);
+        shmq_refuse_request(session, frame->id, status, session->engine->why);
     } else if (!request.max_bytes) {
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST, "a block has 1 byte or more");
     } else {

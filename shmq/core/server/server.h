@@ -51,6 +51,11 @@ struct shmq_hooks {
     /* The session's rights to the queue of that name, which need not exist; 0: it may not know of
      * it. */
     uint8_t (*rights)(struct shmq_session *session, const char *name);
+    /* Before the session leases or waits for the first time at a queue that ends by itself: counts
+     * it among the queue's consumers until the session ends. Otherwise the status, and for
+     * SHMQ_S_FORBIDDEN the reason, a text of at most SHMQ_WHY_BYTES. */
+    uint16_t (*consume)(struct shmq_session *session, struct shmq_attached_queue *queue,
+                        char why[SHMQ_WHY_BYTES]);
     /* A request of that type was refused: the session does not have the right to the queue of that
      * name; 0: it has no right to it at all. */
     void (*refused)(struct shmq_session *session, uint8_t type, const char *name, uint8_t right);
@@ -175,6 +180,7 @@ struct shmq_queue_session {
     uint32_t count; /* held leases */
     uint32_t waiters;
     uint8_t rights;
+    bool consumes; /* hooks->consume has accepted it */
 };
 
 /* A message to be put into a queue, and the result. */
@@ -223,6 +229,7 @@ struct shmq_session {
     uint32_t waiter_count;
     uint32_t delayed; /* requests that policy has yet to answer */
     uint8_t type; /* of the request that is carried out */
+    bool owns; /* queues that are deleted when it ends: it may be idle */
     bool authorised; /* a HELLO succeeded, or none is required */
     bool held; /* frames wait: there is much to send or to confirm, or it is parked */
     bool parked; /* one of its requests waits, and all behind it */
@@ -252,6 +259,7 @@ struct shmq_engine {
     struct shmq_session *output_pending;
     struct shmq_session *durable_sessions; /* those with replies that wait for the disk */
     struct shmq_session *current; /* the one being fed */
+    char why[SHMQ_WHY_BYTES]; /* of the last refusal of shmq_queue_session_at; "": none known */
     struct shmq_attached_queue *touched;
     struct shmq_attached_queue *pending; /* those that a tick looks at again soon */
     struct shmq_attached_queue *buckets[SHMQ_BUCKETS];
@@ -523,7 +531,8 @@ static inline bool shmq_same_name(struct shmq_name a, struct shmq_name b)
     "a name is 1 to " SHMQ_AS_TEXT(SHMQ_NAME_MAX) " characters out of A-Z a-z 0-9 . _ : -"
 
 /* The session's queue session for the queue of that name, which is attached to if necessary: NULL,
- * and the status, if there is no queue, the session may not know of it, or it lacks the right.
+ * and the status, if there is no queue, the session may not know of it, or it lacks the right; the
+ * reason is in `why` of the engine.
  * Valid until the end of the request, and as long as it has held leases or waiters. */
 struct shmq_queue_session *shmq_queue_session_at(struct shmq_session *session,
                                                  struct shmq_name name, enum shmq_right right,

@@ -280,7 +280,7 @@ void shmq_carry_out_settle(struct shmq_session *session, const struct shmq_frame
     }
     if (!(queue_session = shmq_queue_session_at(session, orders[0].name, SHMQ_MAY_CONSUME,
                                                 &status))) {
-        shmq_refuse_if_asked(session, frame->id, status, NULL);
+        shmq_refuse_if_asked(session, frame->id, status, session->engine->why);
         return;
     }
     if (frame->type != SHMQ_T_ACK || orders[0].count > SHMQ_RUN) {

@@ -42,9 +42,12 @@ cdef extern from "queue/layout.h" nogil:
         uint8_t dead_letters
         uint8_t durability
         uint8_t confirm
-        uint8_t reserved[7]
+        uint8_t auto_delete
+        uint8_t exclusive
+        uint8_t reserved[5]
         char name[SHMQ_NAME_BYTES]
         char dead_letter[SHMQ_NAME_BYTES]
+        int64_t expires
         # end
 
     struct shmq_journal:
@@ -71,6 +74,7 @@ cdef extern from "queue/layout.h" nogil:
         uint32_t asleep[2]
         shmq_sample samples[2]
         int64_t next_tick, liveness_at
+        uint32_t consumed
         shmq_journal journal
 
     struct shmq_attachment:
@@ -78,7 +82,8 @@ cdef extern from "queue/layout.h" nogil:
         int64_t since
         uint32_t pid, leases
         uint32_t asleep[2]
-        char name[32]
+        char name[31]
+        uint8_t consumes
 
     struct shmq_slot:
         uint64_t seq
@@ -203,6 +208,9 @@ cdef extern from "queue/segment.h" nogil:
     int shmq_attach(shmq_queue *q, uint64_t process, uint32_t pid, const char *name)
     void shmq_reclaim(shmq_queue *q, uint32_t at, uint64_t process, int64_t now)
     void shmq_retire(shmq_queue *q, int64_t now)
+    void shmq_consume(shmq_queue *q)
+    void shmq_renew(shmq_queue *q, int64_t now)
+    cbool shmq_is_unused(const shmq_queue *q, int64_t now)
 
 
 cdef extern from "queue/slot.h" nogil:

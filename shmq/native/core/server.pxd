@@ -42,7 +42,7 @@ cdef extern from "server/server.h":
         shmq_outbox out
         shmq_large_body large_body
         uint32_t unsettled, durable_reply_count
-        cbool authorised, held, parked, fin, finished, broken
+        cbool owns, authorised, held, parked, fin, finished, broken
 
     struct shmq_engine:
         shmq_session *sessions
@@ -59,6 +59,8 @@ cdef extern from "server/server.h":
         uint8_t (*rights)(shmq_session *session, const char *name) noexcept
         void (*answer)(shmq_session *session, const shmq_frame *frame, const char *name,
                        const unsigned char *rest, uint32_t size) noexcept
+        uint16_t (*consume)(shmq_session *session, shmq_attached_queue *attached_queue,
+                            char *why) noexcept
         void (*refused)(shmq_session *session, uint8_t type, const char *name,
                         uint8_t right) noexcept
         shmq_filter_request *(*compile)(shmq_engine *engine, const unsigned char *text, uint32_t size,

@@ -103,7 +103,7 @@ class Greeting:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Create:
-    """A CREATE; a queue that is its connection's ``own`` is deleted with the connection."""
+    """A CREATE; ``own``: of a reply queue, which is exclusive to the connection."""
 
     options: dict[str, Any]
     own: bool = False
@@ -161,7 +161,8 @@ class QueueState:
     """The answer to a STATS.
 
     ``identity`` is None from a server that does not know it. ``unwritten`` says which slots wait
-    for the disk; None: there are none.
+    for the disk; None: there are none. ``exclusive_to`` says to whom the queue is exclusive; None:
+    the client may use it.
     """
 
     stats: QueueStats
@@ -169,6 +170,7 @@ class QueueState:
     attachments: list[Attachment]
     identity: int | None = None
     unwritten: str | None = None
+    exclusive_to: str | None = None
 
     def pack(self) -> bytes:
         """The payload of the answer."""
@@ -177,6 +179,7 @@ class QueueState:
                 **dataclasses.asdict(self.stats),
                 "identity": self.identity,
                 "unwritten": self.unwritten,
+                "exclusive_to": self.exclusive_to,
                 "options": self.options.as_dict(),
                 "attachments": [dataclasses.asdict(each) for each in self.attachments],
             }
@@ -192,6 +195,7 @@ class QueueState:
             [unpack_fields(Attachment, row) for row in said.get("attachments", ())],
             said.get("identity"),
             said.get("unwritten"),
+            said.get("exclusive_to"),
         )
 
 

@@ -53,6 +53,7 @@ from shmq.server.handlers.refusals import QuotaRequest, Quotas, scarce, well_for
 from shmq.server.handlers.side_threads import SideThreads
 from shmq.server.handlers.stream import Streams
 from shmq.server.handlers.table import TableHandler
+from shmq.server.handlers.temporary_queues import TemporaryQueues
 from shmq.supervision.login_failures import LoginFailures
 from shmq.version import VERSION
 
@@ -145,7 +146,7 @@ class Control:
         self._tables = TableHandler(broker, self.quotas)
         self._limited_log = RateLimitedLog(log)
         self.streams = Streams(broker, self.stream_rights, self.quotas)
-        self._own: dict[Session, list[tuple[str, int]]] = {}
+        self._temporary = TemporaryQueues(broker, side_threads)
         self._audit = Audit(self._knows)
         self._login_failures = LoginFailures()
         self._delayed = 0  # refused logins that wait for their answer
@@ -180,13 +181,30 @@ class Control:
         self._side_threads.do(lambda: self._open(name), lambda done: self._opened(name, done))
 
     def _open(self, name: str) -> LocalQueue:
-        """Attach to the queue. Raises NoSuchQueue, NoSpace, SegmentError, LockTimeout."""
+        """Attach to the queue. Raises NoSuchQueue, NoSpace, SegmentError, LockTimeout.
+
+        It may be exclusive to another client: see `_open_for`.
+        """
         try:
             with scarce(f"queue {name!r}"):
-                return self._broker.queue(name)
+                return self._broker.put_target(name)
         except NoSpace as error:
             self._limited_log.warning("%s", error)
             raise
+
+    def _open_for(self, session: Session, name: str) -> LocalQueue:
+        """The same, for more than puts and statistics. Raises Forbidden, too."""
+        queue = self._open(name)
+        try:
+            self._temporary.check_owner(session, queue)
+        except BaseException:
+            queue.close()
+            raise
+        return queue
+
+    def consume(self, session: Session, queue: LocalQueue) -> None:
+        """See :class:`shmq.native._core.Engine`."""
+        self._temporary.consume(session, queue)
 
     def _opened(self, name: str, done: Future[LocalQueue]) -> None:
         error = done.exception()
@@ -257,7 +275,7 @@ class Control:
         else:
             self._held.pop(name, None)
         if session.closed:
-            self._left_own(session)  # queues that were created for it meanwhile
+            self._temporary.left(session)  # queues that were created for it meanwhile
         session.unpark(asked, kind, status, payload)
 
     def _answer_here(self, session: Session, kind: int, name: str, rest: bytes) -> Answer:
@@ -383,7 +401,7 @@ class Control:
             if asked.own:
                 self._create_own(session, name, given)
             else:
-                self._create_for_all(session, name, given)
+                self._create_queue(session, name, given)
         return b""
 
     def _wished(self, name: str, wanted: QueueOptions) -> QuotaRequest | None:
@@ -396,45 +414,40 @@ class Control:
             sizes[dead_letter_queue] = _core.segment_bytes(wanted.for_dead_letters().as_dict())
         return QuotaRequest("queues", sizes, sum(sizes.values()))
 
-    def _create_for_all(self, session: Session, name: str, given: dict[str, Any]) -> None:
+    def _create_queue(self, session: Session, name: str, given: dict[str, Any]) -> None:
         try:
             made = self._broker.create_queue(name, **given)
         except QueueExists:
-            with self._open(name) as queue:
+            with self._open_for(session, name) as queue:
                 found = queue.options.dead_letter
             if self._may_see(session, name, found):
                 raise
             raise Refusal(
                 Status.QUEUE_EXISTS, f"queue {name!r} exists with other options"
             ) from None
-        made.close()
+        with made:
+            if made.segment.is_exclusive:
+                self._temporary.own(session, made)
 
     def _create_own(self, session: Session, name: str, given: dict[str, Any]) -> None:
-        """Create a queue that ends with the session; its name is a reply queue's."""
+        """Create an exclusive queue whose name is a reply queue's."""
         with well_formed(), self._broker.create_own_queue(name, **given) as made:
-            self._own.setdefault(session, []).append((name, made.segment.queue_id))
+            self._temporary.own(session, made)
 
     def left(self, session: Session) -> None:
         """Remove the own queues of a session that has ended, and end its waits."""
         self._put_back.pop(session, None)
         self._audit.left(session)
         self.streams.left(session)
-        self._left_own(session)
-
-    def _left_own(self, session: Session) -> None:
-        for name, queue_id in self._own.pop(session, ()):
-            self._side_threads.owe(
-                f"queue {name}: removing it",
-                functools.partial(self._broker.delete_own_queue, name, queue_id),
-            )
+        self._temporary.left(session)
 
     def _delete(self, _: Session, name: str, __: None) -> bytes:
         self._check_exists(name)
         self._broker.delete_queue(name)
         return b""
 
-    def _purge(self, _: Session, name: str, __: None) -> bytes:
-        with self._open(name) as queue:
+    def _purge(self, session: Session, name: str, _: None) -> bytes:
+        with self._open_for(session, name) as queue:
             return _COUNT.pack(queue.purge())
 
     def _list(self, session: Session, _: str, asked: List) -> bytes:
@@ -449,12 +462,13 @@ class Control:
         with self._open(name) as queue:
             options, attachments = queue.options, queue.attachments()
             stats, identity, unwritten = queue.stats(), queue.identity, queue.unwritten
+            owner = self._temporary.owner_of(session, queue)
         if not self._may_see(session, name, options.dead_letter):
             options = dataclasses.replace(options, dead_letter=None)
-        return QueueState(stats, options, attachments, identity, unwritten).pack()
+        return QueueState(stats, options, attachments, identity, unwritten, owner).pack()
 
     def _redrive(self, session: Session, name: str, asked: Select) -> bytes:
-        with self._open(name) as queue:
+        with self._open_for(session, name) as queue:
             if asked.where is not None:
                 self._need(session, name, Right.CONSUME)  # a filter reveals what messages contain
             moved = queue.redrive_some(
@@ -464,12 +478,12 @@ class Control:
             )
         return _COUNT.pack(moved)
 
-    def _peek(self, _: Session, name: str, asked: Select) -> list[Message]:
-        with self._open(name) as queue:
+    def _peek(self, session: Session, name: str, asked: Select) -> list[Message]:
+        with self._open_for(session, name) as queue:
             return _some(queue.peeked(asked.limit, asked.where))
 
-    def _leases(self, _: Session, name: str, asked: Leases) -> bytes:
-        with self._open(name) as queue:
+    def _leases(self, session: Session, name: str, asked: Leases) -> bytes:
+        with self._open_for(session, name) as queue:
             found = queue.leases(min(asked.limit, _LEASES), after=asked.after)
         return LeasesState(found, len(found) == _LEASES < asked.limit).pack()
 

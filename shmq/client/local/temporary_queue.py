@@ -1,0 +1,124 @@
+"""The end of queues that end by themselves: ``expires``, ``auto_delete`` and ``exclusive``.
+
+Which processes live is decided by the kernel (`shmq.namespace.namespace`). The owner of an
+exclusive queue has the claim to it; consumers are marked in their attachments
+(shmq/core/queue/attachments.c). A queue that is past its end is deleted by the process that
+notices: one that opens, lists or publishes, one that waits for deaths, or the keeper. It decides
+under the registry lock, and marks the queue as deleted in the critical section that finds it
+without a consumer. So a consumer either comes before, and the queue stays, or it is told that the
+queue is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from shmq.api.names import dead_letter_name
+from shmq.client.local.queue_segments import remove_ended, remove_queue, remove_staged
+from shmq.errors import Forbidden, InvalidOption, NoSuchQueue, QueueDeleted, SegmentError, ShmqError
+from shmq.namespace.namespace import Namespace
+from shmq.native import _core
+from shmq.native.lock_holder import Holder
+
+__all__ = ["check_owner", "looks_over", "remove_dropped", "remove_if_over", "remove_owned"]
+
+#: Opens a queue of the namespace, with its segment: the class is built on this module.
+_OpenQueue = Callable[[Namespace, str, _core.Segment], Any]
+
+
+def check_owner(namespace: Namespace, name: str, segment: _core.Segment) -> None:
+    """Raise Forbidden if the queue is exclusive to another process."""
+    if segment.is_exclusive and not namespace.has_claim(segment.queue_id):
+        pid = namespace.claimer_of(segment.queue_id)
+        owner = "a process that has ended"
+        if pid is not None:
+            owner = f"process {pid} ({Holder.of(pid).name})" if pid else "a process without a PID"
+        raise Forbidden(
+            f"queue {name!r} is exclusive to {owner}: others may only put into it, by an exchange "
+            f"or as a reply or a request"
+        )
+
+
+def looks_over(namespace: Namespace, segment: _core.Segment) -> bool:
+    """Whether a temporary queue seems to be past its end. Takes no lock."""
+    if segment.is_exclusive and not namespace.is_claimed(segment.queue_id):
+        return True
+    consumers = segment.consumers()
+    if consumers:
+        return not any(map(namespace.is_alive, consumers))
+    return segment.is_unused
+
+
+def remove_if_over(namespace: Namespace, name: str, open_queue: _OpenQueue) -> bool:
+    """Delete the temporary queue of that name if it is past its end; whether that was so.
+
+    Raises ShmqError if that cannot be told now, or the queue not be deleted.
+    """
+    with contextlib.suppress(NoSuchQueue, SegmentError):
+        segment = namespace.look_at(name)
+        if segment is None or not _may_be_over(namespace, segment):
+            return False
+        with namespace.locked():
+            segment = namespace.look_at(name)
+            if segment is None or not _may_be_over(namespace, segment):
+                return False
+            return _end(namespace, name, segment, open_queue)
+    return False
+
+
+def _may_be_over(namespace: Namespace, segment: _core.Segment) -> bool:
+    return segment.is_temporary and not segment.deleted and looks_over(namespace, segment)
+
+
+def _end(namespace: Namespace, name: str, segment: _core.Segment, open_queue: _OpenQueue) -> bool:
+    """Delete it, unless it has a consumer after all. Needs the registry lock."""
+    dead_letter = segment.options["dead_letter"]
+    if segment.is_exclusive and not namespace.is_claimed(segment.queue_id):
+        remove_staged(namespace, name)
+        remove_queue(namespace, name)
+    else:
+        with contextlib.suppress(QueueDeleted), open_queue(namespace, name, segment) as queue:
+            queue.return_of_dead()
+            if not queue.end(unused=True):
+                return False
+        remove_staged(namespace, name)
+        remove_ended(namespace, name, segment)
+    _remove_empty_dead_letters(namespace, name, dead_letter, open_queue)
+    namespace.forget_names()
+    return True
+
+
+def _remove_empty_dead_letters(
+    namespace: Namespace, name: str, dead_letter: str | None, open_queue: _OpenQueue
+) -> None:
+    """Delete ``NAME.dlq`` if it is the queue's dead-letter queue, and empty."""
+    with contextlib.suppress(NoSuchQueue, QueueDeleted, SegmentError, InvalidOption):
+        if dead_letter is None or dead_letter != dead_letter_name(name):
+            return
+        segment = namespace.open_segment(dead_letter)
+        with open_queue(namespace, dead_letter, segment) as queue:
+            ended = queue.end(unused=False)
+        if ended:
+            remove_ended(namespace, dead_letter, segment)
+
+
+# ---- by their owner ----
+
+
+def remove_dropped(namespace: str, name: str, queue_id: int) -> None:
+    """Delete this process's exclusive queue from a destructor, once the namespace is free."""
+    found = Namespace.of(namespace)
+    found.run_when_unlocked(lambda: remove_owned(found, name, queue_id))
+
+
+def remove_owned(namespace: Namespace, name: str, queue_id: int) -> None:
+    """Delete this process's exclusive queue, if its id still matches."""
+    with contextlib.suppress(ShmqError, OSError):
+        with namespace.locked():
+            if namespace.has_claim(queue_id) and namespace.queue_id_of(name) == queue_id:
+                remove_staged(namespace, name)
+                remove_queue(namespace, name)
+        namespace.unclaim(queue_id)
+        namespace.retire()
