@@ -249,6 +249,16 @@ class QueueOptions(Options):
         none="without limit",
         of_dead_letters=None,
     )
+    dead_letter_ttl: float | None = option(
+        None,
+        "seconds",
+        "How long a dead letter of this queue may stay in the dead-letter queue",
+        "dead_letter_ttl",
+        least=MIN_LEASE,
+        none="without limit",
+        more="After that it is dropped, and `dropped_expired` of the dead-letter queue counts it",
+        of_dead_letters=None,
+    )
     on_expired: Expired = option(
         "dead-letter",
         "choice",

@@ -29,6 +29,7 @@ cdef extern from "queue/layout.h" nogil:
         int64_t created_at
         int64_t visibility
         int64_t ttl
+        int64_t dead_letter_ttl
         int64_t retry
         int64_t retry_max
         int64_t dedupe_window
