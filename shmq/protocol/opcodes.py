@@ -188,6 +188,7 @@ class Feature(enum.StrEnum):
     HANDED = "handed"
     ON_DAMAGE = "on-damage"
     LEASES = "leases"
+    UNCOUNTED = "uncounted"
 
 
 #: The numbers that a payload begins with, behind the name or the member.

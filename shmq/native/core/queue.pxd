@@ -276,7 +276,7 @@ cdef extern from "queue/message.h" nogil:
     int shmq_reject(shmq_queue *q, uint64_t receipt, int64_t now)
     int shmq_extend(shmq_queue *q, uint64_t receipt, int64_t ns, int64_t now)
     int shmq_return(shmq_queue *q, uint64_t receipt, int64_t now)
-    int shmq_return_unseen(shmq_queue *q, uint64_t receipt, int64_t now)
+    int shmq_return_unseen(shmq_queue *q, uint64_t receipt, int64_t delay, int64_t now)
     int shmq_purge(shmq_queue *q, uint64_t *removed)
     int shmq_pin(shmq_queue *q, uint64_t receipt, int64_t now, shmq_view *view)
     int shmq_pin_at(shmq_queue *q, uint32_t at, uint64_t seq, shmq_view *view)
