@@ -9,10 +9,9 @@ from typing import Any, Final
 import msgspec
 
 import shmq
-from shmq.api.options import QueueOptions
+from shmq.client.shared.differences import check_same
 from shmq.console.api.operation import Answer, Call, Parameter, operation
 from shmq.console.api.rows import PAGE, Page, Table
-from shmq.console.problem import Problem
 from shmq.diagnose.activity import QueueActivity
 from shmq.expression.parse import quoted
 from shmq.protocol.opcodes import Right
@@ -155,7 +154,6 @@ def put_queue(call: Call) -> Answer:
     name = call["name"]
     call.need(Right.ADMIN, "queue", name)
     broker = call.console.broker
-    wanted = QueueOptions.for_queue(name, call.body)
     existed = True
     try:
         queue = broker.queue(name)
@@ -163,18 +161,7 @@ def put_queue(call: Call) -> Answer:
         existed = False
         queue = broker.create_queue(name, **call.body)
     with queue:
-        differences = {
-            key: {"wanted": given[0], "there": given[1]}
-            for key, given in wanted.differences(queue.options).items()
-            if key in call.body
-        }
-        if differences:
-            raise Problem(
-                409,
-                "exists",
-                f"queue {name!r} exists with other options: {', '.join(differences)}",
-                differences=differences,
-            )
+        check_same(queue, call.body)
         return Answer(value=_view(queue), status=200 if existed else 201)
 
 
