@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import click
 
+from shmq.cli.shared import params
 from shmq.cli.shared.audited import Event, audited
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import json_flag, namespace_of
@@ -38,6 +39,7 @@ _KINDS: Final = ("queue", "stream", "file")
     "-q",
     "--queue",
     "names",
+    type=params.name,
     metavar="NAME",
     multiple=True,
     shell_complete=complete_queues,
@@ -46,6 +48,7 @@ _KINDS: Final = ("queue", "stream", "file")
 @click.option(
     "--stream",
     "streams",
+    type=params.name,
     metavar="NAME",
     multiple=True,
     shell_complete=complete_streams,
@@ -97,6 +100,7 @@ Done: TypeAlias = Restored | RestoredStream | RestoredFile | SalvagedTransaction
     "-q",
     "--queue",
     "names",
+    type=params.name,
     metavar="NAME",
     multiple=True,
     help="Only this queue; may be repeated.  [default: all queues and streams]",
@@ -104,6 +108,7 @@ Done: TypeAlias = Restored | RestoredStream | RestoredFile | SalvagedTransaction
 @click.option(
     "--stream",
     "streams",
+    type=params.name,
     metavar="NAME",
     multiple=True,
     help="Only this stream; may be repeated.",
@@ -116,6 +121,7 @@ Done: TypeAlias = Restored | RestoredStream | RestoredFile | SalvagedTransaction
 @click.option(
     "--as",
     "new_name",
+    type=params.name,
     metavar="NAME",
     help="The new name of the queue; with -q or --aside.",
 )
