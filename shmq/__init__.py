@@ -22,6 +22,7 @@ Streams         Stream, StreamOptions, StreamSummary, Record, Records, RecordLoa
                 PartitionRate
 Groups          Group, Member, MemberInfo, GroupPartition, GroupSummary, Share, SharedRecord
 Exchanges       Exchange, Binding, Published, ExchangeSummary
+Names           escape_name, unescape_name
 Tables          Table
 Schemas         SchemaVersion, TypedQueue, TypedStream
 Errors          ShmqError, of which all others are: see ``shmq.errors``
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from shmq.api import *  # noqa: F403
     from shmq.api.message import Reject as Reject
     from shmq.api.message import Retry as Retry
+    from shmq.api.names import escape_name as escape_name
+    from shmq.api.names import unescape_name as unescape_name
     from shmq.api.options import HIGH as HIGH
     from shmq.api.options import LOW as LOW
     from shmq.api.options import NORMAL as NORMAL
@@ -59,6 +62,7 @@ _PLACES = {
         "shmq.client.local.wait": ["wait"],
         "shmq.workers.decorator": ["Worker", "run", "worker"],
         "shmq.api.message": ["Reject", "Retry"],
+        "shmq.api.names": ["escape_name", "unescape_name"],
         "shmq.api.options": ["HIGH", "LOW", "NORMAL", "QueueOptions"],
         "shmq.api.stream_options": ["StreamOptions"],
         "shmq.api": [

@@ -13,9 +13,10 @@ import queue
 
 TYPE_CHECKING = False  # that of typing, whose import would cost as much as the interpreter's start
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = [
+    "AlreadyExists",
     "ConnectionLost",
     "DamagedFile",
     "DamagedSegment",
@@ -147,16 +148,50 @@ class NoSuchQueue(ShmqError, LookupError):
     """There is no queue of that name in the namespace."""
 
 
-class QueueExists(ShmqError):
+class AlreadyExists(ShmqError):
+    """What is to be made exists with other options."""
+
+    #: The options that differ: name to the value that was given, and the existing one. Empty where
+    #: they are not known.
+    differences: dict[str, tuple[Any, Any]]
+
+    #: What it is, in the text.
+    _kind = ""
+
+    def __init__(self, message: str, differences: dict[str, tuple[Any, Any]] | None = None) -> None:
+        super().__init__(message)
+        self.differences = differences or {}
+
+    @classmethod
+    def of(cls, name: str, differences: dict[str, tuple[Any, Any]]) -> Self:
+        """The error for the name of something that exists with other options."""
+        told = ", ".join(
+            f"{key} is {has!r}, not {given!r}" for key, (given, has) in differences.items()
+        )
+        return cls(
+            f"{cls._kind} {name!r} exists with other options{told and ': ' + told}; use it as it "
+            f"is, or delete it first",
+            differences,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.differences)
+
+
+class QueueExists(AlreadyExists):
     """A queue of that name exists with other options."""
+
+    _kind = "queue"
 
 
 class NoSuchExchange(ShmqError, LookupError):
     """There is no exchange of that name in the namespace."""
 
 
-class ExchangeExists(ShmqError):
+class ExchangeExists(AlreadyExists):
     """An exchange of that name exists, of another kind or with another alternate."""
+
+    _kind = "exchange"
 
 
 class Unroutable(ShmqError):
@@ -171,8 +206,10 @@ class NoSuchStream(ShmqError, LookupError):
     """There is no stream of that name in the namespace."""
 
 
-class StreamExists(ShmqError):
+class StreamExists(AlreadyExists):
     """A stream of that name exists with other options."""
+
+    _kind = "stream"
 
 
 class StreamDeleted(ShmqError):

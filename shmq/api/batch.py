@@ -34,10 +34,10 @@ class LeasedRun(Settling):
         """Acknowledge them all; returns the receipts that were refused."""
 
     @abc.abstractmethod
-    def nack(self, delay: float | None = None) -> list[int]:
+    def nack(self, delay: float | None = None, *, counted: bool = True) -> list[int]:
         """Return them all after ``delay`` seconds (None: the queue's back-off for each).
 
-        Returns the receipts that were refused.
+        ``counted`` is as for ``Message.nack``. Returns the receipts that were refused.
         """
 
     @abc.abstractmethod

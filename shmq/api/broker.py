@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         SubscribeKeywords,
     )
     from shmq.api.message import Body, Message
+    from shmq.api.options import IfDifferent
     from shmq.api.queue import Queue
     from shmq.api.schema import SchemaVersion, TypedQueue, TypedStream
     from shmq.api.stats import QueueSummary
@@ -70,11 +71,15 @@ class Broker(Closing):
         """
 
     @abc.abstractmethod
-    def ensure_queue(self, name: str, **options: Unpack[QueueKeywords]) -> Queue:
-        """Attach to the queue ``name``, whatever its options, or create it with these.
+    def ensure_queue(
+        self, name: str, *, if_different: IfDifferent = "accept", **options: Unpack[QueueKeywords]
+    ) -> Queue:
+        """Attach to the queue ``name``, or create it with these options.
 
-        The options are always checked, and never compared with those of an existing queue. Raises
-        what ``create_queue`` raises, except :class:`~shmq.QueueExists`.
+        An existing queue is accepted whatever its options, unless ``if_different="refuse"``: then
+        those that are given here must be its own, or :class:`~shmq.QueueExists` is raised, whose
+        text and ``differences`` have each that is not, with both values. Options that are not given
+        are not compared. Raises what ``create_queue`` raises for the options themselves.
         """
 
     @abc.abstractmethod
@@ -251,12 +256,21 @@ class Broker(Closing):
         """Attach to the stream ``name``. Raises :class:`~shmq.NoSuchStream`."""
         raise _no_streams(name)
 
-    def ensure_stream(self, name: str, **options: Unpack[EnsureStreamKeywords]) -> Stream:
-        """Attach to the stream ``name``, whatever its options, or create it with these.
+    def ensure_stream(
+        self,
+        name: str,
+        *,
+        if_different: IfDifferent = "accept",
+        **options: Unpack[EnsureStreamKeywords],
+    ) -> Stream:
+        """Attach to the stream ``name``, or create it with these options.
 
-        Raises what ``create_stream`` raises, except :class:`~shmq.StreamExists`.
+        ``if_different="refuse"`` is as for ``ensure_queue``, with :class:`~shmq.StreamExists`. For
+        a stream that was repartitioned, ``partitions`` may be the original number, that of all, or
+        that of those it is appended to. Raises what ``create_stream`` raises for the options
+        themselves.
         """
-        raise _no_streams(name, options)
+        raise _no_streams(name, if_different, options)
 
     def delete_stream(self, name: str) -> None:
         """Delete the stream ``name`` and all its records.
@@ -313,11 +327,18 @@ class Broker(Closing):
 
     @abc.abstractmethod
     def ensure_exchange(
-        self, name: str, kind: ExchangeKind = "direct", alternate: str | None = None
+        self,
+        name: str,
+        kind: ExchangeKind | None = None,
+        alternate: str | None = None,
+        *,
+        if_different: IfDifferent = "accept",
     ) -> Exchange:
-        """Attach to the exchange ``name``, whatever its kind and alternate, or create it.
+        """Attach to the exchange ``name``, or create it; a kind of None creates a direct one.
 
-        Raises what ``create_exchange`` raises, except :class:`~shmq.ExchangeExists`.
+        ``if_different="refuse"`` is as for ``ensure_queue``, with :class:`~shmq.ExchangeExists`; a
+        kind or an alternate of None is not compared. Raises what ``create_exchange`` raises for the
+        arguments themselves.
         """
 
     @abc.abstractmethod

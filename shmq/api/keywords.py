@@ -37,6 +37,7 @@ class QueueKeywords(TypedDict, total=False):
     max_deliveries: int | None
     dead_letter: str | None
     ttl: float | None
+    dead_letter_ttl: float | None
     on_expired: Expired
     priorities: int
     retry_delay: float

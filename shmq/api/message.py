@@ -167,12 +167,15 @@ class Message(Settling):
         """
 
     @abc.abstractmethod
-    def nack(self, delay: float | None = None) -> None:
+    def nack(self, delay: float | None = None, *, counted: bool = True) -> None:
         """Return it to the queue after ``delay`` seconds; None: the queue's back-off.
 
         If the message has reached the queue's ``max_deliveries``, it becomes a dead letter instead.
-        Raises :class:`~shmq.LeaseExpired`, and :class:`~shmq.InvalidOption` for a delay that is not
-        0 to 1e9.
+        With ``counted=False`` it returns as if it had not been delivered: this delivery counts
+        neither towards that limit nor in ``delivery_count`` nor in the statistics, and a delay of
+        None returns it to its place at once. Raises :class:`~shmq.LeaseExpired`,
+        :class:`~shmq.InvalidOption` for a delay that is not 0 to 1e9, and, if the server is too old
+        for ``counted=False``, :class:`~shmq.Unsupported`.
         """
 
     @abc.abstractmethod

@@ -17,18 +17,27 @@ __all__ = [
     "chosen_namespace",
     "dead_letter_name",
     "default_namespace",
+    "escape_name",
+    "given_name",
     "is_reply_name",
     "is_url",
     "listed",
     "reply_name",
+    "shown_name",
     "staging_name",
     "staging_target",
+    "unescape_name",
 ]
 
 #: The directory of all segments: shm_overview(7).
 SHM: Final = Path("/dev/shm")
 
 _ALLOWED = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_NAME}}}\Z", re.ASCII)
+
+#: The bytes that an escaped text does not have as they are; a colon begins an escape.
+_ESCAPED = re.compile(rb"[^A-Za-z0-9._-]")
+
+_ESCAPE = re.compile(rb":([0-9A-F]{2})")
 
 _SUFFIX = ".dlq"
 
@@ -51,6 +60,57 @@ def check_name(name: str, what: str = "queue") -> str:
             f"out of A-Z a-z 0-9 . _ : - (this has {len(name)})"
         )
     return name
+
+
+def escape_name(text: str) -> str:
+    """A name for any text: each byte of its UTF-8 that no name has, and each ``:``, as ``:XX``.
+
+    Other systems allow ``@``, ``/`` or spaces in names; `unescape_name` reverses it. Texts that
+    differ have names that differ, so a text whose name would be too long is refused, not shortened:
+    :class:`~shmq.InvalidName` has both lengths. An empty text is refused too, and one that is not
+    UTF-8. ``"celery@host"`` becomes ``"celery:40host"``.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"a text to name something by must be a str, not {type(text).__name__}")
+    try:
+        raw = text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidName(f"{text[:120]!r} cannot name a queue: it is not UTF-8: {error}") from None
+    name = _ESCAPED.sub(lambda found: b":%02X" % found[0][0], raw).decode("ascii")
+    if len(name) > MAX_NAME:
+        raise InvalidName(
+            f"{text[:120]!r} has {len(text)} characters, and as a name, escaped, {len(name)}: a "
+            f"name has at most {MAX_NAME}, so use a shorter text"
+        )
+    return check_name(name)
+
+
+def unescape_name(name: str) -> str:
+    """The text that `escape_name` made ``name`` of; ``name`` itself if it did not make it."""
+    if ":" not in name:
+        return name
+    try:
+        text = _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), name.encode()).decode()
+        return text if escape_name(text) == name else name
+    except (UnicodeError, InvalidName):
+        return name
+
+
+def shown_name(name: str) -> str:
+    """How ``name`` is shown to people: as `unescape_name` has it, where `given_name` reverses that.
+
+    A text that is a name itself, is not printable, or has spaces that a table cannot show, stays
+    escaped: so no control character reaches a terminal.
+    """
+    text = unescape_name(name)
+    if _ALLOWED.match(text) or not text.isprintable() or text != " ".join(text.split()):
+        return name
+    return text
+
+
+def given_name(text: str) -> str:
+    """The name that a person means: ``text``, escaped if it is no name. Raises InvalidName."""
+    return text if _ALLOWED.match(text) else escape_name(text)
 
 
 def default_namespace(kind: str = "default") -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, get_args
 
@@ -34,6 +35,7 @@ __all__ = [
     "Confirm",
     "Durability",
     "Expired",
+    "IfDifferent",
     "Option",
     "Options",
     "Overflow",
@@ -61,6 +63,9 @@ Overflow = Literal["reject", "block", "drop-oldest"]
 Expired = Literal["dead-letter", "drop"]
 Durability = Literal["memory", "snapshot", "journal"]
 Confirm = Literal["memory", "disk"]
+
+#: What an ``ensure`` does where the name exists with other options than those given.
+IfDifferent = Literal["accept", "refuse"]
 
 DEFAULT_ARENA: Final = 16 << 20
 MIN_ARENA: Final = 4096
@@ -142,6 +147,12 @@ class Option:
             most = self.most.of(given) if isinstance(self.most, Part) else self.most
             check_whole(name, value, int(self.least), most)
 
+    def is_same(self, one: Any, other: Any) -> bool:
+        """Whether two values are the same; a time is stored in whole nanoseconds."""
+        if self.kind == "seconds" and None not in (one, other):
+            return math.isclose(one, other, rel_tol=1e-15, abs_tol=1e-9)
+        return bool(one == other)
+
 
 def _as_field(make: Callable[P, Option]) -> Callable[Concatenate[Any, P], Any]:
     def field(default: Any, /, *row: P.args, **others: P.kwargs) -> Any:
@@ -165,7 +176,12 @@ class Options:
     def differences(self, other: Self) -> dict[str, tuple[Any, Any]]:
         """The options in which ``self`` and ``other`` differ: name to both values."""
         mine, theirs = self.as_dict(), other.as_dict()
-        return {key: (mine[key], theirs[key]) for key in mine if mine[key] != theirs[key]}
+        rows = options_of(type(self))
+        return {
+            key: (mine[key], theirs[key])
+            for key in mine
+            if not rows[key].is_same(mine[key], theirs[key])
+        }
 
 
 T = TypeVar("T", bound=Options)
@@ -251,6 +267,16 @@ class QueueOptions(Options):
         "ttl",
         least=MIN_LEASE,
         none="without limit",
+        of_dead_letters=None,
+    )
+    dead_letter_ttl: float | None = option(
+        None,
+        "seconds",
+        "How long a dead letter of this queue may stay in the dead-letter queue",
+        "dead_letter_ttl",
+        least=MIN_LEASE,
+        none="without limit",
+        more="After that it is dropped, and `dropped_expired` of the dead-letter queue counts it",
         of_dead_letters=None,
     )
     on_expired: Expired = option(

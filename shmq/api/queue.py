@@ -381,7 +381,7 @@ class Queue(Closing):
         """
 
     @abc.abstractmethod
-    def nack(self, receipt: int, delay: float | None = None) -> None:
+    def nack(self, receipt: int, delay: float | None = None, *, counted: bool = True) -> None:
         """``Message.nack`` by receipt, from any process.
 
         Raises :class:`~shmq.LeaseExpired`.

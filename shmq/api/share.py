@@ -114,12 +114,13 @@ class SharedRecord(Settling):
         """
 
     @abc.abstractmethod
-    def nack(self, delay: float = 0.0) -> None:
+    def nack(self, delay: float = 0.0, *, counted: bool = True) -> None:
         """Return the record: it is delivered again, in ``delay`` seconds at the earliest.
 
-        If the record has reached the group's ``max_deliveries``, it is rejected instead. Raises
-        :class:`~shmq.LeaseExpired`, and :class:`~shmq.InvalidOption` for a delay that is not 0 to
-        1e9.
+        If the record has reached the group's ``max_deliveries``, it is rejected instead. With
+        ``counted=False`` this delivery does not count. Raises :class:`~shmq.LeaseExpired`,
+        :class:`~shmq.InvalidOption` for a delay that is not 0 to 1e9, and, if the server is too old
+        for ``counted=False``, :class:`~shmq.Unsupported`.
         """
 
     @abc.abstractmethod

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from shmq.cli.shared import params
 from shmq.cli.shared.audited import Event, audited
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import json_flag, namespace_of
@@ -46,6 +47,7 @@ _KINDS: Final = ("queue", "stream", "table", "file")
     "-q",
     "--queue",
     "names",
+    type=params.name,
     metavar="NAME",
     multiple=True,
     shell_complete=complete_queues,
@@ -54,6 +56,7 @@ _KINDS: Final = ("queue", "stream", "table", "file")
 @click.option(
     "--stream",
     "streams",
+    type=params.name,
     metavar="NAME",
     multiple=True,
     shell_complete=complete_streams,
@@ -105,6 +108,7 @@ def _as_dict(one: Saved) -> dict[str, Any]:
     "-q",
     "--queue",
     "names",
+    type=params.name,
     metavar="NAME",
     multiple=True,
     help="Only this queue; may be repeated.  [default: all queues and streams]",
@@ -112,6 +116,7 @@ def _as_dict(one: Saved) -> dict[str, Any]:
 @click.option(
     "--stream",
     "streams",
+    type=params.name,
     metavar="NAME",
     multiple=True,
     help="Only this stream; may be repeated.",
@@ -124,6 +129,7 @@ def _as_dict(one: Saved) -> dict[str, Any]:
 @click.option(
     "--as",
     "new_name",
+    type=params.name,
     metavar="NAME",
     help="The new name of the queue; with -q or --aside.",
 )

@@ -28,7 +28,18 @@ from shmq.cli.shared.names import (
     exchange_name,
     kind_of,
 )
-from shmq.cli.shared.output import cell, counted, note, show, show_json, show_table, table
+from shmq.cli.shared.output import (
+    also_shown,
+    cell,
+    counted,
+    name_cell,
+    note,
+    quoted,
+    show,
+    show_json,
+    show_table,
+    table,
+)
 from shmq.supervision.signals import Stop
 
 __all__ = ["exchange", "publish"]
@@ -55,6 +66,7 @@ def exchange() -> None:
 )
 @click.option(
     "--alternate",
+    type=params.name,
     metavar="NAME",
     shell_complete=complete_exchanges,
     help="The exchange for messages that no binding matches.  [default: none]",
@@ -74,7 +86,7 @@ def create(
         told = {"exchange": name, "kind": kind, "alternate": alternate}
         show_json({"namespace": broker.namespace, **told})
     else:
-        show(f"exchange {name!r} ({kind}) is ready in namespace {broker.namespace!r}")
+        show(f"exchange {quoted(name)} ({kind}) is ready in namespace {broker.namespace!r}")
 
 
 def _binding_flags(command: F) -> F:
@@ -82,18 +94,19 @@ def _binding_flags(command: F) -> F:
         (
             exchange_name,
             click.argument(
-                "target", metavar="[TARGET]", required=False, shell_complete=complete_names
+                "target", type=params.name, metavar="[TARGET]", required=False,
+                shell_complete=complete_names,
             ),
             click.option(
-                "-q", "--queue", metavar="NAME", shell_complete=complete_queues,
+                "-q", "--queue", type=params.name, metavar="NAME", shell_complete=complete_queues,
                 help="The same as TARGET: a queue.",
             ),
             click.option(
-                "--stream", metavar="NAME", shell_complete=complete_streams,
+                "--stream", type=params.name, metavar="NAME", shell_complete=complete_streams,
                 help="The same as TARGET: a stream.",
             ),
             click.option(
-                "--to", metavar="NAME", shell_complete=complete_exchanges,
+                "--to", type=params.name, metavar="NAME", shell_complete=complete_exchanges,
                 help="The same as TARGET: an exchange.",
             ),
             click.option(
@@ -177,9 +190,10 @@ def _tell(name: str, target: str, as_json: bool, what: str, done: bool, else_: s
     if as_json:
         show_json({"exchange": name, "target": target, what: done})
     elif done:
-        show(f"{target!r} is {what} {'to' if what == 'bound' else 'from'} exchange {name!r}")
+        side = "to" if what == "bound" else "from"
+        show(f"{quoted(target)} is {what} {side} exchange {quoted(name)}")
     else:
-        show(f"{target!r} {else_}: exchange {name!r} is unchanged")
+        show(f"{quoted(target)} {else_}: exchange {quoted(name)} is unchanged")
 
 
 @exchange.command(epilog="Example: shmq exchange delete events --yes")
@@ -193,7 +207,13 @@ def delete(broker: shmq.Broker, /, name: str, yes: bool, as_json: bool) -> None:
 
 
 @exchange.command("list", epilog="Example: shmq exchange list events")
-@click.argument("name", metavar="[EXCHANGE]", required=False, shell_complete=complete_exchanges)
+@click.argument(
+    "name",
+    type=params.name,
+    metavar="[EXCHANGE]",
+    required=False,
+    shell_complete=complete_exchanges,
+)
 @json_flag
 @connected
 def list_exchanges(broker: shmq.Broker, /, name: str | None, as_json: bool) -> None:
@@ -204,7 +224,7 @@ def list_exchanges(broker: shmq.Broker, /, name: str | None, as_json: bool) -> N
         return
     exchanges = broker.list_exchanges()
     if as_json:
-        show_json([dataclasses.asdict(each) for each in exchanges])
+        show_json([also_shown(dataclasses.asdict(each)) for each in exchanges])
     elif not exchanges:
         note(
             f"namespace {broker.namespace!r} has no exchanges: make one with "
@@ -214,20 +234,23 @@ def list_exchanges(broker: shmq.Broker, /, name: str | None, as_json: bool) -> N
         made = table(["exchange", "kind", "bindings", "alternate"], right=("bindings",))
         for each in exchanges:
             made.add_row(
-                cell(each.name), each.kind, cell(each.bindings), cell(each.alternate or "")
+                name_cell(each.name),
+                each.kind,
+                cell(each.bindings),
+                name_cell(each.alternate or ""),
             )
         show_table(made)
 
 
 def _show_bindings(name: str, bindings: list[shmq.Binding], as_json: bool) -> None:
     if as_json:
-        show_json([dataclasses.asdict(each) for each in bindings])
+        show_json([also_shown(dataclasses.asdict(each), "target") for each in bindings])
     elif not bindings:
         note(f"exchange {name!r} is bound to nothing: see shmq exchange bind --help")
     else:
         made = table(["to", "target", "by"])
         for each in bindings:
-            made.add_row(each.kind, cell(each.target), cell(_by(each)))
+            made.add_row(each.kind, name_cell(each.target), cell(_by(each)))
         show_table(made)
 
 

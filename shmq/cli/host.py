@@ -12,13 +12,14 @@ from typing import Any
 
 import click
 
-from shmq.api.names import check_name
+from shmq.api.names import check_name, shown_name
 from shmq.cli.shared import params
 from shmq.cli.shared.audited import Event, audited
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import json_flag, log_format_flag, namespace_of
 from shmq.cli.shared.names import queue_names
 from shmq.cli.shared.output import (
+    also_shown,
     amount,
     cell,
     clock,
@@ -76,8 +77,8 @@ def doctor(context: click.Context, fix: bool, timeout: float, as_json: bool) -> 
         show_json(
             {
                 "namespaces": names,
-                "found": [dataclasses.asdict(one) for one in found],
-                "segments": [dataclasses.asdict(one) for one in checked],
+                "found": [also_shown(dataclasses.asdict(one)) for one in found],
+                "segments": [also_shown(dataclasses.asdict(one), "queue") for one in checked],
                 "aside": aside,
                 "environment": [dataclasses.asdict(one) for one in machine],
             }
@@ -150,11 +151,11 @@ def _restoring(namespace: str, one: FileSetAside) -> str:
 def _show_aside(aside: Sequence[Mapping[str, Any]]) -> None:
     made = table(["namespace", "set aside of", "name", "bytes", "written", "why"], right=("bytes",))
     for one in aside:
-        row = (one["namespace"], one["kind"], one["name"], amount(one["bytes"]))
+        row = (one["namespace"], one["kind"], shown_name(one["name"]), amount(one["bytes"]))
         made.add_row(*(cell(value) for value in (*row, clock(one["written"]), one["why"])))
     show_table(made)
     for one in aside:
-        show(f"{one['kind']} {one['name']}, {one['file']}:")
+        show(f"{one['kind']} {shown_name(one['name'])}, {one['file']}:")
         show(f"  {one['restore'] or 'nothing of it can be restored'}")
         show(f"  {one['remove']}")
 
@@ -172,7 +173,8 @@ def _show(
     if found:
         made = table(["namespace", "kind", "name", "what", "removed"])
         for one in found:
-            row = (one.namespace, one.kind, one.name, one.what, "yes" if one.fixed else "no")
+            removed = "yes" if one.fixed else "no"
+            row = (one.namespace, one.kind, shown_name(one.name), one.what, removed)
             made.add_row(*(cell(value) for value in row))
         show_table(made)
         if any(not one.fixed for one in found):
@@ -187,7 +189,7 @@ def _show_segments(checked: list[Segment]) -> None:
     for one in checked:
         version = "none" if one.layout_version is None else f"{one.layout_version}"
         layout = version if one.ours else f"{version} (not ours)"
-        row = (one.namespace, one.queue, layout, one.owner, one.mode)
+        row = (one.namespace, shown_name(one.queue), layout, one.owner, one.mode)
         made.add_row(*(cell(value) for value in (*row, amount(one.size), amount(one.taken))))
     show_table(made)
 
@@ -224,7 +226,7 @@ def fsck(
         found += examine_files(namespace)
         found += examine_tables(namespace)
     if as_json:
-        show_json([dataclasses.asdict(one) for one in found])
+        show_json([also_shown(dataclasses.asdict(one)) for one in found])
     elif found:
         _show_examined(found)
     else:
@@ -236,9 +238,8 @@ def _show_examined(found: list[SegmentReport]) -> None:
     made = table(["queue", "state", *(["problem"] if any(one.problems for one in found) else [])])
     for one in found:
         for line in one.problems or [""]:
-            made.add_row(
-                *(cell(value) for value in (one.name, one.state, line)[: len(made.columns)])
-            )
+            row = (shown_name(one.name), one.state, line)
+            made.add_row(*(cell(value) for value in row[: len(made.columns)]))
     show_table(made)
 
 

@@ -32,7 +32,17 @@ from shmq.cli.shared.names import (
     kind_of,
     queue_name,
 )
-from shmq.cli.shared.output import cell, clock, counted, note, show, show_json, show_table, table
+from shmq.cli.shared.output import (
+    cell,
+    clock,
+    counted,
+    note,
+    quoted,
+    show,
+    show_json,
+    show_table,
+    table,
+)
 from shmq.cli.shared.target import is_this_process, typed
 
 __all__ = [
@@ -47,7 +57,7 @@ __all__ = [
 
 
 @click.command(epilog="Example: shmq create shipments --capacity 100000 --visibility-timeout 5m")
-@queue_name(help=f"The same as NAME: 1 to {MAX_NAME} of A-Z a-z 0-9 . _ : -")
+@queue_name(help=f"The same as NAME: 1 to {MAX_NAME} of A-Z a-z 0-9 . _ : -; the rest is escaped.")
 @option_flags(QueueOptions)
 @json_flag
 @connected
@@ -66,7 +76,7 @@ def create(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> No
     if as_json:
         show_json({"namespace": broker.namespace, "name": name, "options": options})
     else:
-        show(f"queue {name!r} is ready in namespace {broker.namespace!r}")
+        show(f"queue {quoted(name)} is ready in namespace {broker.namespace!r}")
 
 
 @click.command(epilog="Example: shmq delete orders --yes")
@@ -106,13 +116,13 @@ def delete_one(broker: shmq.Broker, kind: str, name: str, *, yes: bool, as_json:
         EXCHANGE: (_of_exchange, broker.delete_exchange),
     }[kind]
     if not yes:
-        ask_first("delete", f"Delete {kind} {name!r} {contents(broker, name)}?")
+        ask_first("delete", f"Delete {kind} {quoted(name)} {contents(broker, name)}?")
     with audited(broker, Event(f"{kind}.delete"), name):
         remove(name)
     if as_json:
         show_json({"namespace": broker.namespace, "kind": kind, "deleted": name})
     else:
-        show(f"{kind} {name!r} is deleted")
+        show(f"{kind} {quoted(name)} is deleted")
 
 
 @click.command(epilog="Example: shmq purge orders --yes")
@@ -129,13 +139,13 @@ def purge(broker: shmq.Broker, name: str, yes: bool, as_json: bool) -> None:
         if not yes:
             numbers = queue.stats()
             held = counted(numbers.depth + numbers.delayed, "message")
-            ask_first("purge", f"Remove {held} from queue {name!r}?")
+            ask_first("purge", f"Remove {held} from queue {quoted(name)}?")
         with audited(broker, Event.QUEUE_PURGE, name) as told:
             told["messages"] = purged = queue.purge()
     if as_json:
         show_json({"queue": name, "purged": purged})
     else:
-        show(f"{counted(purged, 'message')} removed from queue {name!r}")
+        show(f"{counted(purged, 'message')} removed from queue {quoted(name)}")
 
 
 def _of_queue(broker: shmq.Broker, name: str) -> str:
@@ -187,7 +197,7 @@ def who(broker: shmq.Broker, name: str, as_json: bool) -> None:
         show_json([dataclasses.asdict(one) for one in attached])
         return
     if not attached:
-        note(f"no process is attached to queue {name!r}")
+        note(f"no process is attached to queue {quoted(name)}")
         return
     made = table(["pid", "name", "leases", "since", "alive"], right=("pid", "leases"))
     for one in attached:

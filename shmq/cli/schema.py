@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast, get_args
 import click
 
 import shmq
+from shmq.cli.shared import params
 from shmq.cli.shared.audited import Event, audited
 from shmq.cli.shared.flags import Group, connected, json_flag
 from shmq.cli.shared.names import complete_names, queue_name
@@ -37,11 +38,11 @@ def _name_and_file(command: F) -> F:
             path = context.command_path
             raise click.UsageError(f"give a name and a file, and no more: {path} NAME FILE")
         file = click.File("rb").convert(words[-1], None, context)
-        return command(*args, name=name or words[0], file=file, **more)
+        return command(*args, name=name or params.name(words[0]), file=file, **more)
 
     place = click.argument("words", metavar="NAME FILE", nargs=-1, shell_complete=complete_names)
     flag = click.option(
-        "-q", "--queue", "name", metavar="NAME", shell_complete=complete_names,
+        "-q", "--queue", "name", type=params.name, metavar="NAME", shell_complete=complete_names,
         help="The same as NAME: a queue or a stream.",
     )  # fmt: skip
     return cast("F", flag(place(run)))

@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 
 import shmq
+from shmq.api.names import shown_name
 from shmq.api.options import QueueOptions, options_of
 from shmq.cli.shared.exit_codes import Code, code_of, describe
 from shmq.cli.shared.flags import connected, json_flag
@@ -25,9 +26,11 @@ from shmq.cli.shared.names import (
 )
 from shmq.cli.shared.output import (
     age,
+    also_shown,
     amount,
     cell,
     counted,
+    name_cell,
     note,
     one_line,
     show,
@@ -124,7 +127,7 @@ def _queue(broker: shmq.Broker, name: str) -> _Measured:
     with broker.put_target(name) as queue:
         numbers, options = queue.stats(), queue.options
     told = {"kind": QUEUE, **dataclasses.asdict(numbers), "options": options.as_dict()}
-    return told, journal_problem(numbers)
+    return also_shown(told), journal_problem(numbers)
 
 
 def _stream(broker: shmq.Broker, name: str) -> _Measured:
@@ -140,7 +143,7 @@ def _stream(broker: shmq.Broker, name: str) -> _Measured:
             "groups": len(stream.groups()),
             "options": stream.options.as_dict(),
         }
-    return told, None
+    return also_shown(told), None
 
 
 def _exchange(broker: shmq.Broker, name: str) -> _Measured:
@@ -177,8 +180,9 @@ _COLUMNS: Final = {
 
 
 def _show_one(one: dict[str, Any]) -> None:
-    numbers = {key: value for key, value in one.items() if key not in {"name", "options"}}
-    for heading, values in ((one["name"], numbers), ("options", one.get("options"))):
+    apart = {"name", "shown", "options"}
+    numbers = {key: value for key, value in one.items() if key not in apart}
+    for heading, values in ((shown_name(one["name"]), numbers), ("options", one.get("options"))):
         if values is None:
             continue
         made = table([heading, "value"], right=("value",))
@@ -196,7 +200,7 @@ def _show_all(kind: str, every: list[_Measured]) -> None:
     made = table([kind, *columns], right=columns)
     for one, _ in every:
         values = (_shown(key, one[key]) for key in columns.values())
-        made.add_row(cell(one["name"]), *(cell(value) for value in values))
+        made.add_row(name_cell(one["name"]), *(cell(value) for value in values))
     show_table(made)
     for one, wrong in every:
         _warn(one["name"], wrong)
@@ -205,7 +209,7 @@ def _show_all(kind: str, every: list[_Measured]) -> None:
 def _warn(name: str, wrong: str | None) -> None:
     """Say what is wrong with a queue's disk, where that can be missed in a table."""
     if wrong is not None:
-        note(f"{name}: {wrong}")
+        note(f"{shown_name(name)}: {wrong}")
 
 
 def _shown(key: str, value: Any) -> str:
@@ -219,7 +223,7 @@ def _shown(key: str, value: Any) -> str:
         return age(value)
     if key in _PER_SECOND:
         return f"{value:,.1f}/s"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else shown_name(str(value))
 
 
 #: What makes one of each kind.
@@ -248,8 +252,8 @@ def list_all(broker: shmq.Broker, as_json: bool, kinds: tuple[str, ...], names: 
     if as_json:
         show_json(
             [
-                *({"kind": QUEUE, **dataclasses.asdict(one)} for one in queues),
-                *({"kind": STREAM, **dataclasses.asdict(one)} for one in streams),
+                *(also_shown({"kind": QUEUE, **dataclasses.asdict(one)}) for one in queues),
+                *(also_shown({"kind": STREAM, **dataclasses.asdict(one)}) for one in streams),
                 *(_exchange_as_dict(one) for one in exchanges),
             ]
         )
@@ -285,10 +289,7 @@ def _show(
         [one.name, STREAM, one.records, "", "", "", _about_stream(one), one.problem]
         for one in streams
     )
-    rows += (
-        [one.name, EXCHANGE, "", "", "", "", f"{one.kind}, {counted(one.bindings, 'binding')}", ""]
-        for one in exchanges
-    )
+    rows += ([one.name, EXCHANGE, "", "", "", "", _about_exchange(one), ""] for one in exchanges)
     numbers = ("visible", "delayed", "in flight", "capacity")
     columns = ["name", "kind", *numbers, "also", "problem"]
     shown = [
@@ -297,7 +298,8 @@ def _show(
         if column not in {"also", "problem"} or any(row[at] for row in rows)
     ]
     made = table([columns[at] for at in shown], right=numbers)
-    for row in rows:
+    for name, *rest in rows:
+        row = [shown_name(name), *rest]
         made.add_row(*(cell("" if row[at] is None else row[at]) for at in shown))
     show_table(made)
 
@@ -307,12 +309,18 @@ def _about_stream(one: shmq.StreamSummary) -> str:
     return f"{partitions}, {amount(one.bytes)}, {one.durability}"
 
 
+def _about_exchange(one: shmq.ExchangeSummary) -> str:
+    return f"{one.kind}, {counted(one.bindings, 'binding')}"
+
+
 def _exchange_as_dict(found: shmq.ExchangeSummary) -> dict[str, Any]:
     """An exchange as JSON has it; ``type`` is the kind of exchange."""
-    return {
-        "kind": EXCHANGE,
-        "name": found.name,
-        "type": found.kind,
-        "alternate": found.alternate,
-        "bindings": found.bindings,
-    }
+    return also_shown(
+        {
+            "kind": EXCHANGE,
+            "name": found.name,
+            "type": found.kind,
+            "alternate": found.alternate,
+            "bindings": found.bindings,
+        }
+    )

@@ -9,6 +9,7 @@ import click
 
 import shmq
 from shmq.api import GroupStart
+from shmq.api.names import shown_name
 from shmq.api.stream_options import StreamOptions
 from shmq.cli.queue import ask_first, delete_one
 from shmq.cli.record import append, read, tail
@@ -25,11 +26,13 @@ from shmq.cli.shared.flags import (
 )
 from shmq.cli.shared.names import STREAM, group_name, stream_name
 from shmq.cli.shared.output import (
+    also_shown,
     amount,
     cell,
     clock,
     counted,
     note,
+    quoted,
     show,
     show_json,
     show_table,
@@ -99,7 +102,8 @@ def _show_groups(name: str, found: list[shmq.GroupSummary], as_json: bool) -> No
         made = table(["group", "assignment", *numbers, *(["problem"] * broken)], right=numbers)
         for one in found:
             counts = [getattr(one, number) for number in numbers]
-            row: list[Any] = [one.name, one.assignment, *counts, *([one.problem or ""] * broken)]
+            shown = shown_name(one.name)
+            row: list[Any] = [shown, one.assignment, *counts, *([one.problem or ""] * broken)]
             made.add_row(*(cell(value) for value in row))
         show_table(made)
 
@@ -185,7 +189,7 @@ def create(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> No
         show_json({"namespace": broker.namespace, "name": name, "options": options})
     else:
         show(
-            f"stream {name!r} of {counted(options['partitions'], 'partition')} is ready in "
+            f"stream {quoted(name)} of {counted(options['partitions'], 'partition')} is ready in "
             f"namespace {broker.namespace!r}"
         )
 
@@ -197,7 +201,7 @@ def list_streams(broker: shmq.Broker, as_json: bool) -> None:
     """List the streams with their records and sizes."""
     streams = broker.list_streams()
     if as_json:
-        show_json([dataclasses.asdict(stream) for stream in streams])
+        show_json([also_shown(dataclasses.asdict(stream)) for stream in streams])
     elif streams:
         _show_streams(streams)
     else:
@@ -212,7 +216,7 @@ def _show_streams(streams: list[shmq.StreamSummary]) -> None:
     columns = ["stream", *numbers, "durability", *(["problem"] if broken else [])]
     made = table(columns, right=numbers)
     for stream in streams:
-        row = [stream.name, stream.partitions, stream.records, amount(stream.bytes)]
+        row = [shown_name(stream.name), stream.partitions, stream.records, amount(stream.bytes)]
         problem = [stream.problem or ""] if broken else []
         made.add_row(*(cell(value) for value in (*row, stream.durability, *problem)))
     show_table(made)
@@ -334,7 +338,9 @@ def repartition(broker: shmq.Broker, name: str, partitions: int, as_json: bool) 
 
 @click.command(epilog="Example: shmq stream delete clicks --yes")
 @stream_name
-@click.option("-g", "--group", metavar="NAME", help="Delete only this group of the stream.")
+@click.option(
+    "-g", "--group", type=params.name, metavar="NAME", help="Delete only this group of the stream."
+)
 @yes_flag
 @json_flag
 @connected

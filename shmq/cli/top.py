@@ -23,10 +23,21 @@ from rich.table import Table
 from rich.text import Text
 
 import shmq
+from shmq.api.names import shown_name
 from shmq.cli.shared import params
 from shmq.cli.shared.flags import connected, json_flag
 from shmq.cli.shared.names import EXCHANGE, KINDS, QUEUE, STREAM, kinds_flag
-from shmq.cli.shared.output import age, cell, counted, note, one_line, show_json, show_table, table
+from shmq.cli.shared.output import (
+    age,
+    also_shown,
+    cell,
+    counted,
+    note,
+    one_line,
+    show_json,
+    show_table,
+    table,
+)
 from shmq.diagnose.activity import Observer, QueueActivity, StreamActivity
 from shmq.supervision.signals import Stop
 
@@ -91,7 +102,7 @@ def _to_disk(row: Row) -> str:
 
 #: The columns, in the order in which they stand.
 _COLUMNS: dict[str, Callable[[Row], str]] = {
-    "name": lambda row: row.name,
+    "name": lambda row: shown_name(row.name),
     "kind": lambda row: row.kind,
     "visible": lambda row: f"{row.depth:,}" if row.kind != EXCHANGE else "",
     "oldest": lambda row: age(row.oldest_age) if row.depth else "",
@@ -269,7 +280,8 @@ def top(
         )
     with Observer(broker, groups=False) as observer:
         if as_json:
-            show_json([dataclasses.asdict(row) for row in ordered(look(observer, kinds), order)])
+            rows = ordered(look(observer, kinds), order)
+            show_json([also_shown(dataclasses.asdict(row)) for row in rows])
         elif once or not _can_be_redrawn():
             _print(observer, broker.namespace, order, kinds)
         else:
@@ -289,7 +301,7 @@ def _print(observer: Observer, namespace: str, order: str, kinds: Sequence[str])
         show_table(draw(sound, width))
     for row in rows:
         if row.problem is not None or row.unkept is not None:
-            note(f"{row.name}: {row.problem or row.unkept}")
+            note(f"{shown_name(row.name)}: {row.problem or row.unkept}")
     if not rows:
         note(f"namespace {namespace!r} has no queues")
 
@@ -321,7 +333,7 @@ def _frame(namespace: str, rows: list[Row], order: str, console: Console) -> Gro
     """All that the screen shows, cut to its size."""
     width, height = console.size
     sound = [row for row in rows if row.problem is None]
-    told = {row.name: row.problem or row.unkept for row in rows}
+    told = {shown_name(row.name): row.problem or row.unkept for row in rows}
     wrong = [f"{name}: {problem}" for name, problem in told.items() if problem is not None]
     lines = wrong[: height // 3]
     room = height - _AROUND - len(lines)

@@ -117,4 +117,11 @@ def _more(error: Exception) -> dict[str, Any]:
         return {"asked": error.asked, "earliest": error.earliest, "latest": error.latest}
     if isinstance(error, shmq.SchemaError):
         return {"field": error.field}
+    if isinstance(error, shmq.AlreadyExists):
+        return {
+            "differences": {
+                key: {"wanted": given, "there": there}
+                for key, (given, there) in error.differences.items()
+            }
+        }
     return {}

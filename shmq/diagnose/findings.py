@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from shmq.api.names import is_reply_name, staging_target
+from shmq.api.names import is_reply_name, shown_name, staging_target
 from shmq.api.stats import QueueStats
 from shmq.diagnose.activity import (
     GroupActivity,
@@ -94,7 +94,14 @@ def find(observation: Observation, previous: Observation | None = None) -> list[
             found.append(_broken("exchange", exchange.name, exchange.problem))
     if observation.host is not None:
         found += _of_host(observation.host)
-    return sorted(found, key=lambda one: (SEVERITIES.index(one.severity), one.kind, one.subject))
+    found.sort(key=lambda one: (SEVERITIES.index(one.severity), one.kind, one.subject))
+    return [_in_words(one) for one in found]
+
+
+def _in_words(found: Finding) -> Finding:
+    """The finding with the name of its subject as it is shown."""
+    text = found.text.replace(repr(found.subject), repr(shown_name(found.subject)))
+    return found if text == found.text else dataclasses.replace(found, text=text)
 
 
 def _letter_queues(observation: Observation) -> dict[str, str]:
@@ -236,7 +243,8 @@ def _dead_letters(stats: QueueStats, source: str, before: QueueStats | None) -> 
         return None
     rises = before is None or stats.put > before.put
     noun = "1 dead letter" if count == 1 else f"{count:,} dead letters"
-    text = f"{noun} of {source!r} in {stats.name!r}: look at them, then shmq redrive {source}"
+    of = shown_name(source)
+    text = f"{noun} of {of!r} in {stats.name!r}: look at them, then shmq redrive {source}"
     return "warning" if rises else "notice", "dead-letters", text
 
 

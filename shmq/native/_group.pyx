@@ -426,10 +426,17 @@ cdef class GroupState:
         self._unlock()
         return status == SHMQ_OK
 
-    def nack(self, uint64_t receipt, int64_t delay) -> bool:
-        """Return the record in ``delay`` ns, or give it up after its last delivery."""
+    def nack(self, uint64_t receipt, int64_t delay, bint counted=True) -> bool:
+        """Return the record in ``delay`` ns, or give it up after its last delivery.
+
+        Without ``counted`` it is returned as if it had not been delivered.
+        """
+        cdef int status
         self._lock()
-        cdef int status = shmq_shared_group_nack(&self.group_state, receipt, delay, shmq_now())
+        if counted:
+            status = shmq_shared_group_nack(&self.group_state, receipt, delay, shmq_now())
+        else:
+            status = shmq_shared_group_return(&self.group_state, receipt, delay, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 

@@ -68,16 +68,16 @@ cdef class _LeasedBatch:
         self.units = 0
         return refused
 
-    def nack(self, delay: float | None = None) -> list[int]:
+    def nack(self, delay: float | None = None, *, counted: bool = True) -> list[int]:
         """See shmq.api.Batch.nack."""
         cdef list refused = []
         cdef int64_t ns = _delay_ns(delay)
-        cdef int i
+        cdef int i, how = NACK if counted else RETURN
         if self._settled:
             return refused
         for i in range(self.units):
             try:
-                _settle(self.handle, NACK, self.raw[i], ns)
+                _settle(self.handle, how, self.raw[i], ns)
             except _errors.LeaseExpired:
                 refused.append(c_seal(&self.handle.q.seal, self.raw[i]))
             except _errors.LockTimeout:

@@ -376,7 +376,7 @@ cdef class Bulk:
                 elif how == EXTEND:
                     status = shmq_extend(&self.handle.q, receipt, ns, now)
                 else:
-                    status = shmq_return_unseen(&self.handle.q, receipt, now)
+                    status = shmq_return_unseen(&self.handle.q, receipt, 0, now)
                 if status == SHMQ_DAMAGED:
                     break
                 refused += status != SHMQ_OK

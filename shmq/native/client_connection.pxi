@@ -140,6 +140,7 @@ cdef class Wire:
     #| problem: str | None
     cdef readonly str problem
     cdef public bint returns     # the server knows RETURN
+    cdef public bint uncounted   # and its delay
     cdef public bint tells       # the server wants HANDED for messages that are handed out
     cdef public uint32_t max_frame
     cdef public int holds        # event loops that watch the socket
@@ -408,11 +409,19 @@ cdef class Wire:
 
     def settle(self, int type, receipts: int | Iterable[int],
                argument: int | None = None) -> Answer:
-        """Write an ACK, NACK, REJECT, EXTEND or RETURN of a receipt or a list of them."""
+        """Write an ACK, NACK, REJECT, EXTEND or RETURN of a receipt or a list of them.
+
+        Without an ``argument`` a RETURN becomes a NACK if the server does not know it; with one
+        Unsupported is raised.
+        """
         cdef Answer answer = self._new_answer()
         cdef uint32_t word = 0 if argument is None else argument
         cdef uint64_t receipt
         cdef unsigned char *at
+        if type == SHMQ_T_RETURN and argument is not None and not self.uncounted:
+            raise _errors.Unsupported(
+                "counted=False: the server counts each delivery that is returned, as it is older "
+                "than this client")
         if type == SHMQ_T_RETURN and not self.returns:
             type, argument = SHMQ_T_NACK, 0
         if isinstance(receipts, int):

@@ -13,7 +13,7 @@ cdef enum:
     LEAST_SPIN_OF_RECV = 50000  # ns: the peer's work between two messages varies
     MOST_SPINS = 8              # spins in a row that end well, while others are quicker
 
-# The ways to end or prolong a lease.
+# The ways to end or prolong a lease; RETURN ends it as if the message had not been delivered.
 cdef enum:
     ACK
     NACK

@@ -178,7 +178,7 @@ cdef int _settle(Handle handle, int how, uint64_t receipt, int64_t ns) except -1
     elif how == EXTEND:
         status = shmq_extend(&handle.q, receipt, ns, now)
     else:
-        status = shmq_return(&handle.q, receipt, now)
+        status = shmq_return_unseen(&handle.q, receipt, max(ns, 0), now)
     handle._unlock()
     handle._after()
     if status == SHMQ_OK:

@@ -978,9 +978,9 @@ cdef class Handle:
         """Acknowledge the message with this receipt."""
         _settle(self, ACK, _opened(self, receipt), 0)
 
-    def nack(self, receipt: int, delay: float | None = None):
+    def nack(self, receipt: int, delay: float | None = None, *, counted: bool = True):
         """See shmq.api.Queue.nack."""
-        _settle(self, NACK, _opened(self, receipt), _delay_ns(delay))
+        _settle(self, NACK if counted else RETURN, _opened(self, receipt), _delay_ns(delay))
 
     def reject(self, receipt: int):
         """See shmq.api.Queue.reject."""

@@ -275,11 +275,11 @@ cdef class Message:
             _settle(self.handle, ACK, self.lease, 0)
         self._settled = True
 
-    def nack(self, delay: float | None = None):
+    def nack(self, delay: float | None = None, *, counted: bool = True):
         """See shmq.api.Message.nack."""
         ns = _delay_ns(delay)
         self._before_settling()
-        _settle(self.handle, NACK, self.lease, ns)
+        _settle(self.handle, NACK if counted else RETURN, self.lease, ns)
         self._settled = True
 
     def reject(self):

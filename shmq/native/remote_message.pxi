@@ -142,11 +142,11 @@ cdef class RemoteMessage:
             self.queue.ack(self.lease)
         self._after_settling()
 
-    def nack(self, delay: float | None = None):
+    def nack(self, delay: float | None = None, *, counted: bool = True):
         """See shmq.api.Message.nack."""
         _delay_ns(delay)
         self._before_settling()
-        self.queue.nack(self.lease, delay)
+        self.queue.nack(self.lease, delay, counted=counted)
         self._after_settling()
 
     def reject(self):

@@ -60,6 +60,7 @@ cdef int _pack_given(shmq_options *o, dict given) except -1:
     o.max_deliveries = given["max_deliveries"] or 0
     _copy_name(o.dead_letter, given["dead_letter"] or "")
     o.ttl = <int64_t>((given["ttl"] or 0) * 1e9 + 0.5)
+    o.dead_letter_ttl = <int64_t>((given["dead_letter_ttl"] or 0) * 1e9 + 0.5)
     o.drop_expired = _ON_EXPIRED.index(given["on_expired"])
     o.priorities = given["priorities"]
     o.retry = <int64_t>((given["retry_delay"]) * 1e9 + 0.5)
@@ -84,6 +85,7 @@ cdef dict _unpack_options(const shmq_options *o):
         "max_deliveries": o.max_deliveries or None,
         "dead_letter": o.dead_letter.decode("ascii") or None,
         "ttl": o.ttl / 1e9 if o.ttl else None,
+        "dead_letter_ttl": o.dead_letter_ttl / 1e9 if o.dead_letter_ttl else None,
         "on_expired": _ON_EXPIRED[o.drop_expired % 2],
         "priorities": o.priorities,
         "retry_delay": o.retry / 1e9,

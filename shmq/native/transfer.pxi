@@ -48,8 +48,12 @@ cdef class Transfer:
             raise
 
     def stage_copy(self, bytes body, bytes meta, uint8_t codec, uint8_t priority,
-                   group: str | None, uint64_t origin_queue, uint64_t origin_seq) -> int:
-        """Put a message that ``publish_copy`` makes visible; returns its receipt. Raises Full."""
+                   group: str | None, uint64_t origin_queue, uint64_t origin_seq,
+                   ttl: float | None = None) -> int:
+        """Put a message that ``publish_copy`` makes visible; returns its receipt. Raises Full.
+
+        It expires in ``ttl`` seconds; None: never.
+        """
         cdef PreparedPut prepared = PreparedPut.__new__(PreparedPut)
         cdef Loan loan
         cdef int64_t until = AT_ONCE
@@ -59,7 +63,7 @@ cdef class Transfer:
         prepared._set_meta(meta)
         prepared.c.codec = codec
         prepared.c.priority = min(priority, <uint8_t>(self.handle.q.h.options.priorities - 1))
-        prepared.c.ttl = -1
+        prepared.c.ttl = -1 if ttl is None else _ns(ttl)
         prepared.c.origin_queue = origin_queue
         prepared.c.origin_seq = origin_seq
         if group is not None:

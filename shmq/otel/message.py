@@ -29,10 +29,10 @@ class TracedMessage(Traced):
         with self._settling("ack"):
             self.__wrapped__.ack()
 
-    def nack(self, delay: float | None = None) -> None:
+    def nack(self, delay: float | None = None, **how: bool) -> None:
         """See :class:`shmq.api.Message`."""
         with self._settling("nack"):
-            self.__wrapped__.nack(*(() if delay is None else (delay,)))
+            self.__wrapped__.nack(*(() if delay is None else (delay,)), **how)
 
     def drop(self) -> None:
         """Return it with the queue's back-off, without waiting; if its lease is over, nothing."""

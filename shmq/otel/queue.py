@@ -203,10 +203,10 @@ class TracedQueue(Traced):
         with self._settling("ack", receipt) as plain:
             self.__wrapped__.ack(plain)
 
-    def nack(self, receipt: Any, delay: float | None = None) -> None:
+    def nack(self, receipt: Any, delay: float | None = None, *, counted: bool = True) -> None:
         """See :class:`shmq.api.Queue`."""
         with self._settling("nack", receipt) as plain:
-            self.__wrapped__.nack(plain, delay)
+            self.__wrapped__.nack(plain, delay, counted=counted)
 
     def reject(self, receipt: Any) -> None:
         """See :class:`shmq.api.Queue`."""

@@ -189,6 +189,7 @@ class Feature(enum.StrEnum):
     HANDED = "handed"
     ON_DAMAGE = "on-damage"
     LEASES = "leases"
+    UNCOUNTED = "uncounted"
     TABLES = "tables"
 
 

@@ -190,10 +190,12 @@ class Table:
         """Raise ExchangeExists if there is another exchange of that name."""
         found = self._exchanges.get(name)
         if found is not None and (found.kind, found.alternate) != (kind, alternate):
+            both = {"kind": (kind, found.kind), "alternate": (alternate, found.alternate)}
             raise ExchangeExists(
                 f"exchange {name!r} exists, with kind={found.kind!r} and "
                 f"alternate={found.alternate!r}, not {kind!r} and {alternate!r}; use it as it is, "
-                f"or delete it first"
+                f"or delete it first",
+                {key: pair for key, pair in both.items() if pair[0] != pair[1]},
             )
 
     def _get(self, name: str) -> _Exchange:

@@ -165,7 +165,7 @@ TEST("a message that comes back is updated once")
     CHECK_TEXT(sync_all(&f), "U1");
     CHECK_TEXT(sync_all(&f), "");
     now += 6 * SECOND;
-    CHECK_EQ(shmq_return_unseen(q, take_next(q).receipt, now), SHMQ_OK);
+    CHECK_EQ(shmq_return_unseen(q, take_next(q).receipt, 0, now), SHMQ_OK);
     CHECK_TEXT(sync_all(&f), "U1"); /* no longer delayed */
     shmq_scan_end(&f);
 }
@@ -182,7 +182,7 @@ TEST("hints that were overwritten are made up for")
         put_text(q, "x");
         view = take_next(q);
         CHECK_EQ(shmq_ack(q, view.receipt, now), SHMQ_OK);
-        CHECK_EQ(shmq_return_unseen(q, kept.receipt, now), SHMQ_OK);
+        CHECK_EQ(shmq_return_unseen(q, kept.receipt, 0, now), SHMQ_OK);
     }
     CHECK_TEXT(sync_all(&f), "P1");
     CHECK_EQ(q->h->journal.synced, 5001);

@@ -299,6 +299,24 @@ TEST("at the limit a record goes to the dead letters, or is dropped where there 
     CHECK_EQ(r->h->live, 0);
 }
 
+TEST("a record that is returned unseen counts no delivery")
+{
+    struct shmq_group_state *r = NEW_SHARE(1, .max_deliveries = 1);
+    struct shmq_shared_lease lent;
+    uint64_t a = join(r);
+
+    CHECK_EQ(lend(r, a, 1, 1, &lent), 1);
+    CHECK_EQ(shmq_shared_group_hand(r, lent.receipt, now), SHMQ_OK);
+    CHECK_EQ(shmq_shared_group_return(r, lent.receipt, 10, now), SHMQ_OK);
+    CHECK_EQ(shmq_shared_group_return(r, lent.receipt, 0, now), SHMQ_STALE);
+    CHECK_EQ(shmq_shared_group_due(r), now + 10);
+    now += 10;
+    lent = again(r, a);
+    CHECK_EQ(lent.deliveries, 0);
+    CHECK_EQ(shmq_shared_group_return(r, lent.receipt, 0, now), SHMQ_OK);
+    CHECK_EQ(r->h->dropped, 0);
+}
+
 TEST("no more is held than there is room for, and what was overwritten is passed over")
 {
     struct shmq_group_state *r = NEW_SHARE(1);

@@ -210,6 +210,25 @@ TEST("a delivery that the application never saw does not count")
     CHECK_WELL(q);
 }
 
+TEST("a message that is returned unseen counts no delivery, and waits as long as is asked")
+{
+    struct shmq_queue *q = NEW_QUEUE(.max_deliveries = 1);
+    struct shmq_view view;
+
+    put_text(q, "a");
+    view = take_next(q);
+    CHECK_EQ(shmq_return_unseen(q, view.receipt, SECOND, now), SHMQ_OK);
+    CHECK_EQ(q->h->delayed, 1);
+    CHECK_EQ(shmq_return_unseen(q, view.receipt, 0, now), SHMQ_STALE);
+    now += SECOND;
+    view = take_next(q);
+    CHECK_EQ(view.deliveries, 1);
+    CHECK_EQ(shmq_return_unseen(q, view.receipt, 0, now), SHMQ_OK);
+    CHECK_EQ(q->h->visible, 1);
+    CHECK_EQ(q->h->nacked, 0);
+    CHECK_WELL(q);
+}
+
 TEST("a count of deliveries at its limit stays there, however the message ends")
 {
     struct shmq_queue *q = NEW_QUEUE(.dead_letters = 1);

@@ -88,6 +88,7 @@ TEST("whatever field of what is fixed is zeroed or filled with ones, the segment
         FIELD(options.created_at),
         FIELD(options.visibility),
         FIELD(options.ttl),
+        FIELD(options.dead_letter_ttl),
         FIELD(options.retry),
         FIELD(options.retry_max),
         FIELD(options.dedupe_window),
@@ -113,7 +114,7 @@ TEST("whatever field of what is fixed is zeroed or filled with ones, the segment
                                      .drop_expired = 1, .dead_letters = 1, .reserved = {1},
                                      .name = "queue", .dead_letter = "queue.dlq",
                                      .snapshot_interval = 7, .hash_key = 8, .durability = 1,
-                                     .confirm = 1);
+                                     .confirm = 1, .dead_letter_ttl = 9);
     struct shmq_header *h = copy_of(q);
 
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)

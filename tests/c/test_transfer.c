@@ -181,7 +181,7 @@ TEST("a message with group and ttl that is taken leaves its group to the next")
     struct shmq_view view;
 
     for (int i = 0; i < 3; i++)
-        PUT(q, .group = 4, .ttl = SECOND);
+        PUT(q, .group = 4, .ttl = 3 * SECOND);
     CHECK_EQ(shmq_take(q, 0, 1, &view), SHMQ_OK);
     CHECK_WELL(q);
     CHECK_EQ(shmq_take(q, 2, 3, &view), SHMQ_OK);
@@ -191,6 +191,32 @@ TEST("a message with group and ttl that is taken leaves its group to the next")
     CHECK_EQ(shmq_untake(q, view.receipt), SHMQ_OK);
     CHECK_WELL(q);
     CHECK_EQ(next_seq(q), 3);
+}
+
+TEST("a visible message keeps its end when it is put back, whoever puts it back")
+{
+    struct shmq_queue *q = new_source();
+    struct shmq_view view;
+
+    PUT(q, .ttl = SECOND);
+    PUT(q, .ttl = 2 * SECOND);
+    CHECK_EQ(shmq_take(q, 0, 1, &view), SHMQ_OK);
+    CHECK_EQ(shmq_untake(q, view.receipt), SHMQ_OK);
+    CHECK_WELL(q);
+    CHECK_EQ(shmq_take(q, 1, 2, &view), SHMQ_OK);
+    CHECK_EQ(shmq_give_up(q, view.receipt), SHMQ_OK);
+    CHECK_WELL(q);
+    view = take_dead(q);
+    CHECK_EQ(shmq_untake(q, view.receipt), SHMQ_OK);
+    CHECK_WELL(q);
+    now += SECOND;
+    shmq_tick(q, now);
+    CHECK_EQ(q->h->visible, 1);
+    now += SECOND;
+    shmq_tick(q, now);
+    CHECK_EQ(q->h->visible, 0);
+    CHECK_EQ(q->h->dead, 2);
+    CHECK_WELL(q);
 }
 
 TEST("a staged message that is committed takes its place behind what came before")

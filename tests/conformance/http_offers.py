@@ -96,6 +96,7 @@ NOT_OFFERED: Final[dict[str, str]] = {
     "test_a_stream_that_is_full_or_too_small_refuses_as_a_queue_does": _STREAMS,
     "test_an_exchange_is_found_listed_and_deleted": _CLIENT,
     "test_an_exchange_of_a_closed_handle_or_broker_says_so": _CLIENT,
+    "test_an_exchange_of_another_kind_than_given_is_refused_where_that_is_asked_for": _CLIENT,
     "test_an_exchange_that_cannot_be_made_is_refused": _EXPLAINED,
     "test_an_expression_that_cannot_be_asked_is_refused": _CLIENT,
     "test_bindings_are_told_sorted_and_once": _CLIENT,

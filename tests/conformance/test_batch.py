@@ -245,3 +245,16 @@ def test_a_max_that_is_none_is_refused(queue: Queue, get: str) -> None:
             getattr(queue, get)(untyped)
     with pytest.raises(shmq.InvalidOption, match="timeout=-1"):
         getattr(queue, get)(5, timeout=-1)
+
+
+def test_an_uncounted_nack_of_a_batch_returns_all_as_if_they_had_not_been_delivered(
+    broker: Broker,
+) -> None:
+    queue = broker.create_queue("jobs", max_deliveries=1)
+    queue.put_many(range(3))
+
+    assert queue.get_batch(3).nack(counted=False) == []
+
+    again = queue.get_many(3)
+    assert [message.body for message in again] == [0, 1, 2]
+    assert {message.delivery_count for message in again} == {1}

@@ -13,6 +13,7 @@ from shmq import Broker, Queue
 
 from .tools import (
     LATER,
+    MOMENT,
     SOON,
     bodies,
     drain,
@@ -288,6 +289,57 @@ def test_redrive_goes_no_further_than_its_limit(queue: Queue, dead: Queue) -> No
 
     assert drain(queue) == [0, 1]
     assert drain(dead) == [2, 3, 4]
+
+
+def test_a_dead_letter_is_dropped_and_counted_when_its_time_is_over(broker: Broker) -> None:
+    queue = broker.create_queue("jobs", dead_letter_ttl=SOON)
+    queue.put(b"x")
+    queue.get().reject()
+    dead = broker.queue("jobs.dlq")
+
+    eventually(lambda: dead.stats().dropped_expired == 1, "the dead letter is dropped")
+
+    assert dead.stats().depth == 0
+    assert queue.stats().dead_lettered_rejected == 1
+
+
+def test_in_a_shared_dead_letter_queue_each_source_says_how_long_its_letters_stay(
+    broker: Broker,
+) -> None:
+    dead = make_dead_letter_queue(broker, capacity=10)
+    given = {"short": SOON, "long": LATER, "ever": None}
+    for name, ttl in given.items():
+        queue = broker.create_queue(name, dead_letter="graveyard", dead_letter_ttl=ttl)
+        queue.put(name)
+        queue.get().reject()
+
+    eventually(lambda: dead.stats().dropped_expired == 1, "the first dead letter is dropped")
+
+    assert sorted(bodies(dead.peek(10))) == ["ever", "long"]
+
+
+def test_a_redriven_dead_letter_has_no_end_any_more(broker: Broker) -> None:
+    queue = broker.create_queue("jobs", dead_letter_ttl=MOMENT)
+    clock = broker.create_queue("clock", dead_letter=None)
+    queue.put(b"x")
+    queue.get().reject()
+    clock.put(b"", ttl=MOMENT)
+
+    assert queue.redrive() == 1
+
+    eventually(lambda: clock.stats().dropped_expired == 1, "the time has passed")
+    assert bodies([queue.get_nowait()]) == [b"x"]
+
+
+def test_a_dead_letter_that_is_got_and_returned_keeps_its_end(broker: Broker) -> None:
+    queue = broker.create_queue("jobs", dead_letter_ttl=MOMENT)
+    queue.put(b"x")
+    queue.get().reject()
+    dead = broker.queue("jobs.dlq")
+
+    dead.get_nowait().nack(delay=0)
+
+    eventually(lambda: dead.stats().dropped_expired == 1, "the dead letter is dropped")
 
 
 def test_redrive_gives_priority_group_and_headers_their_effect_again(

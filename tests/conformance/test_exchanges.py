@@ -747,3 +747,16 @@ def test_a_stream_that_is_full_or_too_small_refuses_as_a_queue_does(
     assert list(error.value.refused) == ["stream/s"]
     assert isinstance(error.value.refused["stream/s"], shmq.Full)
     assert error.value.delivered == 1
+
+
+def test_an_exchange_of_another_kind_than_given_is_refused_where_that_is_asked_for(
+    broker: Broker,
+) -> None:
+    broker.create_exchange("logs", "topic", alternate="rest")
+    with pytest.raises(shmq.ExchangeExists, match="kind is 'topic', not 'fanout'") as told:
+        broker.ensure_exchange("logs", "fanout", "others", if_different="refuse")
+    assert told.value.differences == {"kind": ("fanout", "topic"), "alternate": ("others", "rest")}
+    assert broker.ensure_exchange("logs", if_different="refuse").kind == "topic"
+    assert broker.ensure_exchange("logs", "topic", if_different="refuse").alternate == "rest"
+    assert broker.ensure_exchange("logs", "fanout").kind == "topic"
+    assert broker.ensure_exchange("plain", if_different="refuse").kind == "direct"

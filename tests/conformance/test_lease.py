@@ -80,6 +80,63 @@ def test_a_nack_with_a_delay_hides_the_message_that_long(queue: Queue) -> None:
     assert time.monotonic() - began >= MOMENT
 
 
+def test_an_uncounted_nack_returns_the_message_to_its_place_as_if_it_had_not_been_delivered(
+    broker: Broker,
+) -> None:
+    queue = broker.create_queue("jobs", max_deliveries=1)
+    queue.put_many([b"1", b"2"])
+
+    for _ in range(3):
+        message = queue.get()
+        assert (message.body, message.delivery_count) == (b"1", 1)
+        message.nack(counted=False)
+
+    stats = queue.stats()
+    assert (stats.nacked, stats.redelivered, stats.dead_lettered) == (0, 0, 0)
+    queue.get().nack(delay=0)
+    assert queue.stats().dead_lettered_max_deliveries == 1
+
+
+def test_an_uncounted_nack_keeps_the_deliveries_before(queue: Queue) -> None:
+    queue.put(b"x")
+    queue.get().nack(delay=0)
+
+    queue.get().nack(0, counted=False)
+
+    assert queue.get_nowait().delivery_count == 2
+
+
+def test_an_uncounted_nack_with_a_delay_hides_the_message_that_long(queue: Queue) -> None:
+    queue.put(b"x")
+    began = time.monotonic()
+
+    queue.get().nack(MOMENT, counted=False)
+
+    assert queue.stats().delayed == 1
+    assert next_message(queue).delivery_count == 1
+    assert time.monotonic() - began >= MOMENT
+
+
+def test_an_uncounted_nack_by_receipt_is_the_same(queue: Queue, other: Queue) -> None:
+    queue.put(b"x")
+    receipt = queue.get().receipt
+
+    other.nack(receipt, counted=False)
+
+    assert queue.get_nowait().delivery_count == 1
+    with pytest.raises(shmq.LeaseExpired):
+        other.nack(receipt, counted=False)
+
+
+def test_an_uncounted_nack_holds_back_its_group_as_a_counted_one_does(queue: Queue) -> None:
+    queue.put_many([b"1", b"2"], group="g")
+
+    queue.get().nack(LATER, counted=False)
+
+    with pytest.raises(shmq.Empty):
+        queue.get_nowait()
+
+
 def test_the_retry_delay_doubles_with_each_delivery(broker: Broker) -> None:
     queue = broker.create_queue("jobs", retry_delay=SOON, max_deliveries=None)
     queue.put(b"x")

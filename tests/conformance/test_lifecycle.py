@@ -361,3 +361,13 @@ def test_a_single_name_of_any_length_is_listed(broker: Broker) -> None:
         broker.create_queue(name, dead_letter=None)
         assert broker.queue_names() == [name]
         broker.delete_queue(name)
+
+
+def test_a_queue_may_be_named_by_any_text_that_is_escaped(broker: Broker) -> None:
+    text = "celery@host/größe"
+    broker.create_queue(shmq.escape_name(text), dead_letter=None).put(b"x")
+
+    (found,) = broker.queue_names()
+
+    assert shmq.unescape_name(found) == text
+    assert broker.queue(shmq.escape_name(text)).get_nowait().body == b"x"

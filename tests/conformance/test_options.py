@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import re
 from typing import Any
 
@@ -22,6 +23,7 @@ DEFAULTS: dict[str, Any] = {
     "max_deliveries": 5,
     "dead_letter": "jobs.dlq",
     "ttl": None,
+    "dead_letter_ttl": None,
     "on_expired": "dead-letter",
     "priorities": 3,
     "retry_delay": 1.0,
@@ -54,6 +56,9 @@ ALLOWED: list[tuple[str, Any]] = [
     ("ttl", 0.001),
     ("ttl", 86_400),
     ("ttl", None),
+    ("dead_letter_ttl", 0.001),
+    ("dead_letter_ttl", 86_400),
+    ("dead_letter_ttl", None),
     ("on_expired", "drop"),
     ("priorities", 1),
     ("priorities", 16),
@@ -95,6 +100,8 @@ REFUSED: list[tuple[str, Any]] = [
     ("ttl", 0),
     ("ttl", -1),
     ("ttl", math.nan),
+    ("dead_letter_ttl", 0),
+    ("dead_letter_ttl", math.inf),
     ("on_expired", "keep"),
     ("priorities", 0),
     ("priorities", 17),
@@ -128,6 +135,7 @@ WRONG_TYPE: list[tuple[str, Any]] = [
     ("visibility_timeout", True),
     ("max_deliveries", 2.0),
     ("ttl", "soon"),
+    ("dead_letter_ttl", "soon"),
     ("on_expired", None),
     ("priorities", 3.0),
     ("retry_delay", None),
@@ -389,3 +397,57 @@ def test_drop_oldest_never_waits_and_never_raises_while_something_is_visible(
 
     assert drain(queue) == [96, 97, 98, 99]
     assert queue.stats().dropped == 96
+
+
+def test_an_existing_queue_is_accepted_whatever_is_given(broker: Broker) -> None:
+    broker.create_queue("jobs", capacity=10)
+
+    assert broker.ensure_queue("jobs", capacity=20).options.capacity == 10
+
+
+def test_a_queue_with_other_options_than_those_given_is_refused_where_that_is_asked_for(
+    broker: Broker,
+) -> None:
+    broker.create_queue("jobs", capacity=10, ttl=5, overflow="block")
+
+    with pytest.raises(shmq.QueueExists) as told:
+        broker.ensure_queue("jobs", if_different="refuse", capacity=20, ttl=None, priorities=3)
+
+    assert told.value.differences == {"capacity": (20, 10), "ttl": (None, 5.0)}
+    assert "'jobs'" in str(told.value)
+    assert "capacity is 10, not 20" in str(told.value)
+    assert "ttl is 5.0, not None" in str(told.value)
+    assert "use it as it is, or delete it first" in str(told.value)
+    assert pickle.loads(pickle.dumps(told.value)).differences == told.value.differences
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"capacity": 10}, {"ttl": 5}, {"retry_delay": 1 / 3, "dead_letter": "jobs.dlq"}]
+)
+def test_a_queue_that_is_as_given_is_attached_to(broker: Broker, given: dict[str, Any]) -> None:
+    broker.create_queue("jobs", capacity=10, ttl=5, retry_delay=1 / 3).put(b"x")
+
+    with broker.ensure_queue("jobs", if_different="refuse", **given) as jobs:
+        assert jobs.get_nowait().body == b"x"
+
+
+def test_a_queue_that_is_new_has_what_is_given(broker: Broker) -> None:
+    with broker.ensure_queue("jobs", if_different="refuse", retry_delay=1 / 7) as jobs:
+        assert jobs.options.retry_delay == pytest.approx(1 / 7)
+
+
+def test_what_is_done_with_other_options_is_one_of_two_words(broker: Broker) -> None:
+    for ensure in (broker.ensure_queue, broker.ensure_stream, broker.ensure_exchange):
+        with pytest.raises(shmq.InvalidOption, match=r"if_different='drop'.*accept"):
+            ensure("x", if_different="drop")  # type: ignore[arg-type]
+    assert (broker.list_queues(), broker.list_streams(), broker.list_exchanges()) == ([], [], [])
+
+
+def test_a_time_is_the_same_to_the_nanosecond(broker: Broker) -> None:
+    broker.create_queue("jobs", retry_delay=1 / 3)
+
+    broker.create_queue("jobs", retry_delay=1 / 3)
+    with pytest.raises(shmq.QueueExists) as told:
+        broker.create_queue("jobs", retry_delay=0.333)
+
+    assert told.value.differences == {"retry_delay": (0.333, pytest.approx(1 / 3))}

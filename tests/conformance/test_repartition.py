@@ -392,3 +392,23 @@ def test_a_repeated_create_gets_it_though_it_has_more_partitions(
         assert broker.create_stream("events", partitions, **options).identity == stream.identity
     with pytest.raises(shmq.StreamExists, match="partitions is 5, not 3"):
         broker.create_stream("events", 3, **options)
+
+
+def test_a_stream_with_other_options_than_those_given_is_refused_where_that_is_asked_for(
+    broker: Broker,
+) -> None:
+    broker.create_stream("clicks", partitions=2, retention_seconds=100)
+    with pytest.raises(shmq.StreamExists, match="partitions is 2, not 3") as told:
+        broker.ensure_stream("clicks", if_different="refuse", partitions=3, retention_seconds=9)
+    assert told.value.differences == {"partitions": (3, 2), "retention_seconds": (9, 100)}
+    assert broker.ensure_stream("clicks", partitions=3).partitions == 2
+
+
+def test_of_a_stream_that_was_repartitioned_each_number_of_partitions_is_its_own(
+    broker: Broker,
+) -> None:
+    broker.create_stream("clicks", partitions=2).repartition(3)
+    for partitions in (2, 3, 5):
+        broker.ensure_stream("clicks", if_different="refuse", partitions=partitions)
+    with pytest.raises(shmq.StreamExists):
+        broker.ensure_stream("clicks", if_different="refuse", partitions=4)

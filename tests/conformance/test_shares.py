@@ -87,6 +87,17 @@ def test_what_is_returned_comes_again_and_counts(stream: Stream, other: Stream) 
             two.get(timeout=0)
 
 
+def test_an_uncounted_nack_of_a_record_is_as_if_it_had_not_been_delivered(stream: Stream) -> None:
+    with stream.share("g", max_deliveries=2) as share:
+        share.get_many(10)[3].nack()
+        for _ in range(3):
+            record = share.get(timeout=PATIENCE)
+            assert record.delivery_count == 2
+            record.nack(counted=False)
+        share.get(timeout=PATIENCE).nack()
+    assert stream.groups()[0].dropped == 1
+
+
 def test_a_record_settles_itself_at_the_end_of_its_block(stream: Stream) -> None:
     with stream.share("g") as share:
         with share.get() as record:

@@ -163,8 +163,8 @@ class HttpMessage:
     def ack(self) -> None:
         self._settle("ack")
 
-    def nack(self, delay: float | None = None) -> None:
-        self._settle("nack", **({} if delay is None else {"delay": delay}))
+    def nack(self, delay: float | None = None, *, counted: bool = True) -> None:
+        self._settle("nack", delay=delay, counted=counted)
 
     def reject(self) -> None:
         self._settle("reject")
@@ -322,8 +322,8 @@ class HttpQueue:
     def ack(self, receipt: Any) -> None:
         self.settle(receipt, "ack")
 
-    def nack(self, receipt: Any, delay: float | None = None) -> None:
-        self.settle(receipt, "nack", **({} if delay is None else {"delay": delay}))
+    def nack(self, receipt: Any, delay: float | None = None, *, counted: bool = True) -> None:
+        self.settle(receipt, "nack", delay=delay, counted=counted)
 
     def reject(self, receipt: Any) -> None:
         self.settle(receipt, "reject")

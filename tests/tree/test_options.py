@@ -59,7 +59,7 @@ def test_an_option_stands_behind_what_it_follows(table: type[Options]) -> None:
         (GroupOptions, shmq.Stream.group, {"name"}),
         (ShareOptions, shmq.Stream.share, {"name", "member", "on_damage"}),
         (ExchangeOptions, shmq.Broker.create_exchange, {"name"}),
-        (ExchangeOptions, shmq.Broker.ensure_exchange, {"name"}),
+        (ExchangeOptions, shmq.Broker.ensure_exchange, {"name", "if_different"}),
     ],
 )
 def test_a_call_takes_the_options_of_its_table(

@@ -131,7 +131,7 @@ _READ: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
     "count": (params.whole, "N"),
     "bytes": (params.size, "SIZE"),
     "seconds": (params.seconds, "TIME"),
-    "name": (str, "NAME"),
+    "name": (params.name, "NAME"),
 }
 
 

@@ -1,6 +1,7 @@
 """How a command names a queue, a stream, a group or an exchange, and how a shell completes it.
 
-A thing is named by its position. The flags ``-q`` and ``-g`` name the same thing.
+A thing is named by its position. The flags ``-q`` and ``-g`` name the same thing. What is no name
+is escaped: see `shmq.api.names.given_name`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 import click
 
 import shmq
+from shmq.cli.shared import params
 from shmq.cli.shared.target import target_of
 
 __all__ = [
@@ -116,10 +118,16 @@ def _named(
             positional,
             metavar=metavar if required else f"[{metavar}]",
             required=False,
+            type=params.name,
             shell_complete=complete,
         )
         flag = click.option(
-            *flags, parameter, metavar="NAME", help=help, shell_complete=complete_flag
+            *flags,
+            parameter,
+            type=params.name,
+            metavar="NAME",
+            help=help,
+            shell_complete=complete_flag,
         )
         return cast("F", flag(place(run)))
 
@@ -153,12 +161,17 @@ def queue_names(command: F) -> F:
         return command(*args, names=tuple(dict.fromkeys(names_argument + names)), **more)
 
     place = click.argument(
-        "names_argument", metavar="[NAME]...", nargs=-1, shell_complete=complete_queues
+        "names_argument",
+        type=params.name,
+        metavar="[NAME]...",
+        nargs=-1,
+        shell_complete=complete_queues,
     )
     flag = click.option(
         "-q",
         "--queue",
         "names",
+        type=params.name,
         metavar="NAME",
         multiple=True,
         shell_complete=complete_queues,
@@ -169,12 +182,16 @@ def queue_names(command: F) -> F:
 
 def stream_name(command: F) -> F:
     """``STREAM``, as the parameter ``name``."""
-    return click.argument("name", metavar="STREAM", shell_complete=complete_streams)(command)
+    return click.argument(
+        "name", type=params.name, metavar="STREAM", shell_complete=complete_streams
+    )(command)
 
 
 def exchange_name(command: F) -> F:
     """``EXCHANGE``, as the parameter ``name``."""
-    return click.argument("name", metavar="EXCHANGE", shell_complete=complete_exchanges)(command)
+    return click.argument(
+        "name", type=params.name, metavar="EXCHANGE", shell_complete=complete_exchanges
+    )(command)
 
 
 def table_name(command: F) -> F:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shmq.api.names import shown_name
+
 # Rich is loaded with the first table: most commands print lines.
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,14 +23,17 @@ if TYPE_CHECKING:
 __all__ = [
     "Warnings",
     "age",
+    "also_shown",
     "amount",
     "cell",
     "clock",
     "counted",
     "duration",
+    "name_cell",
     "note",
     "one_line",
     "printable",
+    "quoted",
     "show",
     "show_json",
     "show_table",
@@ -154,6 +159,23 @@ def cell(value: object) -> Text:
     from rich.text import Text  # noqa: PLC0415
 
     return Text(one_line(str(value)))
+
+
+def name_cell(name: str) -> Text:
+    """A table's cell with a name as it is shown."""
+    return cell(shown_name(name))
+
+
+def quoted(name: str) -> str:
+    """A name in quotes, and in parentheses how it is shown, if that differs."""
+    shown = shown_name(name)
+    return repr(name) if shown == name else f"{name!r} ({shown!r})"
+
+
+def also_shown(row: dict[str, Any], key: str = "name") -> dict[str, Any]:
+    """A row of JSON with ``shown`` behind the name, if that is shown otherwise."""
+    shown = shown_name(row[key])
+    return row if shown == row[key] else {**row, "shown": shown}
 
 
 def _on_a_terminal() -> bool:

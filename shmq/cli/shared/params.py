@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 import click
 
 import shmq
+from shmq.api.names import given_name
 
 __all__ = [
     "NONE",
@@ -24,6 +25,7 @@ __all__ = [
     "header",
     "moment",
     "moment_or_end",
+    "name",
     "or_none",
     "priority",
     "seconds",
@@ -112,6 +114,14 @@ def text(value: str) -> str:
     except UnicodeEncodeError:
         raise click.BadParameter(f"{value!r} is not UTF-8") from None
     return value
+
+
+def name(value: str) -> str:
+    """A name of a queue, a stream, an exchange or a group; text that is none is escaped."""
+    try:
+        return given_name(value)
+    except shmq.InvalidName as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def header(value: str) -> tuple[str, str]:

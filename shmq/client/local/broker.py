@@ -16,7 +16,7 @@ from shmq.api.names import (
     reply_name,
     staging_target,
 )
-from shmq.api.options import QueueOptions
+from shmq.api.options import IfDifferent, QueueOptions
 from shmq.client.local.queue import LocalQueue, attach, remove_if_over
 from shmq.client.local.queue_segments import (
     ensure_dead_letters,
@@ -27,7 +27,7 @@ from shmq.client.local.queue_segments import (
 from shmq.client.local.temporary_queue import check_owner, remove_dropped, remove_owned
 from shmq.client.local.waiting import wait_thread
 from shmq.client.shared import durability
-from shmq.client.shared.broker import BaseBroker, exists_otherwise
+from shmq.client.shared.broker import BaseBroker, check_if_different, given_of, same
 from shmq.client.shared.rpc_client import REPLY_OPTIONS
 from shmq.client.transaction.recover import attach_by, look, settle_all
 from shmq.errors import (
@@ -111,9 +111,9 @@ class LocalBroker(BaseBroker):
             if segment is None:
                 made = self._make(name, wanted)
             else:
-                differences = QueueOptions(**segment.options).differences(wanted)
+                differences = wanted.differences(QueueOptions(**segment.options))
                 if differences:
-                    raise exists_otherwise("queue", name, differences)
+                    raise QueueExists.of(name, differences)
                 made = self._renewed(name, segment)
         return self._kept(made)
 
@@ -214,15 +214,18 @@ class LocalBroker(BaseBroker):
             f"queue {name!r} of namespace {self._namespace.name!r} has ended: create it anew"
         )
 
-    def ensure_queue(self, name: str, **options: Unpack[QueueKeywords]) -> LocalQueue:
+    def ensure_queue(
+        self, name: str, *, if_different: IfDifferent = "accept", **options: Unpack[QueueKeywords]
+    ) -> LocalQueue:
         """See :class:`shmq.api.Broker`."""
         self._check_open()
+        check_if_different(if_different)
         wanted = QueueOptions.for_queue(check_name(name), options)
         self._bring_back(name, wanted.dead_letter)
         with self._namespace.locked():
             segment = self._find_segment(name)
             made = self._renewed(name, segment) if segment else self._make(name, wanted)
-        return self._kept(made)
+        return self._kept(same(made, options, if_different))
 
     def delete_queue(self, name: str) -> None:
         """See :class:`shmq.api.Broker`."""
@@ -398,10 +401,17 @@ class LocalBroker(BaseBroker):
         self._check_open()
         return self._kept_stream(self._streams.attached(name))
 
-    def ensure_stream(self, name: str, **options: Unpack[EnsureStreamKeywords]) -> LocalStream:
+    def ensure_stream(
+        self,
+        name: str,
+        *,
+        if_different: IfDifferent = "accept",
+        **options: Unpack[EnsureStreamKeywords],
+    ) -> LocalStream:
         """See :class:`shmq.api.Broker`."""
         self._check_open()
-        return self._kept_stream(self._streams.ensure(name, options))
+        check_if_different(if_different)
+        return self._kept_stream(same(self._streams.ensure(name, options), options, if_different))
 
     def delete_stream(self, name: str) -> None:
         """See :class:`shmq.api.Broker`."""
@@ -467,11 +477,18 @@ class LocalBroker(BaseBroker):
         return self._opened(self._exchanges.open(name))
 
     def ensure_exchange(
-        self, name: str, kind: api.ExchangeKind = "direct", alternate: str | None = None
+        self,
+        name: str,
+        kind: api.ExchangeKind | None = None,
+        alternate: str | None = None,
+        *,
+        if_different: IfDifferent = "accept",
     ) -> LocalExchange:
         """See :class:`shmq.api.Broker`."""
         self._check_open()
-        return self._opened(self._exchanges.create(name, kind, alternate, ensure=True))
+        check_if_different(if_different)
+        found = self._exchanges.create(name, kind or "direct", alternate, ensure=True)
+        return self._opened(same(found, given_of(kind, alternate), if_different))
 
     def delete_exchange(self, name: str) -> None:
         """See :class:`shmq.api.Broker`."""

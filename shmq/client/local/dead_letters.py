@@ -281,7 +281,8 @@ def _move_one(source: _core.Handle, target: _core.Handle, taken: TakenDeadLetter
         "deliveries": taken.deliveries,
         "at": int(taken.died_at * 1000),
     }
-    move(source, target, taken, pack_properties(properties), None)
+    ttl = source.segment.options["dead_letter_ttl"]
+    move(source, target, taken, pack_properties(properties), None, ttl)
 
 
 def send_back(
@@ -304,8 +305,12 @@ def move(
     taken: TakenDeadLetter,
     meta: bytes,
     group: str | None,
+    ttl: float | None = None,
 ) -> None:
-    """Move a taken message. Raises Full, NoSpace, after putting it back in the source."""
+    """Move a taken message, which then expires in ``ttl`` seconds, or never.
+
+    Raises Full, NoSpace, after putting it back in the source.
+    """
     try:
         staged = target.transfer.stage_copy(
             taken.body,
@@ -315,6 +320,7 @@ def move(
             group,
             source.segment.hash_key,
             taken.sequence,
+            ttl,
         )
     except BaseException:
         source.transfer.untake(taken.receipt)

@@ -22,7 +22,6 @@ from shmq.client.local.group_store import keep_new
 from shmq.client.local.queue import attach as attach_queue
 from shmq.client.local.retention_hold import RetentionHold, drop_dead
 from shmq.client.shared import durability
-from shmq.client.shared.broker import exists_otherwise
 from shmq.client.shared.reader import AsyncReader, Reader
 from shmq.client.shared.subscription import BaseStream
 from shmq.client.transaction.recover import look
@@ -34,6 +33,7 @@ from shmq.errors import (
     SegmentError,
     ShmqError,
     StreamDeleted,
+    StreamExists,
 )
 from shmq.expression.record_fields import RecordWhere
 from shmq.namespace import group_files as files
@@ -476,11 +476,11 @@ class LocalStreams:
             opened = self._stream_if_any(name)
             if opened is None:
                 return self._make(name, wanted)
-        differences = StreamOptions(**opened[0].options).differences(wanted)
+        differences = wanted.differences(StreamOptions(**opened[0].options))
         if sum(not log.behind for log in opened[1]) == wanted.partitions:  # when it was created
             differences.pop("partitions", None)
         if differences:
-            raise exists_otherwise("stream", name, differences)
+            raise StreamExists.of(name, differences)
         return LocalStream(self._namespace, name, opened)
 
     def _make(self, name: str, options: StreamOptions) -> LocalStream:

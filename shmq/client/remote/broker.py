@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from shmq import api, errors
 from shmq.api.names import check_name, reply_name
-from shmq.api.options import Options, QueueOptions
+from shmq.api.options import IfDifferent, Options, QueueOptions
 from shmq.api.stream_options import StreamOptions
 from shmq.client.remote import exchange, table
 from shmq.client.remote import stream as streams
@@ -20,7 +20,7 @@ from shmq.client.remote.exchange import RemoteExchange
 from shmq.client.remote.queue import RemoteQueue, attach, make_exclusive
 from shmq.client.remote.stream import RemoteStream
 from shmq.client.remote.table import RemoteTable
-from shmq.client.shared.broker import BaseBroker, exists_otherwise
+from shmq.client.shared.broker import BaseBroker, check_if_different, given_of, same
 from shmq.client.shared.rpc_client import REPLY_OPTIONS
 from shmq.client.shared.table import check_table
 from shmq.native import _core
@@ -122,9 +122,9 @@ class RemoteBroker(BaseBroker):
         self._check_open()
         wanted = QueueOptions.for_queue(check_name(name), options)
         if (mine := self._mine(name)) is not None:
-            differences = mine.options.differences(wanted)
+            differences = wanted.differences(mine.options)
             if differences:
-                raise exists_otherwise("queue", name, differences)
+                raise errors.QueueExists.of(name, differences)
             return mine
         create = Create(_sent(wanted, options))
         if wanted.exclusive:
@@ -161,12 +161,12 @@ class RemoteBroker(BaseBroker):
 
     def _exists(self, name: str, wanted: QueueOptions, answer: _core.Answer) -> errors.ShmqError:
         try:
-            differences = self.queue(name).options.differences(wanted)
+            differences = wanted.differences(self.queue(name).options)
         except errors.ShmqError:
             differences = {}
         if not differences:
             return error_of(answer, f"queue {name!r}")
-        return exists_otherwise("queue", name, differences)
+        return errors.QueueExists.of(name, differences)
 
     def queue(self, name: str) -> RemoteQueue:
         """See :class:`shmq.api.Broker`."""
@@ -187,9 +187,12 @@ class RemoteBroker(BaseBroker):
             raise errors.Forbidden(queue.exclusive_to)
         return queue
 
-    def ensure_queue(self, name: str, **options: Unpack[QueueKeywords]) -> RemoteQueue:
+    def ensure_queue(
+        self, name: str, *, if_different: IfDifferent = "accept", **options: Unpack[QueueKeywords]
+    ) -> RemoteQueue:
         """See :class:`shmq.api.Broker`."""
         self._check_open()
+        check_if_different(if_different)
         wanted = QueueOptions.for_queue(check_name(name), options)
         try:
             queue = self.queue(name)
@@ -200,11 +203,12 @@ class RemoteBroker(BaseBroker):
             answer = self._ask(Type.CREATE, name, create.pack())
             if answer.status != Status.QUEUE_EXISTS:
                 self._check_made(answer, name)
-            return self._opened(name)
-        if queue.options.expires is not None:  # which begins anew
-            given = queue.options.as_dict()
-            self._ask(Type.CREATE, name, Create(_sent(queue.options, given)).pack())
-        return queue
+            queue = self._opened(name)
+        else:
+            if queue.options.expires is not None:  # which begins anew
+                given = queue.options.as_dict()
+                self._ask(Type.CREATE, name, Create(_sent(queue.options, given)).pack())
+        return same(queue, options, if_different)
 
     def delete_queue(self, name: str) -> None:
         """See :class:`shmq.api.Broker`."""
@@ -257,19 +261,27 @@ class RemoteBroker(BaseBroker):
         self._check_open()
         return self._opened_stream(check_name(name, "stream"))
 
-    def ensure_stream(self, name: str, **options: Unpack[EnsureStreamKeywords]) -> RemoteStream:
+    def ensure_stream(
+        self,
+        name: str,
+        *,
+        if_different: IfDifferent = "accept",
+        **options: Unpack[EnsureStreamKeywords],
+    ) -> RemoteStream:
         """See :class:`shmq.api.Broker`."""
         self._check_open()
+        check_if_different(if_different)
         check_name(name, "stream")
         wanted = StreamOptions.given(options)
         try:
-            return self._opened_stream(name)
+            stream = self._opened_stream(name)
         except errors.NoSuchStream:
             packed = StreamCreate(_sent(wanted, options)).pack()
             answer = self._ask(Type.STREAM_CREATE, name, packed)
             if answer.status != Status.QUEUE_EXISTS:
                 self._check_stream(answer, name)
-            return self._opened_stream(name)
+            stream = self._opened_stream(name)
+        return same(stream, options, if_different)
 
     def delete_stream(self, name: str) -> None:
         """See :class:`shmq.api.Broker`."""
@@ -298,10 +310,10 @@ class RemoteBroker(BaseBroker):
 
     def _stream_exists(self, name: str, wanted: StreamOptions) -> errors.ShmqError:
         try:
-            differences = self.stream(name).options.differences(wanted)
+            differences = wanted.differences(self.stream(name).options)
         except errors.ShmqError:
             differences = {}
-        return exists_otherwise("stream", name, differences)
+        return errors.StreamExists.of(name, differences)
 
     def _check_stream(self, answer: _core.Answer, name: str) -> None:
         if answer.status == Status.NO_QUEUE:  # no right to create: the answer tells no more
@@ -358,10 +370,25 @@ class RemoteBroker(BaseBroker):
         return RemoteExchange(self, self._connection, name, Shown.unpack(answer))
 
     def ensure_exchange(
-        self, name: str, kind: api.ExchangeKind = "direct", alternate: str | None = None
+        self,
+        name: str,
+        kind: api.ExchangeKind | None = None,
+        alternate: str | None = None,
+        *,
+        if_different: IfDifferent = "accept",
     ) -> RemoteExchange:
         """See :class:`shmq.api.Broker`."""
-        check_exchange(name, kind, alternate)
+        check_if_different(if_different)
+        check_exchange(name, kind or "direct", alternate)
+        return same(
+            self._ensured_exchange(name, kind or "direct", alternate),
+            given_of(kind, alternate),
+            if_different,
+        )
+
+    def _ensured_exchange(
+        self, name: str, kind: api.ExchangeKind, alternate: str | None
+    ) -> RemoteExchange:
         while True:
             try:
                 return self.exchange(name)

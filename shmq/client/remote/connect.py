@@ -98,6 +98,7 @@ def _greet(wire: _core.Wire, target: Target, timeout: float) -> Greeting:
             f"cannot connect to {what}: its answer to HELLO makes no sense: {error}"
         ) from error
     wire.returns = Feature.RETURN in {feature.lower() for feature in greeting.features}
+    wire.uncounted = Feature.UNCOUNTED in greeting.features
     wire.tells = Feature.HANDED in greeting.features
     return greeting
 

@@ -196,6 +196,13 @@ class RemoteGet:
         return self._outcome(wire, stream)
 
 
+def nack_of(delay: float | None, counted: bool) -> tuple[Type, int]:
+    """The request that returns messages after ``delay`` seconds, and its time in ms."""
+    if counted:
+        return Type.NACK, FOREVER if delay is None else _core.milliseconds("delay", delay)
+    return Type.RETURN, _core.milliseconds("delay", delay or 0)
+
+
 class _Run:
     """The common part of a batch and a packed batch."""
 
@@ -229,11 +236,9 @@ class _Run:
         """See :class:`shmq.api.Batch`."""
         return self._settle(Type.ACK, None)
 
-    def nack(self, delay: float | None = None) -> list[int]:
+    def nack(self, delay: float | None = None, *, counted: bool = True) -> list[int]:
         """See :class:`shmq.api.Batch`."""
-        return self._settle(
-            Type.NACK, FOREVER if delay is None else _core.milliseconds("delay", delay)
-        )
+        return self._settle(*nack_of(delay, counted))
 
     def _settle(self, kind: int, argument: int | None) -> list[int]:
         refused: list[int] = []

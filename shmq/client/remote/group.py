@@ -391,6 +391,14 @@ class RemoteMemberState(RemoteGroupState):
 
     def settle(self, member: int, action: int, receipts: list[int], ns: int = 0) -> list[int]:
         """Settle leased records; returns the receipts that were refused."""
+        greeting = self._stream.connection.greeting
+        if action == Settlement.RETURN and (
+            greeting is None or Feature.UNCOUNTED not in greeting.features
+        ):
+            raise Unsupported(
+                f"counted=False: the server of stream {self._stream.name!r} counts each delivery "
+                f"that is returned, as it is older than this client"
+            )
         rest = ShareSettle(action, ns, receipts).pack()
         answer = self._sent(Type.SHARE_SETTLE, member, rest)
         if answer.status == Status.FENCED:  # its leases ended with the membership
@@ -479,9 +487,12 @@ class RemoteSettler:
         """Mark the record as done; whether its lease was still valid."""
         return self._settle(Settlement.ACK, receipt)
 
-    def nack(self, receipt: int, delay: int) -> bool:
-        """Return the record after ``delay`` ns, or as a dead letter after its last delivery."""
-        return self._settle(Settlement.NACK, receipt, delay)
+    def nack(self, receipt: int, delay: int, counted: bool = True) -> bool:
+        """Return the record after ``delay`` ns, or as a dead letter after its last delivery.
+
+        Without ``counted`` it is returned as if it had not been delivered. Raises Unsupported.
+        """
+        return self._settle(Settlement.NACK if counted else Settlement.RETURN, receipt, delay)
 
     def reject(self, receipt: int) -> bool:
         """Make the record a dead letter."""

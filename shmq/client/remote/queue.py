@@ -22,7 +22,7 @@ from shmq.client.remote.bulk import RemoteBulkQueue
 from shmq.client.remote.connection import Attempt, Connection, RemoteHandle, RoomBackoff
 from shmq.client.remote.consumer import RemoteAsyncConsumer, RemoteConsumer
 from shmq.client.remote.durable_wait import aconfirmed, is_durable
-from shmq.client.remote.get import RemoteBatch, RemoteGet, RemotePacked, first_wait
+from shmq.client.remote.get import RemoteBatch, RemoteGet, RemotePacked, first_wait, nack_of
 from shmq.client.remote.put import (
     Item,
     RemoteLoan,
@@ -500,10 +500,10 @@ class RemoteQueue(RemoteHandle, api.Queue):
         if self.settle(Type.ACK, [receipt], first=Attempt(wire, answer, began)):
             raise self._stale(receipt)
 
-    def nack(self, receipt: int, delay: float | None = None) -> None:
+    def nack(self, receipt: int, delay: float | None = None, *, counted: bool = True) -> None:
         """See :class:`shmq.api.Queue`."""
-        ms = FOREVER if delay is None else _core.milliseconds("delay", delay)
-        self._settle_one(Type.NACK, receipt, ms)
+        kind, ms = nack_of(delay, counted)
+        self._settle_one(kind, receipt, ms)
 
     def reject(self, receipt: int) -> None:
         """See :class:`shmq.api.Queue`."""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, overload
 
 from shmq import api
-from shmq.api.options import check_one_of
+from shmq.api.options import IfDifferent, check_one_of
 from shmq.client.shared.rpc_client import RpcClient
-from shmq.errors import InvalidOption, QueueExists, StreamExists, descriptors
+from shmq.errors import InvalidOption, descriptors
 from shmq.schema.check import as_json_schema
 from shmq.schema.compare import Compatibility
 
 if TYPE_CHECKING:
     from shmq.client.shared.typed_queue import TypedQueue, TypedStream
 
-__all__ = ["BaseBroker", "exists_otherwise"]
+__all__ = ["BaseBroker", "check_if_different", "given_of", "same"]
+
+_Handle = TypeVar("_Handle", bound="api.Queue | api.Stream | api.Exchange")
 
 
 class BaseBroker(RpcClient):
@@ -71,18 +73,30 @@ class BaseBroker(RpcClient):
         return typed(opened, self.schema(opened.name, version), kind)
 
 
-def exists_otherwise(
-    kind: Literal["queue", "stream"], name: str, differences: Mapping[str, tuple[Any, Any]]
-) -> QueueExists | StreamExists:
-    """The error for a name whose options differ from those that were asked for."""
-    error = QueueExists if kind == "queue" else StreamExists
-    told = ", ".join(
-        f"{key} is {has!r}, not {asked!r}" for key, (has, asked) in differences.items()
-    )
-    return error(
-        f"{kind} {name!r} exists with other options{told and ': ' + told}; use it as it is, or "
-        f"delete it first"
-    )
+def check_if_different(value: object) -> None:
+    """Raise TypeError or InvalidOption if ``value`` is no ``if_different``."""
+    check_one_of("if_different", value, get_args(IfDifferent))
+
+
+def given_of(kind: api.ExchangeKind | None, alternate: str | None) -> dict[str, Any]:
+    """The options that were given for an exchange: None stands for one that was not."""
+    both = {"kind": kind, "alternate": alternate}
+    return {key: value for key, value in both.items() if value is not None}
+
+
+def same(handle: _Handle, given: Mapping[str, Any], if_different: IfDifferent) -> _Handle:
+    """The handle; if it must be as given and is not, it is closed, and `check_same` raises."""
+    if if_different == "refuse":
+        # Loaded when it is asked for: it imports the options of streams and exchanges.
+        with descriptors:
+            from shmq.client.shared.differences import check_same  # noqa: PLC0415
+
+        try:
+            check_same(handle, given)
+        except BaseException:
+            handle.close()
+            raise
+    return handle
 
 
 def _rule(compatibility: str | None) -> str | None:

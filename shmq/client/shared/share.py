@@ -47,8 +47,11 @@ class Settler(Protocol):
     def ack(self, receipt: int, /) -> bool:
         """Mark the record as done."""
 
-    def nack(self, receipt: int, delay: int, /) -> bool:
-        """Return the record after ``delay`` ns, or as a dead letter after its last delivery."""
+    def nack(self, receipt: int, delay: int, counted: bool = True, /) -> bool:
+        """Return the record after ``delay`` ns, or as a dead letter after its last delivery.
+
+        Without ``counted`` it is returned as if it had not been delivered.
+        """
 
     def reject(self, receipt: int, /) -> bool:
         """Make the record a dead letter."""
@@ -220,11 +223,11 @@ class LentRecord(api.SharedRecord):
         self._check_process()
         self._conclude(self._settler.ack(self._receipt))
 
-    def nack(self, delay: float = 0.0) -> None:
+    def nack(self, delay: float = 0.0, *, counted: bool = True) -> None:
         """See :class:`shmq.api.SharedRecord`."""
         self._check_process()
         wait = round(check_seconds("delay", delay, least=0) * 1e9)
-        self._conclude(self._settler.nack(self._receipt, wait))
+        self._conclude(self._settler.nack(self._receipt, wait, counted))
 
     def reject(self) -> None:
         """See :class:`shmq.api.SharedRecord`."""

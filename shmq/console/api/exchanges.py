@@ -8,6 +8,7 @@ import msgspec
 
 import shmq
 from shmq.api.exchange import ExchangeKind, Match, TargetKind
+from shmq.client.shared.differences import check_same
 from shmq.console.api.messages import NewMessage, properties_of
 from shmq.console.api.operation import Answer, Call, Parameter, operation
 from shmq.console.api.routes import decode
@@ -181,21 +182,20 @@ def put_exchange(call: Call) -> Answer:
         existed = False
         exchange = call.console.broker.create_exchange(name, **given)
     with exchange:
-        there = {"kind": exchange.kind, "alternate": _visible(call, exchange.alternate)}
-        differences = {
-            key: {"wanted": value, "there": there[key]}
-            for key, value in given.items()
-            if value != getattr(exchange, key)
-        }
-        if differences:
-            raise Problem(
-                409,
-                "exists",
-                f"exchange {name!r} exists with another {' and '.join(differences)}; use it as it "
-                f"is, or delete it first",
-                differences=differences,
-            )
+        try:
+            check_same(exchange, given)
+        except shmq.ExchangeExists as error:
+            raise _shown(call, name, error) from None
         return Answer(value=_view(call, exchange), status=200 if existed else 201)
+
+
+def _shown(call: Call, name: str, error: shmq.ExchangeExists) -> shmq.ExchangeExists:
+    """The error without an alternate that the caller may not see."""
+    differences = dict(error.differences)
+    if "alternate" in differences:
+        wanted, there = differences["alternate"]
+        differences["alternate"] = wanted, _visible(call, there)
+    return shmq.ExchangeExists.of(name, differences)
 
 
 @operation("DELETE", "/exchanges/{name}", _NAME, tag="exchanges", status=204,

@@ -50,6 +50,8 @@ class Settle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     how: Literal["ack", "nack", "reject", "extend"] = "ack"
     #: With nack: after how many seconds it is visible again; null: the queue's back-off.
     delay: float | None = None
+    #: With nack: whether the delivery counts; false: null for `delay` is at once.
+    counted: bool = True
     #: With extend: the seconds from now until the lease ends.
     seconds: float | None = None
 
@@ -150,12 +152,12 @@ def settle_messages(call: Call) -> Settled:
         raise Problem(400, "invalid", f"receipts: settle 1 to {_MOST} at a time")
     if (asked.how == "extend") is (asked.seconds is None):
         raise Problem(400, "invalid", "seconds belongs to extend, and extend needs it")
-    if asked.delay is not None and asked.how != "nack":
-        raise Problem(400, "invalid", "delay belongs to nack")
+    if asked.how != "nack" and (asked.delay is not None or not asked.counted):
+        raise Problem(400, "invalid", "delay and counted belong to nack")
     settled, refused = 0, []
     for receipt in asked.receipts:
         try:
-            settle_one(call, receipt, asked.how, asked.delay, asked.seconds)
+            settle_one(call, receipt, asked.how, asked.delay, asked.seconds, asked.counted)
             settled += 1
         except (shmq.ShmqError, Problem) as error:
             problem = problem_of(error)
@@ -165,7 +167,12 @@ def settle_messages(call: Call) -> Settled:
 
 
 def settle_one(
-    call: Call, shown: str, how: str, delay: float | None = None, seconds: float | None = None
+    call: Call,
+    shown: str,
+    how: str,
+    delay: float | None = None,
+    seconds: float | None = None,
+    counted: bool = True,
 ) -> None:
     """Settle one message. Raises LeaseExpired and Problem."""
     session_id, _, rest = shown.partition(".")
@@ -181,7 +188,7 @@ def settle_one(
         queue = call.console.leases.queue(session, name)
         acts: dict[str, Any] = {
             "ack": lambda: queue.ack(receipt),
-            "nack": lambda: queue.nack(receipt, delay),
+            "nack": lambda: queue.nack(receipt, delay, counted=counted),
             "reject": lambda: queue.reject(receipt),
             "extend": lambda: queue.extend(receipt, seconds or 0.0),
         }

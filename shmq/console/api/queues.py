@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 import shmq
-from shmq.api.options import QueueOptions
+from shmq.client.shared.differences import check_same
 from shmq.console.api.operation import Answer, Call, Parameter, operation
 from shmq.console.api.rows import PAGE, Page, Table
 from shmq.console.problem import Problem
@@ -155,8 +155,7 @@ def put_queue(call: Call) -> Answer:
     name = call["name"]
     call.need(Right.ADMIN, "queue", name)
     broker = call.console.broker
-    wanted = QueueOptions.for_queue(name, call.body)
-    if wanted.exclusive:
+    if call.body.get("exclusive"):
         raise Problem(
             400, "invalid", "exclusive=True: a queue belongs to a connection, and a call has none"
         )
@@ -167,18 +166,7 @@ def put_queue(call: Call) -> Answer:
         existed = False
         queue = broker.create_queue(name, **call.body)
     with queue:
-        differences = {
-            key: {"wanted": given[0], "there": given[1]}
-            for key, given in wanted.differences(queue.options).items()
-            if key in call.body
-        }
-        if differences:
-            raise Problem(
-                409,
-                "exists",
-                f"queue {name!r} exists with other options: {', '.join(differences)}",
-                differences=differences,
-            )
+        check_same(queue, call.body)
         return Answer(value=_view(queue), status=200 if existed else 201)
 
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 import msgspec
 
 import shmq
-from shmq.api.stream_options import MAX_PARTITIONS, StreamOptions
+from shmq.api.stream_options import MAX_PARTITIONS
+from shmq.client.shared.differences import check_same
 from shmq.console.api.operation import Answer, Call, Parameter, operation
 from shmq.console.api.queues import History
 from shmq.console.api.rows import PAGE, Page, Table
@@ -183,7 +184,6 @@ def put_stream(call: Call) -> Answer:
     """
     name, options = call["name"], call.body
     call.need(Right.ADMIN, "stream", name)
-    wanted = StreamOptions.given(options)
     existed = True
     try:
         stream = call.console.broker.stream(name)
@@ -191,33 +191,8 @@ def put_stream(call: Call) -> Answer:
         existed = False
         stream = call.console.broker.create_stream(name, **options)
     with stream:
-        _check_same(stream, wanted, options)
+        check_same(stream, options)
         return Answer(value=_view(call, stream), status=200 if existed else 201)
-
-
-def _check_same(stream: shmq.Stream, wanted: StreamOptions, given: dict[str, Any]) -> None:
-    """Raise Problem 409 if one of the given options is not as the stream has it."""
-    differences = {
-        key: {"wanted": mine, "there": there}
-        for key, (mine, there) in wanted.differences(stream.options).items()
-        if key in given
-    }
-    if "partitions" in differences and _had(stream, wanted.partitions):
-        del differences["partitions"]
-    if differences:
-        raise Problem(
-            409,
-            "exists",
-            f"stream {stream.name!r} exists with other options: {', '.join(differences)}; use it "
-            f"as it is, or delete it first",
-            differences=differences,
-        )
-
-
-def _had(stream: shmq.Stream, partitions: int) -> bool:
-    """Whether it has that many, or had before it was repartitioned, or is appended to in those."""
-    first = sum(one.behind == 0 for one in stream.offsets())
-    return partitions in {stream.partitions, len(stream.open_partitions), first}
 
 
 @operation("DELETE", "/streams/{name}", _NAME, tag="streams", status=204, audit="stream.delete")

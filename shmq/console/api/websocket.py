@@ -5,7 +5,7 @@ Frames are JSON objects. A client sends::
     {"consume": "orders", "credit": 64, "where": "priority > 1"}   begin, or change
     {"cancel": "orders"}                                           consume no more
     {"credit": 8, "queue": "orders"}                               another credit
-    {"ack": RECEIPT}  {"nack": RECEIPT, "delay": 5}  {"reject": RECEIPT}
+    {"ack": RECEIPT}  {"nack": RECEIPT, "delay": 5, "counted": false}  {"reject": RECEIPT}
     {"extend": RECEIPT, "seconds": 30}
     {"put": {"queue": "orders", "body": …}}
 
@@ -101,6 +101,7 @@ class Nack(_Frame, frozen=True, kw_only=True):
 
     nack: str
     delay: float | None = None
+    counted: bool = True
 
 
 class Reject(_Frame, frozen=True, kw_only=True):
@@ -359,7 +360,7 @@ class _Socket:
             case Ack():
                 await self._settle(frame.ack, "ack")
             case Nack():
-                await self._settle(frame.nack, "nack", frame.delay)
+                await self._settle(frame.nack, "nack", frame.delay, None, frame.counted)
             case Reject():
                 await self._settle(frame.reject, "reject")
             case Extend():

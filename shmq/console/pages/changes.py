@@ -10,6 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 import shmq
+from shmq.api.names import shown_name
 from shmq.console.api.messages import NewMessage, properties_of
 from shmq.console.pages import words
 from shmq.console.pages.bodies import as_text
@@ -136,8 +137,8 @@ def ask_redrive(visit: Visit) -> Shown:
     count = visit.ask("count_redrive", name=name, where=where).count
     facts = [
         (
-            f"{words.amount(count, 'dead letter')} of {name} would go back to the queue that each "
-            f"came from, the oldest first."
+            f"{words.amount(count, 'dead letter')} of {shown_name(name)} would go back to the "
+            f"queue that each came from, the oldest first."
         ),
         f"Only those for which this holds: {where}" if where else "All of them.",
     ]
@@ -204,8 +205,9 @@ def _preview(visit: Visit, name: str, body: Any, properties: Mapping[str, Any]) 
         stats = queue.stats()
     facts = [
         (
-            f"One message is put into {name}, which has {words.amount(stats.depth, 'message')} "
-            f"waiting and room for {words.number(stats.capacity)}."
+            f"One message is put into {shown_name(name)}, which has "
+            f"{words.amount(stats.depth, 'message')} waiting and room for "
+            f"{words.number(stats.capacity)}."
         ),
         *(f"{key}: {as_text(str(value))}" for key, value in properties.items()),
     ]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from shmq.api.exchange import Binding, ExchangeSummary
+from shmq.api.names import shown_name
 
 __all__ = ["Box", "Drawing", "Line", "drawing_of"]
 
@@ -74,7 +75,7 @@ def drawing_of(
         row = rows[kept] = rows.get(kept, -1) + 1
         places[place] = (_MARGIN + column * _COLUMN, _MARGIN + row * _ROW)
     boxes = [
-        Box(kind, name, _short(name, _NAME), x, y, (kind, name) in hit)
+        Box(kind, name, _short(shown_name(name), _NAME), x, y, (kind, name) in hit)
         for (kind, name), (x, y) in places.items()
     ]
     lines = [

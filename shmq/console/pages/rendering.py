@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import jinja2
 
+from shmq.api.names import shown_name
 from shmq.console.pages import words
 
 __all__ = ["rendered"]
@@ -28,6 +29,7 @@ def _environment() -> jinja2.Environment:
     )
     for name in ("amount", "moment", "number", "option", "rate", "size", "span"):
         made.filters[name] = getattr(words, name)
+    made.filters["shown"] = shown_name
     return made
 
 

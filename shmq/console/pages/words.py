@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
+from shmq.api.names import shown_name
+
 __all__ = ["amount", "moment", "number", "option", "rate", "size", "span"]
 
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
@@ -67,4 +69,4 @@ def option(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else shown_name(str(value))

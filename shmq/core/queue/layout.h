@@ -178,6 +178,7 @@ struct shmq_options {
     int64_t created_at; /* ns since 1970 */
     int64_t visibility;
     int64_t ttl;
+    int64_t dead_letter_ttl;
     int64_t retry;
     int64_t retry_max;
     int64_t dedupe_window;
@@ -370,7 +371,7 @@ _Static_assert(offsetof(struct shmq_slot, origin_seq) == 112, "slot layout");
 _Static_assert(sizeof(struct shmq_group) == 32, "a group's record is half a line");
 _Static_assert(sizeof(struct shmq_attachment) == 64, "an attachment is one line");
 _Static_assert(sizeof(struct shmq_dedupe) == 40, "dedupe layout");
-_Static_assert(sizeof(struct shmq_options) == 328, "another size is another layout version");
+_Static_assert(sizeof(struct shmq_options) == 336, "another size is another layout version");
 _Static_assert(sizeof(struct shmq_logged) == 16, "what is logged of four slots is one line");
 _Static_assert(sizeof(struct shmq_party) == 16, "a party's entry is a quarter of a line");
 _Static_assert(sizeof(struct shmq_header) <= SHMQ_PAGE, "the header is one page");

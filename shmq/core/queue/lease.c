@@ -278,14 +278,14 @@ int shmq_return(struct shmq_queue *q, uint64_t receipt, int64_t now)
     return shmq_outcome(q, SHMQ_OK);
 }
 
-int shmq_return_unseen(struct shmq_queue *q, uint64_t receipt, int64_t now)
+int shmq_return_unseen(struct shmq_queue *q, uint64_t receipt, int64_t delay, int64_t now)
 {
     struct shmq_slot *s = take_back(q, receipt, now);
 
     if (!s)
         return shmq_outcome(q, SHMQ_STALE);
     shmq_commit(s, shmq_word(s) & ~SHMQ_F_HANDED);
-    shmq_come_back(q, s, 0, now);
+    shmq_come_back(q, s, delay, now);
     return shmq_outcome(q, SHMQ_OK);
 }
 

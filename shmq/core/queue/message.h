@@ -151,8 +151,8 @@ int shmq_reject(struct shmq_queue *q, uint64_t receipt, int64_t now);
 int shmq_extend(struct shmq_queue *q, uint64_t receipt, int64_t ns, int64_t now);
 /* Returns it at once; counts no delivery if it was not handed out. */
 int shmq_return(struct shmq_queue *q, uint64_t receipt, int64_t now);
-/* The same for a message that was handed out, but not seen by the application: counts none. */
-int shmq_return_unseen(struct shmq_queue *q, uint64_t receipt, int64_t now);
+/* Returns it after `delay`, and counts no delivery, even if it was handed out. */
+int shmq_return_unseen(struct shmq_queue *q, uint64_t receipt, int64_t delay, int64_t now);
 
 /* A time of the message has come: the end of its lease, delay or ttl. For the timer. */
 void shmq_message_due(struct shmq_queue *q, struct shmq_slot *s, int64_t now);

@@ -6,8 +6,10 @@
 
 static void take(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view)
 {
+    uint64_t word = shmq_word(s);
+
     SET(s->owner, (uint16_t)(q->attachment + 1));
-    shmq_commit(s, shmq_make_word(SHMQ_MOVING, 0, shmq_deliveries_of(shmq_word(s)),
+    shmq_commit(s, shmq_make_word(SHMQ_MOVING, word & SHMQ_F_TTL, shmq_deliveries_of(word),
                                   shmq_next_serial(q->h)));
     shmq_look(q, s, view);
 }
@@ -77,15 +79,15 @@ static void wait_again(struct shmq_queue *q, struct shmq_slot *s)
     shmq_make_dead(q, s, shmq_deliveries_of(shmq_word(s)));
 }
 
-/* Without group or ttl, as all dead letters are. */
+/* Without a group, as all dead letters are. */
 static void return_to_order(struct shmq_queue *q, struct shmq_slot *s)
 {
     uint64_t word = shmq_word(s);
 
-    shmq_commit(s, shmq_make_word(SHMQ_READY, 0, shmq_deliveries_of(word), shmq_serial_of(word)));
     SET(q->h->dead, q->h->dead - 1);
-    SET(q->h->visible, q->h->visible + 1);
-    shmq_order_insert(q, s);
+    shmq_make_ready(q, s,
+                    shmq_make_word(SHMQ_READY, word & SHMQ_F_TTL, shmq_deliveries_of(word),
+                                   shmq_serial_of(word)));
 }
 
 int shmq_untake(struct shmq_queue *q, uint64_t receipt)

@@ -55,10 +55,10 @@ void shmq_withdraw(struct shmq_queue *q, struct shmq_slot *s)
 
 void shmq_make_dead(struct shmq_queue *q, struct shmq_slot *s, uint32_t deliveries)
 {
-    uint64_t serial = shmq_serial_of(shmq_word(s));
+    uint64_t word = shmq_word(s), keep = s->reason == SHMQ_ALIVE ? word & SHMQ_F_TTL : 0;
 
     shmq_set_where(s, SHMQ_IN_DYING);
-    shmq_commit(s, shmq_make_word(SHMQ_DEAD, 0, deliveries, serial));
+    shmq_commit(s, shmq_make_word(SHMQ_DEAD, keep, deliveries, shmq_serial_of(word)));
     shmq_list_append(q, &q->h->dying, s);
 }
 

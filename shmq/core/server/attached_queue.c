@@ -181,7 +181,7 @@ static void do_one(struct shmq_attached_queue *queue, const struct shmq_owed *ow
     else if (owed->kind == SHMQ_RETURN_IT)
         (void)shmq_return(queue->q, owed->what, now);
     else if (owed->kind == SHMQ_RETURN_UNSEEN)
-        (void)shmq_return_unseen(queue->q, owed->what, now);
+        (void)shmq_return_unseen(queue->q, owed->what, 0, now);
     else
         (void)shmq_abandon(queue->q, owed->what);
 }

@@ -273,7 +273,7 @@ static bool deliver_settled(struct shmq_waiter *w, struct leased *leased, int64_
             --*queue->views;
         }
         w->session->out.used = before;
-        (void)shmq_return_unseen(queue->q, leased->view.receipt, now);
+        (void)shmq_return_unseen(queue->q, leased->view.receipt, 0, now);
         return false;
     }
     (void)shmq_ack(queue->q, leased->view.receipt, now);

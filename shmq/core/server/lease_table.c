@@ -113,7 +113,7 @@ static bool is_unseen(const struct shmq_held_lease *t)
 static void give_back(struct shmq_queue *q, const struct shmq_held_lease *t, int64_t now)
 {
     if (is_unseen(t))
-        (void)shmq_return_unseen(q, t->receipt, now);
+        (void)shmq_return_unseen(q, t->receipt, 0, now);
     else
         (void)shmq_return(q, t->receipt, now);
 }

@@ -17,7 +17,12 @@ struct order {
     uint8_t type;
 };
 
-static bool has_time(uint8_t type) { return type == SHMQ_T_NACK || type == SHMQ_T_EXTEND; }
+/* A RETURN may have a delay: what is left is then no multiple of a receipt's size. */
+static bool has_time(uint8_t type, size_t left)
+{
+    return type == SHMQ_T_NACK || type == SHMQ_T_EXTEND ||
+           (type == SHMQ_T_RETURN && left % RECEIPT == sizeof(uint32_t));
+}
 
 /* Reads the payload: NULL, or what is wrong with its form. */
 static const char *read_order(const struct shmq_frame *frame, const unsigned char *payload,
@@ -30,7 +35,7 @@ static const char *read_order(const struct shmq_frame *frame, const unsigned cha
     order->ms = 0;
     if (!shmq_read_name(&r, &order->name))
         return SHMQ_WHY_NAME;
-    if (has_time(order->type))
+    if (has_time(order->type, shmq_left(&r)))
         order->ms = shmq_read32(&r);
     if (r.bad)
         return "behind the name is u32 ms";
@@ -48,7 +53,7 @@ static int settle_one(struct shmq_queue *q, const struct order *order, uint64_t 
         return shmq_nack(q, receipt, order->ms == SHMQ_FRAME_FOREVER ? -1 : order->ms * MS, now);
     case SHMQ_T_REJECT: return shmq_reject(q, receipt, now);
     case SHMQ_T_EXTEND: return shmq_extend(q, receipt, order->ms * MS, now);
-    default: return shmq_return_unseen(q, receipt, now);
+    default: return shmq_return_unseen(q, receipt, order->ms * MS, now);
     }
 }
 

@@ -246,6 +246,11 @@ int shmq_shared_group_ack(struct shmq_group_state *r, uint64_t receipt, int64_t 
 int shmq_shared_group_nack(struct shmq_group_state *r, uint64_t receipt, int64_t delay,
                            int64_t now);
 
+/* Returns the record in `delay` ns as if it had not been handed to the application: SHMQ_OK, or
+ * STALE. */
+int shmq_shared_group_return(struct shmq_group_state *r, uint64_t receipt, int64_t delay,
+                             int64_t now);
+
 /* Gives the record up, whatever the limit: SHMQ_OK, or STALE. */
 int shmq_shared_group_reject(struct shmq_group_state *r, uint64_t receipt, int64_t now);
 

@@ -256,6 +256,24 @@ int shmq_shared_group_nack(struct shmq_group_state *r, uint64_t receipt, int64_t
     return SHMQ_OK;
 }
 
+int shmq_shared_group_return(struct shmq_group_state *r, uint64_t receipt, int64_t delay,
+                             int64_t now)
+{
+    struct shmq_held *held = leased_entry(r, receipt, now);
+    uint64_t word;
+    uint32_t deliveries;
+
+    if (!held)
+        return SHMQ_STALE;
+    word = GET_RELAXED(held->word);
+    deliveries = deliveries_of(word);
+    if (word & SHMQ_HELD_HANDED && deliveries)
+        SET_RELAXED(held->word,
+                    word_of(word >> SHMQ_SERIAL_SHIFT, deliveries - 1, SHMQ_HELD_LEASED));
+    give_back(r, held, now + delay);
+    return SHMQ_OK;
+}
+
 int shmq_shared_group_reject(struct shmq_group_state *r, uint64_t receipt, int64_t now)
 {
     struct shmq_held *held = leased_entry(r, receipt, now);

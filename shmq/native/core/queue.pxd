@@ -29,6 +29,7 @@ cdef extern from "queue/layout.h" nogil:
         int64_t created_at
         int64_t visibility
         int64_t ttl
+        int64_t dead_letter_ttl
         int64_t retry
         int64_t retry_max
         int64_t dedupe_window
@@ -283,7 +284,7 @@ cdef extern from "queue/message.h" nogil:
     int shmq_reject(shmq_queue *q, uint64_t receipt, int64_t now)
     int shmq_extend(shmq_queue *q, uint64_t receipt, int64_t ns, int64_t now)
     int shmq_return(shmq_queue *q, uint64_t receipt, int64_t now)
-    int shmq_return_unseen(shmq_queue *q, uint64_t receipt, int64_t now)
+    int shmq_return_unseen(shmq_queue *q, uint64_t receipt, int64_t delay, int64_t now)
     int shmq_purge(shmq_queue *q, uint64_t *removed)
     int shmq_pin(shmq_queue *q, uint64_t receipt, int64_t now, shmq_view *view)
     int shmq_pin_at(shmq_queue *q, uint32_t at, uint64_t seq, shmq_view *view)

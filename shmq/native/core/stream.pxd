@@ -314,6 +314,7 @@ cdef extern from "stream/group_state.h" nogil:
     int shmq_shared_group_hand(shmq_group_state *r, uint64_t receipt, int64_t now)
     int shmq_shared_group_ack(shmq_group_state *r, uint64_t receipt, int64_t now)
     int shmq_shared_group_nack(shmq_group_state *r, uint64_t receipt, int64_t delay, int64_t now)
+    int shmq_shared_group_return(shmq_group_state *r, uint64_t receipt, int64_t delay, int64_t now)
     int shmq_shared_group_reject(shmq_group_state *r, uint64_t receipt, int64_t now)
     int shmq_shared_group_extend(shmq_group_state *r, uint64_t receipt, int64_t ns, int64_t now)
     int shmq_shared_group_take_dead(shmq_group_state *r, uint64_t id, int64_t now,

@@ -70,6 +70,7 @@ class Settlement(enum.IntEnum):
     EXTEND = 4
     HAND = 5
     LOST = 6
+    RETURN = 7
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -381,6 +382,6 @@ class ShareSettle:
             raise Refusal.bad("a SHARE_SETTLE has 9 bytes before its receipts")
         action, ns = head.unpack_from(raw)
         receipts = unpack_numbers(raw[head.size :])
-        if not Settlement.ACK <= action <= Settlement.LOST or ns > _LONGEST:
-            raise Refusal.bad("a SHARE_SETTLE is 1 to 6, and of at most 10^18 ns")
+        if not Settlement.ACK <= action <= Settlement.RETURN or ns > _LONGEST:
+            raise Refusal.bad("a SHARE_SETTLE is 1 to 7, and of at most 10^18 ns")
         return cls(action, ns, receipts)

@@ -218,6 +218,7 @@ class Members:
             Settlement.EXTEND: lambda receipt: group_state.extend(receipt, wanted.ns),
             Settlement.HAND: group_state.hand,
             Settlement.LOST: group_state.lost,
+            Settlement.RETURN: lambda receipt: group_state.nack(receipt, wanted.ns, False),
         }[Settlement(wanted.action)]
         refused = [receipt for receipt in wanted.receipts if not settle(receipt)]
         if refused:

@@ -159,6 +159,20 @@ def test_a_ttl_goes_on(lives: Lives) -> None:
         assert [message.body for message in queue.peek()] == ["long", "ever"]
 
 
+def test_the_time_that_a_dead_letter_may_stay_goes_on(lives: Lives) -> None:
+    def work(queue: shmq.Queue) -> None:
+        queue.put("x")
+        queue.get().reject()
+
+    queue = lives(work, dead_letter_ttl=3600)
+
+    with shmq.connect(queue.namespace.name) as broker:  # type: ignore[attr-defined]
+        columns, _ = broker.queue("jobs.dlq").bulk().read_columns()
+    (expires,) = columns.expires
+    assert queue.options.dead_letter_ttl == 3600
+    assert 0 < expires - time.time() * 1e6 <= 3600 * 1e6
+
+
 def test_ids_are_still_taken(lives: Lives) -> None:
     def work(queue: shmq.Queue) -> None:
         queue.put(b"x", dedupe_id="one")

@@ -97,7 +97,6 @@ def test_making_it_again_with_other_options_is_refused_and_says_which(quick: Qui
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-q", "no spaces"], "no spaces"),
         (["-q", ""], "cannot name a queue"),
         (["-q", "x" * 101], "101"),
         (["-q", b"\xff"], "cannot name a queue"),

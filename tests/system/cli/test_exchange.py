@@ -131,7 +131,7 @@ def test_deleting_asks_first(invoke: Invoke, orders: shmq.Exchange, broker: shmq
         (("exchange", "bind", "orders", "-q", "nowhere"), Code.NO_QUEUE),
         (("exchange", "bind", "nowhere", "-q", "jobs"), Code.NO_QUEUE),
         (("exchange", "create", "orders"), Code.EXISTS),
-        (("exchange", "create", "no name"), Code.USAGE),
+        (("exchange", "create", ""), Code.USAGE),
         (("publish", "nowhere", "-m", "x"), Code.NO_QUEUE),
         (("publish", "orders", "-m", "x", "--file", "y"), Code.USAGE),
         (("publish", "orders", "--dedupe-id", "y"), Code.USAGE),

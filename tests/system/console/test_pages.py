@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -332,3 +333,19 @@ def test_no_file_outside_the_folder_is_given(site: Console) -> None:
     ):
         assert open_page(site, path).status == 404, path
     assert open_page(site, "/static/console.css").headers["content-type"].startswith("text/css")
+
+
+@pytest.mark.parametrize("page", ["/", "/queues", "/queues/{}", "/queues/{}/put", "/host"])
+def test_a_name_of_another_system_is_shown_as_its_text(page: str) -> None:
+    text = "<b>celery@host/a</b>"
+    queue = shmq.escape_name(text)
+    with own_namespace() as name, shmq.connect(name) as broker, console(name) as site:
+        broker.create_queue(queue, dead_letter=None).put(b"x")
+        path = f"/queues/{quote(queue)}"
+        seen(site, path)
+        content = open_page(site, page.format(quote(queue))).content.decode()
+    assert text in Page(content).text
+    assert text not in content
+    assert queue not in Page(content).text
+    if page != "/queues/{}":
+        assert path in Page(content).links

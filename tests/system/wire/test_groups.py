@@ -181,6 +181,16 @@ def test_what_was_not_handed_does_not_count(wire: Wire, address: Address, stream
     assert [again[row[1:3]] for row in lent] == [1, 0, 0]
 
 
+def test_a_record_that_is_returned_uncounted_may_wait(wire: Wire, stream: str) -> None:
+    one = join(wire, stream, **SHARED, max_deliveries=1)
+    first, second = take(wire, stream, one, 2)
+    wire.ok(T.SHARE_SETTLE, settle(stream, one, 7, first[0]))
+    wire.ok(T.SHARE_SETTLE, settle(stream, one, 7, second[0], ns=60 * 10**9))
+    (again,) = take(wire, stream, one, 1)
+    assert again[1:] == (*first[1:3], 0)
+    assert wire.status(T.SHARE_SETTLE, settle(stream, one, 8, again[0])) == S.BAD_REQUEST
+
+
 def test_a_group_is_listed_and_deleted(wire: Wire, stream: str) -> None:
     look(wire, stream)
     asked = frames.name(stream) + frames.pack({"action": "list"})
@@ -227,7 +237,7 @@ def test_a_group_of_another_kind_is_bad_request(wire: Wire, stream: str) -> None
         (T.SHARE_SETTLE, bytes(8)),
         (T.SHARE_SETTLE, bytes(9)),
         (T.SHARE_SETTLE, b"\1" + bytes(9)),
-        (T.SHARE_SETTLE, b"\7" + bytes(8)),
+        (T.SHARE_SETTLE, b"\10" + bytes(8)),
         (T.SHARE_SETTLE, b"\2" + b"\xff" * 8),
     ],
 )

@@ -40,6 +40,33 @@ def test_a_good_receipt_is_answered_with_an_empty_reply(wire: Wire, queue: str, 
     assert wire.ok(type, WAYS[type](queue, wire.take_one(queue).receipt)) == b""
 
 
+@pytest.mark.parametrize("payload", [frames.receipts, lambda q, r: frames.timed(q, 0, r)])
+def test_a_return_counts_no_delivery(
+    wire: Wire, make_queue: MakeQueue, payload: Callable[[str, int], bytes]
+) -> None:
+    queue = make_queue(max_deliveries=1)
+    wire.put(queue)
+    for _ in range(2):
+        delivered = wire.take_one(queue)
+        assert delivered.deliveries == 1
+        assert wire.ok(T.RETURN, payload(queue, delivered.receipt)) == b""
+    assert wire.counts(queue) == (1, 0, 0)
+
+
+def test_a_return_may_have_a_delay(wire: Wire, queue: str) -> None:
+    wire.put(queue)
+    returned = frames.timed(queue, 60_000, wire.take_one(queue).receipt)
+    assert wire.ok(T.RETURN, returned) == b""
+    assert wire.counts(queue) == (0, 1, 0)
+
+
+@pytest.mark.parametrize("rest", [1, 3, 5, 7, 9, 11])
+def test_a_return_of_neither_receipts_nor_a_delay_and_receipts_is_refused(
+    wire: Wire, queue: str, rest: int
+) -> None:
+    assert wire.status(T.RETURN, frames.name(queue) + bytes(rest)) == S.BAD_REQUEST
+
+
 @every_way
 def test_receipts_cut_short_are_bad_request_and_settle_nothing(
     wire: Wire, queue: str, type: T

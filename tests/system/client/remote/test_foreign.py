@@ -102,6 +102,8 @@ def test_a_server_without_more_than_the_contract_is_enough() -> None:
             queue.redrive()
         with pytest.raises(shmq.Unsupported, match="newer version"):
             queue.redrive(where="reason = 'expired'")
+        with pytest.raises(shmq.Unsupported, match=r"counted=False.*older"):
+            queue.nack(1, counted=False)
 
 
 def test_a_server_that_names_no_namespace_is_its_own() -> None:

@@ -1,0 +1,90 @@
+"""Names of other systems, such as ``celery@host``: how they are shown, and taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import shmq
+from shmq.cli.shared.exit_codes import Code
+from tests.system.cli.conftest import Quick
+
+QUEUE, STREAM, EXCHANGE = "celery@host/a", "clicks@host", "celery.pidbox@host"
+#: A name whose text would move the cursor of a terminal.
+HOSTILE = shmq.escape_name("\x1b[2Jgone")
+
+
+@pytest.fixture
+def names(broker: shmq.Broker) -> Iterator[dict[str, str]]:
+    """The names of a queue, a stream and an exchange, by the text that they were made of."""
+    made = {text: shmq.escape_name(text) for text in (QUEUE, STREAM, EXCHANGE)}
+    broker.create_queue(made[QUEUE], dead_letter=None)
+    broker.create_queue(HOSTILE, dead_letter=None)
+    broker.create_stream(made[STREAM], partitions=1, ring_bytes=65536)
+    broker.create_exchange(made[EXCHANGE]).bind(made[QUEUE])
+    yield made
+    broker.delete_stream(made[STREAM])
+    broker.delete_exchange(made[EXCHANGE])
+
+
+@pytest.mark.parametrize("command", ["list", "stats", "top"])
+def test_a_table_has_the_text_and_json_has_both(
+    quick: Quick, names: dict[str, str], command: str
+) -> None:
+    told = {one["name"]: one.get("shown") for one in quick(command, "--json").json}
+    table = quick(command, *(["--once"] if command == "top" else [])).text
+
+    assert told == {name: text for text, name in names.items()} | {HOSTILE: None}
+    for text, name in names.items():
+        assert text in table
+        assert name not in table
+    assert HOSTILE in table
+    assert "\x1b[2J" not in table
+
+
+def test_exchanges_and_what_is_bound_to_them_have_their_texts(
+    quick: Quick, names: dict[str, str]
+) -> None:
+    assert EXCHANGE in quick("exchange", "list").text
+    assert quick("exchange", "list", "--json").json[0]["shown"] == EXCHANGE
+    assert QUEUE in quick("exchange", "list", EXCHANGE).text
+    (binding,) = quick("exchange", "list", EXCHANGE, "--json").json
+    assert (binding["target"], binding["shown"]) == (names[QUEUE], QUEUE)
+
+
+@pytest.mark.parametrize("command", ["doctor", "fsck"])
+def test_a_check_has_the_text(quick: Quick, names: dict[str, str], command: str) -> None:
+    assert QUEUE in quick(command, code=None).text
+    told = quick(command, "--json", code=None).json
+    rows = told["segments"] if command == "doctor" else told
+    assert QUEUE in {row.get("shown") for row in rows}
+
+
+def test_a_command_takes_the_text_for_the_name(quick: Quick, names: dict[str, str]) -> None:
+    quick("produce", QUEUE, "-m", "hello")
+
+    assert quick("stats", QUEUE, "--json").json["name"] == names[QUEUE]
+    assert quick("stats", "-q", QUEUE, "--json").json["depth"] == 1
+    assert "1 message removed" in quick("purge", "-y", QUEUE).text
+    assert f"({QUEUE!r})" in quick("who", QUEUE, code=None).error
+    assert quick("stream", "offsets", STREAM, "--json").json
+    quick("exchange", "unbind", EXCHANGE, "-q", QUEUE)
+    told = quick("delete", "-y", QUEUE).text
+    assert names[QUEUE] in told
+    assert QUEUE in told
+    quick("stats", "-q", QUEUE, code=Code.NO_QUEUE)
+
+
+def test_a_queue_can_be_made_by_its_text(quick: Quick, broker: shmq.Broker) -> None:
+    told = quick("create", "a b", "--dead-letter", "c d").text
+
+    assert broker.queue_names() == ["a:20b", "c:20d"]
+    assert "'a:20b' ('a b')" in told
+
+
+def test_a_text_that_is_too_long_is_refused_with_both_lengths(quick: Quick) -> None:
+    error = quick("create", "@" * 50, code=Code.USAGE).error
+
+    assert "50 characters" in error
+    assert "150" in error
