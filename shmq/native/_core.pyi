@@ -188,6 +188,7 @@ class Handle:
     @property
     def name(self) -> str: ...
     interrupted: Callable[[], bool] | None
+    ready_event: Any
     def __init__(
         self, name: str, segment: Segment, not_empty: str, not_full: str, wakeup_prefix: str
     ) -> None: ...

@@ -576,6 +576,10 @@ class RemoteQueue(RemoteHandle, api.Queue):
         """See :class:`shmq.api.Queue`."""
         return AsyncBodies(self.aconsume(prefetch, timeout, where=where))
 
+    def fileno(self) -> int:
+        """See :class:`shmq.api.Queue`."""
+        raise errors.Unsupported(f"queue {self._name!r} of a server has no descriptor")
+
     # ---- looking ----
 
     def ask(self, kind: int, rest: bytes = b"", *, again: bool = False) -> _core.Answer:
