@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from shmq.api.options import NORMAL as NORMAL
     from shmq.api.options import QueueOptions as QueueOptions
     from shmq.api.stream_options import StreamOptions as StreamOptions
-    from shmq.client.local.wait import wait as wait
     from shmq.client.shared.ready_event import ReadyEvent as ReadyEvent
+    from shmq.client.wait import wait as wait
     from shmq.workers.decorator import Worker as Worker
     from shmq.workers.decorator import run as run
     from shmq.workers.decorator import worker as worker
@@ -56,7 +56,7 @@ _PLACES = {
     for module, names in {
         "shmq.errors": _errors,
         "shmq.client.connect": ["connect"],
-        "shmq.client.local.wait": ["wait"],
+        "shmq.client.wait": ["wait"],
         "shmq.client.shared.ready_event": ["ReadyEvent"],
         "shmq.workers.decorator": ["Worker", "run", "worker"],
         "shmq.api.message": ["Reject", "Retry"],

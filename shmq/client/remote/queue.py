@@ -32,9 +32,11 @@ from shmq.client.remote.put import (
     waiting_puts,
     with_id,
 )
+from shmq.client.remote.ready_watch import RemoteReadyWatch
 from shmq.client.remote.staged_publish import RemoteStagedPublisher
 from shmq.client.shared.async_bodies import AsyncBodies
 from shmq.client.shared.policy import compile_filter
+from shmq.client.shared.ready_event import ReadyEvent, descriptor_of
 from shmq.expression.parse import Where
 from shmq.native import _core
 from shmq.protocol.messages.queue import Create, Leases, LeasesState, QueueState, Select
@@ -61,10 +63,14 @@ class RemoteQueue(RemoteHandle, api.Queue):
     A handle used in the child of a fork connects anew, and so does one that is unpickled.
     """
 
+    READY_WATCH = RemoteReadyWatch
+
     def __init__(
         self, connection: Connection, namespace: str, own: Mapping[str, Any] | None = None
     ) -> None:
         super().__init__(connection, namespace)
+        #: Of `fileno`; None: it was not called.
+        self.ready_event: ReadyEvent | None = None
         self._consumers: weakref.WeakSet[api.Consumer | api.Bodies] = weakref.WeakSet()
         connection.set_queue(weakref.ref(self))
         if own is not None:
@@ -578,7 +584,13 @@ class RemoteQueue(RemoteHandle, api.Queue):
 
     def fileno(self) -> int:
         """See :class:`shmq.api.Queue`."""
-        raise errors.Unsupported(f"queue {self._name!r} of a server has no descriptor")
+        self._check_open()
+        return descriptor_of(self)
+
+    def found_nothing(self) -> None:
+        """A get has found nothing: the descriptor, if there is one, ends to be readable."""
+        if self.ready_event is not None:
+            self.ready_event.clear()
 
     # ---- looking ----
 
@@ -685,6 +697,8 @@ class RemoteQueue(RemoteHandle, api.Queue):
             return
         for consumer in list(self._consumers):
             consumer.close()  # with the acknowledgements that it has collected
+        if self.ready_event is not None:
+            self.ready_event.close()
         self._send_acks()
         self._connection.close()
 

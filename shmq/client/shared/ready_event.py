@@ -14,7 +14,7 @@ from shmq import api
 from shmq.api.contract import Closing, unwrapped
 from shmq.errors import InvalidOption, ShmqError, no_descriptor
 
-__all__ = ["ReadyEvent", "ReadyWatch", "descriptor_of", "look", "watchable"]
+__all__ = ["Descriptor", "ReadyEvent", "ReadyWatch", "descriptor_of", "look", "watchable"]
 
 
 class ReadyWatch(abc.ABC):
@@ -65,7 +65,7 @@ class ReadyEvent(Closing):
         self._begin()
 
     def _begin(self) -> None:
-        self._descriptor = _Descriptor()
+        self._descriptor = Descriptor()
         self._watches: list[ReadyWatch] = []
         _all.add(self)
         try:
@@ -88,9 +88,8 @@ class ReadyEvent(Closing):
 
     def clear(self) -> None:
         """Make it unreadable, unless a queue may have a message: then it is readable after that."""
-        if not self._descriptor.is_set:
+        if not self._descriptor.unset():
             return
-        self._descriptor.unset()
         readable = False
         for watch in self._watches:
             try:
@@ -126,7 +125,7 @@ class ReadyEvent(Closing):
             watch.close()
 
     def forked(self) -> None:
-        """Leave the parent's descriptor and watches to the parent."""
+        """In the child of a fork: leave the parent's descriptor and watches to the parent."""
         self._lock = threading.RLock()
         self._descriptor.forked()
         self._watches = []
@@ -140,12 +139,12 @@ class ReadyEvent(Closing):
         return f"<ReadyEvent of {len(self._queues)} queues, {state}>"
 
 
-class _Descriptor:
+class Descriptor:
     """An eventfd, readable between a `set` and the next `unset`.
 
-    ``is_set`` may be true while it is not readable, but never the other way round: `set` writes
-    before it stores, and `unset` stores before it reads. What an `unset` swallows has happened
-    before, so a caller that looks at the queues afterwards misses nothing.
+    A caller that looks at what it tells of after an `unset` misses nothing. A signal handler may
+    come between any two steps: so `set` writes before it stores, and `unset` stores before it
+    reads, and ``is_set`` is never false while it is readable.
     """
 
     def __init__(self) -> None:
@@ -154,32 +153,37 @@ class _Descriptor:
         except OSError as error:
             raise no_descriptor(error) from None
         self.is_set = False
-        # A signal handler may get from the queue while this thread is in here.
         self._lock = threading.RLock()
 
     @property
     def is_closed(self) -> bool:
+        """Whether it was closed, by `close` or by a fork."""
         return self.fd < 0
 
     def set(self) -> None:
+        """Make it readable."""
         with self._lock:
             if self.fd >= 0:
                 os.eventfd_write(self.fd, 1)
                 self.is_set = True
 
-    def unset(self) -> None:
+    def unset(self) -> bool:
+        """Make it unreadable; whether it was set."""
         with self._lock, contextlib.suppress(BlockingIOError):
-            self.is_set = False
-            if self.fd >= 0:
+            was_set, self.is_set = self.is_set, False
+            if was_set and self.fd >= 0:
                 os.eventfd_read(self.fd)
+        return was_set
 
     def close(self) -> None:
+        """Close it. May be called again."""
         with self._lock:
             fd, self.fd = self.fd, -1
             if fd >= 0:
                 os.close(fd)
 
     def forked(self) -> None:
+        """Close it in the child of a fork, in which no other thread is left."""
         self._lock = threading.RLock()
         self.close()
         self.is_set = False
