@@ -117,7 +117,7 @@ class _ReadyThread:
         self._watches: set[RemoteReadyWatch] = set()
         self._to_ask: set[RemoteReadyWatch] = set()
         self._asked: dict[RemoteReadyWatch, _core.Answer] = {}
-        self._ended = False
+        self._connected = self._ended = False
         self._lock = threading.RLock()
         self._woken = Descriptor()
         self._left_at = time.monotonic()
@@ -144,6 +144,9 @@ class _ReadyThread:
             self._watches.discard(watch)
             self._to_ask.discard(watch)
             self._left_at = time.monotonic()
+            if not (self._watches or self._connected):
+                self._ended = True  # it would only try to connect
+                self._connection.drop()
             self._woken.set()
 
     # ---- the thread ----
@@ -171,7 +174,7 @@ class _ReadyThread:
     def _goes_on(self) -> bool:
         with self._lock:
             lingers = time.monotonic() < self._left_at + _LINGER
-            self._ended = not (self._watches or lingers)
+            self._ended = self._ended or not (self._watches or lingers)
             return not self._ended
 
     def _has_work(self) -> bool:
@@ -207,6 +210,7 @@ class _ReadyThread:
         poller.register(self._woken.fd, select.POLLIN)
         fd = wire.fileno()
         wire.holds += 1
+        self._connected = True
         try:
             while not wire.is_broken and self._goes_on():
                 self._woken.unset()
@@ -247,6 +251,7 @@ class _ReadyThread:
     def _asked_no_more(self) -> None:
         """The connection has ended: what waited there is asked again."""
         with self._lock:
+            self._connected = False
             self._to_ask |= self._asked.keys() & self._watches
             self._asked.clear()
 
