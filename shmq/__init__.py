@@ -13,7 +13,7 @@ True
 
 Begin           connect, Broker, Queue, QueueOptions, Message, Put, LOW, NORMAL, HIGH
 Consume         Bodies, AsyncBodies, Consumer, AsyncConsumer, Batch, Packed, DeadLetter, wait,
-                worker, run, Worker, Retry, Reject
+                ReadyEvent, worker, run, Worker, Retry, Reject
 Put             Loan, Pipeline, Transaction
 Look            QueueStats, QueueSummary, Attachment, Lease
 In bulk         BulkQueue, Columns, Run, StagedPublisher, Rows
@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from shmq.api.options import NORMAL as NORMAL
     from shmq.api.options import QueueOptions as QueueOptions
     from shmq.api.stream_options import StreamOptions as StreamOptions
-    from shmq.client.local.wait import wait as wait
+    from shmq.client.shared.ready_event import ReadyEvent as ReadyEvent
+    from shmq.client.wait import wait as wait
     from shmq.workers.decorator import Worker as Worker
     from shmq.workers.decorator import run as run
     from shmq.workers.decorator import worker as worker
@@ -59,7 +60,8 @@ _PLACES = {
     for module, names in {
         "shmq.errors": _errors,
         "shmq.client.connect": ["connect"],
-        "shmq.client.local.wait": ["wait"],
+        "shmq.client.wait": ["wait"],
+        "shmq.client.shared.ready_event": ["ReadyEvent"],
         "shmq.workers.decorator": ["Worker", "run", "worker"],
         "shmq.api.message": ["Reject", "Retry"],
         "shmq.api.names": ["escape_name", "unescape_name"],

@@ -479,6 +479,21 @@ class Queue(Closing):
         """
 
     @abc.abstractmethod
+    def fileno(self) -> int:
+        """A file descriptor that is readable while a message may be visible, for event loops.
+
+        For selectors, poll, `loop.add_reader` and the like: take messages with ``block=False``
+        when it is readable. It stays readable until a get finds the queue empty; a message that
+        comes, comes back or becomes due makes it readable again. It is readable, too, when the
+        queue is deleted, or its server cannot be reached: the next get says so. It is made at the
+        first call, and `close` closes it: take it out of its selector first. The child of a fork
+        gets one of its own at its first call. See :class:`shmq.ReadyEvent` for several queues.
+
+        Raises :class:`~shmq.Unsupported` if the server is too old for it, and OSError if there is
+        no file descriptor left.
+        """
+
+    @abc.abstractmethod
     def loan(self, size: int, **properties: Any) -> Loan:
         """Reserve space for a body of ``size`` bytes, to be written in place.
 

@@ -195,6 +195,7 @@ class Handle:
     @property
     def name(self) -> str: ...
     interrupted: Callable[[], bool] | None
+    ready_event: Any
     @property
     def is_temporary(self) -> bool: ...
     @property

@@ -251,6 +251,8 @@ cdef class Bulk:
             if columns.count or attempt:
                 break
             self.handle._tick()  # also returns messages that dead processes had leased
+        if not columns.count:
+            self.handle._found_nothing()
         return columns.run()
 
     cdef int _lease_onto(self, _RunColumns columns, uint64_t room, uint64_t budget,

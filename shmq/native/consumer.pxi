@@ -236,6 +236,7 @@ cdef class Consumer:
             self.gatherer.flush(wait and self.block, self.timeout)
         if self.next >= self.held:
             if not self._get_more(wait):
+                self.handle._found_nothing()
                 return False
             now[0] = shmq_time(&self.handle.q)
         if self.views[self.next].deadline - now[0] < self.lease_time - self.lease_time // 8:

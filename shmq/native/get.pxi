@@ -98,6 +98,7 @@ cdef int _lease_some(Handle handle, shmq_view *views, int most, block, timeout,
         if status != SHMQ_OK and status != SHMQ_EMPTY:
             raise handle._error(status)
         if not handle._may_wait(SHMQ_NOT_EMPTY, block, timeout, &until, &round_):
+            handle._found_nothing()
             return 0
 
 

@@ -20,6 +20,8 @@ cdef class Handle:
     cdef uint32_t awake[2]         # by event: awake, but still counted as asleep
     #| interrupted: Callable[[], bool] | None
     cdef public object interrupted # whether operations must not wait any more: asked before a sleep
+    #| ready_event: Any
+    cdef public object ready_event # of its `fileno`: cleared by a get that finds nothing; None: no call
     cdef bint open_
     cdef bint tending
     cdef bint blocks               # overflow="block"
@@ -187,6 +189,12 @@ cdef class Handle:
         if block and timeout is not None:
             return _errors.Empty(f"no message came to queue {self.name!r} within {timeout} s")
         return _errors.Empty(f"no message is visible in queue {self.name!r}")
+
+    # After a get that found nothing. The caller does not hold the lock.
+    cdef inline int _found_nothing(self) except -1:
+        if self.ready_event is not None:
+            self.ready_event.clear()
+        return 0
 
     cdef object _too_large(self, size, uint32_t meta):
         return _errors.MessageTooLarge(
@@ -860,6 +868,7 @@ cdef class Handle:
             if status != SHMQ_EMPTY:
                 raise self._error(status)
             if not self._may_wait(SHMQ_NOT_EMPTY, block, timeout, &until, &round_):
+                self._found_nothing()
                 raise self._empty(block, timeout)
 
     def get_many(self, max: int, timeout: float | None = None, *, block: bool = True,
@@ -930,6 +939,8 @@ cdef class Handle:
                 message = _new_message(self, &views[i], None)
                 if message is not None:
                     messages.append(message)
+            if not messages:
+                self._found_nothing()
             return messages
         finally:
             free(views)
@@ -952,6 +963,7 @@ cdef class Handle:
                 whole = True
                 continue
             if status == SHMQ_EMPTY:
+                self._found_nothing()
                 return None
             if status != SHMQ_OK:
                 raise self._error(status)

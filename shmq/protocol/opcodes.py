@@ -115,6 +115,7 @@ class Type(enum.IntEnum):
     STREAM_GROUPS = 0x6E
     REPARTITION = 0x6F
     LEASES = 0x70
+    READY = 0x71
     TABLE = 0x72
     REPLY = 0x7F
 
@@ -189,6 +190,7 @@ class Feature(enum.StrEnum):
     HANDED = "handed"
     ON_DAMAGE = "on-damage"
     LEASES = "leases"
+    READY = "ready"
     UNCOUNTED = "uncounted"
     TABLES = "tables"
 
@@ -221,6 +223,7 @@ HEADS: Final[dict[Type, struct.Struct]] = {
     Type.SHARE_SETTLE: struct.Struct("!BQ"),
     Type.REPARTITION: struct.Struct("!QI"),
     Type.LEASES: struct.Struct("!QI"),
+    Type.READY: struct.Struct("!I"),
 }
 
 #: The types that a side thread of the server carries out, not its event loop.
@@ -302,6 +305,7 @@ RIGHTS: Final[dict[Type, Right]] = {
     Type.SHARE_SETTLE: Right.CONSUME,
     Type.REPARTITION: Right.ADMIN,
     Type.LEASES: Right.CONSUME,
+    Type.READY: Right.CONSUME,
 }
 
 #: The errors that a server answers with a status; a client raises the first.

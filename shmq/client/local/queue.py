@@ -25,9 +25,11 @@ from shmq.client.local.batch_window import LocalPipeline
 from shmq.client.local.staged_publish import LocalStagedPublisher
 from shmq.client.local.waiting import async_get, wait_thread
 from shmq.client.local.waiting.filtered_wait import wait_filtered
+from shmq.client.local.waiting.ready_watch import LocalReadyWatch
 from shmq.client.shared import durability, durable_wait
 from shmq.client.shared.async_bodies import AsyncBodies
 from shmq.client.shared.policy import compile_filter
+from shmq.client.shared.ready_event import descriptor_of
 from shmq.client.transaction.recover import settle
 from shmq.errors import Full, LockTimeout, QueueDeleted, ShmqError, descriptors
 from shmq.namespace.namespace import Namespace
@@ -78,6 +80,8 @@ class LocalQueue(_core.Handle, api.Queue):
     A handle used in the child of a fork attaches anew; a pickled one attaches where it is
     unpickled.
     """
+
+    READY_WATCH = LocalReadyWatch
 
     def __init__(self, namespace: Namespace, name: str, segment: _core.Segment) -> None:
         self._namespace = namespace
@@ -204,6 +208,12 @@ class LocalQueue(_core.Handle, api.Queue):
     ) -> api.AsyncBodies:
         """See :class:`shmq.api.Queue`."""
         return AsyncBodies(self.aconsume(prefetch, timeout, where=where))
+
+    def fileno(self) -> int:
+        """See :class:`shmq.api.Queue`."""
+        if self.closed:
+            raise ShmqError(f"this handle of queue {self.name!r} is closed")
+        return descriptor_of(self)
 
     # ---- looking ----
 
@@ -457,6 +467,8 @@ class LocalQueue(_core.Handle, api.Queue):
             with contextlib.suppress(LockTimeout):
                 consumer.close()  # with the acknowledgements that it has collected
         self._dead_letters.close()
+        if self.ready_event is not None:
+            self.ready_event.close()
         _core.Handle.close(self)
         wait_thread.wake_thread(self._namespace)
         if self.is_consumer:

@@ -77,7 +77,10 @@ class RemoteBulkQueue(api.BulkQueue):
         if max_bytes is not None:
             budget = min(check_whole("max_bytes", max_bytes, 1, None), budget)
         ms = _lease_ms(seconds)
-        return self._run(lambda wire: wire.lease_run(most, budget, ms))
+        run = self._run(lambda wire: wire.lease_run(most, budget, ms))
+        if not len(run):
+            self._queue.found_nothing()
+        return run
 
     def lease_again(self, sequences: Any, *, seconds: float = 600.0) -> api.Run:
         """See :class:`shmq.api.BulkQueue`."""

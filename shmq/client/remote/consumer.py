@@ -58,6 +58,7 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
         while not self.ended:
             if not self._begin():
                 if not self._more(wait):
+                    self._queue.found_nothing()
                     return None
             elif self.is_fresh() or self._renew():
                 message = self.hand_out()
@@ -291,6 +292,7 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
         while not self.ended:
             if not self._begin():
                 if not await self._amore():
+                    self._queue.found_nothing()
                     return None
             elif self.is_fresh() or await self._arenew():
                 message = self.hand_out()

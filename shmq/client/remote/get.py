@@ -63,6 +63,8 @@ class RemoteGet:
                 break
             backoff = backoff or Backoff()
             time.sleep(backoff.pause(None if until is None else until - time.monotonic()))
+        if not messages:
+            self._queue.found_nothing()
         return messages
 
     def _consume(self, wait_ms: int, first: Attempt | None = None) -> list[Any]:
@@ -171,6 +173,8 @@ class RemoteGet:
             backoff = backoff or Backoff()
             left = None if until is None else until - time.monotonic()
             await asyncio.sleep(backoff.pause(left))
+        if not messages:
+            self._queue.found_nothing()
         return messages
 
     async def _asubscribe(self, until: float | None) -> tuple[bool, list[Any]]:

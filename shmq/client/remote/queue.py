@@ -32,9 +32,11 @@ from shmq.client.remote.put import (
     waiting_puts,
     with_id,
 )
+from shmq.client.remote.ready_watch import RemoteReadyWatch
 from shmq.client.remote.staged_publish import RemoteStagedPublisher
 from shmq.client.shared.async_bodies import AsyncBodies
 from shmq.client.shared.policy import compile_filter
+from shmq.client.shared.ready_event import ReadyEvent, descriptor_of
 from shmq.expression.parse import Where
 from shmq.native import _core
 from shmq.protocol.messages.queue import Create, Leases, LeasesState, QueueState, Select
@@ -61,6 +63,8 @@ class RemoteQueue(RemoteHandle, api.Queue):
     A handle used in the child of a fork connects anew, and so does one that is unpickled.
     """
 
+    READY_WATCH = RemoteReadyWatch
+
     def __init__(
         self,
         connection: Connection,
@@ -68,6 +72,8 @@ class RemoteQueue(RemoteHandle, api.Queue):
         create: Create | None = None,
     ) -> None:
         super().__init__(connection, namespace)
+        #: Of `fileno`; None: it was not called.
+        self.ready_event: ReadyEvent | None = None
         self._consumers: weakref.WeakSet[api.Consumer | api.Bodies] = weakref.WeakSet()
         connection.set_queue(weakref.ref(self))
         if create is not None:
@@ -590,6 +596,16 @@ class RemoteQueue(RemoteHandle, api.Queue):
         """See :class:`shmq.api.Queue`."""
         return AsyncBodies(self.aconsume(prefetch, timeout, where=where))
 
+    def fileno(self) -> int:
+        """See :class:`shmq.api.Queue`."""
+        self._check_open()
+        return descriptor_of(self)
+
+    def found_nothing(self) -> None:
+        """A get has found nothing: the descriptor, if there is one, ends to be readable."""
+        if self.ready_event is not None:
+            self.ready_event.clear()
+
     # ---- looking ----
 
     def ask(self, kind: int, rest: bytes = b"", *, again: bool = False) -> _core.Answer:
@@ -695,6 +711,8 @@ class RemoteQueue(RemoteHandle, api.Queue):
             return
         for consumer in list(self._consumers):
             consumer.close()  # with the acknowledgements that it has collected
+        if self.ready_event is not None:
+            self.ready_event.close()
         self._send_acks()
         self._connection.close()
 

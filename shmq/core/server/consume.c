@@ -113,8 +113,15 @@ static const char *read_request(const struct shmq_frame *frame, const unsigned c
     memset(request, 0, sizeof *request);
     request->id = frame->id;
     request->subscribes = frame->type == SHMQ_T_SUBSCRIBE;
+    request->looks = frame->type == SHMQ_T_READY;
+    *flags = 0;
     if (!shmq_read_name(&r, name))
         return SHMQ_WHY_NAME;
+    if (request->looks) {
+        request->most = 1;
+        request->until = end_of(shmq_read32(&r));
+        return r.bad || shmq_left(&r) ? "behind the name is u32 wait" : NULL;
+    }
     request->most = shmq_read32(&r);
     if (!request->subscribes)
         request->until = end_of(shmq_read32(&r));
@@ -179,12 +186,12 @@ void shmq_carry_out_consume(struct shmq_session *session, const struct shmq_fram
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST,
                             "of no messages none can be sent: "
                             "1 or more");
-    else if (request.subscribes && shmq_subscription(session, frame->id))
+    else if ((request.subscribes || request.looks) && shmq_subscription(session, frame->id))
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST,
                             "this message id is a subscription's: unsubscribe, or take another");
     else if (session->waiter_count + session->delayed >= SHMQ_WAITERS)
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST,
-                            "4096 CONSUMEs and subscriptions of this connection wait: end some");
+                            "4096 CONSUMEs, READYs and subscriptions of this connection wait: end some");
     else
         begin(queue_session, &request);
 }
@@ -202,7 +209,7 @@ void shmq_carry_out_unsubscribe(struct shmq_session *session, const struct shmq_
     subscription = shmq_subscription(session, shmq_load32(payload));
     if (!subscription) {
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST,
-                            "this message id is no subscription's");
+                            "this message id is no subscription's, and no READY's that waits");
         return;
     }
     shmq_unsubscribe(subscription);

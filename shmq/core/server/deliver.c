@@ -310,6 +310,22 @@ static uint32_t deliver_all_settled(struct shmq_waiter *w, uint32_t most, bool w
     return written;
 }
 
+/* Answers a READY if a message is visible; returns how many it answered. */
+static uint32_t tell_of_message(struct shmq_waiter *w, int *outcome)
+{
+    struct shmq_attached_queue *queue = w->queue_session->queue;
+
+    if ((*outcome = shmq_attached_queue_lock(queue, true)) != SHMQ_OK)
+        return 0;
+    shmq_tick_if_due(queue->q, shmq_now());
+    *outcome = shmq_looks_ready(queue->q->h) ? SHMQ_OK : SHMQ_EMPTY;
+    shmq_attached_queue_unlock(queue);
+    if (*outcome != SHMQ_OK)
+        return 0;
+    shmq_reply(w->session, w->id, SHMQ_S_OK, NULL, 0);
+    return 1;
+}
+
 uint32_t shmq_deliver(struct shmq_waiter *w, uint32_t most, bool whole, int *outcome)
 {
     uint32_t total = 0, count;
@@ -317,6 +333,8 @@ uint32_t shmq_deliver(struct shmq_waiter *w, uint32_t most, bool whole, int *out
 
     int64_t since = 0;
 
+    if (w->looks)
+        return tell_of_message(w, outcome);
     *outcome = SHMQ_OK;
     if (w->filtered)
         begin_search(w);

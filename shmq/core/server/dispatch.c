@@ -33,6 +33,7 @@ static const struct handler handlers[256] = {
     [SHMQ_T_PRODUCE_BATCH] = {.one = shmq_carry_out_batch},
     [SHMQ_T_CONSUME] = {.one = shmq_carry_out_consume},
     [SHMQ_T_SUBSCRIBE] = {.one = shmq_carry_out_consume},
+    [SHMQ_T_READY] = {.one = shmq_carry_out_consume},
     [SHMQ_T_UNSUBSCRIBE] = {.one = shmq_carry_out_unsubscribe},
     [SHMQ_T_HANDED] = {.one = shmq_carry_out_handed},
     [SHMQ_T_ACK] = {.run = shmq_carry_out_settle},

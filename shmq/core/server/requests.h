@@ -49,7 +49,8 @@ void shmq_put_large(struct shmq_attached_queue *queue, struct shmq_item *item);
 
 /* Leases up to `most` messages for the waiter, fewer if much output is pending, and writes them;
  * returns how many. `outcome`: of the last lease. `whole`: the whole queue is locked, so that
- * SHMQ_EMPTY is final. The last message of a CONSUME is marked as such. */
+ * SHMQ_EMPTY is final. The last message of a CONSUME is marked as such. A READY is answered instead
+ * if a message is visible, and counts as one. */
 uint32_t shmq_deliver(struct shmq_waiter *waiter, uint32_t most, bool whole, int *outcome);
 
 /* Whether the session can accept messages now. */
@@ -73,7 +74,7 @@ void shmq_carry_out_batch(struct shmq_session *session, const struct shmq_frame 
 bool shmq_refuse_durable(struct shmq_session *session, const struct shmq_frame *frame,
                          const unsigned char *payload);
 
-/* ---- consume.c: CONSUME, SUBSCRIBE and UNSUBSCRIBE, and serving the waiters ---- */
+/* ---- consume.c: CONSUME, SUBSCRIBE, READY and UNSUBSCRIBE, and serving the waiters ---- */
 
 void shmq_carry_out_consume(struct shmq_session *session, const struct shmq_frame *frame,
                             const unsigned char *payload);

@@ -27,7 +27,7 @@
 #define SHMQ_OUT_HIGH (512u << 10) /* with this much output nothing more is begun */
 #define SHMQ_OUT_LOW (128u << 10)  /* and from here on it is again */
 #define SHMQ_RUN 64u               /* operations in one critical section */
-#define SHMQ_WAITERS 4096u         /* waiting CONSUMEs and subscriptions of a session */
+#define SHMQ_WAITERS 4096u         /* waiting CONSUMEs, READYs and subscriptions of a session */
 #define SHMQ_WHY_BYTES 256u        /* the most bytes of policy's reason for a refusal */
 #define SHMQ_DURABLE_REPLIES 65536u /* durable replies: with this many nothing is begun */
 
@@ -111,14 +111,14 @@ struct shmq_filter_request {
     unsigned char code[];
 };
 
-/* A waiting CONSUME, or a subscription. */
+/* A waiting CONSUME or READY, or a subscription. */
 struct shmq_waiter {
     struct shmq_session *session;
     struct shmq_queue_session *queue_session;
     struct shmq_waiter *next, *prev; /* in its attached queue's line, if `queued` */
     struct shmq_waiter *peer, *peer_before; /* the session's others */
     struct shmq_filter_request *filtered; /* NULL: it takes any message */
-    int64_t until; /* of a CONSUME: monotonic ns, or INT64_MAX */
+    int64_t until; /* of all but a SUBSCRIBE: monotonic ns, or INT64_MAX */
     uint32_t id;
     uint32_t most; /* messages; of a subscription, unsettled ones */
     uint32_t used; /* of these: its held leases */
@@ -126,6 +126,7 @@ struct shmq_waiter {
     uint32_t handed; /* of these, handed to the application, as it reports */
     bool tells;
     bool subscribes;
+    bool looks; /* a READY: it is told of a message, and leases none */
     bool settled; /* on delivery */
     bool queued;
     bool ended; /* kept only for its held leases */
@@ -416,14 +417,15 @@ void shmq_durable_replies_end(struct shmq_attached_queue *queue, uint16_t status
 /* Drops the session's durable replies. */
 void shmq_durable_replies_drop(struct shmq_session *session);
 
-/* ---- waiters.c: waiting CONSUMEs, and subscriptions ---- */
+/* ---- waiters.c: waiting CONSUMEs and READYs, and subscriptions ---- */
 
-/* The arguments of a CONSUME or a SUBSCRIBE. */
+/* The arguments of a CONSUME, a SUBSCRIBE or a READY. */
 struct shmq_consume_request {
     uint32_t id;
     uint32_t most; /* messages, or the credit */
-    int64_t until; /* of a CONSUME: monotonic ns; 0: it does not wait */
+    int64_t until; /* of all but a SUBSCRIBE: monotonic ns; 0: it does not wait */
     bool subscribes;
+    bool looks; /* a READY */
     bool settled;
     bool tells; /* reports hand-outs to the application with HANDED */
     const unsigned char *where; /* an expression, or NULL */
@@ -456,10 +458,10 @@ static inline bool shmq_waiter_searches(const struct shmq_waiter *w)
     return w->filtered && w->filtered->searches;
 }
 
-/* The session's subscription with that id, or NULL. */
+/* The session's subscription, or READY that waits, with that id, or NULL. */
 struct shmq_waiter *shmq_subscription(struct shmq_session *session, uint32_t id);
 
-/* Ends the subscription; its leases continue. */
+/* Ends the subscription or the READY; its leases continue. */
 void shmq_unsubscribe(struct shmq_waiter *subscription);
 
 /* The first `count` messages of the subscription were, or will at once be, handed out. */
@@ -471,7 +473,7 @@ void shmq_waiter_credit(struct shmq_waiter *subscription);
 /* Serves the session's waiters again that were passed over. */
 void shmq_waiters_unblock(struct shmq_session *session);
 
-/* Ends the session's CONSUMEs whose time is over; returns when the next one's is. */
+/* Ends the session's CONSUMEs and READYs whose time is over; returns when the next one's is. */
 int64_t shmq_waiters_expire(struct shmq_session *session, int64_t now);
 
 /* Refuses those that end with their search and cannot have the lock for it. */

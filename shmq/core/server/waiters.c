@@ -71,6 +71,7 @@ struct shmq_waiter *shmq_waiter_begin(struct shmq_queue_session *queue_session,
     w->most = request->most;
     w->until = request->until;
     w->subscribes = request->subscribes;
+    w->looks = request->looks;
     w->settled = request->settled;
     w->tells = request->tells;
     w->peer = queue_session->session->waiters;
@@ -119,7 +120,7 @@ struct shmq_waiter *shmq_subscription(struct shmq_session *session, uint32_t id)
 {
     struct shmq_waiter *w = session->waiters;
 
-    while (w && !(w->subscribes && w->id == id))
+    while (w && !((w->subscribes || w->looks) && w->id == id))
         w = w->peer;
     return w;
 }

@@ -15,7 +15,7 @@ from shmq.client.local.waiting.waiting_tasks import TaskQueue, WaitingTask
 from shmq.client.local.waiting.wakeup_pool import WakeupPool
 from shmq.native import _core
 
-wait_module = importlib.import_module("shmq.client.local.wait")
+wait_module = importlib.import_module("shmq.client.wait")
 
 
 @pytest.fixture

@@ -46,6 +46,8 @@ OPERATIONS = {
     "stats": queue.stats,
     "qsize": queue.qsize,
     "loan": lambda: queue.loan(10).__enter__().release(),
+    "fileno": lambda: broker.queue("q").fileno(),
+    "wait": lambda: shmq.wait([queue, other], timeout=0.01),
     "request": lambda: broker.request("answered", b"?", timeout=0.01),
     "list": broker.list_queues,
     "publish": lambda: exchange.publish(b"x", "a"),

@@ -76,6 +76,7 @@ class T(enum.IntEnum):
     STREAM_GROUPS = 0x6E
     REPARTITION = 0x6F
     LEASES = 0x70
+    READY = 0x71
     TABLE = 0x72
     REPLY = 0x7F
 
@@ -319,6 +320,7 @@ OPERATIONS: dict[T, Operation] = {
     T.REDRIVE: Operation(u32(1), "queue", "admin"),
     T.TABLE: Operation(pack({"action": "look"}), "table"),
     T.LEASES: Operation(u64(0) + u32(1), "queue", "consume"),
+    T.READY: Operation(u32(0), "queue", "consume"),
     T.STREAM_CREATE: Operation(pack({"partitions": 1}), "stream", "admin"),
     T.STREAM_DELETE: Operation(b"", "stream", "admin"),
     T.STREAM_LIST: Operation(b""),

@@ -1,4 +1,4 @@
-"""The thread that waits on behalf of a process's event loops."""
+"""The thread that waits on behalf of a process's event loops and descriptors."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from shmq.client.local.waiting.waiting_tasks import TaskQueue, WaitingTask, wake
+from shmq.client.local.waiting.waiting_tasks import TaskQueue, Waiter, WaitingTask, wake
 from shmq.client.local.waiting.wakeup_pool import WakeupPool, at_the_end
 from shmq.client.local.waiting.watcher import Watcher
 from shmq.errors import LockTimeout
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core
 
-__all__ = ["rest", "wait_for", "wake_thread"]
+__all__ = ["WaitThread", "join", "rest", "wait_for", "wake_thread"]
 
 log = logging.getLogger("shmq")
 
@@ -36,10 +36,10 @@ _threads_lock = threading.Lock()
 
 
 class WaitThread:
-    """Watches the queues of one namespace that tasks of this process wait for.
+    """Watches the queues of one namespace for the tasks and descriptors of this process.
 
     Its thread sleeps on one semaphore, without the GIL, and wakes event loops. It keeps a
-    `TaskQueue` as long as a task waits in it.
+    `TaskQueue` as long as one of them waits in it.
     """
 
     def __init__(self, namespace: Namespace) -> None:
@@ -55,8 +55,8 @@ class WaitThread:
         self._thread.start()
         self._end_later = at_the_end(self.end, 2)
 
-    def join(self, queue: Any, event: int, waiting_task: WaitingTask) -> TaskQueue | None:
-        """Add the task to its queue of waiters; None if the thread has ended."""
+    def join(self, queue: Any, event: int, waiter: Waiter) -> TaskQueue | None:
+        """Add it to its queue of waiters; None if the thread has ended."""
         with self._lock:
             if self._ended:
                 return None
@@ -65,12 +65,12 @@ class WaitThread:
                 task_queue = TaskQueue(queue, event, self._watcher.wakeup)
                 self._task_queues[id(queue), event] = task_queue
                 self._watched = None
-            task_queue.join(waiting_task)
+            task_queue.join(waiter)
             return task_queue
 
-    def leave(self, task_queue: TaskQueue, waiting_task: WaitingTask, *, served: bool) -> None:
-        """Remove the task from its queue of waiters."""
-        task_queue.leave(waiting_task, served=served)
+    def leave(self, task_queue: TaskQueue, waiter: Waiter, *, served: bool) -> None:
+        """Remove it from its queue of waiters."""
+        task_queue.leave(waiter, served=served)
         key = (id(task_queue.watch.queue), task_queue.watch.event)
         with self._lock:
             if task_queue.is_empty and self._task_queues.get(key) is task_queue:
@@ -124,9 +124,9 @@ class WaitThread:
                 }
             task_queues = self._watched
         called = {
-            waiting_task: task_queues[watch]
+            waiter: task_queues[watch]
             for watch in self._watcher.look(list(task_queues))
-            for waiting_task in task_queues[watch].call(closely=self._watcher.closely)
+            for waiter in task_queues[watch].call(closely=self._watcher.closely)
         }
         for waiting_task in wake(called):
             self.leave(called[waiting_task], waiting_task, served=False)
@@ -149,7 +149,7 @@ async def wait_for(
 
     loop = asyncio.get_running_loop()
     waiting_task = WaitingTask(loop)
-    wait_thread, task_queue = _join(namespace, queue, event, waiting_task)
+    wait_thread, task_queue = join(namespace, queue, event, waiting_task)
     timer = None if timeout is None else loop.call_later(timeout, waiting_task.expire)
     found = None
     try:
@@ -172,15 +172,16 @@ async def wait_for(
         wait_thread.leave(task_queue, waiting_task, served=found is not None)
 
 
-def _join(
-    namespace: Namespace, queue: Any, event: int, waiting_task: WaitingTask
+def join(
+    namespace: Namespace, queue: Any, event: int, waiter: Waiter
 ) -> tuple[WaitThread, TaskQueue]:
+    """Add it to its queue of waiters in the thread of the namespace, which is started if needed."""
     while True:
         with _threads_lock:
             wait_thread = _wait_threads.get(namespace.name)
             if wait_thread is None:
                 wait_thread = _wait_threads[namespace.name] = WaitThread(namespace)
-            task_queue = wait_thread.join(queue, event, waiting_task)
+            task_queue = wait_thread.join(queue, event, waiter)
             if task_queue is not None:
                 return wait_thread, task_queue
             del _wait_threads[namespace.name]

@@ -1,10 +1,10 @@
-"""The tasks that wait for the same event of the same queue, in order."""
+"""Those that wait for the same event of the same queue, in order: tasks, and descriptors."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from shmq.errors import ShmqError
@@ -13,19 +13,46 @@ from shmq.native import _core
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["TaskQueue", "WaitingTask", "wake"]
+__all__ = ["TaskQueue", "Waiter", "WaitingDescriptor", "WaitingTask", "wake"]
 
 
-class WaitingTask:
+class Waiter:
+    """Waits in a `TaskQueue`; ``called``: it was woken, and has not looked since."""
+
+    __slots__ = ("called",)
+
+    def __init__(self) -> None:
+        self.called = False
+
+    def renew(self) -> None:
+        """It is about to wait again."""
+
+
+class WaitingDescriptor(Waiter):
+    """A descriptor that ``tell`` makes readable, from any thread."""
+
+    __slots__ = ("tell",)
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        super().__init__()
+        self.tell = tell
+
+
+class WaitingTask(Waiter):
     """One waiting task."""
 
-    __slots__ = ("called", "expired", "future", "loop")
+    __slots__ = ("expired", "future", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
         self.loop = loop
-        self.called = False
         self.expired = False
         self.future: asyncio.Future[None] = loop.create_future()
+
+    def renew(self) -> None:
+        """See `Waiter`."""
+        if self.future.done():
+            self.future = self.loop.create_future()
 
     def expire(self) -> None:
         """End the wait at its timeout. Must be called in the task's loop."""
@@ -34,7 +61,7 @@ class WaitingTask:
 
 
 class TaskQueue:
-    """Waiting tasks of any number of event loops, first come, first served.
+    """Waiting tasks of any number of event loops, first come, first served, and descriptors.
 
     Each wakeup calls one task. As long as some tasks were not called, either the queue is armed, or
     a called task has not left yet: a task that leaves after a call calls the next one, if there is
@@ -43,45 +70,45 @@ class TaskQueue:
     leaves.
 
     Tasks that wait for arriving messages with a filter are all called at each wakeup: one of them
-    may match what another leaves.
+    may match what another leaves. Descriptors wait so, too: it is open whether a message is taken
+    after one became readable.
     """
 
     def __init__(self, queue: Any, event: int, wakeup: _core.Wakeup) -> None:
         self.watch = _core.Watch(queue, event, wakeup)
         self._all = event == _core.EVENT_ARRIVED
-        self._waiters: OrderedDict[WaitingTask, None] = OrderedDict()
+        self._waiters: OrderedDict[Waiter, None] = OrderedDict()
         self._called = 0
         # A task ended by the garbage collector leaves in whatever thread runs the collector.
         self._lock = threading.RLock()
 
-    def join(self, waiting_task: WaitingTask) -> None:
-        """Append the task."""
-        self._waiters[waiting_task] = None
+    def join(self, waiter: Waiter) -> None:
+        """Append it."""
+        self._waiters[waiter] = None
 
     @property
     def is_empty(self) -> bool:
-        """Whether no task waits."""
+        """Whether none waits."""
         return not self._waiters
 
-    def arm(self, waiting_task: WaitingTask) -> None:
-        """Arm the queue: an event after the task's next attempt will wake it.
+    def arm(self, waiter: Waiter) -> None:
+        """Arm the queue: an event after the next attempt will wake the waiter.
 
         Raises what an operation on the queue raises.
         """
         with self._lock:
-            self._answered(waiting_task)
-            if waiting_task.future.done():
-                waiting_task.future = waiting_task.loop.create_future()
+            self._answered(waiter)
+            waiter.renew()
             if not self.watch.is_armed:
                 self.watch.arm()
 
-    def leave(self, waiting_task: WaitingTask, *, served: bool) -> None:
-        """Remove the task, ``served`` or not. May be called again."""
+    def leave(self, waiter: Waiter, *, served: bool) -> None:
+        """Remove the waiter, ``served`` or not. May be called again."""
         with self._lock:
-            if waiting_task not in self._waiters:
+            if waiter not in self._waiters:
                 return
-            del self._waiters[waiting_task]
-            was_called = self._answered(waiting_task)
+            del self._waiters[waiter]
+            was_called = self._answered(waiter)
             if not self._waiters:
                 self.watch.disarm()
                 return
@@ -89,17 +116,17 @@ class TaskQueue:
         for lost in wake(next_):
             self.leave(lost, served=False)
 
-    def call(self, *, closely: bool) -> list[WaitingTask]:
-        """The tasks to be woken now that the event may have come.
+    def call(self, *, closely: bool) -> list[Waiter]:
+        """Those to be woken now that the event may have come.
 
-        Unless ``closely``, none are woken while a called task has not answered.
+        Unless ``closely``, none are woken while a called one has not answered.
         """
         with self._lock:
             if self.watch.has_ended or self._all:
                 return self._call_some(len(self._waiters))
             return [] if self._called and not closely else self._call_some(1)
 
-    def _next(self) -> list[WaitingTask]:
+    def _next(self) -> list[Waiter]:
         if self._all or self._called == len(self._waiters):
             return []
         try:
@@ -112,31 +139,40 @@ class TaskQueue:
             return self._call_some(len(self._waiters))  # each gets the error by its own attempt
         return self._call_some(1)
 
-    def _call_some(self, count: int) -> list[WaitingTask]:
-        called: list[WaitingTask] = []
-        for waiting_task in self._waiters:
+    def _call_some(self, count: int) -> list[Waiter]:
+        called: list[Waiter] = []
+        for waiter in self._waiters:
             if len(called) == count:
                 break
-            if not waiting_task.called:
-                waiting_task.called = True
-                called.append(waiting_task)
+            if not waiter.called:
+                waiter.called = True
+                called.append(waiter)
         self._called += len(called)
         return called
 
-    def _answered(self, waiting_task: WaitingTask) -> bool:
-        was_called, waiting_task.called = waiting_task.called, False
+    def _answered(self, waiter: Waiter) -> bool:
+        was_called, waiter.called = waiter.called, False
         self._called -= was_called
         return was_called
 
 
-def wake(waiters: Iterable[WaitingTask]) -> list[WaitingTask]:
-    """Wake the called tasks, each in its loop; returns those whose loop is closed."""
+def wake(waiters: Iterable[Waiter]) -> list[WaitingTask]:
+    """Wake the called ones, a task in its loop; returns the tasks whose loop is closed."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[WaitingTask]] = {}
+    for waiter in waiters:
+        if isinstance(waiter, WaitingTask):
+            by_loop.setdefault(waiter.loop, []).append(waiter)
+        elif isinstance(waiter, WaitingDescriptor):
+            waiter.tell()
+    return _wake_tasks(by_loop) if by_loop else []
+
+
+def _wake_tasks(
+    by_loop: dict[asyncio.AbstractEventLoop, list[WaitingTask]],
+) -> list[WaitingTask]:
     import asyncio  # noqa: PLC0415 - callers that await have it loaded
 
     lost: list[WaitingTask] = []
-    by_loop: dict[asyncio.AbstractEventLoop, list[WaitingTask]] = {}
-    for waiting_task in waiters:
-        by_loop.setdefault(waiting_task.loop, []).append(waiting_task)
     here = asyncio._get_running_loop()
     for loop, called in by_loop.items():
         futures = [waiting_task.future for waiting_task in called]

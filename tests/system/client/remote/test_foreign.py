@@ -100,6 +100,12 @@ def test_a_server_without_more_than_the_contract_is_enough() -> None:
             queue.peek()
         with pytest.raises(shmq.Unsupported):
             queue.redrive()
+        with pytest.raises(shmq.Unsupported, match=r"'q'.*newer version"):
+            queue.fileno()
+        with pytest.raises(shmq.Unsupported, match="newer version"):
+            shmq.ReadyEvent([queue])
+        with pytest.raises(shmq.Unsupported, match="newer version"):
+            shmq.wait([queue], 0)
         with pytest.raises(shmq.Unsupported, match="newer version"):
             queue.redrive(where="reason = 'expired'")
         with pytest.raises(shmq.Unsupported, match=r"counted=False.*older"):

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
+import select
 import time
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from shmq import api
-from shmq.api.contract import unwrapped
 from shmq.client.local.queue import LocalQueue
 from shmq.client.local.waiting.wakeup_pool import WakeupPool
 from shmq.client.local.waiting.watcher import Watcher
-from shmq.errors import InvalidOption, LockTimeout
+from shmq.client.shared.ready_event import ReadyEvent, look, watchable
+from shmq.errors import LockTimeout, ShmqError
 from shmq.native import _core
 from shmq.native.lock_holder import until_locked
 
@@ -24,15 +27,45 @@ def wait(queues: Iterable[api.Queue], timeout: float | None = None) -> list[api.
 
     ``timeout`` is in seconds; None waits without limit, 0 only checks. The list is empty if it
     passed. Nothing is leased: another consumer may be faster, so take messages with
-    ``get(block=False)``. Queues of another namespace than the first one's are checked every 50 ms.
-    Raises :class:`~shmq.QueueDeleted` if one of them is deleted meanwhile, :class:`~shmq.ShmqError`
-    if its handle is closed, :class:`~shmq.InvalidOption` for an empty list, and TypeError for
-    anything but a queue of this host.
+    ``get(block=False)``. The queues may be local and remote ones; of local queues alone, those of
+    another namespace than the first one's are checked every 50 ms. Raises
+    :class:`~shmq.QueueDeleted` if one of them is deleted meanwhile, :class:`~shmq.ShmqError` if its
+    handle is closed, :class:`~shmq.Unsupported` if its server is too old,
+    :class:`~shmq.ConnectionLost`, :class:`~shmq.InvalidOption` for an empty list, and TypeError for
+    anything but a queue.
     """
     _core.check_timeout(timeout)
     until = None if timeout is None else time.monotonic() + timeout
-    given = _checked(queues)
-    return [given[queue] for queue in _wait(list(given), timeout, until)]
+    given = watchable(queues)
+    if all(isinstance(queue, LocalQueue) for queue in given):
+        return [given[queue] for queue in _wait(list(given), timeout, until)]
+    return [given[queue] for queue in _wait_for_all_kinds(list(given), until)]
+
+
+def _wait_for_all_kinds(queues: list[Any], until: float | None) -> list[Any]:
+    """The same for remote queues, and for local ones beside them."""
+    found = _found(queues)
+    if found or (until is not None and until <= time.monotonic()):
+        return found
+    with ReadyEvent(queues) as event:
+        poller = select.poll()
+        poller.register(event.fileno(), select.POLLIN)
+        while True:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            poller.poll(None if left is None else math.ceil(left * 1000))
+            found = _found(queues)
+            if found or left == 0.0:
+                return found
+            event.clear()
+
+
+def _found(queues: list[Any]) -> list[Any]:
+    """The queues that may have a message. Raises what the next get of one of them would raise."""
+    looked = look(queues)
+    for seen in looked.values():
+        if isinstance(seen, ShmqError):
+            raise seen
+    return [queue for queue in queues if looked[queue]]
 
 
 def _wait(
@@ -60,21 +93,6 @@ def _wait(
                 return []
             watcher.sleep(left)
             stirring = watcher.look(watches)
-
-
-def _checked(queues: Iterable[api.Queue]) -> dict[LocalQueue, api.Queue]:
-    """The queues of this host, each with the handle that was given, which may be a proxy."""
-    if isinstance(unwrapped(queues), LocalQueue):
-        raise TypeError(f"{queues!r} is one queue, not many: put it in a list")
-    watched = {}
-    for queue in dict.fromkeys(queues):
-        plain = unwrapped(queue)
-        if not isinstance(plain, LocalQueue):
-            raise TypeError(f"{queue!r:.60} is no queue of this host: wait takes only those")
-        watched[plain] = queue
-    if not watched:
-        raise InvalidOption("queues=[] names no queue to wait for")
-    return watched
 
 
 def _ready(queues: Iterable[LocalQueue]) -> list[LocalQueue]:

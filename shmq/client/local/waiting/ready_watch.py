@@ -1,0 +1,67 @@
+"""The watch of a queue of this host for a descriptor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shmq.client.local.waiting.wait_thread import join
+from shmq.client.local.waiting.waiting_tasks import WaitingDescriptor
+from shmq.client.shared.ready_event import ReadyWatch
+from shmq.errors import LockTimeout, ShmqError
+from shmq.native import _core
+
+__all__ = ["LocalReadyWatch"]
+
+
+class LocalReadyWatch(ReadyWatch):
+    """See :class:`shmq.client.shared.ready_event.ReadyWatch`.
+
+    It waits for each message that arrives, as a filtered wait does, and so is never woken in the
+    place of a consumer: who has a readable descriptor may never look.
+    """
+
+    def __init__(self, queue: Any, tell: Callable[[], None]) -> None:
+        self._queue = queue
+        self._tell = tell
+        self._waiter = WaitingDescriptor(self._called)
+        self._seen_empty = False  # at the last arm, after which no event has come if not called
+        self._wait_thread, self._task_queue = join(
+            queue.namespace, queue, _core.EVENT_ARRIVED, self._waiter
+        )
+
+    def arm(self) -> bool:
+        """See `ReadyWatch`."""
+        if self._seen_empty and not self._waiter.called:
+            return False
+        self._task_queue.arm(self._waiter)
+        self._seen_empty = not self._queue.has_message()
+        self._wait_thread.see(self._task_queue)
+        return not self._seen_empty
+
+    def _called(self) -> None:
+        """Tell, unless the thread was only woken to look when something is due."""
+        try:
+            found = self._queue.has_message() or self.arm()
+        except (ShmqError, OSError):
+            found = True
+        if found:
+            self._tell()
+
+    def close(self) -> None:
+        """See `ReadyWatch`."""
+        self._wait_thread.leave(self._task_queue, self._waiter, served=False)
+
+    @staticmethod
+    def look(queues: Sequence[Any]) -> list[bool | ShmqError]:
+        """See `ReadyWatch`. A queue whose lock is held may have a message."""
+        return [_may_have(queue) for queue in queues]
+
+
+def _may_have(queue: Any) -> bool | ShmqError:
+    try:
+        return bool(queue.has_message())
+    except LockTimeout:
+        return True
+    except ShmqError as error:
+        return error
