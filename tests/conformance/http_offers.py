@@ -30,6 +30,7 @@ NO_MODULES: Final = {
     "test_columns": _COLUMNS,
     "test_confirm": "it looks at journals and pipelines; confirm itself is a field of a message",
     "test_consume": "nothing is prefetched over HTTP: a WebSocket has credit instead",
+    "test_descriptors": _LOOP,
     "test_dropped": _LOOP,
     "test_errors": "it is about classes of errors in Python: HTTP has codes",
     "test_group_misuse": _STREAM,

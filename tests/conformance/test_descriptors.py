@@ -10,6 +10,8 @@ import selectors
 from collections.abc import Callable
 from typing import Any
 
+import gevent
+import gevent.socket
 import pytest
 
 import shmq
@@ -326,3 +328,18 @@ def test_a_deleted_queue_ends_a_wait(queues: list[Queue], connect: Connect) -> N
 
     with pytest.raises(shmq.QueueDeleted, match="'b'"):
         outcome(waits)
+
+
+def test_a_greenlet_waits_for_it_and_others_run_meanwhile(queue: Queue) -> None:
+    taken: list[Any] = []
+
+    def consume() -> None:
+        while len(taken) < 3:
+            gevent.socket.wait_read(queue.fileno(), timeout=PATIENCE)
+            taken.extend(drain(queue))
+
+    consumer = gevent.spawn(consume)
+    gevent.joinall([consumer, *(gevent.spawn(queue.put, n) for n in range(3))], timeout=PATIENCE)
+
+    assert consumer.successful()
+    assert sorted(taken) == [0, 1, 2]
