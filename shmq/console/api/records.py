@@ -13,6 +13,7 @@ import shmq
 from shmq.api.options import check_confirm
 from shmq.console.api.messages import (
     CUT,
+    UNREADABLE,
     Encoding,
     NewMessage,
     body_of,
@@ -102,8 +103,8 @@ def view_of(record: shmq.Record) -> RecordView:
     raw = bytes(record.value)
     try:
         value: Any = record.body if len(raw) <= CUT else None
-    except shmq.ShmqError:  # its codec cannot read it: the bytes are shown
-        value = raw
+    except shmq.ShmqError:
+        value = UNREADABLE
     body, encoding, cut = body_of(value, record.codec, raw)
     key, key_encoding = _shown_key(record.key)
     try:

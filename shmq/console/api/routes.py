@@ -40,7 +40,6 @@ _WAITING: Final = 64
 NAMED: Final = {"name": "entity", "group": "group"}
 
 _PART: Final = re.compile(r"\{(\w+)\}")
-_EXACT: Final = 1 << 53
 
 
 def routes() -> list[Route]:
@@ -228,8 +227,8 @@ async def _read(request: Request, most: int) -> bytes:
 
 
 def encode(value: Any) -> bytes:
-    """The value as JSON; bytes as Base64, whole numbers beyond 2^53 as strings."""
-    return msgspec.json.encode(msgspec.to_builtins(value, enc_hook=_foreign))
+    """The value as JSON; bytes as Base64."""
+    return msgspec.json.encode(value, enc_hook=_foreign)
 
 
 def _foreign(value: Any) -> Any:
@@ -238,11 +237,6 @@ def _foreign(value: Any) -> Any:
     if isinstance(value, frozenset | set | range):
         return sorted(value)
     raise TypeError(f"{type(value).__name__} has no JSON")
-
-
-def exact(number: int) -> int | str:
-    """The number, as a string where a browser would round it."""
-    return number if abs(number) < _EXACT else str(number)
 
 
 def problem_answer(error: Exception) -> Response:
