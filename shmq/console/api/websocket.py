@@ -37,6 +37,7 @@ from shmq.console.api.leases import settle_one
 from shmq.console.api.messages import NewMessage, properties_of, view_of
 from shmq.console.api.operation import Call
 from shmq.console.api.routes import API, decode, encode, let_in, problem_answer
+from shmq.console.api.wait import LONGEST
 from shmq.console.context import Console
 from shmq.console.guard import Guard, check_change_allowed
 from shmq.console.leases import LeaseSession
@@ -185,9 +186,9 @@ async def _endpoint(websocket: WebSocket) -> None:
         socket = _Socket(console, caller, websocket)
         with sockets.enter(caller, socket.end):
             await socket.run()
-    except Problem as problem:
+    except (Problem, shmq.ShmqError) as error:
         with contextlib.suppress(WebSocketDisconnect):
-            await websocket.send_denial_response(problem_answer(problem))
+            await websocket.send_denial_response(problem_answer(error))
 
 
 async def _opener(console: Console, websocket: WebSocket) -> Caller:
@@ -294,6 +295,7 @@ class _Socket:
                 self._refusals.close()
                 with anyio.CancelScope(shield=True):
                     await self._in_thread(book.end, self.session.id, self._caller.name)
+                    await self._in_thread(stack.close)
                     await self._say_goodbye()
 
     async def _say_goodbye(self) -> None:
@@ -379,7 +381,7 @@ class _Socket:
         body, properties = properties_of(given)
         queue = self._queue(name)
         try:
-            done = queue.put(body, False, **properties)
+            done = queue.put(body, False, LONGEST, **properties)  # for the disk
         except shmq.QueueDeleted:
             self._console.leases.drop_queue(self.session, name)
             raise
