@@ -12,6 +12,7 @@ import msgspec
 import shmq
 from shmq.console.api.operation import Answer, Call, Parameter, operation
 from shmq.console.api.routes import decode
+from shmq.console.api.wait import LONGEST, Wait
 from shmq.console.problem import Problem, problem_of
 from shmq.protocol.opcodes import Right
 
@@ -165,7 +166,7 @@ def view_of(message: shmq.Message, receipt: str | None = None) -> MessageView:
 
 def shown_headers(headers: Any) -> dict[str, Any]:
     """Headers with values that JSON has; others as text."""
-    found = {}
+    found: dict[str, Any] = {}
     for key, value in headers.items():
         try:
             found[str(key)] = _as_json(value)
@@ -247,7 +248,7 @@ def properties_of(given: NewMessage) -> tuple[Any, dict[str, Any]]:
     _NAME,
     Parameter("Idempotency-Key", "string", "the dedupe id of the message", None, 1, 255,
               place="header"),
-    Parameter("timeout", "number", "how long to wait for room, in seconds", 0.0, 0, 20),
+    Parameter("timeout", "number", "how long to wait for room, in seconds", 0.0, 0, LONGEST),
     body=bytes,
     schema=NewMessage,
     media=("application/json", "application/x-ndjson"),
@@ -274,15 +275,16 @@ def put_messages(call: Call) -> PutAnswer:
         given = [msgspec.structs.replace(given[0], dedupe_id=call["Idempotency-Key"])]
     ready = [properties_of(one) for one in given]
     with call.console.broker.queue(name) as queue:
-        return _put(queue, ready, call["timeout"])
+        return _put(queue, ready, Wait(call, call["timeout"]))
 
 
-def _put(queue: shmq.Queue, ready: list[tuple[Any, dict[str, Any]]], timeout: float) -> PutAnswer:
+def _put(queue: shmq.Queue, ready: list[tuple[Any, dict[str, Any]]], wait: Wait) -> PutAnswer:
     sequences: list[int] = []
     duplicates = 0
     for body, properties in ready:
+        disk = (properties.get("confirm") or queue.options.confirm) == "disk"
         try:
-            done = queue.put(body, timeout > 0, timeout if timeout > 0 else None, **properties)
+            done = wait.put(queue.put, body, disk=disk, **properties)
         except (shmq.ShmqError, TypeError, UnicodeEncodeError) as error:
             raise refused(error, sequences) from error
         sequences.append(done.sequence)
