@@ -50,7 +50,12 @@ def _finished(console: Console, inner: list[BaseRoute], *, metrics_open: bool) -
     prefix = console.settings.prefix
     made = Starlette(
         routes=[Mount(prefix, routes=inner)] if prefix else inner,
-        exception_handlers={Exception: _failed, 404: _unknown, Problem: _failed},
+        exception_handlers={
+            Exception: _failed,
+            404: _unknown,
+            405: _not_so,
+            Problem: _failed,
+        },
     )
     made.state.console = console
     made.state.metrics_open = metrics_open
@@ -97,6 +102,19 @@ async def _failed(request: Request, error: Exception) -> Response:
 async def _unknown(request: Request, _: Exception) -> Response:
     return await _failed(
         request, Problem(404, "unknown-path", f"there is no page {request.url.path!r}")
+    )
+
+
+async def _not_so(request: Request, error: Exception) -> Response:
+    headers = dict(getattr(error, "headers", None) or {"Allow": "GET"})
+    return await _failed(
+        request,
+        Problem(
+            405,
+            "unknown-path",
+            f"{request.method} is no method of {request.url.path}: use {headers['Allow']}",
+            headers=headers,
+        ),
     )
 
 

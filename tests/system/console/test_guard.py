@@ -61,6 +61,18 @@ def test_a_change_needs_the_header_that_no_foreign_page_can_send(
     assert queue.qsize() == 1
 
 
+@pytest.mark.parametrize(
+    "path", ["/healthz", "/metrics", f"{API}/openapi.json", f"{API}/queues", "/", "/queues"]
+)
+def test_a_wrong_method_is_refused_with_the_right_ones(site: Console, path: str) -> None:
+    reply = site.ask("PATCH", path)
+    assert (reply.status, reply.code) == (405, "unknown-path")
+    assert "GET" in reply.headers["allow"]
+    assert reply.json["detail"].startswith(f"PATCH is no method of {path}: use ")
+    page = site.ask("PATCH", path, headers={"Accept": "text/html"})
+    assert page.status == 405
+
+
 def test_every_answer_forbids_scripts_of_others_and_frames(site: Console) -> None:
     for path in ("/healthz", f"{API}/overview", "/nothing", f"{API}/queues/none"):
         headers = site.ask("GET", path).headers

@@ -99,6 +99,8 @@ def test_the_list_of_queues_takes_an_expression(airport: Console) -> None:
         ("/queues?sort=beauty", 400, "beauty"),
         ("/queues/nowhere", 404, "nowhere"),
         ("/queues/arrivals/messages?limit=0", 400, "limit='0'"),
+        ("/queues/arrivals/messages?limit=00000000000000000001999", 400, "limit="),
+        (f"/queues/arrivals/messages?put={'0' * 20}{'9' * 5000}", 400, "put="),
         ("/queues/arrivals/messages?as=picture", 400, "picture"),
         ("/streams/nowhere", 404, "nowhere"),
         ("/exchanges?exchange=nowhere", 404, "nowhere"),
