@@ -9,6 +9,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from shmq.console.access import Caller
 from shmq.console.api import openapi, table
 from shmq.console.api.routes import let_in, problem_answer, routes
 from shmq.console.context import Console
@@ -16,6 +17,7 @@ from shmq.console.guard import HEADERS, Guard
 from shmq.console.pages import table as pages
 from shmq.console.pages.endpoints import error_page, wants_page
 from shmq.console.problem import Problem
+from shmq.console.visibility import visible
 from shmq.metrics.exposition import CONTENT_TYPE, render
 from shmq.metrics.families import CONSOLE
 
@@ -138,16 +140,17 @@ def _not_ready(console: Console) -> str | None:
 
 async def _metrics(request: Request) -> Response:
     console: Console = request.app.state.console
+    caller = Caller(None)
     if not request.app.state.metrics_open:
-        await let_in(console, request)
+        caller = await let_in(console, request)
     pattern = request.query_params.get("queue")
-    text = await anyio.to_thread.run_sync(_rendered, console, pattern)
+    text = await anyio.to_thread.run_sync(_rendered, console, caller, pattern)
     return Response(text, media_type=CONTENT_TYPE)
 
 
-def _rendered(console: Console, pattern: str | None) -> bytes:
+def _rendered(console: Console, caller: Caller, pattern: str | None) -> bytes:
     return render(
-        console.observer.latest(),
+        visible(caller, console.observer.latest()),
         most_queues=console.settings.metrics_queues,
         pattern=pattern,
         extra=(
