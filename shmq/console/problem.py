@@ -55,7 +55,15 @@ _RETRY_AFTER: Final = {429: 1, 503: 1, 507: 5}
 CODES: Final = tuple(
     dict.fromkeys(
         [code for _, _, code in _STATUSES]
-        + ["unauthorized", "csrf", "wrong-host", "read-only", "unknown-path", "too-many"]
+        + [
+            "unauthorized",
+            "csrf",
+            "wrong-host",
+            "read-only",
+            "unknown-path",
+            "too-many",
+            "too-slow",
+        ]
     )
 )
 

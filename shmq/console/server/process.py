@@ -24,6 +24,7 @@ from shmq.console.history import History
 from shmq.console.leases import LeaseBook
 from shmq.console.observer import ObserverThread
 from shmq.console.server.app import application, metrics_application
+from shmq.console.server.connection import Connection
 from shmq.console.sessions import Sessions
 from shmq.console.settings import Address, ConsoleSettings
 from shmq.errors import InvalidOption, ShmqError
@@ -174,6 +175,7 @@ def _config(app: ASGIApp, tls: ssl.SSLContext | None) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         lifespan="off",
+        http=Connection,
         server_header=False,
         proxy_headers=False,
         ws="websockets-sansio",
