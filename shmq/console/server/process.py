@@ -30,6 +30,7 @@ from shmq.console.settings import Address, ConsoleSettings
 from shmq.errors import InvalidOption, ShmqError
 from shmq.server.config.settings import Source
 from shmq.server.config.tokens import Token
+from shmq.supervision.audit import to_file
 from shmq.supervision.heartbeat import Heartbeat
 from shmq.supervision.signals import ENDING, caught, end_with_parent, ended_by
 from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
@@ -271,7 +272,7 @@ def main(source: Source, settings: ConsoleSettings, heartbeat: Heartbeat, superv
     show_stack_on_demand()
     heartbeat.beat_from_a_thread()
     try:
-        with shmq.connect(server.namespace) as broker:
+        with to_file(server.audit_log), shmq.connect(server.namespace) as broker:
             ConsoleProcess(broker, settings, lambda: source.read().tokens).run()
     except ShmqError as error:
         log.error("the console cannot run: %s", error)
