@@ -10,9 +10,10 @@ from typing import Final
 import click
 
 import shmq
-from shmq.cli.shared.flags import connected
+from shmq.cli.shared.flags import connected, log_format_flag
 from shmq.errors import ShmqError
 from shmq.server.config.settings import LEVELS, Settings, Source
+from shmq.supervision.audit import to_file
 from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
 __all__ = ["check_extra", "console"]
@@ -72,6 +73,7 @@ def check_extra() -> None:
     show_default=True,
     help="The least severe events in the log.",
 )
+@log_format_flag
 @click.option("--insecure", is_flag=True, help="Let other hosts in without tokens or TLS.")
 @connected
 def console(
@@ -114,4 +116,5 @@ def console(
     show_on_stderr("shmq", logging.getLevelNamesMapping()[log_level.upper()])
     show_stack_on_demand()
     reread = (lambda: source.read().tokens) if config is not None else None
-    ConsoleProcess(broker, settings, reread).run()
+    with to_file(server.audit_log):
+        ConsoleProcess(broker, settings, reread).run()

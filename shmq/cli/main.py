@@ -15,7 +15,7 @@ import click
 import shmq
 from shmq.cli.shared.exit_codes import Code, code_of, describe
 from shmq.cli.shared.flags import Group
-from shmq.cli.shared.output import Warnings, note, show
+from shmq.cli.shared.output import Warnings, note, note_durability_warnings, show
 from shmq.cli.shared.target import target_flags
 from shmq.native._core import LAYOUT_VERSION
 from shmq.protocol.opcodes import PROTOCOL_VERSION
@@ -212,6 +212,7 @@ def main() -> NoReturn:
         if stream is not None:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     logging.getLogger("shmq").addHandler(Warnings())
+    note_durability_warnings()
     cli.main(prog_name="shmq")
 
 

@@ -51,6 +51,10 @@ class Caller:
         """Whether the caller may know that it exists: any right shows it."""
         return bool(self.rights(kind, name))
 
+    def sees_group(self, stream: str, group: str) -> bool:
+        """Whether the caller may look at the group: by consuming as, or administering, it."""
+        return bool(self.rights("stream", stream, group) & (Right.CONSUME | Right.ADMIN))
+
 
 class Access:
     """The tokens that are accepted; `replace` gives new ones at a reload."""

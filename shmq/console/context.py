@@ -33,3 +33,7 @@ class Console:
     logins: LoginFailures = dataclasses.field(default_factory=LoginFailures)
     #: Set when the console ends: long polls, event streams and WebSockets end then.
     ending: threading.Event = dataclasses.field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        # An idle session ends at the next look, whether or not anybody leases.
+        self.observer.listen(lambda _: self.leases.end_idle())

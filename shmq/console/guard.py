@@ -136,10 +136,10 @@ def check_change(console: Console, caller: Caller, given: str | None) -> None:
         return
     if caller.session is None:
         good = bool(given)  # any value: no foreign page can send this header
+        remedy = "send it with any value, which no page of another site can"
     else:
         session = console.sessions.find(caller.session)
         good = session is not None and session.shows(given or "")
+        remedy = "load the page again, or show a token by Authorization: Bearer TOKEN"
     if not good:
-        raise Problem(
-            403, "csrf", "the header X-Shmq-CSRF is missing or wrong: load the page again"
-        )
+        raise Problem(403, "csrf", f"the header X-Shmq-CSRF is missing or wrong: {remedy}")

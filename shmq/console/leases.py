@@ -33,8 +33,15 @@ class LeaseSession:
     queues: dict[str, shmq.Queue] = dataclasses.field(default_factory=dict)
     #: The receipts of each queue that are not settled.
     held: dict[str, set[int]] = dataclasses.field(default_factory=dict)
-    #: Calls that run now: such a session does not end.
+    #: Calls that run now: such a session is not idle.
     calls: int = 0
+    #: Whether it was ended; what a call that still runs has leased returns once that is over.
+    ended: bool = False
+
+    def check(self) -> None:
+        """Raise :class:`shmq.LeaseExpired` if it was ended."""
+        if self.ended:
+            raise _over(self.id)
 
 
 class LeaseBook:
@@ -61,10 +68,7 @@ class LeaseBook:
         with self._lock:
             found = self._sessions.get(shown) if shown is not None else self._begin(caller)
             if found is None or found.caller != caller:
-                raise shmq.LeaseExpired(
-                    f"session {(shown or '')[:8]!r}… has ended, and its messages have returned: "
-                    f"lease again; a session ends {IDLE:g} s after its last call"
-                )
+                raise _over(shown or "")
             found.calls += 1
         try:
             yield found
@@ -72,6 +76,9 @@ class LeaseBook:
             with self._lock:
                 found.calls -= 1
                 found.until = self._clock() + IDLE
+                last = found.ended and not found.calls
+            if last:
+                self._close(found)
 
     def _begin(self, caller: str) -> LeaseSession:
         if len(self._sessions) >= _MOST:
@@ -110,8 +117,9 @@ class LeaseBook:
             found = self._sessions.get(shown)
             if found is None or found.caller != caller:
                 return 0
-            del self._sessions[shown]
-        return self._give_back(found)
+            self._take_out(found)
+            busy = found.calls > 0
+        return self._give_back(found) if busy else self._close(found)
 
     def end_idle(self) -> None:
         """End the sessions without a call for too long."""
@@ -119,29 +127,49 @@ class LeaseBook:
         with self._lock:
             over = [one for one in self._sessions.values() if not one.calls and one.until <= now]
             for one in over:
-                del self._sessions[one.id]
+                self._take_out(one)
         for one in over:
-            self._give_back(one)
+            self._close(one)
 
     def close(self) -> None:
-        """End all sessions."""
+        """End all sessions, with the calls that still run."""
         with self._lock:
-            ended, self._sessions = list(self._sessions.values()), {}
-        for one in ended:
-            self._give_back(one)
+            over = list(self._sessions.values())
+            for one in over:
+                self._take_out(one)
+        for one in over:
+            self._close(one)
+
+    def _take_out(self, session: LeaseSession) -> None:
+        del self._sessions[session.id]
+        session.ended = True
 
     @staticmethod
     def _give_back(session: LeaseSession) -> int:
-        """Return the session's messages to their queues, and close its handles."""
+        """Return the session's messages to their queues; how many there were."""
         count = 0
-        for name, receipts in session.held.items():
+        for name, receipts in list(session.held.items()):
             queue = session.queues.get(name)
-            for receipt in receipts if queue is not None else ():
+            # A call that runs may settle, or add, one meanwhile.
+            while queue is not None and receipts:
+                receipt = receipts.pop()
                 # A lease that has ended, and a queue that is gone, hold nothing any more.
                 with contextlib.suppress(shmq.ShmqError, OSError):
-                    queue.nack(receipt, 0.0)  # type: ignore[union-attr]
+                    queue.nack(receipt, 0.0)
                     count += 1
-        for queue in session.queues.values():
+        return count
+
+    def _close(self, session: LeaseSession) -> int:
+        """Return the session's messages, and close its handles."""
+        count = self._give_back(session)
+        for queue in list(session.queues.values()):
             with contextlib.suppress(shmq.ShmqError, OSError):
                 queue.close()
         return count
+
+
+def _over(session: str) -> shmq.LeaseExpired:
+    return shmq.LeaseExpired(
+        f"session {session[:8]!r}… has ended, and its messages have returned: lease again; a "
+        f"session ends {IDLE:g} s after its last call"
+    )

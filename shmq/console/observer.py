@@ -109,4 +109,7 @@ class ObserverThread:
             listeners = list(self._listeners)
             self._changed.notify_all()
         for listener in listeners:
-            listener(found)
+            try:
+                listener(found)
+            except Exception:
+                log.exception("what follows the observer failed: it goes on")

@@ -60,7 +60,7 @@ CODES: Final = tuple(
     dict.fromkeys(
         [code for _, _, code in _STATUSES]
         + ["unauthorized", "csrf", "wrong-host", "read-only"]
-        + ["unknown-path", "too-many", "exhausted"]
+        + ["unknown-path", "too-many", "too-slow", "exhausted"]
     )
 )
 

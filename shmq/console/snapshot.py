@@ -189,11 +189,22 @@ class View:
                 if key[0] == "host":
                     data["host"] = row
                 else:
-                    data.setdefault(key[0], {})[key[1]] = row
+                    data.setdefault(key[0], {})[key[1]] = self._cut(key[1], row)
         text = msgspec.json.encode(data)
         return b"event: %s\nid: %s-%d\ndata: %s\n\n" % (
             kind.encode(), self.id.encode(), number, text,
         )  # fmt: skip
+
+    def _cut(self, name: str, row: Row | None) -> Row | None:
+        """The row with the groups that the caller may look at; only those of streams have any."""
+        if row is None or "groups" not in row or self._caller.token is None:
+            return row
+        groups = {
+            group: found
+            for group, found in row["groups"].items()
+            if self._caller.sees_group(name, group)
+        }
+        return {**row, "groups": groups}
 
     def _shows(self, key: tuple[str, str]) -> bool:
         found = self._sees.get(key)

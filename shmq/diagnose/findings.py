@@ -74,6 +74,8 @@ class Finding:
     code: str
     #: The same in plain words, with the numbers.
     text: str
+    #: The group of a stream that it is about; None: it is about all of it.
+    group: str | None = None
 
 
 def find(observation: Observation, previous: Observation | None = None) -> list[Finding]:
@@ -307,7 +309,14 @@ def _of_group(stream: StreamActivity, group: GroupActivity) -> Finding | None:
         text = f"group {group.name!r} of stream {stream.name!r}, {members}, lags by {lag}"
     else:
         return None
-    return Finding(severity=severity, kind="stream", subject=stream.name, code=code, text=text)
+    return Finding(
+        severity=severity,
+        kind="stream",
+        subject=stream.name,
+        code=code,
+        text=text,
+        group=group.name,
+    )
 
 
 def _of_host(host: HostActivity) -> Iterator[Finding]:

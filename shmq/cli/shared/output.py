@@ -8,12 +8,14 @@ import json
 import logging
 import sys
 import time
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from shmq.api.names import shown_name
+from shmq.errors import DurabilityWarning
 
 # Rich is loaded with the first table: most commands print lines.
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ __all__ = [
     "duration",
     "name_cell",
     "note",
+    "note_durability_warnings",
     "one_line",
     "printable",
     "quoted",
@@ -82,6 +85,19 @@ class Warnings(logging.Handler):
         if line not in self._said:
             self._said.add(line)
             note(line)
+
+
+def note_durability_warnings() -> None:
+    """Print a DurabilityWarning as a note from now on, without a place in the source."""
+    others = warnings.showwarning
+
+    def shown(message: Warning | str, category: type[Warning], *where: Any) -> None:
+        if issubclass(category, DurabilityWarning):
+            note(str(message))
+        else:
+            others(message, category, *where)
+
+    warnings.showwarning = shown  # type: ignore[assignment]
 
 
 def table(columns: Sequence[str], *, right: Iterable[str] = (), title: str | None = None) -> Table:

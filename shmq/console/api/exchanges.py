@@ -13,6 +13,7 @@ from shmq.console.api.messages import NewMessage, properties_of
 from shmq.console.api.operation import Answer, Call, Parameter, operation
 from shmq.console.api.routes import decode
 from shmq.console.api.rows import PAGE, Page, Table
+from shmq.console.api.wait import LONGEST, Wait
 from shmq.console.problem import Problem, problem_of
 from shmq.protocol.opcodes import Right
 from shmq.routing.trace import Shown, trace
@@ -233,7 +234,7 @@ def unbind_exchange(call: Call) -> Changed:
     _NAME,
     Parameter("Idempotency-Key", "string", "the dedupe id of the message", None, 1, 255,
               place="header"),
-    Parameter("timeout", "number", "how long to wait for room, in seconds", 0.0, 0, 20),
+    Parameter("timeout", "number", "how long to wait for room, in seconds", 0.0, 0, LONGEST),
     body=Publish,
     answer=PublishAnswer,
     status=201,
@@ -246,10 +247,11 @@ def publish_message(call: Call) -> PublishAnswer:
     body, properties = properties_of(call.body)
     if call["Idempotency-Key"] is not None:
         properties["dedupe_id"] = call["Idempotency-Key"]
-    timeout = call["timeout"]
+    wait = Wait(call, call["timeout"])
     with call.console.broker.exchange(call["name"]) as exchange:
         try:
-            done = exchange.publish(body, call.body.key, timeout > 0, timeout or None, **properties)
+            # A queue behind it may keep to the disk: that is not known here.
+            done = wait.put(exchange.publish, body, call.body.key, disk=True, **properties)
         except shmq.PublishRefused as error:
             raise _refused(error) from error
         except UnicodeEncodeError as error:

@@ -11,7 +11,7 @@ import msgspec
 import shmq
 from shmq.console.api.operation import Answer, Call, Parameter, operation
 from shmq.console.api.rows import PAGE, Page, Table
-from shmq.console.api.streams import OffsetAt, Offsets, may_look, visible_groups
+from shmq.console.api.streams import OffsetAt, Offsets, visible_groups
 from shmq.console.problem import Problem
 from shmq.protocol.opcodes import Right
 
@@ -84,7 +84,7 @@ def list_groups(call: Call) -> Page:
 @operation("GET", "/streams/{name}/groups/{group}", _NAME, _GROUP, answer=GroupView, tag="groups")
 def get_group(call: Call) -> GroupView:
     """Show one group: its members, and its progress in each partition."""
-    if not may_look(call, call["name"], call["group"]):
+    if not call.caller.sees_group(call["name"], call["group"]):
         call.need(Right.CONSUME, "stream", call["name"], call["group"])
     with call.console.broker.stream(call["name"]) as stream:
         found = _found(stream, call["group"])

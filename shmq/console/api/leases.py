@@ -10,16 +10,13 @@ import msgspec
 import shmq
 from shmq.console.api.messages import MessageView, view_of
 from shmq.console.api.operation import Answer, Call, Parameter, operation
+from shmq.console.api.wait import LONGEST, SLICE
 from shmq.console.leases import MOST_HELD, LeaseSession
 from shmq.console.problem import Problem, problem_of
 from shmq.protocol.opcodes import Right
 
 __all__ = ["lease", "settle_one"]
 
-#: The longest wait for a message, in seconds.
-_LONGEST: Final = 20
-#: How long one wait lasts before the console looks whether it ends, in seconds.
-_SLICE: Final = 0.5
 _MOST: Final = 1000
 _NAME: Final = Parameter("name", "string", "the queue's name", most=255)
 
@@ -91,8 +88,8 @@ def lease_messages(call: Call) -> Leased:
     call.need(Right.CONSUME, "queue", name)
     if not 1 <= asked.max <= _MOST:
         raise Problem(400, "invalid", f"max={asked.max}: lease 1 to {_MOST} messages")
-    if not 0 <= asked.wait <= _LONGEST:
-        raise Problem(400, "invalid", f"wait={asked.wait}: wait 0 to {_LONGEST} seconds")
+    if not 0 <= asked.wait <= LONGEST:
+        raise Problem(400, "invalid", f"wait={asked.wait}: wait 0 to {LONGEST} seconds")
     with call.console.leases.session(call.caller.name, asked.session) as session:
         items = lease(call, session, name, asked.max, asked.wait, asked.where)
         return Leased(items=items, session=session.id)
@@ -110,7 +107,7 @@ def lease(
     until = time.monotonic() + wait
     try:
         queue = book.queue(session, name)
-        found = _taken(call, queue, most, until, where)
+        found = _taken(call, session, queue, most, until, where)
     except (shmq.QueueDeleted, shmq.NoSuchQueue):
         book.drop_queue(session, name)
         raise
@@ -120,19 +117,20 @@ def lease(
         receipt = message.receipt
         held.add(receipt)
         items.append(view_of(message, f"{session.id}.{name}.{receipt}"))
+    session.check()  # what was ended meanwhile returns: it is not told as leased
     return items
 
 
 def _taken(
-    call: Call, queue: shmq.Queue, most: int, until: float, where: str | None
+    call: Call, session: LeaseSession, queue: shmq.Queue, most: int, until: float, where: str | None
 ) -> list[shmq.Message]:
-    """The messages; the wait is cut in slices, so that a console that ends is not held up."""
+    """The messages; the wait is cut in slices, so that what ends is not held up."""
     while True:
         left = until - time.monotonic()
         try:
-            first = queue.get(left > 0, min(left, _SLICE) if left > 0 else None, where=where)
+            first = queue.get(left > 0, min(left, SLICE) if left > 0 else None, where=where)
         except shmq.Empty:
-            if left <= _SLICE or call.console.ending.is_set():
+            if left <= SLICE or session.ended or call.console.ending.is_set():
                 return []
             continue
         found = [first]

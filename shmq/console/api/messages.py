@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
+import contextlib
 from typing import Any, Final, Literal
 
 import msgspec
@@ -12,12 +12,14 @@ import msgspec
 import shmq
 from shmq.console.api.operation import Answer, Call, Parameter, operation
 from shmq.console.api.routes import decode
+from shmq.console.api.wait import LONGEST, Wait
 from shmq.console.problem import Problem, problem_of
 from shmq.protocol.opcodes import Right
 
 __all__ = [
     "CUT",
     "MOST_PEEKED",
+    "UNREADABLE",
     "MessageView",
     "NewMessage",
     "body_of",
@@ -104,19 +106,25 @@ class PutAnswer(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: int = 0
 
 
+#: The value of a body that its codec cannot read: its bytes are shown.
+UNREADABLE: Final = object()
+#: How a value fails that JSON does not have: with a surrogate, None as a key, or too deep.
+_NO_JSON: Final = (TypeError, ValueError, RecursionError, OverflowError)
+
+
+def _as_json(value: Any) -> msgspec.Raw:
+    """The value as JSON, which answers hold as it is. Raises one of `_NO_JSON`."""
+    return msgspec.Raw(msgspec.json.encode(value))
+
+
 def body_of(
     value: Any, codec: str, raw: bytes, most: int | None = CUT
 ) -> tuple[Any, Encoding, bool]:
     """A body as JSON shows it, its encoding, and whether it was cut at ``most`` bytes."""
     cut = most is not None and len(raw) > most
-    if not cut and codec not in {"bytes", "text"}:
-        try:
-            plain = msgspec.to_builtins(value)
-            json.dumps(plain).encode()  # surrogates have no UTF-8
-        except (TypeError, ValueError, RecursionError, OverflowError):
-            pass
-        else:
-            return plain, "json", False
+    if not cut and value is not UNREADABLE and codec not in {"bytes", "text"}:
+        with contextlib.suppress(*_NO_JSON):
+            return _as_json(value), "json", False
     piece = raw[:most] if cut else raw
     try:
         return piece.decode(), "text", cut
@@ -132,8 +140,8 @@ def view_of(message: shmq.Message, receipt: str | None = None) -> MessageView:
     most = CUT if receipt is None else None
     try:
         value: Any = message.body if most is None or len(raw) <= most else None
-    except shmq.ShmqError:  # its codec cannot read it: the bytes are shown
-        value = raw
+    except shmq.ShmqError:
+        value = UNREADABLE
     body, encoding, cut = body_of(value, message.codec, raw, most)
     dead = message.dead
     return MessageView(
@@ -158,11 +166,11 @@ def view_of(message: shmq.Message, receipt: str | None = None) -> MessageView:
 
 def shown_headers(headers: Any) -> dict[str, Any]:
     """Headers with values that JSON has; others as text."""
-    found = {}
+    found: dict[str, Any] = {}
     for key, value in headers.items():
         try:
-            found[str(key)] = msgspec.to_builtins(value)
-        except TypeError:
+            found[str(key)] = _as_json(value)
+        except _NO_JSON:
             found[str(key)] = repr(value)
     return found
 
@@ -240,7 +248,7 @@ def properties_of(given: NewMessage) -> tuple[Any, dict[str, Any]]:
     _NAME,
     Parameter("Idempotency-Key", "string", "the dedupe id of the message", None, 1, 255,
               place="header"),
-    Parameter("timeout", "number", "how long to wait for room, in seconds", 0.0, 0, 20),
+    Parameter("timeout", "number", "how long to wait for room, in seconds", 0.0, 0, LONGEST),
     body=bytes,
     schema=NewMessage,
     media=("application/json", "application/x-ndjson"),
@@ -267,15 +275,16 @@ def put_messages(call: Call) -> PutAnswer:
         given = [msgspec.structs.replace(given[0], dedupe_id=call["Idempotency-Key"])]
     ready = [properties_of(one) for one in given]
     with call.console.broker.put_target(name) as queue:
-        return _put(queue, ready, call["timeout"])
+        return _put(queue, ready, Wait(call, call["timeout"]))
 
 
-def _put(queue: shmq.Queue, ready: list[tuple[Any, dict[str, Any]]], timeout: float) -> PutAnswer:
+def _put(queue: shmq.Queue, ready: list[tuple[Any, dict[str, Any]]], wait: Wait) -> PutAnswer:
     sequences: list[int] = []
     duplicates = 0
     for body, properties in ready:
+        disk = (properties.get("confirm") or queue.options.confirm) == "disk"
         try:
-            done = queue.put(body, timeout > 0, timeout if timeout > 0 else None, **properties)
+            done = wait.put(queue.put, body, disk=disk, **properties)
         except (shmq.ShmqError, TypeError, UnicodeEncodeError) as error:
             raise refused(error, sequences) from error
         sequences.append(done.sequence)

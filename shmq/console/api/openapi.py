@@ -25,7 +25,7 @@ _NAME: Final = "^[A-Za-z0-9._:-]+$"
 _PART: Final = re.compile(r"\{(\w+)\}")
 _REF: Final = "#/components/schemas/{name}"
 #: What every operation may answer beside its own.
-_ALWAYS: Final = (400, 401, 403, 404, 405, 421, 500, 502, 503)
+_ALWAYS: Final = (400, 401, 403, 404, 405, 408, 421, 500, 502, 503)
 _CHANGES: Final = (409, 410, 413, 415, 422, 429, 501, 507)
 
 _PROBLEM: Final = {

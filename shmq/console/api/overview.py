@@ -10,6 +10,7 @@ import msgspec
 
 from shmq.console.api.operation import Call, operation
 from shmq.console.api.queues import row_of
+from shmq.console.visibility import visible_finding
 from shmq.diagnose.activity import Observation
 from shmq.diagnose.findings import find
 
@@ -79,11 +80,7 @@ def summary(call: Call, found: Observation) -> OverviewAnswer:
             {name: row[name] for name in _BRIEF}
             for row in (row_of(by_name[stats.name]) for stats in worst if stats.depth)
         ],
-        findings=[
-            dataclasses.asdict(one)
-            for one in find(found)
-            if one.kind not in {"queue", "stream", "exchange"} or caller.sees(one.kind, one.subject)
-        ],
+        findings=[dataclasses.asdict(one) for one in find(found) if visible_finding(caller, one)],
         host=dataclasses.asdict(found.host) if found.host is not None else None,
         changes_allowed=call.console.settings.allow_changes,
     )

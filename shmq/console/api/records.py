@@ -13,6 +13,7 @@ import shmq
 from shmq.api.options import check_confirm
 from shmq.console.api.messages import (
     CUT,
+    UNREADABLE,
     Encoding,
     NewMessage,
     body_of,
@@ -21,6 +22,7 @@ from shmq.console.api.messages import (
 )
 from shmq.console.api.operation import Answer, Call, Parameter, operation
 from shmq.console.api.routes import decode
+from shmq.console.api.wait import LONGEST, SLICE, Wait
 from shmq.console.problem import Problem, problem_of
 from shmq.protocol.opcodes import Right
 
@@ -29,9 +31,6 @@ __all__ = ["RecordView", "view_of"]
 _MOST_READ: Final = 1000
 _MOST_APPENDED: Final = 10_000
 _MOST_OFFSET: Final = (1 << 63) - 1
-#: The longest wait for a record, and how long the console sleeps before it looks whether it ends.
-_LONGEST: Final = 20
-_SLICE: Final = 0.5
 _NAME: Final = Parameter("name", "string", "the stream's name", most=255)
 _PARTITION: Final = Parameter("partition", "integer", "the partition", None, 0, 1 << 31)
 
@@ -102,8 +101,8 @@ def view_of(record: shmq.Record) -> RecordView:
     raw = bytes(record.value)
     try:
         value: Any = record.body if len(raw) <= CUT else None
-    except shmq.ShmqError:  # its codec cannot read it: the bytes are shown
-        value = raw
+    except shmq.ShmqError:
+        value = UNREADABLE
     body, encoding, cut = body_of(value, record.codec, raw)
     key, key_encoding = _shown_key(record.key)
     try:
@@ -140,7 +139,7 @@ def _shown_key(key: bytes | None) -> tuple[str | None, Literal["text", "base64"]
     Parameter("offset", "integer", "the first; the oldest if left out", None, 0, _MOST_OFFSET),
     Parameter("limit", "integer", "at most so many", 100, 1, _MOST_READ),
     Parameter("where", "string", "which records: key like 'EU-%'", None, most=4096),
-    Parameter("wait", "number", "how long to wait for the first, in seconds", 0.0, 0, _LONGEST),
+    Parameter("wait", "number", "how long to wait for the first, in seconds", 0.0, 0, LONGEST),
     answer=RecordsAnswer,
     tag="records",
     refusals=(410, 416),
@@ -163,7 +162,7 @@ def _read(call: Call, stream: shmq.Stream, offset: int) -> shmq.Records:
     """The records from there on, after at most the wait that was asked for."""
     until = time.monotonic() + call["wait"]
     while True:
-        left = min(until - time.monotonic(), _SLICE)
+        left = min(until - time.monotonic(), SLICE)
         found = stream.read(
             call["partition"],
             offset,
@@ -212,7 +211,7 @@ def record_value(call: Call) -> Answer:
     "POST",
     "/streams/{name}/records",
     _NAME,
-    Parameter("timeout", "number", "how long to wait for room, in seconds", 0.0, 0, _LONGEST),
+    Parameter("timeout", "number", "how long to wait for room, in seconds", 0.0, 0, LONGEST),
     body=bytes,
     schema=NewRecord,
     media=("application/json", "application/x-ndjson"),
@@ -238,7 +237,7 @@ def append_records(call: Call) -> AppendAnswer:
     with call.console.broker.stream(call["name"]) as stream:
         for _, how in ready:  # before anything is appended
             check_confirm(how["confirm"] or "memory", stream.options.durability)
-        return AppendAnswer(items=_append(stream, ready, call["timeout"]))
+        return AppendAnswer(items=_append(stream, ready, Wait(call, call["timeout"])))
 
 
 def _arguments(given: NewRecord) -> tuple[Any, dict[str, Any]]:
@@ -257,14 +256,13 @@ def _arguments(given: NewRecord) -> tuple[Any, dict[str, Any]]:
 
 
 def _append(
-    stream: shmq.Stream, ready: list[tuple[Any, dict[str, Any]]], timeout: float
+    stream: shmq.Stream, ready: list[tuple[Any, dict[str, Any]]], wait: Wait
 ) -> list[AppendedAt]:
     done: list[AppendedAt] = []
-    until = time.monotonic() + timeout
     for value, how in ready:
-        left = until - time.monotonic()
+        disk = (how["confirm"] or stream.options.confirm) == "disk"
         try:
-            one = stream.append(value, block=left > 0, timeout=max(left, 0.0), **how)
+            one = wait.put(stream.append, value, disk=disk, **how)
         except (shmq.ShmqError, TypeError, UnicodeEncodeError) as error:
             raise _refused(error, done) from error
         done.append(AppendedAt(partition=one.partition, offset=one.offset, timestamp=one.timestamp))

@@ -25,13 +25,25 @@ from shmq.console.side_thread import in_thread
 from shmq.supervision.audit import Actor, Event, record
 from shmq.supervision.login_failures import source_of
 
-__all__ = ["API", "MOST_BODY", "NAMED", "answered", "encode", "problem_answer", "routes"]
+__all__ = [
+    "API",
+    "MOST_BODY",
+    "NAMED",
+    "PATIENCE",
+    "answered",
+    "encode",
+    "problem_answer",
+    "read_body",
+    "routes",
+]
 
 log = logging.getLogger("shmq.console")
 
 API: Final = "/api/v1"
 #: The largest body of a request, in bytes.
 MOST_BODY: Final = 64 << 20
+#: How long the body of a request may take to arrive, in seconds.
+PATIENCE: Final = 60
 #: How many requests are handled at a time, and how many of them may wait for messages.
 _THREADS: Final = 32
 _WAITING: Final = 64
@@ -40,7 +52,6 @@ _WAITING: Final = 64
 NAMED: Final = {"name": "entity", "group": "group"}
 
 _PART: Final = re.compile(r"\{(\w+)\}")
-_EXACT: Final = 1 << 53
 
 
 def routes() -> list[Route]:
@@ -193,8 +204,7 @@ def given_of(row: Operation, request: Request) -> dict[str, Any]:
 
 async def _body(row: Operation, request: Request) -> Any:
     if row.body is None:
-        if await _read(request, 0):
-            raise Problem(400, "invalid", f"{row.method} {row.path} takes no body")
+        await read_body(request, 0)
         return None
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media not in row.media:
@@ -203,7 +213,7 @@ async def _body(row: Operation, request: Request) -> Any:
             "invalid",
             f"Content-Type {media[:80] or 'missing'!r}: use {' or '.join(row.media)}",
         )
-    content = await _read(request, MOST_BODY)
+    content = await read_body(request, MOST_BODY)
     if row.body is bytes:
         return (media, content)
     return decode(content, row.body)
@@ -217,19 +227,33 @@ def decode(content: bytes, kind: Any) -> Any:
         raise Problem(400, "invalid", f"the body is not what is asked for: {error}") from None
 
 
-async def _read(request: Request, most: int) -> bytes:
-    """The body. Raises Problem 413 beyond ``most`` bytes, before they are in memory."""
+def _too_large(request: Request, most: int) -> Problem:
+    if not most:
+        return Problem(400, "invalid", f"{request.method} {request.url.path} takes no body")
+    return Problem(413, "too-large", f"the body has more than {most} bytes")
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """The body. Raises Problem 413 beyond ``most`` bytes, before they are in memory, and 408."""
     found = bytearray()
-    async for piece in request.stream():
-        found += piece
-        if len(found) > most:
-            raise Problem(413 if most else 400, "too-large", f"a body of at most {most} bytes")
+    with anyio.move_on_after(PATIENCE) as scope:
+        async for piece in request.stream():
+            found += piece
+            if len(found) > most:
+                raise _too_large(request, most)
+    if scope.cancelled_caught:
+        raise Problem(
+            408,
+            "too-slow",
+            f"only {len(found)} bytes of the body came within {PATIENCE} s: send it at once",
+            headers={"Connection": "close"},
+        )
     return bytes(found)
 
 
 def encode(value: Any) -> bytes:
-    """The value as JSON; bytes as Base64, whole numbers beyond 2^53 as strings."""
-    return msgspec.json.encode(msgspec.to_builtins(value, enc_hook=_foreign))
+    """The value as JSON; bytes as Base64."""
+    return msgspec.json.encode(value, enc_hook=_foreign)
 
 
 def _foreign(value: Any) -> Any:
@@ -238,11 +262,6 @@ def _foreign(value: Any) -> Any:
     if isinstance(value, frozenset | set | range):
         return sorted(value)
     raise TypeError(f"{type(value).__name__} has no JSON")
-
-
-def exact(number: int) -> int | str:
-    """The number, as a string where a browser would round it."""
-    return number if abs(number) < _EXACT else str(number)
 
 
 def problem_answer(error: Exception) -> Response:

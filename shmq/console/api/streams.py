@@ -14,6 +14,7 @@ from shmq.console.api.operation import Answer, Call, Parameter, operation
 from shmq.console.api.queues import History
 from shmq.console.api.rows import PAGE, Page, Table
 from shmq.console.problem import Problem
+from shmq.console.visibility import visible_stream
 from shmq.diagnose.activity import StreamActivity
 from shmq.protocol.opcodes import Right
 
@@ -121,7 +122,7 @@ def row_of(stream: StreamActivity) -> dict[str, Any]:
 def list_streams(call: Call) -> Page:
     """List streams with their numbers, in pages."""
     found = {
-        one.name: one
+        one.name: visible_stream(call.caller, one)
         for one in call.console.observer.latest().streams
         if call.caller.sees("stream", one.name)
     }
@@ -167,12 +168,9 @@ def visible_groups(call: Call, stream: shmq.Stream) -> list[dict[str, Any]]:
         found = stream.groups()
     except shmq.Unsupported:
         return []
-    return [dataclasses.asdict(one) for one in found if may_look(call, stream.name, one.name)]
-
-
-def may_look(call: Call, stream: str, group: str) -> bool:
-    """Whether the caller may look at the group: who may consume from it or administer it."""
-    return bool(call.caller.rights("stream", stream, group) & (Right.CONSUME | Right.ADMIN))
+    return [
+        dataclasses.asdict(one) for one in found if call.caller.sees_group(stream.name, one.name)
+    ]
 
 
 @operation("PUT", "/streams/{name}", _NAME, body=dict[str, Any], answer=StreamView, tag="streams",

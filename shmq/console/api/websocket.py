@@ -21,6 +21,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -36,6 +38,7 @@ from shmq.console.api.leases import settle_one
 from shmq.console.api.messages import NewMessage, properties_of, view_of
 from shmq.console.api.operation import Call
 from shmq.console.api.routes import API, decode, encode, let_in, problem_answer
+from shmq.console.api.wait import LONGEST
 from shmq.console.context import Console
 from shmq.console.guard import Guard, check_change_allowed
 from shmq.console.leases import LeaseSession
@@ -58,6 +61,10 @@ _CREDIT: Final = 64
 _BATCH: Final = 64
 #: The threads that do what may wait for a lock, for all sockets.
 _THREADS: Final = 32
+#: An expression is tested in the event loop on so many messages at most: a millisecond.
+_MOST_TESTED: Final = 1000
+#: How often it is looked whether they are still so few, or so many, in seconds.
+_TESTED_AGAIN: Final = 1.0
 #: How long a socket may take to close, in seconds.
 _PATIENCE: Final = 5.0
 
@@ -186,9 +193,9 @@ async def _endpoint(websocket: WebSocket) -> None:
         socket = _Socket(console, caller, websocket)
         with sockets.enter(caller, socket.end):
             await socket.run()
-    except Problem as problem:
+    except (Problem, shmq.ShmqError) as error:
         with contextlib.suppress(WebSocketDisconnect):
-            await websocket.send_denial_response(problem_answer(problem))
+            await websocket.send_denial_response(problem_answer(error))
 
 
 async def _opener(console: Console, websocket: WebSocket) -> Caller:
@@ -295,6 +302,7 @@ class _Socket:
                 self._refusals.close()
                 with anyio.CancelScope(shield=True):
                     await self._in_thread(book.end, self.session.id, self._caller.name)
+                    await self._in_thread(stack.close)
                     await self._say_goodbye()
 
     async def _say_goodbye(self) -> None:
@@ -380,7 +388,7 @@ class _Socket:
         body, properties = properties_of(given)
         queue = self._queue(name)
         try:
-            done = queue.put(body, False, **properties)
+            done = queue.put(body, False, LONGEST, **properties)  # for the disk
         except shmq.QueueDeleted:
             self._console.leases.drop_queue(self.session, name)
             raise
@@ -436,11 +444,31 @@ class _Socket:
             consumer.room.clear()
             if len(held) >= consumer.credit:
                 await consumer.room.wait()
-        first = await queue.aget(where=consumer.where)
+        first = await self._first(queue, consumer.where)
         held.add(first.receipt)  # no await before: a cancelled task has taken nothing
         most = min(consumer.credit - len(held), _BATCH)
         for frame in await self._in_thread(self._frames, consumer, queue, first, held, most):
             await self._send_bytes(frame)
+
+    async def _first(self, queue: shmq.Queue, where: str | None) -> shmq.Message:
+        """The next message that is meant; a wait that is cancelled has taken none.
+
+        An expression is tested on all messages that wait whenever one arrives: if these are many,
+        by a thread and with pauses, so that the loop serves all others meanwhile.
+        """
+        if where is None:
+            return await queue.aget()
+        while True:
+            if await self._in_thread(queue.qsize) <= _MOST_TESTED:
+                with contextlib.suppress(shmq.Empty):
+                    return await queue.aget(_TESTED_AGAIN, where=where)
+                continue
+            began = time.monotonic()
+            try:
+                return await self._in_thread(functools.partial(queue.get, False, where=where))
+            except shmq.Empty:
+                took = time.monotonic() - began
+            await anyio.sleep(min(max(10 * took, 0.05), _TESTED_AGAIN))
 
     def _frames(
         self,

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from shmq.console.access import Caller
-from shmq.console.api.routes import API, let_in
+from shmq.console.api.routes import API, let_in, read_body
 from shmq.console.context import Console
 from shmq.console.guard import caller_of, check_change
 from shmq.console.pages.rendering import rendered
@@ -111,16 +111,12 @@ def csrf_of(console: Console, caller: Caller) -> str:
     return session.csrf if session is not None else _ANYONE
 
 
-async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form. Raises Problem for what is none, or is too large."""
+async def form_of(request: Request, most: int = _MOST_FORM) -> dict[str, str]:
+    """The fields of a form. Raises Problem for what is none, is too large or comes too slowly."""
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != "application/x-www-form-urlencoded":
         raise Problem(415, "invalid", "send the form as application/x-www-form-urlencoded")
-    found = bytearray()
-    async for piece in request.stream():
-        found += piece
-        if len(found) > _MOST_FORM:
-            raise Problem(413, "too-large", f"a form of at most {_MOST_FORM} bytes")
+    found = await read_body(request, most)
     try:
         fields = parse_qsl(
             found.decode("ascii"),

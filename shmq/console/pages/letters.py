@@ -34,7 +34,11 @@ def letters(visit: Visit) -> Shown:
     ]
     there.sort(key=lambda one: -(one.stats.depth if one.stats is not None else 0))
     rows = [
-        {"queue": one, "sources": sources[one.name], "groups": _groups(visit, one.name)}
+        {
+            "queue": one,
+            "sources": [it for it in sources[one.name] if visit.caller.sees("queue", it)],
+            "groups": _groups(visit, one.name),
+        }
         for one in there[:_QUEUES]
     ]
     return Shown(

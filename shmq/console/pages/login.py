@@ -22,6 +22,8 @@ __all__ = ["login_routes"]
 
 #: The longest token that is looked at, in characters.
 _MOST_TOKEN: Final = 1024
+#: The largest form of somebody who is not known yet, in bytes.
+_MOST_FORM: Final = 16 << 10
 
 
 def login_routes() -> list[Route]:
@@ -44,7 +46,7 @@ async def _form(request: Request) -> Response:
 async def _login(request: Request) -> Response:
     console: Console = request.app.state.console
     try:
-        form = await form_of(request)
+        form = await form_of(request, _MOST_FORM)
     except Problem as problem:
         return error_page(request, problem)
     back = _own_path(console, form.get("next", ""))
@@ -83,7 +85,7 @@ async def _logout(request: Request) -> Response:
 
 
 async def _end(console: Console, caller: Caller, request: Request) -> None:
-    form = await form_of(request)
+    form = await form_of(request, _MOST_FORM)
     session = console.sessions.find(caller.session or "")
     if session is None or not session.shows(form.get("csrf", "")):
         raise Problem(403, "csrf", "this form is of an earlier login: load the page again")

@@ -6,6 +6,7 @@ from typing import Final
 from urllib.parse import quote
 
 from shmq.console.pages.visit import Shown, Visit, page
+from shmq.console.visibility import visible_finding
 from shmq.diagnose.findings import Finding, find
 
 __all__ = ["findings_of", "link_of"]
@@ -40,4 +41,8 @@ def link_of(kind: str, name: str, code: str) -> str:
 
 def findings_of(visit: Visit, kind: str, name: str) -> list[Finding]:
     """What is wrong with that queue or stream."""
-    return [one for one in find(visit.latest) if one.kind == kind and one.subject == name]
+    return [
+        one
+        for one in find(visit.latest)
+        if one.kind == kind and one.subject == name and visible_finding(visit.caller, one)
+    ]

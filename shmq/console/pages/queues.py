@@ -58,6 +58,7 @@ def one_queue(visit: Visit) -> Shown:
         # Made since the last look, or not there at all: then this says so.
         visit.console.broker.queue(name).close()
         raise Problem(503, "too-many", f"queue {name!r} was not observed yet: load the page again")
+    leases, no_leases = _leases(visit, name) if found.stats is not None else ([], None)
     return Shown(
         "queue.html",
         {
@@ -66,7 +67,8 @@ def one_queue(visit: Visit) -> Shown:
             "options": found.options.as_dict() if found.options is not None else {},
             "findings": findings_of(visit, "queue", name),
             "minutes": list(minutes_of(visit.console.observer.history.of("queue", name))),
-            "leases": _leases(visit, name) if found.stats is not None else [],
+            "leases": leases,
+            "no_leases": no_leases,
             "most_leases": _LEASES,
             "reads": visit.reads(name),
             "puts": visit.changes(Right.PRODUCE, "queue", name),
@@ -75,13 +77,15 @@ def one_queue(visit: Visit) -> Shown:
     )
 
 
-def _leases(visit: Visit, name: str) -> list[shmq.Lease] | None:
-    """The leased messages; None where a server does not tell them."""
+def _leases(visit: Visit, name: str) -> tuple[list[shmq.Lease], str | None]:
+    """The leased messages, or why they are not told: the page has more than them."""
     try:
         with visit.console.broker.queue(name) as queue:
-            return queue.leases(_LEASES)
+            return queue.leases(_LEASES), None
     except (shmq.Unsupported, shmq.Forbidden):
-        return None
+        return [], "This server does not tell who holds what."
+    except shmq.ShmqError as error:
+        return [], str(error)
 
 
 def minutes_of(series: Series) -> Iterator[dict[str, Any]]:

@@ -9,8 +9,9 @@ import shmq
 from shmq.console.pages.overview import findings_of
 from shmq.console.pages.queues import minutes_of
 from shmq.console.pages.visit import Shown, Visit, page
-from shmq.diagnose.activity import GroupActivity
-from shmq.errors import ShmqError
+from shmq.console.visibility import visible_stream
+from shmq.diagnose.activity import GroupActivity, StreamActivity
+from shmq.errors import NoSuchStream, ShmqError, StreamDeleted
 
 _ROWS: Final = 50
 #: The most partitions of a table.
@@ -22,7 +23,7 @@ def list_of_streams(visit: Visit) -> Shown:
     """All streams, in pages by name."""
     after = visit.text("after") or ""
     there = [
-        one
+        visible_stream(visit.caller, one)
         for one in visit.latest.streams
         if visit.caller.sees("stream", one.name) and one.name > after
     ]
@@ -38,27 +39,38 @@ def one_stream(visit: Visit) -> Shown:
     """One stream: its partitions, and the lag of its groups in each."""
     name = visit["name"]
     visit.see("stream", name)
-    activity = next((one for one in visit.latest.streams if one.name == name), None)
-    with visit.console.broker.stream(name) as stream:
-        rates = {one.partition: one for one in stream.rates()}
-        partitions = stream.offsets()[:_PARTITIONS]
-        options = stream.options.as_dict()
-        groups = activity.groups if activity is not None else ()
-        members = {one.name: _members(stream, one) for one in groups}
+    seen = [one for one in visit.latest.streams if one.name == name]
+    activity = visible_stream(visit.caller, seen[0]) if seen else None
     return Shown(
         "stream.html",
         {
             "name": name,
             "stream": activity,
-            "partitions": partitions,
-            "rates": rates,
-            "options": options,
-            "groups": groups,
-            "members": members,
+            "groups": activity.groups if activity is not None else (),
             "findings": findings_of(visit, "stream", name),
             "minutes": list(minutes_of(visit.console.observer.history.of("stream", name))),
+            **_opened(visit, name, activity),
         },
     )
+
+
+def _opened(visit: Visit, name: str, activity: StreamActivity | None) -> dict[str, Any]:
+    """What the stream itself tells; one that cannot be used tells why."""
+    found: dict[str, Any] = {
+        "partitions": [], "rates": {}, "options": {}, "members": {}, "problem": None,
+    }  # fmt: skip
+    try:
+        with visit.console.broker.stream(name) as stream:
+            found["rates"] = {one.partition: one for one in stream.rates()}
+            found["partitions"] = stream.offsets()[:_PARTITIONS]
+            found["options"] = stream.options.as_dict()
+            for one in activity.groups if activity is not None else ():
+                found["members"][one.name] = _members(stream, one)
+    except (NoSuchStream, StreamDeleted):
+        raise
+    except ShmqError as error:
+        found["problem"] = str(error)
+    return found
 
 
 def _members(stream: shmq.Stream, group: GroupActivity) -> list[Any]:

@@ -21,6 +21,8 @@ __all__ = ["PAGES", "Page", "Redirect", "Shown", "Visit", "page"]
 
 #: The longest expression of a form, in characters.
 MOST_WHERE: Final = 4096
+#: The most digits of a number: those of 2^64.
+_MOST_DIGITS: Final = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,8 @@ class Visit:
         given = self.query.get(name, "").strip()
         if not given:
             return default
-        if not (given.isascii() and given.isdigit() and least <= int(given[:20]) <= most):
+        plain = given.isascii() and given.isdigit() and len(given) <= _MOST_DIGITS
+        if not (plain and least <= int(given) <= most):
             raise Problem(
                 400, "invalid", f"{name}={given[:40]!r} is no whole number from {least} to {most}"
             )

@@ -8,6 +8,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from shmq.console.access import Caller
 from shmq.console.api import openapi, table
 from shmq.console.api.routes import let_in, problem_answer, routes
 from shmq.console.context import Console
@@ -16,6 +17,7 @@ from shmq.console.pages import table as pages
 from shmq.console.pages.endpoints import error_page, wants_page
 from shmq.console.problem import Problem
 from shmq.console.side_thread import in_thread
+from shmq.console.visibility import visible
 from shmq.metrics.exposition import CONTENT_TYPE, render
 from shmq.metrics.families import CONSOLE
 
@@ -50,7 +52,12 @@ def _finished(console: Console, inner: list[BaseRoute], *, metrics_open: bool) -
     prefix = console.settings.prefix
     made = Starlette(
         routes=[Mount(prefix, routes=inner)] if prefix else inner,
-        exception_handlers={Exception: _failed, 404: _unknown, Problem: _failed},
+        exception_handlers={
+            Exception: _failed,
+            404: _unknown,
+            405: _not_so,
+            Problem: _failed,
+        },
     )
     made.state.console = console
     made.state.metrics_open = metrics_open
@@ -100,6 +107,19 @@ async def _unknown(request: Request, _: Exception) -> Response:
     )
 
 
+async def _not_so(request: Request, error: Exception) -> Response:
+    headers = dict(getattr(error, "headers", None) or {"Allow": "GET"})
+    return await _failed(
+        request,
+        Problem(
+            405,
+            "unknown-path",
+            f"{request.method} is no method of {request.url.path}: use {headers['Allow']}",
+            headers=headers,
+        ),
+    )
+
+
 async def _healthz(_: Request) -> Response:
     return PlainTextResponse("ok\n")
 
@@ -120,16 +140,17 @@ def _not_ready(console: Console) -> str | None:
 
 async def _metrics(request: Request) -> Response:
     console: Console = request.app.state.console
+    caller = Caller(None)
     if not request.app.state.metrics_open:
-        await let_in(console, request)
+        caller = await let_in(console, request)
     pattern = request.query_params.get("queue")
-    text = await in_thread(_rendered, console, pattern)
+    text = await in_thread(_rendered, console, caller, pattern)
     return Response(text, media_type=CONTENT_TYPE)
 
 
-def _rendered(console: Console, pattern: str | None) -> bytes:
+def _rendered(console: Console, caller: Caller, pattern: str | None) -> bytes:
     return render(
-        console.observer.latest(),
+        visible(caller, console.observer.latest()),
         most_queues=console.settings.metrics_queues,
         pattern=pattern,
         extra=(

@@ -24,11 +24,13 @@ from shmq.console.history import History
 from shmq.console.leases import LeaseBook
 from shmq.console.observer import ObserverThread
 from shmq.console.server.app import application, metrics_application
+from shmq.console.server.connection import Connection
 from shmq.console.sessions import Sessions
 from shmq.console.settings import Address, ConsoleSettings
 from shmq.errors import InvalidOption, ShmqError
 from shmq.server.config.settings import Source
 from shmq.server.config.tokens import Token
+from shmq.supervision.audit import to_file
 from shmq.supervision.descriptors import raise_descriptor_limit
 from shmq.supervision.heartbeat import Heartbeat
 from shmq.supervision.signals import ENDING, caught, end_with_parent, ended_by
@@ -180,6 +182,7 @@ def _config(app: ASGIApp, tls: ssl.SSLContext | None) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         lifespan="off",
+        http=Connection,
         server_header=False,
         proxy_headers=False,
         ws="websockets-sansio",
@@ -275,7 +278,7 @@ def main(source: Source, settings: ConsoleSettings, heartbeat: Heartbeat, superv
     show_stack_on_demand()
     heartbeat.beat_from_a_thread()
     try:
-        with shmq.connect(server.namespace) as broker:
+        with to_file(server.audit_log), shmq.connect(server.namespace) as broker:
             ConsoleProcess(broker, settings, lambda: source.read().tokens).run()
     except ShmqError as error:
         log.error("the console cannot run: %s", error)

@@ -30,6 +30,16 @@ def test_confirmed_messages_are_on_disk(quick: Quick, queue: shmq.Queue) -> None
         assert queue.stats().journal_synced == 3
 
 
+def test_a_queue_that_no_writer_keeps_is_made_with_one_line_of_warning(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHMQ_AUTOSTART", "0")
+    monkeypatch.setenv("PYTHONWARNINGS", "default")
+    ran = shell("create", "jobs", "--durability", "journal")
+    assert ran.error.startswith("no persistence writer keeps queue 'jobs'")
+    assert ran.error.endswith("shmq persist`")
+
+
 def test_without_a_writer_it_says_what_to_start(quick: Quick, queue: shmq.Queue) -> None:
     for given in (("-m", "x"), ("-m", "x", "-m", "y")):
         ran = quick(

@@ -6,6 +6,7 @@ import json
 import signal
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -40,6 +41,25 @@ def test_a_server_starts_a_console_replaces_it_and_ends_it(namespace: str) -> No
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(PATIENCE) == 0
         assert not psutil.pid_exists(second)
+
+
+def test_changes_by_the_console_are_in_the_audit_file_of_the_server(
+    namespace: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "audit.jsonl"
+    flags = ("--console", "127.0.0.1:0", "--allow-changes", "--audit-log", str(file))
+    with serve(namespace, flags=flags) as server:
+        _, url = console_of(server)
+        asked = urllib.request.Request(
+            f"{url}/api/v1/queues/orders",
+            b"{}",
+            {"X-Shmq-CSRF": "1", "Content-Type": "application/json"},
+            method="PUT",
+        )
+        with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
+            assert answer.status == 201
+        (event,) = map(json.loads, file.read_text().splitlines())
+        assert (event["event"], event["name"], event["via"]) == ("queue.create", "orders", "http")
 
 
 def test_a_server_gives_its_metrics_alone(namespace: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 import msgpack
@@ -100,3 +101,54 @@ def test_what_other_clients_put_is_shown(site: Console, filled: shmq.Broker, val
         told = site.api("GET", shown)
         assert told.status == 200, told
         assert len(told.json["items"]) >= 2
+
+
+#: What a client of another language may put: bytes that claim to be of a codec.
+STRANGE = {
+    "a surrogate": (rb'"\ud800"', "json", "text"),
+    "a surrogate as a key": (rb'{"\ud800": 1}', "json", "text"),
+    "null as a key": (b"\x81\xc0\xc0", "msgpack", "base64"),
+    "a key that is true": (b"\x81\xc3\xc0", "msgpack", "base64"),
+    "a moment that is none": (b"\xd7\xff" + b"\xff" * 8, "msgpack", "base64"),
+    "text that is none": (b"\xa3\xed\xa0\x80", "msgpack", "base64"),
+    "a cut number": (b"\xcf\xff", "msgpack", "base64"),
+    "records that are none": (b"\xff" * 20, "packed", "base64"),
+}
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+def test_a_body_that_json_cannot_hold_is_shown_as_it_is(
+    site: Console, filled: shmq.Broker, strange: str
+) -> None:
+    raw, codec, encoding = STRANGE[strange]
+    with filled.queue("orders") as queue, queue.loan(len(raw), codec=codec) as room:
+        room[:] = raw
+    (shown,) = site.api("GET", "/queues/orders/messages").json["items"]
+    (leased,) = site.api("POST", "/queues/orders/lease", {}).json["items"]
+    for one in (shown, leased):
+        assert one["encoding"] == encoding
+        assert one["body"] == (raw.decode() if encoding == "text" else b64encode(raw).decode())
+
+
+def test_a_body_of_any_depth_is_shown(site: Console, filled: shmq.Broker) -> None:
+    """One that can just be decoded can be too deep to be part of an answer."""
+    with filled.queue("orders") as queue:
+        for depth in range(800, 1001, 4):
+            raw = b"[" * depth + b"]" * depth
+            with queue.loan(len(raw), codec="json") as room:
+                room[:] = raw
+    told = site.api("GET", "/queues/orders/messages", limit=100)
+    assert told.status == 200, told
+    assert told.content.count(b'"sequence":') == 51
+    assert told.content.count(b'"encoding":"json"') > 0
+    assert told.content.count(b'"encoding":"text"') > 0
+
+
+def test_headers_that_json_cannot_hold_are_shown(site: Console, filled: shmq.Broker) -> None:
+    with filled.queue("orders") as queue, filled.stream("clicks") as stream:
+        queue.put(1, headers={"h": {None: 1}})
+        stream.append(1, headers={"h": {True: 1}})
+    (message,) = site.api("GET", "/queues/orders/messages").json["items"]
+    assert message["headers"] == {"h": "{None: 1}"}
+    (record,) = site.api("GET", "/streams/clicks/partitions/0/records").json["items"]
+    assert record["headers"] == {"h": "{True: 1}"}

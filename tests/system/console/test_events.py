@@ -178,6 +178,17 @@ def test_a_caller_sees_only_what_its_token_allows(place: str, shop: shmq.Broker)
             foreign.close()
 
 
+def test_a_caller_sees_the_groups_that_it_may_look_at(place: str, shop: shmq.Broker) -> None:
+    stream = shop.create_stream("clicks", 1)
+    stream.group("billing")
+    stream.group("audit")
+    tokens = {READER: {"consume": ["clicks/billing"]}, OTHER: {"consume": ["clicks"]}}
+    with console(place, tokens=tokens) as site:
+        for token, groups in ((READER, {"billing"}), (OTHER, {"billing", "audit"})):
+            with events(site, Authorization=f"Bearer {token}") as one:
+                assert set(next(iter(one)).data["streams"]["clicks"]["groups"]) == groups
+
+
 def test_streams_end_with_the_console(place: str) -> None:
     with console(place) as site, events(site) as stream:
         found = iter(stream)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import re
 import signal
 import socket
@@ -59,6 +60,18 @@ def test_a_change_needs_the_header_that_no_foreign_page_can_send(
     reply = site.ask("POST", f"{API}/queues/orders/purge", {}, {"X-Shmq-CSRF": None})
     assert (reply.status, reply.code) == (403, "csrf")
     assert queue.qsize() == 1
+
+
+@pytest.mark.parametrize(
+    "path", ["/healthz", "/metrics", f"{API}/openapi.json", f"{API}/queues", "/", "/queues"]
+)
+def test_a_wrong_method_is_refused_with_the_right_ones(site: Console, path: str) -> None:
+    reply = site.ask("PATCH", path)
+    assert (reply.status, reply.code) == (405, "unknown-path")
+    assert "GET" in reply.headers["allow"]
+    assert reply.json["detail"].startswith(f"PATCH is no method of {path}: use ")
+    page = site.ask("PATCH", path, headers={"Accept": "text/html"})
+    assert page.status == 405
 
 
 def test_every_answer_forbids_scripts_of_others_and_frames(site: Console) -> None:
@@ -220,6 +233,26 @@ def test_changes_and_refusals_are_audited_with_the_token_and_the_peer(
         ):
             site.hears(event)
         assert "via=http" in site.log
+
+
+def test_the_log_is_json_and_the_audit_has_a_file_as_well(
+    place: str, shop: shmq.Broker, tmp_path: Path
+) -> None:
+    file = tmp_path / "audit.jsonl"
+    with console(place, "--log-format", "json", SHMQ_AUDIT_LOG=str(file)) as site:
+        assert json.loads(site.log.splitlines()[0])["logger"] == "shmq.console"
+        url = json.loads(site.log.splitlines()[0])["message"].split()[4].rstrip("/:")
+        port = urlsplit(url).port
+        assert port is not None
+        with contextlib.closing(
+            http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+        ) as at:
+            at.request("DELETE", f"{API}/queues/none", headers=site.headers)
+            assert at.getresponse().status == 404
+        (event,) = map(json.loads, file.read_text().splitlines())
+        assert (event["event"], event["outcome"]) == ("queue.delete", "not-found")
+        assert json.loads(site.log.splitlines()[-1])["event"] == "queue.delete"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 def test_tokens_are_read_again_at_sighup(place: str, tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 
 import pytest
 
 import shmq
-from tests.support.console import API, Console, console
+from tests.support.console import API, Console, Reply, console
+from tests.support.processes import PATIENCE, eventually
 
 
 def test_bodies_are_shown_as_json_text_or_base64(site: Console, shop: shmq.Broker) -> None:
@@ -145,6 +147,25 @@ def test_what_a_session_holds_returns_when_it_ends(site: Console, shop: shmq.Bro
     ended = site.api("POST", "/sessions/end", {"session": first["session"]})
     assert ended.json == {"returned": 2}
     assert queue.qsize() == 2
+
+
+def test_a_session_that_is_ended_ends_the_lease_that_waits(
+    site: Console, shop: shmq.Broker
+) -> None:
+    shop.create_queue("tasks").put("a")
+    quiet = shop.create_queue("quiet")
+    session = site.api("POST", "/queues/tasks/lease", {}).json["session"]
+    told: list[Reply] = []
+    waiting = threading.Thread(
+        target=lambda: told.append(
+            site.api("POST", "/queues/quiet/lease", {"wait": 20, "session": session})
+        )
+    )
+    waiting.start()
+    eventually(lambda: quiet.stats().waiting_get > 0, "the lease waits")
+    assert site.api("POST", "/sessions/end", {"session": session}).json == {"returned": 1}
+    waiting.join(PATIENCE)
+    assert [(one.status, one.code) for one in told] == [(409, "lease-expired")]
 
 
 def test_a_lease_waits_for_a_message_and_an_empty_queue_gives_none(

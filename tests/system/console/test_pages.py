@@ -16,6 +16,7 @@ from tests.support.browser import HOSTILE, PAGES, Page, fill, form_of, open_page
 from tests.support.console import Console, console
 from tests.support.namespaces import own_namespace
 from tests.support.processes import eventually
+from tests.support.stopped import SHM, locks_of_queue
 
 STATIC = Path(endpoints.__file__).with_name("static")
 
@@ -100,6 +101,8 @@ def test_the_list_of_queues_takes_an_expression(airport: Console) -> None:
         ("/queues?sort=beauty", 400, "beauty"),
         ("/queues/nowhere", 404, "nowhere"),
         ("/queues/arrivals/messages?limit=0", 400, "limit='0'"),
+        ("/queues/arrivals/messages?limit=00000000000000000001999", 400, "limit="),
+        (f"/queues/arrivals/messages?put={'0' * 20}{'9' * 5000}", 400, "put="),
         ("/queues/arrivals/messages?as=picture", 400, "picture"),
         ("/streams/nowhere", 404, "nowhere"),
         ("/exchanges?exchange=nowhere", 404, "nowhere"),
@@ -115,6 +118,24 @@ def test_a_refusal_is_a_page_with_a_way_back(
     assert answer.status == status
     assert what in page.text
     assert "/ops/" in page.links
+
+
+def test_what_cannot_be_used_has_a_page_that_says_why() -> None:
+    with own_namespace(debris=True) as name, shmq.connect(name) as broker:
+        broker.create_queue("torn").close()
+        broker.create_stream("torn", 1).close()
+        broker.create_queue("locked").close()
+        for file in (f"shmq@{name}@torn", f"log.shmq@{name}@torn@0"):
+            with (SHM / file).open("r+b") as opened:
+                opened.write(b"\xff" * 4096)
+        with locks_of_queue(name, "locked")["gets"].held_by_stopped(), console(name) as site:
+            for path, why in (
+                ("/queues/torn", "is damaged"),
+                ("/streams/torn", "is damaged"),
+                ("/queues/locked", "(stopped)"),
+                ("/queues/torn/delete", "is damaged"),
+            ):
+                assert why in seen(site, path), path
 
 
 def test_dead_letters_are_grouped_by_reason_and_source(airport: Console) -> None:

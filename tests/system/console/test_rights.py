@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -132,6 +133,39 @@ def test_names_that_a_token_has_no_right_to_are_not_shown(
     assert [one["target"] for one in shown["bindings"]] == ["orders"]
     found = ask(guarded, READER, "GET", "/exchanges/events/route?key=x").json
     assert (found["queues"], found["hidden"]) == (["orders"], True)
+
+
+def test_a_group_that_a_token_may_not_look_at_is_shown_nowhere(
+    guarded: Console, filled: shmq.Broker
+) -> None:
+    """Groups that lag and have no member are findings, too."""
+    eventually(
+        lambda: len(ask(guarded, OWNER, "GET", "/overview").json["findings"]) == 2,
+        "the console sees both groups",
+    )
+    shown = {"Authorization": f"Bearer {BILLER}", "Accept": "text/html"}
+    overview = ask(guarded, BILLER, "GET", "/overview")
+    assert [one["group"] for one in overview.json["findings"]] == ["billing"]
+    answers = [overview, ask(guarded, BILLER, "GET", "/streams")]
+    answers += [guarded.ask("GET", path, headers=shown) for path in (
+        "/", "/streams", "/streams/clicks", "/metrics",
+    )]  # fmt: skip
+    for answer in answers:
+        assert answer.status == 200
+        assert b"audit" not in answer.content
+
+
+def test_metrics_are_those_of_the_names_that_a_token_has_a_right_to(
+    guarded: Console, filled: shmq.Broker
+) -> None:
+    def of(token: str) -> str:
+        shown = {"Authorization": f"Bearer {token}"}
+        return guarded.ask("GET", "/metrics", headers=shown).content.decode()
+
+    eventually(lambda: 'queue="orders"' in of(READER), "the console sees the queue")
+    assert "hidden" not in of(READER)
+    assert re.search(r"shmq_namespace_queues{[^}]*} 1\n", of(READER))
+    assert re.search(r"shmq_namespace_queues{[^}]*} 0\n", of(BILLER))
 
 
 CHANGES = [

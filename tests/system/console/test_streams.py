@@ -12,6 +12,7 @@ import pytest
 import shmq
 from tests.support.console import Console, Reply
 from tests.support.processes import eventually
+from tests.support.writer_process import running_writer
 
 RECORDS = "/streams/clicks/records"
 FIRST = "/streams/clicks/partitions/0/records"
@@ -21,6 +22,14 @@ FIRST = "/streams/clicks/partitions/0/records"
 def clicks(shop: shmq.Broker) -> shmq.Stream:
     """A stream of one partition."""
     return shop.create_stream("clicks", 1)
+
+
+def test_a_record_is_confirmed_on_disk_without_a_timeout(site: Console, place: str) -> None:
+    with running_writer(place):
+        assert site.api("PUT", "/streams/kept", {"durability": "journal"}).status == 201
+        told = site.api("POST", "/streams/kept/records", {"body": 1, "confirm": "disk"})
+        assert (told.status, len(told.json["items"])) == (201, 1)
+        assert site.api("DELETE", "/streams/kept").status == 204
 
 
 def test_a_stream_is_made_once_and_found_again(site: Console, shop: shmq.Broker) -> None:

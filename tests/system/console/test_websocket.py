@@ -87,6 +87,23 @@ def test_a_message_that_arrives_later_is_sent_at_once(
     assert queue.qsize() == 1
 
 
+@pytest.mark.parametrize("others", [3, 1500])
+def test_an_expression_chooses_among_few_messages_and_among_many(
+    socket: ClientConnection, shop: shmq.Broker, others: int
+) -> None:
+    queue = shop.create_queue("work")
+    queue.put_many(["no"] * others, headers={"kind": "other"})
+    say(socket, consume="work", where="header.kind = 'mine'", id=1)
+    assert heard(socket) == {"done": True, "id": 1}
+    for body in ("one", "two"):
+        queue.put(body, headers={"kind": "mine"})
+        assert heard(socket)["message"]["body"] == body
+    say(socket, cancel="work", id=2)
+    assert heard(socket) == {"done": True, "id": 2}
+    assert queue.stats().in_flight == 2
+    assert queue.qsize() == others
+
+
 def test_what_is_not_settled_returns_when_the_socket_closes(
     site: Console, shop: shmq.Broker
 ) -> None:

@@ -10,13 +10,17 @@
 
   // ---- rates ----
 
+  // In UTC, as all times of the pages are.
+  const clock = (at) => new Date(at * 1000).toISOString().slice(11, 19);
+
   function options(width) {
     const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 } };
     return {
       width, height: 220,
-      series: [{}, { label: "in/s", stroke: colour("--in"), width: 2 },
+      series: [{ label: "UTC", value: (_, at) => at == null ? "--" : clock(at) },
+                   { label: "in/s", stroke: colour("--in"), width: 2 },
                    { label: "out/s", stroke: colour("--out"), width: 2, dash: [6, 3] }],
-      axes: [axis, { ...axis, size: 60 }],
+      axes: [{ ...axis, space: 80, values: (_, places) => places.map(clock) }, { ...axis, size: 60 }],
       scales: { y: { range: (_, low, high) => [0, Math.max(high, 1)] } },
     };
   }
