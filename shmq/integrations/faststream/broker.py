@@ -183,17 +183,17 @@ class ShmqBroker(
         headers: Mapping[str, Any] | None = None,
         correlation_id: str | None = None,
         reply_to: str = "",
-        timeout: float | None = None,
         **options: Unpack[PutOptions],
     ) -> int:
         """Put the messages in order; returns how many.
 
-        Raises :class:`~shmq.PutsRefused` if some were refused.
+        A full queue refuses them, or is waited for, as its ``overflow`` says. Raises
+        :class:`~shmq.PutsRefused` if some were refused.
         """
         cmd = self._command(PublishType.PUBLISH, messages, queue, options)
         cmd.add_headers(dict(headers or {}))
         cmd.correlation_id = correlation_id or cmd.correlation_id
-        cmd.reply_to, cmd.timeout = reply_to, timeout
+        cmd.reply_to = reply_to
         count: int = await self._basic_publish_batch(cmd, producer=self._producer)
         return count
 

@@ -86,6 +86,8 @@ class ShmqBrokerConfig(BrokerConfig):
     queue_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     _client: shmq.Broker | None = dataclasses.field(default=None, init=False, repr=False)
     _queues: Queues | None = dataclasses.field(default=None, init=False, repr=False)
+    #: Whether subscribers read queues; false in tests in memory.
+    reads: bool = dataclasses.field(default=True, init=False, repr=False)
     #: Whether settlements wait for a server.
     waits: bool = dataclasses.field(default=False, init=False, repr=False)
 

@@ -50,7 +50,7 @@ class ShmqBatchMessage(StreamMessage[list[shmq.Message]]):
 
     async def ack(self) -> None:
         """Acknowledge all of them."""
-        await self._settle(shmq.Message.ack)
+        await self._settle(lambda message: message.ack())
         await super().ack()
 
     async def nack(self, delay: float | None = None) -> None:
@@ -60,7 +60,7 @@ class ShmqBatchMessage(StreamMessage[list[shmq.Message]]):
 
     async def reject(self) -> None:
         """Make all of them dead letters."""
-        await self._settle(shmq.Message.reject)
+        await self._settle(lambda message: message.reject())
         await super().reject()
 
     async def _settle(self, deed: Callable[[Any], None]) -> None:

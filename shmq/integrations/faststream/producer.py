@@ -94,7 +94,7 @@ class ShmqProducer(ProducerProto[ShmqPublishCommand]):
         """
         puts = [await self._arguments(cmd, body) for body in cmd.batch_bodies]
         queue = await self.config.queues.of(self._queue(cmd), make=True)
-        return await asyncio.to_thread(_put_all, queue, puts, cmd.timeout)
+        return await asyncio.to_thread(_put_all, queue, puts)
 
     async def _arguments(self, cmd: ShmqPublishCommand, value: Any) -> dict[str, Any]:
         """The arguments of a put of the value."""
@@ -111,9 +111,9 @@ class ShmqProducer(ProducerProto[ShmqPublishCommand]):
         return put | {name: value for name, value in cmd.options.items() if value is not None}
 
 
-def _put_all(queue: shmq.Queue, puts: list[dict[str, Any]], timeout: float | None) -> int:
+def _put_all(queue: shmq.Queue, puts: list[dict[str, Any]]) -> int:
     with queue.pipeline() as pipeline:
         for put in puts:
-            pipeline.put(put.pop("body"), timeout=timeout, **put)
+            pipeline.put(put.pop("body"), **put)
         pipeline.flush()
         return pipeline.taken

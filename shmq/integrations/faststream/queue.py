@@ -42,7 +42,7 @@ class ShmqQueue:
 
     def named(self, prefix: str) -> ShmqQueue:
         """The queue with a router's prefix before its name."""
-        return dataclasses.replace(self, name=prefix + self.name) if prefix else self
+        return ShmqQueue(prefix + self.name, **self.options) if prefix else self
 
     def __hash__(self) -> int:
         return hash(self.name)

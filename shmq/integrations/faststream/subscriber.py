@@ -84,7 +84,7 @@ class ShmqSubscriber(TasksMixin):
         """Make the queue if it does not exist, and begin to take its messages."""
         await super().start()
         self._post_start()
-        if self.calls:
+        if self.calls and self._outer_config.reads:
             await self._opened()
             self.add_task(self._read)
             self.add_task(self._extend)
@@ -132,10 +132,9 @@ class ShmqSubscriber(TasksMixin):
                 yield parsed
 
     def _check_no_calls(self) -> None:
-        if self.calls:
-            raise shmq.InvalidOption(
-                f"the subscriber of queue {self.queue.name!r} has handlers, which take its messages"
-            )
+        assert not self.calls, (
+            f"the subscriber of queue {self.queue.name!r} has handlers, which take its messages"
+        )
 
     async def _parsed(self, message: Any) -> StreamMessage[Any] | None:
         context = self._outer_config.context

@@ -43,8 +43,13 @@ class TestShmqBroker(TestBroker[ShmqBroker, EnterType], broker=ShmqBroker):
 
     @contextmanager
     def _patch_producer(self, broker: ShmqBroker) -> Generator[None, None, None]:
-        with change_producer(broker.config.broker_config, FakeProducer(broker, self.brokers)):
-            yield
+        config = broker.config.broker_config
+        with change_producer(config, FakeProducer(broker, self.brokers)):
+            config.reads = False
+            try:
+                yield
+            finally:
+                config.reads = True
 
     async def _fake_connect(self, *_: Any, **__: Any) -> Any:
         return MagicMock(spec=shmq.Broker)
