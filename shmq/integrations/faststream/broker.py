@@ -105,14 +105,7 @@ class ShmqBroker(
                 id_generator=id_generator,
                 extra_context={"broker": self},
             ),
-            specification=BrokerSpec(
-                description=description,
-                url=[specification_url or _shown(target)],
-                protocol="shmqs" if (target or "").startswith("shmqs:") else "shmq",
-                protocol_version=None,
-                tags=tags,
-                security=None,
-            ),
+            specification=_specification(specification_url or _shown(target), description, tags),
         )
 
     async def _connect(self) -> shmq.Broker:
@@ -235,6 +228,18 @@ class ShmqBroker(
         )
         cmd.queue_options = named.options
         return cmd
+
+
+def _specification(url: str, description: str | None, tags: Iterable[Tag | TagDict]) -> BrokerSpec:
+    """What the AsyncAPI page says of the broker."""
+    return BrokerSpec(
+        url=[url],
+        protocol=urlsplit(url).scheme,
+        protocol_version=None,
+        description=description,
+        tags=tags,
+        security=None,
+    )
 
 
 def _shown(target: str | None) -> str:

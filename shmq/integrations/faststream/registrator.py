@@ -66,12 +66,7 @@ class ShmqRegistrator(Registrator[shmq.Message, ShmqBrokerConfig]):
         raises rejects its message, unless ``ack_policy`` says otherwise. The other arguments are
         FastStream's. Raises :class:`~shmq.InvalidOption` and :class:`~shmq.InvalidName`.
         """
-        check_whole("max_workers", max_workers, 1)
-        check_whole("max_records", max_records, 1)
-        if prefetch is not None:
-            check_whole("prefetch", prefetch, 1)
-        if batch and prefetch not in (None, 1):
-            raise InvalidOption(f"prefetch={prefetch} is not for batches: use max_records")
+        _check_numbers(max_workers, prefetch, max_records if batch else None)
         named = ShmqQueue.of(queue)
         config = ShmqSubscriberConfig(
             queue=named,
@@ -164,3 +159,13 @@ class ShmqRegistrator(Registrator[shmq.Message, ShmqBrokerConfig]):
             middlewares=middlewares,
             include_in_schema=include_in_schema,
         )
+
+
+def _check_numbers(max_workers: int, prefetch: int | None, max_records: int | None) -> None:
+    check_whole("max_workers", max_workers, 1)
+    if prefetch is not None:
+        check_whole("prefetch", prefetch, 1)
+    if max_records is not None:
+        check_whole("max_records", max_records, 1)
+        if prefetch not in (None, 1):
+            raise InvalidOption(f"prefetch={prefetch} is not for batches: use max_records")
