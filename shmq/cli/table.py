@@ -214,8 +214,10 @@ def set_value(
             found.set(key, given, ttl)
     if as_json:
         show_json({"table": name, "key": key, "set": done})
-    else:
-        show(f"{key!r} is {'set' if done else 'there already, and is not set'} in table {name!r}")
+    elif done:
+        show(f"{key!r} is set in table {name!r}")
+    if not done:
+        note(f"{key!r} is in table {name!r} already, and is not set")
     return Code.OK if done else Code.EXISTS
 
 
