@@ -30,8 +30,10 @@ from tests.support.namespaces import own_namespace
 from tests.support.processes import PATIENCE, ROOT, environment, eventually
 from tests.support.server import serve
 
-os.environ["DJANGO_SETTINGS_MODULE"] = "tests.support.django_site.settings"
-django.setup()
+SITE = "tests.support.django_site.settings"
+with pytest.MonkeyPatch.context() as patch:  # the processes of other tests have their own settings
+    patch.setenv("DJANGO_SETTINGS_MODULE", SITE)
+    django.setup()
 
 from shmq.integrations.django import place as places  # noqa: E402
 from shmq.integrations.django.execution import WorkerDied, run  # noqa: E402
@@ -387,9 +389,7 @@ def worker(target: str, log: Path, *flags: str) -> Iterator[subprocess.Popen[byt
         process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env=environment(
-                SITE_TARGET=target, DJANGO_SETTINGS_MODULE="tests.support.django_site.settings"
-            ),
+            env=environment(SITE_TARGET=target, DJANGO_SETTINGS_MODULE=SITE),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
