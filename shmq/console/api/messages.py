@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
 import shmq
+from shmq.cloudevents.message import BATCH, STRUCTURED, dedupe_id_of
+from shmq.console.api.cloud_events import SPECVERSION, encoded_events
 from shmq.console.api.operation import Answer, Call, Parameter, operation
 from shmq.console.api.routes import decode
 from shmq.console.api.wait import LONGEST, Wait
@@ -18,6 +20,7 @@ from shmq.protocol.opcodes import Right
 
 __all__ = [
     "CUT",
+    "MEDIA",
     "MOST_PEEKED",
     "UNREADABLE",
     "MessageView",
@@ -25,6 +28,7 @@ __all__ = [
     "body_of",
     "properties_of",
     "shown_headers",
+    "values_of",
     "view_of",
 ]
 
@@ -35,7 +39,11 @@ MOST_PEEKED: Final = 1000
 _MOST_PUT: Final = 10_000
 _NAME: Final = Parameter("name", "string", "the queue's name", most=255)
 
+#: What a body with new messages or records may be.
+MEDIA: Final = ("application/json", "application/x-ndjson", STRUCTURED, BATCH)
+
 Encoding = Literal["json", "text", "base64"]
+_Value = TypeVar("_Value")
 
 
 class Dead(msgspec.Struct, frozen=True, kw_only=True):
@@ -249,33 +257,59 @@ def properties_of(given: NewMessage) -> tuple[Any, dict[str, Any]]:
     Parameter("Idempotency-Key", "string", "the dedupe id of the message", None, 1, 255,
               place="header"),
     Parameter("timeout", "number", "how long to wait for room, in seconds", 0.0, 0, LONGEST),
+    SPECVERSION,
     body=bytes,
     schema=NewMessage,
-    media=("application/json", "application/x-ndjson"),
+    media=MEDIA,
+    events=True,
     answer=PutAnswer,
     status=201,
     tag="messages",
     waits=True,
 )  # fmt: skip
 def put_messages(call: Call) -> PutAnswer:
-    """Put one message, or with NDJSON one for each line.
+    """Put one message, with NDJSON one for each line, or CloudEvents.
 
-    A refusal of a later line tells, as ``taken``, how many were put before it.
+    A refusal of a later message tells, as ``taken``, how many were put before it.
     """
     name = call["name"]
     call.need(Right.PRODUCE, "queue", name)
-    media, content = call.body
-    lines = [content] if media == "application/json" else content.split(b"\n")
-    given = [decode(line, NewMessage) for line in lines if line.strip()]
-    if not 1 <= len(given) <= _MOST_PUT:
-        raise Problem(400, "invalid", f"{len(given)} messages: put 1 to {_MOST_PUT} at a time")
+    ready = _events(call)
+    if ready is None:
+        ready = [properties_of(one) for one in values_of(call.body, NewMessage)]
+    if not 1 <= len(ready) <= _MOST_PUT:
+        raise Problem(400, "invalid", f"{len(ready)} messages: put 1 to {_MOST_PUT} at a time")
     if call["Idempotency-Key"] is not None:
-        if len(given) != 1:
+        if len(ready) != 1:
             raise Problem(400, "invalid", "Idempotency-Key is of one message: use dedupe_id")
-        given = [msgspec.structs.replace(given[0], dedupe_id=call["Idempotency-Key"])]
-    ready = [properties_of(one) for one in given]
+        ready[0][1]["dedupe_id"] = call["Idempotency-Key"]
     with call.console.broker.put_target(name) as queue:
         return _put(queue, ready, Wait(call, call["timeout"]))
+
+
+def values_of(body: tuple[str, bytes], kind: type[_Value]) -> list[_Value]:
+    """The value of a body of JSON, or those of the lines of NDJSON. Raises Problem."""
+    media, content = body
+    lines = [content] if media == "application/json" else content.split(b"\n")
+    return [decode(line, kind) for line in lines if line.strip()]
+
+
+def _events(call: Call) -> list[tuple[Any, dict[str, Any]]] | None:
+    """The body and the properties of each CloudEvent; None if the request has none."""
+    found = encoded_events(call)
+    if found is None:
+        return None
+    return [
+        (
+            encoded.body,
+            {
+                "codec": encoded.codec,
+                "headers": encoded.headers,
+                "dedupe_id": dedupe_id_of(event),
+            },
+        )
+        for event, encoded in found
+    ]
 
 
 def _put(queue: shmq.Queue, ready: list[tuple[Any, dict[str, Any]]], wait: Wait) -> PutAnswer:

@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 import shmq
 from shmq.api.names import MAX_NAME
+from shmq.cloudevents.message import BATCH, STRUCTURED
 from shmq.console.api.operation import OPERATIONS, Operation, Parameter
 from shmq.console.api.routes import API, NAMED, encode, unauthorized
 from shmq.console.guard import caller_of
@@ -28,6 +29,20 @@ _REF: Final = "#/components/schemas/{name}"
 _ALWAYS: Final = (400, 401, 403, 404, 405, 408, 421, 500, 502, 503)
 _CHANGES: Final = (409, 410, 413, 415, 422, 429, 501, 507)
 
+#: A CloudEvent in structured mode.
+_EVENT: Final = {
+    "type": "object",
+    "required": ["specversion", "id", "source", "type"],
+    "properties": {
+        "specversion": {"const": "1.0"},
+        **{
+            name: {"type": "string", "minLength": 1}
+            for name in ("id", "source", "type", "datacontenttype", "dataschema", "subject")
+        },
+        "time": {"type": "string", "format": "date-time"},
+        "data_base64": {"type": "string", "contentEncoding": "base64"},
+    },
+}
 _PROBLEM: Final = {
     "type": "object",
     "required": ["type", "title", "status", "code", "detail"],
@@ -123,6 +138,10 @@ def _content(media: str, schema: dict[str, Any]) -> dict[str, Any]:
     """What a body of that media type is: of NDJSON each line is such a value."""
     if media == "application/x-ndjson":
         return {"schema": {"type": "string"}, "x-line": schema}
+    if media == STRUCTURED:
+        return {"schema": _EVENT}
+    if media == BATCH:
+        return {"schema": {"type": "array", "items": _EVENT}}
     return {"schema": schema}
 
 

@@ -16,9 +16,12 @@ from shmq.console.context import Console
 from shmq.console.problem import Problem
 from shmq.protocol.opcodes import Right
 
-__all__ = ["OPERATIONS", "Answer", "Call", "Operation", "Parameter", "operation"]
+__all__ = ["EVENT_PREFIX", "OPERATIONS", "Answer", "Call", "Operation", "Parameter", "operation"]
 
 Kind = Literal["string", "integer", "number", "boolean"]
+
+#: What the headers begin with that are attributes of a CloudEvent, in lower case.
+EVENT_PREFIX: Final = "ce-"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -152,6 +155,8 @@ class Operation:
     schema: Any = None
     #: The media types that the body may have.
     media: tuple[str, ...] = ("application/json",)
+    #: Whether the body may be the data of a CloudEvent, of any media type, with headers ``ce-*``.
+    events: bool = False
     #: The type of the answer.
     answer: Any = None
     status: int = 200

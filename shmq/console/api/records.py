@@ -11,17 +11,20 @@ import msgspec
 
 import shmq
 from shmq.api.options import check_confirm
+from shmq.cloudevents.message import key_of
+from shmq.console.api.cloud_events import SPECVERSION, encoded_events
 from shmq.console.api.messages import (
     CUT,
+    MEDIA,
     UNREADABLE,
     Encoding,
     NewMessage,
     body_of,
     properties_of,
     shown_headers,
+    values_of,
 )
 from shmq.console.api.operation import Answer, Call, Parameter, operation
-from shmq.console.api.routes import decode
 from shmq.console.api.wait import LONGEST, SLICE, Wait
 from shmq.console.problem import Problem, problem_of
 from shmq.protocol.opcodes import Right
@@ -212,32 +215,47 @@ def record_value(call: Call) -> Answer:
     "/streams/{name}/records",
     _NAME,
     Parameter("timeout", "number", "how long to wait for room, in seconds", 0.0, 0, LONGEST),
+    SPECVERSION,
     body=bytes,
     schema=NewRecord,
-    media=("application/json", "application/x-ndjson"),
+    media=MEDIA,
+    events=True,
     answer=AppendAnswer,
     status=201,
     tag="records",
     waits=True,
 )
 def append_records(call: Call) -> AppendAnswer:
-    """Append one record, or with NDJSON one for each line.
+    """Append one record, with NDJSON one for each line, or CloudEvents.
 
-    A refusal of a later line tells, as ``taken``, how many were appended before it.
+    A refusal of a later record tells, as ``taken``, how many were appended before it.
     """
     call.need(Right.PRODUCE, "stream", call["name"])
-    media, content = call.body
-    lines = [content] if media == "application/json" else content.split(b"\n")
-    given = [decode(line, NewRecord) for line in lines if line.strip()]
-    if not 1 <= len(given) <= _MOST_APPENDED:
+    ready = _events(call)
+    if ready is None:
+        ready = [_arguments(one) for one in values_of(call.body, NewRecord)]
+    if not 1 <= len(ready) <= _MOST_APPENDED:
         raise Problem(
-            400, "invalid", f"{len(given)} records: append 1 to {_MOST_APPENDED} at a time"
+            400, "invalid", f"{len(ready)} records: append 1 to {_MOST_APPENDED} at a time"
         )
-    ready = [_arguments(one) for one in given]
     with call.console.broker.stream(call["name"]) as stream:
         for _, how in ready:  # before anything is appended
-            check_confirm(how["confirm"] or "memory", stream.options.durability)
+            check_confirm(how.get("confirm") or "memory", stream.options.durability)
         return AppendAnswer(items=_append(stream, ready, Wait(call, call["timeout"])))
+
+
+def _events(call: Call) -> list[tuple[Any, dict[str, Any]]] | None:
+    """The value and the other arguments of each CloudEvent; None if the request has none."""
+    found = encoded_events(call)
+    if found is None:
+        return None
+    return [
+        (
+            encoded.body,
+            {"codec": encoded.codec, "headers": encoded.headers, "key": key_of(event)},
+        )
+        for event, encoded in found
+    ]
 
 
 def _arguments(given: NewRecord) -> tuple[Any, dict[str, Any]]:

@@ -17,7 +17,14 @@ from starlette.routing import Route
 
 from shmq.api.names import check_name
 from shmq.console.access import Caller
-from shmq.console.api.operation import OPERATIONS, Answer, Call, Operation, Parameter
+from shmq.console.api.operation import (
+    EVENT_PREFIX,
+    OPERATIONS,
+    Answer,
+    Call,
+    Operation,
+    Parameter,
+)
 from shmq.console.context import Console
 from shmq.console.guard import CSRF_HEADER, caller_of, check_change, peer_address, peer_of
 from shmq.console.problem import Problem, problem_of
@@ -207,7 +214,8 @@ async def _body(row: Operation, request: Request) -> Any:
         await read_body(request, 0)
         return None
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media not in row.media:
+    is_event = row.events and any(name.startswith(EVENT_PREFIX) for name in request.headers)
+    if media not in row.media and not is_event:
         raise Problem(
             415,
             "invalid",

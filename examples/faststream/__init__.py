@@ -1,0 +1,1 @@
+"""A small shop whose parts are handlers of FastStream."""

@@ -1,0 +1,79 @@
+"""CloudEvents as bodies of requests: binary, structured and batched mode of the HTTP binding."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import unquote
+
+from shmq.cloudevents.event import CloudEvent
+from shmq.cloudevents.message import (
+    BATCH,
+    STRUCTURED,
+    EncodedEvent,
+    Mode,
+    decode_event,
+    encode_event,
+)
+from shmq.console.api.operation import EVENT_PREFIX, Call, Parameter
+from shmq.console.problem import Problem
+from shmq.errors import ShmqError
+
+__all__ = ["SPECVERSION", "encoded_events"]
+
+#: The parameter that says so of a request in binary mode.
+SPECVERSION: Final = Parameter(
+    f"{EVENT_PREFIX}specversion",
+    "string",
+    "the body is the data of a CloudEvent, and each header ce-NAME an attribute of it",
+    place="header",
+)
+
+
+def encoded_events(call: Call) -> list[tuple[CloudEvent, EncodedEvent]] | None:
+    """The events of the request, each in the mode in which it came; None: it has no event.
+
+    Raises Problem for an event that is not as the specification says.
+    """
+    media, content = call.body
+    try:
+        if media == BATCH:
+            return [_structured(one) for one in _batch(content)]
+        if media == STRUCTURED:
+            return [_encoded({"content-type": media}, content, "structured")]
+        headers = _headers(call.headers)
+        return [_encoded(headers, content, "binary")] if headers else None
+    except (ShmqError, TypeError, UnicodeDecodeError) as error:
+        raise Problem(400, "invalid", str(error)) from None
+
+
+def _batch(content: bytes) -> list[Any]:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise Problem(400, "invalid", f"the body is no JSON: {error}") from None
+    if not isinstance(found, list):
+        raise Problem(400, "invalid", f"the body is no array of events, as {BATCH} says")
+    return found
+
+
+def _structured(members: Any) -> tuple[CloudEvent, EncodedEvent]:
+    return _encoded({"content-type": STRUCTURED}, members, "structured")
+
+
+def _encoded(headers: Mapping[str, str], body: Any, mode: Mode) -> tuple[CloudEvent, EncodedEvent]:
+    event = decode_event(headers, body, "the request")
+    return event, encode_event(event, mode)
+
+
+def _headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The attributes and the media type of the data; empty without an attribute."""
+    found = {
+        name: unquote(value, errors="strict")
+        for name, value in headers.items()
+        if name.startswith(EVENT_PREFIX)
+    }
+    if found and "content-type" in headers:
+        found["content-type"] = headers["content-type"]
+    return found

@@ -1,0 +1,13 @@
+"""The application of Django, which has the command ``shmq_worker``."""
+
+from django.apps import AppConfig
+
+__all__ = ["ShmqConfig"]
+
+
+class ShmqConfig(AppConfig):
+    """See ``docs/how-to/django.md``."""
+
+    name = "shmq.integrations.django"
+    label = "shmq"
+    verbose_name = "shmq"

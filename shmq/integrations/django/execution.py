@@ -1,0 +1,135 @@
+"""Runs one task, and stores what has become of it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import traceback
+from typing import Any, Final
+
+from django.db import close_old_connections, reset_queries
+from django.utils import timezone
+
+import shmq
+from shmq.integrations.django.backend import ShmqBackend
+from shmq.integrations.django.framework import (
+    TaskContext,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    normalize_json,
+    task_finished,
+    task_started,
+)
+from shmq.integrations.django.record import Record
+
+__all__ = ["WorkerDied", "run"]
+
+log = logging.getLogger("shmq.workers")
+
+#: The longest id of a worker that Django stores.
+_LONGEST_ID: Final = 64
+
+
+class WorkerDied(Exception):
+    """Each process that began the task has died with it: it was killed, or ran out of time."""
+
+
+def run(backend: ShmqBackend, message: shmq.Message) -> None:
+    """Run the task of a message. Raises :class:`~shmq.Reject` for one that cannot be run."""
+    try:
+        given = Record.of(message.body)
+    except shmq.ShmqError as error:
+        raise shmq.Reject(str(error)) from None
+    record = _known(backend, given)
+    if record.status == TaskResultStatus.SUCCESSFUL or (
+        record.is_finished and message.delivery_count > 1
+    ):
+        return  # a process died between its end and its acknowledgement
+    if record.is_finished:
+        record = given  # a dead letter that was sent back: it begins anew
+    try:
+        task = record.load()
+    except Exception as error:
+        _fail(backend, record, error)
+        raise shmq.Reject(f"task {record.task} cannot be loaded: {error}") from error
+    if message.delivery_count > backend.shmq.max_attempts:
+        died = WorkerDied(f"{backend.shmq.max_attempts} processes have died with it")
+        _fail(backend, record, died)
+        _tell(backend, record, task)
+        raise shmq.Reject(str(died))
+    _execute(backend, record, task)
+
+
+def _known(backend: ShmqBackend, given: Record) -> Record:
+    """What is stored of the task; if its time is over, what the message has of it."""
+    try:
+        return backend.record(given.id)
+    except (TaskResultDoesNotExist, shmq.InvalidOption):
+        return given
+
+
+def _execute(backend: ShmqBackend, record: Record, task: Any) -> None:
+    record.status = TaskResultStatus.RUNNING.value
+    record.last_attempted_at = timezone.now().isoformat()
+    record.started_at = record.started_at or record.last_attempted_at
+    record.worker_ids.append(f"{socket.gethostname()[: _LONGEST_ID - 12]}-{os.getpid()}")
+    backend.store(record)
+    result = record.result(task)
+    task_started.send(sender=type(backend), task_result=result)
+    try:
+        record.return_value = _call(task, result)
+    except KeyboardInterrupt:
+        raise  # a second signal: the task is delivered again
+    except BaseException as error:  # noqa: BLE001 - SystemExit, too: it is the task's failure
+        _fail(backend, record, error)
+        log.info("task %s %s failed: %s", record.task, record.id, error)
+    else:
+        record.status = TaskResultStatus.SUCCESSFUL.value
+        record.finished_at = timezone.now().isoformat()
+        _store(backend, record)
+    _tell(backend, record, task)
+
+
+def _call(task: Any, result: Any) -> Any:
+    """What the task returns, as JSON has it."""
+    context = (TaskContext(task_result=result),) if task.takes_context else ()
+    _renew_databases()
+    try:
+        return normalize_json(task.call(*context, *result.args, **result.kwargs))
+    finally:
+        _renew_databases()
+
+
+def _renew_databases() -> None:
+    """What Django does between two requests: connections that are too old or broken are closed."""
+    reset_queries()
+    close_old_connections()
+
+
+def _fail(backend: ShmqBackend, record: Record, error: BaseException) -> None:
+    kind = type(error)
+    trace = "".join(traceback.format_exception(error))
+    record.errors.append([f"{kind.__module__}.{kind.__qualname__}", trace])
+    record.status = TaskResultStatus.FAILED.value
+    record.finished_at = timezone.now().isoformat()
+    _store(backend, record)
+
+
+def _store(backend: ShmqBackend, record: Record) -> None:
+    """Store the end of a task; what cannot be stored has failed, and is not run again."""
+    try:
+        backend.store(record)
+    except (shmq.ShmqError, TypeError) as error:
+        log.exception("the result of task %s %s cannot be stored", record.task, record.id)
+        record.return_value, record.status = None, TaskResultStatus.FAILED.value
+        kind = type(error)
+        record.errors = [[f"{kind.__module__}.{kind.__qualname__}", str(error)]]
+        with contextlib.suppress(shmq.ShmqError):
+            backend.store(record)
+
+
+def _tell(backend: ShmqBackend, record: Record, task: Any) -> None:
+    """Send the signal of the task's end."""
+    task_finished.send(type(backend), task_result=record.result(task))

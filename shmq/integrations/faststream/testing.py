@@ -1,0 +1,108 @@
+"""The broker of tests: messages go from publishers to handlers in memory, without a queue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+from unittest.mock import MagicMock
+
+from faststream._internal.endpoint.utils import ParserComposition
+from faststream._internal.parser import DefaultCodec
+from faststream._internal.testing.broker import EnterType, TestBroker, change_producer
+from faststream.exceptions import SubscriberNotFound
+
+import shmq
+from shmq.integrations.faststream.broker import ShmqBroker
+from shmq.integrations.faststream.command import ShmqPublishCommand
+from shmq.integrations.faststream.fake_message import FakeMessage
+from shmq.integrations.faststream.parser import ShmqParser
+from shmq.integrations.faststream.producer import ShmqProducer
+from shmq.integrations.faststream.publisher import ShmqPublisher
+from shmq.integrations.faststream.subscriber import ShmqSubscriber
+
+__all__ = ["FakeProducer", "TestShmqBroker"]
+
+
+class TestShmqBroker(TestBroker[ShmqBroker, EnterType], broker=ShmqBroker):
+    """Runs the handlers of brokers in memory: ``async with TestShmqBroker(broker) as br``.
+
+    A message that is published is handled before ``publish`` returns, by the first subscriber of
+    its queue; an exception of the handler is raised there. With ``with_real`` the queues are real.
+    """
+
+    def create_publisher_fake_subscriber(
+        self, broker: ShmqBroker, publisher: ShmqPublisher
+    ) -> tuple[ShmqSubscriber, bool]:
+        """The subscriber that gets what the publisher publishes, and whether it is a real one."""
+        for found in _subscribers(self.brokers):
+            if found.queue.name == publisher.queue.name:
+                return found, True
+        return broker.subscriber(publisher.queue, persistent=False), False
+
+    @contextmanager
+    def _patch_producer(self, broker: ShmqBroker) -> Generator[None, None, None]:
+        config = broker.config.broker_config
+        with change_producer(config, FakeProducer(broker, self.brokers)):
+            config.reads = False
+            try:
+                yield
+            finally:
+                config.reads = True
+
+    async def _fake_connect(self, *_: Any, **__: Any) -> Any:
+        return MagicMock(spec=shmq.Broker)
+
+
+class FakeProducer(ShmqProducer):
+    """Hands each message to the subscriber of its queue."""
+
+    def __init__(self, broker: ShmqBroker, brokers: Sequence[ShmqBroker]) -> None:
+        super().__init__(None, None)
+        own = ShmqParser(lambda: False)
+        self._parser = ParserComposition(broker._parser, own.parse_message)
+        self._decoder = ParserComposition(broker._decoder, own.decode_message)
+        self._brokers = brokers
+        self.connect(broker.config.broker_config, broker.config.broker_codec or DefaultCodec())
+
+    async def publish(self, cmd: ShmqPublishCommand) -> Any:
+        """Let the subscriber handle the message."""
+        message = FakeMessage(**await self._arguments(cmd, cmd.body))
+        for subscriber in self._readers(cmd.destination):
+            await self._handle(subscriber, [message])
+        return message
+
+    async def publish_batch(self, cmd: ShmqPublishCommand) -> int:
+        """Let the subscriber handle the messages: all of them together, if it takes batches."""
+        messages: list[shmq.Message] = [
+            FakeMessage(**await self._arguments(cmd, body)) for body in cmd.batch_bodies
+        ]
+        for subscriber in self._readers(cmd.destination):
+            await self._handle(subscriber, messages)
+        return len(messages)
+
+    async def request(self, cmd: ShmqPublishCommand) -> shmq.Message:
+        """Let the subscriber handle the message, and return its reply."""
+        message = FakeMessage(**await self._arguments(cmd, cmd.body))
+        for subscriber in self._readers(cmd.destination):
+            async with asyncio.timeout(cmd.timeout):
+                found = await self._handle(subscriber, [message])
+            reply = ShmqPublishCommand.from_cmd(found.as_publish_command())
+            return FakeMessage(**await self._arguments(reply, reply.body))
+        raise SubscriberNotFound(f"no subscriber reads queue {cmd.destination!r}")
+
+    def _readers(self, name: str) -> list[ShmqSubscriber]:
+        """The first subscriber of the queue: one consumer gets a message."""
+        return [one for one in _subscribers(self._brokers) if one.queue.name == name][:1]
+
+    async def _handle(self, subscriber: ShmqSubscriber, messages: list[shmq.Message]) -> Any:
+        if subscriber.takes_batches:
+            return await subscriber.process_message(cast("Any", messages))
+        for message in messages:
+            found = await subscriber.process_message(message)
+        return found
+
+
+def _subscribers(brokers: Sequence[ShmqBroker]) -> Iterator[ShmqSubscriber]:
+    return (cast("ShmqSubscriber", one) for broker in brokers for one in broker.subscribers)

@@ -1,0 +1,1 @@
+"""A project of Django with tasks, for the tests."""
