@@ -1,0 +1,1 @@
+"""shmq under the interfaces of other libraries: each folder is an extra of its own."""
