@@ -76,6 +76,8 @@ def unpack(message: shmq.Message) -> Raw:
     body = message.body if codec in ("bytes", "text") else bytes(message.view)
     headers = dict(message.headers)
     rest = headers.pop(REST, None)
+    kind: Any
+    encoding: Any
     kind, encoding = _TYPES.get(codec, _BYTES)
     properties: Any = {}
     if isinstance(rest, Mapping):

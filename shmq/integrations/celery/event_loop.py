@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 from shmq.integrations.celery.ready_event import ReadyEvent
@@ -19,7 +20,9 @@ _TURN: Final = 64
 class LoopDelivery:
     """Delivers the messages of a transport at each turn of a loop, and wakes the loop for them.
 
-    While the transport may take no message, the loop sleeps: an acknowledgement is a turn anyway.
+    After a delivery the loop has another turn at once: it has computed the end of its sleep before,
+    and callbacks may have set timers. It sleeps while there is no message, or while the transport
+    may take none: an acknowledgement is a turn anyway.
     """
 
     def __init__(self, transport: Transport, loop: Any) -> None:
@@ -27,10 +30,14 @@ class LoopDelivery:
         self._loop = loop
         self._queues: list[shmq.Queue] = []
         self._event: ReadyEvent | None = None
+        self._again = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        loop.add_reader(self._again, os.eventfd_read, self._again)
         loop.on_tick.add(self._turn)
 
     def _turn(self) -> None:
-        self._transport.deliver(_TURN)
+        if self._transport.deliver(_TURN):
+            os.eventfd_write(self._again, 1)
+            return
         queues = self._transport.active_queues()
         if queues:
             self._watch(queues)
@@ -39,19 +46,25 @@ class LoopDelivery:
         if queues != self._queues:
             self._forget()
             self._queues, self._event = queues, ReadyEvent(queues)
-        assert self._event is not None
-        if self._event.fileno() not in self._loop.readers:
             self._loop.add_reader(self._event.fileno(), lambda: None)
-        self._event.clear()
+        if self._event is not None:
+            self._event.clear()
 
     def _forget(self) -> None:
         if self._event is not None:
-            if self._event.fileno() in self._loop.readers:
-                self._loop.remove_reader(self._event.fileno())
+            self._leave(self._event.fileno())
             self._event.close()
         self._queues, self._event = [], None
 
+    def _leave(self, descriptor: int) -> None:
+        if descriptor in self._loop.readers:
+            self._loop.remove_reader(descriptor)
+
     def close(self) -> None:
-        """Leave the loop."""
+        """Leave the loop. May be called again."""
         self._loop.on_tick.discard(self._turn)
         self._forget()
+        if self._again >= 0:
+            self._leave(self._again)
+            os.close(self._again)
+            self._again = -1
