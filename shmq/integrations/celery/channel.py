@@ -45,25 +45,18 @@ class Channel(virtual.Channel):
     QoS = QoS
     body_encoding = None
     supports_fanout = True
-    from_transport_options: ClassVar[tuple[str, ...]] = (
-        *("capacity", "arena_bytes", "durability", "confirm", "max_deliveries"),
-        *("count_requeues", "deadletter_queue", "native_eta", "put_timeout"),
-    )
+    from_transport_options: ClassVar = ("deadletter_queue", "native_eta", "put_timeout")
 
     #: How long a publish waits for room in a full queue, in seconds.
     put_timeout: float = 10.0
     #: Whether the broker delays tasks with a time (``countdown``, ``eta``); if not, workers do.
     native_eta: bool = True
-    #: Whether a message that its consumer returns to the queue has had a delivery that counts.
-    count_requeues: bool = False
 
     def __init__(self, connection: Any, **more: Any) -> None:
         super().__init__(connection, **more)
         given = connection.client.transport_options
         fields = QueueSettings.__dataclass_fields__
         self._settings = QueueSettings(**{key: given[key] for key in fields if key in given})
-        #: How the queues were declared by this channel, by name: see `_redeclared`.
-        self._declared: dict[str, dict[str, Any]] = {}
 
     @property
     def session(self) -> Session:
@@ -105,16 +98,19 @@ class Channel(virtual.Channel):
         asked = wanted(queue, self._settings, **how, arguments=arguments)
         handle = self.session.broker.ensure_queue(escape_name(queue), **asked.options)
         found = handle.options.as_dict()
-        for name in sorted(asked.compared):
-            if found[name] != asked.options[name]:
-                handle.close()
-                raise NotEquivalentError(
-                    f"PRECONDITION_FAILED - the queue {queue!r} exists with {name}="
-                    f"{found[name]!r}, and {asked.options[name]!r} is declared: declare it as it "
-                    f"is, or delete it first (shmq delete {escape_name(queue)})"
-                )
+        differences = [
+            f"{name}={found[name]!r}, not {asked.options[name]!r}"
+            for name in sorted(asked.compared)
+            if found[name] != asked.options[name]
+        ]
+        if differences:
+            handle.close()
+            raise NotEquivalentError(
+                f"PRECONDITION_FAILED - the queue {queue!r} exists with {'; '.join(differences)}: "
+                f"declare it as it is, or delete it first (shmq delete {escape_name(queue)})"
+            )
         self.session.keep_queue(queue, handle)
-        self._declared[queue] = {**how, "arguments": arguments}
+        self.session.declared[queue] = {**how, "arguments": arguments}
         return handle
 
     def _has_queue(self, queue: str, **_: Any) -> bool:
@@ -144,7 +140,7 @@ class Channel(virtual.Channel):
         Raises ChannelError (406) with ``if_empty`` if it has messages, with ``if_unused`` if any
         are in work or a consumer of this connection has it.
         """
-        self._declared.pop(queue, None)
+        self.session.declared.pop(queue, None)
         try:
             stats = self.session.with_queue(queue, lambda handle: handle.stats())
             if if_empty and stats.depth + stats.delayed + stats.in_flight:
@@ -319,11 +315,11 @@ class Channel(virtual.Channel):
                 self._put_to(self.deadletter_queue, body, put)
 
     def _put_to(self, queue: str, body: Any, put: dict[str, Any]) -> None:
-        """Put into a queue; one that this channel declared and that is gone is made anew."""
+        """Put into a queue; one that this connection declared and that is gone is made anew."""
         try:
             self.session.with_queue(queue, lambda handle: handle.put(body, **put))
         except shmq.NoSuchQueue:
-            declared = self._declared.get(queue)
+            declared = self.session.declared.get(queue)
             if declared is not None:
                 self._new_queue(queue, **declared).put(body, **put)
 

@@ -48,16 +48,15 @@ class QoS(virtual.QoS):
         self._settle(delivery_tag, "ack")
 
     def reject(self, delivery_tag: int, requeue: bool = False) -> None:
-        """Make the message a dead letter, or return it to its queue."""
-        if not requeue:
-            self._settle(delivery_tag, "reject")
-        elif self.channel.count_requeues:
-            self._settle(delivery_tag, "nack")
-        else:
-            self._settle(delivery_tag, "give_back")
+        """Make the message a dead letter, or return it to its queue.
+
+        A returned message has been delivered: its next delivery says so (``redelivered``), and a
+        task that kills its process each time ends as a dead letter.
+        """
+        self._settle(delivery_tag, "nack" if requeue else "reject")
 
     def restore_unacked(self) -> list[Any]:
-        """Return all unsettled messages to their places: nobody has worked on them to the end."""
+        """Return all unsettled messages to their places; these deliveries do not count."""
         self._flush()
         for delivery_tag in list(self._delivered):
             self._settle(delivery_tag, "give_back")

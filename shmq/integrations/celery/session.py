@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import shmq
 from shmq.integrations.celery.names import escape_name
@@ -23,6 +23,8 @@ class Session:
     def __init__(self, broker: shmq.Broker) -> None:
         self.broker = broker
         self.pid = os.getpid()
+        #: How queues were declared through it, by name.
+        self.declared: dict[str, dict[str, Any]] = {}
         self._queues: dict[str, shmq.Queue] = {}
         self._exchanges: dict[str, shmq.Exchange] = {}
 
