@@ -6,6 +6,7 @@ import datetime as dt
 import os
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -125,7 +126,7 @@ def test_a_queue_with_other_options_is_refused_with_both_values(
     connection: Any, broker: shmq.Broker
 ) -> None:
     broker.create_queue("tasks", priorities=3)
-    with pytest.raises(NotEquivalentError, match=r"deliveries=5, not 20; priorities=3, not 10"):
+    with pytest.raises(NotEquivalentError, match=r"deliveries=5, not 20; .*priorities=3, not 10"):
         publish(connection, 1, Queue("tasks"))
     with pytest.raises(NotEquivalentError, match="ttl"):
         for message_ttl in (1, 2):
@@ -140,14 +141,15 @@ def test_an_exchange_of_another_type_is_refused(connection: Any) -> None:
 
 def test_what_does_not_exist_is_not_found(connection: Any) -> None:
     channel = connection.default_channel
-    for refused in (
+    refusals: list[Callable[[], Any]] = [
         lambda: channel.queue_declare("none", passive=True),
         lambda: channel.exchange_declare("none", passive=True),
         lambda: channel.basic_get("none"),
         lambda: channel.queue_purge("none"),
         lambda: channel.queue_bind("none", "amq.direct"),
         lambda: Producer(channel).publish(1, exchange="none", routing_key="x"),
-    ):
+    ]
+    for refused in refusals:
         with pytest.raises((ChannelError, OperationalError), match="NOT_FOUND"):
             refused()
     channel.queue_delete("none")
@@ -207,7 +209,8 @@ def test_bindings_are_shared_and_headers_and_exchanges_are_bound(
 def test_no_more_is_fetched_than_the_prefetch_window_has_room_for(
     connection: Any, broker: shmq.Broker
 ) -> None:
-    queue, taken = Queue("tasks"), []
+    queue = Queue("tasks")
+    taken: list[Any] = []
     for number in range(5):
         publish(connection, number, queue)
     with Consumer(connection, [queue], on_message=taken.append, prefetch_count=2):
@@ -242,7 +245,8 @@ def test_a_child_of_a_fork_settles_nothing_of_its_parents(
 
 
 def test_a_consumer_wakes_when_another_process_publishes(namespace: str, connection: Any) -> None:
-    queue, taken = Queue("tasks"), []
+    queue = Queue("tasks")
+    taken: list[Any] = []
     with Consumer(connection, [queue], on_message=taken.append, no_ack=True):
         child = os.fork()
         if not child:
