@@ -56,6 +56,13 @@ class TableFile(NamedTuple):
     durability: TableDurability
     path: Path
 
+    @property
+    def identity(self) -> int:
+        """The number that no other table has."""
+        found = _TABLE.fullmatch(self.path.name)
+        assert found is not None
+        return int(found["identity"], 16)
+
     def opened(self) -> Database:
         """Its database, which is opened when it is used."""
         return Database(self.name, self.path, self.durability)

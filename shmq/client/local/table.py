@@ -55,6 +55,8 @@ class LocalTable(TableHandle):
     def __init__(self, namespace: Namespace, file: files.TableFile) -> None:
         namespace.process_number()  # refuses another clock than that of the deadlines
         self._namespace = namespace
+        #: The number that no other table has, not even a later one of its name.
+        self.identity = file.identity
         self.database = file.opened()
         try:
             with self.database.using():
