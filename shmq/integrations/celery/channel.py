@@ -56,6 +56,8 @@ class Channel(virtual.Channel):
         super().__init__(connection, **more)
         given = connection.client.transport_options
         fields = QueueSettings.__dataclass_fields__
+        #: The queues whose messages need no acknowledgement.
+        self.unacknowledged: set[str] = set()
         self._settings = QueueSettings(**{key: given[key] for key in fields if key in given})
 
     @property
@@ -360,7 +362,9 @@ class Channel(virtual.Channel):
     ) -> None:
         """Deliver the queue's messages to ``callback``; with ``no_ack`` they are acknowledged."""
         super().basic_consume(queue, no_ack, callback, consumer_tag, **more)
+        self.unacknowledged.discard(queue)
         if no_ack:
+            self.unacknowledged.add(queue)
             deliver = self.connection._callbacks[queue]
 
             def settle_and_deliver(raw: Raw) -> Any:
@@ -368,12 +372,6 @@ class Channel(virtual.Channel):
                 return deliver(raw)
 
             self.connection._callbacks[queue] = settle_and_deliver
-
-    def active_queues(self) -> list[shmq.Queue]:
-        """The queues from which this channel may take a message now."""
-        if not self._consumers or not self.qos.can_consume():
-            return []
-        return [self.session.queue(name) for name in self._active_queues]
 
 
 def _binding(

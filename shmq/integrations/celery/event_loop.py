@@ -28,7 +28,7 @@ class LoopDelivery:
     def __init__(self, transport: Transport, loop: Any) -> None:
         self._transport = transport
         self._loop = loop
-        self._queues: list[shmq.Queue] = []
+        self._queues: set[shmq.Queue] = set()
         self._event: ReadyEvent | None = None
         self._again = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         loop.add_reader(self._again, os.eventfd_read, self._again)
@@ -38,14 +38,14 @@ class LoopDelivery:
         if self._transport.deliver(_TURN):
             os.eventfd_write(self._again, 1)
             return
-        queues = self._transport.active_queues()
+        queues = set(self._transport.active_queues())
         if queues:
             self._watch(queues)
 
-    def _watch(self, queues: list[shmq.Queue]) -> None:
+    def _watch(self, queues: set[shmq.Queue]) -> None:
         if queues != self._queues:
             self._forget()
-            self._queues, self._event = queues, ReadyEvent(queues)
+            self._queues, self._event = queues, ReadyEvent(list(queues))
             self._loop.add_reader(self._event.fileno(), lambda: None)
         if self._event is not None:
             self._event.clear()
@@ -54,7 +54,7 @@ class LoopDelivery:
         if self._event is not None:
             self._leave(self._event.fileno())
             self._event.close()
-        self._queues, self._event = [], None
+        self._queues, self._event = set(), None
 
     def _leave(self, descriptor: int) -> None:
         if descriptor in self._loop.readers:

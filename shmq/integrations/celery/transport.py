@@ -48,6 +48,7 @@ class Transport(virtual.Transport):
         super().__init__(client, **more)
         self._session: Session | None = None
         self._loop_delivery: LoopDelivery | None = None
+        self._turn = 0
         #: Set when a message was settled, which makes room in the window of a channel.
         self.settled = threading.Event()
 
@@ -109,16 +110,38 @@ class Transport(virtual.Transport):
 
     def active_queues(self) -> list[shmq.Queue]:
         """The queues from which some channel may take a message now."""
-        return [queue for channel in self.channels for queue in channel.active_queues()]
+        return [channel.session.queue(name) for channel, name in self._sources()]
 
     def deliver(self, most: int) -> int:
         """Deliver up to ``most`` messages without waiting; returns how many."""
         for count in range(most):
-            try:
-                self.cycle.get(self._deliver)
-            except Empty:
+            if not any(self._deliver_from(channel, name) for channel, name in self._sources()):
                 return count
         return most
+
+    def _sources(self) -> list[tuple[Any, str]]:
+        """The channels that may take a message now, with the names of their queues, in order.
+
+        Those without acknowledgements come first: remote control is heard before the tasks that
+        were published after it. The others have turns.
+        """
+        first, others = [], []
+        for channel in self.channels:
+            if channel._consumers and channel.qos.can_consume():
+                for name in channel._active_queues:
+                    place = first if name in channel.unacknowledged else others
+                    place.append((channel, name))
+        turn = self._turn % len(others) if others else 0
+        return first + others[turn:] + others[:turn]
+
+    def _deliver_from(self, channel: Any, name: str) -> bool:
+        try:
+            raw = channel._get(name)
+        except Empty:
+            return False
+        self._turn += 1
+        self._deliver(raw, name)
+        return True
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
         """Deliver messages; waits for the first. Raises TimeoutError after ``timeout`` seconds."""
