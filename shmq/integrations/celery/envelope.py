@@ -31,6 +31,12 @@ _TYPES: Final = {
 }
 _BYTES: Final = ("application/data", "binary")
 
+#: The properties of a message of AMQP that are no headers; it has no others.
+_PROPERTIES: Final = (
+    *("app_id", "cluster_id", "correlation_id", "delivery_info", "delivery_mode", "expiration"),
+    *("message_id", "priority", "reply_to", "timestamp", "type", "user_id"),
+)
+
 #: The limits of times: what shmq takes.
 _LEAST_TTL: Final = 0.001
 _LONGEST: Final = 1e9
@@ -38,7 +44,8 @@ _LONGEST: Final = 1e9
 
 def pack(raw: Raw, *, as_json: bool = False) -> dict[str, Any]:
     """The headers for a message; ``as_json``: for headers that msgpack cannot hold."""
-    properties = {key: value for key, value in raw["properties"].items() if value is not None}
+    given = raw["properties"]
+    properties = {key: given[key] for key in _PROPERTIES if given.get(key) is not None}
     rest = {"type": raw.get("content-type"), "encoding": raw.get("content-encoding")}
     headers = raw.get("headers") or {}
     if as_json:

@@ -125,7 +125,8 @@ class Transport(virtual.Transport):
         Those without acknowledgements come first: remote control is heard before the tasks that
         were published after it. The others have turns.
         """
-        first, others = [], []
+        first: list[tuple[Any, str]] = []
+        others: list[tuple[Any, str]] = []
         for channel in self.channels:
             if channel._consumers and channel.qos.can_consume():
                 for name in channel._active_queues:
