@@ -26,6 +26,12 @@ _REQUEST_TIMEOUT: Final = 10.0
 #: The first pause between two looks at a result, and how many results make it a second.
 _PAUSE: Final = 0.01
 _MANY: Final = 100_000
+#: The ends of a chord's keys: each task that has ended, how many there are, the chord has ended.
+_PART: Final = ".part."
+_SIZE: Final = ".size"
+_DONE: Final = ".done"
+#: A size that is never reached.
+_UNKNOWN: Final = 1 << 62
 
 
 class Backend(KeyValueStoreBackend):
@@ -101,15 +107,40 @@ class Backend(KeyValueStoreBackend):
         """Give the key another time to live; 0 or None: for ever."""
         return bool(self.table.expire(key, value or None))
 
-    # ---- chords ----
+    # ---- chords: a counter of the tasks that have ended, and a key for each of them ----
+
+    def set_chord_size(self, group_id: str, chord_size: int) -> None:
+        """Set how many tasks must end: Celery knows it before it sends the last of them."""
+        key = self.get_key_for_chord(group_id, _SIZE)
+        self.table.set(key, chord_size, self.chord_expires or None)
+
+    def _apply_chord_incr(self, header_result_args: Any, body: Any, **more: Any) -> None:
+        super()._apply_chord_incr(header_result_args, body, **more)
+        self.table.delete(self.get_key_for_chord(header_result_args[0], _DONE))
 
     def on_chord_part_return(self, request: Any, state: str, result: Any, **more: Any) -> None:
-        """Count a task of a chord that has ended, once: it may be delivered, and end, again."""
-        if request.group:
-            part = self.get_key_for_chord(request.group, f".{request.id}")
-            if not self.table.add(part, 1, self.chord_expires or None):
-                return
+        """Count a task of a chord that has ended; the last one calls the chord's body.
+
+        A task that is delivered again may end again, and counts once.
+        """
+        group, expires = request.group, self.chord_expires or None
+        if not group or self.table.get(self.get_key_for_chord(group, _DONE)):
+            return
+        part = self.get_key_for_chord(group, f"{_PART}{request.id}.{request.group_index}")
+        if not self.table.add(part, 1, expires):
+            return
+        size = self.table.get(self.get_key_for_chord(group, _SIZE), _UNKNOWN)
+        request.chord = {**request.chord, "chord_size": size}
         super().on_chord_part_return(request, state, result, **more)
+        if self.table.get(self.get_key_for_chord(group)) is None:  # it was deleted at the end
+            self.table.set(self.get_key_for_chord(group, _DONE), 1, expires)
+            self._forget_parts(group)
+
+    def _forget_parts(self, group: str) -> None:
+        prefix = self.get_key_for_chord(group, _PART)
+        while parts := self.table.keys(prefix):
+            self.table.delete(*parts)
+        self.table.delete(self.get_key_for_chord(group, _SIZE))
 
     # ---- waiting ----
 
@@ -127,10 +158,10 @@ class Backend(KeyValueStoreBackend):
         pause = _PAUSE
         while True:
             meta = self.get_task_meta(task_id)
+            if on_interval and meta["status"] != states.SUCCESS:
+                on_interval()  # if a parent has failed, this raises its error
             if meta["status"] in states.READY_STATES:
                 return meta
-            if on_interval:
-                on_interval()
             left = interval if until is None else until - time.monotonic()
             if left <= 0:
                 raise exceptions.TimeoutError("The operation timed out.")
