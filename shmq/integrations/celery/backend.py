@@ -55,9 +55,7 @@ class Backend(KeyValueStoreBackend):
         self._opened: Any = None
         failure_expires = self.app.conf.get("result_failure_expires")
         self._failure_expires = (
-            self.expires
-            if failure_expires is None
-            else self.prepare_expires(failure_expires, type=int)
+            self.expires if failure_expires is None else self.prepare_expires(failure_expires)
         )
 
     def __reduce__(self, args: Any = (), kwargs: Any = None) -> Any:
