@@ -20,7 +20,7 @@ app.conf.update(json.loads(os.environ.get("TEST_CELERY", "{}")))
 app.conf.broker_connection_retry_on_startup = True
 
 
-@app.task(acks_late=True, reject_on_worker_lost=True, ignore_result=True)  # type: ignore[untyped-decorator]
+@app.task(acks_late=True, reject_on_worker_lost=True, ignore_result=True)
 def record(number: int, path: str, seconds: float = 0.0) -> None:
     """Append the number to a file: one write, so that processes do not mix theirs."""
     if seconds:
@@ -29,26 +29,26 @@ def record(number: int, path: str, seconds: float = 0.0) -> None:
         file.write(b"%d\n" % number)
 
 
-@app.task(acks_late=True, reject_on_worker_lost=True, ignore_result=True)  # type: ignore[untyped-decorator]
+@app.task(acks_late=True, reject_on_worker_lost=True, ignore_result=True)
 def die(path: str) -> None:
     """Kill the process of the pool that it runs in."""
     record(0, path)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@app.task  # type: ignore[untyped-decorator]
+@app.task
 def add(one: Any, other: Any) -> Any:
     """The sum of two."""
     return one + other
 
 
-@app.task  # type: ignore[untyped-decorator]
+@app.task
 def total(numbers: list[int]) -> int:
     """The sum of many."""
     return sum(numbers)
 
 
-@app.task  # type: ignore[untyped-decorator]
+@app.task
 def fail(text: str) -> None:
     """Raise a ValueError."""
     raise ValueError(text)
