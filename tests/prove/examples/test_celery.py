@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-import shmq
 from tests.support.celery_worker import CeleryProcess, celery, celery_environment
 from tests.support.processes import PATIENCE, ROOT, eventually
 
@@ -35,13 +34,6 @@ def worker(variables: dict[str, str]) -> Iterator[CeleryProcess]:
     with celery(*arguments, app="orders", **variables) as started:
         started.hears("ready")
         yield started
-
-
-@pytest.fixture(autouse=True)
-def no_results_are_left(broker: shmq.Broker) -> Iterator[None]:
-    yield
-    for name in broker.list_tables():
-        broker.delete_table(name)
 
 
 def test_the_client_prints_what_the_page_says(variables: dict[str, str]) -> None:

@@ -57,11 +57,6 @@ def ask(client: str = CLIENT, **more: str) -> object:
     return json.loads(done.stdout)
 
 
-def forget_results(broker: shmq.Broker) -> None:
-    for name in broker.list_tables():
-        broker.delete_table(name)
-
-
 def test_a_worker_of_processes_answers_on_this_host(namespace: str, broker: shmq.Broker) -> None:
     url = {"TEST_BROKER": f"shmq:///{namespace}", "TEST_BACKEND": f"shmq:///{namespace}"}
     with celery("worker", "-c", "2", "-l", "info", **url) as worker:
@@ -69,7 +64,6 @@ def test_a_worker_of_processes_answers_on_this_host(namespace: str, broker: shmq
         assert ask(**url) == ANSWER
         worker.stop()
     assert broker.queue("celery").stats().in_flight == 0
-    forget_results(broker)
 
 
 @pytest.mark.prove
@@ -80,7 +74,6 @@ def test_other_pools_answer(pool: str, namespace: str, broker: shmq.Broker) -> N
         worker.hears("ready")
         assert ask(**url) == ANSWER
         worker.stop()
-    forget_results(broker)
 
 
 @pytest.mark.prove
@@ -96,7 +89,6 @@ def test_a_worker_answers_over_tcp_with_a_token(namespace: str, broker: shmq.Bro
             worker.stop()
             assert secret not in worker.log
         assert secret not in server.log
-    forget_results(broker)
 
 
 @pytest.mark.prove
@@ -109,7 +101,6 @@ def test_the_default_namespace_is_that_of_the_environment(
         assert ask(**url) == ANSWER
         worker.stop()
     assert "celery" in broker.queue_names()
-    forget_results(broker)
 
 
 @pytest.mark.prove
