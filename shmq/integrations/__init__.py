@@ -1,1 +1,1 @@
-"""Brokers of task frameworks over shmq's queues."""
+"""shmq under the interfaces of other libraries: each folder is an extra of its own."""

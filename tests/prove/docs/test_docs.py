@@ -17,6 +17,7 @@ import pytest
 
 from shmq.protocol.opcodes import DEFAULT_PORT
 from tests.support import page_blocks
+from tests.support.celery_worker import entry_points
 from tests.support.namespaces import own_namespace
 from tests.support.server import serve
 
@@ -66,7 +67,7 @@ def _step(kind: str, text: str) -> str:
 def _commands(folder: Path) -> Path:
     """A folder with the commands of an environment where shmq is installed."""
     folder.mkdir()
-    for name, arguments in (("python", ""), ("shmq", "-m shmq")):
+    for name, arguments in (("python", ""), ("shmq", "-m shmq"), ("celery", "-m celery")):
         path = folder / name
         path.write_text(f'#!/bin/sh\nexec {sys.executable} {arguments} "$@"\n')
         path.chmod(0o700)
@@ -107,7 +108,7 @@ def run_examples(program: str, namespace: str, tmp_path: Path) -> None:
             env={
                 **os.environ,
                 "PATH": f"{_commands(tmp_path / 'bin')}:{os.environ['PATH']}",
-                "PYTHONPATH": str(ROOT),
+                "PYTHONPATH": f"{entry_points()}{os.pathsep}{ROOT}",
                 "SHMQ_NAMESPACE": namespace,
                 "XDG_CONFIG_HOME": str(tmp_path / "config"),
             },

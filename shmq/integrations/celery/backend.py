@@ -1,0 +1,206 @@
+"""Results of tasks in a table of shmq, each until its time is over."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from celery import exceptions, states
+from celery.backends.base import KeyValueStoreBackend
+from kombu.utils.compat import detect_environment
+from kombu.utils.encoding import bytes_to_str
+from kombu.utils.url import url_to_parts
+
+import shmq
+from shmq.integrations.celery.address import Address
+
+__all__ = ["Backend"]
+
+#: The table, unless the URL names one.
+_TABLE: Final = "celery-results"
+_CONNECT_TIMEOUT: Final = 5.0
+_REQUEST_TIMEOUT: Final = 10.0
+#: The first pause between two looks at a result, and how many results make it a second.
+_PAUSE: Final = 0.01
+_MANY: Final = 100_000
+#: The ends of a chord's keys: each task that has ended, how many there are, the chord has ended.
+_PART: Final = ".part."
+_SIZE: Final = ".size"
+_DONE: Final = ".done"
+#: A size that is never reached.
+_UNKNOWN: Final = 1 << 62
+
+
+class Backend(KeyValueStoreBackend):
+    """``result_backend="shmq://…"``: URLs of brokers, and ``?durability=disk&table=NAME``."""
+
+    key_t = bytes_to_str
+    implements_incr = True
+    supports_autoexpire = True
+    supports_failure_expires = True
+    supports_native_join = True
+    supports_result_compression = True
+
+    _safe_to_retry: ClassVar[tuple[type[Exception], ...]] = (
+        *(shmq.ConnectionLost, shmq.LockTimeout, shmq.NoSpace, shmq.ShuttingDown),
+    )
+
+    def __init__(self, app: Any, url: str | None = None, **more: Any) -> None:
+        super().__init__(app, url=url, **more)
+        self._address, self._options = _read(url or "shmq://")
+        self._pid = 0
+        self._opened: Any = None
+        failure_expires = self.app.conf.get("result_failure_expires")
+        self._failure_expires = (
+            self.expires if failure_expires is None else self.prepare_expires(failure_expires)
+        )
+
+    def __reduce__(self, args: Any = (), kwargs: Any = None) -> Any:
+        return super().__reduce__(args, {**(kwargs or {}), "url": self.url})
+
+    @property
+    def table(self) -> Any:
+        """The table; a child of a fork opens its own. Raises what :func:`shmq.connect` raises."""
+        if self._pid != os.getpid():
+            broker = self._address.connect(_CONNECT_TIMEOUT, _REQUEST_TIMEOUT)
+            self._opened = broker.ensure_table(**self._options)
+            self._pid = os.getpid()
+        return self._opened
+
+    def exception_safe_to_retry(self, exc: BaseException) -> bool:
+        """Whether the operation may succeed later."""
+        return isinstance(exc, self._safe_to_retry)
+
+    # ---- the store ----
+
+    def get(self, key: str) -> Any:
+        """The value of the key, or None."""
+        return self.table.get(key)
+
+    def mget(self, keys: Iterable[str]) -> dict[str, Any]:
+        """The values of those keys that are there."""
+        found: dict[str, Any] = self.table.get_many(keys)
+        return found
+
+    def set(self, key: str, value: Any) -> None:
+        """Set the value, for as long as ``result_expires`` says."""
+        self.table.set(key, value, self.expires or None)
+
+    def _set_with_state(self, key: str, value: Any, state: str) -> None:
+        failed = state in states.EXCEPTION_STATES and state in states.READY_STATES
+        self.table.set(key, value, (self._failure_expires if failed else self.expires) or None)
+
+    def delete(self, key: str) -> None:
+        """Delete the key, if it is there."""
+        self.table.delete(key)
+
+    def incr(self, key: str) -> int:
+        """Add 1 to the integer of the key, and return it."""
+        return int(self.table.increment(key))
+
+    def expire(self, key: str, value: float | None) -> bool:
+        """Give the key another time to live; 0 or None: for ever."""
+        return bool(self.table.expire(key, value or None))
+
+    # ---- chords: a counter of the tasks that have ended, and a key for each of them ----
+
+    def set_chord_size(self, group_id: str, chord_size: int) -> None:
+        """Set how many tasks must end: Celery knows it before it sends the last of them."""
+        key = self.get_key_for_chord(group_id, _SIZE)
+        self.table.set(key, chord_size, self.chord_expires or None)
+
+    def _apply_chord_incr(self, header_result_args: Any, body: Any, **more: Any) -> None:
+        super()._apply_chord_incr(header_result_args, body, **more)
+        self.table.delete(self.get_key_for_chord(header_result_args[0], _DONE))
+
+    def on_chord_part_return(self, request: Any, state: str, result: Any, **more: Any) -> None:
+        """Count a task of a chord that has ended; the last one calls the chord's body.
+
+        A task that is delivered again may end again, and counts once.
+        """
+        group, expires = request.group, self.chord_expires or None
+        if not group or self.table.get(self.get_key_for_chord(group, _DONE)):
+            return
+        part = self.get_key_for_chord(group, f"{_PART}{request.id}.{request.group_index}")
+        if not self.table.add(part, 1, expires):
+            return
+        size = self.table.get(self.get_key_for_chord(group, _SIZE), _UNKNOWN)
+        request.chord = {**request.chord, "chord_size": size}
+        super().on_chord_part_return(request, state, result, **more)
+        if self.table.get(self.get_key_for_chord(group)) is None:  # it was deleted at the end
+            self.table.set(self.get_key_for_chord(group, _DONE), 1, expires)
+            self._forget_parts(group)
+
+    def _forget_parts(self, group: str) -> None:
+        prefix = self.get_key_for_chord(group, _PART)
+        while parts := self.table.keys(prefix):
+            self.table.delete(*parts)
+        self.table.delete(self.get_key_for_chord(group, _SIZE))
+
+    # ---- waiting ----
+
+    def wait_for(
+        self,
+        task_id: str,
+        timeout: float | None = None,
+        interval: float = 0.5,
+        no_ack: bool = True,
+        on_interval: Callable[[], Any] | None = None,
+    ) -> Any:
+        """Wait for the result of a task. Raises celery's TimeoutError."""
+        self._ensure_not_eager()
+        until = None if timeout is None else time.monotonic() + timeout
+        pause = _PAUSE
+        while True:
+            meta = self.get_task_meta(task_id)
+            if on_interval and meta["status"] != states.SUCCESS:
+                on_interval()  # if a parent has failed, this raises its error
+            if meta["status"] in states.READY_STATES:
+                return meta
+            left = interval if until is None else until - time.monotonic()
+            if left <= 0:
+                raise exceptions.TimeoutError("The operation timed out.")
+            if meta["status"] == states.PENDING and detect_environment() == "default":
+                self.table.wait(self.get_key_for_task(task_id), min(left, interval))
+            else:  # it has begun: the key is there, and its value changes
+                time.sleep(min(pause, left, interval))
+                pause *= 2
+
+    def get_many(
+        self, task_ids: Any, *, interval: float | None = 0.5, **more: Any
+    ) -> Iterator[Any]:
+        """The results of many tasks as they come, with shorter pauses than the ``interval``."""
+        ids = set(task_ids)
+        pause = min(interval or _PAUSE, max(_PAUSE, len(ids) / _MANY))
+        yield from super().get_many(ids, interval=pause, **more)
+
+
+def _read(url: str) -> tuple[Address, dict[str, Any]]:
+    """What a URL says: where to connect, and the options of the table."""
+    parts = url_to_parts(url)
+    given = dict(parse_qsl(urlsplit(url).query))
+    options = {
+        "name": given.pop("table", _TABLE),
+        "durability": given.pop("durability", "memory"),
+    }
+    ssl = {name: given.pop(name) for name in list(given) if name.startswith("ssl_")}
+    if given:
+        raise exceptions.ImproperlyConfigured(
+            f"result_backend knows no {', '.join(sorted(given))}: a URL may have durability, "
+            f"table, ssl_ca_certs, ssl_certfile and ssl_keyfile"
+        )
+    try:
+        address = Address.of(
+            parts.hostname,
+            parts.port,
+            parts.path,
+            parts.username,
+            parts.password,
+            ssl or parts.scheme == "shmqs",
+        )
+    except shmq.InvalidOption as error:
+        raise exceptions.ImproperlyConfigured(f"result_backend: {error}") from error
+    return address, options

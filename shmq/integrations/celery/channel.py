@@ -1,0 +1,384 @@
+"""A channel of AMQP: declarations, publishing and consuming, on queues and exchanges of shmq."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping
+from queue import Empty
+from typing import Any, ClassVar, Final
+
+from amqp.protocol import queue_declare_ok_t
+from kombu.exceptions import ChannelError, OperationalError
+from kombu.transport import virtual
+from kombu.transport.base import to_rabbitmq_queue_arguments
+from kombu.transport.virtual.base import NotEquivalentError
+from kombu.utils.uuid import uuid
+
+import shmq
+from shmq.integrations.celery.declaration import QueueSettings, wanted
+from shmq.integrations.celery.envelope import Raw, pack, properties_of, unpack
+from shmq.integrations.celery.names import escape_name
+from shmq.integrations.celery.qos import Lease, QoS
+from shmq.integrations.celery.session import Session
+
+__all__ = ["Channel"]
+
+#: The exchange that AMQP has of each type, and that need not be declared.
+_STANDARD: Final = "amq."
+
+_tags = itertools.count(1)
+
+
+def _not_found(what: str, name: str, method: str) -> ChannelError:
+    return ChannelError(f"NOT_FOUND - no {what} {name!r}", (50, 10), f"Channel.{method}", "404")
+
+
+def _in_use(name: str, why: str) -> ChannelError:
+    text = f"PRECONDITION_FAILED - queue {name!r} {why}"
+    return ChannelError(text, (50, 40), "Channel.queue_delete", "406")
+
+
+class Channel(virtual.Channel):
+    """A channel whose exchanges, bindings and queues are shmq's, shared by all processes."""
+
+    QoS = QoS
+    body_encoding = None
+    supports_fanout = True
+    from_transport_options: ClassVar = ("deadletter_queue", "native_eta", "put_timeout")
+
+    #: How long a publish waits for room in a full queue, in seconds.
+    put_timeout: float = 10.0
+    #: Whether the broker delays tasks with a time (``countdown``, ``eta``); if not, workers do.
+    native_eta: bool = True
+
+    def __init__(self, connection: Any, **more: Any) -> None:
+        super().__init__(connection, **more)
+        given = connection.client.transport_options
+        fields = QueueSettings.__dataclass_fields__
+        #: The queues whose messages need no acknowledgement.
+        self.unacknowledged: set[str] = set()
+        self._settings = QueueSettings(**{key: given[key] for key in fields if key in given})
+
+    @property
+    def session(self) -> Session:
+        """The broker and its handles, of this process."""
+        session: Session = self.connection.session
+        return session
+
+    # ---- queues ----
+
+    def prepare_queue_arguments(
+        self, arguments: Mapping[str, Any], **options: Any
+    ) -> Mapping[str, Any]:
+        """Options of kombu's Queue, such as ``expires``, as arguments of a declaration."""
+        prepared: Mapping[str, Any] = to_rabbitmq_queue_arguments(arguments or {}, **options)
+        return prepared
+
+    def queue_declare(self, queue: str = "", passive: bool = False, **how: Any) -> Any:
+        """Create the queue, or find it; with ``passive`` only find it.
+
+        Raises :class:`NotEquivalentError` if it exists with other options, and ChannelError (404).
+        """
+        queue = queue or f"amq.gen-{uuid()}"
+        if passive:
+            return queue_declare_ok_t(queue, self._size(queue), 0)
+        self._new_queue(queue, **how)
+        return queue_declare_ok_t(queue, self._size(queue), 0)
+
+    def _new_queue(
+        self,
+        queue: str,
+        *,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        durable: bool = True,
+        arguments: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> shmq.Queue:
+        how = {"exclusive": exclusive, "auto_delete": auto_delete, "durable": durable}
+        asked = wanted(queue, self._settings, **how, arguments=arguments)
+        handle = self.session.broker.ensure_queue(escape_name(queue), **asked.options)
+        found = handle.options.as_dict()
+        differences = [
+            f"{name}={found[name]!r}, not {asked.options[name]!r}"
+            for name in sorted(asked.compared)
+            if found[name] != asked.options[name]
+        ]
+        if differences:
+            handle.close()
+            raise NotEquivalentError(
+                f"PRECONDITION_FAILED - the queue {queue!r} exists with {'; '.join(differences)}: "
+                f"declare it as it is, or delete it first (shmq delete {escape_name(queue)})"
+            )
+        self.session.keep_queue(queue, handle)
+        self.session.declared[queue] = {**how, "arguments": arguments}
+        return handle
+
+    def _has_queue(self, queue: str, **_: Any) -> bool:
+        try:
+            self.session.queue(queue)
+        except shmq.NoSuchQueue:
+            return False
+        return True
+
+    def _with_queue(self, queue: str, method: str, use: Callable[[shmq.Queue], int]) -> int:
+        try:
+            return self.session.with_queue(queue, use)
+        except shmq.NoSuchQueue as error:
+            raise _not_found("queue", queue, method) from error
+
+    def _size(self, queue: str) -> int:
+        return self._with_queue(queue, "queue_declare", lambda handle: handle.qsize())
+
+    def _purge(self, queue: str) -> int:
+        return self._with_queue(queue, "queue_purge", lambda handle: handle.purge())
+
+    def queue_delete(
+        self, queue: str, if_unused: bool = False, if_empty: bool = False, **_: Any
+    ) -> None:
+        """Delete the queue; deleting one that does not exist does nothing.
+
+        Raises ChannelError (406) with ``if_empty`` if it has messages, with ``if_unused`` if any
+        are in work or a consumer of this connection has it.
+        """
+        self.session.declared.pop(queue, None)
+        try:
+            stats = self.session.with_queue(queue, lambda handle: handle.stats())
+            if if_empty and stats.depth + stats.delayed + stats.in_flight:
+                raise _in_use(queue, "is not empty")
+            if if_unused and (stats.in_flight or self.connection.consumes(queue)):
+                raise _in_use(queue, "is in use")
+            self.session.forget_queue(queue)
+            self.session.broker.delete_queue(escape_name(queue))
+        except shmq.NoSuchQueue:
+            return
+
+    # ---- exchanges: shmq's own, so all processes share their bindings ----
+
+    def exchange_declare(
+        self,
+        exchange: str = "",
+        type: str = "direct",
+        durable: bool = False,
+        auto_delete: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+        nowait: bool = False,
+        passive: bool = False,
+    ) -> None:
+        """Create the exchange, or find it; with ``passive`` only find it.
+
+        Raises :class:`NotEquivalentError` if it is of another type or has another alternate
+        exchange, and ChannelError (404). An exchange stays until it is deleted.
+        """
+        kind: Any = type or "direct"
+        exchange = exchange or f"{_STANDARD}{kind}"
+        if passive:
+            self._exchange(exchange, "exchange_declare")
+            return
+        alternate = (arguments or {}).get("alternate-exchange")
+        try:
+            made = self.session.broker.create_exchange(
+                escape_name(exchange), kind, escape_name(alternate) if alternate else None
+            )
+        except shmq.ExchangeExists as error:
+            raise NotEquivalentError(f"PRECONDITION_FAILED - {error}") from error
+        self.session.keep_exchange(exchange, made)
+
+    def exchange_delete(self, exchange: str, if_unused: bool = False, nowait: bool = False) -> None:
+        """Delete the exchange with its bindings; the queues stay."""
+        try:
+            handle = self.session.exchange(exchange)
+            if if_unused and handle.bindings():
+                return
+            self.session.forget_exchange(exchange)
+            self.session.broker.delete_exchange(escape_name(exchange))
+        except shmq.NoSuchExchange:
+            return
+
+    def _exchange(self, exchange: str, method: str) -> shmq.Exchange:
+        try:
+            return self.session.exchange(exchange)
+        except shmq.NoSuchExchange as error:
+            if exchange.startswith(_STANDARD):
+                self.exchange_declare(exchange, exchange.removeprefix(_STANDARD))
+                return self.session.exchange(exchange)
+            raise _not_found("exchange", exchange, method) from error
+
+    def queue_bind(
+        self,
+        queue: str,
+        exchange: str = "",
+        routing_key: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        """Bind the queue. Raises ChannelError (404)."""
+        handle = self._exchange(exchange or "amq.direct", "queue_bind")
+        try:
+            handle.bind(escape_name(queue), **_binding(handle, routing_key, arguments))
+        except shmq.NoSuchQueue as error:
+            raise _not_found("queue", queue, "queue_bind") from error
+
+    def queue_unbind(
+        self,
+        queue: str,
+        exchange: str = "",
+        routing_key: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        """Remove a binding; if there is none, nothing happens."""
+        try:
+            handle = self.session.exchange(exchange or "amq.direct")
+        except shmq.NoSuchExchange:
+            return
+        handle.unbind(escape_name(queue), **_binding(handle, routing_key, arguments))
+
+    def exchange_bind(
+        self,
+        destination: str,
+        source: str = "",
+        routing_key: str = "",
+        nowait: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Pass messages of the exchange ``source`` on to ``destination``."""
+        handle = self._exchange(source, "exchange_bind")
+        self._exchange(destination, "exchange_bind")
+        found = _binding(handle, routing_key, arguments)
+        handle.bind(escape_name(destination), kind="exchange", **found)
+
+    def exchange_unbind(
+        self,
+        destination: str,
+        source: str = "",
+        routing_key: str = "",
+        nowait: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Remove a binding of an exchange."""
+        handle = self._exchange(source, "exchange_unbind")
+        found = _binding(handle, routing_key, arguments)
+        handle.unbind(escape_name(destination), kind="exchange", **found)
+
+    def get_exchanges(self) -> list[str]:
+        """The names of all exchanges, as shmq has them."""
+        return [exchange.name for exchange in self.session.broker.list_exchanges()]
+
+    def get_table(self, exchange: str) -> list[tuple[str, None, str]]:
+        """The bindings of an exchange: key, no pattern, queue."""
+        bindings = self._exchange(exchange, "get_table").bindings()
+        return [(binding.key, None, binding.target) for binding in bindings]
+
+    def list_bindings(self) -> Iterator[tuple[str, str, str]]:
+        """All bindings: queue, exchange, key."""
+        for exchange in self.get_exchanges():
+            for binding in self.session.broker.exchange(exchange).bindings():
+                yield binding.target, exchange, binding.key
+
+    # ---- publish ----
+
+    def basic_publish(self, message: Raw, exchange: str, routing_key: str, **_: Any) -> None:
+        """Put the message where the exchange routes it; a message without a route is dropped.
+
+        Raises OperationalError if there was no room within ``put_timeout`` seconds, and
+        ChannelError (404) for an exchange that does not exist.
+        """
+        info = message["properties"].setdefault("delivery_info", {})
+        info.update(exchange=exchange, routing_key=routing_key)
+        put = {
+            "timeout": self.put_timeout,
+            "priority": self._get_message_priority(message),
+            **properties_of(message, native_eta=self.native_eta),
+        }
+        try:
+            try:
+                self._publish(message, exchange, routing_key, {**put, "headers": pack(message)})
+            except TypeError:  # a header is a date or the like
+                headers = pack(message, as_json=True)
+                self._publish(message, exchange, routing_key, {**put, "headers": headers})
+        except (shmq.Full, shmq.NoSpace, shmq.PublishRefused, shmq.NotConfirmed) as error:
+            raise OperationalError(str(error)) from error
+
+    def _publish(self, message: Raw, exchange: str, routing_key: str, put: dict[str, Any]) -> None:
+        body = message["body"]
+        if not exchange:
+            self._put_to(routing_key, body, put)
+            return
+        try:
+            self._exchange(exchange, "basic_publish").publish(body, routing_key or "", **put)
+        except shmq.NoSuchExchange as error:
+            self.session.forget_exchange(exchange)
+            raise _not_found("exchange", exchange, "basic_publish") from error
+        except shmq.Unroutable:
+            if self.deadletter_queue is not None:
+                self._new_queue(self.deadletter_queue)
+                self._put_to(self.deadletter_queue, body, put)
+
+    def _put_to(self, queue: str, body: Any, put: dict[str, Any]) -> None:
+        """Put into a queue; one that this connection declared and that is gone is made anew."""
+        try:
+            self.session.with_queue(queue, lambda handle: handle.put(body, **put))
+        except shmq.NoSuchQueue:
+            declared = self.session.declared.get(queue)
+            if declared is not None:
+                self._new_queue(queue, **declared).put(body, **put)
+
+    def _put(self, queue: str, message: Raw, **more: Any) -> None:
+        self.basic_publish(message, "", queue, **more)
+
+    # ---- consume ----
+
+    def _get(self, queue: str, timeout: float | None = None) -> Raw:
+        """Lease the next message of the queue. Raises Empty."""
+        handle = self.session.queue(queue)
+        try:
+            message = handle.get_nowait()
+        except shmq.LockTimeout as error:
+            raise Empty from error
+        raw = unpack(message)
+        tag = raw["properties"]["delivery_tag"] = next(_tags)
+        self.qos.hold(tag, Lease(handle, message, os.getpid()))
+        return raw
+
+    def basic_get(self, queue: str, no_ack: bool = False, **_: Any) -> Any:
+        """Take one message; None if there is none. Raises ChannelError (404)."""
+        try:
+            raw = self._get(queue)
+        except Empty:
+            return None
+        except shmq.NoSuchQueue as error:
+            raise _not_found("queue", queue, "basic_get") from error
+        message = self.Message(raw, channel=self)
+        if no_ack:
+            self.qos.ack(message.delivery_tag)
+        else:
+            self.qos.append(message, message.delivery_tag)
+        return message
+
+    def basic_consume(
+        self, queue: str, no_ack: bool, callback: Any, consumer_tag: str, **more: Any
+    ) -> None:
+        """Deliver the queue's messages to ``callback``; with ``no_ack`` they are acknowledged."""
+        super().basic_consume(queue, no_ack, callback, consumer_tag, **more)
+        self.unacknowledged.discard(queue)
+        if no_ack:
+            self.unacknowledged.add(queue)
+            deliver = self.connection._callbacks[queue]
+
+            def settle_and_deliver(raw: Raw) -> Any:
+                self.qos.ack(raw["properties"]["delivery_tag"])
+                return deliver(raw)
+
+            self.connection._callbacks[queue] = settle_and_deliver
+
+
+def _binding(
+    exchange: shmq.Exchange, routing_key: str, arguments: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """The arguments of a binding: AMQP ignores a key where shmq has none."""
+    if exchange.kind == "headers":
+        headers = {key: value for key, value in (arguments or {}).items() if key != "x-match"}
+        return {"headers": headers, "match": (arguments or {}).get("x-match", "all")}
+    return {} if exchange.kind == "fanout" else {"key": routing_key or ""}

@@ -1,0 +1,70 @@
+"""Delivery of messages from an event loop of kombu, such as that of Celery's worker."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from shmq.integrations.celery.ready_event import ReadyEvent
+
+if TYPE_CHECKING:
+    import shmq
+    from shmq.integrations.celery.transport import Transport
+
+__all__ = ["LoopDelivery"]
+
+#: The most messages that are delivered before the loop's other callbacks have a turn.
+_TURN: Final = 64
+
+
+class LoopDelivery:
+    """Delivers the messages of a transport at each turn of a loop, and wakes the loop for them.
+
+    After a delivery the loop has another turn at once: it has computed the end of its sleep before,
+    and callbacks may have set timers. It sleeps while there is no message, or while the transport
+    may take none: an acknowledgement is a turn anyway.
+    """
+
+    def __init__(self, transport: Transport, loop: Any) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._queues: set[shmq.Queue] = set()
+        self._event: ReadyEvent | None = None
+        self._again = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        loop.add_reader(self._again, os.eventfd_read, self._again)
+        loop.on_tick.add(self._turn)
+
+    def _turn(self) -> None:
+        if self._transport.deliver(_TURN):
+            os.eventfd_write(self._again, 1)
+            return
+        queues = set(self._transport.active_queues())
+        if queues:
+            self._watch(queues)
+
+    def _watch(self, queues: set[shmq.Queue]) -> None:
+        if queues != self._queues:
+            self._forget()
+            self._queues, self._event = queues, ReadyEvent(list(queues))
+            self._loop.add_reader(self._event.fileno(), lambda: None)
+        if self._event is not None:
+            self._event.clear()
+
+    def _forget(self) -> None:
+        if self._event is not None:
+            self._leave(self._event.fileno())
+            self._event.close()
+        self._queues, self._event = set(), None
+
+    def _leave(self, descriptor: int) -> None:
+        if descriptor in self._loop.readers:
+            self._loop.remove_reader(descriptor)
+
+    def close(self) -> None:
+        """Leave the loop. May be called again."""
+        self._loop.on_tick.discard(self._turn)
+        self._forget()
+        if self._again >= 0:
+            self._leave(self._again)
+            os.close(self._again)
+            self._again = -1

@@ -1,0 +1,83 @@
+"""The window of unacknowledged messages of a channel, and how each of them is settled."""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+from typing import Any, NamedTuple
+
+from kombu.transport import virtual
+
+import shmq
+
+__all__ = ["Lease", "QoS"]
+
+log = logging.getLogger("shmq")
+
+
+class Lease(NamedTuple):
+    """A message that was delivered, with the queue that it is leased from and the process."""
+
+    queue: shmq.Queue
+    message: shmq.Message
+    pid: int
+
+    def give_back(self) -> None:
+        """Return the message to its place in the queue; this delivery does not count."""
+        self.queue.bulk().return_run(struct.pack("=Q", self.message.receipt))
+
+
+class QoS(virtual.QoS):
+    """Settles messages at once, by the lease that each delivery tag stands for.
+
+    A message whose lease is over is delivered again by its queue, whatever is done here: its
+    connection to a server was lost, or it was taken away by an operator.
+    """
+
+    def __init__(self, channel: Any, prefetch_count: int = 0) -> None:
+        super().__init__(channel, prefetch_count)
+        self._leases: dict[int, Lease] = {}
+
+    def hold(self, delivery_tag: int, lease: Lease) -> None:
+        """Remember the lease of a delivery until it is settled."""
+        self._leases[delivery_tag] = lease
+
+    def ack(self, delivery_tag: int) -> None:
+        """Acknowledge the message."""
+        self._settle(delivery_tag, "ack")
+
+    def reject(self, delivery_tag: int, requeue: bool = False) -> None:
+        """Make the message a dead letter, or return it to its queue.
+
+        A returned message has been delivered: its next delivery says so (``redelivered``), and a
+        task that kills its process each time ends as a dead letter.
+        """
+        self._settle(delivery_tag, "nack" if requeue else "reject")
+
+    def restore_unacked(self) -> list[Any]:
+        """Return all unsettled messages to their places; these deliveries do not count."""
+        self._flush()
+        for delivery_tag in list(self._delivered):
+            self._settle(delivery_tag, "give_back")
+        self._flush()
+        return []
+
+    def _settle(self, delivery_tag: int, how: str) -> None:
+        """Settle a delivery and make room in the window; a second time does nothing."""
+        lease = self._leases.pop(delivery_tag, None)
+        if lease is None or lease.pid != os.getpid():
+            self._dirty.add(delivery_tag)  # the parent of this forked child settles it
+            return
+        try:
+            if how == "give_back":
+                lease.give_back()
+            elif how == "nack":
+                lease.message.nack(0)
+            else:
+                getattr(lease.message, how)()
+        except (shmq.LeaseExpired, shmq.QueueDeleted) as error:
+            log.warning("%s: the message is not settled by its %s", error, how)
+        finally:
+            self._dirty.add(delivery_tag)
+            self.channel.connection.settled.set()

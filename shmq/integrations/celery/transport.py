@@ -1,0 +1,194 @@
+"""The transport: a connection of kombu to a namespace of this host, or to a server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from queue import Empty
+from typing import Any, Final
+
+from kombu.transport import base, virtual
+from kombu.utils.compat import detect_environment
+
+import shmq
+from shmq.integrations.celery.address import Address
+from shmq.integrations.celery.channel import Channel
+from shmq.integrations.celery.event_loop import LoopDelivery
+from shmq.integrations.celery.session import Session
+
+__all__ = ["TlsTransport", "Transport"]
+
+#: The most messages that one call of drain_events delivers.
+_AT_ONCE: Final = 64
+#: The longest wait before another look at what may be consumed, in seconds.
+_SLICE: Final = 1.0
+#: The pause between two looks where a wait would stop greenlets, or is not possible.
+_PAUSE: Final = 0.01
+#: How long a request to a server may take, with all attempts to reconnect, in seconds.
+_REQUEST_TIMEOUT: Final = 10.0
+
+
+class Transport(virtual.Transport):
+    """``shmq://NAMESPACE``, ``shmq://`` for the default namespace, ``shmq://HOST:PORT``."""
+
+    Channel = Channel
+    driver_type = "shmq"
+    driver_name = "shmq"
+    polling_interval = None
+    implements = base.Transport.implements.extend(asynchronous=True)
+    connection_errors = (
+        *virtual.Transport.connection_errors,
+        *(shmq.ConnectionLost, shmq.ShuttingDown, shmq.QueueDeleted, shmq.NoSuchQueue),
+    )
+    recoverable_connection_errors = connection_errors
+    channel_errors = (*virtual.Transport.channel_errors, shmq.LockTimeout)
+    recoverable_channel_errors = channel_errors
+
+    def __init__(self, client: Any, **more: Any) -> None:
+        super().__init__(client, **more)
+        self._session: Session | None = None
+        self._loop_delivery: LoopDelivery | None = None
+        self._turn = 0
+        #: Set when a message was settled, which makes room in the window of a channel.
+        self.settled = threading.Event()
+
+    @property
+    def default_connection_params(self) -> dict[str, Any]:
+        """Nothing: without a host the URL means the default namespace."""
+        return {}
+
+    @property
+    def session(self) -> Session:
+        """The broker and its handles; a child of a fork opens its own.
+
+        Raises what :func:`shmq.connect` raises.
+        """
+        if self._session is None or not self._session.is_own:
+            client = self.client
+            address = Address.of(
+                client.hostname,
+                client.port,
+                client.virtual_host,
+                client.userid,
+                client.password,
+                client.ssl,
+            )
+            timeout = client.transport_options.get("request_timeout", _REQUEST_TIMEOUT)
+            self._session = Session(address.connect(client.connect_timeout or 5.0, timeout))
+        return self._session
+
+    def driver_version(self) -> str:
+        """The version of shmq."""
+        return str(shmq.__version__)
+
+    def establish_connection(self) -> Any:
+        """Open the broker; a server is asked whether it is there."""
+        self.session.broker.list_exchanges()
+        return super().establish_connection()
+
+    def verify_connection(self, connection: Any) -> bool:
+        """Whether the broker is open in this process."""
+        return self._session is not None and self._session.is_own
+
+    def close_connection(self, connection: Any) -> None:
+        """Close the channels, which return what they hold, and the broker."""
+        if self._loop_delivery is not None:
+            self._loop_delivery.close()
+            self._loop_delivery = None
+        try:
+            super().close_connection(connection)
+        finally:
+            session, self._session = self._session, None
+            if session is not None:
+                session.close()
+
+    # ---- delivery ----
+
+    def consumes(self, queue: str) -> bool:
+        """Whether a channel of this connection consumes the queue."""
+        return any(queue in channel._active_queues for channel in self.channels)
+
+    def active_queues(self) -> list[shmq.Queue]:
+        """The queues from which some channel may take a message now."""
+        return [channel.session.queue(name) for channel, name in self._sources()]
+
+    def deliver(self, most: int) -> int:
+        """Deliver up to ``most`` messages without waiting; returns how many."""
+        for count in range(most):
+            if not any(self._deliver_from(channel, name) for channel, name in self._sources()):
+                return count
+        return most
+
+    def _sources(self) -> list[tuple[Any, str]]:
+        """The channels that may take a message now, with the names of their queues, in order.
+
+        Those without acknowledgements come first: remote control is heard before the tasks that
+        were published after it. The others have turns.
+        """
+        first: list[tuple[Any, str]] = []
+        others: list[tuple[Any, str]] = []
+        for channel in self.channels:
+            if channel._consumers and channel.qos.can_consume():
+                for name in channel._active_queues:
+                    place = first if name in channel.unacknowledged else others
+                    place.append((channel, name))
+        turn = self._turn % len(others) if others else 0
+        return first + others[turn:] + others[:turn]
+
+    def _deliver_from(self, channel: Any, name: str) -> bool:
+        try:
+            raw = channel._get(name)
+        except Empty:
+            return False
+        self._turn += 1
+        self._deliver(raw, name)
+        return True
+
+    def drain_events(self, connection: Any, timeout: float | None = None) -> None:
+        """Deliver messages; waits for the first. Raises TimeoutError after ``timeout`` seconds."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            self.settled.clear()
+            if self.deliver(_AT_ONCE):
+                return
+            left = _SLICE if until is None else until - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._wait(min(left, _SLICE))
+
+    def _wait(self, seconds: float) -> None:
+        """Return when there may be a message to deliver, after ``seconds`` at the latest."""
+        queues = self.active_queues()
+        if not queues:
+            self.settled.wait(seconds)
+        elif detect_environment() != "default":
+            time.sleep(min(seconds, _PAUSE))
+        else:
+            try:
+                shmq.wait(queues, seconds)
+            except TypeError:  # queues of a server
+                time.sleep(min(seconds, _PAUSE))
+
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        """Deliver messages from this loop until the connection is closed."""
+        if self._loop_delivery is not None:
+            self._loop_delivery.close()
+        self._loop_delivery = LoopDelivery(self, loop)
+
+    def unregister_from_event_loop(self, connection: Any, loop: Any) -> None:
+        """Leave the loop."""
+        if self._loop_delivery is not None:
+            self._loop_delivery.close()
+            self._loop_delivery = None
+
+    def on_message_ready(self, channel: Any, message: Any, queue: str) -> None:
+        """Deliver a message that was read by a loop."""
+        self._deliver(message, queue)
+
+
+class TlsTransport(Transport):
+    """``shmqs://HOST:PORT``: a server, over TLS."""
+
+    def __init__(self, client: Any, **more: Any) -> None:
+        client.ssl = client.ssl or True
+        super().__init__(client, **more)

@@ -1,0 +1,54 @@
+"""An application of Celery for the tests: ``celery -A tests.support.celery_tasks``.
+
+It imports nothing of shmq: the URLs in the environment are all that it knows of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from celery import Celery
+
+app = Celery("tests.support.celery_tasks", broker=os.environ["TEST_BROKER"])
+app.conf.result_backend = os.environ.get("TEST_BACKEND")
+app.conf.update(json.loads(os.environ.get("TEST_CELERY", "{}")))
+app.conf.broker_connection_retry_on_startup = True
+
+
+@app.task(acks_late=True, reject_on_worker_lost=True, ignore_result=True)
+def record(number: int, path: str, seconds: float = 0.0) -> None:
+    """Append the number to a file: one write, so that processes do not mix theirs."""
+    if seconds:
+        time.sleep(seconds)
+    with Path(path).open("ab", buffering=0) as file:
+        file.write(b"%d\n" % number)
+
+
+@app.task(acks_late=True, reject_on_worker_lost=True, ignore_result=True)
+def die(path: str) -> None:
+    """Kill the process of the pool that it runs in."""
+    record(0, path)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task
+def add(one: Any, other: Any) -> Any:
+    """The sum of two."""
+    return one + other
+
+
+@app.task
+def total(numbers: list[int]) -> int:
+    """The sum of many."""
+    return sum(numbers)
+
+
+@app.task
+def fail(text: str) -> None:
+    """Raise a ValueError."""
+    raise ValueError(text)
