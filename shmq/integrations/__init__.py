@@ -1,0 +1,1 @@
+"""Brokers of task frameworks over shmq's queues."""
