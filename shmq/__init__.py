@@ -22,6 +22,7 @@ Streams         Stream, StreamOptions, StreamSummary, Record, Records, RecordLoa
                 PartitionRate
 Groups          Group, Member, MemberInfo, GroupPartition, GroupSummary, Share, SharedRecord
 Exchanges       Exchange, Binding, Published, ExchangeSummary
+Tables          Table
 Schemas         SchemaVersion, TypedQueue, TypedStream
 Errors          ShmqError, of which all others are: see ``shmq.errors``
 """
@@ -108,6 +109,7 @@ _PLACES = {
             "Stream",
             "StreamSummary",
             "Subscription",
+            "Table",
             "Transaction",
             "TypedQueue",
             "TypedStream",

@@ -40,6 +40,7 @@ __all__ = [
     "NoSuchGroup",
     "NoSuchQueue",
     "NoSuchStream",
+    "NoSuchTable",
     "NotConfirmed",
     "OffsetOutOfRange",
     "OutOfSequence",
@@ -56,6 +57,7 @@ __all__ = [
     "ShuttingDown",
     "StreamDeleted",
     "StreamExists",
+    "TableDeleted",
     "Unauthorized",
     "Unroutable",
     "Unsupported",
@@ -175,6 +177,14 @@ class StreamExists(ShmqError):
 
 class StreamDeleted(ShmqError):
     """The stream was deleted while this handle was attached to it."""
+
+
+class NoSuchTable(ShmqError, LookupError):
+    """There is no table of that name in the namespace."""
+
+
+class TableDeleted(ShmqError):
+    """The table was deleted while this handle was attached to it."""
 
 
 class NoSuchGroup(ShmqError, LookupError):

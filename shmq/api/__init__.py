@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         StreamSummary,
     )
     from shmq.api.subscription import Policy, Subscription
+    from shmq.api.table import Table
     from shmq.api.transaction import Transaction
 
 __all__ = [
@@ -123,6 +124,7 @@ __all__ = [
     "Stream",
     "StreamSummary",
     "Subscription",
+    "Table",
     "TargetKind",
     "Transaction",
     "TypedQueue",
@@ -180,6 +182,7 @@ _MODULES: Final = {
         "StreamSummary",
     ),
     "subscription": ("Policy", "Subscription"),
+    "table": ("Table",),
     "transaction": ("Transaction",),
 }
 

@@ -1,4 +1,4 @@
-"""The contract of a broker: the queues, exchanges and streams of one namespace."""
+"""The contract of a broker: the queues, exchanges, streams and tables of one namespace."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from shmq.api.stats import QueueSummary
     from shmq.api.stream import Stream, StreamSummary
     from shmq.api.subscription import Subscription
+    from shmq.api.table import Table, TableDurability
     from shmq.api.transaction import Transaction
 
 
 class Broker(Closing):
-    """Creates, finds, lists and deletes the queues and exchanges of one namespace.
+    """Creates, finds, lists and deletes the queues, exchanges and tables of one namespace.
 
     A broker is a context manager that closes itself and every queue it opened. The methods of a
     closed broker or queue raise :class:`~shmq.ShmqError`. A queue whose segment cannot be used
@@ -318,9 +319,46 @@ class Broker(Closing):
     def list_exchanges(self) -> list[ExchangeSummary]:
         """Every exchange of the namespace, sorted by name."""
 
+    # ---- tables ----
+
+    @abc.abstractmethod
+    def ensure_table(
+        self,
+        name: str,
+        durability: TableDurability = "memory",
+        *,
+        max_bytes: int | None = None,
+    ) -> Table:
+        """Attach to the table ``name``, whatever its options, or make it with these.
+
+        ``durability`` is ``"memory"`` (shared memory: the table is there until it is deleted or the
+        machine ends) or ``"disk"`` (a file in the namespace's data directory: each write is on disk
+        when it returns). ``max_bytes`` bounds what the table takes; beyond it writes raise
+        :class:`~shmq.NoSpace`. The options are always checked, and never compared with those of an
+        existing table. Raises :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption`,
+        :class:`~shmq.NoSpace`, :class:`~shmq.SegmentError` or :class:`~shmq.FileError` if the
+        table's file cannot be used, and TypeError.
+        """
+
+    @abc.abstractmethod
+    def table(self, name: str) -> Table:
+        """Attach to the table ``name``. Raises :class:`~shmq.NoSuchTable`."""
+
+    @abc.abstractmethod
+    def delete_table(self, name: str) -> None:
+        """Delete the table ``name`` and all its values, also one that is damaged.
+
+        Handles of it raise :class:`~shmq.TableDeleted` from then on. Raises
+        :class:`~shmq.NoSuchTable`.
+        """
+
+    @abc.abstractmethod
+    def list_tables(self) -> list[str]:
+        """The names of the namespace's tables, sorted."""
+
     @abc.abstractmethod
     def close(self) -> None:
-        """Detach from every queue and stream this broker opened. May be called again."""
+        """Detach from every queue, stream and table this broker opened. May be called again."""
 
 
 def _no_streams(*asked: object) -> Unsupported:

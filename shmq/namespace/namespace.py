@@ -26,6 +26,8 @@ Everything is in /dev/shm, owned by the user and closed to others:
     a stream's segments: see `shmq.namespace.streams`.
 ``exchanges.shmq@NAMESPACE``
     the exchanges and their bindings, see `shmq.routing.book`.
+``tables.shmq@NAMESPACE``
+    the directory of the tables, see `shmq.table.files`.
 
 The lock order is registry first, queue second, never reversed.
 """
@@ -120,6 +122,8 @@ class Namespace:
         self.schemas_path = SHM / f"schemas.shmq@{name}"
         #: The file of the namespace's exchanges, which exists if there are any.
         self.exchanges_path = SHM / f"exchanges.shmq@{name}"
+        #: The directory of the tables in memory, which exists if there are any.
+        self.tables_path = SHM / f"tables.shmq@{name}"
         self._names = NameBook(name, refuse_foreign)
         self._fd = -1
         #: Descriptors of files that were removed by hand: their locks say that this process lives.
@@ -271,9 +275,10 @@ class Namespace:
 
     @property
     def data_dir(self) -> Path | None:
-        """The directory of its durable queues; None if no writer has been there yet.
+        """The directory of its durable queues and tables; None if none was needed yet.
 
-        The writer sets it with `become_writer`; it stays until the last queue and process are gone.
+        The writer sets it with `become_writer`, a table with `adopt_data_dir`; it stays until
+        the last queue and process are gone.
         """
         most = _DATA_DIR.size + os.pathconf("/", "PC_PATH_MAX")
         with self._section(), self._file_if_any() as there:
@@ -291,13 +296,27 @@ class Namespace:
         exist yet. Raises AlreadyWritten, with its PID, if another process writes them, there or
         elsewhere: a journal has one writer.
         """
-        path = os.fsencode(directory.absolute())
         with self.locked():
             self.refuse_second_writer(directory)
             self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, _WRITER_BYTE)
-            record = _DATA_DIR.pack(len(path), zlib.crc32(path)) + path
-            self._write_at(record, _DATA_DIR_AT)
+            self._note_data_dir(directory)
             self._is_writer = True
+
+    def _note_data_dir(self, directory: Path) -> None:
+        path = os.fsencode(directory.absolute())
+        record = _DATA_DIR.pack(len(path), zlib.crc32(path)) + path
+        self._write_at(record, _DATA_DIR_AT)
+
+    def adopt_data_dir(self, directory: Path) -> Path:
+        """The data directory; from now on ``directory``, if none was set.
+
+        So all processes find the tables there that one of them makes. Raises what `locked` raises.
+        """
+        with self.locked():
+            there = self.data_dir
+            if there is None:
+                self._note_data_dir(directory)
+            return there or directory
 
     def announce_transaction(self) -> None:
         """Tell the writer that a transaction may commit whose file it has not seen. Raises NoSpace.
@@ -608,8 +627,8 @@ class Namespace:
                 return old and self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 0, 0) == fcntl.F_UNLCK
 
     def is_empty(self) -> bool:
-        """Whether there is neither a queue nor a stream nor an exchange."""
-        return not (self.has_names() or self.exchanges_path.exists())
+        """Whether there is neither a queue nor a stream nor an exchange nor a table in memory."""
+        return not (self.has_names() or self.exchanges_path.exists() or self.tables_path.exists())
 
     def _leave(self) -> None:
         """Leave a file that somebody else has removed.

@@ -115,6 +115,7 @@ class Type(enum.IntEnum):
     STREAM_GROUPS = 0x6E
     REPARTITION = 0x6F
     LEASES = 0x70
+    TABLE = 0x72
     REPLY = 0x7F
 
 
@@ -188,6 +189,7 @@ class Feature(enum.StrEnum):
     HANDED = "handed"
     ON_DAMAGE = "on-damage"
     LEASES = "leases"
+    TABLES = "tables"
 
 
 #: The numbers that a payload begins with, behind the name or the member.
@@ -236,6 +238,7 @@ ASIDE: Final = frozenset(
         Type.PEEK,
         Type.REDRIVE,
         Type.LEASES,
+        Type.TABLE,
     }
 )
 
@@ -257,6 +260,7 @@ AUDIT: Final[dict[Type, dict[str, str]]] = {
     Type.COMMIT: {"reset": "group.reset"},
     Type.STREAM_GROUPS: {"delete": "group.delete"},
     Type.REPARTITION: {"": "stream.repartition"},
+    Type.TABLE: {"make": "table.create", "drop": "table.delete"},
 }
 
 #: The right that every request of the type needs.
@@ -309,6 +313,8 @@ ERRORS: Final[dict[Status, tuple[type[errors.ShmqError], ...]]] = {
         errors.QueueDeleted,
         errors.NoSuchStream,
         errors.StreamDeleted,
+        errors.NoSuchTable,
+        errors.TableDeleted,
     ),
     Status.QUEUE_EXISTS: (errors.QueueExists, errors.StreamExists, errors.ExchangeExists),
     Status.BAD_REQUEST: (errors.InvalidOption, errors.InvalidName),

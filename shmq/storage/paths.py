@@ -29,6 +29,7 @@ __all__ = [
     "SCHEMAS",
     "STREAMS",
     "SUFFIX",
+    "TABLES",
     "UNFINISHED",
     "UNFINISHED_PRODUCERS",
     "UNFINISHED_SEGMENT",
@@ -50,6 +51,8 @@ SUFFIX: Final = ".dmsq"
 #: The exchanges of the namespace, and the schemas of its queues and streams.
 EXCHANGES: Final = "writer.exchanges"
 SCHEMAS: Final = "writer.schemas"
+#: The directory of the tables, which their users write: see shmq.table.files.
+TABLES: Final = "tables"
 
 _SEGMENT: Final = re.compile(r"(?P<queue>[^@]+)@(?P<number>\d{16})\.dmsq", re.ASCII)
 _SNAPSHOT: Final = re.compile(r"(?P<queue>[^@]+)\.dmsq", re.ASCII)

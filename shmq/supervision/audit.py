@@ -58,6 +58,8 @@ class Event(enum.StrEnum):
     EXCHANGE_BIND = "exchange.bind"
     EXCHANGE_UNBIND = "exchange.unbind"
     SCHEMA_SET = "schema.set"
+    TABLE_CREATE = "table.create"
+    TABLE_DELETE = "table.delete"
     BACKUP_RESTORE = "backup.restore"
     LEFTOVERS_REMOVE = "leftovers.remove"
     RIGHT_REFUSED = "right.refused"

@@ -54,6 +54,7 @@ NO_MODULES: Final = {
     "test_streams_damaged": _STREAM,
     "test_streams_on_disk": _STREAM,
     "test_subscriptions": _STREAM,
+    "test_tables": "tables are read and written by clients of the library, not over HTTP",
     "test_transactions": "a transaction is of one process on the host",
     "test_zero_copy": "it is about views of shared memory",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +27,10 @@ def own_namespace(*, debris: bool = False, inhabited: bool = False) -> Iterator[
             leaked = [left for left in leaked if left != f"shmq@{name}"]
     finally:
         for path in _in_shared_memory(name):
-            path.unlink(missing_ok=True)
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
     assert not leaked, f"left in {SHM} after every queue was deleted: {', '.join(leaked)}"
 
 
@@ -39,6 +43,8 @@ def _left_after_deletion(namespace: str) -> list[str]:
             broker.delete_exchange(exchange.name)
         for stream in broker.list_streams():
             broker.delete_stream(stream.name)
+        for table in broker.list_tables():
+            broker.delete_table(table)
     return [path.name for path in _in_shared_memory(namespace)]
 
 

@@ -97,6 +97,8 @@ class _TcpServer:
                     broker.delete_stream(stream.name)
             for exchange in broker.list_exchanges():
                 broker.delete_exchange(exchange.name)
+            for table in broker.list_tables():
+                broker.delete_table(table)
 
 
 async def _main() -> None:

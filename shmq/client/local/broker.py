@@ -51,15 +51,17 @@ from shmq.storage.paths import SCHEMAS
 
 if TYPE_CHECKING:
     from shmq.api.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords
+    from shmq.api.table import TableDurability
     from shmq.client.local.exchange import Exchanges, LocalExchange
     from shmq.client.local.stream import LocalStream, LocalStreams
+    from shmq.client.local.table import LocalTable, Tables
     from shmq.client.local.transaction import LocalTransaction
 
 __all__ = ["LocalBroker"]
 
 log = logging.getLogger("shmq")
 
-_Handle = TypeVar("_Handle", bound="LocalQueue | LocalStream | LocalExchange")
+_Handle = TypeVar("_Handle", bound="LocalQueue | LocalStream | LocalExchange | LocalTable")
 
 
 def _no_schemas(name: str, namespace: str) -> NoSuchQueue:
@@ -78,12 +80,13 @@ def _attach(kind: str, namespace: Namespace, name: str) -> LocalQueue | LocalStr
 
 
 class LocalBroker(BaseBroker):
-    """The queues, streams and exchanges of one namespace on this host."""
+    """The queues, streams, exchanges and tables of one namespace on this host."""
 
     def __init__(self, namespace: str | None = None) -> None:
         super().__init__()
         self._namespace = Namespace.of(chosen_namespace(namespace))
-        self._handles: weakref.WeakSet[LocalQueue | LocalStream | LocalExchange] = weakref.WeakSet()
+        self._handles: weakref.WeakSet[LocalQueue | LocalStream | LocalExchange | LocalTable]
+        self._handles = weakref.WeakSet()
         self._found: dict[tuple[str, str], LocalQueue | LocalStream] = {}
         self._closed = False
 
@@ -416,6 +419,42 @@ class LocalBroker(BaseBroker):
         self._check_open()
         return self._exchanges.summaries()
 
+    # ---- tables ----
+
+    @property
+    def _tables(self) -> Tables:
+        with descriptors:
+            from shmq.client.local.table import Tables  # noqa: PLC0415 - it loads SQLite
+
+        return Tables(self._namespace)
+
+    def ensure_table(
+        self,
+        name: str,
+        durability: TableDurability = "memory",
+        *,
+        max_bytes: int | None = None,
+    ) -> LocalTable:
+        """See :class:`shmq.api.Broker`."""
+        self._check_open()
+        return self._opened(self._tables.ensure(name, durability, max_bytes))
+
+    def table(self, name: str) -> LocalTable:
+        """See :class:`shmq.api.Broker`."""
+        self._check_open()
+        return self._opened(self._tables.open(name))
+
+    def delete_table(self, name: str) -> None:
+        """See :class:`shmq.api.Broker`."""
+        self._check_open()
+        self._tables.delete(name)
+        self._retire()
+
+    def list_tables(self) -> list[str]:
+        """See :class:`shmq.api.Broker`."""
+        self._check_open()
+        return self._tables.names()
+
     def _opened(self, handle: _Handle) -> _Handle:
         self._handles.add(handle)
         return handle
@@ -447,6 +486,9 @@ class LocalBroker(BaseBroker):
         if self._namespace.schemas_path.exists():
             with self._namespace.locked():
                 self._tidy_schemas()
+        if self._namespace.tables_path.exists():
+            with contextlib.suppress(SegmentError):  # one who opens a table gets the error
+                self._tables.tidy()
         if not self._namespace.has_names():
             self._forget_schemas()
             wait_thread.rest(self._namespace)

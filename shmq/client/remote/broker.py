@@ -12,15 +12,17 @@ from shmq import api, errors
 from shmq.api.names import check_name, reply_name
 from shmq.api.options import Options, QueueOptions
 from shmq.api.stream_options import StreamOptions
-from shmq.client.remote import exchange
+from shmq.client.remote import exchange, table
 from shmq.client.remote import stream as streams
 from shmq.client.remote.address import Target, Tls
 from shmq.client.remote.connection import Connection
 from shmq.client.remote.exchange import RemoteExchange
 from shmq.client.remote.queue import RemoteQueue, attach, make_own
 from shmq.client.remote.stream import RemoteStream
+from shmq.client.remote.table import RemoteTable
 from shmq.client.shared.broker import BaseBroker, exists_otherwise
 from shmq.client.shared.rpc_client import REPLY_OPTIONS
+from shmq.client.shared.table import check_table
 from shmq.native import _core
 from shmq.protocol.messages.exchange import Shown
 from shmq.protocol.messages.payload import pack_name
@@ -33,12 +35,14 @@ from shmq.protocol.messages.queue import (
     SchemaRequest,
 )
 from shmq.protocol.messages.stream import STREAMS, StreamCreate
+from shmq.protocol.messages.table import TableInfo, TableRequest
 from shmq.protocol.opcodes import MAX_PING, Feature, Status, Type
 from shmq.protocol.status import error_of
 from shmq.routing.table import check_exchange
 
 if TYPE_CHECKING:
     from shmq.api.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords
+    from shmq.api.table import TableDurability
 
 __all__ = ["RemoteBroker"]
 
@@ -336,6 +340,51 @@ class RemoteBroker(BaseBroker):
         if Feature.EXCHANGES not in self._greeting.features:
             raise errors.Unsupported(
                 f"the server {self.url} has no exchanges: it needs a newer version of shmq"
+            )
+
+    # ---- tables ----
+
+    def ensure_table(
+        self,
+        name: str,
+        durability: TableDurability = "memory",
+        *,
+        max_bytes: int | None = None,
+    ) -> RemoteTable:
+        """See :class:`shmq.api.Broker`."""
+        check_name(name, "table")
+        check_table(durability, max_bytes)
+        try:
+            return self.table(name)
+        except errors.NoSuchTable:
+            options = {"durability": durability, "max_bytes": max_bytes}
+            return self._opened_table(name, TableRequest("make", options))
+
+    def table(self, name: str) -> RemoteTable:
+        """See :class:`shmq.api.Broker`."""
+        return self._opened_table(check_name(name, "table"), TableRequest("look"))
+
+    def _opened_table(self, name: str, asked: TableRequest) -> RemoteTable:
+        self._check_tables()
+        answer = table.ask(self._connection, name, asked)
+        return RemoteTable(self, self._connection, name, TableInfo.unpack(answer))
+
+    def delete_table(self, name: str) -> None:
+        """See :class:`shmq.api.Broker`."""
+        check_name(name, "table")
+        self._check_tables()
+        table.ask(self._connection, name, TableRequest("drop"))
+
+    def list_tables(self) -> list[str]:
+        """See :class:`shmq.api.Broker`."""
+        self._check_tables()
+        return List.unpack_names(self._list(List(tables=True)))
+
+    def _check_tables(self) -> None:
+        self._check_open()
+        if Feature.TABLES not in self._greeting.features:
+            raise errors.Unsupported(
+                f"the server {self.url} has no tables: it needs a newer version of shmq"
             )
 
     # ---- the reply queues ----

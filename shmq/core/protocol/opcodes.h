@@ -65,6 +65,7 @@ enum shmq_frame_type {
     SHMQ_T_STREAM_GROUPS = 0x6E,
     SHMQ_T_REPARTITION = 0x6F,
     SHMQ_T_LEASES = 0x70,
+    SHMQ_T_TABLE = 0x72,
     SHMQ_T_REPLY = 0x7F,
 };
 
@@ -224,6 +225,8 @@ struct shmq_operation {
         .why = "a REPARTITION has at least 12 bytes behind the name"},                                         \
     [SHMQ_T_LEASES] = {.path = SHMQ_PATH_QUEUE, .form = SHMQ_FORM_BYTES, .least = 12,                          \
         .why = "behind the name are one u64 and one u32"},                                                     \
+    [SHMQ_T_TABLE] = {.path = SHMQ_PATH_QUEUE, .form = SHMQ_FORM_MAP,                                          \
+        .why = "behind the name is one msgpack map"},                                                          \
     [SHMQ_T_REPLY] = {.path = SHMQ_PATH_NONE},
 
 #endif

@@ -124,21 +124,26 @@ class Create:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class List:
-    """A LIST, of only the names or of the queues with their counts."""
+    """A LIST of the queues with their counts, of only their names, or of the names of tables."""
 
     only_names: bool = False
+    tables: bool = False
 
     def pack(self) -> bytes:
         """The payload."""
+        if self.tables:
+            return pack_map({"tables": True})
         return pack_map({"names": True}) if self.only_names else b""
 
     @classmethod
     def unpack(cls, raw: bytes) -> Self:
         """Unpack the payload. Raises Refusal."""
-        only_names = unpack_map(raw).get("names") if raw else False
-        if not isinstance(only_names, bool):
-            raise Refusal.bad("a LIST carries nothing, or 'names', true or false")
-        return cls(only_names)
+        asked = unpack_map(raw) if raw else {"names": False}
+        tables = asked.get("tables", False)
+        only_names = asked.get("names", None if "tables" not in asked else False)
+        if not isinstance(only_names, bool) or not isinstance(tables, bool):
+            raise Refusal.bad("a LIST carries nothing, or 'names' or 'tables', true or false")
+        return cls(only_names, tables)
 
     @staticmethod
     def pack_names(names: Iterable[str]) -> bytes:

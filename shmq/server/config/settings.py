@@ -58,10 +58,11 @@ class Quota:
     groups: int | None = option(
         None, "count", "Consumer groups of all streams", least=0, none="no limit"
     )
+    tables: int | None = option(None, "count", "Tables", least=0, none="no limit")
     bytes: int | None = option(
         None,
         "bytes",
-        "Shared memory that the queues and the partitions of streams may take",
+        "Bytes that the queues, the partitions of streams and the tables may take",
         least=0,
         none="no limit",
     )

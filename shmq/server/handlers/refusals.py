@@ -1,9 +1,9 @@
 """Why a request is refused: its values, what the server has run out of, and quotas.
 
-The server does not record which client created what. A token is charged for the queues and
-streams that it may administer and the groups that it may be a member of, regardless of their
-creator: so the count survives a restart, and what was deleted no longer counts. What exists is
-counted under the registry lock before more is created.
+The server does not record which client created what. A token is charged for the queues,
+streams and tables that it may administer and the groups that it may be a member of, regardless
+of their creator: so the count survives a restart, and what was deleted no longer counts. What
+exists is counted under the registry lock before more is created.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from shmq.protocol.status import Refusal
 from shmq.server.config.settings import Limits, Quota
 from shmq.server.config.tokens import Token
 from shmq.server.connection.peer import Peer
+from shmq.table.files import TableFile, tables_of
 
 __all__ = [
     "QuotaRequest",
@@ -43,7 +44,8 @@ class QuotaRequest(NamedTuple):
 
     kind: str
     names: Collection[str]
-    size: int = 0
+    #: None: it has no bound.
+    size: int | None = 0
 
 
 class Quotas:
@@ -90,14 +92,19 @@ class Quotas:
                     f"{what} would be {len(wanted.names)} more: delete some, or have the server's "
                     f"limit raised",
                 )
+        if quota.bytes is not None and wanted.size is None:
+            raise Refusal(
+                Status.NO_SPACE,
+                f"limits.{scope}.bytes={quota.bytes}: {what} needs a bound: give it max_bytes",
+            )
         if quota.bytes is not None and wanted.size:
             taken = self._bytes(token)
             if taken + wanted.size > quota.bytes:
                 raise Refusal(
                     Status.NO_SPACE,
-                    f"limits.{scope}.bytes={quota.bytes}: the queues and streams of {who} take "
-                    f"{taken} bytes, and {what or 'new partitions'} would take {wanted.size} more: "
-                    f"delete some, ask for less, or have the server's limit raised",
+                    f"limits.{scope}.bytes={quota.bytes}: the queues, streams and tables of {who} "
+                    f"take {taken} bytes, and {what or 'new partitions'} would take {wanted.size} "
+                    f"more: delete some, ask for less, or have the server's limit raised",
                 )
 
     # ---- counting ----
@@ -107,6 +114,8 @@ class Quotas:
             return len(self._queues(token))
         if kind == "streams":
             return len(self._streams(token))
+        if kind == "tables":
+            return len(self._tables(token))
         if token is None:
             return len(self._namespace.names_of("group.shmq"))
         return sum(
@@ -125,6 +134,10 @@ class Quotas:
             return names
         return [name for name in names if token.stream_rights(name) & Right.ADMIN]
 
+    def _tables(self, token: Token | None) -> list[TableFile]:
+        found = tables_of(self._namespace)
+        return found if token is None else [each for each in found if _is_of(token, each.name)]
+
     def _groups(self, stream: str) -> list[str]:
         try:
             control = streams.look_at(self._namespace, stream)
@@ -133,8 +146,10 @@ class Quotas:
         return [] if control is None else group_names(self._namespace, control.identity)
 
     def _bytes(self, token: Token | None) -> int:
-        return sum(map(self._queue_bytes, self._queues(token))) + sum(
-            map(self.stream_bytes, self._streams(token))
+        return (
+            sum(map(self._queue_bytes, self._queues(token)))
+            + sum(map(self.stream_bytes, self._streams(token)))
+            + sum(map(_table_bytes, self._tables(token)))
         )
 
     def _queue_bytes(self, name: str) -> int:
@@ -158,6 +173,25 @@ class Quotas:
 def _is_of(token: Token, queue: str) -> bool:
     """Whether the token may administer the queue; NAME.dlq comes with NAME."""
     return bool((token.rights(queue) | token.rights(queue.removesuffix(".dlq"))) & Right.ADMIN)
+
+
+def _table_bytes(table: TableFile) -> int:
+    """The bytes the table may take; of one without a bound, or that cannot be read, what it takes.
+
+    The log beside it is not counted.
+    """
+    database = table.opened()
+    try:
+        with database.using():
+            if database.max_bytes is not None:
+                return database.max_bytes
+    except ShmqError:
+        pass
+    finally:
+        database.close()
+    with contextlib.suppress(FileNotFoundError):
+        return table.path.stat().st_size
+    return 0
 
 
 #: Errors for resources that the machine or the process has run out of.

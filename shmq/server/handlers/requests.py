@@ -41,6 +41,7 @@ from shmq.protocol.messages.queue import (
     Select,
 )
 from shmq.protocol.messages.staging import Publish, Published, Stage, Staged, StagedState
+from shmq.protocol.messages.table import TableRequest
 from shmq.protocol.opcodes import ASIDE, FOREVER, RIGHTS, Right, Status, Type
 from shmq.protocol.status import Refusal, refusal_of, status_of
 from shmq.server.config.settings import Limits
@@ -51,6 +52,7 @@ from shmq.server.handlers.definitions import ExchangeHandler, schema_answer
 from shmq.server.handlers.refusals import QuotaRequest, Quotas, scarce, well_formed
 from shmq.server.handlers.side_threads import SideThreads
 from shmq.server.handlers.stream import Streams
+from shmq.server.handlers.table import TableHandler
 from shmq.supervision.login_failures import LoginFailures
 from shmq.version import VERSION
 
@@ -140,6 +142,7 @@ class Control:
         self._put_back: dict[Session, float] = {}
         self._broker = broker
         self._exchanging = ExchangeHandler(broker)
+        self._tables = TableHandler(broker, self.quotas)
         self._limited_log = RateLimitedLog(log)
         self.streams = Streams(broker, self.stream_rights, self.quotas)
         self._own: dict[Session, list[tuple[str, int]]] = {}
@@ -164,6 +167,7 @@ class Control:
             Type.SCHEMA: (SchemaRequest.unpack, self._schema),
             Type.EXCHANGE: (ExchangeRequest.unpack, self._exchange),
             Type.EXCHANGES: (Exchanges.unpack, self._list_exchanges),
+            Type.TABLE: (TableRequest.unpack, self._table),
         }
         self._answers: dict[int, Callable[[Session, str, bytes], Payload]] = {
             **{of: functools.partial(self._checked, of, *row) for of, row in operations.items()},
@@ -434,6 +438,8 @@ class Control:
             return _COUNT.pack(queue.purge())
 
     def _list(self, session: Session, _: str, asked: List) -> bytes:
+        if asked.tables:
+            return List.pack_names(self._tables.names(self._rights_of(session)))
         names = [name for name in self._broker.queue_names() if self.rights(session, name)]
         if asked.only_names:
             return List.pack_names(names)
@@ -510,6 +516,10 @@ class Control:
 
     def _list_exchanges(self, session: Session, _: str, __: Exchanges) -> bytes:
         return EXCHANGES.pack(self._exchanging.summaries(self._rights_of(session)))
+
+    def _table(self, session: Session, name: str, asked: TableRequest) -> bytes:
+        with well_formed():
+            return self._tables.ask(session, self._rights_of(session), name, asked)
 
     def _route(self, session: Session, name: str, rest: bytes) -> bytes:
         with well_formed():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import shutil
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -38,10 +39,14 @@ def _serve(**settings: Any) -> Iterator[Server]:
                 broker.delete_stream(stream.name)
             for exchange in broker.list_exchanges():
                 broker.delete_exchange(exchange.name)
+            for table in broker.list_tables():
+                broker.delete_table(table)
         left = [path.name for path in SHM.iterdir() if namespace in path.name]
     finally:
         for path in SHM.iterdir():
-            if namespace in path.name:
+            if namespace in path.name and path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif namespace in path.name:
                 path.unlink(missing_ok=True)
     assert not left, f"left in {SHM} after every queue was deleted: {', '.join(left)}"
 

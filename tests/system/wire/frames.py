@@ -76,6 +76,7 @@ class T(enum.IntEnum):
     STREAM_GROUPS = 0x6E
     REPARTITION = 0x6F
     LEASES = 0x70
+    TABLE = 0x72
     REPLY = 0x7F
 
 
@@ -258,7 +259,7 @@ class Operation(NamedTuple):
 
     #: Behind the name; of a type that takes no name, all of the payload.
     rest: bytes
-    #: The name is of a queue, an exchange or a stream; empty: there is none.
+    #: The name is of a queue, an exchange, a stream or a table; empty: there is none.
     about: str = ""
     #: To that, the others are forbidden; None: any of them is enough, or none is needed.
     right: str | None = None
@@ -316,6 +317,7 @@ OPERATIONS: dict[T, Operation] = {
     T.RETURN: Operation(b"", "queue", "consume"),
     T.PEEK: Operation(u32(1), "queue", "consume"),
     T.REDRIVE: Operation(u32(1), "queue", "admin"),
+    T.TABLE: Operation(pack({"action": "look"}), "table"),
     T.LEASES: Operation(u64(0) + u32(1), "queue", "consume"),
     T.STREAM_CREATE: Operation(pack({"partitions": 1}), "stream", "admin"),
     T.STREAM_DELETE: Operation(b"", "stream", "admin"),

@@ -1,4 +1,4 @@
-"""Random requests about streams, groups, exchanges and schemas.
+"""Random requests about streams, groups, exchanges, schemas and tables.
 
 What no guess would hit is written as a number that stands for it, until the server has said it.
 """
@@ -28,9 +28,12 @@ __all__ = ["EXCHANGE", "PAYLOADS", "STREAMS", "known", "make"]
 
 STREAMS = ("flow", "held")
 EXCHANGE = "x"
+TABLE = "t"
 
 #: Stand for the identity of the first stream, and the members of its groups.
 _IDENTITY, _MEMBER, _SHARER = 0x1DE47171_1DE47171, 0x3E3BE43E_3E3BE43E, 0x54A4E454_A4E454A4
+#: Stands for the identity of the table.
+_TABLE = 0x7AB1E7AB_7AB1E7AB
 _MOST = (1 << 64) - 1
 
 # --- what is there ---------------------------------------------------------------------
@@ -40,6 +43,9 @@ def make(wire: Wire) -> None:
     """Make the streams and the exchange as they were, but for their identities."""
     for each in frames.unpack(wire.ok(T.STREAM_LIST)):
         wire.ok(T.STREAM_DELETE, frames.name(each["name"]))
+    for each in frames.unpack(wire.ok(T.LIST, frames.pack({"tables": True}))):
+        wire.ok(T.TABLE, exchange(each, action="drop"))
+    wire.ok(T.TABLE, exchange(TABLE, action="make"))
     for each in frames.unpack(wire.ok(T.EXCHANGES, frames.pack({}))):
         wire.ok(T.EXCHANGE, exchange(each["name"], action="delete"))
     some = [entries.entry(b"%d" % n, b"k") for n in range(3)]
@@ -55,6 +61,9 @@ def make(wire: Wire) -> None:
 
 def known(wire: Wire, sent: bytes) -> bytes:
     """With what the server has said put where it was left open: it joins both groups."""
+    if frames.u64(_TABLE) in sent:
+        info = frames.unpack(wire.ok(T.TABLE, exchange(TABLE, action="look")))
+        sent = sent.replace(frames.u64(_TABLE), frames.u64(info["identity"]))
     if not any(frames.u64(number) in sent for number in (_IDENTITY, _MEMBER, _SHARER)):
         return sent
     info = frames.unpack(wire.ok(T.STREAM_INFO, frames.name(STREAMS[0])))
@@ -287,6 +296,37 @@ schemas = st.fixed_dictionaries(
 )
 
 
+# --- tables ----------------------------------------------------------------------------
+
+keys = mostly(st.sampled_from(["a", "b", "n"]), st.sampled_from(["", "k" * 513]) | values)
+entry = st.tuples(mostly(st.integers(0, 3), values), mostly(st.binary(max_size=4), values))
+table_keys: Keys = {
+    "durability": st.sampled_from(["memory", "disk"]) | values,
+    "max_bytes": st.sampled_from([None, 1 << 20, 5]) | values,
+    "keys": st.lists(keys, max_size=3) | values,
+    "key": keys,
+    "entries": st.dictionaries(st.sampled_from(["a", "b", ""]), entry, max_size=2) | values,
+    "ttl": st.sampled_from([None, 60_000, 0, -1]) | values,
+    "by": st.integers(-5, 5) | values,
+    "least": st.integers(-5, 5) | values,
+    "sum_with": st.lists(keys, max_size=2) | values,
+    "prefix": st.sampled_from(["", "a"]) | values,
+    "limit": st.integers(0, 5) | values,
+}
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> dict[str, Any]:
+    """What a TABLE asks for."""
+    actions = ["look", "make", "drop", "get", "keys", "count", "set", "set", "add", "delete"]
+    action = draw(mostly(st.sampled_from([*actions, "expire", "increment"]), values))
+    identity = draw(mostly(st.just(_TABLE), st.sampled_from([0, _MOST]) | values))
+    return {"action": action, "identity": identity} | draw(some_of(table_keys, 4))
+
+
+table_names = mostly(st.just(frames.name(TABLE)), st.just(frames.name("new")) | names)
+
+
 def piece(some: bytes) -> bytes:
     return frames.u32(len(some)) + some
 
@@ -303,6 +343,7 @@ PAYLOADS: dict[int, st.SearchStrategy[bytes]] = {
         st.lists(bodies.map(piece), max_size=2).map(b"".join),
     ),
     T.EXCHANGES: packed(st.just({})),
+    T.TABLE: joined(table_names, packed(tables())),
     T.HOLD: joined(
         mostly(held, stream_names),
         mostly(st.just(0), identities).map(frames.u64),

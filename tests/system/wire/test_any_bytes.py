@@ -149,7 +149,7 @@ COUNTED = (
 
 
 def state(broker: shmq.Broker) -> object:
-    """All queues with what is in them, and what streams, exchanges and schemas there are."""
+    """All queues with what is in them, and the streams, exchanges, schemas and tables."""
     found: dict[str, object] = {}
     for summary in broker.list_queues():
         with broker.queue(summary.name) as queue:
@@ -162,6 +162,9 @@ def state(broker: shmq.Broker) -> object:
             found[f"stream {each.name}"] = (stream.offsets(), stream.groups())
     for exchange in broker.list_exchanges():
         found[f"exchange {exchange.name}"] = (exchange, broker.exchange(exchange.name).bindings())
+    for name in broker.list_tables():
+        with broker.table(name) as table:
+            found[f"table {name}"] = (table.durability, table.get_many(table.keys()))
     return found
 
 

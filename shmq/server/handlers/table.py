@@ -1,0 +1,178 @@
+"""Requests about tables, within the rights of the client's token. For any thread."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from shmq.client.local.broker import LocalBroker
+from shmq.client.local.table import LocalTable
+from shmq.client.shared.table import check_table
+from shmq.errors import Forbidden, NoSuchTable, TableDeleted
+from shmq.native._core import Session
+from shmq.protocol.messages.payload import pack_map
+from shmq.protocol.messages.table import TableInfo, TableRequest, pack_entries
+from shmq.protocol.opcodes import Right
+from shmq.server.handlers.refusals import QuotaRequest, Quotas
+from shmq.table.entry import (
+    Bounds,
+    check_by,
+    check_key,
+    check_limit,
+    check_prefix,
+    check_sum_with,
+    check_ttl,
+)
+
+__all__ = ["TableHandler"]
+
+#: The session's rights to a name, as the engine's bits.
+Rights = Callable[[str], int]
+Asked = Mapping[str, Any]
+
+#: A worker keeps so many tables open, of four descriptors each.
+_OPEN: Final = 64
+#: The answer to a "get" or a "keys" ends behind so many bytes.
+_MOST: Final = 4 << 20
+
+_WHAT: Final = {Right.PRODUCE: "write to", Right.CONSUME: "read", Right.ADMIN: "administer"}
+
+
+class TableHandler:
+    """The tables of a server's namespace, as its clients see them."""
+
+    def __init__(self, broker: LocalBroker, quotas: Quotas) -> None:
+        self._broker = broker
+        self._quotas = quotas
+        self._open: OrderedDict[str, LocalTable] = OrderedDict()
+        #: Guards what is open; a table is used without it.
+        self._lock = threading.Lock()
+        self._actions: dict[str, tuple[int, Callable[[LocalTable, Asked], dict[str, Any]]]] = {
+            "get": (Right.CONSUME, _get),
+            "keys": (Right.CONSUME, _keys),
+            "count": (Right.CONSUME, lambda table, _: {"count": len(table)}),
+            "set": (Right.PRODUCE, _set),
+            "add": (Right.PRODUCE, _add),
+            "delete": (Right.PRODUCE, _delete),
+            "expire": (Right.PRODUCE, _expire),
+            "increment": (Right.PRODUCE, _increment),
+        }
+
+    def names(self, rights: Rights) -> list[str]:
+        """The tables to which the session has any right."""
+        return [name for name in self._broker.list_tables() if rights(name)]
+
+    def ask(self, session: Session, rights: Rights, name: str, asked: TableRequest) -> bytes:
+        """Carry out a TABLE; returns the payload of the answer.
+
+        Raises ShmqError, and TypeError for a value of another type.
+        """
+        if not rights(name):
+            raise NoSuchTable(f"there is no table {name!r}")
+        if asked.action == "make":
+            return self._make(session, rights, name, asked.arguments)
+        if asked.action == "look":
+            return _info(self._attached(name))
+        if asked.action == "drop":
+            return self._drop(rights, name)
+        right, carry_out = self._actions[asked.action]
+        table = self._attached(name)
+        _need(rights, name, right)
+        if table.identity != asked.identity:
+            raise TableDeleted(f"table {name!r} was deleted, and another one has its name")
+        return pack_map(carry_out(table, asked.arguments))
+
+    def _make(self, session: Session, rights: Rights, name: str, asked: Asked) -> bytes:
+        _need(rights, name, Right.ADMIN)
+        durability, max_bytes = asked.get("durability", "memory"), asked.get("max_bytes")
+        check_table(durability, max_bytes)
+
+        def wished() -> QuotaRequest | None:
+            there = name in self._broker.list_tables()
+            return None if there else QuotaRequest("tables", [name], max_bytes)
+
+        with self._quotas.room_for(session, wished):
+            self._broker.ensure_table(name, durability, max_bytes=max_bytes).close()
+        return _info(self._attached(name))
+
+    def _drop(self, rights: Rights, name: str) -> bytes:
+        if name not in self._broker.list_tables():  # a damaged one is deleted, and cannot be opened
+            raise NoSuchTable(f"there is no table {name!r}")
+        _need(rights, name, Right.ADMIN)
+        self._broker.delete_table(name)
+        return pack_map({})
+
+    def _attached(self, name: str) -> LocalTable:
+        """The table that has the name now. Raises NoSuchTable."""
+        with self._lock:
+            kept = self._open.pop(name, None)
+            if kept is not None and not kept.database.path.exists():
+                kept = None  # closed with its last reference, which another thread may have
+            table = self._open[name] = kept or self._broker.table(name)
+            while len(self._open) > _OPEN:
+                self._open.popitem(last=False)
+            return table
+
+
+def _need(rights: Rights, name: str, right: int) -> None:
+    if not rights(name) & right:
+        raise Forbidden(f"the token has no right to {_WHAT[Right(right)]} table {name!r}")
+
+
+def _info(table: LocalTable) -> bytes:
+    return TableInfo(table.identity, table.durability, table.max_bytes).pack()
+
+
+# ---- one action each ----
+
+
+def _get(table: LocalTable, asked: Asked) -> dict[str, Any]:
+    keys = asked["keys"]
+    found = table.entries.find(keys, _MOST)
+    size = sum(len(stored.raw) for stored in found.values())
+    looked = 1 + keys.index(next(reversed(found))) if size >= _MOST else len(keys)
+    return {"found": pack_entries(found), "looked": looked}
+
+
+def _keys(table: LocalTable, asked: Asked) -> dict[str, Any]:
+    prefix, after = (check_prefix(asked.get(key, ""), key) for key in ("prefix", "after"))
+    limit = check_limit(asked.get("limit", 1000))
+    found: list[str] = []
+    size = 0
+    for key in table.entries.keys(prefix, limit, after):
+        found.append(key)
+        size += len(key.encode())
+        if size >= _MOST:
+            return {"keys": found, "more": True}
+    return {"keys": found, "more": False}
+
+
+def _set(table: LocalTable, asked: Asked) -> dict[str, Any]:
+    table.entries.store(asked["entries"], check_ttl(asked["ttl"]))
+    return {}
+
+
+def _add(table: LocalTable, asked: Asked) -> dict[str, Any]:
+    ((key, stored),) = asked["entries"].items()
+    return {"added": table.entries.add(key, stored, check_ttl(asked["ttl"]))}
+
+
+def _delete(table: LocalTable, asked: Asked) -> dict[str, Any]:
+    return {"deleted": table.entries.delete(dict.fromkeys(asked["keys"]))}
+
+
+def _expire(table: LocalTable, asked: Asked) -> dict[str, Any]:
+    return {"there": table.entries.expire(check_key(asked.get("key")), check_ttl(asked["ttl"]))}
+
+
+def _increment(table: LocalTable, asked: Asked) -> dict[str, Any]:
+    key = check_key(asked.get("key"))
+    least, most = (
+        None if asked.get(bound) is None else check_by(bound, asked[bound])
+        for bound in ("least", "most")
+    )
+    bounds = Bounds(least, most, check_sum_with(key, asked["sum_with"]))
+    by = check_by("by", asked.get("by", 1))
+    return {"value": table.entries.increment(key, by, check_ttl(asked["ttl"]), bounds)}

@@ -1,0 +1,1 @@
+"""Tables: key-value stores of a namespace, each an SQLite database."""

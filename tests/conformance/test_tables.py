@@ -1,0 +1,473 @@
+"""Tables: values by key, with a time to live, counters with bounds, and waiting for a key."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import shmq
+from shmq import Broker, Table
+
+from .conftest import Connect
+from .tools import LATER, SOON, eventually, in_thread, outcome
+
+
+@pytest.fixture(params=["memory", "disk"])
+def table(request: pytest.FixtureRequest, broker: Broker) -> Table:
+    """A table, in shared memory and on disk."""
+    return broker.ensure_table("t", request.param)
+
+
+@pytest.fixture
+def other(connect: Connect, table: Table) -> Table:
+    """The same table, from another client."""
+    return connect().table(table.name)
+
+
+# --- values ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"bytes", b"", "text", "", 7, -1.5, True, None, {"a": [1, {"b": b"x"}]}, [], bytearray(b"x")],
+    ids=repr,
+)
+def test_a_value_is_what_was_set_for_every_client(table: Table, other: Table, value: Any) -> None:
+    table.set("k", value)
+
+    assert other.get("k", "nothing") == value
+    assert other.get_many(["k", "absent"]) == {"k": value}
+
+
+def test_what_is_not_there_is_the_default(table: Table) -> None:
+    assert table.get("k") is None
+    assert table.get("k", 5) == 5
+    assert table.get_many([]) == table.get_many(["k"]) == {}
+
+
+def test_the_last_value_replaces_the_one_before_and_its_ttl(table: Table, other: Table) -> None:
+    table.set("k", 1, ttl=SOON)
+    other.set("k", "two")
+    time.sleep(2 * SOON)
+
+    assert table.get("k") == "two"
+
+
+def test_many_are_set_at_once_or_none_of_them(table: Table, other: Table) -> None:
+    table.set_many({"a": 1, "b": "two"})
+    with pytest.raises(TypeError, match="msgpack cannot hold"):
+        table.set_many({"a": 3, "c": object()})
+
+    assert other.get_many(["a", "b", "c"]) == {"a": 1, "b": "two"}
+
+
+def test_a_value_is_added_only_where_none_is(table: Table, other: Table) -> None:
+    assert table.add("k", "first", ttl=LATER)
+    assert not other.add("k", "second")
+    assert table.get("k") == "first"
+
+
+def test_deleted_keys_are_counted_and_gone(table: Table, other: Table) -> None:
+    table.set_many({"a": 1, "b": 2, "c": 3})
+
+    assert other.delete("a", "b", "b", "absent") == 2
+    assert table.delete() == 0
+    assert table.keys() == ["c"]
+
+
+@pytest.mark.parametrize("key", ["a", "k" * 512, "größe/☃/\U0001f600", "with\0null", " ", "%_*?"])
+def test_any_text_of_1_to_512_characters_is_a_key(table: Table, other: Table, key: str) -> None:
+    table.set(key, 1)
+
+    assert other.get(key) == 1
+    assert other.keys() == [key] == other.keys(prefix=key)
+
+
+@pytest.mark.parametrize(
+    ("key", "error", "told"),
+    [
+        ("", shmq.InvalidOption, "1 to 512"),
+        ("k" * 513, shmq.InvalidOption, "1 to 512"),
+        ("\ud800", shmq.InvalidOption, "UTF-8"),
+        (b"k", TypeError, "must be a str, not bytes"),
+        (None, TypeError, "must be a str, not NoneType"),
+    ],
+)
+def test_what_is_no_key_is_refused_by_every_call(
+    table: Table, key: Any, error: type[Exception], told: str
+) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: table.get(key),
+        lambda: table.get_many([key]),
+        lambda: table.set(key, 1),
+        lambda: table.set_many({key: 1}),
+        lambda: table.add(key, 1),
+        lambda: table.delete(key),
+        lambda: table.expire(key, 1),
+        lambda: table.increment(key),
+        lambda: table.increment("k", sum_with=[key]),
+        lambda: table.wait(key, 0.0),
+    ]
+    for call in calls:
+        with pytest.raises(error, match=told):
+            call()
+    assert table.keys() == []
+
+
+def test_a_value_over_16_mib_is_refused_and_the_old_one_stays(table: Table) -> None:
+    table.set("k", "old")
+    with pytest.raises(shmq.MessageTooLarge):
+        table.set("k", bytes((16 << 20) + 1))
+
+    assert table.get("k") == "old"
+
+
+def test_many_large_values_are_found_all(table: Table, other: Table) -> None:
+    values = {f"k{number}": bytes([number]) * (1 << 20) for number in range(6)}
+    for key, value in values.items():
+        table.set(key, value)
+
+    assert other.get_many(values) == values
+
+
+# --- time to live ----------------------------------------------------------------------
+
+
+def test_a_value_whose_time_is_over_is_there_for_no_call(table: Table, other: Table) -> None:
+    table.set("k", 41, ttl=SOON)
+    table.set("kept", 1, ttl=LATER)
+    eventually(lambda: other.get("k") is None, "the value expires")
+
+    assert (table.get("k"), table.get_many(["k"]), table.keys()) == (None, {}, ["kept"])
+    assert len(other) == 1
+    assert not table.expire("k", LATER)
+    assert table.delete("k") == 0
+    assert table.increment("k") == 1
+    assert table.wait("kept", 0.0) == 1
+
+
+def test_an_expired_value_can_be_added_again(table: Table) -> None:
+    assert table.add("k", 1, ttl=SOON)
+    eventually(lambda: table.add("k", 2), "the value expires")
+
+    assert table.get("k") == 2
+
+
+def test_a_ttl_can_be_given_and_taken_away(table: Table) -> None:
+    table.set("short", 1)
+    table.set("long", 1, ttl=SOON)
+
+    assert table.expire("short", SOON)
+    assert table.expire("long", None)
+    eventually(lambda: table.get("short") is None, "the shortened value expires")
+    assert table.get("long") == 1
+    assert not table.expire("absent", 1.0)
+
+
+@pytest.mark.parametrize("ttl", [0, -1, 1e12, float("nan"), "1"])
+def test_what_is_no_ttl_is_refused(table: Table, ttl: Any) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: table.set("k", 1, ttl=ttl),
+        lambda: table.set_many({"k": 1}, ttl=ttl),
+        lambda: table.add("k", 1, ttl=ttl),
+        lambda: table.increment("k", ttl=ttl),
+        lambda: table.expire("k", ttl),
+    ]
+    for call in calls:
+        with pytest.raises((shmq.InvalidOption, TypeError), match="ttl"):
+            call()
+    assert table.keys() == []
+
+
+def test_many_expired_values_make_room_for_a_large_one(broker: Broker) -> None:
+    table = broker.ensure_table("small", max_bytes=256 << 10)
+    table.set_many({f"k{number}": bytes(1000) for number in range(150)}, ttl=SOON)
+    eventually(lambda: not table.keys(), "the values expire")
+
+    table.set("large", bytes(150_000))
+
+    assert len(table.get("large") or b"") == 150_000
+
+
+# --- counters --------------------------------------------------------------------------
+
+
+def test_a_counter_begins_at_0_and_counts_up_and_down(table: Table, other: Table) -> None:
+    assert (table.increment("n"), other.increment("n", 5)) == (1, 6)
+    assert table.increment("n", by=-7) == -1
+    assert other.get("n") == -1
+
+
+def test_a_counter_is_a_value_like_others(table: Table) -> None:
+    table.set("n", 40)
+
+    assert table.increment("n", 2) == 42
+
+
+def test_an_increment_that_leaves_the_bounds_changes_nothing(table: Table) -> None:
+    assert [table.increment("n", most=2) for _ in range(3)] == [1, 2, None]
+    assert table.increment("n", -3, least=0) is None
+    assert table.get("n") == 2
+
+
+def test_the_sum_with_other_counters_is_what_is_bounded(table: Table) -> None:
+    table.set("before", 7)
+
+    told = [table.increment("now", 2, most=10, sum_with=["before", "absent"]) for _ in range(2)]
+    assert told == [2, None]
+    assert table.get_many(["now", "before"]) == {"now": 2, "before": 7}
+
+
+def test_an_increment_keeps_the_ttl_unless_it_gives_another(table: Table) -> None:
+    table.increment("kept", ttl=SOON)
+    table.increment("kept")
+    table.increment("longer", ttl=SOON)
+    table.increment("longer", ttl=LATER)
+    eventually(lambda: table.get("kept") is None, "the counter expires")
+
+    assert table.get("longer") == 2
+
+
+@pytest.mark.parametrize("value", ["7", b"7", 1.5, True, [1]], ids=repr)
+def test_what_is_no_integer_is_not_incremented(table: Table, value: Any) -> None:
+    table.set("k", value)
+    with pytest.raises(shmq.InvalidOption, match="only an int is incremented"):
+        table.increment("k")
+    with pytest.raises(shmq.InvalidOption, match="only an int is incremented"):
+        table.increment("n", sum_with=["k"])
+
+    assert table.get("k") == value
+    assert table.get("n") is None
+
+
+def test_a_counter_has_64_bits(table: Table) -> None:
+    most = (1 << 63) - 1
+    assert table.increment("n", most) == most
+    with pytest.raises(shmq.InvalidOption, match="64 bits"):
+        table.increment("n")
+    for wrong in (1 << 63, 1.0, True):
+        with pytest.raises((shmq.InvalidOption, TypeError), match="by="):
+            table.increment("n", wrong)  # type: ignore[arg-type]
+
+    assert table.get("n") == most
+
+
+def test_a_key_is_not_summed_with_itself(table: Table) -> None:
+    with pytest.raises(shmq.InvalidOption, match="sum_with"):
+        table.increment("n", sum_with=["n"])
+    with pytest.raises(TypeError, match="sum_with"):
+        table.increment("n", sum_with="abc")
+
+
+def test_no_increment_of_many_threads_and_clients_is_lost(table: Table, other: Table) -> None:
+    def work(one: Table) -> None:
+        for _ in range(50):
+            one.increment("n")
+
+    workers = [in_thread(work, one) for one in (table, table, other, other)]
+    for worker in workers:
+        outcome(worker)
+
+    assert table.get("n") == 200
+
+
+# --- keys ------------------------------------------------------------------------------
+
+
+def test_keys_come_sorted_by_prefix_and_in_pages(table: Table) -> None:
+    table.set_many({f"job:{number:02}": number for number in range(7)} | {"jo": 0, "k": 0, "ä": 0})
+
+    assert table.keys("job:", limit=3) == ["job:00", "job:01", "job:02"]
+    assert table.keys("job:", after="job:04") == ["job:05", "job:06"]
+    assert table.keys("nothing") == []
+    assert table.keys()[-2:] == ["k", "ä"]
+    assert len(table) == 10
+
+
+@pytest.mark.parametrize("limit", [0, 10_001, "1", 1.5])
+def test_a_limit_out_of_range_is_refused(table: Table, limit: Any) -> None:
+    with pytest.raises((shmq.InvalidOption, TypeError), match="limit"):
+        table.keys(limit=limit)
+
+
+# --- waiting ---------------------------------------------------------------------------
+
+
+def test_a_wait_ends_when_another_client_sets_the_key(table: Table, other: Table) -> None:
+    waits = in_thread(table.wait, "k", LATER)
+    other.set("unrelated", 1)
+    other.set("k", {"done": True})
+
+    assert outcome(waits) == {"done": True}
+
+
+def test_a_wait_ends_when_another_thread_sets_the_key_by_the_same_handle(table: Table) -> None:
+    waits = in_thread(table.wait, "k")
+    table.set("k", 1)
+
+    assert outcome(waits) == 1
+
+
+def test_a_wait_returns_what_is_there_and_none_after_its_timeout(table: Table) -> None:
+    assert table.wait("k", 0.0) is None
+    assert table.wait("k", SOON) is None
+    table.set("k", 1)
+
+    assert table.wait("k") == 1
+    with pytest.raises((shmq.InvalidOption, TypeError)):
+        table.wait("k", -1.0)
+
+
+def test_a_wait_ends_when_the_table_is_deleted(connect: Connect, table: Table) -> None:
+    waits = in_thread(table.wait, "k", LATER)
+    connect().delete_table(table.name)
+
+    with pytest.raises(shmq.TableDeleted):
+        outcome(waits)
+
+
+# --- making, finding, deleting ---------------------------------------------------------
+
+
+def test_a_table_is_made_once_and_found_by_its_name(broker: Broker, connect: Connect) -> None:
+    with pytest.raises(shmq.NoSuchTable, match="'t'"):
+        broker.table("t")
+    broker.ensure_table("t", "disk", max_bytes=1 << 20).set("k", 1)
+    again = connect().ensure_table("t")
+
+    assert (again.name, again.durability, again.max_bytes) == ("t", "disk", 1 << 20)
+    assert (again.get("k"), connect().table("t").get("k")) == (1, 1)
+
+
+def test_tables_are_listed_by_name_wherever_they_are(broker: Broker, connect: Connect) -> None:
+    assert broker.list_tables() == []
+    broker.ensure_table("b")
+    broker.ensure_table("a", "disk")
+
+    assert connect().list_tables() == ["a", "b"]
+    broker.delete_table("a")
+    assert broker.list_tables() == ["b"]
+
+
+def test_a_handle_of_a_deleted_table_says_so_and_a_new_table_is_empty(
+    broker: Broker, table: Table
+) -> None:
+    table.set("k", 1)
+    broker.delete_table("t")
+    calls: list[Callable[[], object]] = [
+        lambda: table.get("k"),
+        lambda: table.set("k", 2),
+        lambda: table.increment("n"),
+        table.keys,
+        lambda: len(table),
+    ]
+    for call in calls:
+        with pytest.raises(shmq.TableDeleted, match="'t'"):
+            call()
+    with pytest.raises(shmq.NoSuchTable):
+        broker.delete_table("t")
+    new = broker.ensure_table("t", table.durability)
+
+    assert new.keys() == []
+    with pytest.raises(shmq.TableDeleted):
+        table.set("k", 3)
+    table.close()
+    assert new.keys() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"durability": "journal"}, shmq.InvalidOption),
+        ({"durability": None}, TypeError),
+        ({"max_bytes": 1}, shmq.InvalidOption),
+        ({"max_bytes": 1.5}, TypeError),
+    ],
+)
+def test_what_is_no_option_is_refused(
+    broker: Broker, options: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=next(iter(options))):
+        broker.ensure_table("t", **options)
+    assert broker.list_tables() == []
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a@b", "a/b", "n" * 129])
+def test_what_is_no_name_is_refused(broker: Broker, name: str) -> None:
+    for call in (broker.ensure_table, broker.table, broker.delete_table):
+        with pytest.raises(shmq.InvalidName, match="table"):
+            call(name)
+
+
+def test_names_that_look_like_files_of_other_tables_are_kept_apart(broker: Broker) -> None:
+    names = ["t", "t-wal", "t-shm", "t.lock", "t.0123456789abcdef.sqlite", ".t"]
+    for name in names:
+        broker.ensure_table(name).set("k", name)
+
+    assert broker.list_tables() == sorted(names)
+    assert [broker.table(name).get("k") for name in names] == names
+
+
+def test_a_table_that_is_full_says_so_keeps_its_values_and_has_room_after_a_delete(
+    broker: Broker,
+) -> None:
+    table = broker.ensure_table("small", max_bytes=256 << 10)
+    table.set("kept", 1)
+    with pytest.raises(shmq.NoSpace, match="max_bytes=262144"):
+        for number in range(1000):
+            table.set(f"k{number}", bytes(1000))
+    full = table.keys("k", limit=10_000)
+
+    assert 150 < len(full) < 300
+    assert table.get("kept") == 1
+    table.delete(*full[:100])
+    table.set("again", bytes(1000))
+
+
+def test_a_pickled_table_is_the_same_one(table: Table) -> None:
+    table.set("k", 1)
+    with pickle.loads(pickle.dumps(table)) as again:
+        assert again.increment("k") == 2
+    assert table.get("k") == 2
+
+
+def test_a_closed_handle_says_so_and_the_table_stays(broker: Broker, table: Table) -> None:
+    table.set("k", 1)
+    with table:
+        pass
+    table.close()
+
+    with pytest.raises(shmq.ShmqError, match="closed"):
+        table.get("k")
+    assert broker.table("t").get("k") == 1
+
+
+def test_a_closed_broker_has_closed_its_tables(connect: Connect) -> None:
+    broker = connect()
+    table = broker.ensure_table("t")
+    broker.close()
+
+    with pytest.raises(shmq.ShmqError, match="closed"):
+        table.get("k")
+    with pytest.raises(shmq.ShmqError, match="closed"):
+        broker.table("t")
+
+
+def test_threads_share_a_handle(table: Table) -> None:
+    begin = threading.Barrier(4)
+
+    def work(number: int) -> list[Any]:
+        begin.wait()
+        found = []
+        for step in range(20):
+            table.set(f"{number}", step)
+            found.append(table.get(f"{number}"))
+        return found
+
+    workers = [in_thread(work, number) for number in range(4)]
+    assert [outcome(worker) for worker in workers] == [list(range(20))] * 4
