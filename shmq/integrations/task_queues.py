@@ -121,6 +121,4 @@ class TaskQueues:
 
 def escaped(name: str) -> str:
     """``name`` with ``:XX`` in place of each byte that a queue's name may not have."""
-    return re.sub(
-        rb"[^A-Za-z0-9._-]", lambda byte: b":%02X" % byte[0][0], name.encode()
-    ).decode()
+    return re.sub(rb"[^A-Za-z0-9._-]", lambda byte: b":%02X" % byte[0][0], name.encode()).decode()

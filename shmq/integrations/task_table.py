@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
+import shmq
+from shmq.api.table import TableDurability
 from shmq.integrations.connection import Connection
 
 __all__ = ["TaskTable"]
@@ -13,19 +14,19 @@ __all__ = ["TaskTable"]
 class TaskTable:
     """A table that is made at its first use if it is absent."""
 
-    def __init__(self, connection: Connection, name: str, durability: str) -> None:
+    def __init__(self, connection: Connection, name: str, durability: TableDurability) -> None:
         self._connection = connection
         self._name = name
         self._durability = durability
         self._lock = threading.Lock()
-        self._opened: Any = None
+        self._opened: shmq.Table | None = None
 
     @property
-    def table(self) -> Any:
+    def table(self) -> shmq.Table:
         """The table."""
         with self._lock:
             if self._opened is None:
-                broker: Any = self._connection.broker
+                broker = self._connection.broker
                 self._opened = broker.ensure_table(self._name, durability=self._durability)
             return self._opened
 

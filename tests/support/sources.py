@@ -44,9 +44,7 @@ def _downloaded(requirement: str, place: Path) -> Path:
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
     command += ["--no-deps", "--no-binary", ":all:", "--dest", str(place), requirement]
     try:
-        run = subprocess.run(
-            command, capture_output=True, text=True, timeout=PATIENCE, check=False
-        )
+        run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     except subprocess.TimeoutExpired:
         pytest.skip(f"pip has not downloaded the sources of {requirement} in {PATIENCE} s")
     found = sorted(place.glob("*.tar.gz"))

@@ -74,9 +74,9 @@ class ShmqBroker(Broker):
     # ---- messages ----
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 30_000) -> ShmqConsumer:
-        """A consumer of the declared queue. Raises QueueNotFound, ConnectionClosed."""
+        """A consumer of the queue. Raises ConnectionClosed."""
         try:
-            return ShmqConsumer(self._shared.open(self._declared(queue_name)), prefetch, timeout)
+            return ShmqConsumer(self._shared.open(queue_name), prefetch, timeout)
         except (shmq.ConnectionLost, shmq.ShuttingDown) as error:
             raise ConnectionClosed(error) from error
 

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Any, Final
 
 from dramatiq import Consumer, DecodeError, Message, MessageProxy
 from dramatiq.errors import ConnectionClosed
@@ -31,7 +31,7 @@ LEASE_IS_OVER: Final = (shmq.LeaseExpired, shmq.ConnectionLost, shmq.QueueDelete
 class LeasedMessage(MessageProxy):
     """A message of dramatiq, and the leased message of shmq that it came in."""
 
-    def __init__(self, message: Message, leased: shmq.Message) -> None:
+    def __init__(self, message: Message[Any], leased: shmq.Message) -> None:
         super().__init__(message)
         self.leased = leased
 

@@ -8,6 +8,7 @@ from dramatiq import Encoder, Message
 from dramatiq.results import ResultBackend, ResultMissing, ResultTimeout
 from dramatiq.results.backend import DEFAULT_TIMEOUT
 
+from shmq.api.table import TableDurability
 from shmq.integrations.connection import Connection
 from shmq.integrations.task_table import TaskTable
 
@@ -31,7 +32,7 @@ class ShmqResultBackend(ResultBackend):
         token: str | None = None,
         tls: Tls = None,
         table: str = "dramatiq-results",
-        durability: str = "memory",
+        durability: TableDurability = "memory",
         namespace: str = "dramatiq-results",
         encoder: Encoder | None = None,
         use_namespace_prefix_keys: bool = False,

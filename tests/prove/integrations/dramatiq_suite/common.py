@@ -28,7 +28,7 @@ def worker(broker: Broker, *arguments: Any, **options: Any) -> Iterator[Worker]:
     """A worker for the block."""
     started = Worker(broker, *arguments, **options)
     started.start()
-    threads = [*started.workers, *started.consumers.values()]
+    threads: list[Any] = [*started.workers, *started.consumers.values()]
     while not all(thread.running for thread in threads):  # one that is stopped before never ends
         time.sleep(0.001)
     try:

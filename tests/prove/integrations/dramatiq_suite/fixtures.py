@@ -57,8 +57,9 @@ class SuiteBroker(ShmqBroker):
         **_: Any,
     ) -> None:
         super().join(queue_name, interval=20, timeout=timeout)
-        if self.failures.errors and (self.fail_fast if fail_fast is None else fail_fast):
-            raise self.failures.errors[0]
+        errors, self.failures.errors = self.failures.errors, []
+        if errors and (self.fail_fast if fail_fast is None else fail_fast):
+            raise errors[0]
 
     @property
     def client(self) -> SuiteClient:
@@ -165,5 +166,4 @@ def rate_limiter_backend() -> Iterator[ShmqRateLimiterBackend]:
     yield backend
     backend.close()
     with shmq.connect(TARGET) as broker:
-        of_tables: Any = broker
-        of_tables.delete_table(table)
+        broker.delete_table(table)
