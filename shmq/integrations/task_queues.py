@@ -92,6 +92,10 @@ class TaskQueues:
                 self._handles[name] = self.open(name)
             return self._handles[name]
 
+    def at_hand(self, name: str) -> shmq.Queue | None:
+        """The handle for puts if there is one already: for an event loop, which must not wait."""
+        return self._handles.get(name)
+
     def forget(self, name: str) -> None:
         """Close the handle of a queue that was deleted; the next use makes the queue anew."""
         with self._lock:

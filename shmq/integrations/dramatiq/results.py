@@ -56,7 +56,8 @@ class ShmqResultBackend(ResultBackend):
         found = self._table.table.wait(key, seconds) if block else self._table.table.get(key)
         if found is None:
             raise ResultTimeout(message) if block else ResultMissing(message)
-        return self.unwrap_result(self.encoder.decode(found))
+        result: Any = self.unwrap_result(self.encoder.decode(found))  # type: ignore[no-untyped-call]
+        return result
 
     def _store(self, message_key: str, result: Any, ttl: int) -> None:
         self._table.table.set(message_key, self.encoder.encode(result), ttl=ttl / 1000)

@@ -88,13 +88,15 @@ class ShmqBroker(AsyncBroker):
             "headers": {"task": message.task_name, "task_id": message.task_id},
             "timeout": self._put_timeout,
         }
-        queue = await asyncio.to_thread(self._shared.queue, name)
         try:
-            await queue.aput(message.message, **properties)
+            await (await self._queue(name)).aput(message.message, **properties)
         except (shmq.QueueDeleted, shmq.NoSuchQueue):
             await asyncio.to_thread(self._shared.forget, name)
-            queue = await asyncio.to_thread(self._shared.queue, name)
-            await queue.aput(message.message, **properties)
+            await (await self._queue(name)).aput(message.message, **properties)
+
+    async def _queue(self, name: str) -> shmq.Queue:
+        queue = self._shared.at_hand(name)
+        return await asyncio.to_thread(self._shared.queue, name) if queue is None else queue
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
         """The tasks of the broker's queue, for a worker; without end."""
