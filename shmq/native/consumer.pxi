@@ -15,6 +15,7 @@ cdef class _AckBuffer:
     cdef int count
     cdef int64_t since           # when the first of them was buffered
     cdef bint ended
+    cdef bint idle               # the consumer has nothing and may sleep: no call of it will flush
     cdef uint64_t generation
 
     def __cinit__(self, Handle handle, int room):
@@ -31,7 +32,7 @@ cdef class _AckBuffer:
     # Acknowledges the message with that receipt of the core.
     cdef int add(self, uint64_t lease) except -1:
         cdef int64_t now
-        if self.ended or self.generation != fork_generation:
+        if self.ended or self.idle or self.generation != fork_generation:
             _settle(self.handle, ACK, lease, 0)
             return 0
         if self.count == self.room:
@@ -171,6 +172,7 @@ cdef class Consumer:
             status = SHMQ_OK
         elif status == SHMQ_EMPTY and round_ == 1:
             shmq_fall_asleep(&self.handle.q, SHMQ_NOT_EMPTY)
+        self.gatherer.idle = not self.held
         self.handle._unlock()
         return status
 
@@ -182,6 +184,9 @@ cdef class Consumer:
         self.next = self.held = 0
         self.held = _select_run(self.handle, self.filter, self.views, self.prefetch, False,
                                 self.gatherer)
+        self.gatherer.idle = not self.held
+        if self.gatherer.idle:
+            self.gatherer.flush()  # what was acknowledged during the search
         if self.ended:
             self.handle._lock_gets()
             self._give_back_locked(shmq_now())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
@@ -178,6 +179,48 @@ def test_a_gathered_ack_frees_its_group_when_there_is_nothing_else(queue: Queue)
         got = [message.body for message in messages if message.ack() is None]
 
     assert got == list(range(20))
+
+
+def test_an_ack_frees_its_group_while_the_consumer_waits_for_the_next(queue: Queue) -> None:
+    queue.put_many(range(2), group="g")
+
+    with queue.consume(prefetch=8, timeout=LATER) as messages:
+        first = next(messages)
+        second = in_thread(lambda: next(messages).body)
+        eventually(lambda: queue.stats().waiting_get == 1, "the consumer waits")
+        first.ack()
+
+        assert outcome(second) == 1
+
+
+def test_a_task_that_waits_gets_the_next_of_a_group_when_another_acks_the_first(
+    queue: Queue,
+) -> None:
+    queue.put_many(range(2), group="g")
+
+    async def work() -> int:
+        async with queue.aconsume(prefetch=8, timeout=LATER) as messages:
+            first = await anext(messages)
+            second = asyncio.ensure_future(anext(messages))
+            await asyncio.sleep(0)
+            first.ack()
+            return int((await second).body)
+
+    assert asyncio.run(work()) == 1
+
+
+def test_an_ack_leaves_nothing_in_flight_while_the_consumer_waits(queue: Queue) -> None:
+    queue.put(0)
+
+    with queue.consume(prefetch=8, timeout=LATER) as messages:
+        first = next(messages)
+        second = in_thread(lambda: next(messages).body)
+        eventually(lambda: queue.stats().waiting_get == 1, "the consumer waits")
+        first.ack()
+        eventually(lambda: queue.stats().in_flight == 0, "nothing is in flight")
+        queue.put(1)
+
+        assert outcome(second) == 1
 
 
 def test_a_gathered_ack_makes_room_when_the_consumer_waits(connect: Connect) -> None:

@@ -1,0 +1,158 @@
+"""The broker of dramatiq over queues of shmq."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from dramatiq import Broker, Message, Middleware
+from dramatiq.errors import ConnectionClosed, QueueJoinTimeout, QueueNotFound
+
+import shmq
+from shmq.integrations.connection import Connection
+from shmq.integrations.dramatiq.consumer import ShmqConsumer
+from shmq.integrations.task_queues import TaskQueues
+
+if TYPE_CHECKING:
+    from shmq.client.remote.address import Tls
+
+__all__ = ["ShmqBroker"]
+
+#: The priority of a message that names none: the lowest, as with RabbitMQ.
+LOWEST: Final = 0
+
+
+class ShmqBroker(Broker):
+    """A broker of dramatiq over queues of shmq.
+
+    ``url`` is a namespace of this host, ``shmq://HOST:PORT`` or ``shmqs://HOST:PORT``; None: as for
+    :func:`shmq.connect`, which ``token`` and ``tls`` are for as well. Nothing is connected before
+    the first message is sent or consumed. A queue of dramatiq is the queue ``prefix`` + its name of
+    shmq, made at its first use with the ``options`` of :class:`shmq.QueueOptions`, such as
+    ``durability="journal"``. A message is put with its delay, and with the priority of its or its
+    actor's option ``broker_priority``, 0 to 9, higher first. A put waits up to ``put_timeout``
+    seconds for room in a full queue, then raises :class:`~shmq.Full`.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        middleware: list[Middleware] | None = None,
+        token: str | None = None,
+        tls: Tls = None,
+        prefix: str = "",
+        put_timeout: float = 30.0,
+        **options: Any,
+    ) -> None:
+        _refuse_gevent()
+        super().__init__(middleware=middleware)
+        self.queues: set[str] = set()
+        self.actor_options |= {"broker_priority"}
+        self._put_timeout = put_timeout
+        self._shared = TaskQueues(Connection(url, token, tls), prefix, options)
+
+    # ---- declarations ----
+
+    def declare_queue(self, queue_name: str) -> None:
+        """Declare the queue; it is made in shmq when it is first used."""
+        if queue_name not in self.queues:
+            self.emit_before("declare_queue", queue_name)
+            self.queues.add(queue_name)
+            self.emit_after("declare_queue", queue_name)
+
+    def get_declared_queues(self) -> set[str]:
+        """The names of all declared queues."""
+        return self.queues.copy()
+
+    def _declared(self, queue_name: str) -> str:
+        if queue_name not in self.queues:
+            raise QueueNotFound(queue_name)
+        return queue_name
+
+    # ---- messages ----
+
+    def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 30_000) -> ShmqConsumer:
+        """A consumer of the queue. Raises ConnectionClosed."""
+        try:
+            return ShmqConsumer(self._shared.open(queue_name), prefetch, timeout)
+        except (shmq.ConnectionLost, shmq.ShuttingDown) as error:
+            raise ConnectionClosed(error) from error
+
+    def enqueue(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
+        """Put the message, to be delivered after ``delay`` ms: the queue holds it until then.
+
+        Raises :class:`~shmq.Full` and the other errors of a put, and ConnectionClosed.
+        """
+        self.emit_before("enqueue", message, delay)
+        try:
+            self._shared.put(
+                message.queue_name,
+                message.encode(),
+                timeout=self._put_timeout,
+                delay=None if delay is None else max(0, delay) / 1000,
+                priority=self._priority(message),
+                headers={"actor": message.actor_name, "message_id": message.message_id},
+            )
+        except (shmq.ConnectionLost, shmq.ShuttingDown) as error:
+            raise ConnectionClosed(error) from error
+        self.emit_after("enqueue", message, delay)
+        return message
+
+    def _priority(self, message: Message[Any]) -> int:
+        actor = self.actors.get(message.actor_name)
+        of_actor = LOWEST if actor is None else actor.options.get("broker_priority", LOWEST)
+        return int(message.options.get("broker_priority", of_actor))
+
+    # ---- whole queues ----
+
+    def flush(self, queue_name: str) -> None:
+        """Drop all messages of the queue, delayed ones and dead letters too; not what is leased."""
+        self._shared.queue(self._declared(queue_name)).purge()
+        dead = self._shared.dead_letters(queue_name)
+        if dead is not None:
+            with dead:
+                dead.purge()
+
+    def flush_all(self) -> None:
+        """Flush every declared queue."""
+        for name in self.get_declared_queues():
+            self.flush(name)
+
+    def join(self, queue_name: str, *, interval: int = 100, timeout: int | None = None) -> None:
+        """Wait until the queue has no message, delayed and leased ones included; for tests.
+
+        It looks every ``interval`` ms. Raises QueueJoinTimeout after ``timeout`` ms.
+        """
+        queue = self._shared.queue(self._declared(queue_name))
+        deadline = None if timeout is None else time.monotonic() + timeout / 1000
+        while True:
+            stats = queue.stats()
+            if not stats.depth + stats.delayed + stats.in_flight:
+                return
+            if deadline is not None and time.monotonic() >= deadline:
+                raise QueueJoinTimeout(queue_name)
+            time.sleep(interval / 1000)
+
+    def get_queue_message_counts(self, queue_name: str) -> tuple[int, int, int]:
+        """How many messages are to be delivered, delayed, and dead letters."""
+        stats = self._shared.queue(self._declared(queue_name)).stats()
+        dead = self._shared.dead_letters(queue_name)
+        if dead is None:
+            return stats.depth, stats.delayed, 0
+        with dead:
+            return stats.depth, stats.delayed, dead.qsize()
+
+    def close(self) -> None:
+        """Close all connections; what consumers have leased returns to its queue."""
+        self._shared.close()
+
+
+def _refuse_gevent() -> None:
+    monkey = sys.modules.get("gevent.monkey")
+    if monkey is not None and monkey.is_module_patched("threading"):
+        raise RuntimeError(
+            "ShmqBroker waits in C code, which would stop all greenlets of gevent: run the "
+            "workers with the command dramatiq, not dramatiq-gevent"
+        )

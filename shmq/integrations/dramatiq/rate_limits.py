@@ -1,0 +1,69 @@
+"""Dramatiq's rate limiters and barriers over a table of shmq."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dramatiq.rate_limits import RateLimiterBackend
+
+from shmq.integrations.connection import Connection
+from shmq.integrations.task_table import TaskTable
+
+if TYPE_CHECKING:
+    from shmq.client.remote.address import Tls
+
+__all__ = ["ShmqRateLimiterBackend"]
+
+
+class ShmqRateLimiterBackend(RateLimiterBackend):
+    """Counts in the table ``table``, atomically over all processes and hosts that use it.
+
+    ``url``, ``token`` and ``tls`` are as for `ShmqBroker`. All times are in ms, as dramatiq's.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        tls: Tls = None,
+        table: str = "dramatiq-limits",
+    ) -> None:
+        self._table = TaskTable(Connection(url, token, tls), table, "memory")
+
+    def add(self, key: str, value: int, ttl: int) -> bool:
+        """Set the key if it is absent; whether it was."""
+        return bool(self._table.table.add(key, value, ttl=ttl / 1000))
+
+    def incr(self, key: str, amount: int, maximum: int, ttl: int) -> bool:
+        """Add to the key unless it would exceed the maximum; whether it did not."""
+        table = self._table.table
+        return table.increment(key, amount, most=maximum, ttl=ttl / 1000) is not None
+
+    def decr(self, key: str, amount: int, minimum: int, ttl: int) -> bool:
+        """Subtract from the key unless it would fall below the minimum; whether it did not."""
+        table = self._table.table
+        return table.increment(key, -amount, least=minimum, ttl=ttl / 1000) is not None
+
+    def incr_and_sum(
+        self, key: str, keys: Callable[[], list[str]], amount: int, maximum: int, ttl: int
+    ) -> bool:
+        """Add to the key unless the sum of ``keys()`` would exceed the maximum."""
+        others = [each for each in keys() if each != key]
+        changed = self._table.table.increment(
+            key, amount, most=maximum, sum_with=others, ttl=ttl / 1000
+        )
+        return changed is not None
+
+    def wait(self, key: str, timeout: int | None) -> bool:
+        """Wait until the key is notified; whether it was within the timeout."""
+        return self._table.table.wait(key, None if timeout is None else timeout / 1000) is not None
+
+    def wait_notify(self, key: str, ttl: int) -> None:
+        """Wake all that wait for the key, and those that will within ``ttl``."""
+        self._table.table.set(key, b"x", ttl=ttl / 1000)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._table.close()

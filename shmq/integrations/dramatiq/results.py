@@ -1,0 +1,67 @@
+"""Dramatiq's results in a table of shmq."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dramatiq import Encoder, Message
+from dramatiq.results import ResultBackend, ResultMissing, ResultTimeout
+from dramatiq.results.backend import DEFAULT_TIMEOUT
+
+from shmq.api.table import TableDurability
+from shmq.integrations.connection import Connection
+from shmq.integrations.task_table import TaskTable
+
+if TYPE_CHECKING:
+    from shmq.client.remote.address import Tls
+
+__all__ = ["ShmqResultBackend"]
+
+
+class ShmqResultBackend(ResultBackend):
+    """Keeps results in the table ``table``, until their ttl has passed.
+
+    ``url``, ``token`` and ``tls`` are as for `ShmqBroker`, ``durability`` as for a table of shmq,
+    and the rest as for dramatiq's own backends. Who waits for a result sleeps until it is there.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        tls: Tls = None,
+        table: str = "dramatiq-results",
+        durability: TableDurability = "memory",
+        namespace: str = "dramatiq-results",
+        encoder: Encoder | None = None,
+        use_namespace_prefix_keys: bool = False,
+    ) -> None:
+        super().__init__(
+            namespace=namespace,
+            encoder=encoder,
+            use_namespace_prefix_keys=use_namespace_prefix_keys,
+        )
+        self._table = TaskTable(Connection(url, token, tls), table, durability)
+
+    def get_result(
+        self, message: Message[Any], *, block: bool = False, timeout: int | None = None
+    ) -> Any:
+        """The result; with ``block`` it is waited for, up to ``timeout`` ms, 10 s by default.
+
+        Raises ResultMissing, or with ``block`` ResultTimeout.
+        """
+        key = self.build_message_key(message)
+        seconds = (DEFAULT_TIMEOUT if timeout is None else timeout) / 1000
+        found = self._table.table.wait(key, seconds) if block else self._table.table.get(key)
+        if found is None:
+            raise ResultTimeout(message) if block else ResultMissing(message)
+        result: Any = self.unwrap_result(self.encoder.decode(found))  # type: ignore[no-untyped-call]
+        return result
+
+    def _store(self, message_key: str, result: Any, ttl: int) -> None:
+        self._table.table.set(message_key, self.encoder.encode(result), ttl=ttl / 1000)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._table.close()

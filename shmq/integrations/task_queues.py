@@ -1,0 +1,128 @@
+"""The queues of a task framework: their options, their names, and the handles for puts."""
+
+from __future__ import annotations
+
+import re
+import threading
+from array import array
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
+
+import shmq
+from shmq.integrations.connection import Connection
+
+__all__ = ["LEASE", "TaskQueues", "give_back"]
+
+#: How long a lease lasts, in seconds: until it is settled or its holder is gone. The kernel reports
+#: the end of a process, and the server that of a connection, so no clock has to.
+LEASE: Final = 1e9
+
+#: The options of a queue of tasks, under those that the application gives.
+DEFAULTS: Final[dict[str, Any]] = {
+    "capacity": 1_000_000,
+    "arena_bytes": 1 << 30,
+    "priorities": 10,
+    "visibility_timeout": LEASE,
+    # Only a delivery whose process died counts: a failed task is acknowledged, a requeued one is
+    # returned uncounted. So this is the number of workers that one task may kill.
+    "max_deliveries": 20,
+    "retry_delay": 0.0,
+    # Longer than a remote put may take, so that it is repeated safely after a lost connection.
+    "dedupe_window": 60.0,
+}
+
+
+class Receipted(Protocol):
+    """A leased message, of which its receipt alone is wanted."""
+
+    @property
+    def receipt(self) -> int:
+        """The receipt."""
+
+
+def give_back(queue: shmq.Queue, messages: Iterable[Receipted]) -> None:
+    """Return leased messages to their queue at once, and do not count their delivery."""
+    receipts = array("Q", [message.receipt for message in messages])
+    if receipts:
+        queue.bulk().return_run(receipts.tobytes())
+
+
+class TaskQueues:
+    """The queues of one framework's broker, made at their first use with the ``options`` given.
+
+    A framework's name of a queue may have any characters and gets the ``prefix``. An existing queue
+    is used if the ``options`` given are its own; the defaults are not compared.
+    """
+
+    def __init__(self, connection: Connection, prefix: str, options: dict[str, Any]) -> None:
+        self._connection = connection
+        self._prefix = prefix
+        self._options = options
+        self._lock = threading.Lock()
+        self._handles: dict[str, shmq.Queue] = {}
+
+    def shared_name(self, name: str) -> str:
+        """The queue's name in shmq."""
+        return escaped(self._prefix + name)
+
+    def open(self, name: str) -> shmq.Queue:
+        """A new handle of the queue, which the caller closes; the queue is made if it is absent.
+
+        Raises :class:`~shmq.QueueExists` if it exists with other options than those given.
+        """
+        shared = self.shared_name(name)
+        queue = self._connection.broker.ensure_queue(shared, **DEFAULTS | self._options)
+        other = [
+            f"{key}={getattr(queue.options, key)!r}, not {wanted!r}"
+            for key, wanted in self._options.items()
+            if getattr(queue.options, key) != wanted
+        ]
+        if other:
+            queue.close()
+            raise shmq.QueueExists(
+                f"the queue {shared!r} exists with {'; '.join(other)}: give the broker the options "
+                f"that it was made with, or delete it (shmq delete {shared})"
+            )
+        return queue
+
+    def queue(self, name: str) -> shmq.Queue:
+        """The handle that all puts to the queue share."""
+        with self._lock:
+            if name not in self._handles:
+                self._handles[name] = self.open(name)
+            return self._handles[name]
+
+    def at_hand(self, name: str) -> shmq.Queue | None:
+        """The handle for puts if there is one already: for an event loop, which must not wait."""
+        return self._handles.get(name)
+
+    def forget(self, name: str) -> None:
+        """Close the handle of a queue that was deleted; the next use makes the queue anew."""
+        with self._lock:
+            handle = self._handles.pop(name, None)
+        if handle is not None:
+            handle.close()
+
+    def put(self, name: str, body: bytes, **properties: Any) -> None:
+        """Put a task, into a new queue if its queue was deleted. Raises what `Queue.put` raises."""
+        try:
+            self.queue(name).put(body, **properties)
+        except (shmq.QueueDeleted, shmq.NoSuchQueue):
+            self.forget(name)
+            self.queue(name).put(body, **properties)
+
+    def dead_letters(self, name: str) -> shmq.Queue | None:
+        """A handle of the queue's dead letters, which the caller closes; None if it keeps none."""
+        shared = self.queue(name).options.dead_letter
+        return None if shared is None else self._connection.broker.queue(shared)
+
+    def close(self) -> None:
+        """Close every handle."""
+        with self._lock:
+            self._handles.clear()
+        self._connection.close()
+
+
+def escaped(name: str) -> str:
+    """``name`` with ``:XX`` in place of each byte that a queue's name may not have."""
+    return re.sub(rb"[^A-Za-z0-9._-]", lambda byte: b":%02X" % byte[0][0], name.encode()).decode()

@@ -1,0 +1,133 @@
+"""The broker of taskiq over queues of shmq."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from functools import partial
+from logging import getLogger
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from taskiq import AckableMessage, AsyncBroker, BrokerMessage
+
+import shmq
+from shmq.integrations.connection import Connection
+from shmq.integrations.task_queues import TaskQueues
+
+if TYPE_CHECKING:
+    from shmq.client.remote.address import Tls
+
+__all__ = ["ShmqBroker"]
+
+log = getLogger("taskiq.shmq")
+
+#: The pause before a worker asks for messages again after it lost its queue, in seconds.
+PAUSE: Final = 1.0
+
+#: The errors after which a worker asks again: its server is away, or its queue was deleted.
+QUEUE_IS_AWAY: Final = (
+    shmq.ConnectionLost,
+    shmq.ShuttingDown,
+    shmq.QueueDeleted,
+    shmq.NoSuchQueue,
+)
+
+T = TypeVar("T", int, float, str)
+
+
+class ShmqBroker(AsyncBroker):
+    """A broker of taskiq over queues of shmq.
+
+    ``url`` is a namespace of this host, ``shmq://HOST:PORT`` or ``shmqs://HOST:PORT``; None: as for
+    :func:`shmq.connect`, which ``token`` and ``tls`` are for as well. Workers take the tasks of
+    ``queue``, the queue ``prefix`` + its name of shmq, made at its first use with the ``options``
+    of :class:`shmq.QueueOptions`, such as ``durability="journal"``. A worker leases up to
+    ``prefetch`` messages beyond those that it has begun; these are not for other workers.
+
+    Labels of a task, or of one call: ``queue_name``, ``delay`` and ``ttl`` in seconds, ``priority``
+    from 0 to 9, higher first, and ``group``, whose tasks run one at a time, in order. A put waits
+    up to ``put_timeout`` seconds for room in a full queue.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        queue: str = "taskiq",
+        token: str | None = None,
+        tls: Tls = None,
+        prefix: str = "",
+        prefetch: int = 1,
+        put_timeout: float = 30.0,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self._queue_name = queue
+        self._prefetch = prefetch
+        self._put_timeout = put_timeout
+        self._shared = TaskQueues(Connection(url, token, tls), prefix, options)
+
+    async def shutdown(self) -> None:
+        """Close all connections; what was not acknowledged returns to its queue."""
+        await super().shutdown()
+        await asyncio.to_thread(self._shared.close)
+
+    async def kick(self, message: BrokerMessage) -> None:
+        """Put a task.
+
+        Raises ValueError for a label that is no number, :class:`~shmq.Full`, and the other errors
+        of a put.
+        """
+        labels = message.labels
+        name = str(labels.get("queue_name", self._queue_name))
+        properties: dict[str, Any] = {
+            "delay": _label(labels, "delay", float),
+            "ttl": _label(labels, "ttl", float),
+            "group": _label(labels, "group", str),
+            "priority": _label(labels, "priority", int) or 0,
+            "headers": {"task": message.task_name, "task_id": message.task_id},
+            "timeout": self._put_timeout,
+        }
+        try:
+            await (await self._queue(name)).aput(message.message, **properties)
+        except (shmq.QueueDeleted, shmq.NoSuchQueue):
+            await asyncio.to_thread(self._shared.forget, name)
+            await (await self._queue(name)).aput(message.message, **properties)
+
+    async def _queue(self, name: str) -> shmq.Queue:
+        queue = self._shared.at_hand(name)
+        return await asyncio.to_thread(self._shared.queue, name) if queue is None else queue
+
+    async def listen(self) -> AsyncGenerator[AckableMessage, None]:
+        """The tasks of the broker's queue, for a worker; without end."""
+        while True:
+            queue = None
+            try:
+                queue = await asyncio.to_thread(self._shared.open, self._queue_name)
+                async with queue.aconsume(self._prefetch) as messages:
+                    async for message in messages:
+                        yield AckableMessage(data=message.body, ack=partial(_ack, message))
+            except QUEUE_IS_AWAY as error:
+                log.warning("Queue %r is away: %s", self._queue_name, error)
+                if queue is not None:
+                    queue.close()
+                await asyncio.sleep(PAUSE)
+
+
+def _ack(message: shmq.Message) -> None:
+    """Acknowledge the message; one whose lease is over is delivered again, and only logged."""
+    try:
+        message.ack()
+    except (shmq.LeaseExpired, *QUEUE_IS_AWAY) as error:
+        log.warning("Message %d is delivered again: %s", message.sequence, error)
+
+
+def _label(labels: Mapping[str, Any], name: str, kind: type[T]) -> T | None:
+    """The label as that kind; None without it. Taskiq sends every label as a str."""
+    given = labels.get(name)
+    if given is None:
+        return None
+    try:
+        return kind(given)
+    except (TypeError, ValueError):
+        raise ValueError(f"label {name}={given!r} must be of type {kind.__name__}") from None

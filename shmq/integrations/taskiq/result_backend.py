@@ -1,0 +1,111 @@
+"""Taskiq's results in a table of shmq."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from taskiq import AsyncResultBackend, TaskiqResult
+from taskiq.abc.serializer import TaskiqSerializer
+from taskiq.depends.progress_tracker import TaskProgress
+from taskiq.exceptions import ResultGetError, TaskiqResultTimeoutError
+from taskiq.serializers import JSONSerializer
+
+from shmq.api.table import TableDurability
+from shmq.integrations.connection import Connection
+from shmq.integrations.task_table import TaskTable
+
+if TYPE_CHECKING:
+    from shmq.client.remote.address import Tls
+
+__all__ = ["ShmqResultBackend"]
+
+T = TypeVar("T")
+
+
+class ShmqResultBackend(AsyncResultBackend[T]):
+    """Keeps results in the table ``table``, for ``result_ttl`` seconds (None: for ever).
+
+    ``url``, ``token`` and ``tls`` are as for `ShmqBroker`, ``durability`` as for a table of shmq.
+    With ``keep_results=False`` a result is deleted when it is got. ``serializer`` is by default
+    JSON; nothing is unpickled unless the application gives taskiq's pickle serializer.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        tls: Tls = None,
+        table: str = "taskiq-results",
+        durability: TableDurability = "memory",
+        result_ttl: float | None = 86_400.0,
+        keep_results: bool = True,
+        serializer: TaskiqSerializer | None = None,
+    ) -> None:
+        self._table = TaskTable(Connection(url, token, tls), table, durability)
+        self._ttl = result_ttl
+        self._keep = keep_results
+        self._serializer = serializer or JSONSerializer()
+
+    async def shutdown(self) -> None:
+        """Close the connection."""
+        await asyncio.to_thread(self._table.close)
+
+    async def set_result(self, task_id: str, result: TaskiqResult[T]) -> None:
+        """Store the result."""
+        await self._set(task_id, result.model_dump(mode="json"))
+
+    async def is_result_ready(self, task_id: str) -> bool:
+        """Whether there is a result."""
+        return await self._get(task_id) is not None
+
+    async def get_result(self, task_id: str, with_logs: bool = False) -> TaskiqResult[T]:
+        """The result. Raises ResultGetError if there is none."""
+        found = await self._get(task_id)
+        if found is None:
+            raise ResultGetError
+        return await self._result(task_id, found, with_logs)
+
+    async def wait_result(
+        self, task_id: str, timeout: float, with_logs: bool = False
+    ) -> TaskiqResult[T]:
+        """The result, once it is there: asleep, where taskiq's own `wait_result` looks again.
+
+        Raises TaskiqResultTimeoutError after ``timeout`` seconds.
+        """
+        found = await asyncio.to_thread(lambda: self._table.table.wait(task_id, timeout))
+        if found is None:
+            raise TaskiqResultTimeoutError(timeout=timeout)
+        return await self._result(task_id, found, with_logs)
+
+    async def set_progress(self, task_id: str, progress: TaskProgress[Any]) -> None:
+        """Store the progress."""
+        await self._set(_progress(task_id), progress.model_dump(mode="json"))
+
+    async def get_progress(self, task_id: str) -> TaskProgress[Any] | None:
+        """The progress; None if there is none."""
+        found = await self._get(_progress(task_id))
+        if found is None:
+            return None
+        return TaskProgress[Any].model_validate(self._serializer.loadb(found))
+
+    async def _result(self, task_id: str, found: bytes, with_logs: bool) -> TaskiqResult[T]:
+        if not self._keep:
+            await asyncio.to_thread(lambda: self._table.table.delete(task_id))
+        result = TaskiqResult[T].model_validate(self._serializer.loadb(found))
+        if not with_logs:
+            result.log = None
+        return result
+
+    async def _get(self, key: str) -> Any:
+        return await asyncio.to_thread(lambda: self._table.table.get(key))
+
+    async def _set(self, key: str, value: Any) -> None:
+        encoded = self._serializer.dumpb(value)
+        await asyncio.to_thread(lambda: self._table.table.set(key, encoded, ttl=self._ttl))
+
+
+def _progress(task_id: str) -> str:
+    """The key of a task's progress."""
+    return f"{task_id}.progress"

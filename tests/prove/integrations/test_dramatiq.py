@@ -1,0 +1,118 @@
+"""Dramatiq's own published tests, with shmq in place of the stub, Redis and RabbitMQ."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import environment
+from tests.support.server import serve
+from tests.support.sources import source_of
+
+HERE = Path(__file__).parent / "dramatiq_suite"
+
+#: How long one run of the tests may take, in seconds.
+LIMIT = 240
+
+STUB = "of the deques of StubBroker"
+CLIENT = "of the client of Redis"
+PIKA = "of RabbitMQ's connections, channels and arguments"
+
+#: Which tests of a file cannot be of another broker, and why.
+Others = dict[str, dict[str, str]]
+
+BROKER: Others = {
+    "test_actors.py": {
+        "test_actors_can_be_sent_messages": STUB,
+        "test_messages_belonging_to_missing_actors_are_rejected": STUB,
+        "test_worker_handles_non_numeric_eta_and_logs_warning": STUB,
+        "test_worker_handles_none_eta": STUB,
+    },
+    "test_callbacks.py": {},
+    "test_generic_actors.py": {},
+    "test_rabbitmq.py": {
+        "test_rabbitmq_broker_can_be_passed_a_semicolon_separated_list_of_uris": PIKA,
+        "test_rabbitmq_broker_can_be_passed_a_list_of_uri_for_failover": PIKA,
+        "test_rabbitmq_broker_raises_an_error_if_given_invalid_parameter_combinations": PIKA,
+        "test_rabbitmq_broker_can_be_passed_a_list_of_parameters_for_failover": PIKA,
+        "test_rabbitmq_broker_connections_are_lazy": PIKA,
+        "test_rabbitmq_broker_stops_retrying_declaring_queues_when_max_attempts_reached": PIKA,
+        "test_rabbitmq_broker_reconnects_after_enqueue_failure": PIKA,
+        "test_rabbitmq_workers_handle_rabbit_failures_gracefully": PIKA,
+        "test_rabbitmq_connections_can_be_deleted_multiple_times": PIKA,
+        "test_rabbitmq_channels_can_be_deleted_multiple_times": PIKA,
+        "test_ignore_scary_logs_filter_ignores_logs": PIKA,
+        "test_rabbitmq_close_only_registers_ignore_filter_once": PIKA,
+        "test_rabbitmq_broker_retries_declaring_queues_when_connection_related_errors_occur": PIKA,
+        "test_rabbitmq_broker_consuming_messages_re_declares_queues_when_declared_queue_disappears": PIKA,
+        "test_rabbitmq_broker_enqueueing_message_re_declares_queues_when_declared_queue_disappears": PIKA,
+    },
+    "test_redis.py": {
+        "test_redis_unacked_messages_can_be_requeued": CLIENT,
+        "test_redis_dead_lettered_messages_are_cleaned_up": CLIENT,
+        "test_redis_requeues_unhandled_delay_messages_on_shutdown": CLIENT,
+        "test_redis_broker_can_connect_via_url": CLIENT,
+        "test_redis_broker_can_connect_via_client": CLIENT,
+        "test_redis_consumer_ack_can_retry_on_connection_error": CLIENT,
+        "test_redis_consumer_nack_can_retry_on_connection_error": CLIENT,
+        "test_redis_join_race_condition": CLIENT,
+    },
+    "test_worker.py": {},
+}
+
+TABLE: Others = {
+    "test_barrier.py": {},
+    "test_bucket_rate_limiter.py": {},
+    "test_composition.py": {},
+    "test_concurrent_rate_limiter.py": {},
+    "test_results.py": {},
+    "test_window_rate_limiter.py": {},
+}
+
+
+@pytest.mark.parametrize("transport", ["memory", "tcp"])
+@pytest.mark.parametrize("files", [BROKER, TABLE], ids=["broker", "table"])
+@pytest.mark.watchdog(LIMIT + 60)
+def test_the_tests_of_dramatiq_pass(
+    files: Others, transport: str, namespace: str, tmp_path: Path
+) -> None:
+    if transport == "memory":
+        run_suite(files, namespace, tmp_path)
+    else:
+        with serve(namespace) as server:
+            run_suite(files, f"{server.url}:{server.port}", tmp_path)
+
+
+def run_suite(files: Others, target: str, place: Path) -> None:
+    """Run the tests on the target. Fails if one fails or is skipped, or none has run."""
+    source = source_of("dramatiq") / "tests"
+    suite = place / "suite"
+    suite.mkdir()
+    (suite / "__init__.py").touch()
+    shutil.copy(HERE / "common.py", suite / "common.py")
+    shutil.copy(HERE / "fixtures.py", suite / "conftest.py")
+    for name in files:
+        shutil.copy(source / name, suite / name)
+    (place / "pytest.ini").write_text("[pytest]\n")
+    others = [f"suite/{file}::{test}" for file, tests in files.items() for test in tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rsf", "suite"]
+    command += [f"--deselect={test}" for test in others]
+    run = subprocess.run(
+        command,
+        cwd=place,
+        env=environment(SHMQ_SUITE_TARGET=target),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    counts = {kind: int(n) for n, kind in re.findall(r"(\d+) (\w+)", run.stdout.splitlines()[-1])}
+    assert run.returncode == 0, run.stdout[-20_000:]
+    assert counts.get("deselected", 0) == len(others), "a test of the list is no longer there"
+    assert "skipped" not in counts, run.stdout[-2000:]
+    assert counts["passed"] > 0

@@ -1,0 +1,1 @@
+"""Applications of task frameworks, whose tasks note that they ran."""

@@ -1,0 +1,29 @@
+"""An application of dramatiq whose actor notes that it ran."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import dramatiq
+
+from shmq.integrations.dramatiq import ShmqBroker
+from tests.support.task_apps.ledger import OPTIONS, TARGET, WORK, note
+
+broker = ShmqBroker(os.environ[TARGET], **json.loads(os.environ[OPTIONS]))
+dramatiq.set_broker(broker)
+
+
+@dramatiq.actor
+def run(number: int) -> None:
+    """Note the run."""
+    note(number)
+    time.sleep(WORK)
+
+
+def send(count: int) -> None:
+    """Send that many tasks."""
+    for number in range(count):
+        run.send(number)
+    broker.close()
