@@ -54,7 +54,7 @@ class Targets:
         if found is not None and not _is_gone(found) and not self._ends(found):
             return found
         queue = _attach(self._namespace, name)
-        if found is None and self._ends(queue):
+        if self._ends(queue):
             queue.close()
             raise NoSuchQueue(f"queue {name!r} has ended")
         with self._lock:

@@ -17,6 +17,7 @@ from shmq import Broker, Queue
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
 from shmq.client.local.temporary_queue import remove_if_over
+from shmq.diagnose.leftovers import sweep
 from shmq.namespace.namespace import Namespace
 from shmq.server.keeper import Keeper
 from tests.support.processes import (
@@ -392,3 +393,17 @@ def test_the_bindings_of_a_queue_that_a_process_half_deleted_are_not_those_of_th
     broker.create_queue("t")
 
     assert broker.exchange("e").bindings() == []
+
+
+def test_doctor_finds_and_deletes_a_queue_that_has_ended(
+    namespace: str, broker: Broker, start: Start
+) -> None:
+    broker.create_queue("stays", auto_delete=True, exclusive=True)
+    worker(start, namespace, ENDS["auto_delete"]).kill()
+
+    (found,) = sweep(namespace, fix=False)
+    assert (found.kind, found.name, found.fixed) == ("temporary", "t", False)
+    (found,) = sweep(namespace, fix=True)
+
+    assert found.fixed
+    assert broker.queue_names() == ["stays"]

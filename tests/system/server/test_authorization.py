@@ -284,7 +284,8 @@ def test_statistics_have_every_field_of_the_local_ones(peer: Peer, broker: shmq.
     found = msgpack.unpackb(peer.let_in(ALL).ok(Type.STATS, name_of("shop")))
 
     local = queue.stats()
-    assert {*found} == {*local.__slots__, "identity", "options", "attachments", "unwritten"}
+    others = {"identity", "options", "attachments", "unwritten", "exclusive_to"}
+    assert {*found} == {*local.__slots__, *others}
     assert (found["name"], found["depth"], found["put"]) == ("shop", 1, 1)
     assert found["options"] == queue.options.as_dict()
     assert {row["pid"] for row in found["attachments"]} >= {
