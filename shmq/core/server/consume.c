@@ -190,8 +190,9 @@ void shmq_carry_out_consume(struct shmq_session *session, const struct shmq_fram
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST,
                             "this message id is a subscription's: unsubscribe, or take another");
     else if (session->waiter_count + session->delayed >= SHMQ_WAITERS)
-        shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST,
-                            "4096 CONSUMEs, READYs and subscriptions of this connection wait: end some");
+        shmq_refuse_request(
+            session, frame->id, SHMQ_S_BAD_REQUEST,
+            "4096 CONSUMEs, READYs and subscriptions of this connection wait: end some");
     else
         begin(queue_session, &request);
 }

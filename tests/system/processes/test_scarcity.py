@@ -144,7 +144,7 @@ def test_an_interpreter_that_ends_with_handles_of_all_kinds_open_says_nothing(
     use = """
 message, record = queue.get(), share.get(timeout=5)
 batch, view, loan = queue.get_batch(1), message.view, queue.loan(10)
-ahead = next(consumer); member.poll(timeout=1); producer.send(b"z"); reader.poll(1)
+ahead = next(consumer); queue.fileno(); member.poll(timeout=1); producer.send(b"z"); reader.poll(1)
 """
     with served(transport) as place:
         run_script(OPEN + use + left, place, options=("-W", "error", "-X", "dev"))
