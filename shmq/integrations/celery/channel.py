@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from queue import Empty
 from typing import Any, ClassVar, Final
 
-from amqp.protocol import queue_declare_ok_t
 from kombu.exceptions import ChannelError, OperationalError
 from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
-from kombu.transport.virtual.base import NotEquivalentError
+from kombu.transport.virtual.base import NotEquivalentError, queue_declare_ok_t
 from kombu.utils.uuid import uuid
 
 import shmq

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
+import shmq
 from shmq.integrations.celery.ready_event import ReadyEvent
 
-if TYPE_CHECKING:
-    import shmq
-    from shmq.integrations.celery.transport import Transport
-
-__all__ = ["LoopDelivery"]
+__all__ = ["Deliverer", "LoopDelivery"]
 
 #: The most messages that are delivered before the loop's other callbacks have a turn.
 _TURN: Final = 64
+
+
+class Deliverer(Protocol):
+    """What delivers messages: a transport."""
+
+    def deliver(self, most: int) -> int:
+        """Deliver up to ``most`` messages without waiting; returns how many."""
+
+    def active_queues(self) -> list[shmq.Queue]:
+        """The queues from which a message may be taken now."""
 
 
 class LoopDelivery:
@@ -25,7 +32,7 @@ class LoopDelivery:
     may take none: an acknowledgement is a turn anyway.
     """
 
-    def __init__(self, transport: Transport, loop: Any) -> None:
+    def __init__(self, transport: Deliverer, loop: Any) -> None:
         self._transport = transport
         self._loop = loop
         self._queues: set[shmq.Queue] = set()
