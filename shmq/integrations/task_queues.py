@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from array import array
 from collections.abc import Iterable
@@ -63,7 +62,7 @@ class TaskQueues:
 
     def shared_name(self, name: str) -> str:
         """The queue's name in shmq."""
-        return escaped(self._prefix + name)
+        return shmq.escape_name(self._prefix + name)
 
     def open(self, name: str) -> shmq.Queue:
         """A new handle of the queue, which the caller closes; the queue is made if it is absent.
@@ -121,8 +120,3 @@ class TaskQueues:
         with self._lock:
             self._handles.clear()
         self._connection.close()
-
-
-def escaped(name: str) -> str:
-    """``name`` with ``:XX`` in place of each byte that a queue's name may not have."""
-    return re.sub(rb"[^A-Za-z0-9._-]", lambda byte: b":%02X" % byte[0][0], name.encode()).decode()

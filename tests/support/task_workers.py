@@ -145,9 +145,7 @@ def ends(process: Process) -> int:
 
 
 @contextlib.contextmanager
-def workers(
-    framework: Framework, target: str, folder: Path, **options: Any
-) -> Iterator[Workers]:
+def workers(framework: Framework, target: str, folder: Path, **options: Any) -> Iterator[Workers]:
     """The workers of one application, all of whose processes end with the block."""
     folder.mkdir(exist_ok=True)
     started = Workers(framework, target, folder, options)

@@ -17,7 +17,6 @@ from kombu.utils.uuid import uuid
 import shmq
 from shmq.integrations.celery.declaration import QueueSettings, wanted
 from shmq.integrations.celery.envelope import Raw, pack, properties_of, unpack
-from shmq.integrations.celery.names import escape_name
 from shmq.integrations.celery.qos import Lease, QoS
 from shmq.integrations.celery.session import Session
 
@@ -97,7 +96,7 @@ class Channel(virtual.Channel):
     ) -> shmq.Queue:
         how = {"exclusive": exclusive, "auto_delete": auto_delete, "durable": durable}
         asked = wanted(queue, self._settings, **how, arguments=arguments)
-        handle = self.session.broker.ensure_queue(escape_name(queue), **asked.options)
+        handle = self.session.broker.ensure_queue(shmq.escape_name(queue), **asked.options)
         found = handle.options.as_dict()
         differences = [
             f"{name}={found[name]!r}, not {asked.options[name]!r}"
@@ -108,7 +107,7 @@ class Channel(virtual.Channel):
             handle.close()
             raise NotEquivalentError(
                 f"PRECONDITION_FAILED - the queue {queue!r} exists with {'; '.join(differences)}: "
-                f"declare it as it is, or delete it first (shmq delete {escape_name(queue)})"
+                f"declare it as it is, or delete it first (shmq delete {shmq.escape_name(queue)})"
             )
         self.session.keep_queue(queue, handle)
         self.session.declared[queue] = {**how, "arguments": arguments}
@@ -149,7 +148,7 @@ class Channel(virtual.Channel):
             if if_unused and (stats.in_flight or self.connection.consumes(queue)):
                 raise _in_use(queue, "is in use")
             self.session.forget_queue(queue)
-            self.session.broker.delete_queue(escape_name(queue))
+            self.session.broker.delete_queue(shmq.escape_name(queue))
         except shmq.NoSuchQueue:
             return
 
@@ -178,7 +177,7 @@ class Channel(virtual.Channel):
         alternate = (arguments or {}).get("alternate-exchange")
         try:
             made = self.session.broker.create_exchange(
-                escape_name(exchange), kind, escape_name(alternate) if alternate else None
+                shmq.escape_name(exchange), kind, shmq.escape_name(alternate) if alternate else None
             )
         except shmq.ExchangeExists as error:
             raise NotEquivalentError(f"PRECONDITION_FAILED - {error}") from error
@@ -191,7 +190,7 @@ class Channel(virtual.Channel):
             if if_unused and handle.bindings():
                 return
             self.session.forget_exchange(exchange)
-            self.session.broker.delete_exchange(escape_name(exchange))
+            self.session.broker.delete_exchange(shmq.escape_name(exchange))
         except shmq.NoSuchExchange:
             return
 
@@ -215,7 +214,7 @@ class Channel(virtual.Channel):
         """Bind the queue. Raises ChannelError (404)."""
         handle = self._exchange(exchange or "amq.direct", "queue_bind")
         try:
-            handle.bind(escape_name(queue), **_binding(handle, routing_key, arguments))
+            handle.bind(shmq.escape_name(queue), **_binding(handle, routing_key, arguments))
         except shmq.NoSuchQueue as error:
             raise _not_found("queue", queue, "queue_bind") from error
 
@@ -232,7 +231,7 @@ class Channel(virtual.Channel):
             handle = self.session.exchange(exchange or "amq.direct")
         except shmq.NoSuchExchange:
             return
-        handle.unbind(escape_name(queue), **_binding(handle, routing_key, arguments))
+        handle.unbind(shmq.escape_name(queue), **_binding(handle, routing_key, arguments))
 
     def exchange_bind(
         self,
@@ -246,7 +245,7 @@ class Channel(virtual.Channel):
         handle = self._exchange(source, "exchange_bind")
         self._exchange(destination, "exchange_bind")
         found = _binding(handle, routing_key, arguments)
-        handle.bind(escape_name(destination), kind="exchange", **found)
+        handle.bind(shmq.escape_name(destination), kind="exchange", **found)
 
     def exchange_unbind(
         self,
@@ -259,7 +258,7 @@ class Channel(virtual.Channel):
         """Remove a binding of an exchange."""
         handle = self._exchange(source, "exchange_unbind")
         found = _binding(handle, routing_key, arguments)
-        handle.unbind(escape_name(destination), kind="exchange", **found)
+        handle.unbind(shmq.escape_name(destination), kind="exchange", **found)
 
     def get_exchanges(self) -> list[str]:
         """The names of all exchanges, as shmq has them."""

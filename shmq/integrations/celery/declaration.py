@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from shmq.integrations.celery.names import escape_name
+import shmq
 
 __all__ = ["QueueSettings", "Wanted", "wanted"]
 
@@ -19,9 +19,6 @@ PRIORITIES: Final = 10
 FOREVER: Final = 1e9
 #: The longest name that leaves room for its dead-letter queue's.
 _LONGEST_NAME: Final = 96
-
-#: Queues that go away on their own: with their consumer, with their connection, when unused.
-_GOES_AWAY: Final = False
 
 #: Arguments that mean something here, or that may be ignored: the kind of a queue of RabbitMQ's.
 _KNOWN: Final = {
@@ -78,22 +75,14 @@ def wanted(
     }
     if not lasts:
         options.update(dead_letter=None, durability="memory", confirm="memory")
-    elif len(escape_name(name)) > _LONGEST_NAME:
+    elif len(shmq.escape_name(name)) > _LONGEST_NAME:
         options["dead_letter"] = None
     sized = _apply(arguments, options, goes_away=exclusive or auto_delete)
-    if _GOES_AWAY:
-        options.update(_end_of_life(exclusive, auto_delete, arguments))
+    options |= {"exclusive": exclusive, "auto_delete": auto_delete}
+    if "x-expires" in arguments:
+        options["expires"] = arguments["x-expires"] / 1000
     _tell_unknown(name, arguments)
     return Wanted(options, frozenset(options) - {"capacity", "arena_bytes"} | sized)
-
-
-def _end_of_life(
-    exclusive: bool, auto_delete: bool, arguments: Mapping[str, Any]
-) -> dict[str, Any]:
-    found: dict[str, Any] = {"exclusive": exclusive, "auto_delete": auto_delete}
-    if "x-expires" in arguments:
-        found["expires"] = arguments["x-expires"] / 1000
-    return found
 
 
 def _apply(arguments: Mapping[str, Any], options: dict[str, Any], *, goes_away: bool) -> set[str]:
@@ -114,7 +103,7 @@ def _apply(arguments: Mapping[str, Any], options: dict[str, Any], *, goes_away: 
     if "x-delivery-limit" in arguments:
         options["max_deliveries"] = arguments["x-delivery-limit"]
     if arguments.get("x-dead-letter-routing-key") and not arguments.get("x-dead-letter-exchange"):
-        options["dead_letter"] = escape_name(arguments["x-dead-letter-routing-key"])
+        options["dead_letter"] = shmq.escape_name(arguments["x-dead-letter-routing-key"])
         options["on_expired"] = "dead-letter"
     return sized
 

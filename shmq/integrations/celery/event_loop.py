@@ -6,7 +6,6 @@ import os
 from typing import Any, Final, Protocol
 
 import shmq
-from shmq.integrations.celery.ready_event import ReadyEvent
 
 __all__ = ["Deliverer", "LoopDelivery"]
 
@@ -36,7 +35,7 @@ class LoopDelivery:
         self._transport = transport
         self._loop = loop
         self._queues: set[shmq.Queue] = set()
-        self._event: ReadyEvent | None = None
+        self._event: shmq.ReadyEvent | None = None
         self._again = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         loop.add_reader(self._again, os.eventfd_read, self._again)
         loop.on_tick.add(self._turn)
@@ -48,13 +47,16 @@ class LoopDelivery:
         queues = set(self._transport.active_queues())
         if queues:
             self._watch(queues)
+        elif self._event is not None:
+            self._leave(self._event.fileno())  # it may be readable until a message can be taken
 
     def _watch(self, queues: set[shmq.Queue]) -> None:
         if queues != self._queues:
             self._forget()
-            self._queues, self._event = queues, ReadyEvent(list(queues))
-            self._loop.add_reader(self._event.fileno(), lambda: None)
+            self._queues, self._event = queues, shmq.ReadyEvent(list(queues))
         if self._event is not None:
+            if self._event.fileno() not in self._loop.readers:
+                self._loop.add_reader(self._event.fileno(), lambda: None)
             self._event.clear()
 
     def _forget(self) -> None:

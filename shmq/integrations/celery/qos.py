@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import struct
 from typing import Any, NamedTuple
 
 from kombu.transport import virtual
@@ -25,7 +24,7 @@ class Lease(NamedTuple):
 
     def give_back(self) -> None:
         """Return the message to its place in the queue; this delivery does not count."""
-        self.queue.bulk().return_run(struct.pack("=Q", self.message.receipt))
+        self.message.nack(counted=False)
 
 
 class QoS(virtual.QoS):

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import shmq
-from shmq.integrations.celery.names import escape_name
 
 __all__ = ["Session"]
 
@@ -34,10 +33,13 @@ class Session:
         return self.pid == os.getpid()
 
     def queue(self, name: str) -> shmq.Queue:
-        """The handle of a queue. Raises :class:`~shmq.NoSuchQueue`."""
+        """The handle of a queue; one that is exclusive to another connection takes puts alone.
+
+        Raises :class:`~shmq.NoSuchQueue`.
+        """
         found = self._queues.get(name)
         if found is None:
-            found = self._queues[name] = self.broker.queue(escape_name(name))
+            found = self._queues[name] = self.broker.put_target(shmq.escape_name(name))
         return found
 
     def keep_queue(self, name: str, queue: shmq.Queue) -> None:
@@ -54,7 +56,7 @@ class Session:
         """The handle of an exchange. Raises :class:`~shmq.NoSuchExchange`."""
         found = self._exchanges.get(name)
         if found is None:
-            found = self._exchanges[name] = self.broker.exchange(escape_name(name))
+            found = self._exchanges[name] = self.broker.exchange(shmq.escape_name(name))
         return found
 
     def keep_exchange(self, name: str, exchange: shmq.Exchange) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import threading
 import time
 from queue import Empty
@@ -22,8 +23,6 @@ __all__ = ["TlsTransport", "Transport"]
 _AT_ONCE: Final = 64
 #: The longest wait before another look at what may be consumed, in seconds.
 _SLICE: Final = 1.0
-#: The pause between two looks where a wait would stop greenlets, or is not possible.
-_PAUSE: Final = 0.01
 #: How long a request to a server may take, with all attempts to reconnect, in seconds.
 _REQUEST_TIMEOUT: Final = 10.0
 
@@ -41,7 +40,7 @@ class Transport(virtual.Transport):
         *(shmq.ConnectionLost, shmq.ShuttingDown, shmq.QueueDeleted, shmq.NoSuchQueue),
     )
     recoverable_connection_errors = connection_errors
-    channel_errors = (*virtual.Transport.channel_errors, shmq.LockTimeout)
+    channel_errors = (*virtual.Transport.channel_errors, shmq.LockTimeout, shmq.Forbidden)
     recoverable_channel_errors = channel_errors
 
     def __init__(self, client: Any, **more: Any) -> None:
@@ -162,12 +161,10 @@ class Transport(virtual.Transport):
         if not queues:
             self.settled.wait(seconds)
         elif detect_environment() != "default":
-            time.sleep(min(seconds, _PAUSE))
+            with shmq.ReadyEvent(queues) as event:
+                select.select([event], [], [], seconds)  # other greenlets run meanwhile
         else:
-            try:
-                shmq.wait(queues, seconds)
-            except TypeError:  # queues of a server
-                time.sleep(min(seconds, _PAUSE))
+            shmq.wait(queues, seconds)
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         """Deliver messages from this loop until the connection is closed."""

@@ -21,6 +21,8 @@ __all__ = ["ShmqBroker"]
 
 #: The priority of a message that names none: the lowest, as with RabbitMQ.
 LOWEST: Final = 0
+#: How long dead letters stay, in seconds: seven days, as with dramatiq's other brokers.
+DEAD_LETTER_TTL: Final = 7 * 86_400.0
 
 
 class ShmqBroker(Broker):
@@ -30,7 +32,7 @@ class ShmqBroker(Broker):
     :func:`shmq.connect`, which ``token`` and ``tls`` are for as well. Nothing is connected before
     the first message is sent or consumed. A queue of dramatiq is the queue ``prefix`` + its name of
     shmq, made at its first use with the ``options`` of :class:`shmq.QueueOptions`, such as
-    ``durability="journal"``. A message is put with its delay, and with the priority of its or its
+    ``durability="journal"``; its dead letters stay for seven days. A message is put with its delay, and with the priority of its or its
     actor's option ``broker_priority``, 0 to 9, higher first. A put waits up to ``put_timeout``
     seconds for room in a full queue, then raises :class:`~shmq.Full`.
     """
@@ -51,6 +53,7 @@ class ShmqBroker(Broker):
         self.queues: set[str] = set()
         self.actor_options |= {"broker_priority"}
         self._put_timeout = put_timeout
+        options = {"dead_letter_ttl": DEAD_LETTER_TTL} | options
         self._shared = TaskQueues(Connection(url, token, tls), prefix, options)
 
     # ---- declarations ----

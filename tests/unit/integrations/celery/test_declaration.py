@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("celery", reason="the package celery (the extra 'celery') is not installed")
 
+from shmq import escape_name
 from shmq.api.options import QueueOptions
 from shmq.integrations.celery.declaration import QueueSettings, wanted
-from shmq.integrations.celery.names import escape_name
 
 
 def options(name: str = "tasks", **how: Any) -> dict[str, Any]:
