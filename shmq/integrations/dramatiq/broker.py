@@ -32,9 +32,10 @@ class ShmqBroker(Broker):
     :func:`shmq.connect`, which ``token`` and ``tls`` are for as well. Nothing is connected before
     the first message is sent or consumed. A queue of dramatiq is the queue ``prefix`` + its name of
     shmq, made at its first use with the ``options`` of :class:`shmq.QueueOptions`, such as
-    ``durability="journal"``; its dead letters stay for seven days. A message is put with its delay, and with the priority of its or its
-    actor's option ``broker_priority``, 0 to 9, higher first. A put waits up to ``put_timeout``
-    seconds for room in a full queue, then raises :class:`~shmq.Full`.
+    ``durability="journal"``; its dead letters stay for seven days. A message is put with its delay,
+    and with the priority of its or its actor's option ``broker_priority``, 0 to 9, higher first. A
+    put waits up to ``put_timeout`` seconds for room in a full queue, then raises
+    :class:`~shmq.Full`.
     """
 
     def __init__(

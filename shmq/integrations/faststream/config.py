@@ -70,7 +70,7 @@ class Queues:
     def open(self, queue: ShmqQueue, *, make: bool) -> shmq.Queue:
         """A handle of the queue that is the caller's own."""
         if not make:
-            return self._broker.queue(queue.name)
+            return self._broker.put_target(queue.name)
         return self._broker.ensure_queue(queue.name, **{**self._options, **queue.options})
 
     def forget(self, name: str) -> None:

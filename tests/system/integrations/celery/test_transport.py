@@ -17,6 +17,7 @@ from tests.support.processes import PATIENCE, eventually
 pytest.importorskip("celery", reason="the package celery (the extra 'celery') is not installed")
 
 from kombu import Connection, Consumer, Exchange, Producer, Queue
+from kombu.asynchronous import Hub
 from kombu.exceptions import ChannelError, OperationalError
 from kombu.transport.virtual.base import NotEquivalentError
 
@@ -280,3 +281,28 @@ def test_the_url_that_is_shown_has_no_token() -> None:
         connection.ensure_connection(max_retries=1, interval_start=0)
     assert "127.0.0.1:1" in str(caught.value)
     assert "s3cret" not in str(caught.value)
+
+
+def test_a_loop_sleeps_while_messages_wait_and_the_window_is_full(connection: Any) -> None:
+    queue = Queue("tasks")
+    taken: list[Any] = []
+    events: list[Any] = []
+    loop = Hub()
+    poll = loop.poller.poll
+    loop.poller.poll = lambda _: events.append(poll(0)) or events[-1]
+    with Consumer(connection, [queue], on_message=taken.append, prefetch_count=1):
+        connection.register_with_event_loop(loop)
+        turns = loop.create_loop()
+        for _ in range(10):
+            next(turns)  # so that a descriptor of the queue is watched
+        for number in range(3):
+            publish(connection, number, queue)
+        eventually(lambda: next(turns) is None and len(taken) == 1, "the first message")
+        for _ in range(20):
+            next(turns)
+        assert not any(events[-10:]), "a descriptor is readable though nothing may be taken"
+
+        taken[0].ack()
+        eventually(lambda: next(turns) is None and len(taken) == 2, "the next message")
+        connection.transport.unregister_from_event_loop(connection.connection, loop)
+    loop.close()
