@@ -143,6 +143,7 @@ def answer_of(visit: Visit, found: Shown | Redirect) -> Response:
                 "csrf": visit.csrf,
                 "who": visit.caller.name if visit.caller.session is not None else None,
                 "changes": settings.allow_changes,
+                "old": visit.console.observer.old(),
                 **found.values,
             },
         )
