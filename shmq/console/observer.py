@@ -21,6 +21,8 @@ INTERVAL: Final = 1.0
 #: At most this part of the time is spent looking, so that a thousand queues take 5% of a core.
 _SHARE: Final = 0.05
 _LONGEST: Final = 15.0
+#: After how long without a look what was seen last is old, in seconds: longer than any pause.
+_OLD: Final = 30.0
 #: How long the first page may wait for the first look, in seconds.
 _PATIENCE: Final = 10.0
 
@@ -31,7 +33,14 @@ class ObserverThread:
     ``latest`` may be called by any thread; listeners are called by the observer's own.
     """
 
-    def __init__(self, broker: shmq.Broker, history: History) -> None:
+    def __init__(
+        self,
+        broker: shmq.Broker,
+        history: History,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._seen_at = clock()
         self.history = history
         self._observer = Observer(broker)
         self._latest: Observation | None = None
@@ -81,6 +90,13 @@ class ObserverThread:
                 )
             return self._latest
 
+    def old(self) -> str | None:
+        """Since when, and why, nothing was seen; None if :meth:`latest` is of now."""
+        age = self._clock() - self._seen_at
+        if self._latest is None or age < _OLD + self._latest.seconds:
+            return None
+        return f"nothing was seen for {age:.0f} s: {self.problem or 'a look still runs'}"
+
     def _run(self) -> None:
         pause = 0.0
         with self._observer:
@@ -105,7 +121,7 @@ class ObserverThread:
         self.problem = None
         self.history.add(found)
         with self._changed:
-            self._latest = found
+            self._latest, self._seen_at = found, self._clock()
             listeners = list(self._listeners)
             self._changed.notify_all()
         for listener in listeners:

@@ -84,6 +84,9 @@ class Problem(Exception):
         if status in _RETRY_AFTER:
             self.headers.setdefault("Retry-After", str(_RETRY_AFTER[status]))
         self.more = more
+        #: Whether the caller has no right to what it asked for; one that may not even know of it
+        #: is told that there is none.
+        self.refuses_right = code == "denied"
 
     def as_dict(self) -> dict[str, Any]:
         """The members of the problem details."""

@@ -110,8 +110,7 @@ class Call:
         """Raise Problem 403 without the right; 404 where the caller may not even see the name."""
         if self.caller.may(right, kind, name, group):
             return
-        if not self.caller.sees(kind, name):
-            raise Problem(404, "not-found", f"there is no {kind} {name!r}")
+        self.see(kind, name)
         label = f"{name}/{group}" if group else name
         raise Problem(
             403,
@@ -122,7 +121,9 @@ class Call:
     def see(self, kind: str, name: str) -> None:
         """Raise Problem 404 where the caller may not see the name."""
         if not self.caller.sees(kind, name):
-            raise Problem(404, "not-found", f"there is no {kind} {name!r}")
+            problem = Problem(404, "not-found", f"there is no {kind} {name!r}")
+            problem.refuses_right = True
+            raise problem
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -12,7 +13,7 @@ from shmq.console.api.operation import Call, operation
 from shmq.console.api.queues import row_of
 from shmq.console.visibility import visible_finding
 from shmq.diagnose.activity import Observation
-from shmq.diagnose.findings import find
+from shmq.diagnose.findings import Finding, find
 
 __all__ = ["overview"]
 
@@ -80,7 +81,21 @@ def summary(call: Call, found: Observation) -> OverviewAnswer:
             {name: row[name] for name in _BRIEF}
             for row in (row_of(by_name[stats.name]) for stats in worst if stats.depth)
         ],
-        findings=[dataclasses.asdict(one) for one in find(found) if visible_finding(caller, one)],
+        findings=[
+            dataclasses.asdict(one)
+            for one in (*_old(call), *find(found))
+            if visible_finding(caller, one)
+        ],
         host=dataclasses.asdict(found.host) if found.host is not None else None,
         changes_allowed=call.console.settings.allow_changes,
     )
+
+
+def _old(call: Call) -> Iterator[Finding]:
+    """Nothing else counts if it is of long ago."""
+    old = call.console.observer.old()
+    if old is not None:
+        text = f"the numbers are old: {old}"
+        yield Finding(
+            severity="critical", kind="host", subject="console", code="not-observed", text=text
+        )

@@ -29,7 +29,7 @@ from shmq.console.context import Console
 from shmq.console.guard import CSRF_HEADER, caller_of, check_change, peer_address, peer_of
 from shmq.console.problem import Problem, problem_of
 from shmq.console.side_thread import in_thread
-from shmq.supervision.audit import Actor, Event, record
+from shmq.supervision.audit import Actor, Event, Value, record
 from shmq.supervision.login_failures import source_of
 
 __all__ = [
@@ -57,6 +57,10 @@ _WAITING: Final = 64
 
 #: The parts of paths that are names, and what they name in the text of a refusal.
 NAMED: Final = {"name": "entity", "group": "group"}
+
+#: The fields of a body that the audit has, and those of an answer with their names there.
+_ASKED: Final = ("target", "key", "kind", "alternate", "where", "to", "partitions")
+_DONE: Final = {"count": "messages", "changed": "changed", "version": "version"}
 
 _PART: Final = re.compile(r"\{(\w+)\}")
 
@@ -173,14 +177,28 @@ def _audited(row: Operation, call: Call) -> Any:
     except Exception as error:
         problem = problem_of(error)
         code = problem.code if problem is not None else "failed"
-        if code == "denied":
-            record(Event.RIGHT_REFUSED, name, code, actor, operation=row.name)
+        if problem is not None and problem.refuses_right:
+            record(Event.RIGHT_REFUSED, name, code, actor, operation=row.name, **_asked(call))
         elif row.audit is not None:
-            record(Event(row.audit), name, code, actor)
+            record(Event(row.audit), name, code, actor, **_asked(call))
         raise
     if row.audit is not None:
-        record(Event(row.audit), name, "ok", actor)
+        record(Event(row.audit), name, "ok", actor, **_asked(call), **_done(found))
     return found
+
+
+def _asked(call: Call) -> dict[str, Value]:
+    """What the audit has of a request beside its name: the group, and the target of a binding."""
+    found = {"group": call.given.get("group")} if "group" in call.given else {}
+    if isinstance(call.body, msgspec.Struct):
+        found |= {name: getattr(call.body, name, None) for name in _ASKED}
+    return {name: value for name, value in found.items() if isinstance(value, str | int)}
+
+
+def _done(found: Any) -> dict[str, Value]:
+    """What the audit has of an answer: how many messages, and whether there was a change."""
+    told = {key: getattr(found, name, None) for name, key in _DONE.items()}
+    return {key: value for key, value in told.items() if isinstance(value, str | int)}
 
 
 def given_of(row: Operation, request: Request) -> dict[str, Any]:

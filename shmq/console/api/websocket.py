@@ -352,7 +352,7 @@ class _Socket:
         problem = problem_of(error)
         if problem is None:
             raise error
-        if problem.code == "denied":
+        if problem.refuses_right:
             self._refusals.add(operation, name)
         await self._send({"problem": problem.as_dict(), **shown})
 

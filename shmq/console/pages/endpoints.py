@@ -65,17 +65,17 @@ def _endpoint(row: Page) -> Any:
             found = await in_thread(row.handler, visit, limiter=_limiter())
             return answer_of(visit, found)
         except Exception as error:  # noqa: BLE001 - each failure is told in a page
-            if isinstance(error, Problem) and error.code == "denied" and caller is not None:
-                _audit_refusal(caller, request)
+            if isinstance(error, Problem) and error.refuses_right and caller is not None:
+                _audit_refusal(caller, request, error.code)
             return error_page(request, error)
 
     return endpoint
 
 
-def _audit_refusal(caller: Caller, request: Request) -> None:
+def _audit_refusal(caller: Caller, request: Request, code: str) -> None:
     actor = Actor(who=caller.name, peer=caller.peer, via="http")
     below = request.url.path.rpartition("/")[2]
-    record(Event.RIGHT_REFUSED, request.path_params.get("name", ""), "denied", actor, page=below)
+    record(Event.RIGHT_REFUSED, request.path_params.get("name", ""), code, actor, page=below)
 
 
 def _to_login(console: Console, request: Request) -> Response:
@@ -143,6 +143,7 @@ def answer_of(visit: Visit, found: Shown | Redirect) -> Response:
                 "csrf": visit.csrf,
                 "who": visit.caller.name if visit.caller.session is not None else None,
                 "changes": settings.allow_changes,
+                "old": visit.console.observer.old(),
                 **found.values,
             },
         )

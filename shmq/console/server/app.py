@@ -8,6 +8,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+import shmq
 from shmq.console.access import Caller
 from shmq.console.api import openapi, table
 from shmq.console.api.routes import let_in, problem_answer, routes
@@ -57,6 +58,7 @@ def _finished(console: Console, inner: list[BaseRoute], *, metrics_open: bool) -
             404: _unknown,
             405: _not_so,
             Problem: _failed,
+            shmq.ShmqError: _failed,
         },
     )
     made.state.console = console
@@ -135,7 +137,7 @@ def _not_ready(console: Console) -> str | None:
         console.observer.latest()
     except Exception as error:  # noqa: BLE001 - any of them means: not ready
         return str(error)
-    return console.observer.problem
+    return console.observer.problem or console.observer.old()
 
 
 async def _metrics(request: Request) -> Response:
@@ -149,6 +151,9 @@ async def _metrics(request: Request) -> Response:
 
 
 def _rendered(console: Console, caller: Caller, pattern: str | None) -> bytes:
+    old = console.observer.old()
+    if old is not None:  # a failed scrape is an alert; numbers of long ago are none
+        raise shmq.ConnectionLost(old)
     return render(
         visible(caller, console.observer.latest()),
         most_queues=console.settings.metrics_queues,

@@ -219,20 +219,44 @@ def test_metrics_have_an_address_of_their_own(place: str) -> None:
 def test_changes_and_refusals_are_audited_with_the_token_and_the_peer(
     place: str, shop: shmq.Broker
 ) -> None:
-    shop.create_queue("orders")
+    shop.create_queue("orders").put("x")
+    shop.create_queue("secret")
     with console(place, tokens=TOKENS) as site:
         site.headers |= bearer(WRITER)
         site.api("POST", "/queues/orders/purge", {})
         site.api("GET", "/queues/orders/messages")
+        site.api("GET", "/queues/secret")
+        site.ask("GET", "/queues/secret", headers={"Accept": "text/html"})
         site.headers |= bearer("w" * 40)
         site.api("GET", "/overview")
         for event in (
             'event=queue.purge name=orders outcome=ok who="token 1"',
             'event=right.refused name=orders outcome=denied who="token 1"',
+            'event=right.refused name=secret outcome=not-found who="token 1"',
+            "page=secret",
             "event=login.failed",
         ):
             site.hears(event)
-        assert "via=http" in site.log
+        site.hears("event=queue.purge .* via=http .* messages=1\n")
+
+
+def test_the_audit_has_the_group_the_target_and_the_version(
+    site: Console, shop: shmq.Broker
+) -> None:
+    shop.create_queue("orders")
+    shop.create_exchange("events", "direct")
+    shop.create_stream("clicks", 1).group("billing")
+    bind, reset = "/exchanges/events/bind", "/streams/clicks/groups/billing/reset"
+    binding = {"target": "orders", "key": "new"}
+    for method, path, body, told in (
+        ("POST", bind, binding, "target=orders key=new kind=queue changed=true"),
+        ("POST", reset, {"to": "latest"}, "group=billing to=latest"),
+        ("DELETE", "/streams/clicks/groups/billing", None, "group=billing"),
+        ("POST", "/schemas/orders", {"schema": {}}, "version=1"),
+        ("POST", "/streams/clicks/repartition", {"partitions": 2}, "partitions=2"),
+    ):  # fmt: skip
+        assert site.api(method, path, body).status in {200, 204}
+        site.hears(f" {told}\n")
 
 
 def test_the_log_is_json_and_the_audit_has_a_file_as_well(

@@ -26,3 +26,17 @@ def test_a_listener_that_fails_ends_neither_the_thread_nor_the_others(broker: sh
         assert heard.acquire(timeout=PATIENCE), "the second look"
     finally:
         observer.stop()
+
+
+def test_what_was_seen_long_ago_is_called_old(broker: shmq.Broker) -> None:
+    now = [0.0]
+    observer = ObserverThread(broker, History(), lambda: now[0])
+    assert observer.old() is None
+    seen = threading.Event()
+    observer.listen(lambda _: seen.set())
+    observer.start()
+    assert seen.wait(PATIENCE)
+    observer.stop()
+    assert observer.old() is None
+    now[0] = 60.0
+    assert observer.old() == "nothing was seen for 60 s: a look still runs"
