@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 from collections.abc import AsyncIterator, Iterable
@@ -57,9 +58,12 @@ class ShmqSubscriber(TasksMixin):
         self._batch = config.batch
         self._workers = config.max_workers
         self._handle: shmq.Queue | None = None
+        self._lease = 0.0  # in seconds
         self._working: set[asyncio.Task[None]] = set()
         self._leased: dict[int, shmq.Message] = {}
         self._reader: asyncio.Task[Any] | None = None
+        #: What the reader waits in.
+        self._waiting: shmq.AsyncConsumer | None = None
 
     @property
     def queue(self) -> ShmqQueue:
@@ -152,6 +156,7 @@ class ShmqSubscriber(TasksMixin):
         if self._handle is None:
             queues = self._outer_config.queues
             self._handle = await asyncio.to_thread(queues.open, self.queue, make=True)
+            self._lease = self._handle.options.visibility_timeout
         return self._handle
 
     async def _read(self) -> None:
@@ -160,7 +165,7 @@ class ShmqSubscriber(TasksMixin):
         while self.running:
             try:
                 await self._read_queue(await self._opened())
-            except shmq.ShmqError as error:
+            except (shmq.ShmqError, OSError, StopAsyncIteration) as error:
                 self._log(logging.ERROR, f"the queue cannot be read: {error}")
                 self._handle = None
                 await asyncio.sleep(_PAUSE)
@@ -170,7 +175,9 @@ class ShmqSubscriber(TasksMixin):
         async with queue.aconsume(self._prefetch, where=self._where) as messages:
             while True:
                 await free.acquire()  # before a message is taken: none is in hand meanwhile
+                self._waiting = messages
                 found = [await anext(messages)]
+                self._waiting = None
                 if self._batch is not None:
                     found += await self._more(queue, self._batch - 1)
                 self._leased.update((id(one), one) for one in found)
@@ -192,13 +199,23 @@ class ShmqSubscriber(TasksMixin):
                 await self.consume(found[0] if self._batch is None else found)
                 for one in found:
                     self._leased.pop(id(one), None)
+                self._flush()
         finally:
             free.release()
+
+    def _flush(self) -> None:
+        """Free what was acknowledged while the reader waits: the next of a group, and room.
+
+        A reader that does not wait does it itself.
+        """
+        if self._waiting is not None:
+            with contextlib.suppress(shmq.ShmqError):  # the next one tells
+                self._waiting.flush()
 
     async def _extend(self) -> None:
         """Extend the leases of what is being handled."""
         while True:
-            seconds = (await self._opened()).options.visibility_timeout
+            seconds = self._lease
             await asyncio.sleep(seconds / _EXTENSIONS)
             for key, message in list(self._leased.items()):
                 try:

@@ -11,7 +11,7 @@ import pytest
 from faststream import FastStream
 
 import shmq
-from shmq.integrations.faststream import ShmqBroker, ShmqQueue
+from shmq.integrations.faststream import ShmqBroker
 from tests.support.processes import HOUR, Child, Start, eventually, woken_within
 from tests.support.server import serve
 
@@ -40,7 +40,7 @@ def application(pipe: Connection, target: str) -> None:
     """An application that passes each number on, until it is killed."""
     broker = ShmqBroker(target, logger=None)
 
-    @broker.subscriber(ShmqQueue("in", visibility_timeout=HOUR), max_workers=8, prefetch=32)
+    @broker.subscriber("in", max_workers=8, prefetch=32)
     @broker.publisher("out")
     async def handle(number: int) -> int:
         return number
@@ -53,7 +53,9 @@ def application(pipe: Connection, target: str) -> None:
 def test_an_application_that_is_killed_again_and_again_loses_no_message(
     target: str, broker: shmq.Broker, start: Start
 ) -> None:
-    numbers = broker.create_queue("in", max_deliveries=None, retry_delay=0, capacity=COUNT)
+    numbers = broker.create_queue(
+        "in", max_deliveries=None, retry_delay=0, capacity=COUNT, visibility_timeout=HOUR
+    )
     out = broker.create_queue("out", capacity=4 * COUNT)
     assert numbers.put_many(range(COUNT), codec="json") == COUNT
     for part in range(1, 4):

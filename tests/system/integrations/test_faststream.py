@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -25,10 +26,13 @@ from shmq.integrations.faststream import (
     ShmqRouter,
     TestShmqBroker,
 )
+from tests.support.certificates import WHY_NOT, Certificates
 from tests.support.loops import until
 from tests.support.namespaces import own_namespace
-from tests.support.processes import PATIENCE
+from tests.support.processes import HOUR, PATIENCE
 from tests.support.server import serve
+
+TOKEN = "a token that only the tests of FastStream use"
 
 Message = Annotated[ShmqMessage, Context("message")]
 
@@ -325,6 +329,24 @@ def test_as_many_messages_are_handled_at_a_time_as_there_are_workers(
     assert most == 3
 
 
+def test_the_messages_of_a_group_follow_each_other(app: ShmqBroker, broker: shmq.Broker) -> None:
+    got: list[int] = []
+
+    @app.subscriber(ShmqQueue("in", visibility_timeout=HOUR), max_workers=3)
+    async def handle(number: int) -> None:
+        await asyncio.sleep(0)
+        got.append(number)
+
+    async def work() -> None:
+        async with running(app):
+            for number in range(5):
+                await app.publish(number, "in", group="g")
+            await until(lambda: broker.queue("in").stats().acked == 5)
+
+    run(work)
+    assert got == [0, 1, 2, 3, 4]
+
+
 def test_what_was_leased_ahead_returns_uncounted_and_a_handler_comes_to_its_end(
     app: ShmqBroker, broker: shmq.Broker
 ) -> None:
@@ -511,6 +533,32 @@ def test_a_request_without_a_reply_is_a_timeout(app: ShmqBroker) -> None:
             assert isinstance(raised.value, TimeoutError)
 
     run(work)
+
+
+@pytest.mark.prove
+@pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
+def test_a_server_with_tls_and_tokens_is_reached(place: str, tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    certificate, key = certificates.sign("server")
+    everything = {"admin": ["*"], "produce": ["*"], "consume": ["*"]}
+    with serve(
+        place,
+        tokens={TOKEN: everything},
+        tls={"certificate": str(certificate), "key": str(key)},
+    ) as server:
+        app = ShmqBroker(server.url, token=TOKEN, tls=str(certificates.ca), logger=None)
+
+        @app.subscriber("sums")
+        async def add(numbers: list[int]) -> int:
+            return sum(numbers)
+
+        async def work() -> None:
+            async with running(app):
+                reply = await app.request([1, 2], "sums", timeout=PATIENCE)
+                assert await reply.decode() == 3
+
+        assert server.url.startswith("shmqs://")
+        run(work)
 
 
 # ---- what FastStream adds ----
