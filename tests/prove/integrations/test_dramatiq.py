@@ -85,7 +85,7 @@ def test_the_tests_of_dramatiq_pass(
         run_suite(files, namespace, tmp_path)
     else:
         with serve(namespace) as server:
-            run_suite(files, f"{server.url}:{server.port}", tmp_path)
+            run_suite(files, server.url, tmp_path)
 
 
 def run_suite(files: Others, target: str, place: Path) -> None:
@@ -100,7 +100,7 @@ def run_suite(files: Others, target: str, place: Path) -> None:
         shutil.copy(source / name, suite / name)
     (place / "pytest.ini").write_text("[pytest]\n")
     others = [f"suite/{file}::{test}" for file, tests in files.items() for test in tests]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rsf", "suite"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rsf", "--maxfail=3", "suite"]
     command += [f"--deselect={test}" for test in others]
     run = subprocess.run(
         command,
