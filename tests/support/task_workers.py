@@ -47,8 +47,10 @@ DRAMATIQ = Framework(
 TASKIQ = Framework(
     "taskiq",
     f"{APPS}.taskiq_app",
-    ("-m", "taskiq", "worker", f"{APPS}.taskiq_app:broker", "--workers", "2")
-    + ("--max-async-tasks", "8", "--log-level", "WARNING"),
+    (
+        *("-m", "taskiq", "worker", f"{APPS}.taskiq_app:broker", "--workers", "2"),
+        *("--max-async-tasks", "8", "--log-level", "WARNING"),
+    ),
     replaces=True,
 )
 FRAMEWORKS = (DRAMATIQ, TASKIQ)
@@ -145,9 +147,7 @@ def ends(process: Process) -> int:
 
 
 @contextlib.contextmanager
-def workers(
-    framework: Framework, target: str, folder: Path, **options: Any
-) -> Iterator[Workers]:
+def workers(framework: Framework, target: str, folder: Path, **options: Any) -> Iterator[Workers]:
     """The workers of one application, all of whose processes end with the block."""
     folder.mkdir(exist_ok=True)
     started = Workers(framework, target, folder, options)
