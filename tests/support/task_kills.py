@@ -43,7 +43,7 @@ def kill_the_server(framework: Framework, namespace: str, folder: Path, count: i
     """Over TCP: workers are killed as above, and in between the server with all its processes."""
     with serve(namespace) as server:
         port = server.port
-        with workers(framework, f"shmq://127.0.0.1:{port}", folder) as each:
+        with workers(framework, server.url, folder) as each:
             first, second, sender = each.start(), each.start(), each.send(count)
             _kill_main(each, first, count // 5)
             each.has_run(2 * count // 5)

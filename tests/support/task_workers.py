@@ -47,8 +47,10 @@ DRAMATIQ = Framework(
 TASKIQ = Framework(
     "taskiq",
     f"{APPS}.taskiq_app",
-    ("-m", "taskiq", "worker", f"{APPS}.taskiq_app:broker", "--workers", "2")
-    + ("--max-async-tasks", "8", "--log-level", "WARNING"),
+    (
+        *("-m", "taskiq", "worker", f"{APPS}.taskiq_app:broker", "--workers", "2"),
+        *("--max-async-tasks", "8", "--log-level", "WARNING"),
+    ),
     replaces=True,
 )
 FRAMEWORKS = (DRAMATIQ, TASKIQ)

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.processes import environment
+from tests.prove.integrations.suite import LIMIT, Others, run_suite
 from tests.support.server import serve
-from tests.support.sources import source_of
-
-HERE = Path(__file__).parent / "dramatiq_suite"
-
-#: How long one run of the tests may take, in seconds.
-LIMIT = 240
 
 STUB = "of the deques of StubBroker"
 CLIENT = "of the client of Redis"
+ABSENT = "re_declares_queues_when_declared_queue_disappears"
 PIKA = "of RabbitMQ's connections, channels and arguments"
-
-#: Which tests of a file cannot be of another broker, and why.
-Others = dict[str, dict[str, str]]
 
 BROKER: Others = {
     "test_actors.py": {
@@ -49,8 +37,8 @@ BROKER: Others = {
         "test_ignore_scary_logs_filter_ignores_logs": PIKA,
         "test_rabbitmq_close_only_registers_ignore_filter_once": PIKA,
         "test_rabbitmq_broker_retries_declaring_queues_when_connection_related_errors_occur": PIKA,
-        "test_rabbitmq_broker_consuming_messages_re_declares_queues_when_declared_queue_disappears": PIKA,
-        "test_rabbitmq_broker_enqueueing_message_re_declares_queues_when_declared_queue_disappears": PIKA,
+        f"test_rabbitmq_broker_consuming_messages_{ABSENT}": PIKA,
+        f"test_rabbitmq_broker_enqueueing_message_{ABSENT}": PIKA,
     },
     "test_redis.py": {
         "test_redis_unacked_messages_can_be_requeued": CLIENT,
@@ -82,37 +70,7 @@ def test_the_tests_of_dramatiq_pass(
     files: Others, transport: str, namespace: str, tmp_path: Path
 ) -> None:
     if transport == "memory":
-        run_suite(files, namespace, tmp_path)
+        run_suite("dramatiq", files, namespace, tmp_path, helper="common.py")
     else:
         with serve(namespace) as server:
-            run_suite(files, f"{server.url}:{server.port}", tmp_path)
-
-
-def run_suite(files: Others, target: str, place: Path) -> None:
-    """Run the tests on the target. Fails if one fails or is skipped, or none has run."""
-    source = source_of("dramatiq") / "tests"
-    suite = place / "suite"
-    suite.mkdir()
-    (suite / "__init__.py").touch()
-    shutil.copy(HERE / "common.py", suite / "common.py")
-    shutil.copy(HERE / "fixtures.py", suite / "conftest.py")
-    for name in files:
-        shutil.copy(source / name, suite / name)
-    (place / "pytest.ini").write_text("[pytest]\n")
-    others = [f"suite/{file}::{test}" for file, tests in files.items() for test in tests]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rsf", "suite"]
-    command += [f"--deselect={test}" for test in others]
-    run = subprocess.run(
-        command,
-        cwd=place,
-        env=environment(SHMQ_SUITE_TARGET=target),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-    )
-    counts = {kind: int(n) for n, kind in re.findall(r"(\d+) (\w+)", run.stdout.splitlines()[-1])}
-    assert run.returncode == 0, run.stdout[-20_000:]
-    assert counts.get("deselected", 0) == len(others), "a test of the list is no longer there"
-    assert "skipped" not in counts, run.stdout[-2000:]
-    assert counts["passed"] > 0
+            run_suite("dramatiq", files, server.url, tmp_path, helper="common.py")
