@@ -26,12 +26,11 @@ _REQUEST_TIMEOUT: Final = 10.0
 #: The first pause between two looks at a result, and how many results make it a second.
 _PAUSE: Final = 0.01
 _MANY: Final = 100_000
-#: The ends of a chord's keys: each task that has ended, how many there are, the chord has ended.
+#: The ends of a chord's keys: each task that has ended, how many have, how many must, all have.
 _PART: Final = ".part."
+_COUNT: Final = ".count"
 _SIZE: Final = ".size"
 _DONE: Final = ".done"
-#: A size that is never reached.
-_UNKNOWN: Final = 1 << 62
 
 
 class Backend(KeyValueStoreBackend):
@@ -127,18 +126,22 @@ class Backend(KeyValueStoreBackend):
         part = self.get_key_for_chord(group, f"{_PART}{request.id}.{request.group_index}")
         if not self.table.add(part, 1, expires):
             return
-        size = self.table.get(self.get_key_for_chord(group, _SIZE), _UNKNOWN)
-        request.chord = {**request.chord, "chord_size": size}
+        count = self.table.increment(self.get_key_for_chord(group, _COUNT), ttl=expires)
+        if count != self.table.get(self.get_key_for_chord(group, _SIZE)):
+            # The task that ends last reads all results, so they stay until then.
+            for key in (self.get_key_for_group(group), self.get_key_for_task(request.id)):
+                self.expire(key, getattr(self, "_chord_result_expires", self.expires))
+            return
+        request.chord = {**request.chord, "chord_size": 1}  # Celery counts this one alone
         super().on_chord_part_return(request, state, result, **more)
-        if self.table.get(self.get_key_for_chord(group)) is None:  # it was deleted at the end
-            self.table.set(self.get_key_for_chord(group, _DONE), 1, expires)
-            self._forget_parts(group)
+        self.table.set(self.get_key_for_chord(group, _DONE), 1, expires)
+        self._forget_parts(group)
 
     def _forget_parts(self, group: str) -> None:
         prefix = self.get_key_for_chord(group, _PART)
         while parts := self.table.keys(prefix):
             self.table.delete(*parts)
-        self.table.delete(self.get_key_for_chord(group, _SIZE))
+        self.table.delete(*(self.get_key_for_chord(group, key) for key in (_SIZE, _COUNT)))
 
     # ---- waiting ----
 
