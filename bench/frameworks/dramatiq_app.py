@@ -19,7 +19,7 @@ def broker_at(url: str) -> dramatiq.Broker:
     if url.startswith("redis"):
         from dramatiq.brokers.redis import RedisBroker
 
-        return RedisBroker(url=url)  # type: ignore[no-untyped-call]
+        return RedisBroker(url=url)
     if url.startswith("amqp"):
         from dramatiq.brokers.rabbitmq import RabbitmqBroker
 

@@ -65,9 +65,9 @@ class FakeMessage(shmq.Message):
         """See :class:`shmq.Message`."""
         self.settled = True
 
-    def nack(self, delay: float | None = None) -> None:
+    def nack(self, delay: float | None = None, *, counted: bool = True) -> None:
         """See :class:`shmq.Message`."""
-        del delay
+        del delay, counted
         self.settled = True
 
     def reject(self) -> None:

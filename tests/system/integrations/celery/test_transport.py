@@ -289,7 +289,12 @@ def test_a_loop_sleeps_while_messages_wait_and_the_window_is_full(connection: An
     events: list[Any] = []
     loop = Hub()
     poll = loop.poller.poll
-    loop.poller.poll = lambda _: events.append(poll(0)) or events[-1]
+
+    def look(_: float) -> Any:
+        events.append(poll(0))
+        return events[-1]
+
+    loop.poller.poll = look
     with Consumer(connection, [queue], on_message=taken.append, prefetch_count=1):
         connection.register_with_event_loop(loop)
         turns = loop.create_loop()
