@@ -108,6 +108,7 @@ def test_options_are_stored_as_plain_numbers(broker: Broker) -> None:
 
     assert queue.options == same.options
     assert {type(value) for value in queue.options.as_dict().values()} <= {
+        bool,
         int,
         float,
         str,

@@ -64,6 +64,7 @@ def test_every_error_of_shmq_has_its_exit_code() -> None:
         "NoSuchTable": Code.NO_QUEUE,
         "TableDeleted": Code.NO_QUEUE,
         "StreamDeleted": Code.NO_QUEUE,
+        "AlreadyExists": Code.EXISTS,
         "StreamExists": Code.EXISTS,
         "OffsetOutOfRange": Code.NOTHING,
         "OutOfSequence": Code.REFUSED,
