@@ -278,7 +278,7 @@ def _append(
 ) -> list[AppendedAt]:
     done: list[AppendedAt] = []
     for value, how in ready:
-        disk = (how["confirm"] or stream.options.confirm) == "disk"
+        disk = (how.get("confirm") or stream.options.confirm) == "disk"
         try:
             one = wait.put(stream.append, value, disk=disk, **how)
         except (shmq.ShmqError, TypeError, UnicodeEncodeError) as error:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
+import psutil
 import pytest
 
 import shmq
@@ -297,12 +298,13 @@ def test_it_goes_with_its_owner_although_a_child_of_the_owner_lives(
         signal.pause()
 
     owner = start(own)
-    orphan = owner.hear()
+    orphan = psutil.Process(owner.hear())
     try:
         owner.kill()
         eventually(lambda: broker.list_queues() == [], "it goes")
     finally:
-        os.kill(orphan, signal.SIGKILL)
+        orphan.kill()
+        orphan.wait(PATIENCE)
 
 
 def test_a_handle_that_another_process_unpickles_only_puts(broker: Broker, start: Start) -> None:
