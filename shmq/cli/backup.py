@@ -1,11 +1,11 @@
-"""``shmq backup`` and ``shmq restore``: queues and streams copied, and made from a copy."""
+"""``shmq backup`` and ``shmq restore``: queues, streams and tables copied, made from a copy."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import click
 
@@ -14,14 +14,22 @@ from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import json_flag, namespace_of
 from shmq.cli.shared.names import complete_queues, complete_streams
 from shmq.cli.shared.output import amount, counted, note, show, show_json
-from shmq.persistence.backup import Saved, directory_of, durable_queues, durable_streams
+from shmq.persistence.backup import (
+    Saved,
+    directory_of,
+    durable_queues,
+    durable_streams,
+    durable_tables,
+)
 from shmq.persistence.backup import backup as copy
 from shmq.persistence.restore import (
     DAMAGED,
     THERE,
+    Done,
     Restored,
     RestoredFile,
     RestoredStream,
+    RestoredTable,
     SalvagedTransactions,
     restore_aside,
 )
@@ -29,7 +37,7 @@ from shmq.persistence.restore import restore as take
 
 __all__ = ["backup", "restore"]
 
-_KINDS: Final = ("queue", "stream", "file")
+_KINDS: Final = ("queue", "stream", "table", "file")
 
 
 @click.command(epilog="Example: shmq backup ./backup --queue invoices")
@@ -62,18 +70,21 @@ def backup(
 ) -> None:
     """Copy durable queues and streams, as of one moment, to DIR: a new or empty directory.
 
-    They may be in use. shmq serve or shmq persist must be running. shmq restore makes queues
-    and streams from DIR.
+    They may be in use. shmq serve or shmq persist must be running. Without -q and --stream, the
+    tables on disk are copied after them. shmq restore makes all of them from DIR.
     """
     namespace = namespace_of(context)
     everything = not names and not streams
     queues = durable_queues(namespace, names) if names or everything else []
     logs = durable_streams(namespace, streams) if streams or everything else []
-    if not queues and not logs:
+    tables = durable_tables(namespace) if everything else []
+    if not queues and not logs and not tables:
         raise click.ClickException(
-            f"namespace {namespace!r} has no durable queues or streams: there is nothing to copy"
+            f"namespace {namespace!r} has no durable queues, streams or tables: there is nothing "
+            f"to copy"
         )
-    saved = copy(directory_of(namespace), queues, logs, target)
+    directory = directory_of(namespace) if queues or logs else target
+    saved = copy(directory, queues, logs, target, tables)
     if as_json:
         told = {kind: [_as_dict(one) for one in saved if one.kind == kind] for kind in _KINDS}
         show_json({"directory": str(target), **{f"{kind}s": told[kind] for kind in _KINDS}})
@@ -84,9 +95,6 @@ def backup(
 
 def _as_dict(one: Saved) -> dict[str, Any]:
     return {one.kind: one.name, "files": one.files, "bytes": one.bytes}
-
-
-Done: TypeAlias = Restored | RestoredStream | RestoredFile | SalvagedTransactions
 
 
 @click.command(epilog="Example: shmq restore ./backup --queue invoices --as invoices-old")
@@ -138,8 +146,8 @@ def restore(
 ) -> None:
     """Make queues and streams from the files in DIR, or in the data directory of the namespace.
 
-    Queues and streams that exist stay as they are. Files that are in the way are set aside:
-    shmq doctor lists them, and --aside restores one.
+    What exists stays as it is. Without -q and --stream, tables are made from DIR, too. Files that
+    are in the way are set aside: shmq doctor lists them, and --aside restores one.
     """
     namespace = namespace_of(context)
     done: Sequence[Done]
@@ -162,7 +170,7 @@ def restore(
         for one in done:
             _show(one)
     if not done:
-        note("there are no queues to restore, and no streams")
+        note("there are no queues to restore, no streams and no tables")
     context.exit(Code.WRONG if any(one.state == DAMAGED for one in done) else Code.OK)
 
 
@@ -174,6 +182,8 @@ def _show(one: Done) -> None:
             what, held = f"stream {one.stream!r}", counted(one.records, "record")
         case RestoredFile():
             what, held = f"file {one.file!r}", "for the next writer that starts"
+        case RestoredTable():
+            what, held = f"table {one.table!r}", "with all its keys"
         case SalvagedTransactions():
             what, held = "transactions", f"{counted(one.transactions, 'transaction')} completed"
     state = "there already, and left as it is" if one.state == THERE else one.state

@@ -34,6 +34,7 @@ from shmq.diagnose.leftovers import Finding, namespaces, sweep
 from shmq.diagnose.machine import Condition, conditions
 from shmq.diagnose.segments import MISSING, SOUND, Segment, SegmentReport, examine, segments
 from shmq.diagnose.streams import examine_files
+from shmq.diagnose.tables import examine_tables
 from shmq.errors import InvalidOption
 from shmq.namespace.data_directory import chosen_directory
 from shmq.namespace.namespace import Namespace
@@ -211,8 +212,8 @@ def fsck(
 ) -> None:
     """Check every invariant of queues; change nothing.
 
-    Without a NAME it checks every queue of the namespace, and reads all records in the files
-    of its durable streams. The queues may be in use.
+    Without a NAME it checks every queue and table of the namespace, and reads all records in the
+    files of its durable streams. They may be in use.
     """
     namespace = namespace_of(context)
     # Not the broker's list: making it removes queues that are half made.
@@ -221,6 +222,7 @@ def fsck(
     if not names:
         found = [one for one in found if one.state != MISSING]  # deleted meanwhile
         found += examine_files(namespace)
+        found += examine_tables(namespace)
     if as_json:
         show_json([dataclasses.asdict(one) for one in found])
     elif found:

@@ -39,6 +39,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "redrive": ("queue", "Send dead letters back"),
         "request": ("producer", "Put a request, get a reply"),
         "worker": ("worker", "Run a handler in Python"),
+        "publish": ("exchange", "Publish to an exchange"),
     },
     "Queues": {
         "create": ("queue", "Make a queue"),
@@ -49,14 +50,12 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "schema": ("schema", "Set and check schemas"),
         "purge": ("queue", "Remove waiting messages"),
         "delete": ("queue", "Delete a queue or stream"),
+        "exchange": ("exchange", "Make and bind exchanges"),
+        "table": ("table", "Keep values by key"),
     },
     "Streams": {
         "stream": ("stream", "Append to and read streams"),
         "subscribe": ("record", "Follow keys of a stream"),
-    },
-    "Routing": {
-        "publish": ("exchange", "Publish to an exchange"),
-        "exchange": ("exchange", "Make and bind exchanges"),
     },
     "Durable": {
         "persist": ("writer", "Run the persistence writer"),

@@ -36,11 +36,13 @@ from shmq.namespace import streams
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import semaphore_names, wakeup_owner
 from shmq.native import _core
+from shmq.table.files import disk_directory
+from shmq.table.files import leftovers as table_leftovers
 
 __all__ = ["Finding", "namespaces", "sweep"]
 
 _OURS = re.compile(
-    r"(?:sem\.|mp\.|names\.|exchanges\.|schemas\.|stream\.|log\.|group\.|txn\.)?"
+    r"(?:sem\.|mp\.|names\.|exchanges\.|schemas\.|stream\.|log\.|group\.|txn\.|tables\.)?"
     r"shmq@(?P<namespace>[^@]+)(?:@(?P<rest>.*))?",
     re.DOTALL,
 )
@@ -56,7 +58,8 @@ class Finding:
     #: ``anonymous`` (a queue of shmq.mp without handles), ``segment`` (half created or half
     #: deleted), ``semaphore`` (without its queue), ``bell`` (a dead process's wakeup),
     #: ``attachment`` (of a dead process), ``copy`` (of a message whose mover died),
-    #: ``transaction`` (of a process that died while it committed),
+    #: ``transaction`` (of a process that died while it committed), ``table`` (a file that is half
+    #: created or half deleted),
     #: ``namespace`` (a file without a queue or a process); these are removed. ``queue``
     #: (unusable), ``disk`` (a queue that is not written to disk) and ``file`` (unknown) never
     #: are.
@@ -132,6 +135,7 @@ def _files(namespace: str, fix: bool) -> list[dict[str, Any]]:
                 *_unfinished(registry, fix),
                 *_semaphores(registry, fix),
                 *_transactions(registry, fix),
+                *_tables(registry, fix),
             ]
     except ForeignSegment as error:
         return [_found(namespace, "file", namespace, str(error))]
@@ -145,6 +149,16 @@ def _transactions(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
             yield _found(
                 registry.name, "transaction", ledger_path(registry, process).name, what, fixed
             )
+
+
+def _tables(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
+    """Files of tables that were half made or half deleted."""
+    for directory in (registry.tables_path, disk_directory(registry)):
+        for path in list(table_leftovers(directory)):
+            if fix:
+                path.unlink(missing_ok=True)
+            what = "half made or half deleted by a process that died"
+            yield _found(registry.name, "table", path.name, what, fix)
 
 
 def _anonymous(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Lists a namespace's durable queues and streams, and backs them up while they are in use."""
+"""Lists a namespace's durable queues, streams and tables, and backs them up while in use."""
 
 from __future__ import annotations
 
@@ -13,16 +13,32 @@ from pathlib import Path
 from typing import Final
 
 from shmq.api.names import check_name
-from shmq.errors import InvalidOption, NoSuchQueue, NoSuchStream, SegmentError, ShmqError
+from shmq.errors import (
+    InvalidOption,
+    NoSuchQueue,
+    NoSuchStream,
+    SegmentError,
+    ShmqError,
+    TableDeleted,
+)
 from shmq.namespace import streams
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.transaction_recovery import complete_transactions
 from shmq.storage.disk import Disk, write_whole
-from shmq.storage.paths import CARD
+from shmq.storage.paths import CARD, TABLES
 from shmq.storage.transaction_file import TRANSACTIONS
 from shmq.storage.writer_control import CutFile, ask_for_cut, ask_for_snapshots
+from shmq.table.backup import copied
+from shmq.table.files import TableFile, disk_directory, tables_in
 
-__all__ = ["Saved", "backup", "directory_of", "durable_queues", "durable_streams"]
+__all__ = [
+    "Saved",
+    "backup",
+    "directory_of",
+    "durable_queues",
+    "durable_streams",
+    "durable_tables",
+]
 
 _PIECE: Final = 1 << 20
 
@@ -31,7 +47,7 @@ _PIECE: Final = 1 << 20
 class Saved:
     """A queue or stream of the backup, or a file that belongs to neither."""
 
-    #: "queue", "stream" or "file", and its name.
+    #: "queue", "stream", "table" or "file", and its name.
     kind: str
     name: str
     files: int
@@ -39,34 +55,44 @@ class Saved:
 
 
 def backup(
-    directory: Path, queues: Sequence[str], streams: Sequence[str], target: Path
+    directory: Path,
+    queues: Sequence[str],
+    streams: Sequence[str],
+    target: Path,
+    tables: Sequence[TableFile] = (),
 ) -> list[Saved]:
     """Copy the queues and streams, written in ``directory``, as they are at one moment.
 
-    The other files of the namespace are copied, too. A new snapshot of each queue keeps the copy
-    small; the journals since then complete it, up to one moment for all. Transactions that have
-    begun are completed in the copy. ``target`` must not exist, or be an empty directory; it gets
-    its name once it is complete and on disk. Raises :class:`~shmq.ShmqError`.
+    Each of the tables is copied as it is at a moment of its own, later. The other files of the
+    namespace are copied, too. A new snapshot of each queue keeps the copy small; the journals since
+    then complete it, up to one moment for all. Transactions that have begun are completed in the
+    copy. ``target`` must not exist, or be an empty directory; it gets its name once it is complete
+    and on disk. Raises :class:`~shmq.ShmqError`.
     """
     target = target.absolute()
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise ShmqError(f"{target} exists and is not empty: name a new or an empty directory")
-        for name, error in ask_for_snapshots(directory, list(queues)):
-            if error is not None:
-                raise ShmqError(f"queue {name!r} cannot be backed up: {error}")
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each file
-        files = ask_for_cut(directory, list(queues), list(streams))
+        files = _cut(directory, queues, streams) if queues or streams else []
         try:
             _check_all(files, streams)
-            return _write(files, target)
+            return _write(files, tables, target)
         finally:
             for file in files:
                 os.close(file.descriptor)
     except OSError as error:
         where = error.filename or target
         raise ShmqError(f"no backup was made: {where}: {error.strerror}") from error
+
+
+def _cut(directory: Path, queues: Sequence[str], streams: Sequence[str]) -> list[CutFile]:
+    """The files of all of them, as of one moment, by the writer."""
+    for name, error in ask_for_snapshots(directory, list(queues)):
+        if error is not None:
+            raise ShmqError(f"queue {name!r} cannot be backed up: {error}")
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each file
+    return ask_for_cut(directory, list(queues), list(streams))
 
 
 def _check_all(files: Sequence[CutFile], streams: Sequence[str]) -> None:
@@ -78,13 +104,14 @@ def _check_all(files: Sequence[CutFile], streams: Sequence[str]) -> None:
         )
 
 
-def _write(files: Sequence[CutFile], target: Path) -> list[Saved]:
+def _write(files: Sequence[CutFile], tables: Sequence[TableFile], target: Path) -> list[Saved]:
     unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     disk = Disk(unfinished)
     disk.make()
     try:
         for file in sorted(files, key=lambda file: file.name.endswith(CARD)):
             _copy(disk, file)
+        saved_tables = _copy_tables(disk, tables)
         disk.sync_directory()
         complete_transactions(disk, ())
         disk.path("").rename(target)
@@ -96,7 +123,21 @@ def _write(files: Sequence[CutFile], target: Path) -> list[Saved]:
     for file in files:
         if file.name != TRANSACTIONS:
             saved.setdefault((file.kind, file.queue), []).append(file.bytes)
-    return [Saved(*what, len(sizes), sum(sizes)) for what, sizes in saved.items()]
+    return [
+        *(Saved(*what, len(sizes), sum(sizes)) for what, sizes in saved.items()),
+        *saved_tables,
+    ]
+
+
+def _copy_tables(disk: Disk, tables: Sequence[TableFile]) -> list[Saved]:
+    folder = disk.under(TABLES)
+    if tables:
+        folder.make()
+    saved = []
+    for table in tables:
+        with contextlib.suppress(TableDeleted):  # meanwhile
+            saved.append(Saved("table", table.name, 1, copied(table, folder.path(table.path.name))))
+    return saved
 
 
 def _copy(disk: Disk, file: CutFile) -> None:
@@ -134,6 +175,11 @@ def durable_queues(namespace: str, names: Collection[str] = ()) -> list[str]:
 def durable_streams(namespace: str, names: Collection[str] = ()) -> list[str]:
     """The same of streams. Raises :class:`~shmq.NoSuchStream` and InvalidOption."""
     return _durable(Namespace.of(namespace), "stream", names)
+
+
+def durable_tables(namespace: str) -> list[TableFile]:
+    """The tables on disk. Raises ForeignSegment."""
+    return tables_in(disk_directory(Namespace.of(namespace)), "disk")
 
 
 def _durable(registry: Namespace, kind: str, names: Collection[str]) -> list[str]:

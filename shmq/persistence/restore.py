@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from shmq.api.names import check_name
 from shmq.errors import FileError, InvalidOption, NoSuchQueue, QueueExists, ShmqError
@@ -37,18 +38,22 @@ from shmq.storage.disk import Disk
 from shmq.storage.erase import finish_erasures
 from shmq.storage.file_header import hash_key_of
 from shmq.storage.inventory import is_written, others, writer_of
-from shmq.storage.paths import EXCHANGES, catalog
+from shmq.storage.paths import EXCHANGES, TABLES, catalog
 from shmq.storage.set_aside import FileSetAside, RenamedDisk, files_aside
 from shmq.storage.transaction_file import TRANSACTIONS, read_noted, salvage_noted
+from shmq.table.backup import copied
+from shmq.table.files import new_path, tables_in, tables_of
 
 __all__ = [
     "DAMAGED",
     "RESTORED",
     "SALVAGED",
     "THERE",
+    "Done",
     "Restored",
     "RestoredFile",
     "RestoredStream",
+    "RestoredTable",
     "SalvagedTransactions",
     "restore",
     "restore_aside",
@@ -78,6 +83,15 @@ class RestoredFile:
 
 
 @dataclass(frozen=True, slots=True)
+class RestoredTable:
+    """A table, and the result of its restore."""
+
+    table: str
+    state: str
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
 class SalvagedTransactions:
     """The damaged file of the transactions, and the result of its salvage."""
 
@@ -85,6 +99,9 @@ class SalvagedTransactions:
     transactions: int
     problems: list[str]
     state: str = SALVAGED
+
+
+Done: TypeAlias = Restored | RestoredStream | RestoredFile | RestoredTable | SalvagedTransactions
 
 
 def restore(
@@ -95,8 +112,8 @@ def restore(
     *,
     streams: Sequence[str] = (),
     salvage: bool = False,
-) -> list[Restored | RestoredStream | RestoredFile | SalvagedTransactions]:
-    """Restore the queues and streams that ``source`` has files of, or only the named ones.
+) -> list[Done]:
+    """Restore the queues, streams and tables that ``source`` has files of, or only the named ones.
 
     The default ``source`` is the namespace's own directory. ``new_name`` is for one queue.
     With ``salvage``, a damaged one is restored from its intact parts; otherwise it is not
@@ -114,7 +131,7 @@ def restore(
         with registry.locked():
             # Pending removals of a queue's files must not hit those of the one restored now.
             finish_erasures(Disk(own))
-            done: list[Restored | RestoredStream | RestoredFile | SalvagedTransactions] = []
+            done: list[Done] = []
             if disk.directory == own and not is_written(own):
                 done += _settle_transactions(registry, disk, salvage=salvage)
             everything = not queues and not streams
@@ -125,6 +142,7 @@ def restore(
                 done += restore_streams(registry, disk, own, wanted, salvage=salvage)
             if everything and disk.directory != own:
                 done += _put_back_others(disk, Disk(own))
+                done += _restore_tables(registry, disk, Disk(own))
             return done
     except OSError as error:
         raise ShmqError(f"{error.filename or disk.directory}: {error.strerror or error}") from error
@@ -239,6 +257,25 @@ def _put_back_others(disk: Disk, own: Disk) -> list[RestoredFile]:
             copy_file(disk, own, name)
             own.sync_directory()
         done.append(RestoredFile(name, THERE if there else RESTORED))
+    return done
+
+
+def _restore_tables(registry: Namespace, disk: Disk, own: Disk) -> list[RestoredTable]:
+    """Copy the tables to ``own``, except those whose names are in use."""
+    done = []
+    there = {each.name for each in tables_of(registry)}
+    for table in tables_in(disk.path(TABLES), "disk"):
+        if table.name in there:
+            done.append(RestoredTable(table.name, THERE))
+            continue
+        own.make()
+        own.under(TABLES).make()
+        registry.adopt_data_dir(own.directory)
+        try:
+            copied(table, new_path(own.path(TABLES), check_name(table.name, "table")))
+            done.append(RestoredTable(table.name, RESTORED))
+        except FileError as error:
+            done.append(RestoredTable(table.name, DAMAGED, [str(error)]))
     return done
 
 

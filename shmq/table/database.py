@@ -48,7 +48,15 @@ from shmq.errors import (
 )
 from shmq.native.lock_holder import locker_of, take_file_lock
 
-__all__ = ["AUXILIARY", "LOCK", "Database", "check_private", "connected", "initialize"]
+__all__ = [
+    "AUXILIARY",
+    "LOCK",
+    "Database",
+    "check_private",
+    "connected",
+    "initialize",
+    "remove_files",
+]
 
 #: What a file's header says: "shmT", and the version of the schema.
 APPLICATION_ID: Final = 0x73686D54
@@ -141,6 +149,12 @@ def check_private(path: Path, *, directory: bool = False) -> None:
         )
 
 
+def remove_files(path: Path) -> None:
+    """Remove a database, and then the files beside it."""
+    for ending in ("", *AUXILIARY):
+        Path(f"{path}{ending}").unlink(missing_ok=True)
+
+
 class Database:
     """A table's database, which is opened when it is used. Threads may share it."""
 
@@ -156,7 +170,8 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._writers = threading.RLock()
         self._lock_file = -1
-        self._in_use = False
+        #: The thread that uses the connection now; 0: none.
+        self._user = 0
         _open.add(self)
 
     # ---- the sections ----
@@ -172,7 +187,8 @@ class Database:
                 os.getpid(),
             )
         try:
-            self._enter()
+            self._refuse_reentry()
+            self._user = threading.get_ident()
             try:
                 yield self._ready()
             except sqlite3.Error as error:
@@ -182,13 +198,12 @@ class Database:
         finally:
             lock.release()
 
-    def _enter(self) -> None:
-        if self._in_use:
+    def _refuse_reentry(self) -> None:
+        if self._user == threading.get_ident():
             raise ShmqError(
                 f"table {self.name!r} is in use by this very thread: a signal handler or a "
                 f"destructor must not use it"
             )
-        self._in_use = True
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -204,23 +219,31 @@ class Database:
 
         An error in the block undoes it all. Raises LockTimeout, NoSpace and TableDeleted.
         """
-        if not self._writers.acquire(timeout=_PATIENCE):
+        writers = self._writers  # another one after a fork
+        if not writers.acquire(timeout=_PATIENCE):
             raise LockTimeout(
                 f"another thread of this process has written to table {self.name!r} for more than "
                 f"{_PATIENCE:g} s: try again",
                 os.getpid(),
             )
-        writers = self._writers  # another one after a fork
         try:
-            self._take_lock()
-            with self.using() as connection:
+            self._refuse_reentry()
+            with self._locked(), self.using() as connection:
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
                 connection.execute("COMMIT")
         finally:
+            writers.release()
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock of the table's writers. Raises LockTimeout."""
+        try:
+            self._take_lock()
+            yield
+        finally:
             if self._lock_file >= 0:
                 fcntl.flock(self._lock_file, fcntl.LOCK_UN)
-            writers.release()
 
     def _take_lock(self) -> None:
         if self._lock_file < 0:
@@ -292,18 +315,19 @@ class Database:
 
     def _leave(self) -> None:
         """End the use, and undo what an error or a signal has left open."""
-        self._in_use = False
+        self._user = 0
         connection = self._connection
         if connection is not None and connection.in_transaction:
             with contextlib.suppress(sqlite3.Error):
                 connection.rollback()
 
     def close(self) -> None:
-        """Close the connection. May be called again."""
+        """Close the connection, once no thread uses it. May be called again."""
         self.closed = True
-        with _locks[self.durability]:
-            self.disconnect()
-        self._close_lock_file()
+        with self._writers:
+            with _locks[self.durability]:
+                self.disconnect()
+            self._close_lock_file()
 
     def _close_lock_file(self) -> None:
         file, self._lock_file = self._lock_file, -1
@@ -318,13 +342,12 @@ class Database:
         with contextlib.suppress(sqlite3.Error):
             connection.close()
         if not self.path.exists():  # then nobody else removes what SQLite may have made since
-            for ending in AUXILIARY:
-                Path(f"{self.path}{ending}").unlink(missing_ok=True)
+            remove_files(self.path)
 
     def forked(self) -> None:
         """Renew what the child of a fork must not share with its parent."""
         self._writers = threading.RLock()
-        self._in_use = False
+        self._user = 0
         self._close_lock_file()  # a lock on it stays: the parent has the same open file
 
     def __del__(self) -> None:
@@ -384,7 +407,7 @@ class Database:
         remedy = f"delete table {self.name!r} (shmq table delete {self.name})"
         if self.durability == "disk":
             return DamagedFile(
-                str(self.path), 0, f"{what}; restore it from a backup (shmq restore), or {remedy}"
+                str(self.path), 0, f"{what}; {remedy}, and restore it from a backup (shmq restore)"
             )
         return DamagedSegment(f"{self.path} is damaged: {what}; {remedy}, its values are lost")
 

@@ -27,7 +27,7 @@ from shmq.namespace.data_directory import chosen_directory
 from shmq.namespace.namespace import Namespace, as_foreign, as_no_file, new_identity
 from shmq.storage.disk import Disk
 from shmq.storage.paths import TABLES
-from shmq.table.database import AUXILIARY, Database, check_private, initialize
+from shmq.table.database import AUXILIARY, Database, check_private, initialize, remove_files
 
 __all__ = [
     "TableFile",
@@ -35,6 +35,7 @@ __all__ = [
     "find",
     "leftovers",
     "make",
+    "new_path",
     "remove",
     "tables_in",
     "tables_of",
@@ -121,6 +122,11 @@ def _found(namespace: Namespace, name: str) -> TableFile | None:
 # ---- making and removing ----
 
 
+def new_path(directory: Path, name: str) -> Path:
+    """A path for a new table of that name, which no other has had."""
+    return directory / f"{name}.{new_identity():016x}{_SUFFIX}"
+
+
 def make(
     namespace: Namespace, name: str, durability: TableDurability, max_bytes: int | None
 ) -> TableFile:
@@ -132,7 +138,7 @@ def make(
             return found
         directory = _directory(namespace, durability)
         _clear(directory)
-        path = directory / f"{name}.{new_identity():016x}{_SUFFIX}"
+        path = new_path(directory, name)
         try:
             _make_file(path, max_bytes, durable=durability == "disk")
         except OSError as error:
@@ -172,7 +178,7 @@ def _make_file(path: Path, max_bytes: int | None, *, durable: bool) -> None:
         initialize(unfinished, max_bytes)
         unfinished.rename(path)
     except BaseException:
-        _remove_files(unfinished)
+        remove_files(unfinished)
         raise
     if durable:
         Disk(path.parent).sync_directory()
@@ -193,19 +199,13 @@ def remove(namespace: Namespace, name: str) -> None:
     with namespace.locked():
         table = find(namespace, name)
         try:
-            _remove_files(table.path)
+            remove_files(table.path)
             _clear(table.path.parent)
             if table.durability == "disk":
                 Disk(table.path.parent).sync_directory()
         except OSError as error:
             raise ShmqError(f"table {name!r} cannot be removed: {error}") from error
         _drop_if_empty(namespace)
-
-
-def _remove_files(path: Path) -> None:
-    path.unlink(missing_ok=True)
-    for ending in AUXILIARY:
-        Path(f"{path}{ending}").unlink(missing_ok=True)
 
 
 def tidy(namespace: Namespace) -> None:

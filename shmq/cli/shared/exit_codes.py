@@ -22,11 +22,11 @@ class Code(enum.IntEnum):
     USAGE = 2
     #: There was no message to show or to consume, or no record at that offset.
     NOTHING = 3
-    #: There is no such queue, stream, group or exchange, or it was deleted meanwhile.
+    #: There is no such queue, stream, group, exchange or table, or it was deleted meanwhile.
     NO_QUEUE = 4
     #: The queue, or the partition of a stream, is full.
     FULL = 5
-    #: A queue, stream or exchange of that name exists with other options.
+    #: A queue, stream or exchange of that name exists with other options, or a key of a table.
     EXISTS = 6
     #: The message can never fit into the queue, or the record into the stream.
     TOO_LARGE = 7
@@ -52,6 +52,8 @@ _CODES: tuple[tuple[type[BaseException], Code], ...] = (
     (shmq.NoSuchStream, Code.NO_QUEUE),
     (shmq.NoSuchGroup, Code.NO_QUEUE),
     (shmq.StreamDeleted, Code.NO_QUEUE),
+    (shmq.NoSuchTable, Code.NO_QUEUE),
+    (shmq.TableDeleted, Code.NO_QUEUE),
     (shmq.Full, Code.FULL),
     (shmq.Empty, Code.NOTHING),
     (shmq.NoReply, Code.UNREACHED),

@@ -31,6 +31,7 @@ __all__ = [
     "queue_name",
     "queue_names",
     "stream_name",
+    "table_name",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -78,6 +79,7 @@ complete_exchanges = _completing(lambda broker, _: [one.name for one in broker.l
 complete_names = _completing(
     lambda broker, _: [one.name for kind in KINDS for one in found_of(broker, kind, ())]
 )
+_complete_tables = _completing(lambda broker, _: broker.list_tables())
 _complete_groups = _completing(_group_names)
 
 
@@ -173,6 +175,11 @@ def stream_name(command: F) -> F:
 def exchange_name(command: F) -> F:
     """``EXCHANGE``, as the parameter ``name``."""
     return click.argument("name", metavar="EXCHANGE", shell_complete=complete_exchanges)(command)
+
+
+def table_name(command: F) -> F:
+    """``TABLE``, as the parameter ``name``."""
+    return click.argument("name", metavar="TABLE", shell_complete=_complete_tables)(command)
 
 
 def kinds_flag(command: F) -> F:

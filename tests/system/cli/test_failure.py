@@ -61,6 +61,8 @@ def test_every_error_of_shmq_has_its_exit_code() -> None:
         "QueueDeleted": Code.NO_QUEUE,
         "NoSuchStream": Code.NO_QUEUE,
         "NoSuchGroup": Code.NO_QUEUE,
+        "NoSuchTable": Code.NO_QUEUE,
+        "TableDeleted": Code.NO_QUEUE,
         "StreamDeleted": Code.NO_QUEUE,
         "StreamExists": Code.EXISTS,
         "OffsetOutOfRange": Code.NOTHING,

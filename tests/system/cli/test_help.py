@@ -27,7 +27,7 @@ Invoke = Callable[..., Result]
 #: The terminal that the list of the commands fits, with a line for the next prompt.
 COLUMNS, ROWS = 80, 40
 
-HEADINGS = ["Messages", "Queues", "Streams", "Routing", "Durable", "Server", "Host"]
+HEADINGS = ["Messages", "Queues", "Streams", "Durable", "Server", "Host"]
 
 
 def walk(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
@@ -140,6 +140,8 @@ def shop(
             member.commit()
     with broker.create_exchange("events", "topic") as events:
         events.bind("orders", key="order.#")
+    with broker.ensure_table("results") as results:
+        results.set_many({"job-0": "done", "job-2": "done"})
     assert invoke("context", "add", "staging", "--url", "shmq://127.0.0.1:1").exit_code == 0
     return broker
 

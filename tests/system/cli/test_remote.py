@@ -81,6 +81,26 @@ SESSION: list[tuple[str, bytes]] = [
     ("exchange delete strays --yes", b""),
     ("exchange delete orders", b""),
     ("exchange delete orders --yes --json", b""),
+    ("table list", b""),
+    ("table create results --max-bytes 1MiB", b""),
+    ("table create results --json", b""),
+    ("table set results a one --ttl 1h", b""),
+    ("table set results b --codec json --json", b'{"n": 1}'),
+    ("table set results b --codec json", b"{"),
+    ("table set results a two --add", b""),
+    ("table set nowhere a one", b""),
+    ("table get results b --json", b""),
+    ("table get results a", b""),
+    ("table get results c --wait 10ms", b""),
+    ("table keys results", b""),
+    ("table keys results --prefix x --json", b""),
+    ("table list", b""),
+    ("table list --json", b""),
+    ("table delete results a b c", b""),
+    ("table delete results a", b""),
+    ("table delete results", b""),
+    ("table delete results --yes --json", b""),
+    ("table delete results --yes", b""),
     ("stream list", b""),
     ("stream create clicks --partitions 2", b""),
     ("stream create clicks --partitions 3", b""),
@@ -155,7 +175,9 @@ def told(command: str, read: bytes, namespace: str, **environment: str | None) -
     )
     assert len(ran.stderr.splitlines()) == (ran.exit_code not in {Code.OK, Code.NOTHING}) or (
         "no reply" in ran.stderr
-        or re.search(r"has no (queues|exchanges|streams)|has no consumer groups", ran.stderr)
+        or re.search(
+            r"has no (queues|exchanges|streams|tables|key)|has no consumer groups", ran.stderr
+        )
     ), ran.stderr
     return ran.exit_code, _FLEETING.sub("…", ran.stdout.replace(namespace, "default"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sqlite3
@@ -114,6 +115,49 @@ def test_a_stopped_writer_delays_writers_with_an_error_that_names_it_and_no_read
     child.reap()
     table.set("k", 2)
     assert table.get("k") == 2
+
+
+def test_a_signal_handler_that_uses_a_table_in_use_gets_an_error_and_undoes_nothing(
+    table: Table,
+) -> None:
+    assert isinstance(table, LocalTable)
+    caught: list[str] = []
+    with table.database.writing() as connection:
+        for call in (lambda: table.get("k"), lambda: table.set("k", 2)):
+            with pytest.raises(shmq.ShmqError, match="this very thread") as error:
+                call()
+            caught.append(str(error.value))
+        connection.execute("INSERT INTO entry (key, codec, value) VALUES (?, 0, ?)", (b"k", b"1"))
+        with (
+            Path(f"{file_of(table)}.lock").open() as other,
+            pytest.raises(BlockingIOError),  # the lock is still held
+        ):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert table.get("k") == b"1"
+    assert len(caught) == 2
+
+
+def test_a_handle_that_is_closed_while_threads_write_ends_their_calls(
+    broker: Broker, table: Table
+) -> None:
+    ended: list[str] = []
+
+    def write() -> None:
+        try:
+            while True:
+                table.increment("n")
+        except shmq.ShmqError as error:
+            ended.append(str(error))
+
+    threads = [threading.Thread(target=write) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: (broker.table("t").get("n") or 0) > 20, "the threads write")
+    table.close()
+    for thread in threads:
+        thread.join()
+    assert len(ended) == 3
+    assert all("closed" in one for one in ended)
 
 
 # ---- forks ----

@@ -1,0 +1,54 @@
+"""Checks the databases of tables; they may be in use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shmq.diagnose.segments import SOUND, SegmentReport
+from shmq.errors import (
+    ForeignSegment,
+    IncompatibleFile,
+    IncompatibleSegment,
+    LockTimeout,
+    ShmqError,
+    TableDeleted,
+)
+from shmq.namespace.namespace import Namespace
+from shmq.storage.paths import TABLES
+from shmq.table.backup import problems_of
+from shmq.table.files import TableFile, tables_of
+
+__all__ = ["examine_tables"]
+
+_STATES: tuple[tuple[type[Exception], str], ...] = (
+    (IncompatibleFile, "incompatible"),
+    (IncompatibleSegment, "incompatible"),
+    (ForeignSegment, "foreign"),
+    (LockTimeout, "stuck"),
+)
+
+
+def examine_tables(namespace: str) -> Iterator[SegmentReport]:
+    """Check the pages of each table, which is read as a whole."""
+    try:
+        found = tables_of(Namespace.of(namespace))
+    except ForeignSegment as error:
+        yield SegmentReport(name=TABLES, state="foreign", problems=[str(error)])
+        return
+    for table in found:
+        try:
+            yield _examined(table)
+        except TableDeleted:
+            continue  # meanwhile
+
+
+def _examined(table: TableFile) -> SegmentReport:
+    name = f"{TABLES}/{table.name}"
+    try:
+        problems = problems_of(table)
+    except TableDeleted:
+        raise
+    except (ShmqError, OSError) as error:
+        state = next((state for kind, state in _STATES if isinstance(error, kind)), "damaged")
+        return SegmentReport(name=name, state=state, problems=[str(error)])
+    return SegmentReport(name=name, state="damaged" if problems else SOUND, problems=problems)
