@@ -1,4 +1,4 @@
-"""The published sources of installed distributions, for the tests that these ship."""
+"""Source distributions of installed packages, whose own tests are run against this project."""
 
 from __future__ import annotations
 
@@ -14,46 +14,55 @@ import pytest
 
 from tests.support.processes import ROOT
 
-#: Where they are unpacked, once for all runs.
-SOURCES = ROOT / "build/sources"
-#: How long pip may take, in seconds.
-PATIENCE = 240
+__all__ = ["source_of"]
+
+_SOURCES = ROOT / "build" / "sources"
+_LIMIT = 300
 
 
 @functools.cache
 def source_of(distribution: str) -> Path:
-    """The unpacked source distribution of the installed version of ``distribution``.
+    """The folder of the source distribution of the installed version, which pip downloads once.
 
-    It is downloaded by pip, once. The test is skipped if that cannot be done.
+    Skips the test, and says why, if the package is not installed or cannot be downloaded.
     """
     try:
         version = importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
-        pytest.skip(f"{distribution} is not installed: pip install 'shmq[test]'")
-    folder = SOURCES / f"{distribution}-{version}"
+        pytest.skip(f"the package {distribution} is not installed")
+    folder = _SOURCES / f"{distribution}-{version}"
     if not folder.is_dir():
-        SOURCES.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=SOURCES) as place:
-            _unpack(_downloaded(f"{distribution}=={version}", Path(place)), Path(place) / "tree")
-            (unpacked,) = (Path(place) / "tree").iterdir()
-            unpacked.rename(folder)
+        _SOURCES.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=_SOURCES) as aside:
+            _unpack(_download(f"{distribution}=={version}", Path(aside)), Path(aside), folder)
     return folder
 
 
-def _downloaded(requirement: str, place: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
-    command += ["--no-deps", "--no-binary", ":all:", "--dest", str(place), requirement]
+def _download(requirement: str, into: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:"]
     try:
-        run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        done = subprocess.run(
+            [*command, "--dest", str(into), requirement],
+            capture_output=True,
+            text=True,
+            timeout=_LIMIT,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
-        pytest.skip(f"pip has not downloaded the sources of {requirement} in {PATIENCE} s")
-    found = sorted(place.glob("*.tar.gz"))
-    if run.returncode or not found:
-        last = (run.stderr.strip() or "no .tar.gz came").splitlines()[-1]
-        pytest.skip(f"the sources of {requirement} could not be downloaded: {last}")
+        pytest.skip(f"pip did not download the source of {requirement} within {_LIMIT} s")
+    found = sorted(into.glob("*.tar.gz"))
+    if done.returncode or not found:
+        last = (done.stderr.strip() or "pip has left no file").splitlines()[-1]
+        pytest.skip(f"pip cannot download the source of {requirement}: {last}")
     return found[0]
 
 
-def _unpack(archive: Path, place: Path) -> None:
-    with tarfile.open(archive) as packed:
-        packed.extractall(place, filter="data")
+def _unpack(archive: Path, aside: Path, folder: Path) -> None:
+    with tarfile.open(archive) as opened:
+        opened.extractall(aside / "unpacked", filter="data")
+    (top,) = (aside / "unpacked").iterdir()
+    try:
+        top.rename(folder)
+    except OSError:
+        if not folder.is_dir():  # else another test run was faster
+            raise

@@ -153,7 +153,9 @@ def test_the_package_imports_nothing_that_it_does_not_declare() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     always = {_module(requirement) for requirement in project["dependencies"]}
     for path in PACKAGE.rglob("*.py"):
-        extra = _extra(project, _extra_name(path.relative_to(PACKAGE)))
+        place = path.relative_to(PACKAGE)
+        folder = place.parts[place.parts[0] == "integrations"]  # each of them has an extra
+        extra = _extra(project, EXTRAS.get(str(place), EXTRAS.get(folder, folder)))
         allowed = always | {_module(requirement) for requirement in extra}
         undeclared = set(_roots(path)) - sys.stdlib_module_names - allowed - {"shmq"}
         assert not undeclared, path
@@ -274,12 +276,6 @@ def _roots(path: Path) -> Iterator[str]:
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module.partition(".")[0]
-
-
-def _extra_name(place: Path) -> str:
-    """The extra that a module needs: called as its package, or as what it integrates with."""
-    package = place.parts[1] if place.parts[0] == "integrations" else place.parts[0]
-    return EXTRAS.get(str(place), EXTRAS.get(package, package))
 
 
 def _extra(project: dict[str, Any], name: str) -> Iterator[str]:
