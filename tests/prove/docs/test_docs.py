@@ -67,7 +67,8 @@ def _step(kind: str, text: str) -> str:
 def _commands(folder: Path) -> Path:
     """A folder with the commands of an environment where shmq is installed."""
     folder.mkdir()
-    for name, arguments in (("python", ""), ("shmq", "-m shmq"), ("celery", "-m celery")):
+    modules = {name: f"-m {name}" for name in ("shmq", "celery", "dramatiq", "taskiq")}
+    for name, arguments in {"python": "", **modules}.items():
         path = folder / name
         path.write_text(f'#!/bin/sh\nexec {sys.executable} {arguments} "$@"\n')
         path.chmod(0o700)
