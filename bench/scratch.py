@@ -29,11 +29,14 @@ def scratch() -> Iterator[shmq.Broker]:
 
 
 def delete_all(namespace: str) -> None:
-    """Delete all queues and streams of the namespace; other processes may delete some, too."""
+    """Delete all that the namespace has; other processes may delete some of it, too."""
     with shmq.connect(namespace) as broker:
         for summary in broker.list_queues():
             with contextlib.suppress(shmq.NoSuchQueue):
                 broker.delete_queue(summary.name)
+        for exchange in broker.list_exchanges():
+            with contextlib.suppress(shmq.NoSuchExchange):
+                broker.delete_exchange(exchange.name)
         for stream in broker.list_streams():
             with contextlib.suppress(shmq.NoSuchStream):
                 broker.delete_stream(stream.name)

@@ -82,8 +82,9 @@ class Peer(NamedTuple):
     needs: Callable[[Framework], tuple[str, ...]]
 
 
-def _local(_: Framework) -> str:
-    return f"shmq://{unique_name()}"
+def _local(framework: Framework) -> str:
+    """A new namespace, as the framework's broker takes it."""
+    return ("shmq://" if framework is CELERY else "") + unique_name()
 
 
 def _integration(framework: Framework) -> tuple[str, ...]:
@@ -156,7 +157,7 @@ class Worker(Contestant):
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
             if self._peer is LOCAL:
-                stack.callback(delete_all, url.partition("://")[2])
+                stack.callback(delete_all, url.removeprefix("shmq://"))
             ledger = Ledger(folder / "ledger")
             stack.callback(ledger.close)
             process = stack.enter_context(self._started(url, folder))

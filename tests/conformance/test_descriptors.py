@@ -172,6 +172,21 @@ def test_a_holder_that_leaves_makes_it_readable(broker: Broker, connect: Connect
     assert next_message(queue).sequence == held.sequence
 
 
+@pytest.mark.parametrize("ends", [{"exclusive": True}, {"auto_delete": True}])
+def test_a_queue_that_ends_by_itself_has_one_too(
+    broker: Broker, connect: Connect, ends: dict[str, bool]
+) -> None:
+    with broker.create_queue("inbox", **ends) as queue:  # type: ignore[arg-type]
+        queue.fileno()
+        drain(queue)
+        assert not is_readable(queue, SOON), "it tells of a message that is not there"
+
+        connect().put_target("inbox").put(b"1")
+
+        assert becomes_readable(queue)
+        assert next_message(queue).body == b"1"
+
+
 def test_all_descriptors_of_a_queue_tell_of_one_message(queue: Queue, other: Queue) -> None:
     assert is_quiet(queue)
     assert is_quiet(other)

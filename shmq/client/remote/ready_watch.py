@@ -8,7 +8,7 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from shmq import errors
@@ -35,10 +35,10 @@ class RemoteReadyWatch(ReadyWatch):
     While it is armed, the server has a READY of it that waits.
     """
 
-    def __init__(self, queue: Any, tell: Callable[[], None]) -> None:
+    def __init__(self, queue: Any, descriptor: Descriptor) -> None:
         _need_ready(queue)
         self.name: str = queue.name
-        self.tell = tell
+        self.tell = descriptor.set
         self._thread = _thread_for(queue.connection.target, self)
 
     def arm(self) -> bool:

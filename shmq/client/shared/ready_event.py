@@ -7,7 +7,7 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from shmq import api
@@ -24,7 +24,7 @@ class ReadyWatch(abc.ABC):
     """
 
     @abc.abstractmethod
-    def __init__(self, queue: Any, tell: Callable[[], None]) -> None: ...
+    def __init__(self, queue: Any, descriptor: Descriptor) -> None: ...
 
     @abc.abstractmethod
     def arm(self) -> bool:
@@ -70,7 +70,7 @@ class ReadyEvent(Closing):
         _all.add(self)
         try:
             for queue in self._queues:
-                self._watches.append(queue.READY_WATCH(queue, self._descriptor.set))
+                self._watches.append(queue.READY_WATCH(queue, self._descriptor))
         except BaseException:
             self._end()
             raise
@@ -153,6 +153,8 @@ class Descriptor:
         except OSError as error:
             raise no_descriptor(error) from None
         self.is_set = False
+        #: How often it was set, and was unset.
+        self.unsets = 0
         self._lock = threading.RLock()
 
     @property
@@ -160,10 +162,14 @@ class Descriptor:
         """Whether it was closed, by `close` or by a fork."""
         return self.fd < 0
 
-    def set(self) -> None:
-        """Make it readable."""
+    def set(self, since: int | None = None) -> None:
+        """Make it readable; with the number of ``unsets`` of then, unless it was unset since.
+
+        That is for a thread that looks and then sets it: what it saw may be taken meanwhile, and
+        the caller of the `unset` has looked itself.
+        """
         with self._lock:
-            if self.fd >= 0:
+            if self.fd >= 0 and since in {None, self.unsets}:
                 os.eventfd_write(self.fd, 1)
                 self.is_set = True
 
@@ -171,6 +177,7 @@ class Descriptor:
         """Make it unreadable; whether it was set."""
         with self._lock, contextlib.suppress(BlockingIOError):
             was_set, self.is_set = self.is_set, False
+            self.unsets += was_set  # its caller looks if it was set
             if was_set and self.fd >= 0:
                 os.eventfd_read(self.fd)
         return was_set

@@ -180,7 +180,8 @@ void shmq_carry_out_consume(struct shmq_session *session, const struct shmq_fram
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST, why);
     else if (flags & ~known_flags(&request))
         shmq_refuse_request(session, frame->id, SHMQ_S_UNSUPPORTED, "there is no such flag");
-    else if (!(queue_session = shmq_queue_session_at(session, name, SHMQ_MAY_CONSUME, &status)))
+    else if (!(queue_session = (request.looks ? shmq_looking_session_at : shmq_queue_session_at)(
+                   session, name, SHMQ_MAY_CONSUME, &status)))
         shmq_refuse_request(session, frame->id, status, session->engine->why);
     else if (!request.most)
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST,

@@ -262,21 +262,29 @@ static bool is_consumer(struct shmq_queue_session *queue_session, uint16_t *stat
     return queue_session->consumes;
 }
 
-struct shmq_queue_session *shmq_queue_session_at(struct shmq_session *session,
-                                                 struct shmq_name name, enum shmq_right right,
-                                                 uint16_t *status)
+struct shmq_queue_session *shmq_looking_session_at(struct shmq_session *session,
+                                                   struct shmq_name name, enum shmq_right right,
+                                                   uint16_t *status)
 {
     struct shmq_queue_session *queue_session;
 
     session->engine->why[0] = 0;
     if (!(queue_session = enter_queue(session, name, status)))
         return NULL;
-    if (queue_session->rights & right) {
-        *status = SHMQ_S_OK;
-        return right != SHMQ_MAY_CONSUME || is_consumer(queue_session, status) ? queue_session
-                                                                               : NULL;
-    }
-    *status = SHMQ_S_FORBIDDEN;
+    *status = queue_session->rights & right ? SHMQ_S_OK : SHMQ_S_FORBIDDEN;
+    if (*status == SHMQ_S_OK)
+        return queue_session;
     tell_refused(session, name, (uint8_t)right);
     return NULL;
+}
+
+struct shmq_queue_session *shmq_queue_session_at(struct shmq_session *session,
+                                                 struct shmq_name name, enum shmq_right right,
+                                                 uint16_t *status)
+{
+    struct shmq_queue_session *found = shmq_looking_session_at(session, name, right, status);
+
+    if (found && right == SHMQ_MAY_CONSUME && !is_consumer(found, status))
+        return NULL;
+    return found;
 }

@@ -540,6 +540,12 @@ struct shmq_queue_session *shmq_queue_session_at(struct shmq_session *session,
                                                  struct shmq_name name, enum shmq_right right,
                                                  uint16_t *status);
 
+/* The same for a request that takes no message: it makes the session no consumer of a queue that
+ * ends by itself, and the queue may be exclusive to another session. */
+struct shmq_queue_session *shmq_looking_session_at(struct shmq_session *session,
+                                                   struct shmq_name name, enum shmq_right right,
+                                                   uint16_t *status);
+
 /* The session leaves all its queue sessions that have no held leases and no waiters. */
 void shmq_queue_sessions_leave(struct shmq_session *session);
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from shmq.client.local.waiting.wait_thread import join
 from shmq.client.local.waiting.waiting_tasks import WaitingDescriptor
-from shmq.client.shared.ready_event import ReadyWatch
+from shmq.client.shared.ready_event import Descriptor, ReadyWatch
 from shmq.errors import LockTimeout, ShmqError
 from shmq.native import _core
 
@@ -21,9 +21,9 @@ class LocalReadyWatch(ReadyWatch):
     place of a consumer: who has a readable descriptor may never look.
     """
 
-    def __init__(self, queue: Any, tell: Callable[[], None]) -> None:
+    def __init__(self, queue: Any, descriptor: Descriptor) -> None:
         self._queue = queue
-        self._tell = tell
+        self._descriptor = descriptor
         self._waiter = WaitingDescriptor(self._called)
         self._seen_empty = False  # at the last arm, after which no event has come if not called
         self._wait_thread, self._task_queue = join(
@@ -41,12 +41,13 @@ class LocalReadyWatch(ReadyWatch):
 
     def _called(self) -> None:
         """Tell, unless the thread was only woken to look when something is due."""
+        since = self._descriptor.unsets
         try:
             found = self._queue.has_message() or self.arm()
         except (ShmqError, OSError):
             found = True
         if found:
-            self._tell()
+            self._descriptor.set(since)
 
     def close(self) -> None:
         """See `ReadyWatch`."""
