@@ -17,8 +17,9 @@ pytest.importorskip("celery", reason="the package celery (the extra 'celery') is
 
 #: The modules of Celery's t/integration that are run, and which of their tests, as of ``-k``: of
 #: canvases those of chords and groups, as the others are of Celery alone. Not run are the modules
-#: of other backends (cache, database, redis, security, group_chains), of processes without a broker (beat,
-#: loader, logfile, memory leaks, serialization) and of an outage of RabbitMQ (connection_recovery).
+#: of other backends (cache, database, redis, security, group_chains), of processes without a
+#: broker (beat, loader, logfile, memory leaks, serialization), and of an outage of RabbitMQ
+#: (connection_recovery).
 MODULES = {
     "test_tasks.py": "",
     "test_inspect.py": "",
