@@ -18,7 +18,6 @@ pytest.importorskip("celery", reason="the package celery (the extra 'celery') is
 
 CLIENT = """
 import json
-import secrets
 from celery import chord, group
 from tests.support.celery_tasks import add, app, fail, total
 
@@ -67,8 +66,10 @@ def test_a_worker_of_processes_answers_on_this_host(namespace: str, broker: shmq
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("pool", ["threads", "solo"])
-def test_other_pools_answer(pool: str, namespace: str, broker: shmq.Broker) -> None:
+@pytest.mark.parametrize("pool", ["threads", "solo", "gevent"])
+def test_other_pools_answer(pool: str, namespace: str) -> None:
+    if pool == "gevent":
+        pytest.importorskip("gevent", reason="the package gevent is not installed")
     url = {"TEST_BROKER": f"shmq:///{namespace}", "TEST_BACKEND": f"shmq:///{namespace}"}
     with celery("worker", "-c", "2", "-l", "info", "-P", pool, **url) as worker:
         worker.hears("ready")
