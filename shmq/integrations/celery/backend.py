@@ -106,10 +106,14 @@ class Backend(KeyValueStoreBackend):
 
     # ---- chords: a counter of the tasks that have ended, and a key for each of them ----
 
+    @property
+    def _chord_ttl(self) -> float | None:
+        return getattr(self, "chord_expires", self.expires) or None  # Celery 5.6 has no such time
+
     def set_chord_size(self, group_id: str, chord_size: int) -> None:
         """Set how many tasks must end: Celery knows it before it sends the last of them."""
         key = self.get_key_for_chord(group_id, _SIZE)
-        self.table.set(key, chord_size, self.chord_expires or None)
+        self.table.set(key, chord_size, self._chord_ttl)
 
     def _apply_chord_incr(self, header_result_args: Any, body: Any, **more: Any) -> None:
         super()._apply_chord_incr(header_result_args, body, **more)
@@ -120,7 +124,7 @@ class Backend(KeyValueStoreBackend):
 
         A task that is delivered again may end again, and counts once.
         """
-        group, expires = request.group, self.chord_expires or None
+        group, expires = request.group, self._chord_ttl
         if not group or self.table.get(self.get_key_for_chord(group, _DONE)):
             return
         part = self.get_key_for_chord(group, f"{_PART}{request.id}.{request.group_index}")

@@ -78,7 +78,7 @@ def test_no_task_of_a_durable_queue_is_lost_with_the_memory(
 ) -> None:
     with running_writer(namespace) as writer:
         options = {"durability": "journal", "confirm": "disk"}
-        tasks = load(SIZE // 5, tmp_path, f"shmq:///{namespace}", **options)
+        tasks = load(SIZE, tmp_path, f"shmq:///{namespace}", **options)
         tasks.publish()
         with tasks.running():
             tasks.wait_until(0.4)

@@ -6,11 +6,13 @@ import json
 import secrets
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import shmq
 from tests.support.celery_worker import celery, celery_environment
+from tests.support.certificates import WHY_NOT, Certificates
 from tests.support.processes import PATIENCE, ROOT
 from tests.support.server import serve
 
@@ -18,7 +20,6 @@ pytest.importorskip("celery", reason="the package celery (the extra 'celery') is
 
 CLIENT = """
 import json
-import secrets
 from celery import chord, group
 from tests.support.celery_tasks import add, app, fail, total
 
@@ -67,8 +68,10 @@ def test_a_worker_of_processes_answers_on_this_host(namespace: str, broker: shmq
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("pool", ["threads", "solo"])
-def test_other_pools_answer(pool: str, namespace: str, broker: shmq.Broker) -> None:
+@pytest.mark.parametrize("pool", ["threads", "solo", "gevent"])
+def test_other_pools_answer(pool: str, namespace: str) -> None:
+    if pool == "gevent":
+        pytest.importorskip("gevent", reason="the package gevent is not installed")
     url = {"TEST_BROKER": f"shmq:///{namespace}", "TEST_BACKEND": f"shmq:///{namespace}"}
     with celery("worker", "-c", "2", "-l", "info", "-P", pool, **url) as worker:
         worker.hears("ready")
@@ -77,12 +80,16 @@ def test_other_pools_answer(pool: str, namespace: str, broker: shmq.Broker) -> N
 
 
 @pytest.mark.prove
-def test_a_worker_answers_over_tcp_with_a_token(namespace: str, broker: shmq.Broker) -> None:
+@pytest.mark.skipif(WHY_NOT is not None, reason=f"{WHY_NOT}")
+def test_a_worker_answers_over_tls_with_a_token(namespace: str, tmp_path: Path) -> None:
     secret = secrets.token_hex()
     tokens = {secret: {"admin": ["*"], "produce": ["*"], "consume": ["*"]}}
-    with serve(namespace, tokens=tokens) as server:
-        url = {"TEST_BROKER": server.url.replace("://", f"://:{secret}@")}
-        url["TEST_BACKEND"] = url["TEST_BROKER"]
+    authority = Certificates(tmp_path)
+    certificate, key = authority.sign("server")
+    files = {"certificate": certificate, "key": key}
+    with serve(namespace, tokens=tokens, tls=files) as server:
+        server_url = f"shmqs://:{secret}@127.0.0.1:{server.port}?ssl_ca_certs={authority.ca}"
+        url = {"TEST_BROKER": server_url, "TEST_BACKEND": server_url}
         with celery("worker", "-c", "2", "-l", "info", **url) as worker:
             worker.hears("ready")
             assert ask(**url) == ANSWER
