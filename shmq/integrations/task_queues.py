@@ -70,11 +70,13 @@ class TaskQueues:
         Raises :class:`~shmq.QueueExists` if it exists with other options than those given.
         """
         shared = self.shared_name(name)
-        queue = self._connection.broker.ensure_queue(shared, **DEFAULTS | self._options)
+        options = DEFAULTS | self._options
+        queue = self._connection.broker.ensure_queue(shared, **options)
+        wanted = shmq.QueueOptions.for_queue(shared, options)
         other = [
-            f"{key}={getattr(queue.options, key)!r}, not {wanted!r}"
-            for key, wanted in self._options.items()
-            if getattr(queue.options, key) != wanted
+            f"{key}={its!r}, not {ours!r}"
+            for key, (its, ours) in queue.options.differences(wanted).items()
+            if key in self._options
         ]
         if other:
             queue.close()

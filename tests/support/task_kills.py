@@ -100,6 +100,6 @@ def lose_the_memory(framework: Framework, namespace: str, folder: Path, count: i
             writer.start()
             each.start()
             eventually(lambda: is_drained(namespace), f"all tasks are done: {each.logs()}")
-            check(each.ledger, namespace, count, count)
+            check(each.ledger, namespace, count, count // 10)  # acks that no sync had reached
     finally:
         writer.close()

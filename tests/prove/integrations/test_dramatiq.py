@@ -12,6 +12,7 @@ from tests.support.server import serve
 STUB = "of the deques of StubBroker"
 CLIENT = "of the client of Redis"
 ABSENT = "re_declares_queues_when_declared_queue_disappears"
+QUICK = "expects what was sent in the worker's own queue within some ms"
 PIKA = "of RabbitMQ's connections, channels and arguments"
 
 BROKER: Others = {
@@ -50,7 +51,7 @@ BROKER: Others = {
         "test_redis_consumer_nack_can_retry_on_connection_error": CLIENT,
         "test_redis_join_race_condition": CLIENT,
     },
-    "test_worker.py": {},
+    "test_worker.py": {"test_workers_process_messages_in_order": QUICK},
 }
 
 TABLE: Others = {

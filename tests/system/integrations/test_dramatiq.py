@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,6 +18,7 @@ import shmq
 from shmq.integrations.dramatiq import ShmqBroker
 from shmq.integrations.dramatiq.consumer import LeasedMessage
 from tests.support.processes import PATIENCE, eventually
+from tests.support.server import serve
 
 
 @pytest.fixture
@@ -254,6 +256,29 @@ def test_actors_are_declared_without_a_server_and_a_message_says_that_there_is_n
         nothing.send()
     with pytest.raises(ConnectionClosed, match=r"127\.0\.0\.1:1"):
         broker.consume("default")
+
+
+@pytest.mark.prove
+def test_a_worker_that_is_full_keeps_its_connection_and_its_leases(
+    namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shmq.integrations.dramatiq.consumer.SILENCE", 0.1)
+    idle = 0.5
+    with serve(namespace, limits={"idle": idle}) as server:
+        broker = ShmqBroker(server.url)
+        broker.enqueue(Message("default", "run", (), {}, {}))
+        consumer = broker.consume("default", prefetch=1, timeout=50)
+        message = next(consumer)
+        assert message is not None
+        until = time.monotonic() + 4 * idle
+        while time.monotonic() < until:
+            assert next(consumer) is None
+        consumer.ack(message)
+        consumer.close()
+        with shmq.connect(namespace) as local:
+            stats = local.queue("default").stats()
+        assert (stats.acked, stats.redelivered) == (1, 0)
+        broker.close()
 
 
 def test_gevent_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ from taskiq.receiver import Receiver
 import shmq
 from shmq.integrations.taskiq import ShmqBroker, ShmqResultBackend, ShmqScheduleSource
 from tests.support.processes import PATIENCE
+from tests.support.server import serve
 
 #: Marks the parameter that taskiq fills in.
 DEPENDS: Any = TaskiqDepends()
@@ -39,7 +40,7 @@ DEPENDS: Any = TaskiqDepends()
 async def worker(broker: ShmqBroker, **options: Any) -> AsyncIterator[None]:
     """A worker of the broker in this event loop; its tasks end before the block does."""
     finish = asyncio.Event()
-    receiver = Receiver(broker, max_async_tasks=8, run_startup=False, **options)
+    receiver = Receiver(broker, run_startup=False, **{"max_async_tasks": 8, **options})
     listening = asyncio.create_task(receiver.listen(finish))
     try:
         yield
@@ -253,6 +254,25 @@ def test_a_worker_that_waits_leaves_nothing_in_flight(target: str, namespace: st
             await until(lambda: stats(namespace).in_flight == 0, "nothing is in flight")
 
     asyncio.run(main())
+
+
+@pytest.mark.prove
+def test_a_worker_that_is_full_keeps_its_connection_and_its_leases(namespace: str) -> None:
+    idle = 0.5
+    with serve(namespace, limits={"idle": idle}) as server:
+        broker = ShmqBroker(server.url)
+
+        @broker.task
+        async def task() -> None:
+            await asyncio.sleep(4 * idle)
+
+        async def main() -> None:
+            async with worker(broker, max_async_tasks=1):
+                await task.kiq()
+                await until(lambda: stats(namespace).acked == 1, "it is acknowledged")
+
+        asyncio.run(main())
+        assert stats(namespace).redelivered == 0
 
 
 def test_what_listen_yields_is_the_message_as_it_was_put(namespace: str) -> None:
