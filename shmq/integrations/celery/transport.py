@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import threading
 import time
 from queue import Empty
@@ -23,6 +22,8 @@ __all__ = ["TlsTransport", "Transport"]
 _AT_ONCE: Final = 64
 #: The longest wait before another look at what may be consumed, in seconds.
 _SLICE: Final = 1.0
+#: The pause between two looks where a wait would stop greenlets, in seconds.
+_PAUSE: Final = 0.01
 #: How long a request to a server may take, with all attempts to reconnect, in seconds.
 _REQUEST_TIMEOUT: Final = 10.0
 
@@ -161,8 +162,7 @@ class Transport(virtual.Transport):
         if not queues:
             self.settled.wait(seconds)
         elif detect_environment() != "default":
-            with shmq.ReadyEvent(queues) as event:
-                select.select([event], [], [], seconds)  # other greenlets run meanwhile
+            time.sleep(min(seconds, _PAUSE))
         else:
             shmq.wait(queues, seconds)
 
