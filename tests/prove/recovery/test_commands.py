@@ -76,7 +76,7 @@ def test_what_cannot_be_written_is_told(persist: Persist, shell: Shell) -> None:
         broker.create_queue("memory", dead_letter=None)
     assert "has durability='memory'" in shell("snapshot", "-q", "memory", code=Code.USAGE).error
     assert "no queue 'none'" in shell("snapshot", "-q", "none", code=Code.NO_QUEUE).error
-    shell("snapshot", "-q", "a b", code=Code.USAGE)
+    shell("snapshot", "-q", "a" * 101, code=Code.USAGE)
 
 
 def test_without_a_writer_nothing_is_pretended(persist: Persist, shell: Shell) -> None:
@@ -193,7 +193,7 @@ def test_what_cannot_be_restored_is_told(persist: Persist, shell: Shell, tmp_pat
     assert "is no directory" in shell("restore", str(tmp_path / "none"), code=1).error
     assert "no files of queue 'x'" in shell("restore", "-q", "x", code=Code.NO_QUEUE).error
     assert "--as names one queue" in shell("restore", "--as", "b", code=Code.USAGE).error
-    shell("restore", "-q", "x", "--as", "a b", code=Code.USAGE)
+    shell("restore", "-q", "x", "--as", "a" * 101, code=Code.USAGE)
 
 
 def test_a_damaged_queue_is_salvaged_when_that_is_asked_for(persist: Persist, shell: Shell) -> None:
