@@ -265,7 +265,8 @@ while True:
 @own_pids
 def test_kills_of_whole_pid_namespaces_lose_nothing(namespace: str, broker: Broker) -> None:
     queue = broker.create_queue("q", visibility_timeout=HOUR)
-    stream = broker.create_stream("s", partitions=1)
+    # They append as fast as they can: the ring must have room for all of it, on a busy machine too.
+    stream = broker.create_stream("s", partitions=1, ring_bytes=1 << 28)
     for turn in range(3):
         with elsewhere(WORKS, namespace) as one, elsewhere(WORKS, namespace) as other:
             assert says(one) == says(other) == "begun"
