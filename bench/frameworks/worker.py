@@ -215,7 +215,7 @@ class Worker(Contestant):
         return {LATENCY.key: statistics.median(found)}
 
     def _idle(self, process: psutil.Process) -> dict[str, float]:
-        seconds = 0.5 if self._tiny else 4.0
+        seconds = 0.5 if self._tiny else 1.0
         family = [process, *process.children(recursive=True)]
         before, begun = _cpu(family), now()
         time.sleep(seconds)
