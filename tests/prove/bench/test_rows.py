@@ -46,7 +46,7 @@ def bench(*arguments: object) -> tuple[subprocess.Popen[str], str, str]:
         stderr=subprocess.PIPE,
         text=True,
     )
-    printed, complained = process.communicate(timeout=280)
+    printed, complained = process.communicate(timeout=600)
     return process, printed, complained
 
 
