@@ -193,7 +193,7 @@ TEST("a message with group and ttl that is taken leaves its group to the next")
     CHECK_EQ(next_seq(q), 3);
 }
 
-TEST("a visible message keeps its end when it is put back, whoever puts it back")
+TEST("a visible message keeps its end when any process puts it back")
 {
     struct shmq_queue *q = new_source();
     struct shmq_view view;

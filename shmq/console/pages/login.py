@@ -22,7 +22,7 @@ __all__ = ["login_routes"]
 
 #: The longest token that is looked at, in characters.
 _MOST_TOKEN: Final = 1024
-#: The largest form of somebody who is not known yet, in bytes.
+#: The largest form of a caller that has not logged in yet, in bytes.
 _MOST_FORM: Final = 16 << 10
 
 

@@ -22,7 +22,8 @@ class ShmqResultBackend(ResultBackend):
     """Keeps results in the table ``table``, until their ttl has passed.
 
     ``url``, ``token`` and ``tls`` are as for `ShmqBroker`, ``durability`` as for a table of shmq,
-    and the rest as for dramatiq's own backends. Who waits for a result sleeps until it is there.
+    and the rest as for dramatiq's own backends. A caller that waits for a result sleeps until it is
+    there.
     """
 
     def __init__(

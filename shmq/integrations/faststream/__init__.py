@@ -13,12 +13,12 @@ from faststream import TestApp
 
 from shmq.integrations.faststream.broker import ShmqBroker
 from shmq.integrations.faststream.command import ShmqPublishCommand, ShmqResponse
+from shmq.integrations.faststream.memory_broker import TestShmqBroker
 from shmq.integrations.faststream.message import ShmqBatchMessage, ShmqMessage
 from shmq.integrations.faststream.publisher import ShmqPublisher
 from shmq.integrations.faststream.queue import ShmqQueue
 from shmq.integrations.faststream.router import ShmqRoute, ShmqRoutePublisher, ShmqRouter
 from shmq.integrations.faststream.subscriber import ShmqSubscriber
-from shmq.integrations.faststream.testing import TestShmqBroker
 
 __all__ = [
     "ShmqBatchMessage",

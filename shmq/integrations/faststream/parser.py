@@ -16,7 +16,7 @@ from shmq.integrations.faststream.message import ShmqBatchMessage, ShmqMessage
 __all__ = ["CORRELATION", "ShmqParser", "stored"]
 
 #: The header with the id that FastStream knows a request and its reply by: the message's own
-#: correlation is that of whoever waits for the reply.
+#: correlation is that of the request that waits for the reply.
 CORRELATION: Final = "correlation-id"
 #: The header with a media type that no codec stands for.
 _TYPE: Final = "content-type"

@@ -18,7 +18,7 @@ class LocalReadyWatch(ReadyWatch):
     """See :class:`shmq.client.shared.ready_event.ReadyWatch`.
 
     It waits for each message that arrives, as a filtered wait does, and so is never woken in the
-    place of a consumer: who has a readable descriptor may never look.
+    place of a consumer: the owner of a readable descriptor may never look.
     """
 
     def __init__(self, queue: Any, descriptor: Descriptor) -> None:
