@@ -17,17 +17,20 @@ BROKER = "BENCH_BROKER"
 
 def broker_at(url: str) -> AsyncBroker:
     """The broker of the URL's scheme, each of those that acknowledge."""
+    broker: AsyncBroker
     if url.startswith("redis"):
         from taskiq_redis import RedisStreamBroker
 
-        return RedisStreamBroker(url)
-    if url.startswith("amqp"):
+        broker = RedisStreamBroker(url)
+    elif url.startswith("amqp"):
         from taskiq_aio_pika import AioPikaBroker
 
-        return AioPikaBroker(url)
-    from shmq.integrations.taskiq import ShmqBroker
+        broker = AioPikaBroker(url)
+    else:
+        from shmq.integrations.taskiq import ShmqBroker
 
-    return ShmqBroker(url)
+        broker = ShmqBroker(url)
+    return broker
 
 
 def made(url: str) -> tuple[AsyncBroker, Any]:
