@@ -110,6 +110,8 @@ def _hint(error: click.UsageError) -> str:
     names = {param.name for param in command.params} if command is not None else set()
     if "unexpected extra argument" in error.message and {"names", "streams"} <= names:
         return ": name a queue with -q, a stream with --stream"
+    if "unexpected extra argument" in error.message and "messages" in names:
+        return ": write -m before each message"
     return ""
 
 

@@ -365,3 +365,9 @@ def test_progress_is_shown_on_a_terminal_only(
         assert ended(producer).text == "1000 messages put on queue 'jobs'\n"
 
     assert shell("produce", "-q", "jobs", "--file", str(path)).err == b""
+
+
+def test_a_message_without_its_flag_is_told_the_flag(quick: Quick) -> None:
+    ran = quick("produce", "jobs", "hello", code=Code.USAGE)
+
+    assert "write -m before each message" in ran.error
