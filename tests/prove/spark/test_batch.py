@@ -160,6 +160,24 @@ def test_some_states_alone_can_be_asked_for(
     leased.ack()
 
 
+def test_messages_of_some_time_alone_can_be_asked_for(
+    spark: SparkSession, broker: shmq.Broker, orders: shmq.Queue
+) -> None:
+    orders.put(b"first")
+    time.sleep(0.002)
+    orders.put(b"second")
+    first, second = (row.timestamp.replace(tzinfo=dt.UTC) for row in rows(read(spark, broker)))
+    at = second.isoformat()
+
+    def found(**given: Any) -> list[bytes]:
+        return [row.value for row in rows(read(spark, broker, columns="offset,value", **given))]
+
+    assert found(startingTimestamp=at) == [b"second"]
+    assert found(endingTimestamp=at) == [b"first"]
+    assert found(endingTimestamp=int(first.timestamp() * 1000)) == []
+    assert found(startingTimestamp=at, states="leased") == []
+
+
 def test_a_dead_letter_says_why_and_from_where(
     spark: SparkSession, broker: shmq.Broker, orders: shmq.Queue
 ) -> None:
