@@ -18,7 +18,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .SECONDARY:
 .PHONY: help demo test test-lint test-c test-contract test-system test-commands prove prove-c
 .PHONY: prove-contract prove-death prove-spark lint lint-core lint-form lint-python core-test core-test-build
-.PHONY: model powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference layout
+.PHONY: model powerloss soak spark-soak spark-cluster fuzz bench bench-tcp bench-disk bench-spark reference layout
 .PHONY: bench-frameworks
 .PHONY: bench-record
 .PHONY: stubs
@@ -35,6 +35,7 @@ help:
 	@echo 'make powerloss          cut the power in every state of the disk, and recover'
 	@echo 'make soak SECONDS=60    kill producers and consumers at random, then count'
 	@echo 'make spark-soak         the same with the jobs of the pipeline on Spark'
+	@echo 'make spark-cluster      a Spark cluster over TLS whose workers are killed'
 	@echo 'make fuzz SECONDS=60    any bytes for the protocol engine (needs clang);'
 	@echo '                        HARNESS=dmsq: for what reads files'
 	@echo 'make stubs              write shmq/native/*.pyi from the signatures in the sources'
@@ -138,9 +139,14 @@ soak: $(VENV)/test
 	$(BIN)/python -m tests.prove.soak --seconds $(SECONDS) $(SOAK)
 
 # Through the pipeline on Spark: make spark-soak KILLS=40
-KILLS := 24
+KILLS := 56
 spark-soak: $(VENV)/test
 	$(BIN)/python -m tests.prove.soak.spark --kills $(KILLS)
+
+# The same pipeline of batches on a standalone cluster: a master, two workers, TLS and a token.
+WORKER_KILLS := 4
+spark-cluster: $(VENV)/test
+	$(BIN)/python -m tests.prove.spark.cluster --kills $(WORKER_KILLS)
 
 options: $(VENV)/built
 	$(BIN)/python tools/options.py

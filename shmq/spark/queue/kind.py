@@ -8,7 +8,7 @@ from typing import Final
 from shmq.spark.queue import writer
 from shmq.spark.queue.reader import QueueReader, QueueSourceStreamingReader
 from shmq.spark.queue.writer import QueueSink
-from shmq.spark.shared import address, columns, options
+from shmq.spark.shared import address, columns, options, query_page
 from shmq.spark.shared.kind import KAFKAS, Kind
 from shmq.spark.shared.options import BATCH, KIND, STREAM, Option
 
@@ -33,6 +33,7 @@ _OPTIONS: Final = (
     Option("maxOffsetsPerTrigger", options.whole(1, 1 << 24), 500_000, _STREAM),
     Option("minOffsetsPerTrigger", options.whole(1, 1 << 24), None, _STREAM),
     Option("maxTriggerDelay", options.seconds(0.001, 1e6), 900.0, _STREAM),
+    Option("uiWebUrl", query_page.address, None, _STREAM),
     Option("maxBytesPerTrigger", options.size(1, 1 << 40), 256 << 20, _STREAM),
     Option("leaseTimeout", options.seconds(1, 1e6), 600.0, _STREAM),
     Option("failOnDataLoss", options.truth, True, _STREAM),

@@ -188,6 +188,7 @@ class QueueSourceStreamingReader(StreamingReader):
         """Acknowledge the messages before ``start``, and lease the next batch if there is one."""
         begin = Offset.of_json(start)
         self._settle(begin)
+        self._page.tell(self._address, self._leases.names())
         if self._pending is not None and self._pending.batch == begin.batch + 1:
             return self._pending.as_json()  # leased before, but not planned yet
         if self._trigger.waits and not self._trigger.ready(sum(self._leases.depths().values())):

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import (
 
 from shmq.spark.shared import columns
 from shmq.spark.shared.address import Address
+from shmq.spark.shared.query_page import QueryPage
 from shmq.spark.shared.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class StreamingReader(SourceReader, DataSourceStreamReader, SupportsTriggerAvail
     ) -> None:
         super().__init__(address, subscription, schema, chosen)
         self._trigger = Trigger(chosen)
+        self._page = QueryPage(chosen["uiWebUrl"], subscription.thing)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """The limit from the options; Spark may ask for everything instead."""

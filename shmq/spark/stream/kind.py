@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from shmq.spark.shared import address, options
+from shmq.spark.shared import address, options, query_page
 from shmq.spark.shared.kind import KAFKAS, Kind
 from shmq.spark.shared.options import BATCH, KIND, STREAM, Option
 from shmq.spark.shared.subscription import assigned
@@ -42,6 +42,7 @@ _OPTIONS: Final = (
     Option("maxOffsetsPerTrigger", options.whole(1, 1 << 40), None, _STREAM),
     Option("minOffsetsPerTrigger", options.whole(1, 1 << 40), None, _STREAM),
     Option("maxTriggerDelay", options.seconds(0.001, 1e6), 900.0, _STREAM),
+    Option("uiWebUrl", query_page.address, None, _STREAM),
     Option("minPartitions", options.whole(1, 10_000), None, _READ),
     Option("maxBytesPerBatch", options.size(1 << 10, 1 << 30), 4 << 20, _READ),
     Option("failOnDataLoss", options.truth, True, _READ),

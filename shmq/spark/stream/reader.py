@@ -216,6 +216,7 @@ class StreamSourceStreamingReader(StreamingReader):
         """The end of the next batch; ``start`` if there is none yet."""
         begin = StreamOffset.of_json(start)
         self._cursor.done(begin)
+        self._page.tell(self._address, begin.streams)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end, count = self._cursor.next(begin, most)
         if begin != NOWHERE and (not count or not self._trigger.ready(count)):
