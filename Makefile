@@ -17,7 +17,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: help demo test test-lint test-c test-contract test-system test-commands prove prove-c
-.PHONY: prove-contract prove-death prove-spark lint lint-core lint-form lint-python core-test core-test-build
+.PHONY: prove-contract prove-death prove-spark prove-pages lint lint-core lint-form lint-python core-test core-test-build
 .PHONY: model powerloss soak spark-soak spark-cluster fuzz bench bench-tcp bench-disk bench-spark reference layout
 .PHONY: bench-frameworks
 .PHONY: bench-record
@@ -102,7 +102,7 @@ test-system:
 	$(QUICK) tests/system $(COMMANDS:%=--ignore=%)
 
 prove: $(VENV)/test $(VENV)/bench
-	@begun=$$(date +%s); $(LANES) --jobs=3 prove-spark prove-death prove-contract prove-c || exit 1; \
+	@begun=$$(date +%s); $(LANES) --jobs=3 prove-spark prove-death prove-contract prove-pages prove-c || exit 1; \
 	echo "make prove: passed in $$(($$(date +%s) - begun)) s"
 
 prove-c:
@@ -113,13 +113,19 @@ prove-contract:
 	$(THOROUGH) tests/conformance tests/system
 	SHMQ_MODEL_EXAMPLES=600 $(BIN)/python -m pytest $(PYTEST) tests/conformance/models
 
-# Deaths at any store, of the machine, and at random; and what needs no JVM beside them.
-JVM := tests/prove/spark tests/prove/soak/spark tests/prove/examples tests/prove/docs
+# Deaths at any store, of the machine, and at random; and whatever has no lane of its own.
+SPARK := tests/prove/spark tests/prove/soak/spark
+PAGES := tests/prove/examples tests/prove/docs tests/prove/bench
 prove-death:
-	$(THOROUGH) $(JVM:%=--ignore=%) --ignore=tests/prove/bench tests/prove
+	$(THOROUGH) $(SPARK:%=--ignore=%) $(PAGES:%=--ignore=%) tests/prove
 
+# The benchmark's rows on Spark run in the session of the other tests.
+ROWS := tests/prove/bench/test_rows.py::test_every_contestant_is_measured_and_printed[spark]
 prove-spark:
-	$(THOROUGH) $(JVM) tests/prove/bench
+	$(THOROUGH) $(SPARK) '$(ROWS)'
+
+prove-pages:
+	$(THOROUGH) --deselect='$(ROWS)' $(PAGES)
 
 # Without spin this is passed over, but where SPIN=required says that it must be there.
 model:

@@ -19,7 +19,7 @@ needs_openssl = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 
 
 @needs_openssl
-@pytest.mark.watchdog(420)
+@pytest.mark.watchdog(900)
 def test_an_executor_that_is_killed_in_the_middle_loses_nothing_and_doubles_nothing(
     broker: shmq.Broker, tmp_path: Path
 ) -> None:

@@ -359,17 +359,6 @@ def test_columns_and_headers_are_chosen_as_in_a_batch_read(
     )
 
 
-def test_a_queue_that_is_not_there_is_said_by_the_query(stream: Query) -> None:
-    assert stream.fails().startswith("shmq.errors.NoSuchQueue: there is no queue 'orders'")
-
-
-def test_a_server_that_is_away_is_said_by_the_query(stream: Query) -> None:
-    away = {"url": "shmq://127.0.0.1:1", "connectTimeout": "1s", "requestTimeout": "1s"}
-    said = stream.fails(kind="queue", **away)
-    assert said.startswith("shmq.errors.ConnectionLost: ")
-    assert "127.0.0.1:1" in said
-
-
 def test_a_server_that_is_away_is_said_where_it_must_tell_a_queue_from_a_stream(
     stream: Query,
 ) -> None:
