@@ -17,8 +17,8 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: help demo test test-lint test-c test-contract test-system test-commands prove prove-c
-.PHONY: prove-contract prove-death prove-spark lint lint-core lint-form lint-python core-test core-test-build
-.PHONY: model powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference layout
+.PHONY: prove-contract prove-death prove-spark prove-pages lint lint-core lint-form lint-python core-test core-test-build
+.PHONY: model powerloss soak spark-soak spark-cluster fuzz bench bench-tcp bench-disk bench-spark reference layout
 .PHONY: bench-frameworks
 .PHONY: bench-record
 .PHONY: stubs
@@ -35,6 +35,7 @@ help:
 	@echo 'make powerloss          cut the power in every state of the disk, and recover'
 	@echo 'make soak SECONDS=60    kill producers and consumers at random, then count'
 	@echo 'make spark-soak         the same with the jobs of the pipeline on Spark'
+	@echo 'make spark-cluster      a Spark cluster over TLS whose workers are killed'
 	@echo 'make fuzz SECONDS=60    any bytes for the protocol engine (needs clang);'
 	@echo '                        HARNESS=dmsq: for what reads files'
 	@echo 'make stubs              write shmq/native/*.pyi from the signatures in the sources'
@@ -101,7 +102,7 @@ test-system:
 	$(QUICK) tests/system $(COMMANDS:%=--ignore=%)
 
 prove: $(VENV)/test $(VENV)/bench
-	@begun=$$(date +%s); $(LANES) --jobs=3 prove-spark prove-death prove-contract prove-c || exit 1; \
+	@begun=$$(date +%s); $(LANES) --jobs=3 prove-spark prove-death prove-contract prove-pages prove-c || exit 1; \
 	echo "make prove: passed in $$(($$(date +%s) - begun)) s"
 
 prove-c:
@@ -112,13 +113,19 @@ prove-contract:
 	$(THOROUGH) tests/conformance tests/system
 	SHMQ_MODEL_EXAMPLES=600 $(BIN)/python -m pytest $(PYTEST) tests/conformance/models
 
-# Deaths at any store, of the machine, and at random; and what needs no JVM beside them.
-JVM := tests/prove/spark tests/prove/soak/spark tests/prove/examples tests/prove/docs
+# Deaths at any store, of the machine, and at random; and whatever has no lane of its own.
+SPARK := tests/prove/spark tests/prove/soak/spark
+PAGES := tests/prove/examples tests/prove/docs tests/prove/bench
 prove-death:
-	$(THOROUGH) $(JVM:%=--ignore=%) --ignore=tests/prove/bench tests/prove
+	$(THOROUGH) $(SPARK:%=--ignore=%) $(PAGES:%=--ignore=%) tests/prove
 
+# The benchmark's rows on Spark run in the session of the other tests.
+ROWS := tests/prove/bench/test_rows.py::test_every_contestant_is_measured_and_printed[spark]
 prove-spark:
-	$(THOROUGH) $(JVM) tests/prove/bench
+	$(THOROUGH) $(SPARK) '$(ROWS)'
+
+prove-pages:
+	$(THOROUGH) --deselect='$(ROWS)' $(PAGES)
 
 # Without spin this is passed over, but where SPIN=required says that it must be there.
 model:
@@ -138,9 +145,14 @@ soak: $(VENV)/test
 	$(BIN)/python -m tests.prove.soak --seconds $(SECONDS) $(SOAK)
 
 # Through the pipeline on Spark: make spark-soak KILLS=40
-KILLS := 24
+KILLS := 56
 spark-soak: $(VENV)/test
 	$(BIN)/python -m tests.prove.soak.spark --kills $(KILLS)
+
+# The same pipeline of batches on a standalone cluster: a master, two workers, TLS and a token.
+WORKER_KILLS := 4
+spark-cluster: $(VENV)/test
+	$(BIN)/python -m tests.prove.spark.cluster --kills $(WORKER_KILLS)
 
 options: $(VENV)/built
 	$(BIN)/python tools/options.py

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bench.compiled import ROOT
 from bench.disk import folder
@@ -18,7 +18,8 @@ MASTER = "local[2]"
 #: The JVM is driver and executors in one.
 CONF = {"spark.driver.memory": "1g", "spark.log.level": "ERROR"}
 
-_begun: list[SparkSession] = []
+#: The session, and whether it was running before.
+_begun: list[tuple[SparkSession, bool]] = []
 
 
 def missing() -> str | None:
@@ -31,22 +32,28 @@ def missing() -> str | None:
 def begin() -> SparkSession:
     """The session, started at the first use."""
     if not _begun:
+        from pyspark.sql import SparkSession
+
         import shmq.spark
 
+        ran = SparkSession.getActiveSession() is not None
         # Spark's Python workers import the package, and the empty source, from here.
         before = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *before])
-        _begun.append(shmq.spark.session("bench", master=MASTER, conf=CONF))
-    return _begun[0]
+        given: dict[str, Any] = {} if ran else {"master": MASTER, "conf": CONF}
+        _begun.append((shmq.spark.session("bench", **given), ran))
+    return _begun[0][0]
 
 
 def end() -> None:
-    """End the session if it was started.
+    """End the session if it was started here.
 
     Its Python workers may still be in the namespaces of the run, so their files are left until
     now.
     """
     while _begun:
-        _begun.pop().stop()
+        session, ran = _begun.pop()
+        if not ran:
+            session.stop()
         for path in SHM.glob(f"shmq@bench-{os.getpid()}-*"):
             path.unlink(missing_ok=True)

@@ -39,7 +39,7 @@ def settle(given: Mapping[str, str], offset: str) -> int:
 
 def _commit_to_group(given: Mapping[str, str], done: StreamOffset) -> None:
     chosen = STREAM_KIND.parse(given, STREAM)
-    if chosen["group"] is None:
+    if chosen["group"] is None and done.group is None:
         return
     cursor = Cursor(*STREAM_KIND.source(chosen), chosen)
     try:

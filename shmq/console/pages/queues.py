@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import shmq
 from shmq.console.history import Series
 from shmq.console.pages.overview import findings_of
+from shmq.console.pages.query_pages import query_pages
 from shmq.console.pages.visit import Shown, Visit, page
 from shmq.console.problem import Problem
 from shmq.protocol.opcodes import Right
@@ -67,6 +68,7 @@ def one_queue(visit: Visit) -> Shown:
             "options": found.options.as_dict() if found.options is not None else {},
             "findings": findings_of(visit, "queue", name),
             "minutes": list(minutes_of(visit.console.observer.history.of("queue", name))),
+            "query_pages": query_pages(visit.console.broker, "queue", name),
             "leases": leases,
             "no_leases": no_leases,
             "most_leases": _LEASES,

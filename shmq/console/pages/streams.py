@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import shmq
 from shmq.console.pages.overview import findings_of
+from shmq.console.pages.query_pages import query_pages
 from shmq.console.pages.queues import minutes_of
 from shmq.console.pages.visit import Shown, Visit, page
 from shmq.console.visibility import visible_stream
@@ -48,6 +49,7 @@ def one_stream(visit: Visit) -> Shown:
             "stream": activity,
             "groups": activity.groups if activity is not None else (),
             "findings": findings_of(visit, "stream", name),
+            "query_pages": query_pages(visit.console.broker, "stream", name),
             "minutes": list(minutes_of(visit.console.observer.history.of("stream", name))),
             **_opened(visit, name, activity),
         },

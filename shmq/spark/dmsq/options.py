@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
@@ -17,21 +16,6 @@ STATES: Final = ("ready", "delayed", "dying")
 
 #: The columns of the skipped places.
 SKIPPED: Final = "topic string, file string, offset bigint, bytes bigint, what string"
-
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-
-
-def moment(given: str) -> int:
-    """A time in us since 1970, given in ms since 1970, as in Kafka's connector, or ISO 8601."""
-    allowed = "ms since 1970, or a time such as 2026-01-31T12:00:00Z (UTC, unless it says where)"
-    try:
-        if given.strip().isdecimal():
-            return int(given) * 1000
-        found = dt.datetime.fromisoformat(given.strip())
-    except ValueError:
-        raise ValueError(allowed) from None
-    found = found if found.tzinfo else found.replace(tzinfo=dt.UTC)
-    return (found - _EPOCH) // dt.timedelta(microseconds=1)
 
 
 def mode(given: str) -> str:
@@ -52,8 +36,8 @@ OPTIONS: Final = (
     Option("states", options.several_of(*STATES), STATES, _BATCH),
     Option("startingSequence", _NUMBER, None, _BATCH),
     Option("endingSequence", _NUMBER, None, _BATCH),
-    Option("startingTimestamp", moment, None, _BATCH),
-    Option("endingTimestamp", moment, None, _BATCH),
+    Option("startingTimestamp", options.moment, None, _BATCH),
+    Option("endingTimestamp", options.moment, None, _BATCH),
     Option("mode", mode, "FAILFAST", _BATCH),
     Option("rows", options.one_of("messages", "skipped"), "messages", _BATCH),
     Option("minPartitions", options.whole(1, 10_000), None, _BATCH),

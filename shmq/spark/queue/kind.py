@@ -8,13 +8,14 @@ from typing import Final
 from shmq.spark.queue import writer
 from shmq.spark.queue.reader import QueueReader, QueueSourceStreamingReader
 from shmq.spark.queue.writer import QueueSink
-from shmq.spark.shared import address, columns, options
-from shmq.spark.shared.kind import Kind
+from shmq.spark.shared import address, columns, options, query_page
+from shmq.spark.shared.kind import KAFKAS, Kind
 from shmq.spark.shared.options import BATCH, KIND, STREAM, Option
 
 __all__ = ["QUEUE"]
 
 _READ: Final = frozenset({BATCH, STREAM})
+_BATCH: Final = frozenset({BATCH})
 _STREAM: Final = frozenset({STREAM})
 
 _OPTIONS: Final = (
@@ -24,10 +25,15 @@ _OPTIONS: Final = (
     Option("subscribePattern", options.pattern, None, _READ),
     Option("columns", options.several_of(*columns.NAMES), None, _READ),
     Option("includeHeaders", options.truth, False, _READ),
-    Option("states", options.several_of(*columns.STATES), columns.STATES, frozenset({BATCH})),
+    Option("states", options.several_of(*columns.STATES), columns.STATES, _BATCH),
+    Option("startingTimestamp", options.moment, None, _BATCH),
+    Option("endingTimestamp", options.moment, None, _BATCH),
     Option("minPartitions", options.whole(1, 10_000), None, _READ),
     Option("maxBytesPerBatch", options.size(1 << 10, 1 << 30), 4 << 20, _READ),
     Option("maxOffsetsPerTrigger", options.whole(1, 1 << 24), 500_000, _STREAM),
+    Option("minOffsetsPerTrigger", options.whole(1, 1 << 24), None, _STREAM),
+    Option("maxTriggerDelay", options.seconds(0.001, 1e6), 900.0, _STREAM),
+    Option("uiWebUrl", query_page.address, None, _STREAM),
     Option("maxBytesPerTrigger", options.size(1, 1 << 40), 256 << 20, _STREAM),
     Option("leaseTimeout", options.seconds(1, 1e6), 600.0, _STREAM),
     Option("failOnDataLoss", options.truth, True, _STREAM),
@@ -40,6 +46,7 @@ _NO_OFFSETS: Final = (
 
 _REFUSED: Final = MappingProxyType(
     {
+        **KAFKAS,
         **dict.fromkeys(
             (
                 "assign",
@@ -54,13 +61,9 @@ _REFUSED: Final = MappingProxyType(
             _NO_OFFSETS,
         ),
         **dict.fromkeys(
-            ("minoffsetspertrigger", "maxtriggerdelay"),
-            "choose a longer trigger instead: .trigger(processingTime='10 seconds')",
+            ("group", "groupidprefix", "kafka.group.id"),
+            "a queue's consumers need no group, each message goes to one of them: leave it out",
         ),
-        "path": "name the queue as .option('subscribe', NAME), and to write as "
-        ".option('topic', NAME)",
-        "kafka.bootstrap.servers": "say where the queues are as .option('url', …)",
-        "namespace": "say it as .option('url', NAMESPACE)",
     }
 )
 

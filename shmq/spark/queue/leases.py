@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -80,6 +80,23 @@ class Leases:
             with self._gone_is_fine(name):
                 depths[name] = self._queue(name).qsize()
         return depths
+
+    def report(self) -> dict[str, Any]:
+        """What waits in the queues: how many messages, for how long, and how often again.
+
+        ``oldest`` is the age in seconds of the message that has waited longest, ``redelivered``
+        the number of repeated deliveries since the queues were made.
+        """
+        seen: dict[str, shmq.QueueStats] = {}
+        for name in self.names():
+            with self._gone_is_fine(name):
+                seen[name] = self._queue(name).stats()
+        return {
+            "backlog": sum(each.depth for each in seen.values()),
+            "oldest": round(max((each.oldest_age for each in seen.values()), default=0.0), 3),
+            "redelivered": sum(each.redelivered for each in seen.values()),
+            "queues": {name: each.depth for name, each in seen.items()},
+        }
 
     def names(self) -> tuple[str, ...]:
         """The subscribed queues that exist. Raises NoSuchQueue for a named one that does not."""

@@ -20,16 +20,17 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+import numpy as np
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 import shmq
 from shmq.api.columns import STATES
 from shmq.errors import LeaseExpired, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.spark.queue.leases import LeasedMessages, Leases
 from shmq.spark.queue.offset import MOST, NOTHING, Offset
-from shmq.spark.shared import columns
 from shmq.spark.shared.address import Address
+from shmq.spark.shared.reader import SourceReader, StreamingReader
 from shmq.spark.shared.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class SlotRange(InputPartition):
     end: int
 
 
-class QueueReader(DataSourceReader):
+class QueueReader(SourceReader, DataSourceReader):
     """Reads the messages that are in the queues when the query runs."""
 
     def __init__(
@@ -68,14 +69,10 @@ class QueueReader(DataSourceReader):
         schema: StructType,
         chosen: Mapping[str, Any],
     ) -> None:
-        columns.check(schema)
-        self._address = address
-        self._subscription = subscription
-        self._schema = schema
-        self._least = chosen["minPartitions"]
-        self._size = chosen["maxBytesPerBatch"]
-        states = frozenset(map(STATES.index, chosen["states"]))
-        self._states = states if len(states) < len(columns.STATES) else None
+        super().__init__(address, subscription, schema, chosen)
+        self._states = [STATES.index(each) for each in chosen["states"]]
+        self._since: int | None = chosen["startingTimestamp"]
+        self._until: int | None = chosen["endingTimestamp"]
 
     def partitions(self) -> list[InputPartition]:
         """The parts of all queues. Raises ShmqError, at the driver."""
@@ -94,7 +91,9 @@ class QueueReader(DataSourceReader):
         assert isinstance(partition, SlotRange)
         if not partition.end:
             return
-        from shmq.spark.shared.arrow import Batches  # noqa: PLC0415 - the planner has no use for Arrow
+        import pyarrow as pa  # noqa: PLC0415 - the planner has no use for Arrow
+
+        from shmq.spark.shared.arrow import Batches  # noqa: PLC0415 - the same
 
         batches = Batches.for_spark(self._schema, partition.topic)
         with self._address.connect() as broker, broker.queue(partition.topic) as queue:
@@ -102,9 +101,23 @@ class QueueReader(DataSourceReader):
             at: int | None = partition.start
             while at is not None:
                 run, at = bulk.read_columns(at, end=partition.end, max_bytes=self._size)
-                batch = batches.batch(run, self._states)
-                if batch.num_rows:
-                    yield batch
+                wanted = self._wanted(run)
+                if wanted.all():
+                    yield batches.batch(run)
+                elif wanted.any():
+                    yield batches.batch(run).filter(pa.array(wanted))
+
+    def _wanted(self, run: shmq.Columns) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which messages of a run are of the states and the times of the options."""
+        wanted = np.ones(run.count, dtype=bool)
+        if len(self._states) < len(STATES):
+            wanted &= np.isin(np.frombuffer(run.state, np.uint8, run.count), self._states)
+        put_at = np.frombuffer(run.put_at, np.int64, run.count)
+        if self._since is not None:
+            wanted &= put_at >= self._since
+        if self._until is not None:
+            wanted &= put_at < self._until
+        return wanted
 
 
 def parts_of(count: int, least: int) -> list[tuple[int, int]]:
@@ -136,11 +149,8 @@ class QueueInputPartition(InputPartition):
     sequences: bytes = dataclasses.field(repr=False)
 
 
-class QueueSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Leases messages at the driver and reads them on the executors.
-
-    Spark makes several readers, but asks the same one for all offsets of a query.
-    """
+class QueueSourceStreamingReader(StreamingReader):
+    """Leases messages at the driver and reads them on the executors."""
 
     def __init__(
         self,
@@ -149,15 +159,8 @@ class QueueSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailabl
         schema: StructType,
         chosen: Mapping[str, Any],
     ) -> None:
-        columns.check(schema)
-        self._address = address
-        self._schema = schema
-        self._rows = chosen["maxOffsetsPerTrigger"]
+        super().__init__(address, subscription, schema, chosen)
         self._bytes = chosen["maxBytesPerTrigger"]
-        self._least = chosen["minPartitions"]
-        self._size = chosen["maxBytesPerBatch"]
-        self._strict = chosen["failOnDataLoss"]
-        self._subscription = subscription
         self._seconds = chosen["leaseTimeout"]
         self._settled = 0
         self._pending: Offset | None = None
@@ -173,28 +176,27 @@ class QueueSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailabl
         self._leases.names()  # raises for missing queues before Spark writes anything
         return NOTHING.as_json()
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """The limit from the options; Spark may ask for everything instead."""
-        return ReadMaxRows(self._rows)
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def _stay(self) -> None:
         """From now on lease no more of a queue than the messages visible in it now."""
         self._left = self._leases.depths()
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
-        """The number of waiting messages, in all and per queue, for the query's progress."""
-        depths = self._leases.depths()
-        return {"backlog": sum(depths.values()), "queues": depths}
+        """What waits in the queues, in all and in each, for the query's progress."""
+        return self._leases.report()
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
         """Acknowledge the messages before ``start``, and lease the next batch if there is one."""
         begin = Offset.of_json(start)
         self._settle(begin)
+        self._page.tell(self._address, self._leases.names())
         if self._pending is not None and self._pending.batch == begin.batch + 1:
             return self._pending.as_json()  # leased before, but not planned yet
+        if self._trigger.waits and not self._trigger.ready(sum(self._leases.depths().values())):
+            return start
         queues = self._lease(begin.batch + 1, limit)
         if not queues:
             return start
+        self._trigger.begun()
         self._pending = Offset(begin.batch + 1, {name: each.taken for name, each in queues.items()})
         return self._pending.as_json()
 

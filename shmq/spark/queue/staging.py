@@ -134,13 +134,15 @@ class _QueueBatch:
 def publish(sink: Sink, messages: Iterable[Staged | None], *, forget: bool) -> None:
     """Publish the staged rows of all tasks, in the order of their partitions.
 
-    Waits while a queue is full; a full queue does not delay the others. ``forget``: the
-    publisher has no further batch. Raises :class:`~shmq.Full` if there was no room in time; the
-    batch then stays as it is, and publishing it again continues.
+    Waits while a queue is full; a full queue does not delay the others. If the publishing is
+    interrupted, whether by an error or a death, each queue has the first rows of its share, in
+    order, and the rest stays staged, unseen by consumers: publishing the batch again puts just
+    the rest. ``forget``: the publisher has no further batch, so nobody can do that. Raises
+    :class:`~shmq.Full` if there was no room in time.
     """
     with sink.address.connect() as broker:
         shares = _shares(broker, messages)
-        _publish_all(shares, sink.timeout)
+        _publish_all(shares, sink.timeout, forget=forget)
         if forget:
             for share in shares:
                 share.publisher.discard()
@@ -159,7 +161,15 @@ def _shares(broker: shmq.Broker, messages: Iterable[Staged | None]) -> list[_Que
     return list(shares.values())
 
 
-def _publish_all(shares: Sequence[_QueueBatch], timeout: float | None) -> None:
+#: What an interrupted publishing leaves, by whether its publisher is forgotten.
+_LEFT: Final = {
+    True: "rows that are in the queue already stay there, the rest is discarded; a write that "
+    "names its .option('publisher', NAME) and batch keeps it, and is finished by a retry",
+    False: "the same write with the same publisher and batch finishes it",
+}
+
+
+def _publish_all(shares: Sequence[_QueueBatch], timeout: float | None, *, forget: bool) -> None:
     until = None if timeout is None else time.monotonic() + timeout
     waiting = [share for share in shares if not share.publish(0)]
     while waiting:
@@ -171,7 +181,7 @@ def _publish_all(shares: Sequence[_QueueBatch], timeout: float | None) -> None:
             raise Full(
                 f"there was no room in {names} for all of the batch, or its journal did not have "
                 f"it, within publishTimeout={timeout:g} s: have its messages consumed, or wait "
-                f"longer"
+                f"longer; {_LEFT[forget]}"
             )
 
 

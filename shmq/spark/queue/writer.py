@@ -110,7 +110,12 @@ Messages = Sequence[WriterCommitMessage | None]
 
 
 class QueueWriter(DataSourceArrowWriter):
-    """Puts all rows of a DataFrame into queues, or none."""
+    """Puts all rows of a DataFrame into queues, or none.
+
+    No row is there before all tasks have ended. A publishing that is cut off leaves the first rows
+    in the queue; if the options name the publisher and the batch, the rest stays staged, and the
+    same write, run again, puts just that.
+    """
 
     def __init__(self, sink: QueueSink) -> None:
         self._sink = sink

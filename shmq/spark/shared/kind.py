@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from shmq.errors import InvalidOption
 from shmq.spark.shared import columns, options
@@ -22,11 +23,30 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
-__all__ = ["Kind"]
+__all__ = ["KAFKAS", "Kind"]
 
 _Sink = TypeVar("_Sink", bound=Sink)
 
 Chosen = Mapping[str, Any]
+
+#: Options of Kafka's connector that neither kind has, by lower-case name, each with the reason.
+KAFKAS: Final = MappingProxyType(
+    {
+        "kafka.bootstrap.servers": "say where the broker is as .option('url', …)",
+        "kafka.group.id": "a stream takes .option('group', NAME)",
+        "kafka.*": "it is of Kafka's client: url, token, tls, tlsCa, connectTimeout and "
+        "requestTimeout say how to connect",
+        **dict.fromkeys(
+            ("kafkaconsumer.*", "fetchoffset.*"),
+            "the options connectTimeout and requestTimeout say how long to wait for the broker",
+        ),
+        "maxrecordsperpartition": "say .option('minPartitions', NUMBER)",
+        "endingoffsetsbytimestampstrategy": "a time after all records means the end: leave it out",
+        "path": "name what to read as .option('subscribe', NAME), and to write as "
+        ".option('topic', NAME)",
+        "namespace": "say it as .option('url', NAMESPACE)",
+    }
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ Spark passes every option as text and folds the case of its name.
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +33,8 @@ _SIZE: Final = re.compile(r"(\d{1,15})\s*([kmgt]?)(?:i?b)?", re.ASCII | re.IGNOR
 _SECONDS: Final = re.compile(
     r"(\d{1,12}(?:\.\d{1,9})?)\s*(ms|s|min|m|h|d)?", re.ASCII | re.IGNORECASE
 )
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_LAST_MS: Final = ((1 << 63) - 1) // 1000
 _SCALES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _UNITS: Final = {
     "": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0
@@ -64,7 +67,8 @@ def parse(
     """The value of every option of that ``use`` by name: the ``given`` ones, else defaults.
 
     ``form`` is the format's name. ``refused`` has, by lower-case name, the reason why an option
-    known from other formats does not exist here. Raises :class:`~shmq.InvalidOption` for an
+    known from other formats does not exist here, or not for this use; ``prefix.*`` stands for
+    all names with that prefix. Raises :class:`~shmq.InvalidOption` for an
     option that is unknown or of another use, and for a value that is not allowed.
     """
     known = {option.name.lower(): option for option in table}
@@ -78,7 +82,8 @@ def parse(
             raise InvalidOption(_unknown(key, known, form, refused))
         if use not in option.uses:
             meant = " and ".join(USES[each] for each in USES if each in option.uses)
-            raise InvalidOption(f"the option {option.name}={text!r} is for {meant}: leave it out")
+            advice = refused.get(folded, "leave it out")
+            raise InvalidOption(f"the option {option.name}={text!r} is for {meant}: {advice}")
         try:
             chosen[option.name] = option.read(text)
         except ValueError as error:
@@ -93,9 +98,10 @@ def use_of(table: Sequence[Option], given: Mapping[str, str]) -> str:
 
 
 def _unknown(key: str, known: Mapping[str, Option], form: str, refused: Mapping[str, str]) -> str:
-    if reason := refused.get(key.lower()):
+    folded = key.lower()
+    if reason := refused.get(folded) or refused.get(f"{folded.partition('.')[0]}.*"):
         return f"format({form!r}) has no option {key!r}: {reason}"
-    near = difflib.get_close_matches(key.lower(), known, 1)
+    near = difflib.get_close_matches(folded, known, 1)
     hint = f"did you mean {known[near[0]].name}?" if near else ""
     names = ", ".join(option.name for option in known.values())
     return f"format({form!r}) has no option {key!r}: {hint or f'it may have {names}'}"
@@ -180,6 +186,21 @@ def seconds(least: float, most: float) -> Reading:
         return found
 
     return read
+
+
+def moment(given: str) -> int:
+    """A time in us since 1970, given in ms since 1970, as in Kafka's connector, or ISO 8601."""
+    allowed = "ms since 1970, or a time such as 2026-01-31T12:00:00Z (UTC, unless it says where)"
+    try:
+        if given.strip().isdecimal():
+            if int(given) > _LAST_MS:
+                raise ValueError(allowed)
+            return int(given) * 1000
+        found = dt.datetime.fromisoformat(given.strip())
+    except ValueError:
+        raise ValueError(allowed) from None
+    found = found if found.tzinfo else found.replace(tzinfo=dt.UTC)
+    return (found - _EPOCH) // dt.timedelta(microseconds=1)
 
 
 def one_of(*allowed: str) -> Reading:

@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 
 import shmq
 from shmq.errors import InvalidOption
+from shmq.spark.shared import options
 from shmq.spark.shared.subscription import Subscription
 
 __all__ = [
@@ -48,10 +49,11 @@ def offsets(given: str) -> int | Numbers:
 
 
 def timestamp(given: str) -> int:
-    """A time in ms since 1970. Raises ValueError."""
-    if not given.strip().isdecimal() or int(given) > _LAST:
-        raise ValueError("a time in ms since 1970")
-    return int(given)
+    """A time in ms since 1970, given so or as ISO 8601. Raises ValueError."""
+    found = options.moment(given) // 1000
+    if found < 0:
+        raise ValueError("a time from 1970 on")
+    return found
 
 
 def timestamps(given: str) -> Numbers:

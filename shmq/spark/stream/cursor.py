@@ -9,12 +9,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import math
+import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import shmq
-from shmq.errors import NoSuchStream, OffsetOutOfRange, StreamDeleted
+from shmq.api.names import check_name
+from shmq.errors import InvalidOption, NoSuchStream, OffsetOutOfRange, StreamDeleted
 from shmq.spark.shared.address import Address
 from shmq.spark.shared.subscription import Subscription
 from shmq.spark.stream.bounds import (
@@ -86,6 +89,12 @@ class Cursor:
         self._strict = chosen["failOnDataLoss"]
         self._starting = Bound.starting(chosen, LATEST)
         self._group = Group(chosen["group"]) if chosen["group"] else None
+        self._prefix: str | None = chosen["groupIdPrefix"]
+        if self._group is not None and self._prefix is not None:
+            raise InvalidOption(
+                f"the options group={self._group.name!r} and groupIdPrefix={self._prefix!r} both "
+                f"name the query's group: leave one of them out"
+            )
         #: Whether the group, not an option, sets where the query begins.
         self._by_group = self._group is not None and self._starting == Bound.starting(
             {**chosen, **_NO_START}, LATEST
@@ -136,7 +145,7 @@ class Cursor:
                 {one.place[1]: one.start + count for one, count in own},
                 {one.place[1]: one.start for one, _ in own if one.begins},
             )
-        return StreamOffset(streams), sum(taken)
+        return StreamOffset(streams, self._own_group(begin)), sum(taken)
 
     def reached(self, batch: StreamOffset) -> None:
         """Note the end of the batch that was just begun."""
@@ -144,31 +153,42 @@ class Cursor:
 
     def done(self, offset: StreamOffset) -> None:
         """Commit an offset that Spark has committed to the group, if there is one."""
-        if self._group is None or offset in (NOWHERE, self._done):
+        group = self._group or (Group(offset.group) if offset.group else None)
+        if group is None or offset in (NOWHERE, self._done):
             return
         for name, progress in offset.streams.items():
-            self._use(name, functools.partial(self._group.commit, progress=progress))
+            self._use(name, functools.partial(group.commit, progress=progress))
         self._done = offset
 
     def report(self) -> dict[str, Any]:
-        """The number of records after the newest batch, and where each partition ends."""
-        ends = {
-            name: {str(partition): extent.latest for partition, extent in seen.extents.items()}
-            for name, seen in self.look().items()
-        }
-        read = {name: progress.next for name, progress in self._reached.streams.items()}
-        waiting = (
-            max(0, end - read[name][int(partition)])
-            for name, each in ends.items()
-            for partition, end in each.items()
-            if int(partition) in read.get(name, {})
-        )
-        return {"backlog": sum(waiting), "offsets": ends}
+        """The records after the newest batch, and where each partition ends.
+
+        ``backlog`` is their number, ``oldest`` the age of the first of them in seconds.
+        """
+        ends, backlog, first = {}, 0, math.inf
+        for name, seen in self.look().items():
+            ends[name] = {str(number): extent.latest for number, extent in seen.extents.items()}
+            read = self._reached.streams.get(name)
+            for partition, at in read.next.items() if read is not None else ():
+                extent = seen.extents.get(partition)
+                if extent is not None and at < extent.latest:
+                    backlog += extent.latest - at
+                    first = min(first, self._use(name, _timestamp_of(partition, at)) or first)
+        oldest = max(0.0, round(time.time() - first, 3)) if backlog else 0.0
+        return {"backlog": backlog, "oldest": oldest, "offsets": ends}
 
     def close(self) -> None:
         """Detach."""
         if self._broker is not None:
             self._broker.close()
+
+    def _own_group(self, begin: StreamOffset) -> str | None:
+        """The group of ``groupIdPrefix``: made up for the first batch, then kept in the offsets."""
+        if self._prefix is None:
+            return None
+        if begin.group is not None and begin.group.startswith(f"{self._prefix}-"):
+            return begin.group
+        return check_name(f"{self._prefix}-{secrets.token_hex(4)}")
 
     def _backlogs(self, name: str, seen: StreamSnapshot, begin: StreamOffset) -> Iterator[_Backlog]:
         before = begin.streams.get(name)
@@ -247,6 +267,19 @@ _NO_START: Final = {
     "startingTimestamp": None,
     "startingOffsetsByTimestamp": None,
 }
+
+
+def _timestamp_of(partition: int, at: int) -> Callable[[shmq.Stream], float]:
+    """Finds the time of the record at that offset, or of the next one; infinite: none is there."""
+
+    def find(stream: shmq.Stream) -> float:
+        try:
+            found = stream.read(partition, at, 1)
+        except OffsetOutOfRange as error:
+            found = stream.read(partition, error.earliest, 1)
+        return found[0].timestamp if len(found) else math.inf
+
+    return find
 
 
 def _shares(waiting: Iterable[_Backlog], most: int | None) -> list[int]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from shmq.spark.shared import address, options
-from shmq.spark.shared.kind import Kind
+from shmq.spark.shared import address, options, query_page
+from shmq.spark.shared.kind import KAFKAS, Kind
 from shmq.spark.shared.options import BATCH, KIND, STREAM, Option
 from shmq.spark.shared.subscription import assigned
 from shmq.spark.stream import bounds, writer
@@ -42,10 +42,12 @@ _OPTIONS: Final = (
     Option("maxOffsetsPerTrigger", options.whole(1, 1 << 40), None, _STREAM),
     Option("minOffsetsPerTrigger", options.whole(1, 1 << 40), None, _STREAM),
     Option("maxTriggerDelay", options.seconds(0.001, 1e6), 900.0, _STREAM),
+    Option("uiWebUrl", query_page.address, None, _STREAM),
     Option("minPartitions", options.whole(1, 10_000), None, _READ),
     Option("maxBytesPerBatch", options.size(1 << 10, 1 << 30), 4 << 20, _READ),
     Option("failOnDataLoss", options.truth, True, _READ),
     Option("group", options.text, None, _STREAM),
+    Option("groupIdPrefix", options.text, None, _STREAM),
     *writer.OPTIONS,
 )
 
@@ -55,19 +57,12 @@ _TAKES_NOTHING: Final = (
 
 _REFUSED: Final = MappingProxyType(
     {
+        **KAFKAS,
         **dict.fromkeys(("states", "leasetimeout", "maxbytespertrigger"), _TAKES_NOTHING),
         **dict.fromkeys(
             ("staged", "stagingbytes"),
             "a stream takes what each task has at once, and once: leave it out",
         ),
-        "path": "name the stream as .option('subscribe', NAME), and to write as "
-        ".option('topic', NAME)",
-        "kafka.bootstrap.servers": "say where the streams are as .option('url', …)",
-        "kafka.group.id": "say it as .option('group', NAME)",
-        "groupidprefix": "a query reads without a group; to tell one how far it is, "
-        "say .option('group', NAME)",
-        "namespace": "say it as .option('url', NAMESPACE)",
-        "maxrecordsperpartition": "say .option('minPartitions', NUMBER)",
     }
 )
 

@@ -5,6 +5,8 @@ reads a partition for the first time, or after lost records, it also has the off
 batch began. So a replayed batch has the same rows, whatever ``latest`` is by then. As JSON::
 
     {"version": 1, "streams": {"orders": {"id": "00c0ffee…", "next": {"0": 7}, "began": {"0": 3}}}}
+
+With the option ``groupIdPrefix`` the key ``group`` has the name of the query's consumer group.
 """
 
 from __future__ import annotations
@@ -14,11 +16,14 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Self
 
-from shmq.errors import ShmqError
+from shmq.api.names import check_name
+from shmq.errors import InvalidName, ShmqError
 
 __all__ = ["HOW", "NOWHERE", "Progress", "StreamOffset", "lost"]
 
 VERSION: Final = 1
+
+Json = dict[str, Any]
 
 _NONE: Final[Mapping[int, int]] = MappingProxyType({})
 
@@ -54,11 +59,14 @@ class StreamOffset:
     """The end of a micro-batch, by stream."""
 
     streams: Mapping[str, Progress]
+    #: The consumer group that was made up for the query; None: none was.
+    group: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The JSON for Spark, always with the same keys in the same order."""
         streams = {name: self.streams[name].as_json() for name in sorted(self.streams)}
-        return {"version": VERSION, "streams": streams}
+        found: Json = {"version": VERSION, "streams": streams}
+        return found if self.group is None else {**found, "group": self.group}
 
     @classmethod
     def of_json(cls, given: Mapping[str, Any]) -> Self:
@@ -67,13 +75,16 @@ class StreamOffset:
             if given["version"] != VERSION:
                 raise ValueError(f"version {given['version']!r}")
             streams = {name: Progress.of_json(each) for name, each in given["streams"].items()}
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            group = given.get("group")
+            if group is not None:
+                check_name(group)
+        except (LookupError, TypeError, ValueError, AttributeError, InvalidName) as error:
             raise ShmqError(
                 f"the checkpoint has an offset that is not one of format('shmq') for streams, "
                 f"version {VERSION}: {str(given)[:200]} ({error}); give the query a checkpoint of "
                 f"its own"
             ) from None
-        return cls(MappingProxyType(streams))
+        return cls(MappingProxyType(streams), group)
 
     def since(self, start: StreamOffset) -> Iterator[tuple[str, int, int, int, int]]:
         """The ranges of the batch from ``start``: stream, identity, partition, from, to.

@@ -15,22 +15,16 @@ import dataclasses
 import functools
 import itertools
 import logging
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 import shmq
 from shmq.errors import InvalidOption, NoSuchStream, OffsetOutOfRange, StreamDeleted
-from shmq.spark.shared import columns
 from shmq.spark.shared.address import Address
+from shmq.spark.shared.reader import SourceReader, StreamingReader
 from shmq.spark.shared.subscription import Subscription
 from shmq.spark.stream.bounds import EARLIEST, LATEST, Bound, StreamSnapshot, check_within, look
 from shmq.spark.stream.cursor import Cursor
@@ -134,7 +128,7 @@ def _behind(wanted: Range, at: int, error: OffsetOutOfRange, *, strict: bool) ->
     return following
 
 
-class StreamBatchReader(DataSourceReader):
+class StreamBatchReader(SourceReader, DataSourceReader):
     """Reads the records that the streams hold between the bounds when the query is planned."""
 
     def __init__(
@@ -144,13 +138,7 @@ class StreamBatchReader(DataSourceReader):
         schema: StructType,
         chosen: Mapping[str, Any],
     ) -> None:
-        columns.check(schema)
-        self._address = address
-        self._subscription = subscription
-        self._schema = schema
-        self._least = chosen["minPartitions"]
-        self._size = chosen["maxBytesPerBatch"]
-        self._strict = chosen["failOnDataLoss"]
+        super().__init__(address, subscription, schema, chosen)
         self._starting = Bound.starting(chosen, EARLIEST)
         self._ending = Bound.ending(chosen)
         if self._starting.word == LATEST:
@@ -201,33 +189,11 @@ class StreamBatchReader(DataSourceReader):
         return Range(name, seen.identity, partition, start, max(start, end))
 
 
-_log = logging.getLogger("shmq.spark")
-
 Json = dict[str, Any]
 
 
-class StreamSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Decides at the driver how far each batch goes, and reads it on the executors.
-
-    Spark makes several readers, but asks the same one for all offsets of a query.
-    """
-
-    def __init__(
-        self,
-        address: Address,
-        subscription: Subscription,
-        schema: StructType,
-        chosen: Mapping[str, Any],
-    ) -> None:
-        columns.check(schema)
-        self._address = address
-        self._subscription = subscription
-        self._schema = schema
-        self._chosen = dict(chosen)
-        self._size = chosen["maxBytesPerBatch"]
-        self._strict = chosen["failOnDataLoss"]
-        self._last = time.monotonic()
-        self._all_now = False
+class StreamSourceStreamingReader(StreamingReader):
+    """Decides at the driver how far each batch goes, and reads it on the executors."""
 
     @functools.cached_property
     def _cursor(self) -> Cursor:
@@ -239,30 +205,24 @@ class StreamSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailab
         self._cursor.look()  # raises for missing streams before Spark writes anything
         return NOWHERE.as_json()
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """The limit from the options; Spark may ask for everything instead."""
-        most = self._chosen["maxOffsetsPerTrigger"]
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """From now on read only records that exist now."""
-        self._all_now = True
+    def _stay(self) -> None:
         self._cursor.stay()
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
-        """The number of unread records, and where each partition ends, for the query's progress."""
+        """The unread records, and where each partition ends, for the query's progress."""
         return self._cursor.report()
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
         """The end of the next batch; ``start`` if there is none yet."""
         begin = StreamOffset.of_json(start)
         self._cursor.done(begin)
+        self._page.tell(self._address, begin.streams)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end, count = self._cursor.next(begin, most)
-        if begin != NOWHERE and (not count or not self._enough(count)):
+        if begin != NOWHERE and (not count or not self._trigger.ready(count)):
             self._cursor.reached(begin)
             return start
-        self._last = time.monotonic()
+        self._trigger.begun()
         self._cursor.reached(end)
         return end.as_json()
 
@@ -271,7 +231,7 @@ class StreamSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailab
         begin, batch = StreamOffset.of_json(start), StreamOffset.of_json(end)
         self._cursor.reached(batch)
         ranges = [Range(*each) for each in batch.since(begin)]
-        return cut(ranges, self._chosen["minPartitions"])
+        return cut(ranges, self._least)
 
     def commit(self, end: Json) -> None:
         """Commit ``end``, which Spark has committed, to the group."""
@@ -288,10 +248,3 @@ class StreamSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailab
         yield from read_range(
             self._address, partition, self._schema, self._size, strict=self._strict
         )
-
-    def _enough(self, count: int) -> bool:
-        """Whether ``count`` is enough for a batch, or the last batch is too long ago."""
-        least = self._chosen["minOffsetsPerTrigger"]
-        if least is None or self._all_now or count >= least:
-            return True
-        return bool(time.monotonic() - self._last >= self._chosen["maxTriggerDelay"])

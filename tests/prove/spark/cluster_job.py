@@ -13,9 +13,6 @@ from typing import Any
 
 import shmq.spark
 
-#: Batches that a stream makes of the queue, about.
-BATCHES = 4
-
 
 def main(given: dict[str, Any]) -> None:
     """Do the work that ``given`` says, over the connection that it says."""
@@ -32,7 +29,7 @@ def main(given: dict[str, Any]) -> None:
             spark.readStream.format("shmq")
             .options(**options)
             .option("subscribe", given["source"])
-            .option("maxOffsetsPerTrigger", len(rows) // BATCHES)
+            .option("maxOffsetsPerTrigger", len(rows) // given["batches"])
             .option("minPartitions", 4)
             .load()
             .writeStream.format("parquet")

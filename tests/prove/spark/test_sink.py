@@ -342,14 +342,11 @@ def test_a_publisher_without_a_batch_is_refused(
 # ---- from elsewhere ----
 
 
-@pytest.mark.parametrize("staged", ["true", "false"])
-def test_a_write_goes_over_tcp(
-    spark: SparkSession, broker: shmq.Broker, namespace: str, staged: str
-) -> None:
+def test_a_write_goes_over_tcp(spark: SparkSession, broker: shmq.Broker, namespace: str) -> None:
     small = broker.create_queue("small", capacity=500)
     token = secrets.token_hex(16)
     tokens = {token: {"produce": ["small"]}}
     with serve(namespace, tokens=tokens) as server, slowly(small, 5000) as found:
-        write(numbers(spark, 5000, 1), server.url, token=token, topic="small", staged=staged)
+        write(numbers(spark, 5000, 1), server.url, token=token, topic="small")
     assert found == [str(n) for n in range(5000)]
     assert queue_names(broker) == ["small", "small.dlq"]

@@ -197,7 +197,6 @@ def test_a_complete_result_is_refused(
     [
         ({"topic": "nowhere"}, "no queue 'nowhere'"),
         ({"topic": "orders", "publisher": "me"}, "publisher='me' is for df.write"),
-        ({"topic": "orders", "prority": "1"}, "no option 'prority'"),
     ],
 )
 def test_what_cannot_be_fails_the_query_before_any_task_runs(

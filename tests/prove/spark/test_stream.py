@@ -4,74 +4,22 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 import shmq
 from shmq.spark.commit_on_stop import settle
 from shmq.spark.queue.kind import QUEUE
 from shmq.spark.queue.reader import QueueInputPartition
+from tests.prove.spark.query import PATIENCE, Query, until
 from tests.support.certificates import WHY_NOT, Certificates
 from tests.support.server import serve
 
-PATIENCE = 120
 SESAME = "open-sesame-" * 3
-
-Handle = Callable[[DataFrame, int], None]
-
-
-class Stream:
-    """One query after another upon one checkpoint, and the rows of each batch that ended well."""
-
-    def __init__(self, spark: SparkSession, checkpoint: str, given: dict[str, Any]) -> None:
-        self._spark = spark
-        self.checkpoint = Path(checkpoint)
-        self.given = given
-        self.batches: dict[int, list[Row]] = {}
-        self.seen: list[tuple[int, list[Row]]] = []
-        self.fail_at: int | None = None
-
-    def start(self, trigger: dict[str, Any], **more: Any) -> StreamingQuery:
-        frame = self._spark.readStream.format("shmq").options(**{**self.given, **more}).load()
-        writer = frame.writeStream.foreachBatch(self._take)
-        return writer.option("checkpointLocation", str(self.checkpoint)).trigger(**trigger).start()
-
-    def run(self, **more: Any) -> StreamingQuery:
-        """All there is, in as many batches as that takes."""
-        query = self.start({"availableNow": True}, **more)
-        try:
-            assert query.awaitTermination(PATIENCE)
-        finally:
-            query.stop()
-        return query
-
-    def fails(self, **more: Any) -> str:
-        """What the query says that ends it; only the error of shmq, if there is one."""
-        with pytest.raises(StreamingQueryException) as error:
-            self.run(**more)
-        said = str(error.value)
-        ours = [line for line in said.splitlines() if line.startswith("shmq.errors.")]
-        return ours[0] if ours else said
-
-    def _take(self, frame: DataFrame, batch: int) -> None:
-        rows = frame.collect()
-        self.seen.append((batch, rows))
-        if batch == self.fail_at:
-            raise RuntimeError(f"the sink fails at batch {batch}")
-        self.batches[batch] = rows
-
-    @property
-    def values(self) -> list[bytes]:
-        """What the output holds, sorted."""
-        return sorted(row.value for rows in self.batches.values() for row in rows)
 
 
 @pytest.fixture
@@ -80,23 +28,16 @@ def orders(broker: shmq.Broker) -> shmq.Queue:
 
 
 @pytest.fixture
-def stream(spark: SparkSession, broker: shmq.Broker, checkpoint: str) -> Stream:
-    return Stream(spark, checkpoint, {"url": broker.namespace, "subscribe": "orders"})
+def stream(spark: SparkSession, broker: shmq.Broker, checkpoint: str) -> Query:
+    return Query(spark, checkpoint, {"url": broker.namespace, "subscribe": "orders"})
 
 
 def bodies(count: int, first: int = 0) -> list[bytes]:
     return [b"%06d" % n for n in range(first, first + count)]
 
 
-def eventually(there: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not there():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 @pytest.mark.smoke
-def test_all_there_is_comes_once_and_is_acknowledged(stream: Stream, orders: shmq.Queue) -> None:
+def test_all_there_is_comes_once_and_is_acknowledged(stream: Query, orders: shmq.Queue) -> None:
     orders.put_many(bodies(2000))
     stream.run()
 
@@ -105,7 +46,7 @@ def test_all_there_is_comes_once_and_is_acknowledged(stream: Stream, orders: shm
     assert orders.stats().depth == orders.stats().in_flight == 0
 
 
-def test_what_comes_later_is_in_a_later_run(stream: Stream, orders: shmq.Queue) -> None:
+def test_what_comes_later_is_in_a_later_run(stream: Query, orders: shmq.Queue) -> None:
     for count in (100, 0, 100):
         orders.put_many(bodies(count, len(stream.values)))
         stream.run()
@@ -114,19 +55,17 @@ def test_what_comes_later_is_in_a_later_run(stream: Stream, orders: shmq.Queue) 
 
 
 def test_nothing_is_acknowledged_before_spark_has_committed_it(
-    stream: Stream, orders: shmq.Queue
+    stream: Query, orders: shmq.Queue
 ) -> None:
     orders.put_many(bodies(10))
     stream.fail_at = 0
     assert "the sink fails at batch 0" in stream.fails()
 
     assert orders.stats().acked == 0
-    eventually(lambda: orders.qsize() == 10)  # the leases ended with their process
+    until(lambda: orders.qsize() == 10)  # the leases ended with their process
 
 
-def test_a_batch_that_is_replayed_has_the_very_same_rows(
-    stream: Stream, orders: shmq.Queue
-) -> None:
+def test_a_batch_that_is_replayed_has_the_very_same_rows(stream: Query, orders: shmq.Queue) -> None:
     orders.put_many(bodies(700), headers={"a": "b"}, group=None)
     stream.fail_at = 0
     stream.fails(minPartitions=3)
@@ -145,20 +84,20 @@ def test_a_batch_that_is_replayed_has_the_very_same_rows(
     assert orders.stats().acked == 1000
 
 
-def test_the_limits_of_a_trigger_are_kept(stream: Stream, orders: shmq.Queue) -> None:
+def test_the_limits_of_a_trigger_are_kept(stream: Query, orders: shmq.Queue) -> None:
     orders.put_many(bodies(100))
     stream.run(maxOffsetsPerTrigger=30)
     assert [len(rows) for rows in stream.batches.values()] == [30, 30, 30, 10]
 
 
-def test_the_bytes_of_a_trigger_are_bounded(stream: Stream, orders: shmq.Queue) -> None:
+def test_the_bytes_of_a_trigger_are_bounded(stream: Query, orders: shmq.Queue) -> None:
     orders.put_many([bytes(1000)] * 20)
     stream.run(maxBytesPerTrigger="4500")
     assert sum(len(rows) for rows in stream.batches.values()) == 20
     assert max(len(rows) for rows in stream.batches.values()) == 5
 
 
-def test_a_run_over_all_there_is_ends_though_more_comes(stream: Stream, orders: shmq.Queue) -> None:
+def test_a_run_over_all_there_is_ends_though_more_comes(stream: Query, orders: shmq.Queue) -> None:
     orders.put_many(bodies(50))
     ended = threading.Event()
 
@@ -177,38 +116,63 @@ def test_a_run_over_all_there_is_ends_though_more_comes(stream: Stream, orders: 
     assert len(stream.values) <= 50 + 20 * PATIENCE  # what came before the run looked
 
 
-def test_the_progress_says_how_much_waits(stream: Stream, orders: shmq.Queue) -> None:
+def test_the_progress_says_how_much_waits(stream: Query, orders: shmq.Queue) -> None:
     orders.put_many(bodies(100))
     query = stream.run(maxOffsetsPerTrigger=60)
     said = [json.loads(each.sources[0].latestOffset) for each in query.recentProgress]
-    assert {"backlog": 40, "queues": {"orders": 40}} in said
+    assert [each["backlog"] for each in said] == [40, 0]
+    assert said[0]["queues"] == {"orders": 40}
+    assert said[0]["oldest"] > said[1]["oldest"] == 0
+    assert said[0]["redelivered"] == 0
+
+
+def test_a_batch_waits_until_there_is_enough(stream: Query, orders: shmq.Queue) -> None:
+    orders.put_many(bodies(6))
+    query = stream.start({"processingTime": "0 seconds"}, minOffsetsPerTrigger=20)
+    try:
+        until(lambda: query.status["message"] == "Waiting for data to arrive", query)
+        assert (stream.values, orders.qsize()) == ([], 6)
+        orders.put_many(bodies(14, 6))
+        until(lambda: bool(stream.values), query)
+    finally:
+        query.stop()
+    assert stream.values == bodies(20)
+    orders.put_many(bodies(2, 20))
+    stream.run(minOffsetsPerTrigger=20)  # all there is now is asked for, be it enough or not
+    assert stream.values == bodies(22)
+
+
+def test_a_batch_waits_no_longer_than_its_delay(stream: Query, orders: shmq.Queue) -> None:
+    orders.put_many(bodies(6))
+    query = stream.start(
+        {"processingTime": "0 seconds"}, minOffsetsPerTrigger=20, maxTriggerDelay="1s"
+    )
+    try:
+        until(lambda: bool(stream.values), query)
+    finally:
+        query.stop()
+    assert stream.values == bodies(6)
 
 
 def test_a_batch_is_read_in_as_many_parts_as_are_asked_for(
-    stream: Stream, orders: shmq.Queue
+    stream: Query, orders: shmq.Queue
 ) -> None:
     orders.put_many(bodies(50))
     counts: list[int] = []
-    take = stream._take
-
-    def count(frame: DataFrame, batch: int) -> None:
-        counts.append(frame.rdd.getNumPartitions())
-        take(frame, batch)
-
-    stream._take = count  # type: ignore[method-assign]
+    stream.before = lambda frame: counts.append(frame.rdd.getNumPartitions())
     stream.run(minPartitions=5)
     assert counts == [5]
     assert stream.values == bodies(50)
 
 
 def test_the_last_batch_of_a_query_that_was_stopped_is_acknowledged_by_the_next(
-    stream: Stream, orders: shmq.Queue
+    stream: Query, orders: shmq.Queue
 ) -> None:
     orders.put_many(bodies(10))
     query = stream.start({"processingTime": "1 hour"})
-    eventually(lambda: bool(stream.batches) and (stream.checkpoint / "commits/0").exists())
+    until(lambda: bool(stream.batches) and (stream.checkpoint / "commits/0").exists())
     query.stop()
-    eventually(lambda: orders.qsize() == 10)
+    until(lambda: orders.qsize() == 10)
     stream.run()
 
     assert stream.values == bodies(10)
@@ -217,35 +181,35 @@ def test_the_last_batch_of_a_query_that_was_stopped_is_acknowledged_by_the_next(
 
 
 def test_the_last_batch_of_a_query_that_has_ended_can_be_settled(
-    stream: Stream, orders: shmq.Queue
+    stream: Query, orders: shmq.Queue
 ) -> None:
     orders.put_many(bodies(10))
     query = stream.start({"processingTime": "1 hour"})
-    eventually((stream.checkpoint / "commits/0").exists)
+    until((stream.checkpoint / "commits/0").exists)
     query.stop()
-    offset = (stream.checkpoint / "offsets/0").read_text().splitlines()[-1]
+    offset = stream.newest_offset()
 
     assert settle(stream.given, offset) == 10
     assert settle(stream.given, offset) == 0
     assert orders.stats().acked == 10
 
 
-def test_settling_what_is_no_offset_is_refused(stream: Stream, orders: shmq.Queue) -> None:
+def test_settling_what_is_no_offset_is_refused(stream: Query, orders: shmq.Queue) -> None:
     for wrong in ("{", '{"index": 3}', "[]"):
         with pytest.raises(shmq.ShmqError, match="offset"):
             settle(stream.given, wrong)
 
 
-def a_failed_batch(stream: Stream, orders: shmq.Queue, count: int = 10) -> None:
+def a_failed_batch(stream: Query, orders: shmq.Queue, count: int = 10) -> None:
     orders.put_many(bodies(count))
     stream.fail_at = 0
     stream.fails()
     stream.fail_at = None
-    eventually(lambda: orders.qsize() == count)
+    until(lambda: orders.qsize() == count)
 
 
 def test_messages_that_another_consumer_took_meanwhile_are_an_error_that_names_them(
-    stream: Stream, orders: shmq.Queue
+    stream: Query, orders: shmq.Queue
 ) -> None:
     a_failed_batch(stream, orders)
     taken = orders.get_many(2)
@@ -261,7 +225,7 @@ def test_messages_that_another_consumer_took_meanwhile_are_an_error_that_names_t
 
 
 def test_without_fail_on_data_loss_a_batch_goes_on_with_what_is_left(
-    stream: Stream, orders: shmq.Queue
+    stream: Query, orders: shmq.Queue
 ) -> None:
     a_failed_batch(stream, orders)
     for message in orders.get_many(2):
@@ -274,7 +238,7 @@ def test_without_fail_on_data_loss_a_batch_goes_on_with_what_is_left(
 
 @pytest.mark.parametrize("anew", [False, True])
 def test_a_queue_that_was_deleted_meanwhile_is_an_error(
-    stream: Stream, broker: shmq.Broker, orders: shmq.Queue, anew: bool
+    stream: Query, broker: shmq.Broker, orders: shmq.Queue, anew: bool
 ) -> None:
     a_failed_batch(stream, orders)
     broker.delete_queue("orders")
@@ -289,7 +253,7 @@ def test_a_queue_that_was_deleted_meanwhile_is_an_error(
 
 
 def test_a_queue_that_was_made_anew_is_gone_on_with_where_data_may_be_lost(
-    stream: Stream, broker: shmq.Broker, orders: shmq.Queue
+    stream: Query, broker: shmq.Broker, orders: shmq.Queue
 ) -> None:
     a_failed_batch(stream, orders)
     broker.delete_queue("orders")
@@ -299,12 +263,12 @@ def test_a_queue_that_was_made_anew_is_gone_on_with_where_data_may_be_lost(
 
 
 def test_a_queue_that_is_deleted_while_a_stream_waits_for_it_ends_the_stream(
-    stream: Stream, broker: shmq.Broker, orders: shmq.Queue
+    stream: Query, broker: shmq.Broker, orders: shmq.Queue
 ) -> None:
     orders.put_many(bodies(3))
     query = stream.start({"processingTime": "50 milliseconds"})
     try:
-        eventually(lambda: orders.stats().acked == 3)
+        until(lambda: orders.stats().acked == 3)
         broker.delete_queue("orders")
         with pytest.raises(StreamingQueryException, match="there is no queue 'orders'"):
             query.awaitTermination(PATIENCE)
@@ -313,7 +277,7 @@ def test_a_queue_that_is_deleted_while_a_stream_waits_for_it_ends_the_stream(
 
 
 def test_of_a_group_one_message_is_in_a_batch_and_all_come_in_their_order(
-    stream: Stream, orders: shmq.Queue
+    stream: Query, orders: shmq.Queue
 ) -> None:
     for n in range(3):
         for group in ("a", "b"):
@@ -324,7 +288,7 @@ def test_of_a_group_one_message_is_in_a_batch_and_all_come_in_their_order(
 
 
 def test_several_queues_share_a_trigger_by_what_is_in_them(
-    stream: Stream, broker: shmq.Broker, orders: shmq.Queue
+    stream: Query, broker: shmq.Broker, orders: shmq.Queue
 ) -> None:
     orders.put_many(bodies(90))
     broker.create_queue("few").put_many(bodies(30, 100))
@@ -338,7 +302,7 @@ def test_several_queues_share_a_trigger_by_what_is_in_them(
 def test_a_queue_that_comes_to_fit_the_pattern_is_read_too(
     spark: SparkSession, broker: shmq.Broker, checkpoint: str
 ) -> None:
-    stream = Stream(spark, checkpoint, {"url": broker.namespace, "subscribePattern": r"in\..*"})
+    stream = Query(spark, checkpoint, {"url": broker.namespace, "subscribePattern": r"in\..*"})
     broker.create_queue("in.1", dead_letter=None).put(b"1")
     broker.create_queue("out", dead_letter=None).put(b"x")
     stream.run()
@@ -347,16 +311,14 @@ def test_a_queue_that_comes_to_fit_the_pattern_is_read_too(
     assert stream.values == [b"1", b"2"]
 
 
-def test_leases_are_prolonged_while_a_batch_lasts(stream: Stream, orders: shmq.Queue) -> None:
+def test_leases_are_prolonged_while_a_batch_lasts(stream: Query, orders: shmq.Queue) -> None:
     orders.put_many(bodies(10))
-    take = stream._take
 
-    def slowly(frame: DataFrame, batch: int) -> None:
+    def slowly(frame: DataFrame) -> None:
         first = min(row.lease_until for row in frame.collect())
-        eventually(lambda: min(row.lease_until for row in frame.collect()) > first)
-        take(frame, batch)
+        until(lambda: min(row.lease_until for row in frame.collect()) > first)
 
-    stream._take = slowly  # type: ignore[method-assign]
+    stream.before = slowly
     stream.run(leaseTimeout="2s")
     assert stream.values == bodies(10)
     assert orders.stats().acked == 10
@@ -387,7 +349,7 @@ def test_of_a_part_of_which_some_is_gone_the_rest_is_read_where_data_may_be_lost
 
 
 def test_columns_and_headers_are_chosen_as_in_a_batch_read(
-    stream: Stream, orders: shmq.Queue
+    stream: Query, orders: shmq.Queue
 ) -> None:
     orders.put(b"x", headers={"a": "b"})
     stream.run(columns="headers,value,state,delivery_count")
@@ -397,26 +359,15 @@ def test_columns_and_headers_are_chosen_as_in_a_batch_read(
     )
 
 
-def test_a_queue_that_is_not_there_is_said_by_the_query(stream: Stream) -> None:
-    assert stream.fails().startswith("shmq.errors.NoSuchQueue: there is no queue 'orders'")
-
-
-def test_a_server_that_is_away_is_said_by_the_query(stream: Stream) -> None:
-    away = {"url": "shmq://127.0.0.1:1", "connectTimeout": "1s", "requestTimeout": "1s"}
-    said = stream.fails(kind="queue", **away)
-    assert said.startswith("shmq.errors.ConnectionLost: ")
-    assert "127.0.0.1:1" in said
-
-
 def test_a_server_that_is_away_is_said_where_it_must_tell_a_queue_from_a_stream(
-    stream: Stream,
+    stream: Query,
 ) -> None:
     away = {"url": "shmq://127.0.0.1:1", "connectTimeout": "1s", "requestTimeout": "1s"}
     with pytest.raises(AnalysisException, match=r"cannot connect to .*127\.0\.0\.1:1"):
         stream.run(**away)
 
 
-def test_a_checkpoint_of_something_else_is_refused(stream: Stream, orders: shmq.Queue) -> None:
+def test_a_checkpoint_of_something_else_is_refused(stream: Query, orders: shmq.Queue) -> None:
     orders.put(b"x")
     stream.run()
     path = stream.checkpoint / "offsets/0"
@@ -428,7 +379,7 @@ def test_a_checkpoint_of_something_else_is_refused(stream: Stream, orders: shmq.
 
 @pytest.mark.skipif(bool(WHY_NOT), reason=str(WHY_NOT))
 def test_a_server_is_read_with_a_token_over_tls_and_replayed(
-    stream: Stream,
+    stream: Query,
     broker: shmq.Broker,
     orders: shmq.Queue,
     tmp_path_factory: pytest.TempPathFactory,
@@ -448,4 +399,4 @@ def test_a_server_is_read_with_a_token_over_tls_and_replayed(
         stream.run(maxOffsetsPerTrigger=2000)
         assert [len(rows) for rows in stream.batches.values()] == [2000, 1000]
         assert stream.values == bodies(3000)
-        eventually(lambda: orders.stats().acked == 3000)
+        until(lambda: orders.stats().acked == 3000)

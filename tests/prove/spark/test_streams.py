@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.streaming.query import StreamingQuery
 
 import shmq
 from shmq.spark.commit_on_stop import settle
-
-PATIENCE = 120
+from tests.prove.spark.query import PATIENCE, Query, until
 
 
 @pytest.fixture
@@ -193,56 +189,6 @@ def test_what_is_missing_or_wrong_is_said_before_anything_runs(
 
 # ---- a query ----
 
-Handle = Callable[[DataFrame, int], None]
-
-
-class Query:
-    """One query after another upon one checkpoint, and the rows of each batch that ended well."""
-
-    def __init__(self, spark: SparkSession, checkpoint: str, given: dict[str, Any]) -> None:
-        self._spark = spark
-        self.checkpoint = Path(checkpoint)
-        self.given = given
-        self.batches: dict[int, list[Row]] = {}
-        self.seen: list[tuple[int, list[Row]]] = []
-        self.fail_at: int | None = None
-        self.before: Callable[[int], None] = lambda batch: None
-
-    def start(self, trigger: dict[str, Any], **more: Any) -> StreamingQuery:
-        frame = self._spark.readStream.format("shmq").options(**{**self.given, **more}).load()
-        writer = frame.writeStream.foreachBatch(self._take)
-        return writer.option("checkpointLocation", str(self.checkpoint)).trigger(**trigger).start()
-
-    def run(self, **more: Any) -> StreamingQuery:
-        """All there is, in as many batches as that takes."""
-        query = self.start({"availableNow": True}, **more)
-        try:
-            assert query.awaitTermination(PATIENCE)
-        finally:
-            query.stop()
-        return query
-
-    def fails(self, **more: Any) -> str:
-        """What the query says that ends it; only the error of shmq, if there is one."""
-        with pytest.raises(StreamingQueryException) as error:
-            self.run(**more)
-        said = str(error.value)
-        ours = [line for line in said.splitlines() if line.startswith("shmq.errors.")]
-        return ours[0] if ours else said
-
-    def _take(self, frame: DataFrame, batch: int) -> None:
-        self.before(batch)
-        rows = frame.collect()
-        self.seen.append((batch, rows))
-        if batch == self.fail_at:
-            raise RuntimeError(f"the sink fails at batch {batch}")
-        self.batches[batch] = rows
-
-    @property
-    def values(self) -> list[bytes]:
-        """What the output holds, sorted."""
-        return values([row for rows in self.batches.values() for row in rows])
-
 
 @pytest.fixture
 def query(spark: SparkSession, namespace: str, checkpoint: str) -> Query:
@@ -352,7 +298,8 @@ def test_progress_says_how_many_wait(query: Query, orders: shmq.Stream) -> None:
     fill(orders, 30)
     told = query.run(maxOffsetsPerTrigger=12).recentProgress
     found = [json.loads(each["sources"][0]["latestOffset"]) for each in told]
-    assert found[0]["backlog"] == 18
+    assert [each["backlog"] for each in found] == [18, 6, 0]
+    assert found[0]["oldest"] > found[-1]["oldest"] == 0
     assert found[0]["offsets"] == {"orders": {"0": 10, "1": 10, "2": 10}}
 
 
@@ -369,8 +316,7 @@ def test_a_group_is_told_of_what_spark_has_committed_and_of_nothing_else(
     query.fail_at = None
     query.run()
     assert query.values == bodies(30)
-    last = max((query.checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
-    settle(query.given, last.read_text().splitlines()[2])
+    settle(query.given, query.newest_offset())
     assert group.committed() == {0: 10, 1: 10, 2: 10}
 
 
@@ -380,6 +326,23 @@ def test_a_new_query_goes_on_where_its_group_is(query: Query, orders: shmq.Strea
     del query.given["startingOffsets"]
     query.run(group="archive")
     assert len(query.values) == 5 + 0 + 10
+
+
+def test_each_query_has_a_group_of_its_own_if_its_name_begins_as_it_is_told(
+    query: Query, orders: shmq.Stream
+) -> None:
+    fill(orders, 30)
+    query.given["groupIdPrefix"] = "archive"
+    query.run(maxOffsetsPerTrigger=12)
+    (name,) = [each.name for each in orders.groups()]
+    assert name.startswith("archive-")
+
+    fill(orders, 30, 30)
+    query.run()
+    settle(query.given, query.newest_offset())
+    assert [each.name for each in orders.groups()] == [name]
+    assert orders.group(name).committed() == {0: 20, 1: 20, 2: 20}
+    assert "both name the query's group" in query.fails(group="other")
 
 
 # ---- writing ----
@@ -507,11 +470,3 @@ def test_a_write_that_cannot_be_is_refused_at_the_driver(
     assert "the stream has the partitions 0 to 2" in error_of(
         lambda: write(frame.withColumn("partition", f.lit(3)), namespace)
     )
-
-
-def until(there: Callable[[], bool], running: StreamingQuery) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not there():
-        assert time.monotonic() < deadline
-        assert running.isActive, running.exception()
-        threading.Event().wait(0.02)

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 
 import shmq
+from shmq.api.query_pages import TABLE, key_of
 from shmq.console.pages import endpoints
 from shmq.server.config.tokens import make_token
 from tests.support.browser import HOSTILE, PAGES, Page, fill, form_of, open_page, send
@@ -146,6 +147,29 @@ def test_dead_letters_are_grouped_by_reason_and_source(airport: Console) -> None
 
 def test_a_stream_shows_the_lag_of_its_groups(airport: Console) -> None:
     assert "lag of map" in seen(airport, "/streams/positions")
+
+
+def test_the_page_of_a_query_is_a_link_if_a_browser_may_be_sent_there() -> None:
+    page = "http://driver:4040/StreamingQuery/"
+    with own_namespace() as name, shmq.connect(name) as broker, console(name) as site:
+        broker.create_queue("orders", dead_letter=None)
+        broker.create_stream("clicks").close()
+        with broker.ensure_table(TABLE) as table:
+            for kind, which in (("queue", "orders"), ("stream", "clicks"), ("queue", "other")):
+                table.set(key_of(kind, which, "1"), page)
+                table.set(key_of(kind, which, "2"), "javascript:alert(1)")
+                table.set(key_of(kind, which, "3"), f'{page}?"><b>')
+                table.set(key_of(kind, which, "4"), 17)
+        for path in ("/queues/orders", "/streams/clicks"):
+            seen(site, path)
+            answer = open_page(site, path)
+            links = Page(answer.content.decode()).links
+            assert page in links
+            assert f'{page}?"><b>' in links
+            assert "javascript:alert(1)" not in links
+            assert b"<b>" not in answer.content
+        broker.delete_table(TABLE)
+        broker.delete_stream("clicks")
 
 
 def test_the_route_of_a_message_is_told_and_nothing_is_put(airport: Console) -> None:

@@ -20,9 +20,11 @@ TABLE = (
     Option("maxRows", options.whole(1, 10), 5, frozenset({STREAM})),
 )
 
+REFUSED = {"maxrows": "a write has no end", "old.*": "it is called otherwise"}
+
 
 def parse(given: Mapping[str, str], use: str = STREAM) -> dict[str, Any]:
-    return options.parse(TABLE, given, use, form="shmq")
+    return options.parse(TABLE, given, use, form="shmq", refused=REFUSED if use != BATCH else {})
 
 
 def of_queues(use: str = BATCH, **given: str) -> dict[str, Any]:
@@ -47,6 +49,8 @@ def test_what_spark_adds_for_itself_is_passed_over() -> None:
         ({"maxRow": "1"}, STREAM, r"no option 'maxRow': did you mean maxRows\?"),
         ({"zzz": "1"}, STREAM, "no option 'zzz': it may have url, maxRows"),
         ({"maxRows": "1"}, BATCH, "maxRows='1' is for spark.readStream: leave it out"),
+        ({"maxRows": "1"}, WRITE, "maxRows='1' is for spark.readStream: a write has no end"),
+        ({"old.name": "1"}, STREAM, "no option 'old.name': it is called otherwise"),
         ({"maxRows": "11"}, STREAM, "maxRows='11' must be a whole number from 1 to 10"),
     ],
 )
@@ -112,7 +116,7 @@ def test_a_text_that_an_option_does_not_allow_is_refused(read: options.Reading, 
 @pytest.mark.parametrize("name", sorted(QUEUE.refused))
 def test_what_other_formats_have_and_queues_have_not_is_refused_with_the_reason(name: str) -> None:
     with pytest.raises(shmq.InvalidOption) as refused:
-        of_queues(**{name: "earliest"})
+        of_queues(STREAM, **{name.replace("*", "x"): "earliest"})
     assert QUEUE.refused[name] in str(refused.value)
 
 

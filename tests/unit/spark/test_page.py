@@ -88,6 +88,24 @@ def test_the_page_has_every_option_of_reading_streams_with_its_default_and_no_ot
         assert is_meant(default, own[name], OF_STREAMS), name
 
 
+def test_of_each_option_of_kafkas_the_page_says_whether_it_is_here() -> None:
+    section = PAGE.split("\n## If you know Kafka's connector\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (`.*)\|$", section, re.MULTILINE)
+    said = {}
+    for names, streams, queues, why in (line.split("|") for line in rows):
+        assert why.strip()
+        for name in re.findall(r"`([\w.…]+)`", names):
+            said[name] = (streams.strip(), queues.strip())
+
+    assert {"startingOffsets", "groupIdPrefix", "kafka.group.id"} <= set(said)
+    for name, words in said.items():
+        for kind, word in zip((STREAM_KIND, QUEUE), words, strict=True):
+            there = any(option.name == name for option in kind.options)
+            assert there == (word in ("same", "other")), (name, kind.name)
+            folded = name.lower().replace("…", "*")
+            assert there or folded in kind.refused, (name, kind.name)
+
+
 def is_meant(said: str, option: Option, words: dict[str, str] = WORDS) -> bool:
     """Whether that is the default, as it would be given or in words."""
     if option.name in words:

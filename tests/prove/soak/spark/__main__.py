@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import collections
 import secrets
 import shutil
 import tempfile
@@ -14,7 +15,7 @@ from tests.prove.soak.spark.storm import Outcome, archived, judge, storm
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=24)
+    parser.add_argument("--kills", type=int, default=56)
     parser.add_argument(
         "--pause", type=float, default=25.0, help="seconds from a batch to a kill, at most"
     )
@@ -28,6 +29,8 @@ def main() -> None:
             outcome = told
         else:
             print(f"killed {told}", flush=True)
+    for kind, times in sorted(collections.Counter(outcome.killed).items()):
+        print(f"{times:3} times {kind}")
     session = spark.session("shmq's soak", master="local[2]", conf={"spark.driver.memory": "1g"})
     judge(outcome, archived(session, folder))
     session.stop()

@@ -14,7 +14,10 @@ import psutil
 from tests.support.processes import PATIENCE, ROOT, eventually
 from tests.support.shell import Shell
 
-__all__ = ["Pipeline"]
+__all__ = ["KINDS", "Pipeline"]
+
+#: The processes of a job: the command, Java, a Python worker.
+KINDS = ("command", "java", "python")
 
 
 class Pipeline:
@@ -53,14 +56,14 @@ class Pipeline:
         if self._process is None or self._process.poll() is not None:
             self.start()
 
-    def kill_one(self, chance: random.Random) -> str:
-        """Kill the command, Java, or one of the Python workers; which."""
-        assert self._process is not None
-        kinds = self._kinds()
-        kind = chance.choice([kind for kind, there in kinds.items() if there] or ["command"])
+    def kill(self, kind: str, chance: random.Random) -> bool:
+        """Kill a process of that kind; whether there was one."""
+        there = self._kinds()[kind]
         with contextlib.suppress(psutil.NoSuchProcess):
-            chance.choice(kinds[kind] or [self._process]).kill()
-        return f"{self.job}: {kind}"
+            if there:
+                chance.choice(there).kill()
+                return True
+        return False
 
     def stop(self) -> None:
         """Have it stop cleanly: what it has in hand is done, and acknowledged."""
@@ -96,7 +99,7 @@ class Pipeline:
         return found
 
     def _kinds(self) -> dict[str, list[psutil.Process]]:
-        kinds: dict[str, list[psutil.Process]] = {"command": [], "java": [], "python": []}
+        kinds: dict[str, list[psutil.Process]] = {kind: [] for kind in KINDS}
         for process in self._family():
             with contextlib.suppress(psutil.Error):
                 if process.pid == (self._process and self._process.pid):

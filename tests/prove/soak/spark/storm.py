@@ -2,9 +2,10 @@
 
     producer ─► queue "in" ─► transform ─► queue "out" ─► archive ─► Parquet
 
-The transform reads and writes over TCP, the archive on the host. Killed at random are of each
-job the command (Spark's driver), Java and the Python workers, and of the server a front end and
-the persistence writer. Each number has to be in the files, once.
+The transform reads and writes over TCP, the archive on the host. Killed are of each job the
+command (Spark's driver), Java and a Python worker, and of the server a front end, the persistence
+writer and all of it: in an order of chance, each as often as the others. Each number has to be in
+the files, once.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import itertools
 import multiprocessing
 import os
 import random
@@ -25,7 +27,7 @@ from typing import Any, Final, Self
 import psutil
 
 import shmq
-from tests.prove.soak.spark.pipeline import Pipeline
+from tests.prove.soak.spark.pipeline import KINDS, Pipeline
 from tests.support.processes import PATIENCE, SHM, eventually
 from tests.support.server import Server
 
@@ -36,8 +38,14 @@ BODY: Final = 100
 #: How many are put at a time, and how long after one another, in seconds.
 BATCH: Final = 50
 PAUSE: Final = 0.1
-#: How often who is killed is a process of the server.
-OF_SERVER: Final = 0.25
+#: What is killed: of whom, and which of its processes.
+FRONT_END, WRITER, ALL = "a front end", "the persistence writer", "all of it"
+TARGETS: Final = (
+    *itertools.product(("transform", "archive"), KINDS),
+    *itertools.product(("server",), (FRONT_END, WRITER, ALL)),
+)
+#: How long the producer goes on at most, in seconds.
+LONGEST: Final = 4 * 3600
 
 TRANSFORM: Final = """
 checkpoint = "transform.checkpoint"
@@ -116,6 +124,7 @@ class _Stage:
             folder, self.namespace, {"workers": 2, "data_dir": str(folder / "data")}
         )
         self.jobs: list[Pipeline] = []
+        self._due: list[tuple[str, str]] = []
         self._versions: set[str] = set()
 
     def __enter__(self) -> Self:
@@ -129,8 +138,7 @@ class _Stage:
                     dead_letter=None,
                     durability="journal",
                 ).close()
-        self.server.start()
-        self.server.ready()
+        self._serve(0)
         for job, text in (("transform", TRANSFORM), ("archive", ARCHIVE)):
             config = self.folder / f"{job}.toml"
             config.write_text(text.format(url=self.server.url))
@@ -148,17 +156,35 @@ class _Stage:
                 path.unlink(missing_ok=True)
 
     def kill_one(self) -> str | None:
-        """Kill somebody, or nobody if those who were chosen are not there just now."""
-        if self.chance.random() >= OF_SERVER:
-            return self.chance.choice(self.jobs).kill_one(self.chance)
-        kind = self.chance.choice(("a front end", "the persistence writer"))
+        """Kill what is due, or nobody if that is not there just now: then it is due later."""
+        if not self._due:
+            self._due = self.chance.sample(TARGETS, len(TARGETS))
+        whose, kind = self._due.pop()
+        if whose == "server":
+            killed = self._kill_of_server(kind)
+        else:
+            (job,) = (job for job in self.jobs if job.job == whose)
+            killed = job.kill(kind, self.chance)
+        if not killed:
+            self._due.insert(0, (whose, kind))
+            return None
+        return f"{whose}: {kind}"
+
+    def _kill_of_server(self, kind: str) -> bool:
         pids = self.server.workers()
-        if kind == "the persistence writer":
+        if kind == WRITER:
             pids = [int(pid) for pid in self.server.said(r"persistence started, pid (\d+)")][-1:]
-        with contextlib.suppress(psutil.NoSuchProcess):
-            psutil.Process(self.chance.choice(pids)).kill()
-            return f"server: {kind}"
-        return None
+        if kind == ALL:
+            port = self.server.port
+            kill_all([self.server.process, *self.server.process.children(recursive=True)])
+            self._serve(port)
+            return True
+        return kill_all([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)][:1])
+
+    def _serve(self, port: int) -> None:
+        self.server.configure(port=port, workers=2, data_dir=str(self.folder / "data"))
+        self.server.start()
+        self.server.ready()
 
     def waiting(self, queue: str, *, leased: bool) -> int:
         """How many messages are in a queue that nobody has leased, or in all."""
@@ -201,6 +227,17 @@ class _Stage:
             assert not self.waiting(queue, leased=True), f"{queue}: not all is acknowledged"
 
 
+def kill_all(processes: list[psutil.Process]) -> bool:
+    """Kill them, and wait for their ends; whether any was there."""
+    killed = []
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+            killed.append(process)
+    psutil.wait_procs(killed, timeout=PATIENCE)
+    return bool(killed)
+
+
 def _until(condition: Any, what: str, job: Pipeline) -> None:
     try:
         for _ in range(4):  # a job takes long to start on a busy machine
@@ -222,7 +259,7 @@ def storm(folder: Path, seed: int, kills: int, pause: float) -> Iterator[str | O
     with _Stage(folder, seed) as stage:
         count = folder / "count"
         producer = multiprocessing.get_context("spawn").Process(
-            target=produce, args=(stage.namespace, str(count), time.monotonic() + 3600)
+            target=produce, args=(stage.namespace, str(count), time.monotonic() + LONGEST)
         )
         producer.start()
         try:

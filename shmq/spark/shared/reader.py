@@ -1,0 +1,105 @@
+"""What readers of queues and of streams share: their fields, and when a batch begins."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from shmq.spark.shared import columns
+from shmq.spark.shared.address import Address
+from shmq.spark.shared.query_page import QueryPage
+from shmq.spark.shared.subscription import Subscription
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+__all__ = ["SourceReader", "StreamingReader", "Trigger"]
+
+
+class SourceReader:
+    """A reader, as the options define it: made at the driver, and copied to the executors."""
+
+    def __init__(
+        self,
+        address: Address,
+        subscription: Subscription,
+        schema: StructType,
+        chosen: Mapping[str, Any],
+    ) -> None:
+        columns.check(schema)
+        self._address = address
+        self._subscription = subscription
+        self._schema = schema
+        self._chosen = dict(chosen)
+        self._least: int | None = chosen["minPartitions"]
+        self._size: int = chosen["maxBytesPerBatch"]
+        self._strict: bool = chosen.get("failOnDataLoss", True)
+
+
+class Trigger:
+    """When a streaming read begins a batch, and the most rows of it, by Kafka's options."""
+
+    def __init__(self, chosen: Mapping[str, Any]) -> None:
+        self._most: int | None = chosen["maxOffsetsPerTrigger"]
+        self._least: int | None = chosen["minOffsetsPerTrigger"]
+        self._delay: float = chosen["maxTriggerDelay"]
+        self._last = time.monotonic()
+        #: Whether only what was there at the start is read (``availableNow``).
+        self.all_now = False
+
+    @property
+    def limit(self) -> ReadLimit:
+        """The most rows of a batch; Spark may ask for everything instead."""
+        return ReadAllAvailable() if self._most is None else ReadMaxRows(self._most)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a batch has to wait for a number of rows now."""
+        if self._least is None or self.all_now:
+            return False
+        return time.monotonic() - self._last < self._delay
+
+    def ready(self, count: int) -> bool:
+        """Whether ``count`` is enough for a batch, or the last batch is too long ago."""
+        return not self.waits or self._least is None or count >= self._least
+
+    def begun(self) -> None:
+        """Note that a batch begins."""
+        self._last = time.monotonic()
+
+
+class StreamingReader(SourceReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A streaming read. Spark makes several readers, but asks one for all offsets of a query."""
+
+    def __init__(
+        self,
+        address: Address,
+        subscription: Subscription,
+        schema: StructType,
+        chosen: Mapping[str, Any],
+    ) -> None:
+        super().__init__(address, subscription, schema, chosen)
+        self._trigger = Trigger(chosen)
+        self._page = QueryPage(chosen["uiWebUrl"], subscription.thing)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """The limit from the options; Spark may ask for everything instead."""
+        return self._trigger.limit
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """From now on read only what is there now."""
+        self._trigger.all_now = True
+        self._stay()
+
+    def _stay(self) -> None:
+        """Remember what is there now."""
+        raise NotImplementedError
