@@ -37,6 +37,9 @@ def begin() -> SparkSession:
         before = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *before])
         _begun.append(shmq.spark.session("bench", master=MASTER, conf=CONF))
+        from bench.spark.empty import EmptySource
+
+        _begun[0].dataSource.register(EmptySource)
     return _begun[0]
 
 

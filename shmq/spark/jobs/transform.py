@@ -160,7 +160,7 @@ def _source(session: SparkSession, config: Config) -> DataFrame:
     source = config["source"]
     form, path, options = source["format"], source["path"], source["options"]
     if form == "dmsq":
-        reader = session.read.format(form).options(**options)
+        reader = session.read.format(form).options(**{"columns": "all", **options})
         return reader.load(path) if path is not None else reader.load()
     if form == "shmq":
         return session.readStream.format(form).options(**{"columns": "all", **options}).load()
