@@ -38,7 +38,7 @@ _MOMENTS: Final[Mapping[type[types.DataType], str]] = MappingProxyType(
     }
 )
 
-#: Spark accepts each of these in its strictest mode, too; the parser of Python does not.
+#: Spark accepts these unless it is told otherwise; where Python does, too, the decoder reads them.
 _STRICT: Final = MappingProxyType({"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"})
 
 #: Half of a surrogate pair may follow; Spark replaces one that stands alone.
@@ -57,6 +57,7 @@ class _Field:
         return None
 
     def converted(self, value: Column) -> Column:
+        """An accepted value as the type says."""
         return value
 
 
