@@ -51,3 +51,14 @@ class OnSpark(Contestant):
     def tiny(self) -> Self:
         """See :class:`bench.row.Contestant`."""
         return self.sized(TINY)
+
+
+class Adorned(OnSpark):
+    """A kind of work on bare values, or on values with a key and two headers."""
+
+    name: str
+
+    def __init__(self, rows: int = ROWS, *, adorned: bool = False) -> None:
+        super().__init__(rows)
+        self.adorned = adorned
+        self.label = f"{self.name}, key and headers" if adorned else self.name

@@ -1,4 +1,4 @@
-"""A Python data source that yields ready Arrow batches: it shows Spark's own cost."""
+"""A Python data source and sink without a queue: they show Spark's own cost."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ import datetime as dt
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 
+from bench.spark import numbered
 from bench.spark.figures import SIZE
 
 if TYPE_CHECKING:
@@ -21,7 +28,7 @@ PARTS = 2
 
 
 class EmptySource(DataSource):
-    """``rows`` rows of the requested schema."""
+    """``rows`` rows of the requested schema; it drops the rows that it is given."""
 
     @classmethod
     def name(cls) -> str:
@@ -31,6 +38,20 @@ class EmptySource(DataSource):
     def reader(self, schema: StructType) -> EmptyReader:
         """See Spark's ``DataSource``."""
         return EmptyReader(schema, int(self.options["rows"]))
+
+    def writer(self, schema: StructType, overwrite: bool) -> EmptyWriter:
+        """See Spark's ``DataSource``."""
+        del schema, overwrite
+        return EmptyWriter()
+
+
+class EmptyWriter(DataSourceArrowWriter):
+    """Counts the rows of each Arrow batch, and drops it."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """See Spark's ``DataSourceArrowWriter``."""
+        self.rows = sum(batch.num_rows for batch in iterator)
+        return WriterCommitMessage()
 
 
 class EmptyReader(DataSourceReader):
@@ -55,13 +76,35 @@ class EmptyReader(DataSourceReader):
 
 
 def _batch(schema: StructType, rows: int) -> pa.RecordBatch:
-    """Values of 100 B, with the other columns as those of a queue."""
+    """Values of 100 B; with headers also keys, as a queue has them; else as of bare messages."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_schema
 
     fields = to_arrow_schema(schema, timezone="UTC")
-    columns = [pa.array([_cell(field)] * rows, type=field.type) for field in fields]
+    adorned = {"key": _keys, "headers": _headers} if "headers" in fields.names else {}
+    columns = [
+        pa.array(
+            adorned[field.name](rows) if field.name in adorned else [_cell(field)] * rows,
+            field.type,
+        )
+        for field in fields
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=fields)
+
+
+def _keys(rows: int) -> list[bytes]:
+    return [numbered.key(number).encode() for number in range(rows)]
+
+
+def _headers(rows: int) -> list[Any]:
+    made = (numbered.headers(number) for number in range(rows))
+    return [
+        [{"key": key, "value": _as_bytes(value)} for key, value in each.items()] for each in made
+    ]
+
+
+def _as_bytes(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value
 
 
 def _cell(field: pa.Field) -> Any:

@@ -10,6 +10,7 @@ MEDIAN = Figure("p50", "ms", higher_is_better=False)
 TAIL = Figure("p99", "ms", higher_is_better=False)
 JVM = Figure("jvm", "MB", higher_is_better=False)
 PYTHON = Figure("python", "MB", higher_is_better=False)
+FIRST = Figure("first", "ms", higher_is_better=False)
 GROWTH = Figure("growth", "x", higher_is_better=False)
 
 #: Bytes of a value.

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import psutil
 
+import shmq
 from bench.disk.folder import scratch_folder
 from bench.machine import now
 from bench.scratch import scratch
 from bench.spark import numbered
 from bench.spark.contestant import OnSpark
-from bench.spark.figures import GROWTH, JVM, MANY, PYTHON
+from bench.spark.figures import GROWTH, JVM, MANY, PYTHON, SIZE
+from bench.spark.log import AT_ONCE, FRAME, PARTITIONS
 from bench.spark.peek import QUEUE
 from bench.spark.session import begin
-from bench.spark.stream import TRIGGER, archiving, settled
+from bench.spark.stream import TRIGGER, archiving
 from bench.stage import CONTEXT, PATIENCE, Failed
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 #: Seconds between two samples.
 LOOK = 0.5
 #: The capacity of the queue: the leased messages, and those that come meanwhile.
 ROOM = 4 * TRIGGER
+#: The bytes of a partition's ring: of two batches.
+RING = 2 * TRIGGER * (SIZE + FRAME) // PARTITIONS
+GROUP = "archive"
 
 
 class Memory(OnSpark):
@@ -51,32 +61,81 @@ class Memory(OnSpark):
         """See :class:`bench.spark.contestant.OnSpark`."""
         begin()
         with scratch() as broker, scratch_folder() as folder, Watch() as watch:
-            queue = broker.create_queue(QUEUE, **numbered.queue_options(min(ROOM, self.rows)))
-            query = archiving(broker.namespace, folder, available_now=False)
+            self.make(broker)
+            query = self.query(broker.namespace, folder)
             producer = CONTEXT.Process(
-                target=numbered.put, args=(broker.namespace, QUEUE, self.rows), daemon=True
+                target=self.put, args=(broker.namespace, QUEUE, self.rows), daemon=True
             )
             begun = now()
             producer.start()
             try:
-                moved, acked = time.monotonic(), 0
-                while (stats := queue.stats()).acked < self.rows:
+                moved, done = time.monotonic(), 0
+                while (found := self.done(broker, query)) < self.rows:
                     if query.exception() is not None or producer.exitcode not in {None, 0}:
                         raise Failed(f"the stream or its producer ended: {query.exception()}")
-                    if stats.acked != acked:
-                        moved, acked = time.monotonic(), stats.acked
+                    if found != done:
+                        moved, done = time.monotonic(), found
                     elif time.monotonic() - moved > PATIENCE:
-                        raise Failed(f"{acked} messages of {self.rows} came, and no more")
+                        raise Failed(f"{done} rows of {self.rows} came, and no more")
                     time.sleep(0.02)
                 taken = now() - begun
             finally:
                 query.stop()
                 producer.kill()
                 producer.join()
-            settled(queue, self.rows)
             watch.look()
             numbered.check(begin().read.parquet(str(folder / "rows")), self.rows)
         return {"rate": self.rows * 1e9 / taken, **watch.figures()}
+
+    put: Callable[[str, str, int], None] = staticmethod(numbered.put)
+
+    def make(self, broker: shmq.Broker) -> None:
+        """Make what the producer fills."""
+        broker.create_queue(QUEUE, **numbered.queue_options(min(ROOM, self.rows)))
+
+    def query(self, namespace: str, folder: Path) -> StreamingQuery:
+        """The query that empties it."""
+        return archiving(namespace, folder, available_now=False)
+
+    def done(self, broker: shmq.Broker, query: StreamingQuery) -> int:
+        """How many rows Spark has committed."""
+        del query
+        with broker.queue(QUEUE) as queue:
+            return queue.stats().acked
+
+
+def append(namespace: str, name: str, rows: int) -> None:
+    """Append that many values; waits while the ring is full."""
+    with shmq.connect(namespace) as broker:
+        stream = broker.stream(name)
+        for place, first in enumerate(range(0, rows, AT_ONCE)):
+            values = [numbered.value(n) for n in range(first, min(rows, first + AT_ONCE))]
+            stream.append_many(values, partition=place % PARTITIONS, block=True, timeout=PATIENCE)
+
+
+class StreamMemory(Memory):
+    """As :class:`Memory`, of a stream whose producer waits for the group of the query."""
+
+    label = "readStream of a stream, Parquet"
+    put: Callable[[str, str, int], None] = staticmethod(append)
+
+    def make(self, broker: shmq.Broker) -> None:
+        """See :class:`Memory`."""
+        stream = broker.create_stream(QUEUE, PARTITIONS, ring_bytes=RING, overflow="block")
+        stream.group(GROUP).lag()  # from now on it holds records back
+
+    def query(self, namespace: str, folder: Path) -> StreamingQuery:
+        """See :class:`Memory`."""
+        wanted = {"group": GROUP, "startingOffsets": "earliest", "maxOffsetsPerTrigger": TRIGGER}
+        return archiving(namespace, folder, available_now=False, **wanted)
+
+    def done(self, broker: shmq.Broker, query: StreamingQuery) -> int:
+        """See :class:`Memory`."""
+        del broker
+        progress = query.lastProgress
+        ends = progress["sources"][0]["endOffset"] if progress else None
+        offsets = json.loads(ends) if isinstance(ends, str) else ends or {}
+        return sum(offsets.get(QUEUE, {}).values())
 
 
 def _note(rows: int) -> str:

@@ -18,6 +18,8 @@ DIGITS = 10
 FILLER = bytes(range(65, 91)) * 4
 #: Messages of one put, and of one get.
 AT_ONCE = 8192
+#: How many keys there are.
+KEYS = 10_000
 #: A prime that folds a hash, so that no sum of a run overflows.
 FOLD = 1_000_003
 
@@ -27,19 +29,29 @@ def value(number: int) -> bytes:
     return b"%0*d" % (DIGITS, number) + FILLER[: SIZE - DIGITS]
 
 
-def queue_options(rows: int) -> dict[str, Any]:
-    """The options of a queue with room for that many values."""
+def key(number: int) -> str:
+    """The key of the value with that number."""
+    return f"key-{number % KEYS}"
+
+
+def headers(number: int) -> dict[str, str | bytes]:
+    """The two headers of the value with that number: a text, and bytes."""
+    return {"kind": "frame", "number": number.to_bytes(8, "big")}
+
+
+def queue_options(rows: int, *, adorned: bool = False) -> dict[str, Any]:
+    """The options of a queue with room for that many values; ``adorned``: with key and headers."""
     return {
         "capacity": rows,
-        "arena_bytes": arena(SIZE, rows),
+        "arena_bytes": arena(SIZE + 128 * adorned, rows),
         "overflow": "block",
         "dead_letter": None,
     }
 
 
-def fill(namespace: str, queue: str, rows: int) -> None:
-    """Put that many values, in a separate process."""
-    _alone(_fill, namespace, queue, rows)
+def fill(namespace: str, queue: str, rows: int, *, adorned: bool = False) -> None:
+    """Put that many values, in a separate process; ``adorned``: with key and headers."""
+    _alone(_fill, namespace, queue, rows, adorned)
 
 
 def drain(namespace: str, queue: str, rows: int) -> None:
@@ -89,9 +101,27 @@ def _alone(act: Any, *given: Any) -> Any:
 # ---- in separate processes ----
 
 
-def _fill(stage: Stage, namespace: str, name: str, rows: int) -> None:
+def _fill(stage: Stage, namespace: str, name: str, rows: int, adorned: bool) -> None:
     stage.meet()
-    put(namespace, name, rows)
+    if adorned:
+        _put_adorned(namespace, name, rows)
+    else:
+        put(namespace, name, rows)
+
+
+def _put_adorned(namespace: str, name: str, rows: int) -> None:
+    """Put values with keys and headers of their own, as a publisher of staged rows."""
+    with shmq.connect(namespace) as broker:
+        publisher = broker.queue(name).staged_publisher("bench")
+        for batch, first in enumerate(range(0, rows, AT_ONCE)):
+            numbers = range(first, min(rows, first + AT_ONCE))
+            publisher.stage(
+                batch,
+                "part",
+                [(value(n), {"group": key(n), "headers": headers(n)}) for n in numbers],
+            )
+            publisher.commit_batch(batch, ["part"], timeout=PATIENCE)
+        publisher.discard()
 
 
 def put(namespace: str, name: str, rows: int) -> None:

@@ -8,7 +8,7 @@ from bench.machine import now
 from bench.row import Role
 from bench.scratch import scratch
 from bench.spark import numbered
-from bench.spark.contestant import OnSpark
+from bench.spark.contestant import Adorned
 from bench.spark.session import begin
 
 if TYPE_CHECKING:
@@ -17,49 +17,44 @@ if TYPE_CHECKING:
 QUEUE = "q"
 
 
-class Peek(OnSpark):
-    """All columns of all messages of a queue, which keeps them."""
+class Peek(Adorned):
+    """The default columns of all messages of a queue, which keeps them."""
 
-    label = 'format("shmq"), batch'
-    note = "every column; the queue keeps its messages"
+    name = 'format("shmq"), batch'
+    note = "Kafka's seven columns; the queue keeps its messages"
 
     def work(self) -> dict[str, float]:
         """See :class:`bench.spark.contestant.OnSpark`."""
         with scratch() as broker:
-            broker.create_queue(QUEUE, **numbered.queue_options(self.rows))
-            numbered.fill(broker.namespace, QUEUE, self.rows)
-            frame = reading(broker.namespace)
+            options = numbered.queue_options(self.rows, adorned=self.adorned)
+            broker.create_queue(QUEUE, **options)
+            numbered.fill(broker.namespace, QUEUE, self.rows, adorned=self.adorned)
+            frame = reading(broker.namespace, adorned=self.adorned)
             taken = time_of(frame)
             numbered.check(frame, self.rows)
         return {"rate": self.rows * 1e9 / taken}
 
 
-class Empty(OnSpark):
+class Empty(Adorned):
     """The same columns from a Python source that repeats one ready Arrow batch."""
 
-    label = "a Python source of ready Arrow batches"
+    name = "a Python source of ready Arrow batches"
     role: Role = "harness"
     note = "the same columns, types and batch sizes; it reads nothing"
 
     def work(self) -> dict[str, float]:
         """See :class:`bench.spark.contestant.OnSpark`."""
-        from bench.spark.empty import EmptySource
-
-        spark = begin()
-        spark.dataSource.register(EmptySource)
         with scratch() as broker:
             broker.create_queue(QUEUE, **numbered.queue_options(1))
-            schema = reading(broker.namespace).schema
-        frame = (
-            spark.read.format(EmptySource.name()).schema(schema).option("rows", self.rows).load()
-        )
-        return {"rate": self.rows * 1e9 / time_of(frame)}
+            schema = reading(broker.namespace, adorned=self.adorned).schema
+        reader = begin().read.format("bench-empty").schema(schema)
+        return {"rate": self.rows * 1e9 / time_of(reader.option("rows", self.rows).load())}
 
 
-def reading(namespace: str) -> DataFrame:
-    """The queue as a frame."""
+def reading(namespace: str, name: str = QUEUE, *, adorned: bool = False) -> DataFrame:
+    """The queue or stream as a frame."""
     reader = begin().read.format("shmq").option("url", namespace)
-    return reader.option("subscribe", QUEUE).load()
+    return reader.options(subscribe=name, includeHeaders=adorned).load()
 
 
 def time_of(frame: DataFrame) -> int:

@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from typing import Final
 
-from bench.row import Row, at_least, at_most, times
-from bench.spark.figures import GROWTH, JVM, MEDIAN, PYTHON, RATE, SIZE, TAIL, WHOLE
+from bench.row import Row, at_least, at_most, times, within
+from bench.spark.figures import FIRST, GROWTH, JVM, MEDIAN, PYTHON, RATE, SIZE, TAIL, WHOLE
 from bench.spark.files import Dmsq, Parquet
 from bench.spark.latency import PACE, Latency
-from bench.spark.log import ArchiveStream, Copy, Read
-from bench.spark.memory import Memory
+from bench.spark.log import ArchiveStream, Copy, CopyNothing, Read
+from bench.spark.memory import Memory, StreamMemory
 from bench.spark.peek import Empty, Peek
+from bench.spark.start import FirstOfRange, FirstRow
 from bench.spark.stream import Archive
-from bench.spark.write import Write, WriteBack
+from bench.spark.write import Write, WriteBack, WriteNothing
+
+#: What a row is compared with: the same row of a Python source or sink that does nothing.
+BARE_READ, ADORNED_READ, BARE_WRITE, ADORNED_WRITE = 0.9, 0.7, 0.9, 0.6
+
+PASSED: Final = "what Spark does with each Arrow batch of a Python source"
 
 
 def peek_row() -> Row:
-    """Reading without leasing."""
-    ours, empty = Peek(), Empty()
+    """Reading a queue or a stream without leasing."""
+    pairs = [(Peek(adorned=each), Empty(adorned=each)) for each in (False, True)]
+    streams = [Read(adorned=each) for each in (False, True)]
+    bars = [
+        times(label, empty.label, least)
+        for least, (ours, empty), stream in zip(
+            (BARE_READ, ADORNED_READ), pairs, streams, strict=True
+        )
+        for label in (ours.label, stream.label)
+    ]
     return Row(
         key="spark-peek",
-        title=f"A queue read as a batch, {SIZE} B values",
-        contestants=[ours, empty],
+        title=f"A queue and a stream read as a batch, {SIZE} B values",
+        contestants=[*itertools.chain(*pairs), *streams],
         figures=(RATE,),
-        bars=[at_least(ours.label, 1.5e6, "rows/s"), times(ours.label, empty.label, 0.8)],
-        limit="what Spark does with each Arrow batch of a Python source",
+        bars=[at_least(pairs[0][0].label, 1.5e6, "rows/s"), *bars],
+        limit=PASSED,
     )
 
 
@@ -56,27 +72,17 @@ def archive_row() -> Row:
 
 def write_row() -> Row:
     """Rows to a queue."""
-    back, made = WriteBack(), Write()
+    pairs = [(WriteBack(adorned=each), WriteNothing(adorned=each)) for each in (False, True)]
     return Row(
         key="spark-write",
         title=f"Rows written to a queue, {SIZE} B values",
-        contestants=[back, made],
+        contestants=[*itertools.chain(*pairs), Write()],
         figures=(RATE,),
-        bars=[at_least(back.label, 4e5, "rows/s")],
+        bars=[
+            times(ours.label, empty.label, least)
+            for least, (ours, empty) in zip((BARE_WRITE, ADORNED_WRITE), pairs, strict=True)
+        ],
         limit="a put of each row into the staged chunks, and one more when they are published",
-    )
-
-
-def stream_row() -> Row:
-    """A stream, read as a batch."""
-    ours = Read()
-    return Row(
-        key="spark-stream",
-        title=f"A stream read as a batch, 7 columns, {SIZE} B values",
-        contestants=[ours],
-        figures=(RATE,),
-        bars=[at_least(ours.label, 2e6, "rows/s")],
-        limit="what Spark does with each Arrow batch of a Python source",
     )
 
 
@@ -95,14 +101,30 @@ def stream_archive_row() -> Row:
 
 def stream_copy_row() -> Row:
     """A stream to another stream."""
-    ours = Copy()
+    pairs = [(Copy(adorned=each), CopyNothing(adorned=each)) for each in (False, True)]
     return Row(
         key="spark-stream-write",
         title=f"A stream read and written to another, {SIZE} B values",
-        contestants=[ours],
+        contestants=[*itertools.chain(*pairs)],
         figures=(RATE,),
-        bars=[at_least(ours.label, 4e5, "rows/s")],
+        bars=[
+            times(ours.label, empty.label, least)
+            for least, (ours, empty) in zip((BARE_WRITE, ADORNED_WRITE), pairs, strict=True)
+        ],
         limit="the way of each row through the JVM, from one Python process to the other",
+    )
+
+
+def start_row() -> Row:
+    """A fresh session."""
+    ours, spark = FirstRow(), FirstOfRange()
+    return Row(
+        key="spark-start",
+        title="The first row of a fresh session",
+        contestants=[ours, spark],
+        figures=(FIRST,),
+        bars=[within(ours.label, spark.label, 2, FIRST.key)],
+        limit="the start of the JVM, and of the first Python worker",
     )
 
 
@@ -120,14 +142,14 @@ def latency_row() -> Row:
 
 
 def memory_row() -> Row:
-    """The memory of a running stream."""
-    ours = Memory()
+    """The memory of running streams."""
+    queue, stream = Memory(), StreamMemory()
     return Row(
         key="spark-memory",
         title=f"Memory of driver and executors while rows stream through, {SIZE} B values",
-        contestants=[ours],
+        contestants=[queue, stream],
         figures=(JVM, PYTHON, GROWTH, RATE),
-        bars=[at_most(ours.label, 1.1, "x", GROWTH.key)],
+        bars=[at_most(each.label, 1.1, "x", GROWTH.key) for each in (queue, stream)],
         limit="the heap that the JVM is given, and the bytes of a batch in each Python worker",
         visits=1,
     )
@@ -138,9 +160,9 @@ SPARK: tuple[Callable[[], Row], ...] = (
     files_row,
     archive_row,
     write_row,
-    stream_row,
     stream_archive_row,
     stream_copy_row,
+    start_row,
     latency_row,
     memory_row,
 )

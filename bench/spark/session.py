@@ -41,7 +41,11 @@ def begin() -> SparkSession:
         before = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *before])
         given: dict[str, Any] = {} if ran else {"master": MASTER, "conf": CONF}
-        _begun.append((shmq.spark.session("bench", **given), ran))
+        session = shmq.spark.session("bench", **given)
+        from bench.spark.empty import EmptySource
+
+        session.dataSource.register(EmptySource)
+        _begun.append((session, ran))
     return _begun[0][0]
 
 

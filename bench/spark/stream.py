@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import shmq
 from bench.disk.folder import scratch_folder
@@ -43,16 +43,19 @@ class Archive(OnSpark):
         return {"rate": self.rows * 1e9 / taken}
 
 
-def streaming(namespace: str) -> DataFrame:
-    """The queue as a stream."""
+def streaming(namespace: str, **wanted: Any) -> DataFrame:
+    """The queue, or the stream of its name, as a stream."""
     reader = begin().readStream.format("shmq").option("url", namespace)
-    return reader.option("subscribe", QUEUE).option("maxOffsetsPerTrigger", TRIGGER).load()
+    given = {"subscribe": QUEUE, "maxOffsetsPerTrigger": TRIGGER, **wanted}
+    return reader.options(**given).load()
 
 
-def archiving(namespace: str, folder: Path, *, available_now: bool) -> StreamingQuery:
-    """A query that writes the queue into ``rows`` of the folder."""
+def archiving(
+    namespace: str, folder: Path, *, available_now: bool, **wanted: Any
+) -> StreamingQuery:
+    """A query that writes the queue or stream into ``rows`` of the folder."""
     writer = (
-        streaming(namespace)
+        streaming(namespace, **wanted)
         .writeStream.format("parquet")
         .option("path", str(folder / "rows"))
         .option("checkpointLocation", str(folder / "checkpoint"))

@@ -31,12 +31,16 @@ class Rows:
     data: Any
     #: The offset of each body, and the end of the last one: any buffer.
     offsets: Any
-    #: The codec of all bodies: one of the codecs that have a number; None: bytes.
+    #: The codec of all bodies whose properties do not name one: one of the codecs that have a
+    #: number; None: bytes.
     codec: str | None = None
     #: The properties of each row, as the protocol's msgpack map, or no bytes.
     metas: Any = None
     #: The offsets of the properties, as for the bodies.
     meta_offsets: Any = None
+
+    def __len__(self) -> int:
+        return max(0, memoryview(self.offsets).nbytes // 4 - 1)
 
 
 class Put(Protocol):

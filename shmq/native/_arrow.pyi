@@ -1,10 +1,12 @@
-"""Conversion between records of a stream and Arrow's columns: see shmq/core/stream/columns.h."""
+"""Conversion between messages, records and Arrow's columns."""
 
-from typing import final
+from collections.abc import Callable, Sequence
+from typing import Any, final
 
 from typing_extensions import Buffer
 
-_Texts = tuple[Buffer | None, Buffer, Buffer | None]
+_Texts = tuple[Buffer | None, Buffer, Buffer | None, int]
+_MapColumn = tuple[bytes | None, str, Any]
 
 @final
 class RecordColumns:
@@ -44,3 +46,48 @@ def pack_columns(
     *,
     max_bytes: int = ...,
 ) -> tuple[bytes, int]: ...
+def texts_of(
+    ends: Buffer, data: Buffer, outer: bytes | None, key: bytes
+) -> tuple[bytes, bytes, bytes] | None: ...
+def ints_of(
+    ends: Buffer, data: Buffer, outer: bytes | None, key: bytes
+) -> tuple[bytes, bytes] | None: ...
+
+@final
+class Pairs:
+    """Maps as lists of pairs, in Arrow's format."""
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def there(self) -> bytes: ...
+    @property
+    def ends(self) -> bytes: ...
+    @property
+    def key_ends(self) -> bytes: ...
+    @property
+    def value_ends(self) -> bytes: ...
+    @property
+    def keys(self) -> bytes: ...
+    @property
+    def values(self) -> bytes: ...
+    @property
+    def has_value(self) -> bytes: ...
+
+def pairs_of(
+    ends: Buffer, data: Buffer, key: bytes | None, plain: Callable[[bytes, int], bytes]
+) -> Pairs | None: ...
+
+@final
+class MapFault:
+    """A row that cannot be a map."""
+
+    @property
+    def fault(self) -> str: ...
+    @property
+    def row(self) -> int: ...
+    @property
+    def column(self) -> int: ...
+
+def pack_maps(columns: Sequence[_MapColumn], count: int) -> tuple[bytes, bytes] | MapFault: ...
+def partitions_of(keys: _Texts, count: int, begin: int, partitions: int) -> bytes: ...

@@ -1,14 +1,20 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: annotation_typing=False, embedsignature=False, freethreading_compatible=False
-"""Conversion between records of a stream and Arrow's columns: see shmq/core/stream/columns.h."""
+"""Conversion between messages, records and Arrow's columns.
 
-#| _Texts = tuple[Buffer | None, Buffer, Buffer | None]
+See shmq/core/stream/columns.h, and base/map_columns.h and base/map_rows.h beside it.
+"""
+
+#| _Texts = tuple[Buffer | None, Buffer, Buffer | None, int]
+#| _MapColumn = tuple[bytes | None, str, Any]
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
 
-from core.base cimport cbool
+from core.base cimport *
 from core.stream cimport *
 
 
@@ -98,8 +104,8 @@ def pack_columns(values: _Texts, keys: _Texts | None, headers: _Texts | None, co
                  uint32_t start, uint32_t end, *, uint64_t max_bytes=1 << 20) -> tuple[bytes, int]:
     """Pack rows from ``start`` up to ``end`` as a block for ``append_block``; also where it ended.
 
-    Headers are a msgpack map for each row, or no bytes; ``codecs`` is one number for all rows, or a
-    byte for each. The block has at most ``max_bytes`` (1 MiB), or one row. Raises ValueError for
+    Texts are (bits or None, ends, bytes, place of the first). Headers are a msgpack map for each
+    row, or no bytes; ``codec`` is one number for all rows, or a byte for each. The block has at most ``max_bytes`` (1 MiB), or one row. Raises ValueError for
     ends that contradict their bytes.
     """
     cdef shmq_log_rows rows
@@ -131,24 +137,45 @@ cdef const unsigned char *_numbers(codecs, uint32_t count) except? NULL:
     return &view[0] if count else NULL
 
 
-cdef shmq_log_texts _texts(buffers, uint32_t count) except *:
-    cdef shmq_log_texts texts = shmq_log_texts(NULL, NULL, 0, NULL)
+# Texts of Arrow's: the bits and the data may be absent, and the place of the first one is given.
+cdef shmq_texts _texts(buffers, uint32_t count) except *:
+    cdef shmq_texts texts
     cdef const unsigned char[::1] view
+    memset(&texts, 0, sizeof(texts))
     if buffers is None:
         return texts
-    there, ends, data = buffers
-    view = memoryview(ends).cast("B")
-    if <uint64_t>view.shape[0] < 4 * (<uint64_t>count + 1):
-        raise ValueError(f"{view.shape[0]} bytes are no ends of {count} texts")
-    texts.ends = <const int32_t *>&view[0]
-    if there is not None:
-        view = memoryview(there).cast("B")
-        if <uint64_t>view.shape[0] < (<uint64_t>count + 7) // 8:
-            raise ValueError(f"{view.shape[0]} bytes are not a bit for each of {count} texts")
-        texts.there = &view[0] if count else NULL
+    there, ends, data, first = buffers
+    texts.ends = _ends(ends, first, count)
+    texts.there = _bits_of(there, first, count)
     if data is not None:
         view = memoryview(data).cast("B")
         texts.size = view.shape[0]
         if texts.size:
             texts.bytes = &view[0]
     return texts
+
+
+# The ends of `count` items from the first on; NULL if there is no item.
+cdef const int32_t *_ends(ends, uint64_t first, uint32_t count) except? NULL:
+    cdef const unsigned char[::1] view
+    if not count:
+        return NULL
+    view = memoryview(ends).cast("B")
+    if <uint64_t>view.shape[0] // 4 < first + count + 1 or <uintptr_t>&view[0] % 4:
+        raise ValueError(f"{view.shape[0]} bytes are no ends of {count} items from {first} on")
+    return <const int32_t *>&view[0] + first
+
+
+cdef shmq_bits _bits_of(there, uint64_t first, uint32_t count) except *:
+    cdef const unsigned char[::1] view
+    if there is None or not count:
+        return shmq_bits(NULL, first)
+    view = memoryview(there).cast("B")
+    if <uint64_t>view.shape[0] < (first + count + 7) // 8:
+        raise ValueError(f"{view.shape[0]} bytes are not a bit for each of {count} items from "
+                         f"{first} on")
+    return shmq_bits(&view[0], first)
+
+
+include "map_columns.pxi"
+include "map_rows.pxi"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -11,7 +12,7 @@ from shmq.api.bulk import check_batch, check_part, check_publisher
 from shmq.api.options import STAGING_BYTES
 from shmq.client.remote.connection import RoomBackoff
 from shmq.client.remote.put import encode
-from shmq.codec.codecs import pack_properties
+from shmq.codec.codecs import pack_properties, unpack_properties
 from shmq.native import _core
 from shmq.protocol.messages.staging import (
     Publish,
@@ -118,13 +119,20 @@ def _from_rows(queue: Any, rows: Sequence[api.Row]) -> list[StageRow]:
 
 def _from_columns(rows: api.Rows) -> list[StageRow]:
     bodies = _slices(rows.data, rows.offsets)
-    if rows.metas is not None:
-        metas = [bytes(meta) for meta in _slices(rows.metas, rows.meta_offsets)]
-    elif rows.codec is not None:
-        metas = [pack_properties({"codec": rows.codec})] * len(bodies)
-    else:
-        metas = [b""] * len(bodies)
+    alike = b"" if rows.codec is None else pack_properties({"codec": rows.codec})
+    if rows.metas is None:
+        return [(body, alike) for body in bodies]
+    metas = [bytes(meta) or alike for meta in _slices(rows.metas, rows.meta_offsets)]
+    if rows.codec is not None:
+        metas = [_with_codec(meta, rows.codec) for meta in metas]
     return list(zip(bodies, metas, strict=True))
+
+
+@functools.lru_cache(4096)
+def _with_codec(meta: bytes, codec: str) -> bytes:
+    """The properties with a codec, unless they name one."""
+    properties = unpack_properties(meta)
+    return meta if "codec" in properties else pack_properties({**properties, "codec": codec})
 
 
 def _slices(data: Any, offsets: Any) -> list[memoryview]:

@@ -24,10 +24,12 @@ static bool utf8_second(unsigned char first, unsigned char second)
     return least <= second && second <= most;
 }
 
-static bool is_utf8(const unsigned char *at, uint32_t size)
+bool shmq_is_utf8(const unsigned char *at, uint32_t size)
 {
     const unsigned char *end = at + size;
 
+    while (end - at >= 8 && !(shmq_load64(at) & 0x8080808080808080ull)) /* ASCII */
+        at += 8;
     while (at < end) {
         uint32_t length = utf8_length(*at);
 
@@ -58,7 +60,7 @@ static void set_bytes(struct shmq_reader *r, struct shmq_msgpack *value,
     value->kind = kind;
     value->bytes = shmq_read_bytes(r, size);
     value->count = value->bytes ? size : 0;
-    if (value->bytes && kind == SHMQ_MSGPACK_STR && !is_utf8(value->bytes, size))
+    if (value->bytes && kind == SHMQ_MSGPACK_STR && !shmq_is_utf8(value->bytes, size))
         r->bad = true;
 }
 

@@ -38,6 +38,9 @@ void shmq_msgpack_skip(struct shmq_reader *r, const struct shmq_msgpack *value);
 /* Whether the bytes are exactly one map. */
 bool shmq_msgpack_is_map(const void *bytes, size_t size);
 
+/* Whether the bytes are text. */
+bool shmq_is_utf8(const unsigned char *at, uint32_t size);
+
 static inline bool shmq_msgpack_is(const struct shmq_msgpack *value, const char *text)
 {
     return value->kind == SHMQ_MSGPACK_STR && value->count == strlen(text) &&

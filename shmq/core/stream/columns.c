@@ -77,39 +77,29 @@ void shmq_log_fill(const struct shmq_log_block *b, const struct shmq_log_arrays 
         add(to->keys, to->key_ends, i, e.key, e.key_bytes);
         add(to->headers, to->header_ends, i, e.headers, e.headers_bytes);
         if (e.flags & SHMQ_E_KEYED)
-            to->has_key[i / 8] |= (unsigned char)(1u << i % 8);
+            shmq_set_bit(to->has_key, i);
     }
 }
 
 /* ---- packing ---- */
 
-static bool item(const struct shmq_log_texts *t, uint32_t i, const unsigned char **bytes,
-                 uint32_t *size)
-{
-    int32_t begin, end;
-
-    *bytes = t->bytes;
-    *size = 0;
-    if (!t->ends || (t->there && !(t->there[i / 8] >> i % 8 & 1)))
-        return true;
-    begin = t->ends[i];
-    end = t->ends[i + 1];
-    if (begin < 0 || end < begin || (uint64_t)end > t->size)
-        return false;
-    *bytes = t->bytes + begin;
-    *size = (uint32_t)(end - begin);
-    return true;
-}
-
 static bool row(const struct shmq_log_rows *r, uint32_t i, struct shmq_entry *e)
 {
-    bool keyed = r->keys.ends && (!r->keys.there || r->keys.there[i / 8] >> i % 8 & 1);
+    struct shmq_span value, key, headers;
 
-    *e = (struct shmq_entry){.flags = keyed ? SHMQ_E_KEYED : 0, .count = 1};
-    e->codec = r->codecs ? r->codecs[i] : r->codec;
-    return item(&r->values, i, &e->value, &e->value_bytes) &&
-           item(&r->keys, i, &e->key, &e->key_bytes) &&
-           item(&r->headers, i, &e->headers, &e->headers_bytes);
+    if (!shmq_text_at(&r->values, i, &value) || !shmq_text_at(&r->keys, i, &key) ||
+        !shmq_text_at(&r->headers, i, &headers))
+        return false;
+    *e = (struct shmq_entry){.flags = key.at ? SHMQ_E_KEYED : 0,
+                             .count = 1,
+                             .codec = r->codecs ? r->codecs[i] : r->codec,
+                             .value = value.at,
+                             .value_bytes = value.bytes,
+                             .key = key.at,
+                             .key_bytes = key.bytes,
+                             .headers = headers.at,
+                             .headers_bytes = headers.bytes};
+    return true;
 }
 
 uint64_t shmq_log_packed(const struct shmq_log_rows *r, uint32_t begin, uint32_t *end,

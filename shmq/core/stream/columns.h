@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arrow.h"
+
 /* A block; only entries with offsets from `first` up to `end` are converted. */
 struct shmq_log_block {
     const unsigned char *bytes;
@@ -41,17 +43,9 @@ bool shmq_log_measure(const struct shmq_log_block *b, struct shmq_log_sums *sums
 /* Fills arrays of exactly that size, for a measured block without compressed entries. */
 void shmq_log_fill(const struct shmq_log_block *b, const struct shmq_log_arrays *to);
 
-/* Texts in Arrow's format: item i goes from ends[i] to ends[i + 1]. */
-struct shmq_log_texts {
-    const int32_t *ends; /* NULL: no texts                                                 */
-    const unsigned char *bytes;
-    uint64_t size;
-    const unsigned char *there; /* one bit each; NULL: all are present                     */
-};
-
 /* Records to be appended. */
 struct shmq_log_rows {
-    struct shmq_log_texts values, keys, headers;
+    struct shmq_texts values, keys, headers;
     const unsigned char *codecs; /* one each; NULL: `codec` for all                        */
     uint8_t codec;
 };

@@ -138,3 +138,79 @@ cdef extern from "base/crc32c.h" nogil:
 
 cdef extern from "base/msgpack.h" nogil:
     bint shmq_msgpack_is_map(const void *bytes, size_t size)
+
+
+cdef extern from "base/crc32.h" nogil:
+    uint32_t shmq_crc32(const unsigned char *at, size_t size)
+
+
+cdef extern from "base/arrow.h" nogil:
+    struct shmq_bits:
+        const unsigned char *at
+        uint64_t first
+    struct shmq_texts:
+        const int32_t *ends
+        const unsigned char *bytes
+        uint64_t size
+        shmq_bits there
+    struct shmq_span:
+        const unsigned char *at
+        uint32_t bytes
+    cbool shmq_text_at(const shmq_texts *t, uint64_t i, shmq_span *item)
+
+
+cdef extern from "base/map_columns.h" nogil:
+    struct shmq_maps:
+        const int32_t *ends
+        const unsigned char *bytes
+        uint64_t size
+        uint32_t count
+    struct shmq_text_sums:
+        uint32_t present
+        uint64_t bytes
+    struct shmq_text_arrays:
+        int32_t *ends
+        unsigned char *bytes
+        unsigned char *there
+    struct shmq_pair_sums:
+        uint32_t present
+        uint64_t pairs, key_bytes, value_bytes
+    struct shmq_pair_arrays:
+        int32_t *ends
+        unsigned char *there
+        int32_t *key_ends
+        unsigned char *keys
+        shmq_text_arrays values
+    cbool shmq_maps_check(const shmq_maps *m)
+    uint32_t shmq_maps_find(const shmq_maps *m, const char *outer, const char *key,
+                            shmq_span *spans)
+    void shmq_texts_measure(const shmq_span *spans, uint32_t count, shmq_text_sums *sums)
+    void shmq_texts_fill(const shmq_span *spans, uint32_t count, const shmq_text_arrays *to)
+    uint32_t shmq_ints_fill(const shmq_span *spans, uint32_t count, int64_t *numbers,
+                            unsigned char *there)
+    cbool shmq_pairs_measure(const shmq_span *span, shmq_pair_sums *sums)
+    void shmq_pairs_fill(const shmq_span *spans, uint32_t count, const shmq_pair_arrays *to)
+
+
+cdef extern from "base/map_rows.h" nogil:
+    enum: SHMQ_MAP_COLUMNS, SHMQ_MAP_TEXT, SHMQ_MAP_INT, SHMQ_MAP_PAIRS
+    enum: SHMQ_ROW_OK, SHMQ_ROW_ENDS, SHMQ_ROW_TEXT, SHMQ_ROW_NAMES, SHMQ_ROW_MEMORY
+    struct shmq_pairs:
+        const int32_t *ends
+        shmq_bits there
+        uint64_t count
+        shmq_texts keys, values
+        cbool is_binary
+    struct shmq_numbers:
+        const int64_t *at
+        shmq_bits there
+    struct shmq_map_column:
+        const char *key
+        int kind
+        shmq_texts texts
+        shmq_numbers numbers
+        shmq_pairs pairs
+    int shmq_map_row_measure(const shmq_map_column *columns, uint32_t count, uint64_t row,
+                             uint64_t *size, uint32_t *which)
+    unsigned char *shmq_map_row_write(const shmq_map_column *columns, uint32_t count, uint64_t row,
+                                      unsigned char *to)

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from core.base cimport cbool, shmq_process
+from core.base cimport cbool, shmq_process, shmq_texts
 from core.queue cimport SHMQ_NAME_BYTES
 
 
@@ -200,14 +200,8 @@ cdef extern from "stream/columns.h" nogil:
         unsigned char *headers
         unsigned char *has_key
 
-    struct shmq_log_texts:
-        const int32_t *ends
-        const unsigned char *bytes
-        uint64_t size
-        const unsigned char *there
-
     struct shmq_log_rows:
-        shmq_log_texts values, keys, headers
+        shmq_texts values, keys, headers
         const unsigned char *codecs
         uint8_t codec
 

@@ -31,7 +31,7 @@ OPTIONS: Final = (
     Option("path", options.text, None, _BATCH),
     Option("queue", options.names, None, _BATCH),
     Option("queuePattern", options.pattern, None, _BATCH),
-    Option("columns", options.several_of(*columns.NAMES), None, _BATCH),
+    Option("columns", options.several_of(*columns.NAMES, columns.ALL), None, _BATCH),
     Option("includeHeaders", options.truth, False, _BATCH),
     Option("states", options.several_of(*STATES), STATES, _BATCH),
     Option("startingSequence", _NUMBER, None, _BATCH),

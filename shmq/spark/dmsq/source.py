@@ -29,7 +29,7 @@ class DmsqSource(DataSource):
         chosen = self._chosen()
         if chosen["rows"] == "skipped":
             return SKIPPED
-        return columns.ddl(columns.chosen(chosen["columns"], chosen["includeHeaders"]))
+        return columns.ddl(columns.chosen(chosen))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader for ``spark.read``. Raises :class:`~shmq.ShmqError`, at the driver."""

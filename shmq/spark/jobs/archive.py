@@ -24,7 +24,8 @@ _DAY: Final = 86_400_000_000
 
 def build(session: SparkSession, config: Config) -> DataStreamWriter:
     """The query from the queues to the files."""
-    rows = session.readStream.format("shmq").options(**config["source"]["options"]).load()
+    source = {"columns": "all", **config["source"]["options"]}
+    rows = session.readStream.format("shmq").options(**source).load()
     return each_batch(dated(rows), Files(session, config["sink"], PARTITIONS).add)
 
 

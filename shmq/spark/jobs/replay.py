@@ -287,8 +287,9 @@ def _selected(session: SparkSession, config: Config) -> DataFrame:
     from pyspark.sql import functions  # noqa: PLC0415
 
     source, select = config["source"], config["select"]
-    given = {} if source["format"] == "parquet" else {"includeHeaders": "true"}
-    reader = session.read.format(source["format"]).options(**given, **source["options"])
+    every = {"columns": "all", "includeHeaders": "true"}
+    given = {} if source["format"] == "parquet" else every
+    reader = session.read.format(source["format"]).options(**{**given, **source["options"]})
     found = reader.load(source["path"])
     if "timestamp" not in found.columns and (select["since"] or select["until"]):
         raise config.wrong(

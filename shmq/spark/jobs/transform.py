@@ -160,11 +160,11 @@ def _source(session: SparkSession, config: Config) -> DataFrame:
     source = config["source"]
     form, path, options = source["format"], source["path"], source["options"]
     if form == "dmsq":
-        reader = session.read.format(form).options(**options)
+        reader = session.read.format(form).options(**{"columns": "all", **options})
         return reader.load(path) if path is not None else reader.load()
-    stream = session.readStream.format(form).options(**options)
     if form == "shmq":
-        return stream.load()
+        return session.readStream.format(form).options(**{"columns": "all", **options}).load()
+    stream = session.readStream.format(form).options(**options)
     return stream.schema(session.read.options(**options).parquet(path).schema).load(path)
 
 

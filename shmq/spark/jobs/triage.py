@@ -194,7 +194,9 @@ def run(
 ) -> None:
     """Group the current dead letters, and write the report where the file says."""
     settings, source = config["triage"], config["source"]
-    reader = session.read.format(source["format"]).options(**source["options"])
+    reader = session.read.format(source["format"]).options(
+        **{"columns": "all", **source["options"]}
+    )
     letters = reader.load() if source["path"] is None else reader.load(source["path"])
     missing = [name for name in _NEEDED if name not in letters.columns]
     if missing:

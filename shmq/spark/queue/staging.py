@@ -59,7 +59,7 @@ class _Part:
                 publisher.stage(
                     batch_id.batch,
                     batch_id.part,
-                    rows.prepared_puts(),
+                    rows,
                     staging_bytes=self._staging_bytes,
                 )
             except Full as error:

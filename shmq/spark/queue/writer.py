@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from pyspark.sql.datasource import (
@@ -15,7 +16,7 @@ from pyspark.sql.datasource import (
 )
 
 import shmq
-from shmq.codec.codecs import CODECS
+from shmq.codec.codecs import CODECS, unpack_properties
 from shmq.errors import Full, InvalidOption
 from shmq.spark.queue import staging
 from shmq.spark.queue.staging import Staged
@@ -27,8 +28,6 @@ from shmq.spark.shared.sink import BatchId, Sink
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
-
-    from shmq.spark.shared.sink_rows import Properties, Rows
 
 __all__ = [
     "OPTIONS",
@@ -169,6 +168,15 @@ _MADE: Final = frozenset(CODECS) - {"bytes", "text"}
 #: The properties that are unique to a message.
 _ITS_OWN: Final = frozenset({"dedupe_id", "correlation", "reply_to"})
 
+#: The arguments of a put that are not called as the property; times are in ms in properties.
+_ARGUMENTS: Final = MappingProxyType(
+    {"pri": "priority", "dedupe": "dedupe_id", "corr": "correlation"}
+)
+_TIMES: Final = frozenset({"delay", "ttl"})
+
+#: The arguments of ``Queue.put`` for one body, by name.
+Properties = dict[str, Any]
+
 
 @dataclasses.dataclass(frozen=True)
 class UnstagedWrite(WriterCommitMessage):
@@ -195,23 +203,39 @@ def put(sink: QueueSink, batches: Iterable[pa.RecordBatch]) -> UnstagedWrite:
     return UnstagedWrite(rows)
 
 
-def _put_rows(queue: shmq.Queue, rows: Rows, timeout: float | None) -> None:
-    bodies = rows.bodies.to_pylist()
-    if rows.properties is None:
-        alike: Properties = {} if rows.codec is None else {"codec": rows.codec}
-        _put_alike(queue, bodies, alike, timeout)
-        return
-    prepared_puts = zip(bodies, rows.properties, strict=True)
-    for properties, run in itertools.groupby(prepared_puts, key=operator.itemgetter(1)):
-        same = [body for body, _ in run]
+def _put_rows(queue: shmq.Queue, rows: shmq.Rows, timeout: float | None) -> None:
+    rows_of = zip(_metas(rows), _slices(rows.data, rows.offsets), strict=True)
+    runs = itertools.groupby(rows_of, operator.itemgetter(0))
+    for meta, run in runs:
+        properties = _arguments(meta, rows.codec)
+        bodies = [bytes(body) for _, body in run]
         if properties.get("codec") in _MADE:
-            for body in same:
+            for body in bodies:
                 _put_encoded(queue, body, properties, timeout)
         elif _ITS_OWN.isdisjoint(properties):
-            _put_alike(queue, same, properties, timeout)
+            _put_alike(queue, bodies, properties, timeout)
         else:
-            for body in same:
+            for body in bodies:
                 queue.put(_as_put(body, properties), True, timeout, **properties)
+
+
+def _metas(rows: shmq.Rows) -> Iterable[bytes]:
+    if rows.metas is None:
+        return itertools.repeat(b"", len(rows))
+    return map(bytes, _slices(rows.metas, rows.meta_offsets))
+
+
+def _slices(data: Any, offsets: Any) -> Iterator[memoryview]:
+    view, places = memoryview(data), memoryview(offsets).cast("B").cast("i").tolist()
+    return (view[start:end] for start, end in itertools.pairwise(places))
+
+
+def _arguments(meta: bytes, codec: str | None) -> Properties:
+    """The arguments of a put for a row's properties."""
+    found = {_ARGUMENTS.get(key, key): value for key, value in unpack_properties(meta).items()}
+    for name in _TIMES.intersection(found):
+        found[name] /= 1000
+    return {"codec": codec, **found} if codec is not None else found
 
 
 def _put_alike(

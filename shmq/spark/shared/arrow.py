@@ -1,185 +1,138 @@
-"""A run of messages as Arrow batches, without copies where the columns allow it."""
+"""Runs of messages as Arrow batches, without copies where the columns allow it.
+
+:class:`Rows` has what the batches of queues and streams share; :class:`MessageRows` are those of
+a queue, and of its files.
+"""
 
 from __future__ import annotations
 
 import base64
-import itertools
+import functools
 import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
+import msgpack
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from shmq.api.columns import REASONS, STATES
 from shmq.codec.codecs import CODECS, OTHER, unpack_properties
+from shmq.errors import ShmqError
+from shmq.native import _arrow
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from shmq.api import Columns
 
-__all__ = ["Batches", "constant", "header_value", "plain", "words"]
+__all__ = ["CODEC_WORDS", "Batches", "MessageRows", "Rows"]
+
+Words = Mapping[int, str | None]
+Numbers = np.ndarray[Any, Any]
 
 #: How many numbers a word can have: the values of a byte.
 _NUMBERS: Final = 256
 
-
-def plain(buffer: Any, count: int, kind: pa.DataType) -> pa.Array:
-    """An array over the buffer's numbers, none of them null."""
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(buffer)])
-
-
-def constant(text: bytes, count: int, kind: pa.DataType) -> pa.Array:
-    """The same text in every row."""
-    offsets = np.arange(count + 1, dtype=np.int32) * len(text)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text * count)]
-    return pa.Array.from_buffers(kind, count, buffers)
+CODEC_WORDS: Final[Words] = MappingProxyType(dict(enumerate(CODECS)))
+_STATES: Final[Words] = MappingProxyType(dict(enumerate(STATES)))
+_REASONS: Final[Words] = MappingProxyType(dict(enumerate(REASONS)))
 
 
-def words(
-    numbers: np.ndarray[Any, Any], names: Mapping[int, str | None], kind: pa.DataType
-) -> pa.Array:
-    """The word for each number below 256; null for a number without a word."""
-    count = len(numbers)
-    if count and (numbers == numbers[0]).all():
-        word = names.get(int(numbers[0]))
-        return constant(word.encode(), count, kind) if word else pa.nulls(count, kind)
-    table = pa.array([names.get(number) for number in range(_NUMBERS)], kind)
-    return table.take(pa.array(numbers))
+class Rows:
+    """The rows of one batch, from which its columns are made."""
 
+    #: The function that makes each column.
+    MAKERS: ClassVar[Mapping[str, Callable[[Any, pa.DataType], pa.Array]]]
 
-#: How many distinct unpacked properties are cached.
-_ALIKE: Final = 4096
+    def __init__(self, count: int, topic: str) -> None:
+        self.count = count
+        self.topic = topic
 
-Properties = Mapping[str, Any]
+    def batch(self, schema: pa.Schema) -> pa.RecordBatch:
+        """The columns of the schema, in its order."""
+        arrays = [self.MAKERS[field.name](self, field.type) for field in schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
+    def plain(self, buffer: Any, kind: pa.DataType) -> pa.Array:
+        """A column of the buffer's numbers, none of them null."""
+        return pa.Array.from_buffers(kind, self.count, [None, pa.py_buffer(buffer)])
 
-class Batches:
-    """Makes the batches of one queue, in the columns of a schema and in their order."""
-
-    def __init__(self, schema: pa.Schema, topic: str) -> None:
-        self._schema = schema
-        self._topic = topic.encode()
-
-    @classmethod
-    def for_spark(cls, schema: StructType, topic: str) -> Self:
-        """Batches with exactly the Arrow schema that Spark derives from its own schema."""
-        return cls(to_arrow_schema(schema, timezone="UTC"), topic)
-
-    def batch(self, run: Columns, states: frozenset[int] | None = None) -> pa.RecordBatch:
-        """The run as a batch; with ``states``, given as numbers, only messages in these states."""
-        made = _Making(run, self._topic)
-        arrays = [made.column(field.name, field.type) for field in self._schema]
-        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        if states is None:
-            return batch
-        wanted = np.isin(made.numbers(run.state, np.uint8), list(states))
-        return batch if wanted.all() else batch.filter(pa.array(wanted))
-
-
-class _Making:
-    """One batch in the making: the data that its columns share."""
-
-    def __init__(self, run: Columns, topic: bytes) -> None:
-        self._run = run
-        self._count = run.count
-        self._topic = topic
-        self._properties: list[Properties] | None = None
-
-    def column(self, name: str, kind: pa.DataType) -> pa.Array:
-        """The column of that name, with the type that the schema has."""
-        return _MAKERS[name](self, kind)
-
-    def numbers(self, column: memoryview, kind: Any) -> np.ndarray[Any, Any]:
-        """A column of numbers as a NumPy array, without a copy."""
-        return np.frombuffer(column, dtype=kind, count=self._count)
-
-    def plain(self, column: memoryview, kind: pa.DataType) -> pa.Array:
-        """A column of numbers, none of them null, without a copy."""
-        return plain(column, self._count, kind)
-
-    def moments(self, column: memoryview, kind: pa.DataType) -> pa.Array:
-        """A column of times, where 0 is null, without a copy."""
-        there = self.numbers(column, np.int64) != 0
-        if there.all():
-            return self.plain(column, kind)
-        bits = pa.py_buffer(np.packbits(there, bitorder="little"))
-        return pa.Array.from_buffers(kind, self._count, [bits, pa.py_buffer(column)])
-
-    def values(self, kind: pa.DataType) -> pa.Array:
-        """The bodies, without a copy."""
-        run = self._run
-        parts = [None, pa.py_buffer(run.body_offsets), pa.py_buffer(run.bodies)]
-        return pa.Array.from_buffers(kind, self._count, parts)
-
-    def zeros(self, kind: pa.DataType) -> pa.Array:
-        return self.plain(memoryview(bytes(4 * self._count)), kind)
+    def constant(self, number: int, kind: pa.DataType) -> pa.Array:
+        """The same 32-bit number in every row."""
+        return self.plain(np.full(self.count, number, np.int32), kind)
 
     def topics(self, kind: pa.DataType) -> pa.Array:
-        return constant(self._topic, self._count, kind)
+        """The topic in every row."""
+        return self.alike(self.topic, kind)
 
-    def words(
-        self, column: memoryview, names: Mapping[int, str | None], kind: pa.DataType
-    ) -> pa.Array:
-        """The word for each number; null for a number without a word."""
-        return words(self.numbers(column, np.uint8), names, kind)
+    def alike(self, word: str, kind: pa.DataType) -> pa.Array:
+        """The same text in every row."""
+        text = word.encode()
+        ends = np.arange(self.count + 1, dtype=np.int32) * len(text)
+        return self.texts((None, ends, text * self.count), kind)
 
-    def codecs(self, kind: pa.DataType) -> pa.Array:
-        """The codec of each message; a codec without a number is named in the properties."""
-        if not (self.numbers(self._run.codec, np.uint8) == OTHER).any():
-            return self.words(self._run.codec, _CODECS, kind)
-        numbers = self.numbers(self._run.codec, np.uint8)
-        named = zip(numbers.tolist(), self.properties(), strict=True)
-        return pa.array([_CODECS.get(n) or each.get("codec") for n, each in named], kind)
+    def words(self, numbers: Numbers, names: Words, kind: pa.DataType) -> pa.Array:
+        """The word for each number below 256; null for a number without a word."""
+        if self.count and (numbers == numbers[0]).all():
+            word = names.get(int(numbers[0]))
+            return self.alike(word, kind) if word else pa.nulls(self.count, kind)
+        table = pa.array([names.get(number) for number in range(_NUMBERS)], kind)
+        return table.take(pa.array(numbers))
 
-    def of_properties(self, value: Callable[[Properties], Any], kind: pa.DataType) -> pa.Array:
-        """A value from each message's properties; null if it has none."""
-        if not len(self._run.metas):
-            return pa.nulls(self._count, kind)
-        return pa.array(map(value, self.properties()), kind, size=self._count)
+    def texts(self, made: tuple[Any, Any, Any] | None, kind: pa.DataType) -> pa.Array:
+        """Texts or bytes, given as bits, ends and bytes; None: there is none."""
+        if made is None:
+            return pa.nulls(self.count, kind)
+        buffers = [None if each is None else pa.py_buffer(each) for each in made]
+        return pa.Array.from_buffers(kind, self.count, buffers)
 
-    def properties(self) -> list[Properties]:
-        """The properties of each message; equal ones are unpacked once."""
-        if self._properties is None:
-            known: dict[bytes, Properties] = {b"": {}}
-            metas = bytes(self._run.metas)
-            offsets = np.frombuffer(self._run.meta_offsets, np.int32, self._count + 1).tolist()
-            found = []
-            for start, end in itertools.pairwise(offsets):
-                packed = metas[start:end]
-                each = known.get(packed)
-                if each is None:
-                    each = unpack_properties(packed)
-                    if len(known) < _ALIKE:
-                        known[packed] = each
-                found.append(each)
-            self._properties = found
-        return self._properties
+    def headers_of(self, ends: Any, maps: Any, key: bytes | None, kind: pa.DataType) -> pa.Array:
+        """The headers in maps, or in the maps that are the values of ``key`` in these.
 
-    def dead_reasons(self, kind: pa.DataType) -> pa.Array:
-        """Why each message is dead, from its dead letter or, if it is dying, its own state."""
-        letters = self.of_properties(lambda each: _letter(each).get("reason"), kind)
-        if not self.numbers(self._run.reason, np.uint8).any():
-            return letters
-        return letters.fill_null(self.words(self._run.reason, _REASONS, kind))
+        Raises :class:`~shmq.ShmqError` for headers that are damaged.
+        """
+        made = _arrow.pairs_of(ends, maps, key, self._plain_headers) if len(maps) else None
+        if made is None:
+            return pa.nulls(self.count, kind)
+        pair = kind.value_type
+        texts = Rows(made.count, "")
+        fields = [
+            texts.texts((None, made.key_ends, made.keys), pair.field(0).type),
+            texts.texts((made.has_value, made.value_ends, made.values), pair.field(1).type),
+        ]
+        pairs = pa.Array.from_buffers(pair, made.count, [None], children=fields)
+        lists = [pa.py_buffer(made.there), pa.py_buffer(made.ends)]
+        return pa.Array.from_buffers(kind, self.count, lists, children=[pairs])
 
-    def dead_moments(self, kind: pa.DataType) -> pa.Array:
-        """When each message died, from its dead letter or, if it is dying, its own state."""
-        letters = self.of_properties(_died_at, pa.int64()).cast(kind)
-        return letters.fill_null(self.moments(self._run.dead_at, kind))
+    def named(self, row: int) -> str:
+        """The row, as errors name it."""
+        raise NotImplementedError
+
+    def _plain_headers(self, packed: bytes, row: int) -> bytes:
+        try:
+            return _plain(packed)
+        except Exception as error:  # msgpack's own errors, and unhashable keys
+            raise ShmqError(
+                f"the headers of {self.named(row)} are damaged: {error!r:.80}; read it without "
+                f"the column 'headers', or from behind it"
+            ) from error
 
 
-def header_value(value: Any) -> bytes | None:
-    """A header's value as bytes: text in UTF-8, bytes as they are, anything else as JSON."""
-    if value is None or isinstance(value, bytes):
+@functools.lru_cache(4096)
+def _plain(packed: bytes) -> bytes:
+    """The map with texts as keys, and texts, bytes and nil as values: anything else as JSON."""
+    headers = unpack_properties(packed)
+    plain: bytes = msgpack.packb({str(key): _as_bytes(value) for key, value in headers.items()})
+    return plain
+
+
+def _as_bytes(value: Any) -> str | bytes | None:
+    if value is None or isinstance(value, str | bytes):
         return value
-    if isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass")
-    text = json.dumps(_keyed(value), ensure_ascii=False, default=_as_json)
-    return text.encode("utf-8", "surrogatepass")
+    return json.dumps(_keyed(value), ensure_ascii=False, default=_as_json).encode()
 
 
 def _keyed(value: Any) -> Any:
@@ -198,61 +151,119 @@ def _as_json(value: Any) -> str:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
-def _headers(properties: Properties) -> list[dict[str, Any]] | None:
-    headers = properties.get("headers")
-    if not headers:
-        return None
-    return [{"key": str(key), "value": header_value(value)} for key, value in headers.items()]
+class MessageRows(Rows):
+    """Messages of one queue."""
+
+    def __init__(self, run: Columns, topic: str) -> None:
+        super().__init__(run.count, topic)
+        self.run = run
+
+    def named(self, row: int) -> str:
+        """See :class:`Rows`."""
+        return f"message {self.run.sequence[row]} of queue {self.topic!r}"
+
+    def small(self, column: memoryview) -> Numbers:
+        """A column of 8-bit numbers as a NumPy array, without a copy."""
+        return np.frombuffer(column, np.uint8, self.count)
+
+    def moments(self, column: memoryview, kind: pa.DataType) -> pa.Array:
+        """A column of times, where 0 is null, without a copy."""
+        there = np.frombuffer(column, np.int64, self.count) != 0
+        if there.all():
+            return self.plain(column, kind)
+        bits = pa.py_buffer(np.packbits(there, bitorder="little"))
+        return pa.Array.from_buffers(kind, self.count, [bits, pa.py_buffer(column)])
+
+    def values(self, kind: pa.DataType) -> pa.Array:
+        """The bodies, without a copy."""
+        return self.texts((None, self.run.body_offsets, self.run.bodies), kind)
+
+    def headers(self, kind: pa.DataType) -> pa.Array:
+        """The headers of each message; null if it has none."""
+        return self.headers_of(self.run.meta_offsets, self.run.metas, b"headers", kind)
+
+    def property(self, key: bytes, kind: pa.DataType, outer: bytes | None = None) -> pa.Array:
+        """A text of each message's properties, or of the map ``outer`` in them."""
+        return self.texts(self._found(_arrow.texts_of, outer, key), kind)
+
+    def number(self, key: bytes, outer: bytes) -> pa.Array:
+        """A number in the map ``outer`` of each message's properties."""
+        made = self._found(_arrow.ints_of, outer, key)
+        if made is None:
+            return pa.nulls(self.count, pa.int64())
+        return pa.Array.from_buffers(pa.int64(), self.count, [*map(pa.py_buffer, made)])
+
+    def _found(self, find: Callable[..., Any], outer: bytes | None, key: bytes) -> Any:
+        run = self.run
+        try:
+            return find(run.meta_offsets, run.metas, outer, key) if len(run.metas) else None
+        except ValueError as error:
+            raise ShmqError(
+                f"the properties of a message of queue {self.topic!r} are damaged: {error}"
+            ) from error
+
+    def codecs(self, kind: pa.DataType) -> pa.Array:
+        """The codec of each message; a codec without a number is named in the properties."""
+        numbers = self.small(self.run.codec)
+        numbered = self.words(numbers, CODEC_WORDS, kind)
+        named = (numbers == OTHER).any()
+        return numbered.fill_null(self.property(b"codec", kind)) if named else numbered
+
+    def dead_reasons(self, kind: pa.DataType) -> pa.Array:
+        """Why each message is dead, from its dead letter or, if it is dying, its own state."""
+        letters = self.property(b"reason", kind, b"dead")
+        reasons = self.small(self.run.reason)
+        return letters.fill_null(self.words(reasons, _REASONS, kind)) if reasons.any() else letters
+
+    def dead_moments(self, kind: pa.DataType) -> pa.Array:
+        """When each message died, from its dead letter or, if it is dying, its own state."""
+        letters = self.number(b"at", b"dead").cast(pa.timestamp("ms", kind.tz)).cast(kind)
+        return letters.fill_null(self.moments(self.run.dead_at, kind))
+
+    MAKERS = MappingProxyType(
+        {
+            "key": lambda m, kind: m.property(b"group", kind),
+            "value": values,
+            "topic": Rows.topics,
+            "partition": lambda m, kind: m.constant(0, kind),
+            "offset": lambda m, kind: m.plain(m.run.sequence, kind),
+            "timestamp": lambda m, kind: m.plain(m.run.put_at, kind),
+            "timestampType": lambda m, kind: m.constant(0, kind),
+            "headers": headers,
+            "priority": lambda m, kind: m.plain(m.run.priority, kind),
+            "delivery_count": lambda m, kind: m.plain(m.run.deliveries, kind),
+            "state": lambda m, kind: m.words(m.small(m.run.state), _STATES, kind),
+            "codec": codecs,
+            "correlation_id": lambda m, kind: m.property(b"corr", kind),
+            "reply_to": lambda m, kind: m.property(b"reply_to", kind),
+            "visible_at": lambda m, kind: m.moments(m.run.visible_at, kind),
+            "lease_until": lambda m, kind: m.moments(m.run.lease_until, kind),
+            "expires_at": lambda m, kind: m.moments(m.run.expires, kind),
+            "dead_reason": dead_reasons,
+            "dead_queue": lambda m, kind: m.property(b"queue", kind, b"dead"),
+            "dead_deliveries": lambda m, kind: m.number(b"deliveries", b"dead").cast(kind),
+            "dead_at": dead_moments,
+        }
+    )
 
 
-def _key(properties: Properties) -> bytes | None:
-    group = properties.get("group")
-    return None if group is None else group.encode("utf-8", "surrogatepass")
+class Batches:
+    """Makes the batches of one queue, in the columns of a schema and in their order."""
 
+    def __init__(self, schema: pa.Schema, topic: str) -> None:
+        self._schema = schema
+        self._topic = topic
 
-def _letter(properties: Properties) -> Properties:
-    letter: Properties = properties.get("dead") or {}
-    return letter
+    @classmethod
+    def for_spark(cls, schema: StructType, topic: str) -> Self:
+        """Batches with exactly the Arrow schema that Spark derives from its own schema."""
+        return cls(to_arrow_schema(schema, timezone="UTC"), topic)
 
-
-def _died_at(properties: Properties) -> int | None:
-    at = _letter(properties).get("at")
-    return None if at is None else int(at) * 1000
-
-
-_STATES: Final[Mapping[int, str | None]] = MappingProxyType(dict(enumerate(STATES)))
-_REASONS: Final[Mapping[int, str | None]] = MappingProxyType(dict(enumerate(REASONS)))
-_CODECS: Final[Mapping[int, str | None]] = MappingProxyType(dict(enumerate(CODECS)))
-
-_Maker = Callable[[_Making, pa.DataType], pa.Array]
-
-#: The function that makes each column of :data:`shmq.spark.shared.columns.COLUMNS`.
-_MAKERS: Final[Mapping[str, _Maker]] = MappingProxyType(
-    {
-        "key": lambda m, kind: m.of_properties(_key, kind),
-        "value": lambda m, kind: m.values(kind),
-        "topic": lambda m, kind: m.topics(kind),
-        "partition": lambda m, kind: m.zeros(kind),
-        "offset": lambda m, kind: m.plain(m._run.sequence, kind),
-        "timestamp": lambda m, kind: m.plain(m._run.put_at, kind),
-        "timestampType": lambda m, kind: m.zeros(kind),
-        "headers": lambda m, kind: m.of_properties(_headers, kind),
-        "priority": lambda m, kind: m.plain(m._run.priority, kind),
-        "delivery_count": lambda m, kind: m.plain(m._run.deliveries, kind),
-        "state": lambda m, kind: m.words(m._run.state, _STATES, kind),
-        "codec": lambda m, kind: m.codecs(kind),
-        "correlation_id": lambda m, kind: m.of_properties(lambda each: each.get("corr"), kind),
-        "reply_to": lambda m, kind: m.of_properties(lambda each: each.get("reply_to"), kind),
-        "visible_at": lambda m, kind: m.moments(m._run.visible_at, kind),
-        "lease_until": lambda m, kind: m.moments(m._run.lease_until, kind),
-        "expires_at": lambda m, kind: m.moments(m._run.expires, kind),
-        "dead_reason": lambda m, kind: m.dead_reasons(kind),
-        "dead_queue": lambda m, kind: m.of_properties(
-            lambda each: _letter(each).get("queue"), kind
-        ),
-        "dead_deliveries": lambda m, kind: m.of_properties(
-            lambda each: _letter(each).get("deliveries"), kind
-        ),
-        "dead_at": lambda m, kind: m.dead_moments(kind),
-    }
-)
+    def batch(self, run: Columns, states: frozenset[int] | None = None) -> pa.RecordBatch:
+        """The run as a batch; with ``states``, given as numbers, only messages in these states."""
+        rows = MessageRows(run, self._topic)
+        batch = rows.batch(self._schema)
+        if states is None:
+            return batch
+        wanted = np.isin(rows.small(run.state), list(states))
+        return batch if wanted.all() else batch.filter(pa.array(wanted))

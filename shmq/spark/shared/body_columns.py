@@ -1,25 +1,28 @@
-"""Decodes JSON and msgpack bodies into columns by a schema, in Arrow batches.
+"""Decodes JSON and msgpack bodies into columns by a schema.
 
-For a body that cannot be decoded or does not match the schema, these columns are null and
-:data:`PROBLEM` has the reason.
+Spark itself reads the JSON of which it is sure: see :mod:`shmq.spark.shared.json_fields`. The
+other bodies go to Python, in Arrow batches. For a body that cannot be decoded or does not match
+the schema, these columns are null and :data:`PROBLEM` has the reason.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions, types
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import to_arrow_type
 
 from shmq.errors import InvalidOption, ShmqError
-from shmq.spark.shared.convert import Convert, converter
+from shmq.spark.shared.convert import converter
+from shmq.spark.shared.json_fields import JsonFields
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 __all__ = ["PROBLEM", "Decoder", "bad", "good", "in_headers", "schema_of", "tagged", "without_bad"]
 
@@ -57,23 +60,53 @@ def tagged(rows: DataFrame, table: Mapping[str, Any]) -> DataFrame:
     the message. Raises :class:`~shmq.InvalidOption` for a missing or duplicate column.
     """
     schema, codec = schema_of(table["schema"]), table["codec"]
-    if table["into"] is not None:
-        schema = types.StructType([types.StructField(table["into"], schema)])
+    names = schema.names if table["into"] is None else [table["into"]]
     for name in ["value", "codec"] if codec == "message" else ["value"]:
         if name not in rows.columns:
             raise InvalidOption(
                 f"decoding takes the column {name!r}, and there are {', '.join(rows.columns)}"
             )
-    twice = [name for name in (*schema.names, PROBLEM) if name in rows.columns]
+    twice = [name for name in (*names, PROBLEM) if name in rows.columns]
     if twice:
         raise InvalidOption(
             f"the field {twice[0]!r} is a column of the message already: say into in [decode], "
             f"or name the columns that you need as columns in [source]"
         )
-    whole = types.StructType([_loose(field) for field in (*rows.schema, *schema)])
-    whole.add(PROBLEM, types.StringType())
-    decoder = Decoder(schema, codec, nested=table["into"] is not None, fail=table["bad"] == "fail")
-    return rows.mapInArrow(decoder, whole)
+    decoder = Decoder(schema, codec, fail=table["bad"] == "fail")
+    return _decoded(rows, decoder, table["into"])
+
+
+#: Columns of a row while it is decoded.
+_PARSED, _SURE, _REST = "__parsed", "__sure", "__rest"
+
+
+def _decoded(rows: DataFrame, decoder: Decoder, into: str | None) -> DataFrame:
+    """The rows with their fields: what Spark is sure of, and what the decoder makes of the rest."""
+    value = functions.col("value")
+    codec = functions.col("codec") if decoder.codec == "message" else functions.lit(decoder.codec)
+    native = JsonFields.of(decoder.schema) if decoder.codec != "msgpack" else None
+    parsed, sure = functions.lit(None), functions.lit(False)
+    if native is not None:
+        parsed = functions.when(codec == "json", native.parsed(value))
+        sure = native.accepts(functions.col(_PARSED))
+    rest = functions.arrow_udf(decoder.rest(), decoder.kind).asNondeterministic()  # type: ignore[attr-defined]
+    unsure = functions.when(~functions.col(_SURE), value)
+    named = [
+        functions.col(name) if name in rows.columns else functions.lit(None).cast(kind)
+        for name, kind in (("topic", "string"), ("offset", "bigint"))
+    ]
+    made = rows.withColumn(_PARSED, parsed).withColumn(_SURE, sure)
+    made = made.withColumn(_REST, rest(_SURE, unsure, codec, *named))
+    fields = functions.col(_REST)["fields"]
+    if native is not None:
+        known = native.converted(functions.col(_PARSED))
+        fields = functions.when(functions.col(_SURE), known).otherwise(fields)
+    whole = [fields.alias(into)] if into is not None else _each(fields, decoder.schema)
+    return made.select(*rows.columns, *whole, functions.col(_REST)["problem"].alias(PROBLEM))
+
+
+def _each(fields: Column, schema: types.StructType) -> list[Column]:
+    return [fields[name].alias(name) for name in schema.names]
 
 
 def good(rows: DataFrame, table: Mapping[str, Any]) -> DataFrame:
@@ -106,50 +139,79 @@ def in_headers(rows: DataFrame) -> DataFrame:
     return rows.withColumn("headers", headers).drop(PROBLEM)
 
 
+class Decoder:
+    """Decodes bodies in Arrow arrays, by a schema."""
+
+    def __init__(self, schema: types.StructType, codec: str, *, fail: bool) -> None:
+        self.schema = schema
+        #: ``json``, ``msgpack``, or ``message``: what the column ``codec`` says.
+        self.codec = codec
+        self._fail = fail
+
+    @property
+    def kind(self) -> types.StructType:
+        """The type of what it returns: the fields, and what is wrong with the body."""
+        loose = types.StructType([_loose(field) for field in self.schema])
+        return types.StructType().add("fields", loose).add("problem", types.StringType())
+
+    def rest(self) -> Callable[..., pa.Array]:
+        """Its function for ``arrow_udf``; executors call it."""
+
+        def rest(
+            sure: pa.Array, values: pa.Array, codecs: pa.Array, topics: pa.Array, offsets: pa.Array
+        ) -> pa.Array:
+            return self(sure, values, codecs, topics, offsets)
+
+        return rest
+
+    def __call__(
+        self,
+        sure: pa.Array,
+        values: pa.Array,
+        codecs: pa.Array,
+        topics: pa.Array,
+        offsets: pa.Array,
+    ) -> pa.Array:
+        """The fields and problems of the bodies of which Spark is not sure; null for the others."""
+        kind = to_arrow_type(self.kind, timezone="UTC")
+        places = np.flatnonzero(~sure.to_numpy(zero_copy_only=False))
+        if not len(places):
+            return pa.nulls(len(sure), kind)
+        at = pa.array(places)
+        found = self._found(*(column.take(at) for column in (values, codecs, topics, offsets)))
+        made = pa.StructArray.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(found, kind, strict=True)],
+            fields=[*kind],
+        )
+        if len(places) == len(sure):
+            return made
+        spread = np.full(len(sure), -1)
+        spread[places] = np.arange(len(places))
+        return made.take(pa.array(spread, mask=spread < 0))
+
+    def _found(
+        self, values: pa.Array, codecs: pa.Array, topics: pa.Array, offsets: pa.Array
+    ) -> tuple[list[Any], list[str | None]]:
+        """The fields of each body, and what is wrong with it. Raises ShmqError if it must."""
+        convert = converter(self.schema)
+        fields: list[Any] = []
+        problems: list[str | None] = []
+        given = zip(values.to_pylist(), codecs.to_pylist(), strict=True)
+        for at, (value, codec) in enumerate(given):
+            try:
+                fields.append(convert(_parsed(value, codec)))
+                problems.append(None)
+            except ValueError as error:
+                if self._fail:
+                    raise ShmqError(_told(topics[at].as_py(), offsets[at].as_py(), error)) from None
+                fields.append(None)
+                problems.append(str(error))
+        return fields, problems
+
+
 def _loose(field: types.StructField) -> types.StructField:
     """The field as nullable: it is null for a bad body."""
     return types.StructField(field.name, field.dataType, True, field.metadata)
-
-
-class Decoder:
-    """Decodes batches; ``mapInArrow`` calls it on executors."""
-
-    def __init__(self, schema: types.StructType, codec: str, *, nested: bool, fail: bool) -> None:
-        self._schema = schema
-        self._codec = codec
-        self._nested = nested
-        self._fail = fail
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches with the added columns."""
-        convert = self._converter()
-        kinds = to_arrow_schema(self._schema, timezone="UTC")
-        for batch in batches:
-            values = batch.column("value").to_pylist()
-            codecs = (
-                batch.column("codec").to_pylist()
-                if self._codec == "message"
-                else [self._codec] * len(values)
-            )
-            fields: list[dict[str, Any] | None] = []
-            problems: list[str | None] = []
-            for at, (value, codec) in enumerate(zip(values, codecs, strict=True)):
-                try:
-                    fields.append(convert(_parsed(value, codec)))
-                    problems.append(None)
-                except ValueError as error:
-                    if self._fail:
-                        raise ShmqError(_told(batch, at, str(error))) from None
-                    fields.append(None)
-                    problems.append(str(error))
-            yield _extended(batch, kinds, fields, problems)
-
-    def _converter(self) -> Convert:
-        if not self._nested:
-            return converter(self._schema)
-        (field,) = self._schema.fields
-        convert = converter(field.dataType)
-        return lambda value: {field.name: convert(value)}
 
 
 def _parsed(value: bytes | None, codec: str) -> Any:
@@ -173,28 +235,8 @@ def _decode(value: bytes, codec: str) -> Any:
     raise ValueError(f"has the codec {codec!r}, which has no fields")
 
 
-def _told(batch: pa.RecordBatch, at: int, problem: str) -> str:
-    names = set(batch.schema.names)
-    which = [
-        f"{what} {batch.column(column)[at].as_py()}"
-        for column, what in (("topic", "of queue"), ("offset", "of message"))
-        if column in names
-    ]
-    return f"{' '.join(['the body', *reversed(which)])}: {problem}"
-
-
-def _extended(
-    batch: pa.RecordBatch,
-    kinds: pa.Schema,
-    fields: list[dict[str, Any] | None],
-    problems: list[str | None],
-) -> pa.RecordBatch:
-    arrays = [
-        pa.array([row[kind.name] if row is not None else None for row in fields], kind.type)
-        for kind in kinds
-    ]
-    schema = [*batch.schema, *(kind.with_nullable(True) for kind in kinds)]
-    return pa.RecordBatch.from_arrays(
-        [*batch.columns, *arrays, pa.array(problems, pa.string())],
-        schema=pa.schema([*schema, pa.field(PROBLEM, pa.string())]),
-    )
+def _told(topic: str | None, offset: int | None, problem: ValueError) -> str:
+    which = "the body"
+    if offset is not None:
+        which += f" of message {offset}"
+    return f"{which}{'' if topic is None else f' of queue {topic}'}: {problem}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Self
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyspark.sql import types
 
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 __all__ = [
+    "ALL",
     "COLUMNS",
     "IGNORED",
+    "KAFKA",
     "NAMES",
     "QUEUE_SINK",
     "STATES",
@@ -71,11 +73,21 @@ NAMES: Final = tuple(column.name for column in COLUMNS)
 _KINDS: Final = {column.name: column.kind for column in COLUMNS}
 
 
-def chosen(names: Sequence[str] | None, include_headers: bool) -> tuple[str, ...]:
-    """The named columns, else all of them, the headers only on request."""
-    if names is not None:
-        return tuple(names)
-    return tuple(name for name in NAMES if include_headers or name != "headers")
+#: The columns that are there by default: those of Kafka's connector.
+KAFKA: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+
+#: In the option ``columns``: every column, the headers if they are included.
+ALL: Final = "all"
+
+
+def chosen(options: Mapping[str, Any], there: Sequence[str] = NAMES) -> tuple[str, ...]:
+    """The columns that ``columns`` and ``includeHeaders`` name, of those that are there."""
+    named: tuple[str, ...] = options["columns"] or KAFKA
+    if ALL in named:
+        named = tuple(name for name in there if name != "headers")
+    elif options["columns"]:
+        return named
+    return (*named, "headers") if options["includeHeaders"] else named
 
 
 def ddl(names: Iterable[str]) -> str:

@@ -19,18 +19,20 @@ from pyspark.sql import types
 
 from shmq.errors import InvalidOption
 
-__all__ = ["Convert", "converter"]
+__all__ = ["BITS", "LARGEST_FLOAT", "Convert", "converter"]
 
 #: Converts a value to the type. Raises ValueError that says what it is and what it should be.
 Convert = Callable[[Any], Any]
 
-_BITS: Final[dict[type[types.DataType], int]] = {
+#: The whole numbers.
+BITS: Final[dict[type[types.DataType], int]] = {
     types.ByteType: 8,
     types.ShortType: 16,
     types.IntegerType: 32,
     types.LongType: 64,
 }
-_LARGEST_FLOAT: Final = 3.4028234663852886e38
+#: The greatest finite number of 32 bits.
+LARGEST_FLOAT: Final = 3.4028234663852886e38
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -52,7 +54,7 @@ def converter(kind: types.DataType, nullable: bool = True) -> Convert:
 
 
 def _of(kind: types.DataType) -> Convert:
-    if bits := _BITS.get(type(kind)):
+    if bits := BITS.get(type(kind)):
         return _whole(bits)
     if isinstance(kind, types.DecimalType):
         return _decimal(kind)
@@ -66,7 +68,7 @@ def _of(kind: types.DataType) -> Convert:
     if simple is None:
         raise InvalidOption(
             f"the type {kind.simpleString()} cannot be made of a body: there are "
-            f"{', '.join(sorted({k.typeName() for k in (*_BITS, *_SIMPLE)}))}, decimal, array, "
+            f"{', '.join(sorted({k.typeName() for k in (*BITS, *_SIMPLE)}))}, decimal, array, "
             f"map<string,…> and struct"
         )
     return simple
@@ -105,7 +107,7 @@ def _double(value: Any) -> float:
 
 def _float(value: Any) -> float:
     made = _double(value)
-    if math.isfinite(made) and abs(made) > _LARGEST_FLOAT:
+    if math.isfinite(made) and abs(made) > LARGEST_FLOAT:
         raise _refuse(value, "a number of 32 bits")
     return made
 
@@ -113,6 +115,10 @@ def _float(value: Any) -> float:
 def _text(value: Any) -> str:
     if type(value) is not str:
         raise _refuse(value, "text")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"is {value!a:.60}, not text: half of a surrogate pair") from None
     return value
 
 

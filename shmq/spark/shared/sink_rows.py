@@ -1,77 +1,61 @@
-"""Turns Arrow batches into messages."""
+"""Turns Arrow batches into rows for a queue or a stream, without an object for each row."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import shmq
+from shmq.codec.codecs import OTHER
 from shmq.errors import InvalidOption
+from shmq.native import _arrow
+from shmq.native._core import codec_number
 
 if TYPE_CHECKING:
     from shmq.spark.shared.columns import SinkColumns
 
 __all__ = [
-    "Properties",
-    "Rows",
     "bodies_of",
+    "buffers_of",
     "by_queue",
-    "headers_of",
     "is_text",
+    "packed_headers",
     "parts_by_topic",
 ]
 
-#: The arguments of ``Queue.put`` for one body, by name.
-Properties = dict[str, Any]
+#: The key in the properties of each argument of a put, in the order in which a put writes them.
+_KEYS: Final = MappingProxyType(
+    {
+        "priority": b"pri",
+        "delay": b"delay",
+        "ttl": b"ttl",
+        "headers": b"headers",
+        "group": b"group",
+        "dedupe_id": b"dedupe",
+        "reply_to": b"reply_to",
+        "correlation": b"corr",
+        "codec": b"codec",
+    }
+)
 
-#: The codec of text if no column names the codec.
-_TEXT: Final = "text"
+#: The types of texts and bytes whose buffers are read; the others are cast to one of them.
+_READ: Final = (pa.string(), pa.binary())
 
-#: The types of text, each with the binary type of the same bytes.
-_TEXTS: Final = MappingProxyType({pa.string(): pa.binary(), pa.large_string(): pa.large_binary()})
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Rows:
-    """Messages for one queue: their bodies, and the properties of each.
-
-    The bodies are encoded bytes, whatever type the column had.
-    """
-
-    bodies: pa.Array
-    #: The codec of all bodies; None: bytes, or the codec in each body's properties.
-    codec: str | None
-    #: The arguments of ``Queue.put`` for each body; None: no body has any but the codec.
-    properties: list[Properties] | None
-
-    def __len__(self) -> int:
-        return len(self.bodies)
-
-    def prepared_puts(self) -> shmq.Rows | list[tuple[bytes, Properties]]:
-        """The messages for ``StagedPublisher.stage``, uncopied if they have only bodies."""
-        if self.properties is not None:
-            return list(zip(self.bodies.to_pylist(), self.properties, strict=True))
-        if self.bodies.type != pa.binary():
-            alike: Properties = {} if self.codec is None else {"codec": self.codec}
-            return [(body, alike) for body in self.bodies.to_pylist()]
-        _, offsets, data = self.bodies.buffers()
-        first, count = self.bodies.offset, len(self.bodies)
-        begins = memoryview(offsets).cast("B")[4 * first : 4 * (first + count + 1)]
-        return shmq.Rows(memoryview(data or b""), begins.cast("i"), self.codec)
+_MS: Final = 1000
 
 
 def by_queue(
     batch: pa.RecordBatch, columns: SinkColumns, topic: str | None
-) -> Iterator[tuple[str, Rows]]:
+) -> Iterator[tuple[str, shmq.Rows]]:
     """The rows of a batch by their target queue, in their order.
 
-    Raises :class:`~shmq.InvalidOption` for a row without a value or a queue, and for a key
-    that is not text.
+    Raises :class:`~shmq.InvalidOption` for a row without a value or a queue, and for properties
+    that no message can have.
     """
     for name, part in parts_by_topic(batch, columns, topic):
         yield name, _rows(part, columns)
@@ -107,94 +91,151 @@ def bodies_of(batch: pa.RecordBatch, columns: SinkColumns) -> pa.Array:
     return bodies
 
 
-def _rows(batch: pa.RecordBatch, columns: SinkColumns) -> Rows:
-    bodies = bodies_of(batch, columns)
-    named = {argument: batch.column(at) for argument, at in columns.arguments}
-    codec = None
-    if is_text(bodies.type):
-        bodies = bodies.cast(_TEXTS[bodies.type])
-        if "codec" in named:
-            named["codec"] = named["codec"].fill_null(_TEXT)
-        else:
-            codec = _TEXT
-    lists = {name: _values(name, column) for name, column in named.items()}
-    lists = {name: values for name, values in lists.items() if any(v is not None for v in values)}
-    if not lists:
-        return Rows(bodies, codec, None)
-    if codec is not None:
-        lists["codec"] = [codec] * len(bodies)
-    return Rows(bodies, None, _properties(tuple(lists), list(lists.values())))
-
-
-def _properties(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[Properties]:
-    return [
-        {name: value for name, value in zip(names, row, strict=True) if value is not None}
-        for row in zip(*columns, strict=True)
-    ]
-
-
-def _values(name: str, column: pa.Array) -> Sequence[Any]:
-    """The values of one argument of a put; None for a row without a value."""
-    read = _READERS.get(name)
-    return _listed(column) if read is None else read(column)
-
-
-def _listed(column: pa.Array) -> list[Any]:
-    values: list[Any] = column.to_pylist()
-    return values
-
-
-def _groups(column: pa.Array) -> Sequence[str | None]:
-    try:
-        groups = column if is_text(column.type) else column.cast(pa.large_string())
-    except pa.ArrowInvalid:
-        raise InvalidOption(
-            "the column key is not UTF-8 in some row, and a message's group is text: make text of "
-            "it, as hex(key) or base64(key)"
-        ) from None
-    return _listed(groups)
-
-
-def _seconds(column: pa.Array) -> Sequence[float | None]:
-    if pa.types.is_duration(column.type):
-        micros = _listed(column.cast(pa.duration("us")).cast(pa.int64()))
-        return [None if each is None else each / 1e6 for each in micros]
-    return _listed(column.cast(pa.float64()))
-
-
-def headers_of(column: pa.Array) -> Sequence[Mapping[str, Any] | None]:
-    """The headers of each row, by name. Raises :class:`~shmq.InvalidOption`."""
-    rows: list[Any] = column.to_pylist()
-    if not pa.types.is_map(column.type):
-        rows = [each and [tuple(pair.values()) for pair in each] for each in rows]
-    return [_as_headers(each) if each else None for each in rows]
-
-
-def _as_headers(pairs: Sequence[tuple[Any, Any]]) -> Mapping[str, Any]:
-    """The headers of one message; a value in valid UTF-8 becomes text, as it was when put."""
-    headers = {key: _as_text(value) for key, value in pairs}
-    if len(headers) < len(pairs) or None in headers:
-        names = ", ".join(repr(key) for key, _ in pairs)
-        raise InvalidOption(
-            f"headers have names, and each one once, not {names}: a message's headers are a map"
-        )
-    return headers
-
-
-def _as_text(value: Any) -> Any:
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return value
-    return value
-
-
 def is_text(kind: pa.DataType) -> bool:
     """Whether the type is text, not bytes."""
-    return kind in _TEXTS
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
 
 
-_READERS: Final = MappingProxyType(
-    {"group": _groups, "delay": _seconds, "ttl": _seconds, "headers": headers_of}
-)
+def buffers_of(column: pa.Array) -> tuple[Any, Any, Any, int]:
+    """Texts or bytes as C reads them: bits, ends, bytes, and the place of the first.
+
+    Raises :class:`~shmq.InvalidOption` for another type, and for more than 2 GiB.
+    """
+    if column.type not in _READ:
+        column = _cast(column, pa.string() if is_text(column.type) else pa.binary())
+    there, ends, data = column.buffers()
+    return there, ends, data, column.offset
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    try:
+        return column.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidOption(f"a column of {column.type} cannot be {kind}: {error}") from None
+
+
+def packed_headers(column: pa.Array) -> pa.Array | None:
+    """The headers of each row as a msgpack map, or no bytes; None: no row has any.
+
+    Raises :class:`~shmq.InvalidOption` for headers that are no map.
+    """
+    made = _packed([(None, "headers", column)], len(column))
+    if made is None:
+        return None
+    return pa.Array.from_buffers(pa.binary(), len(column), [None, *map(pa.py_buffer, made)])
+
+
+def _rows(batch: pa.RecordBatch, columns: SinkColumns) -> shmq.Rows:
+    bodies = bodies_of(batch, columns)
+    named = {argument: batch.column(at) for argument, at in columns.arguments}
+    default = "text" if is_text(bodies.type) else "bytes"
+    codec = _only_codec(named["codec"], default) if "codec" in named else default
+    if codec is not None:
+        named.pop("codec", None)
+    given = [(_KEYS[name], name, named[name]) for name in _KEYS if name in named]
+    made = _packed(given, len(batch))
+    ends, maps = (None, None) if made is None else (made[0], made[1])
+    codec = default if codec is None else codec
+    return shmq.Rows(*_bodies(bodies), None if codec == "bytes" else codec, maps, ends)
+
+
+def _bodies(column: pa.Array) -> tuple[memoryview, memoryview]:
+    """The bytes of all bodies, and the offset of each."""
+    _, ends, data, first = buffers_of(column)
+    if not len(column):
+        return memoryview(b""), memoryview(bytes(4)).cast("i")
+    offsets = memoryview(ends).cast("B")[4 * first : 4 * (first + len(column) + 1)]
+    return memoryview(data or b""), offsets.cast("i")
+
+
+def _only_codec(column: pa.Array, default: str) -> str | None:
+    """The codec of every row; None: they differ, or it has no number."""
+    names = pc.unique(column.fill_null(default)).to_pylist() or [default]
+    return names[0] if len(names) == 1 and codec_number(names[0]) != OTHER else None
+
+
+def _packed(
+    columns: Sequence[tuple[bytes | None, str, pa.Array]], count: int
+) -> tuple[bytes, bytes] | None:
+    """The maps of these columns, as ends and bytes; None: none of them has a value."""
+    filled = [each for each in columns if each[2].null_count < count]
+    if not filled:
+        return None
+    packed = [(key, *_map_column(name, column)) for key, name, column in filled]
+    made = _arrow.pack_maps(packed, count)
+    if isinstance(made, _arrow.MapFault):
+        raise _refusal(made, *filled[made.column][1:])
+    return made if made[1] else None
+
+
+def _map_column(name: str, column: pa.Array) -> tuple[str, Any]:
+    """The kind of a column, and its buffers."""
+    if name == "headers":
+        return "pairs", _pairs(column)
+    if name == "priority":
+        return "int", _numbers(column.cast(pa.int64()))
+    if name in {"delay", "ttl"}:
+        return "int", _numbers(_millis(name, column))
+    return "text", buffers_of(column)
+
+
+def _numbers(column: pa.Array) -> tuple[Any, Any, int]:
+    there, data = column.buffers()
+    return there, data, column.offset
+
+
+def _millis(name: str, column: pa.Array) -> pa.Array:
+    """Seconds or intervals in whole ms, rounded up. Raises :class:`~shmq.InvalidOption`."""
+    if pa.types.is_duration(column.type):
+        column = pc.divide(column.cast(pa.duration("us")).cast(pa.int64()).cast(pa.float64()), 1e6)
+    seconds = column.cast(pa.float64())
+    try:
+        # Seconds in binary are a little more or less than what was meant: 0.3 s are 300 ms.
+        return pc.ceil(pc.round(pc.multiply(seconds, float(_MS)), 6)).cast(pa.int64())
+    except pa.ArrowInvalid:
+        raise InvalidOption(
+            f"the column {name} has a number of seconds that is not finite, or too large: "
+            f"{_strangest(seconds)}"
+        ) from None
+
+
+def _strangest(seconds: pa.Array) -> float:
+    numbers = seconds.drop_null().to_numpy()
+    strange = numbers[~np.isfinite(numbers)]
+    return float(strange[0] if len(strange) else np.abs(numbers).max())
+
+
+def _pairs(column: pa.Array) -> tuple[Any, ...]:
+    """Lists of pairs as C reads them. Raises :class:`~shmq.InvalidOption`."""
+    if not (pa.types.is_list(column.type) or pa.types.is_map(column.type)):
+        raise InvalidOption(
+            f"the column headers is {column.type}, and must be a list of structs, or a map"
+        )
+    pairs = column.values
+    if pairs.null_count and column.flatten().null_count:
+        raise InvalidOption("the column headers has a list with null in it: drop it from the list")
+    keys, values = pairs.field(0), pairs.field(1)
+    there, ends = column.buffers()[:2]
+    lists = (there, ends, column.offset)
+    return lists, buffers_of(keys), buffers_of(values), len(pairs), not is_text(values.type)
+
+
+def _refusal(fault: _arrow.MapFault, name: str, column: pa.Array) -> InvalidOption:
+    if fault.fault == "names":
+        pairs = column[fault.row].as_py()
+        keys = [pair[0] if isinstance(pair, tuple) else next(iter(pair.values())) for pair in pairs]
+        return InvalidOption(
+            f"headers have names, and each one once, not {', '.join(map(repr, keys))}: a "
+            f"message's headers are a map"
+        )
+    if name == "group":
+        return InvalidOption(
+            "the column key is not UTF-8 in some row, and a message's group is text: make text of "
+            "it, as hex(key) or base64(key)"
+        )
+    return InvalidOption(
+        f"the column {name} is not UTF-8 in row {fault.row} of a batch: make text of it, as "
+        f"hex({name}) or base64({name})"
+    )

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import zlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-import msgpack
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
@@ -47,7 +45,7 @@ Codecs = np.ndarray[Any, np.dtype[np.uint8]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Records:
-    """Records for one stream, each column as binary values."""
+    """Records for one stream, as columns of texts or bytes."""
 
     values: pa.Array
     #: None: no record has a key.
@@ -80,10 +78,13 @@ class Records:
 
     def block(self, start: int, end: int, most: int) -> tuple[bytes, int]:
         """The records ``start`` to before ``end`` for ``append_block``, up to ``most`` bytes."""
-        texts = [_texts(each) for each in (self.values, self.keys, self.headers)]
-        assert texts[0] is not None
+        keys, headers = (
+            None if each is None else sink_rows.buffers_of(each)
+            for each in (self.keys, self.headers)
+        )
         codec = self.codec if isinstance(self.codec, int) else self.codec.data
-        return _arrow.pack_columns(texts[0], texts[1], texts[2], codec, start, end, max_bytes=most)
+        values = sink_rows.buffers_of(self.values)
+        return _arrow.pack_columns(values, keys, headers, codec, start, end, max_bytes=most)
 
 
 class Partitioner:
@@ -118,11 +119,8 @@ class Partitioner:
 
     def _by_key(self, keys: pa.Array) -> Numbers:
         """The partition by the CRC-32 of the key, as in ``Stream.append``."""
-        alike = keys.dictionary_encode()
-        known = alike.dictionary.to_pylist()
-        numbers = [self._begin + zlib.crc32(key) % self._open for key in known]
-        places = alike.indices.fill_null(0).to_numpy(zero_copy_only=False)
-        found: Numbers = np.array(numbers or [0], np.int64)[places]
+        made = _arrow.partitions_of(sink_rows.buffers_of(keys), len(keys), self._begin, self._open)
+        found: Numbers = np.frombuffer(made, np.int64)
         return found
 
     def _asked(self, partitions: pa.Array) -> Numbers:
@@ -152,14 +150,12 @@ def _records(batch: pa.RecordBatch, columns: SinkColumns) -> Records:
     named = {argument: batch.column(at) for argument, at in columns.arguments}
     keys, headers = named.get("key"), named.get("headers")
     codec = codec_number("text" if sink_rows.is_text(bodies.type) else "bytes")
-    return _whole(
-        Records(
-            bodies.cast(pa.binary()),
-            None if keys is None or keys.null_count == len(keys) else keys.cast(pa.binary()),
-            None if headers is None else _packed(headers),
-            named.get("partition"),
-            codec if named.get("codec") is None else _codecs(named["codec"], codec),
-        )
+    return Records(
+        bodies,
+        None if keys is None or keys.null_count == len(keys) else keys,
+        None if headers is None else sink_rows.packed_headers(headers),
+        named.get("partition"),
+        codec if named.get("codec") is None else _codecs(named["codec"], codec),
     )
 
 
@@ -177,32 +173,11 @@ def _codecs(column: pa.Array, default: int) -> int | Codecs:
     return numbers[places]
 
 
-def _whole(records: Records) -> Records:
-    """The records with columns that begin at the start of their buffers."""
-    if any(each is not None and each.offset for each in (records.values, records.keys)):
-        return records.taken(np.arange(len(records)))
-    return records
-
-
-def _packed(column: pa.Array) -> pa.Array | None:
-    maps = sink_rows.headers_of(column)
-    if not any(maps):
-        return None
-    return pa.array([msgpack.packb(each) if each else b"" for each in maps], pa.binary())
-
-
 def _where(column: pa.Array, there: Numbers, otherwise: Numbers) -> Numbers:
     if not column.null_count:
         return there
     found: Numbers = np.where(column.is_valid().to_numpy(zero_copy_only=False), there, otherwise)
     return found
-
-
-def _texts(column: pa.Array | None) -> tuple[Any, Any, Any] | None:
-    if column is None:
-        return None
-    there, ends, data = column.buffers()
-    return there, ends, data
 
 
 #: The largest piece, in bytes, and the part of a ring that it may fill.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
-from shmq.spark.shared import address, options, query_page
+from shmq.spark.shared import address, columns, options, query_page
 from shmq.spark.shared.kind import KAFKAS, Kind
 from shmq.spark.shared.options import BATCH, KIND, STREAM, Option
 from shmq.spark.shared.subscription import assigned
@@ -20,9 +19,7 @@ _READ: Final = frozenset({BATCH, STREAM})
 _BATCH: Final = frozenset({BATCH})
 _STREAM: Final = frozenset({STREAM})
 
-#: The columns of a stream's rows that are there by default.
-_KAFKAS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-_COLUMNS: Final = (*_KAFKAS, "headers", "codec")
+_COLUMNS: Final = (*columns.KAFKA, "headers", "codec")
 
 _OPTIONS: Final = (
     *address.OPTIONS,
@@ -30,7 +27,7 @@ _OPTIONS: Final = (
     Option("subscribe", options.names, None, _READ),
     Option("subscribePattern", options.pattern, None, _READ),
     Option("assign", assigned, None, _READ),
-    Option("columns", options.several_of(*_COLUMNS), None, _READ),
+    Option("columns", options.several_of(*_COLUMNS, columns.ALL), None, _READ),
     Option("includeHeaders", options.truth, False, _READ),
     Option("startingOffsets", bounds.offsets, None, _READ),
     Option("startingTimestamp", bounds.timestamp, None, _READ),
@@ -67,19 +64,12 @@ _REFUSED: Final = MappingProxyType(
 )
 
 
-def _columns(chosen: Mapping[str, Any]) -> Sequence[str]:
-    if chosen["columns"] is not None:
-        named: Sequence[str] = chosen["columns"]
-        return named
-    return (*_KAFKAS, "headers") if chosen["includeHeaders"] else _KAFKAS
-
-
 #: The kind of streams.
 STREAM_KIND: Final = Kind(
     name="stream",
     options=_OPTIONS,
     refused=_REFUSED,
-    columns=_columns,
+    columns=lambda chosen: columns.chosen(chosen, _COLUMNS),
     make_reader=StreamBatchReader,
     make_stream_reader=StreamSourceStreamingReader,
     make_sink=StreamSink.of,

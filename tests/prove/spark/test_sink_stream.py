@@ -227,7 +227,11 @@ def test_what_a_queue_had_comes_out_of_another_as_it_was(
         )
     source.put("text")
     read = spark.readStream.format("shmq").options(
-        url=namespace, subscribe="from", includeHeaders="true", maxOffsetsPerTrigger=8
+        url=namespace,
+        subscribe="from",
+        columns="all",
+        includeHeaders="true",
+        maxOffsetsPerTrigger=8,
     )
     run(read.load(), namespace, checkpoint, topic="to")
 

@@ -20,14 +20,14 @@ KINDS = {"array of (key string, value binary)": "array<struct<key:string,value:b
 WORDS = {
     "url": "`SHMQ_URL`, else this host",
     "token": "`SHMQ_TOKEN`",
-    "columns": "all",
+    "columns": "`key` to `timestampType`",
     "states": "all",
     "kind": "whatever has that name",
 }
 
 #: The same of streams.
 OF_STREAMS = {
-    "columns": "Kafka's",
+    "columns": WORDS["columns"],
     "startingOffsets": "earliest; of a stream latest",
     "endingOffsets": "latest",
 }
