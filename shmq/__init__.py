@@ -16,7 +16,7 @@ Consume         Bodies, AsyncBodies, Consumer, AsyncConsumer, Batch, Packed, Dea
                 ReadyEvent, worker, run, Worker, Retry, Reject
 Put             Loan, Pipeline, Transaction
 Look            QueueStats, QueueSummary, Attachment, Lease
-In bulk         BulkQueue, Columns, Run, StagedPublisher, Rows
+In bulk         BulkQueue, Columns, Run, Claim, Takeover, StagedPublisher, Rows
 Streams         Stream, StreamOptions, StreamSummary, Record, Records, RecordLoan, Appended,
                 AppendedRange, Reader, AsyncReader, Subscription, Producer, PartitionOffsets,
                 PartitionRate

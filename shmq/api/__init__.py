@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from shmq.api.batch import Batch, Packed
     from shmq.api.broker import Broker
     from shmq.api.bulk import BulkQueue, StagedPublisher
-    from shmq.api.columns import Columns, Run
+    from shmq.api.columns import Claim, Columns, Run, Takeover
     from shmq.api.exchange import (
         Binding,
         Exchange,
@@ -136,7 +136,7 @@ _MODULES: Final = {
     "batch": ("Batch", "Packed"),
     "broker": ("Broker",),
     "bulk": ("BulkQueue", "StagedPublisher"),
-    "columns": ("Columns", "Run"),
+    "columns": ("Claim", "Columns", "Run", "Takeover"),
     "exchange": (
         "Binding",
         "Exchange",

@@ -127,28 +127,6 @@ void shmq_lease_this(struct shmq_queue *q, struct shmq_slot *s, int64_t now, boo
     grant(q, s, now, q->h->options.visibility, handed, view);
 }
 
-int shmq_lease_at(struct shmq_queue *q, uint32_t at, uint64_t seq, int64_t now, int64_t ns,
-                  struct shmq_view *view)
-{
-    struct shmq_slot *s = shmq_slot_named(q, at);
-    uint64_t word;
-
-    shmq_tick_if_due(q, now);
-    word = s ? shmq_word(s) : 0;
-    if (!s || shmq_state_of(word) != SHMQ_READY || GET_ATOMIC(s->seq) != seq)
-        return shmq_outcome(q, SHMQ_STALE);
-    if (shmq_has_expired(s, word, now)) {
-        shmq_message_due(q, s, now);
-        return shmq_outcome(q, SHMQ_STALE);
-    }
-    /* A message that was just put is in no index yet. */
-    if (shmq_where_of(s) == SHMQ_NOWHERE ||
-        (word & SHMQ_F_GROUPED && !shmq_group_bring_forward(q, s)))
-        return shmq_outcome(q, SHMQ_STALE);
-    grant(q, s, now, ns, true, view);
-    return shmq_outcome(q, SHMQ_OK);
-}
-
 bool shmq_holds(struct shmq_queue *q, uint64_t receipt, int64_t now)
 {
     struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_LEASED);

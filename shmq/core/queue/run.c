@@ -195,6 +195,14 @@ int shmq_run_lease_at(struct shmq_queue *q, struct shmq_run *run, uint32_t at, u
     return shmq_outcome(q, lease_at(q, run, holder, s, now, ns, view));
 }
 
+int shmq_lease_at(struct shmq_queue *q, uint32_t at, uint64_t seq, int64_t now, int64_t ns,
+                  struct shmq_view *view)
+{
+    struct shmq_run run = {.claim = NULL};
+
+    return shmq_run_lease_at(q, &run, at, seq, now, ns, view);
+}
+
 /* ---- messages with a tag ---- */
 
 static int by_key(const void *one, const void *other)
