@@ -95,7 +95,7 @@ class BulkQueue(abc.ABC):
         got them. The run has exactly the messages of the first lease, if none is lost.
 
         The leases of a name end only in time, or with `release`. A durable queue keeps on disk which
-        messages the last two epochs had. A queue knows 64 names that hold leases.
+        messages the last two epochs had. Raises :class:`~shmq.Full` if 64 other names hold leases.
         """
 
     @abc.abstractmethod

@@ -334,7 +334,7 @@ cdef class Bulk:
         status = shmq_claim_name(&self.handle.q, hash_, text, size, &claim)
         self.handle._unlock()
         if status == SHMQ_CROWDED:
-            raise _errors.ShmqError(
+            raise _errors.Full(
                 f"{SHMQ_HOLDERS} names hold leases in queue {self.handle.name!r}, which are as "
                 f"many as it can know: end one, or release its name")
         if status != SHMQ_OK:

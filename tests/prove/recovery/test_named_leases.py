@@ -55,14 +55,16 @@ def test_the_batch_is_leased_again_and_the_rest_is_served_after_it(
 def test_what_was_committed_is_settled_though_its_acknowledgement_was_lost(
     persist: Persist, jobs: shmq.Queue
 ) -> None:
+    jobs.purge()
+    jobs.put_many([b"x"] * 3000)
     claim = jobs.bulk().take_over("query").claim
     for epoch in (6, 7, 8):
-        jobs.bulk().lease_run(500, claim=claim, epoch=epoch)
+        assert len(jobs.bulk().lease_run(500, claim=claim, epoch=epoch)) == 500
     queue = reborn(persist, jobs)  # with all of them, as none is acknowledged
 
     taken = queue.bulk().take_over("query", settled=7, epoch=8)
     assert (taken.settled, len(taken.run)) == (500, 500)  # of epochs 7 and 8
-    assert queue.stats().depth == 2000
+    assert (queue.stats().acked, queue.stats().in_flight, queue.qsize()) == (500, 500, 2000)
 
 
 def test_what_another_consumer_got_first_is_missing(persist: Persist, jobs: shmq.Queue) -> None:
