@@ -94,8 +94,9 @@ class BulkQueue(abc.ABC):
         returned. Messages whose leases have run out are among them, unless another consumer has
         got them. The run has exactly the messages of the first lease, if none is lost.
 
-        The leases of a name end only in time, or with `release`. A durable queue keeps on disk which
-        messages the last two epochs had. Raises :class:`~shmq.Full` if 64 other names hold leases.
+        The leases of a name end only in time, or with `release`. A durable queue keeps on disk
+        which messages the last two epochs had. Raises :class:`~shmq.Full` if 64 other names hold
+        leases.
         """
 
     @abc.abstractmethod

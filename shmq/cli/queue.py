@@ -51,8 +51,8 @@ __all__ = [
     "delete",
     "delete_one",
     "purge",
-    "release",
     "redrive",
+    "release",
     "who",
 ]
 

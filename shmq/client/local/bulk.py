@@ -19,14 +19,8 @@ __all__ = ["LocalBulkQueue"]
 class LocalBulkQueue(_core.Bulk, api.BulkQueue):
     """See :class:`shmq.api.BulkQueue`."""
 
-    def __new__(cls, handle: _core.Handle, store: RunStore | None) -> LocalBulkQueue:
-        """Make the part of a handle; ``store`` is that of a durable queue."""
-        made: LocalBulkQueue = _core.Bulk.__new__(cls, handle)
-        return made
-
-    def __init__(self, handle: _core.Handle, store: RunStore | None) -> None:
-        super().__init__()
-        self._store = store
+    #: Which messages its runs in a name have, on disk; None: the queue is in memory only.
+    store: RunStore | None = None
 
     def lease_run(
         self,
@@ -43,15 +37,15 @@ class LocalBulkQueue(_core.Bulk, api.BulkQueue):
         run: api.Run = super().lease_run(
             max, max_bytes=max_bytes, seconds=seconds, claim=claim, epoch=epoch
         )
-        if claim is not None and self._store is not None and len(run):
-            self._store.save(claim.name, epoch, run.sequences)
+        if claim is not None and self.store is not None and len(run):
+            self.store.save(claim.name, epoch, run.sequences)
         return run
 
     def find_run(self, claim: api.Claim, epoch: int, seconds: float) -> api.Run:
         """Lease again what the epoch has, under the same claim: for an answer that was lost."""
         run, _, _ = self.sort_tagged(claim, 0, check_epoch("epoch", epoch, 1), seconds, False)
-        if self._store is not None and len(run):
-            self._store.save(claim.name, epoch, run.sequences)
+        if self.store is not None and len(run):
+            self.store.save(claim.name, epoch, run.sequences)
         return run
 
     def take_over(
@@ -62,7 +56,7 @@ class LocalBulkQueue(_core.Bulk, api.BulkQueue):
         check_epoch("epoch", epoch)
         claim = api.Claim(name, self.make_claim(check_holder(name)))
         run, acked, returned = self.sort_tagged(claim, settled, epoch, seconds)
-        kept = {} if self._store is None else self._store.load(name)
+        kept = {} if self.store is None else self.store.load(name)
         for number, sequences in kept.items():
             if number <= settled:
                 left = self.lease_again(sequences, seconds=seconds, claim=claim, epoch=number)
@@ -75,8 +69,8 @@ class LocalBulkQueue(_core.Bulk, api.BulkQueue):
         """See :class:`shmq.api.BulkQueue`."""
         claim = api.Claim(name, self.make_claim(check_holder(name)))
         _, _, returned = self.sort_tagged(claim, 0, 0, 1.0)
-        if self._store is not None:
-            self._store.remove(name)
+        if self.store is not None:
+            self.store.remove(name)
         self.forget_claim(claim)
         return returned
 

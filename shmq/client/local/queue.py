@@ -456,7 +456,9 @@ class LocalQueue(_core.Handle, api.Queue):
         """See :class:`shmq.api.Queue`."""
         if self._runs is None and self.segment.options["durability"] != "memory":
             self._runs = _run_store(self._namespace, self.identity)
-        return LocalBulkQueue(self, self._runs)
+        made = LocalBulkQueue(self)
+        made.store = self._runs
+        return made
 
     def staged_publisher(self, publisher: str) -> LocalStagedPublisher:
         """See :class:`shmq.api.Queue`."""

@@ -141,9 +141,7 @@ class RemoteBulkQueue(api.BulkQueue):
                 f"queue {self._queue.name!r}: the server knows no leases in a name: it is older "
                 f"than this client"
             )
-        told = NamedLeaseState.unpack(
-            self._queue.ask(Type.NAMED_LEASE, asked.pack(), again=again)
-        )
+        told = NamedLeaseState.unpack(self._queue.ask(Type.NAMED_LEASE, asked.pack(), again=again))
         if told.void is not None:
             raise errors.LeaseExpired(told.void)
         return told

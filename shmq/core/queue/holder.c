@@ -113,6 +113,8 @@ void shmq_forget_name(struct shmq_queue *q, const struct shmq_claim *claim)
 
 void shmq_tag(struct shmq_queue *q, struct shmq_slot *s, uint32_t holder, uint32_t epoch)
 {
+    if (shmq_is_tagged_by(q, s, holder) && s->epoch == epoch)
+        return;
     shmq_untag(s);
     SET_ATOMIC(s->holder, (uint8_t)(holder + 1));
     SET_ATOMIC(s->generation, q->holders[holder].generation);

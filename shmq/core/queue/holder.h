@@ -42,12 +42,14 @@ static inline bool shmq_is_tagged_by(const struct shmq_queue *q, const struct sh
            GET_ATOMIC(s->generation) == q->holders[holder].generation;
 }
 
-/* Removes the tag, before another one is written: a death in between leaves none. */
+/* Removes the tag. */
 static inline void shmq_untag(struct shmq_slot *s)
 {
     SET_ATOMIC(s->lane, (uint8_t)(s->lane & ~SHMQ_TAGGED));
 }
 
+/* Ensures: the slot has this tag. A death on the way from another one leaves none; a message that has
+ * the tag already keeps it. */
 void shmq_tag(struct shmq_queue *q, struct shmq_slot *s, uint32_t holder, uint32_t epoch);
 
 /* The holder of the slot's lease, or NULL if none is named, or known. */

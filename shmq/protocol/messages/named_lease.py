@@ -21,7 +21,8 @@ class NamedLease:
     """A NAMED_LEASE; an action ignores the numbers that it has no use for.
 
     ``take_over`` needs ``settled``, ``epoch`` and ``ms``; ``lease`` needs ``token``, ``epoch``,
-    ``most``, ``max_bytes`` and ``ms``; ``find`` ``token``, ``epoch`` and ``ms``; ``check`` ``token``.
+    ``most``, ``max_bytes`` and ``ms``; ``find`` needs ``token``, ``epoch`` and ``ms``; ``check``
+    needs ``token``.
     """
 
     action: str
@@ -46,9 +47,7 @@ class NamedLease:
             raise Refusal.bad(f"'action' must be one of {', '.join(_ACTIONS)}, not {action!r}")
         if not isinstance(holder, str):
             raise Refusal.bad("it needs a 'holder' of type str")
-        return cls(
-            action=action, holder=holder, **{key: _number(found, key) for key in _WIDEST}
-        )
+        return cls(action=action, holder=holder, **{key: _number(found, key) for key in _WIDEST})
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

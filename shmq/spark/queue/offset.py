@@ -4,7 +4,7 @@ The queues know which messages a batch has: the query has leased them in its nam
 epoch, which is the number of the batch. So the offset names the query and the epoch, and says for
 each queue with messages in the batch which queue that is and how many they are. As JSON::
 
-    {"version": 2, "query": "f0…9a", "epoch": 7, "queues": {"orders": {"id": "00c0ffee…", "count": 3}}}
+    {"version": 2, "query": "f0…9a", "epoch": 7, "queues": {"orders": {"id": "00c0…", "count": 3}}}
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ class QueueSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailabl
         return ReadMaxRows(self._rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Lease no more of a queue than what is visible once an earlier driver's leases are back."""
+        """Lease no more of a queue than is visible once an earlier driver's leases are back."""
         self._bounded = True
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802

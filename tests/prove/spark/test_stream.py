@@ -346,7 +346,9 @@ def test_a_checkpoint_that_lists_the_messages_is_refused_with_what_to_do(
     orders.put(b"x")
     stream.run()
     path = stream.checkpoint / "offsets/0"
-    older = '{"version": 1, "batch": 1, "queues": {"orders": {"id": "00", "count": 1, "taken": ""}}}'
+    older = (
+        '{"version": 1, "batch": 1, "queues": {"orders": {"id": "00", "count": 1, "taken": ""}}}'
+    )
     path.write_text("\n".join([*path.read_text().splitlines()[:-1], older]))
     (stream.checkpoint / "offsets/.0.crc").unlink(missing_ok=True)
     assert "With the older version run the query once more" in stream.fails()
