@@ -16,7 +16,7 @@ Consume         Bodies, AsyncBodies, Consumer, AsyncConsumer, Batch, Packed, Dea
                 ReadyEvent, worker, run, Worker, Retry, Reject
 Put             Loan, Pipeline, Transaction
 Look            QueueStats, QueueSummary, Attachment, Lease
-In bulk         BulkQueue, Columns, Run, StagedPublisher, Rows
+In bulk         BulkQueue, Columns, Run, Claim, Takeover, StagedPublisher, Rows
 Streams         Stream, StreamOptions, StreamSummary, Record, Records, RecordLoan, Appended,
                 AppendedRange, Reader, AsyncReader, Subscription, Producer, PartitionOffsets,
                 PartitionRate
@@ -79,6 +79,7 @@ _PLACES = {
             "Bodies",
             "Broker",
             "BulkQueue",
+            "Claim",
             "Columns",
             "Consumer",
             "DeadLetter",
@@ -116,6 +117,7 @@ _PLACES = {
             "StreamSummary",
             "Subscription",
             "Table",
+            "Takeover",
             "Transaction",
             "TypedQueue",
             "TypedStream",

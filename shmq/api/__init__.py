@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from shmq.api.batch import Batch, Packed
     from shmq.api.broker import Broker
     from shmq.api.bulk import BulkQueue, StagedPublisher
-    from shmq.api.columns import Columns, Run
+    from shmq.api.columns import Claim, Columns, Run, Takeover
     from shmq.api.exchange import (
         Binding,
         Exchange,
@@ -78,6 +78,7 @@ __all__ = [
     "Body",
     "Broker",
     "BulkQueue",
+    "Claim",
     "Columns",
     "Compression",
     "Consumer",
@@ -125,6 +126,7 @@ __all__ = [
     "StreamSummary",
     "Subscription",
     "Table",
+    "Takeover",
     "TargetKind",
     "Transaction",
     "TypedQueue",
@@ -136,7 +138,7 @@ _MODULES: Final = {
     "batch": ("Batch", "Packed"),
     "broker": ("Broker",),
     "bulk": ("BulkQueue", "StagedPublisher"),
-    "columns": ("Columns", "Run"),
+    "columns": ("Claim", "Columns", "Run", "Takeover"),
     "exchange": (
         "Binding",
         "Exchange",

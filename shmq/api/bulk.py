@@ -13,12 +13,20 @@ from shmq.api.options import STAGING_BYTES, check_whole
 from shmq.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from shmq.api.columns import Columns, Run
+    from shmq.api.columns import Claim, Columns, Run, Takeover
     from shmq.api.message import Row, Rows
 
-__all__ = ["BulkQueue", "StagedPublisher", "check_batch", "check_part", "check_publisher"]
+__all__ = [
+    "BulkQueue",
+    "StagedPublisher",
+    "check_batch",
+    "check_epoch",
+    "check_holder",
+    "check_part",
+    "check_publisher",
+]
 
-#: The longest name of a publisher or a part, in bytes of UTF-8.
+#: The longest name of a publisher, a part or a holder of leases, in bytes of UTF-8.
 _LONGEST_NAME = 200
 
 
@@ -51,14 +59,56 @@ class BulkQueue(abc.ABC):
         """
 
     @abc.abstractmethod
-    def lease_run(self, max: int, *, max_bytes: int | None = None, seconds: float = 600.0) -> Run:
+    def lease_run(
+        self,
+        max: int,
+        *,
+        max_bytes: int | None = None,
+        seconds: float = 600.0,
+        claim: Claim | None = None,
+        epoch: int = 0,
+    ) -> Run:
         """Lease up to ``max`` visible messages for ``seconds``, without waiting.
 
         `read_run` reads the bodies, in any process. Leasing stops with the message that brings the
-        bodies to ``max_bytes``; that message is leased, too. Of a message group one message is
-        leased at a time. Each lease counts as a delivery. A server leases no more messages than it
+        bodies to ``max_bytes``; that message is leased, too. A run may have several messages of a
+        message group, in order: nobody else gets one of that group until all of them are settled
+        or have come back. Each lease counts as a delivery. A server leases no more messages than it
         allows one connection.
+
+        The leases belong to this process or connection, and end with it. With a ``claim`` they
+        belong to its name, as the run of that ``epoch``, which is 1 or more: see `take_over`.
+        Raises :class:`~shmq.LeaseExpired` if the claim is void.
         """
+
+    @abc.abstractmethod
+    def take_over(
+        self, name: str, *, settled: int = 0, epoch: int = 0, seconds: float = 600.0
+    ) -> Takeover:
+        """Claim ``name``, such as that of a query, and take over what was leased in it.
+
+        Every older claim of the name is void at once, whether its process is alive, hangs or is
+        dead: with it nothing can be leased, and the receipts of its runs are refused. Of the
+        messages that were leased in the name and are not settled, those of epochs up to ``settled``
+        are acknowledged, those of ``epoch`` are leased again for ``seconds``, and all others are
+        returned. Messages whose leases have run out are among them, unless another consumer has
+        got them. The run has exactly the messages of the first lease, if none is lost.
+
+        The leases of a name end only in time, or with `release`. A durable queue keeps on disk
+        which messages the last two epochs had. Raises :class:`~shmq.Full` if 64 other names hold
+        leases.
+        """
+
+    @abc.abstractmethod
+    def is_claimed(self, claim: Claim) -> bool:
+        """Whether the claim is good; false if the queue does not know its name.
+
+        Raises :class:`~shmq.LeaseExpired` if the name has a newer claim.
+        """
+
+    @abc.abstractmethod
+    def release(self, name: str) -> int:
+        """Return what is leased in ``name``, and forget it; returns the number of messages."""
 
     @abc.abstractmethod
     def lease_again(self, sequences: bytes, *, seconds: float = 600.0) -> Run:
@@ -82,7 +132,10 @@ class BulkQueue(abc.ABC):
 
     @abc.abstractmethod
     def ack_run(self, receipts: bytes) -> int:
-        """Acknowledge the messages of a run; returns how many receipts were refused."""
+        """Acknowledge the messages of a run; returns how many receipts were refused.
+
+        Refused is a receipt whose lease has ended, or whose claim is void.
+        """
 
     @abc.abstractmethod
     def extend_run(self, receipts: bytes, seconds: float) -> int:
@@ -181,6 +234,16 @@ def check_part(part: str) -> str:
 def check_batch(batch: int) -> int:
     """Return ``batch`` if it is valid. Raises InvalidOption, TypeError."""
     return check_whole("batch", batch, 0, (1 << 63) - 1)
+
+
+def check_holder(name: str) -> str:
+    """Return ``name`` if leases may be held in it. Raises InvalidOption, TypeError."""
+    return _check_name("name", name)
+
+
+def check_epoch(what: str, epoch: int, least: int = 0) -> int:
+    """Return ``epoch`` if it is valid. Raises InvalidOption, TypeError."""
+    return check_whole(what, epoch, least, (1 << 32) - 1)
 
 
 def _check_name(what: str, name: str) -> str:

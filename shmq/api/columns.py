@@ -7,7 +7,7 @@ from typing import Any
 
 from shmq.native import _core
 
-__all__ = ["REASONS", "STATES", "Columns", "Run"]
+__all__ = ["REASONS", "STATES", "Claim", "Columns", "Run", "Takeover"]
 
 #: The states of a message, by the number in the column ``state``.
 STATES = (None, "ready", "delayed", "leased", "dying")
@@ -107,3 +107,27 @@ class Run:
 
     def __len__(self) -> int:
         return len(self.slots) // 4
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Claim:
+    """What a process shows to lease in a name: see ``BulkQueue.take_over``."""
+
+    #: The name.
+    name: str
+    #: The number of this claim: a newer claim of the name has another one.
+    token: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Takeover:
+    """What ``BulkQueue.take_over`` has taken over."""
+
+    #: The claim, to lease further runs.
+    claim: Claim
+    #: The messages of the epoch that was asked for, leased again; it may be empty.
+    run: Run
+    #: How many messages were acknowledged.
+    settled: int
+    #: How many messages were returned.
+    returned: int

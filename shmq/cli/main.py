@@ -49,6 +49,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "who": ("queue", "Show attached processes"),
         "schema": ("schema", "Set and check schemas"),
         "purge": ("queue", "Remove waiting messages"),
+        "release": ("queue", "Return a query's leases"),
         "delete": ("queue", "Delete a queue or stream"),
         "exchange": ("exchange", "Make and bind exchanges"),
         "table": ("table", "Keep values by key"),

@@ -1,4 +1,4 @@
-"""``shmq create``, ``delete``, ``purge``, ``who`` and ``redrive``: one queue."""
+"""``shmq create``, ``delete``, ``purge``, ``release``, ``who`` and ``redrive``: one queue."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ __all__ = [
     "delete_one",
     "purge",
     "redrive",
+    "release",
     "who",
 ]
 
@@ -146,6 +147,29 @@ def purge(broker: shmq.Broker, name: str, yes: bool, as_json: bool) -> None:
         show_json({"queue": name, "purged": purged})
     else:
         show(f"{counted(purged, 'message')} removed from queue {quoted(name)}")
+
+
+@click.command(epilog="Example: shmq release orders --holder 5f0c2a9be1d34c77 --yes")
+@queue_name()
+@click.option("--holder", required=True, help="The holder's name, as peek --leased shows it.")
+@yes_flag
+@json_flag
+@connected
+def release(broker: shmq.Broker, name: str, holder: str, yes: bool, as_json: bool) -> None:
+    """Return what a streaming query has leased in its name.
+
+    For a query that will not start again: otherwise its leases end in time. A query that still
+    runs ends with an error.
+    """
+    with broker.queue(name) as queue:
+        if not yes:
+            held = f"Return what {quoted(holder)} has leased to queue {quoted(name)}?"
+            ask_first("release", held)
+        returned = queue.bulk().release(holder)
+    if as_json:
+        show_json({"queue": name, "holder": holder, "returned": returned})
+    else:
+        show(f"{counted(returned, 'message')} returned to queue {quoted(name)}")
 
 
 def _of_queue(broker: shmq.Broker, name: str) -> str:

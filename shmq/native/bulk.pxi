@@ -123,6 +123,13 @@ cdef int64_t _lease_ns(seconds) except -1:
     return ns
 
 
+cdef uint32_t _epoch(epoch) except? 0xFFFFFFFF:
+    epoch = _whole("epoch", epoch)
+    if not 0 <= epoch <= 0xFFFFFFFF:
+        raise _errors.InvalidOption(f"epoch={epoch} must be 0 to {0xFFFFFFFF}")
+    return epoch
+
+
 cdef uint64_t _budget(max_bytes) except 0:
     max_bytes = _whole("max_bytes", max_bytes)
     if max_bytes < 1:
@@ -130,11 +137,10 @@ cdef uint64_t _budget(max_bytes) except 0:
     return min(max_bytes, 0x7FFFFFFFFFFFFFFF)
 
 
-@cython.final
 cdef class Bulk:
     """The part of a handle for very many messages at once: see :class:`shmq.api.BulkQueue`."""
 
-    cdef Handle handle
+    cdef readonly Handle handle
 
     def __cinit__(self, Handle handle not None):
         self.handle = handle
@@ -234,29 +240,36 @@ cdef class Bulk:
 
     # ---- runs ----
 
-    def lease_run(self, max: int, *, max_bytes: int | None = None,
-                  seconds: float = 600.0) -> api.Run:
+    def lease_run(self, max: int, *, max_bytes: int | None = None, seconds: float = 600.0,
+                  claim: api.Claim | None = None, epoch: int = 0) -> api.Run:
         """See shmq.api.BulkQueue.lease_run."""
         cdef uint64_t most = _most(self.handle, max, None), room
         cdef uint64_t budget = 0x7FFFFFFFFFFFFFFF if max_bytes is None else _budget(max_bytes)
         cdef int64_t ns = _lease_ns(seconds)
         cdef _RunColumns columns
+        cdef shmq_claim shown
+        cdef shmq_run run
         self._be_usable()
         self.handle._consume()
-        for attempt in range(2):
-            room = min(most, <uint64_t>self.handle.q.h.visible + shmq_inbox_count(self.handle.q.h))
-            columns = _RunColumns(room)
-            if room:
-                self._lease_onto(columns, room, budget, ns)
-            if columns.count or attempt:
-                break
-            self.handle._tick()  # also returns messages that dead processes had leased
+        shmq_run_begin(&run, self._shown(claim, &shown), _epoch(epoch))
+        try:
+            for attempt in range(2):
+                room = min(most,
+                           <uint64_t>self.handle.q.h.visible + shmq_inbox_count(self.handle.q.h))
+                columns = _RunColumns(room)
+                if room:
+                    self._lease_onto(columns, &run, room, budget, ns, claim)
+                if columns.count or attempt:
+                    break
+                self.handle._tick()  # also returns messages that dead processes had leased
+        finally:
+            shmq_run_end(&run)
         if not columns.count:
             self.handle._found_nothing()
         return columns.run()
 
-    cdef int _lease_onto(self, _RunColumns columns, uint64_t room, uint64_t budget,
-                         int64_t ns) except -1:
+    cdef int _lease_onto(self, _RunColumns columns, shmq_run *run, uint64_t room, uint64_t budget,
+                         int64_t ns, claim) except -1:
         cdef int status = SHMQ_OK
         cdef int64_t now, until = shmq_now() + ns
         cdef uint64_t end
@@ -270,7 +283,7 @@ cdef class Bulk:
                     break
                 now = shmq_now()
                 while columns.count < end and columns.bytes_ < budget:
-                    status = shmq_lease_for(&self.handle.q, now, until - now, True, &view)
+                    status = shmq_run_lease(&self.handle.q, run, now, until - now, &view)
                     if status != SHMQ_OK:
                         break
                     columns.add(&self.handle.q.seal, &view)
@@ -279,8 +292,140 @@ cdef class Bulk:
             self._give_back(columns)
             raise
         if status != SHMQ_OK and status != SHMQ_EMPTY:
-            raise self.handle._error(status)
+            raise self._run_error(status, claim)
         self.handle._after()
+        return 0
+
+    # ---- runs in a name ----
+
+    # What the core is shown of a claim; NULL of none.
+    cdef shmq_claim *_shown(self, claim, shmq_claim *shown) except? NULL:
+        if claim is None:
+            return NULL
+        shown.hash = self._hash_of(claim.name)
+        shown.token = claim.token
+        return shown
+
+    cdef uint64_t _hash_of(self, str name) except 0:
+        cdef Py_ssize_t size
+        cdef const char *text = PyUnicode_AsUTF8AndSize(name, &size)
+        return shmq_hash_name(&self.handle.q, text, size)
+
+    cdef object _run_error(self, int status, claim):
+        if status == SHMQ_FENCED:
+            return _errors.LeaseExpired(
+                f"another process has taken over the leases of {claim.name!r} in queue "
+                f"{self.handle.name!r}: this one can lease, settle and extend nothing there any "
+                f"more; stop it")
+        if status == SHMQ_UNCLAIMED:
+            return _errors.LeaseExpired(
+                f"queue {self.handle.name!r} does not know the name {claim.name!r}: it was "
+                f"released, or the queue was recovered since; take its leases over first")
+        return self.handle._error(status)
+
+    def make_claim(self, name: str) -> int:
+        """Claim the name, and void its older claims; returns the claim's token."""
+        cdef Py_ssize_t size
+        cdef const char *text = PyUnicode_AsUTF8AndSize(name, &size)
+        cdef uint64_t hash_ = self._hash_of(name)
+        cdef shmq_claim claim
+        cdef int status
+        self.handle._lock()
+        status = shmq_claim_name(&self.handle.q, hash_, text, size, &claim)
+        self.handle._unlock()
+        if status == SHMQ_CROWDED:
+            raise _errors.Full(
+                f"{SHMQ_HOLDERS} names hold leases in queue {self.handle.name!r}, which are as "
+                f"many as it can know: end one, or release its name")
+        if status != SHMQ_OK:
+            raise self.handle._error(status)
+        return claim.token
+
+    def is_claimed(self, claim: api.Claim) -> bool:
+        """See shmq.api.BulkQueue.is_claimed."""
+        cdef shmq_claim shown
+        cdef cbool known
+        cdef uint32_t holder
+        self._shown(claim, &shown)
+        self.handle._lock()
+        holder = shmq_holder_of(&self.handle.q, &shown, &known)
+        self.handle._unlock()
+        if holder == SHMQ_NIL and known:
+            raise self._run_error(SHMQ_FENCED, claim)
+        return known
+
+    def forget_claim(self, claim: api.Claim) -> None:
+        """Forget the claim's name; if it has leases, they end in time."""
+        cdef shmq_claim shown
+        self._shown(claim, &shown)
+        self.handle._lock()
+        shmq_forget_name(&self.handle.q, &shown)
+        self.handle._unlock()
+
+    def sort_tagged(self, claim: api.Claim, settled: int, epoch: int, seconds: float,
+                    returns: bool = True) -> tuple[api.Run, int, int]:
+        """Decide about each message that was leased in the claim's name and is not settled.
+
+        Those of epochs up to ``settled`` are acknowledged, and those of ``epoch`` leased again. If
+        ``returns``, all others are returned. Returns the run, and how many messages were
+        acknowledged and returned.
+        """
+        cdef int64_t ns = _lease_ns(seconds)
+        cdef uint32_t done = _epoch(settled), wanted = _epoch(epoch), count
+        cdef uint64_t acked = 0, returned = 0
+        cdef bint others = returns
+        cdef shmq_claim shown
+        cdef shmq_tagged *found = NULL
+        cdef int status
+        cdef _RunColumns columns
+        self._be_usable()
+        self.handle._consume()
+        self.handle._tick()
+        self._shown(claim, &shown)
+        try:
+            with nogil:
+                status = shmq_find_tagged(&self.handle.q, &shown, &found, &count)
+            if status == SHMQ_NO_SPACE:
+                raise MemoryError
+            if status != SHMQ_OK:
+                raise self._run_error(status, claim)
+            columns = _RunColumns(count)
+            self._sort_found(claim, &shown, found, count, done, wanted, others, ns, columns,
+                             &acked, &returned)
+        finally:
+            free(found)
+        return columns.run(), acked, returned
+
+    cdef int _sort_found(self, claim, const shmq_claim *shown, const shmq_tagged *found,
+                         uint32_t count, uint32_t done, uint32_t wanted, bint others,
+                         int64_t ns, _RunColumns columns, uint64_t *acked, uint64_t *returned) except -1:
+        cdef int64_t now, until = shmq_now() + ns
+        cdef int status = SHMQ_OK
+        cdef uint32_t i = 0, end
+        cdef shmq_view view
+        while i < count:
+            end = min(count, i + RUN_UNDER_LOCK)
+            self.handle._lock()
+            now = shmq_now()
+            while i < end:
+                if found[i].epoch <= done:
+                    status = shmq_ack_tagged(&self.handle.q, shown, &found[i])
+                    acked[0] += status == SHMQ_OK
+                elif found[i].epoch == wanted:
+                    status = shmq_lease_tagged(&self.handle.q, shown, &found[i], now, until - now,
+                                               &view)
+                    if status == SHMQ_OK:
+                        columns.add(&self.handle.q.seal, &view)
+                elif others:
+                    status = shmq_return_tagged(&self.handle.q, shown, &found[i], now)
+                    returned[0] += status == SHMQ_OK
+                if status != SHMQ_OK and status != SHMQ_STALE:
+                    break
+                i += 1
+            self.handle._unlock()
+            if status != SHMQ_OK and status != SHMQ_STALE:
+                raise self._run_error(status, claim)
+            self.handle._after()
         return 0
 
     # For an operation that has leased something already: returns false if the lock is not free.
@@ -299,8 +444,9 @@ cdef class Bulk:
             pass  # the queue is deleted, and its leases with it
         return 0
 
-    def lease_again(self, sequences: bytes, *, seconds: float = 600.0) -> api.Run:
-        """See shmq.api.BulkQueue.lease_again."""
+    def lease_again(self, sequences: bytes, *, seconds: float = 600.0,
+                    claim: api.Claim | None = None, epoch: int = 0) -> api.Run:
+        """See shmq.api.BulkQueue.lease_again; with a claim, those of a group come together."""
         cdef bytes raw = numbers_of("sequences", sequences, 8)
         cdef const uint64_t *which = <const uint64_t *>PyBytes_AS_STRING(raw)
         cdef uint32_t count
@@ -308,6 +454,8 @@ cdef class Bulk:
         cdef uint32_t *table = NULL
         cdef uint64_t room
         cdef int64_t ns = _lease_ns(seconds)
+        cdef shmq_claim shown
+        cdef shmq_run run
         if PyBytes_GET_SIZE(raw) // 8 > 1 << 24:
             raise _errors.InvalidOption(
                 f"sequences has {len(raw) // 8} numbers: no queue holds so many messages")
@@ -316,6 +464,7 @@ cdef class Bulk:
         self._be_usable()
         self.handle._consume()
         self.handle._tick()  # returns messages that dead processes had leased
+        shmq_run_begin(&run, self._shown(claim, &shown), _epoch(epoch))
         room = shmq_search_room(count)
         where = <uint32_t *>malloc((count + 1) * sizeof(uint32_t))
         table = <uint32_t *>malloc(room * sizeof(uint32_t))
@@ -324,38 +473,38 @@ cdef class Bulk:
                 raise MemoryError
             with nogil:
                 shmq_search(&self.handle.q, which, count, where, table, room)
-            self._lease_found(columns, which, where, count, ns)
+            self._lease_found(columns, &run, which, where, count, ns, claim)
         finally:
             free(where)
             free(table)
         return columns.run()
 
-    cdef int _lease_found(self, _RunColumns columns, const uint64_t *which, const uint32_t *where,
-                          uint32_t count, int64_t ns) except -1:
+    cdef int _lease_found(self, _RunColumns columns, shmq_run *run, const uint64_t *which,
+                          const uint32_t *where, uint32_t count, int64_t ns, claim) except -1:
         cdef int status = SHMQ_OK
         cdef int64_t now, until = shmq_now() + ns
         cdef uint32_t i = 0, end
         cdef shmq_view view
         try:
-            while i < count and status != SHMQ_DAMAGED:
+            while i < count and (status == SHMQ_OK or status == SHMQ_STALE):
                 end = min(count, i + RUN_UNDER_LOCK)
                 self.handle._lock()
                 now = shmq_now()
                 while i < end:
                     if where[i] != SHMQ_NIL:
-                        status = shmq_lease_at(&self.handle.q, where[i], which[i], now, until - now,
-                                               &view)
+                        status = shmq_run_lease_at(&self.handle.q, run, where[i], which[i], now,
+                                                   until - now, &view)
                         if status == SHMQ_OK:
                             columns.add(&self.handle.q.seal, &view)
-                        elif status == SHMQ_DAMAGED:
+                        elif status != SHMQ_STALE:
                             break
                     i += 1
                 self.handle._unlock()
         except BaseException:
             self._give_back(columns)
             raise
-        if status == SHMQ_DAMAGED:
-            raise self.handle._error(status)
+        if status != SHMQ_OK and status != SHMQ_STALE:
+            raise self._run_error(status, claim)
         self.handle._after()
         return 0
 

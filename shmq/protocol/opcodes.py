@@ -117,6 +117,7 @@ class Type(enum.IntEnum):
     LEASES = 0x70
     READY = 0x71
     TABLE = 0x72
+    NAMED_LEASE = 0x73
     REPLY = 0x7F
 
 
@@ -193,6 +194,7 @@ class Feature(enum.StrEnum):
     READY = "ready"
     UNCOUNTED = "uncounted"
     TABLES = "tables"
+    NAMED_LEASES = "named-leases"
 
 
 #: The numbers that a payload begins with, behind the name or the member.
@@ -243,6 +245,7 @@ ASIDE: Final = frozenset(
         Type.REDRIVE,
         Type.LEASES,
         Type.TABLE,
+        Type.NAMED_LEASE,
     }
 )
 
@@ -306,6 +309,7 @@ RIGHTS: Final[dict[Type, Right]] = {
     Type.REPARTITION: Right.ADMIN,
     Type.LEASES: Right.CONSUME,
     Type.READY: Right.CONSUME,
+    Type.NAMED_LEASE: Right.CONSUME,
 }
 
 #: The errors that a server answers with a status; a client raises the first.

@@ -8,7 +8,7 @@ typedef void action(struct actor *a);
 
 action do_put, do_quick_put, do_reserve, do_fill, do_stage, do_commit_staged, do_abandon;
 
-action do_lease, do_hand, do_mark_acked, do_finish, do_settle;
+action do_lease, do_run, do_hand, do_mark_acked, do_finish, do_settle;
 
 action do_pin, do_unpin, do_die, do_close, do_recover;
 

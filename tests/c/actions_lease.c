@@ -1,6 +1,7 @@
 /* Leasing and settling. */
 #include "actions.h"
 #include "ledger.h"
+#include "queue/run.h"
 
 static bool blocks(const struct shmq_slot *s)
 {
@@ -57,6 +58,60 @@ void do_lease(struct actor *a)
     check_view(a, &view, view.seq);
     r.receipt = view.receipt;
     keep(a, r);
+}
+
+/* Whether the run, of which these are the messages, holds the slot's group. */
+static bool is_of_group(const struct shmq_view *views, uint32_t count, const struct shmq_slot *s)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (views[i].group && shmq_word(s) & SHMQ_F_GROUPED && views[i].group == s->group)
+            return true;
+    return false;
+}
+
+/* The same for a run: the groups that it holds are not blocked for it. */
+static uint32_t naive_next_of_run(struct shmq_queue *q, const struct shmq_view *views,
+                                  uint32_t count)
+{
+    uint32_t best = naive_next(q);
+
+    for (uint32_t at = 0; at < q->h->slots_made; at++) {
+        struct shmq_slot *s = &q->slots[at];
+
+        if (shmq_state_of(shmq_word(s)) == SHMQ_READY && is_of_group(views, count, s) &&
+            (best == SHMQ_NIL || shmq_key_of(s) < shmq_key_of(&q->slots[best])))
+            best = at;
+    }
+    return best;
+}
+
+void do_run(struct actor *a)
+{
+    struct shmq_view views[6];
+    struct shmq_claim claim = {1, 0};
+    struct shmq_run run;
+    uint32_t count = 0, next = SHMQ_NIL, most = (uint32_t)below(a, 6) + 1;
+    bool named = a->side == ACTOR_WHOLE && one_in(a, 2) &&
+                 shmq_claim_name(a->q, 1 + below(a, 3), "name", 4, &claim) == SHMQ_OK;
+    int status = SHMQ_OK;
+
+    shmq_run_begin(&run, named ? &claim : NULL, 1);
+    while (status == SHMQ_OK && count < most) {
+        if (a->strict) {
+            settle_time(a);
+            next = naive_next_of_run(a->q, views, count);
+        }
+        status = shmq_run_lease(a->q, &run, now, 10 * SECOND, &views[count]);
+        MUST_BE(status, next == SHMQ_NIL ? SHMQ_EMPTY : SHMQ_OK);
+        if (status != SHMQ_OK)
+            break;
+        MUST_BE(views[count].at, next);
+        check_view(a, &views[count], views[count].seq);
+        count++;
+    }
+    shmq_run_end(&run);
+    while (count-- && !named)
+        keep(a, (struct actor_receipt){.receipt = views[count].receipt, .state = SHMQ_LEASED});
 }
 
 void do_hand(struct actor *a)

@@ -33,6 +33,7 @@ static action *const actions[] = {
     do_mark_acked,  do_mark_acked,    do_finish,    do_pin,       do_unpin,     do_die,
     do_close,       do_recover,       do_take,      do_take,      do_move,      do_move,
     do_void_copies, do_purge,         do_pass_time, do_pass_time, do_sleep,     do_starve,
+    do_run,
 };
 
 /* What is in the queue and what has left it is what was put. */
@@ -76,7 +77,8 @@ bool actor_lock(struct actor *a) { return lock_side(a, ACTOR_WHOLE); }
 /* What an action takes, at the least; sometimes it has both. */
 static enum actor_side side_for(struct actor *a, action *what)
 {
-    static action *const of_gets[] = {do_lease, do_hand, do_settle, do_mark_acked, do_finish};
+    static action *const of_gets[] = {do_lease,  do_run,        do_hand,
+                                      do_settle, do_mark_acked, do_finish};
 
     if (one_in(a, 4))
         return ACTOR_WHOLE;

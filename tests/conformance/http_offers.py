@@ -38,6 +38,7 @@ NO_MODULES: Final = {
     "test_lifecycle": "lists are those of the last look, and handles are the client's",
     "test_loop": _LOOP,
     "test_memory": _LOOP,
+    "test_named_leases": _COLUMNS,
     "test_numbers": "it is about the types of arguments in Python",
     "test_options": "it is about the types of arguments in Python",
     "test_packed": _COLUMNS,

@@ -189,11 +189,33 @@ def test_what_is_delayed_or_leased_elsewhere_is_not_leased_again(
     assert numbers(queue.bulk().lease_again(array.array("Q", [1, 2]).tobytes()).sequences) == [2]
 
 
-def test_of_a_group_one_is_leased_at_a_time(queue: Queue) -> None:
+def test_a_run_holds_several_of_a_group_until_all_are_settled_or_back(
+    queue: Queue, other: Queue
+) -> None:
+    for n in range(9):
+        queue.put(b"%d" % n, group="abc"[n % 3])
+    run = queue.bulk().lease_run(7)
+    assert numbers(run.sequences) == [1, 2, 3, 4, 5, 6, 7]
+    assert len(other.bulk().lease_run(10)) == 0
+    assert queue.bulk().ack_run(run.receipts[: 8 * 5]) == 0
+    assert numbers(other.bulk().lease_run(10).sequences) == [8]  # of the group "b"
+    assert queue.bulk().return_run(run.receipts[8 * 5 :]) == 0
+    assert numbers(other.bulk().lease_run(10).sequences) == [6, 7, 9]
+
+
+def test_a_run_over_few_groups_is_as_full_as_one_over_many(queue: Queue) -> None:
+    for group in "abc":
+        queue.put_many([b"x"] * 1500, group=group)
+    run = queue.bulk().lease_run(4000)
+    assert numbers(run.sequences) == list(range(1, 4001))
+    assert queue.bulk().ack_run(run.receipts) == 0
+    assert numbers(queue.bulk().lease_run(4000).sequences) == list(range(4001, 4501))
+
+
+def test_of_a_group_one_is_leased_again_at_a_time(queue: Queue) -> None:
     for n in range(6):
         queue.put(b"%d" % n, group="ab"[n % 2])
-    run = queue.bulk().lease_run(10)
-    assert numbers(run.sequences) == [1, 2]
+    run = queue.bulk().lease_run(2)
     assert len(queue.bulk().lease_again(array.array("Q", [3, 4]).tobytes())) == 0
     queue.bulk().return_run(run.receipts)
     # One behind its group's front, and then the front, which waits for it.
@@ -201,7 +223,7 @@ def test_of_a_group_one_is_leased_at_a_time(queue: Queue) -> None:
     assert numbers(again.sequences) == [5, 2]
     assert len(queue.bulk().lease_run(10)) == 0
     assert queue.bulk().ack_run(again.receipts) == 0
-    assert numbers(queue.bulk().lease_run(10).sequences) == [1, 4]
+    assert numbers(queue.bulk().lease_run(10).sequences) == [1, 3, 4, 6]
 
 
 def test_a_message_over_a_group_front_of_higher_priority_is_leased_again(queue: Queue) -> None:

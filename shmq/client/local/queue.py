@@ -11,7 +11,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 # The classes of `stats` and `attachments` are loaded in advance: both may be called when no more
 # files can be opened.
@@ -22,6 +22,7 @@ from shmq.api.names import check_name
 from shmq.api.options import Confirm, QueueOptions, check_whole
 from shmq.client.local import dead_letters, deaths, temporary_queue
 from shmq.client.local.batch_window import LocalPipeline
+from shmq.client.local.bulk import LocalBulkQueue
 from shmq.client.local.staged_publish import LocalStagedPublisher
 from shmq.client.local.waiting import async_get, wait_thread
 from shmq.client.local.waiting.filtered_wait import wait_filtered
@@ -37,6 +38,7 @@ from shmq.namespace.semaphores import semaphore_names, sweep_wakeups, wakeup_pre
 from shmq.native import _core
 
 if TYPE_CHECKING:
+    from shmq.client.local.run_store import RunStore
     from shmq.expression.parse import Where
 
 __all__ = ["LocalQueue", "attach", "remove_if_over"]
@@ -64,6 +66,13 @@ def _meant(where: str) -> Where:
     return Where(where)
 
 
+def _run_store(namespace: Namespace, identity: int) -> RunStore:
+    with descriptors:
+        from shmq.client.local.run_store import RunStore  # noqa: PLC0415 - it loads SQLite
+
+    return RunStore(namespace, identity)
+
+
 api.Message.register(_core.Message)
 api.Batch.register(_core.Batch)
 api.Packed.register(_core.Packed)
@@ -71,7 +80,6 @@ api.Consumer.register(_core.Consumer)
 api.Bodies.register(_core.Bodies)
 api.Loan.register(_core.Loan)
 api.Loan.register(_core.DuplicateLoan)
-api.BulkQueue.register(_core.Bulk)
 
 
 class LocalQueue(_core.Handle, api.Queue):
@@ -86,6 +94,7 @@ class LocalQueue(_core.Handle, api.Queue):
     def __init__(self, namespace: Namespace, name: str, segment: _core.Segment) -> None:
         self._namespace = namespace
         self._dead_letters = dead_letters.DeadLetters(namespace, LocalQueue)
+        self._runs: RunStore | None = None
         self._publishers: weakref.WeakSet[LocalStagedPublisher] = weakref.WeakSet()
         self._consumers: weakref.WeakSet[api.Consumer | api.Bodies] = weakref.WeakSet()
         names = semaphore_names(namespace.name, segment.queue_id)
@@ -443,9 +452,13 @@ class LocalQueue(_core.Handle, api.Queue):
 
     # ---- very many messages at once ----
 
-    def bulk(self) -> api.BulkQueue:
+    def bulk(self) -> LocalBulkQueue:
         """See :class:`shmq.api.Queue`."""
-        return cast("api.BulkQueue", _core.Bulk(self))
+        if self._runs is None and self.segment.options["durability"] != "memory":
+            self._runs = _run_store(self._namespace, self.identity)
+        made = LocalBulkQueue(self)
+        made.store = self._runs
+        return made
 
     def staged_publisher(self, publisher: str) -> LocalStagedPublisher:
         """See :class:`shmq.api.Queue`."""
@@ -463,6 +476,8 @@ class LocalQueue(_core.Handle, api.Queue):
         """See :class:`shmq.api.Queue`."""
         for publisher in list(self._publishers):
             publisher.close()
+        if self._runs is not None:
+            self._runs.close()
         for consumer in list(self._consumers):
             with contextlib.suppress(LockTimeout):
                 consumer.close()  # with the acknowledgements that it has collected
@@ -522,7 +537,6 @@ def _attach_by_name(namespace: str, name: str) -> LocalQueue:
 
 for _kind, _promised in (
     (LocalQueue, api.Queue),
-    (_core.Bulk, api.BulkQueue),
     (_core.Message, api.Message),
     (_core.Consumer, api.Consumer),
     (_core.Bodies, api.Bodies),

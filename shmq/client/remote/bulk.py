@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from collections.abc import Callable
 from typing import Any
 
 from shmq import api, errors
+from shmq.api.bulk import check_epoch, check_holder
 from shmq.api.options import check_whole
 from shmq.native import _core
-from shmq.protocol.opcodes import FOREVER, Status, Type
+from shmq.protocol.messages.named_lease import NamedLease, NamedLeaseState
+from shmq.protocol.opcodes import FOREVER, Feature, Status, Type
 
 __all__ = ["RemoteBulkQueue"]
 
@@ -69,7 +72,13 @@ class RemoteBulkQueue(api.BulkQueue):
         return self._block(self._call(lambda wire: wire.request(Type.COLUMNS, True, rest), True))
 
     def lease_run(
-        self, max: int, *, max_bytes: int | None = None, seconds: float = 600.0
+        self,
+        max: int,
+        *,
+        max_bytes: int | None = None,
+        seconds: float = 600.0,
+        claim: api.Claim | None = None,
+        epoch: int = 0,
     ) -> api.Run:
         """See :class:`shmq.api.BulkQueue`."""
         most = min(check_whole("max", max, 1, None), FOREVER)
@@ -77,10 +86,65 @@ class RemoteBulkQueue(api.BulkQueue):
         if max_bytes is not None:
             budget = min(check_whole("max_bytes", max_bytes, 1, None), budget)
         ms = _lease_ms(seconds)
-        run = self._run(lambda wire: wire.lease_run(most, budget, ms))
+        if claim is None:
+            run = self._run(lambda wire: wire.lease_run(most, budget, ms))
+        else:
+            asked = NamedLease(
+                action="lease",
+                holder=claim.name,
+                token=claim.token,
+                epoch=check_epoch("epoch", epoch, 1),
+                most=most,
+                max_bytes=budget,
+                ms=ms,
+            )
+            run = self._lease_named(asked)
         if not len(run):
             self._queue.found_nothing()
         return run
+
+    def _lease_named(self, asked: NamedLease) -> api.Run:
+        """Lease once: if the answer is lost with its connection, find what was leased by it."""
+        try:
+            return self._named(asked, again=False).run
+        except errors.ConnectionLost:
+            run = self._named(dataclasses.replace(asked, action="find")).run
+            return run if len(run) else self._named(asked, again=False).run
+
+    def take_over(
+        self, name: str, *, settled: int = 0, epoch: int = 0, seconds: float = 600.0
+    ) -> api.Takeover:
+        """See :class:`shmq.api.BulkQueue`."""
+        asked = NamedLease(
+            action="take_over",
+            holder=check_holder(name),
+            settled=check_epoch("settled", settled),
+            epoch=check_epoch("epoch", epoch),
+            ms=_lease_ms(seconds),
+        )
+        told = self._named(asked)
+        return api.Takeover(api.Claim(name, told.token), told.run, told.settled, told.returned)
+
+    def is_claimed(self, claim: api.Claim) -> bool:
+        """See :class:`shmq.api.BulkQueue`."""
+        return self._named(NamedLease(action="check", holder=claim.name, token=claim.token)).known
+
+    def release(self, name: str) -> int:
+        """See :class:`shmq.api.BulkQueue`."""
+        return self._named(NamedLease(action="release", holder=check_holder(name))).returned
+
+    def _named(self, asked: NamedLease, *, again: bool = True) -> NamedLeaseState:
+        """The answer. Raises LeaseExpired if the claim is void."""
+        greeting = self._connection.greeting
+        if greeting is not None and Feature.NAMED_LEASES not in greeting.features:
+            raise errors.Unsupported(
+                f"queue {self._queue.name!r}: the server knows no leases in a name: it is older "
+                f"than this client"
+            )
+        told = NamedLeaseState.unpack(self._queue.ask(Type.NAMED_LEASE, asked.pack(), again=again))
+        if told.void is not None:
+            raise errors.LeaseExpired(told.void)
+        return told
 
     def lease_again(self, sequences: Any, *, seconds: float = 600.0) -> api.Run:
         """See :class:`shmq.api.BulkQueue`."""

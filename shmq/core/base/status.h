@@ -21,6 +21,8 @@ enum shmq_status {
     SHMQ_TIMED_OUT,    /* a sleep reached its timeout                                  */
     SHMQ_INHERITED,    /* the lock was taken from a dead holder: repair what it guards */
     SHMQ_UNREGISTERED, /* this process has no number in the namespace, so takes no lock */
+    SHMQ_FENCED,       /* another process acts for the name now                        */
+    SHMQ_UNCLAIMED,    /* no process acts for the name                                 */
 };
 
 #endif

@@ -95,7 +95,7 @@ static void commit_put(struct shmq_restorer *r, struct shmq_slot *s,
     shmq_make_delayed(q, s, shmq_make_word(SHMQ_DELAYED, flags, record->deliveries, 0),
                       monotonic(r, record->until));
     if (holds)
-        shmq_group_rebuild_front(q, s);
+        shmq_group_rebuild_flight(q, s);
 }
 
 int shmq_restore(struct shmq_restorer *r, const struct shmq_record *record)

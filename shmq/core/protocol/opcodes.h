@@ -67,6 +67,7 @@ enum shmq_frame_type {
     SHMQ_T_LEASES = 0x70,
     SHMQ_T_READY = 0x71,
     SHMQ_T_TABLE = 0x72,
+    SHMQ_T_NAMED_LEASE = 0x73,
     SHMQ_T_REPLY = 0x7F,
 };
 
@@ -228,6 +229,8 @@ struct shmq_operation {
         .why = "behind the name are one u64 and one u32"},                                                     \
     [SHMQ_T_READY] = {.path = SHMQ_PATH_ENGINE},                                                               \
     [SHMQ_T_TABLE] = {.path = SHMQ_PATH_QUEUE, .form = SHMQ_FORM_MAP,                                          \
+        .why = "behind the name is one msgpack map"},                                                          \
+    [SHMQ_T_NAMED_LEASE] = {.path = SHMQ_PATH_QUEUE, .form = SHMQ_FORM_MAP,                                    \
         .why = "behind the name is one msgpack map"},                                                          \
     [SHMQ_T_REPLY] = {.path = SHMQ_PATH_NONE},
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "queue/holder.h"
 #include "queue/slot.h"
 #include "queue/index.h"
 #include "queue/wait.h"
@@ -16,6 +17,7 @@
 struct counts {
     uint32_t of[SHMQ_STATES];
     uint32_t ttl_ready, listed_leases, listed_free, grouped;
+    uint32_t named, unnamed; /* leases of named holders, and of forgotten ones */
     uint64_t units, cached;
     uint64_t *claimed; /* private bitmaps: units,    */
     uint64_t *listed;  /*   and free slots           */
@@ -59,6 +61,8 @@ static const char *check_slot(struct shmq_queue *q, uint32_t at, struct counts *
     c->ttl_ready += state == SHMQ_READY && word & SHMQ_F_TTL;
     c->listed_leases += is_leased(state) && shmq_where_of(s) == SHMQ_IN_LEASES;
     c->grouped += (word & SHMQ_F_GROUPED) != 0;
+    if (is_leased(state) && s->owner == SHMQ_BY_NAME)
+        *(shmq_holder_at(q, s) ? &c->named : &c->unnamed) += 1;
     return NULL;
 }
 
@@ -225,9 +229,24 @@ static const char *check_order(struct shmq_queue *q)
 
 /* What the slots say of one group. */
 struct tally {
-    uint32_t members, ready, flying;
+    uint32_t members, ready, flying, listed;
     uint64_t best;
 };
+
+/* A run's messages of a group are a list, from the front on. */
+static const char *check_flight(struct shmq_queue *q, const struct shmq_group *g,
+                                const struct tally *t)
+{
+    uint32_t count = 0, at = t->listed ? g->front : SHMQ_NIL;
+
+    EXPECT(t->flying <= 1 || t->listed == t->flying, "two messages of a group are in flight");
+    for (; at != SHMQ_NIL; at = shmq_slot_at(q, at)->next) {
+        EXPECT(shmq_where_of(shmq_slot_at(q, at)) == SHMQ_IN_FLIGHT && ++count <= t->listed,
+               "what a group has in flight is no list");
+    }
+    EXPECT(count == t->listed, "what a group has in flight is in no list");
+    return NULL;
+}
 
 static const char *check_groups(struct shmq_queue *q, const struct counts *c, struct tally *tallies)
 {
@@ -248,6 +267,7 @@ static const char *check_groups(struct shmq_queue *q, const struct counts *c, st
         t = &tallies[s->group_at];
         t->members++;
         t->flying += is_leased(state) || (state == SHMQ_DELAYED && word & SHMQ_F_HOLDS);
+        t->listed += shmq_where_of(s) == SHMQ_IN_FLIGHT;
         if (state != SHMQ_READY)
             continue;
         if (!t->ready++ || shmq_key_of(s) < t->best)
@@ -256,9 +276,11 @@ static const char *check_groups(struct shmq_queue *q, const struct counts *c, st
     for (uint32_t at = 0; at < q->h->groups_made; at++) {
         struct shmq_group *g = &q->groups[at];
         struct tally *t = &tallies[at];
+        const char *wrong = check_flight(q, g, t);
 
+        if (wrong)
+            return wrong;
         EXPECT(g->count == t->members, "a group's count is wrong");
-        EXPECT(t->flying <= 1, "two messages of a group are in flight");
         if (t->members && (t->ready || t->flying))
             EXPECT(g->front < q->h->slots_made, "a group has no front");
         if (t->ready && !t->flying)
@@ -271,13 +293,17 @@ static const char *check_groups(struct shmq_queue *q, const struct counts *c, st
     return NULL;
 }
 
-static const char *check_attachments(struct shmq_queue *q)
+static const char *check_attachments(struct shmq_queue *q, const struct counts *c)
 {
-    uint32_t leases = 0;
+    uint32_t leases = 0, named = 0;
 
     for (uint32_t at = 0; at < q->h->attachments_made; at++)
         leases += q->attachments[at].leases;
-    EXPECT(leases == q->h->leased, "the attachments do not hold what is leased");
+    for (uint32_t at = 0; q->h->holders_backed && at < SHMQ_HOLDERS; at++)
+        named += q->holders[at].leases;
+    EXPECT(leases + c->named + c->unnamed == q->h->leased,
+           "the attachments do not hold what is leased");
+    EXPECT(named == c->named, "the named holders do not hold what is leased in their names");
     for (uint32_t at = 0; at < SHMQ_PARTIES; at++) {
         const struct shmq_party *p = &q->h->parties[at];
         uint64_t armed = shmq_armed(q->h, SHMQ_NOT_EMPTY) | shmq_armed(q->h, SHMQ_NOT_FULL);
@@ -314,7 +340,7 @@ static void check_each(struct shmq_queue *q, struct counts *c, struct tally *tal
     note(f, check_timers(q, c));
     note(f, check_order(q));
     note(f, check_groups(q, c, tallies));
-    note(f, check_attachments(q));
+    note(f, check_attachments(q, c));
     if (q->damaged)
         note(f, "an index is out of bounds");
 }

@@ -143,6 +143,31 @@ static void choose_front(struct shmq_queue *q, struct shmq_group *g)
     }
 }
 
+/* ---- in flight: a list whose head is the front ---- */
+
+static void fly(struct shmq_queue *q, struct shmq_group *g, struct shmq_slot *s)
+{
+    uint32_t at = shmq_index_of(q, s);
+
+    SET(s->prev, SHMQ_NIL);
+    SET(s->next, g->front);
+    if (g->front != SHMQ_NIL)
+        SET(shmq_slot_at(q, g->front)->prev, at);
+    SET(g->front, at);
+    shmq_set_where(s, SHMQ_IN_FLIGHT);
+}
+
+static void land(struct shmq_queue *q, struct shmq_group *g, struct shmq_slot *s)
+{
+    if (g->front == shmq_index_of(q, s))
+        SET(g->front, s->next);
+    else
+        SET(shmq_slot_at(q, s->prev)->next, s->next);
+    if (s->next != SHMQ_NIL)
+        SET(shmq_slot_at(q, s->next)->prev, s->prev);
+    shmq_set_where(s, SHMQ_NOWHERE);
+}
+
 /* ---- records ---- */
 
 static uint32_t *bucket_of(struct shmq_queue *q, uint64_t hash)
@@ -261,6 +286,8 @@ void shmq_group_ready(struct shmq_queue *q, struct shmq_slot *s)
     uint32_t at = shmq_index_of(q, s), best = best_behind(q, g);
     struct shmq_slot *front;
 
+    if (shmq_where_of(s) == SHMQ_IN_FLIGHT)
+        land(q, g, s);
     if (g->front == at || g->front == SHMQ_NIL) {
         if (best == SHMQ_NIL || shmq_key_of(s) < shmq_key_of(shmq_slot_at(q, best))) {
             make_front(q, g, s);
@@ -317,11 +344,35 @@ void shmq_group_leased(struct shmq_queue *q, struct shmq_slot *s)
     shmq_order_remove(q, s);
 }
 
-void shmq_group_leave(struct shmq_queue *q, struct shmq_slot *s)
+void shmq_group_fly(struct shmq_queue *q, struct shmq_slot *s)
 {
     struct shmq_group *g = shmq_group_at(q, s->group_at);
 
-    if (g->front == shmq_index_of(q, s))
+    fetch_message(q, g->head);
+    if (g->front == shmq_index_of(q, s)) {
+        shmq_order_remove(q, s);
+        SET(g->front, SHMQ_NIL);
+    } else {
+        take_from_behind(q, g, s);
+    }
+    fly(q, g, s);
+}
+
+uint32_t shmq_group_behind(struct shmq_queue *q, const struct shmq_slot *s)
+{
+    return best_behind(q, shmq_group_at(q, s->group_at));
+}
+
+void shmq_group_leave(struct shmq_queue *q, struct shmq_slot *s)
+{
+    struct shmq_group *g = shmq_group_at(q, s->group_at);
+    bool last = g->front == shmq_index_of(q, s);
+
+    if (shmq_where_of(s) == SHMQ_IN_FLIGHT) {
+        land(q, g, s);
+        last = g->front == SHMQ_NIL;
+    }
+    if (last)
         choose_front(q, g);
     SET(g->count, g->count - 1);
     if (!g->count)
@@ -335,12 +386,12 @@ void shmq_group_rebuild_behind(struct shmq_queue *q, struct shmq_slot *s)
     put_behind(q, shmq_group_at(q, s->group_at), s);
 }
 
-void shmq_group_rebuild_front(struct shmq_queue *q, struct shmq_slot *s)
+void shmq_group_rebuild_flight(struct shmq_queue *q, struct shmq_slot *s)
 {
-    SET(shmq_group_at(q, s->group_at)->front, shmq_index_of(q, s));
+    fly(q, shmq_group_at(q, s->group_at), s);
 }
 
-/* The fronts in flight are set; all READY messages of the other groups are behind. */
+/* What is in flight is set; all READY messages of the other groups are behind. */
 void shmq_group_rebuild_done(struct shmq_queue *q)
 {
     for (uint32_t at = 0; at < q->h->groups_made; at++) {

@@ -119,7 +119,8 @@ uint32_t shmq_order_oldest(struct shmq_queue *q);
 
 /* ---- group.c ---- */
 
-/* Message groups: at most one message of a group is in flight, the others wait behind it.
+/* Message groups: at most one message of a group is in flight, or those of one run; the others wait
+ * behind it.
  *
  * Only a group's front is in the order or in flight. The group's other READY messages wait behind
  * it: in its run if they came in the order of service, else in its heap (a pairing heap through the
@@ -136,7 +137,7 @@ int shmq_group_reserve(struct shmq_queue *q, uint64_t hash);
 int shmq_group_join(struct shmq_queue *q, struct shmq_slot *s);
 
 /* A message of the group became READY: it goes into the order, or behind the front. If it was the
- * front itself and came back from flight, the group's best message becomes the front. */
+ * last one in flight, the group's best message becomes the front. */
 void shmq_group_ready(struct shmq_queue *q, struct shmq_slot *s);
 
 /* Takes a READY message out of the order, or from behind the front, but not out of the group. */
@@ -149,13 +150,20 @@ bool shmq_group_bring_forward(struct shmq_queue *q, struct shmq_slot *s);
 /* The message is leased: it stays the front. */
 void shmq_group_leased(struct shmq_queue *q, struct shmq_slot *s);
 
-/* The message, which is in no list, leaves the group for good. If it was the front, the next one
- * becomes the front. */
+/* A run leases the READY message: it leaves the order, or its place behind the front, and is in
+ * flight. The group must have nothing in flight, or messages of that run only. */
+void shmq_group_fly(struct shmq_queue *q, struct shmq_slot *s);
+
+/* The message that is served first of those behind the front of the slot's group, or SHMQ_NIL. */
+uint32_t shmq_group_behind(struct shmq_queue *q, const struct shmq_slot *s);
+
+/* The message, which is in no list, leaves the group for good. If it was the last one in flight, the
+ * next one becomes the front. */
 void shmq_group_leave(struct shmq_queue *q, struct shmq_slot *s);
 
-/* Recovery, for slots that have joined: first the message is made the front in flight, or put
- * READY behind it; then each group with nothing in flight gets its front. */
-void shmq_group_rebuild_front(struct shmq_queue *q, struct shmq_slot *s);
+/* Recovery, for slots that have joined: first the message is put in flight, or READY behind the
+ * front; then each group with nothing in flight gets its front. */
+void shmq_group_rebuild_flight(struct shmq_queue *q, struct shmq_slot *s);
 void shmq_group_rebuild_behind(struct shmq_queue *q, struct shmq_slot *s);
 void shmq_group_rebuild_done(struct shmq_queue *q);
 

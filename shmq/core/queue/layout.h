@@ -1,6 +1,6 @@
 /* The shared segment of a queue: every byte of it.
  *
- *   header | attachments | slots | timers | order | groups | dedupe | journal | bitmap | arena
+ *   header | attachments | holders | slots | timers | order | groups | dedupe | journal | bitmap | arena
  *
  * The slot table is the truth, and every index is derived from it. A message is one slot; one
  * atomic store of the slot's word commits a transition, after everything that it promises was
@@ -23,13 +23,15 @@
 #include "base/mutex.h"
 
 #define SHMQ_MAGIC 0x53484d51u /* "SHMQ" */
-#define SHMQ_LAYOUT_VERSION 4u
+#define SHMQ_LAYOUT_VERSION 5u
 #define SHMQ_PAGE 4096u
 #define SHMQ_UNIT 64u         /* the arena's granule: a cache line */
 #define SHMQ_NIL UINT32_MAX   /* no slot, no group */
 #define SHMQ_MAX_CAPACITY ((1u << 24) - 2)
 #define SHMQ_MAX_PRIORITIES 16
 #define SHMQ_MAX_ATTACHMENTS 4096u
+#define SHMQ_HOLDERS 64u      /* named holders of leases: one page of them              */
+#define SHMQ_BY_NAME 0xFFFFu  /* as a slot's owner: a named holder has the lease       */
 #define SHMQ_PARTIES 64u      /* waiting parties of a queue, one bit each                 */
 #define SHMQ_NAME_MAX 100     /* characters of a name */
 #define SHMQ_NAME_BYTES 104
@@ -71,7 +73,7 @@ enum shmq_state {
 /* A receipt is serial << 24 | slot: valid for one lease of one slot. */
 #define SHMQ_RECEIPT_SLOT 0xFFFFFFull
 
-/* The list or heap that a slot is in; derived. The high half of `lane`. */
+/* The list or heap that a slot is in; derived. Three bits of `lane`. */
 enum shmq_where {
     SHMQ_NOWHERE = 0,
     SHMQ_IN_FIFO = 1,       /* header.fifo[priority], by next/prev                     */
@@ -80,7 +82,12 @@ enum shmq_where {
     SHMQ_IN_GROUP_HEAP = 4, /* its group's heap, by child/next/prev                    */
     SHMQ_IN_LEASES = 5,     /* header.leases, by next/prev                             */
     SHMQ_IN_DYING = 6,      /* header.dying, by next/prev                              */
+    SHMQ_IN_FLIGHT = 7,     /* its group's messages in flight, by next/prev            */
 };
+
+/* The bits of `lane`: priority (4) | where (3) | tagged (1). A put sets it as a whole, so a message
+ * has no tag of the one before it. */
+#define SHMQ_TAGGED 0x80u      /* `holder`, `generation` and `epoch` are set               */
 
 struct shmq_slot {
     _Atomic uint64_t word; /* the commit point: see above                              */
@@ -92,8 +99,8 @@ struct shmq_slot {
     uint32_t meta_bytes;   /*   the properties (msgpack) are at its end                */
     uint32_t next;         /* links of the list it is in; derived                      */
     uint32_t prev;
-    uint16_t owner;        /* FILLING, STAGED, LEASED, MOVING: attachment + 1          */
-    uint8_t lane;          /* priority | where << 4                                    */
+    uint16_t owner;        /* FILLING, STAGED, LEASED, MOVING: attachment + 1; BY_NAME */
+    uint8_t lane;          /* priority | where << 4 | TAGGED                           */
     uint8_t codec;         /* see shmq/codec/codecs.py                                       */
     uint32_t pins;         /* views: attachment + 1 << 16 | their number               */
     int64_t put_at;        /* monotonic ns                                             */
@@ -108,7 +115,9 @@ struct shmq_slot {
     uint64_t origin_queue; /* of a copy: the id of the queue it was moved from; or 0,  */
     uint64_t origin_seq;   /*   and its sequence number there                          */
     uint8_t reason;        /* DEAD, MOVING: enum shmq_reason; 0: not a dead letter     */
-    uint8_t reserved[7];
+    uint8_t holder;        /* TAGGED: the run's holder, by its entry + 1,              */
+    uint16_t generation;   /*   of which this must be the generation, too,             */
+    uint32_t epoch;        /*   and the holder's number of the run                     */
 };
 
 /* Why a message died; ALIVE: it did not, or overflow dropped it while it was visible. */
@@ -121,8 +130,9 @@ enum shmq_reason {
 };
 
 /* A group with at least one message in the queue. At most one of its messages is the front: either
- * the one to be served next (READY, in the order), or the one in flight (LEASED, or DELAYED with
- * F_HOLDS). While there is a front, the others wait behind it. */
+ * the one to be served next (READY, in the order), or one in flight (LEASED, or DELAYED with
+ * F_HOLDS). While there is a front, the others wait behind it. A run may have several messages of
+ * the group in flight: they are a list (IN_FLIGHT), and the front is its head. */
 struct shmq_group {
     uint64_t hash;
     uint32_t head, tail; /* the run: READY messages that came in the order of service  */
@@ -141,6 +151,17 @@ struct shmq_attachment {
     uint32_t asleep[2]; /* its number of sleepers, by enum shmq_event                  */
     char name[31];
     uint8_t consumes; /* 1: it has leased or waited, see shmq_consume                  */
+};
+
+/* A holder of leases with a name, whichever process acts for it: a truth of its own. */
+struct shmq_holder {
+    uint64_t hash;   /* of its name; 0: the entry is free                              */
+    uint64_t token;  /* of its newest claim: only who shows it may act                 */
+    uint64_t serial; /* at that claim: its leases up to this one are void              */
+    int64_t since;   /* that claim, ns since 1970                                      */
+    uint32_t leases; /* derived                                                        */
+    uint16_t generation; /* raised when the entry is freed: older tags name nobody      */
+    char name[26];   /* for display                                                    */
 };
 
 /* A dedupe id whose window has not passed. */
@@ -331,14 +352,14 @@ struct shmq_header {
     /* -- of a queue that ends by itself, under `lock`: see shmq_is_unused ---------------- */
     _Alignas(64) int64_t unused_since; /* monotonic ns: its last consumer left, or it was made */
     uint32_t consumed;      /* 1: it has had a consumer                                */
-    uint32_t reserved2;
+    uint32_t holders_backed; /* 1: the holders have memory                             */
 };
 
 enum { SHMQ_OPEN = 0, SHMQ_GONE = 1, SHMQ_BROKEN = 2 };
 
 /* The places of the regions, which follow from the options alone. Offsets in bytes. */
 struct shmq_geometry {
-    uint64_t attachments, slots;
+    uint64_t attachments, holders, slots;
     uint64_t timer_keys, timer_slots, order_keys, order_slots;
     uint64_t groups, group_buckets;
     uint64_t dedupe, dedupe_buckets;
@@ -368,6 +389,9 @@ static inline uint64_t shmq_region(uint64_t *cursor, uint64_t count, uint64_t si
 _Static_assert(sizeof(struct shmq_slot) == 128, "a slot is two cache lines");
 _Static_assert(offsetof(struct shmq_slot, expires) == 64, "the hot half is one line");
 _Static_assert(offsetof(struct shmq_slot, origin_seq) == 112, "slot layout");
+_Static_assert(offsetof(struct shmq_slot, epoch) == 124, "slot layout");
+_Static_assert(sizeof(struct shmq_holder) == 64, "a holder is one line");
+_Static_assert(SHMQ_HOLDERS * sizeof(struct shmq_holder) == SHMQ_PAGE, "the holders are one page");
 _Static_assert(sizeof(struct shmq_group) == 32, "a group's record is half a line");
 _Static_assert(sizeof(struct shmq_attachment) == 64, "an attachment is one line");
 _Static_assert(sizeof(struct shmq_dedupe) == 40, "dedupe layout");

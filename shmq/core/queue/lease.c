@@ -1,3 +1,4 @@
+#include "queue/holder.h"
 #include "queue/index.h"
 #include "queue/put_ring.h"
 #include "queue/slot.h"
@@ -34,8 +35,9 @@ static inline void fetch_ahead(struct shmq_queue *q, uint32_t next)
     }
 }
 
-static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, int64_t ns, bool handed,
-                  struct shmq_view *view)
+/* Leases a READY message. `flies`: it joins what its run has in flight of its group. */
+static inline void grant_to(struct shmq_queue *q, struct shmq_slot *s, uint16_t owner, bool flies,
+                            int64_t now, int64_t ns, bool handed, struct shmq_view *view)
 {
     struct shmq_header *h = q->h;
     uint64_t word = shmq_word(s), keep = word & (SHMQ_F_GROUPED | SHMQ_F_TTL);
@@ -43,17 +45,19 @@ static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, int64_
     fetch_ahead(q, s->next);
     if (word & SHMQ_F_TTL)
         shmq_timer_unset(q, s);
-    if (word & SHMQ_F_GROUPED)
+    if (flies)
+        shmq_group_fly(q, s);
+    else if (word & SHMQ_F_GROUPED)
         shmq_group_leased(q, s);
     else
         shmq_order_remove(q, s);
     SET(h->visible, h->visible - 1);
-    SET(s->owner, (uint16_t)(q->attachment + 1));
+    SET(s->owner, owner);
     SET_ATOMIC(s->deadline, now + ns + shmq_lag(q));
     shmq_commit(s, shmq_make_word(SHMQ_LEASED, keep | (handed ? SHMQ_F_HANDED : 0),
                                   shmq_deliveries_of(word), shmq_next_serial(h)));
     shmq_count_lease(q, s, 1);
-    if (ns == h->options.visibility)
+    if (ns == h->options.visibility && !flies)
         shmq_timer_lease(q, s);
     else
         shmq_timer_alone(q, s);
@@ -63,8 +67,20 @@ static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, int64_
     view->deliveries++;
 }
 
-int shmq_lease_for(struct shmq_queue *q, int64_t now, int64_t ns, bool handed,
-                   struct shmq_view *view)
+static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, int64_t ns, bool handed,
+                  struct shmq_view *view)
+{
+    grant_to(q, s, (uint16_t)(q->attachment + 1), false, now, ns, handed, view);
+}
+
+void shmq_grant(struct shmq_queue *q, struct shmq_slot *s, uint16_t owner, int64_t now, int64_t ns,
+                struct shmq_view *view)
+{
+    grant_to(q, s, owner, shmq_word(s) & SHMQ_F_GROUPED, now, ns, true, view);
+}
+
+/* The message that is served first, or SHMQ_NIL. Expired ones end here. */
+uint32_t shmq_next_ready(struct shmq_queue *q, int64_t now)
 {
     uint32_t at, guard = q->capacity;
 
@@ -80,16 +96,24 @@ int shmq_lease_for(struct shmq_queue *q, int64_t now, int64_t ns, bool handed,
             continue;
         }
         if (at == SHMQ_NIL)
-            return shmq_outcome(q, SHMQ_EMPTY);
+            return SHMQ_NIL;
         s = shmq_slot_at(q, at);
-        if (shmq_has_expired(s, shmq_word(s), now)) {
-            shmq_message_due(q, s, now);
-            continue;
-        }
-        grant(q, s, now, ns, handed, view);
-        return shmq_outcome(q, SHMQ_OK);
+        if (!shmq_has_expired(s, shmq_word(s), now))
+            return at;
+        shmq_message_due(q, s, now);
     }
-    return shmq_outcome(q, SHMQ_EMPTY);
+    return SHMQ_NIL;
+}
+
+int shmq_lease_for(struct shmq_queue *q, int64_t now, int64_t ns, bool handed,
+                   struct shmq_view *view)
+{
+    uint32_t at = shmq_next_ready(q, now);
+
+    if (at == SHMQ_NIL)
+        return shmq_outcome(q, SHMQ_EMPTY);
+    grant(q, shmq_slot_at(q, at), now, ns, handed, view);
+    return shmq_outcome(q, SHMQ_OK);
 }
 
 int shmq_lease(struct shmq_queue *q, int64_t now, bool handed, struct shmq_view *view)
@@ -101,28 +125,6 @@ void shmq_lease_this(struct shmq_queue *q, struct shmq_slot *s, int64_t now, boo
                      struct shmq_view *view)
 {
     grant(q, s, now, q->h->options.visibility, handed, view);
-}
-
-int shmq_lease_at(struct shmq_queue *q, uint32_t at, uint64_t seq, int64_t now, int64_t ns,
-                  struct shmq_view *view)
-{
-    struct shmq_slot *s = shmq_slot_named(q, at);
-    uint64_t word;
-
-    shmq_tick_if_due(q, now);
-    word = s ? shmq_word(s) : 0;
-    if (!s || shmq_state_of(word) != SHMQ_READY || GET_ATOMIC(s->seq) != seq)
-        return shmq_outcome(q, SHMQ_STALE);
-    if (shmq_has_expired(s, word, now)) {
-        shmq_message_due(q, s, now);
-        return shmq_outcome(q, SHMQ_STALE);
-    }
-    /* A message that was just put is in no index yet. */
-    if (shmq_where_of(s) == SHMQ_NOWHERE ||
-        (word & SHMQ_F_GROUPED && !shmq_group_bring_forward(q, s)))
-        return shmq_outcome(q, SHMQ_STALE);
-    grant(q, s, now, ns, true, view);
-    return shmq_outcome(q, SHMQ_OK);
 }
 
 bool shmq_holds(struct shmq_queue *q, uint64_t receipt, int64_t now)
@@ -150,8 +152,8 @@ static int swap_leased(struct shmq_queue *q, uint64_t receipt, int64_t now, bool
     struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_LEASED);
     uint64_t word, next;
 
-    if (!s || GET_ATOMIC(s->deadline) <= now)
-        return SHMQ_STALE;
+    if (!s || GET_ATOMIC(s->deadline) <= now || GET_ATOMIC(s->owner) == SHMQ_BY_NAME)
+        return SHMQ_STALE; /* who acts for a name is known only under the lock */
     word = shmq_word(s);
     do {
         if (shmq_state_of(word) != SHMQ_LEASED || word & SHMQ_F_CLOSED ||
@@ -316,14 +318,18 @@ void shmq_look(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view
     view->dead_at = is_dead ? s->dead_at : 0;
 }
 
-static void look_at_holder(const struct shmq_queue *q, uint16_t owner,
+static void look_at_holder(struct shmq_queue *q, const struct shmq_slot *s,
                            struct shmq_leased_view *held)
 {
+    const struct shmq_holder *holder = shmq_holder_at(q, s);
     const struct shmq_attachment *a;
+    uint16_t owner = s->owner;
 
     held->process = 0;
     held->pid = 0;
     memset(held->name, 0, sizeof held->name);
+    if (holder)
+        memcpy(held->name, holder->name, sizeof holder->name);
     if (!owner || owner > q->h->attachments_made || owner > SHMQ_MAX_ATTACHMENTS)
         return;
     a = &q->attachments[owner - 1];
@@ -348,7 +354,7 @@ uint32_t shmq_leases_in(struct shmq_queue *q, uint32_t from, uint32_t end, uint6
         held[count].body_bytes = s->body_bytes;
         held[count].deliveries = shmq_deliveries_with_this(word);
         held[count].priority = (uint8_t)shmq_priority_of(s);
-        look_at_holder(q, s->owner, &held[count++]);
+        look_at_holder(q, s, &held[count++]);
     }
     return count;
 }

@@ -20,6 +20,7 @@ struct shmq_queue {
     struct shmq_dedupe *dedupe;
     uint32_t *dedupe_buckets;
     struct shmq_attachment *attachments;
+    struct shmq_holder *holders;
     uint64_t *timer_keys, *order_keys;
     uint32_t *timer_slots, *order_slots;
     struct shmq_logged *logged;
@@ -130,12 +131,12 @@ static inline uint32_t shmq_priority_of(const struct shmq_slot *s) { return s->l
 
 static inline enum shmq_where shmq_where_of(const struct shmq_slot *s)
 {
-    return (enum shmq_where)(s->lane >> 4);
+    return (enum shmq_where)(s->lane >> 4 & 7);
 }
 
 static inline void shmq_set_where(struct shmq_slot *s, enum shmq_where where)
 {
-    SET_ATOMIC(s->lane, (uint8_t)((s->lane & 0xF) | where << 4));
+    SET_ATOMIC(s->lane, (uint8_t)((s->lane & (0xF | SHMQ_TAGGED)) | where << 4));
 }
 
 /* The order: highest priority first, then lowest sequence number. */

@@ -45,6 +45,9 @@ static void recount_sleepers(struct shmq_queue *q)
     struct shmq_header *h = q->h;
     uint32_t asleep[2] = {0, 0};
 
+    for (uint32_t at = 0; h->holders_backed && at < SHMQ_HOLDERS; at++)
+        SET(q->holders[at].leases, 0);
+
     for (uint32_t at = 0; at < h->attachments_made; at++) {
         struct shmq_attachment *a = &q->attachments[at];
 
@@ -111,13 +114,13 @@ static void index_live(struct shmq_queue *q, struct shmq_slot *s, uint32_t at, u
         SET(h->delayed, h->delayed + 1);
         append(shmq_timer_heap(q), at, (uint64_t)shmq_due_of(s));
         if (word & SHMQ_F_HOLDS)
-            shmq_group_rebuild_front(q, s);
+            shmq_group_rebuild_flight(q, s);
         break;
     case SHMQ_LEASED:
         shmq_count_lease(q, s, 1);
         append(shmq_timer_heap(q), at, (uint64_t)s->deadline);
         if (word & SHMQ_F_GROUPED)
-            shmq_group_rebuild_front(q, s);
+            shmq_group_rebuild_flight(q, s);
         break;
     case SHMQ_DEAD:
         SET(h->dead, h->dead + 1);

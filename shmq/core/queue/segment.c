@@ -27,6 +27,7 @@ void shmq_lay_out(const struct shmq_options *options, struct shmq_geometry *geo)
     if (options->durability == SHMQ_JOURNAL)
         geo->hints_max = power_up(n < SHMQ_LEAST_HINTS ? SHMQ_LEAST_HINTS : n);
     geo->attachments = shmq_region(&at, SHMQ_MAX_ATTACHMENTS, sizeof(struct shmq_attachment));
+    geo->holders = shmq_region(&at, SHMQ_HOLDERS, sizeof(struct shmq_holder));
     geo->slots = shmq_region(&at, n, sizeof(struct shmq_slot));
     geo->timer_keys = shmq_region(&at, n, sizeof(uint64_t));
     geo->timer_slots = shmq_region(&at, n, sizeof(uint32_t));
@@ -65,6 +66,7 @@ void shmq_bind(struct shmq_queue *q, void *base, int fd, const struct shmq_geome
     q->attachment = SHMQ_NIL;
     q->h = (struct shmq_header *)at;
     q->attachments = (struct shmq_attachment *)(at + geo->attachments);
+    q->holders = (struct shmq_holder *)(at + geo->holders);
     q->slots = (struct shmq_slot *)(at + geo->slots);
     q->timer_keys = (uint64_t *)(at + geo->timer_keys);
     q->timer_slots = (uint32_t *)(at + geo->timer_slots);

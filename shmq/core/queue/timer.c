@@ -51,18 +51,15 @@ void shmq_timer_lease(struct shmq_queue *q, struct shmq_slot *s)
     shmq_tick_by(q->h, s->deadline);
 }
 
-void shmq_timer_alone(struct shmq_queue *q, struct shmq_slot *s)
-{
-    shmq_set_where(s, SHMQ_NOWHERE);
-    shmq_timer_set(q, s);
-}
+void shmq_timer_alone(struct shmq_queue *q, struct shmq_slot *s) { shmq_timer_set(q, s); }
 
 void shmq_timer_unlease(struct shmq_queue *q, struct shmq_slot *s)
 {
-    if (shmq_where_of(s) == SHMQ_IN_LEASES)
-        shmq_list_remove(q, &q->h->leases, s);
-    else
+    if (shmq_where_of(s) != SHMQ_IN_LEASES) {
         shmq_timer_unset(q, s);
+        return;
+    }
+    shmq_list_remove(q, &q->h->leases, s);
     shmq_set_where(s, SHMQ_NOWHERE);
 }
 

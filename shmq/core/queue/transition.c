@@ -2,11 +2,16 @@
 
 #include "base/clock.h"
 #include "queue/change_hints.h"
+#include "queue/holder.h"
 #include "queue/index.h"
 #include "queue/slot.h"
 
 void shmq_count_lease(struct shmq_queue *q, const struct shmq_slot *s, int by)
 {
+    struct shmq_holder *holder = shmq_holder_at(q, s);
+
+    if (holder)
+        SET(holder->leases, holder->leases + (uint32_t)by);
     SET(q->h->leased, q->h->leased + (uint32_t)by);
     if (s->owner && s->owner <= q->h->attachments_made) {
         struct shmq_attachment *a = &q->attachments[s->owner - 1];
@@ -145,7 +150,7 @@ struct shmq_slot *shmq_leased(struct shmq_queue *q, uint64_t receipt, int64_t no
         shmq_end_lease(q, s, now);
         return NULL;
     }
-    return s;
+    return s && s->owner == SHMQ_BY_NAME && shmq_is_fenced(q, s, shmq_word(s)) ? NULL : s;
 }
 
 void shmq_message_due(struct shmq_queue *q, struct shmq_slot *s, int64_t now)

@@ -37,6 +37,14 @@ static inline struct shmq_slot *shmq_slot_in(struct shmq_queue *q, uint64_t rece
     return s;
 }
 
+/* The message that is served first, or SHMQ_NIL: in the order, and not expired. */
+uint32_t shmq_next_ready(struct shmq_queue *q, int64_t now);
+
+/* Leases a READY message for a run, handed out. If it has a group, that has nothing in flight but
+ * messages of this run. */
+void shmq_grant(struct shmq_queue *q, struct shmq_slot *s, uint16_t owner, int64_t now, int64_t ns,
+                struct shmq_view *view);
+
 /* Counts one lease more (1) or less (-1), for the queue and for its holder. */
 void shmq_count_lease(struct shmq_queue *q, const struct shmq_slot *s, int by);
 
@@ -77,7 +85,8 @@ bool shmq_close_lease(struct shmq_queue *q, struct shmq_slot *s);
 /* Frees an acknowledged message. */
 void shmq_set_free(struct shmq_queue *q, struct shmq_slot *s);
 
-/* The leased slot of a valid receipt, or NULL; a lease that has run out ends here. */
+/* The leased slot of a valid receipt, or NULL; a lease that has run out ends here. A receipt is not
+ * valid either if a named holder's newer claim has made it void. */
 struct shmq_slot *shmq_leased(struct shmq_queue *q, uint64_t receipt, int64_t now);
 
 /* The lease has run out. */

@@ -4,6 +4,7 @@
 
 #include "queue/snapshot_read.h"
 #include "queue/put_ring.h"
+#include "queue/run.h"
 #include "server/server.h"
 
 #define MS 1000000ll
@@ -21,6 +22,7 @@ struct run {
     uint32_t *at;                /*   and their slots */
     int64_t until;               /* the end of its leases */
     uint32_t next;               /* LEASE_AGAIN: of the sought ones */
+    struct shmq_run leases;      /* LEASE_RUN */
     uint32_t leased;
     uint64_t bytes;
     size_t answer;               /* where its header stands */
@@ -64,7 +66,7 @@ static int lease_next(struct run *run, int64_t now, struct shmq_view *view)
     uint32_t next;
 
     if (!run->sought)
-        return shmq_lease_for(q, now, run->until - now, true, view);
+        return shmq_run_lease(q, &run->leases, now, run->until - now, view);
     next = run->next++;
     if (run->at[next] == SHMQ_NIL)
         return SHMQ_STALE;
@@ -190,7 +192,9 @@ void shmq_carry_out_lease_many(struct shmq_session *session, const struct shmq_f
                             "most, bytes and ms have to be 1 or more");
     } else {
         run.until = shmq_now() + run.ms * MS;
+        shmq_run_begin(&run.leases, NULL, 0);
         carry_out(&run);
+        shmq_run_end(&run.leases);
         free(run.at);
     }
 }

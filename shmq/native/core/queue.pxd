@@ -11,6 +11,7 @@ cdef extern from "queue/layout.h" nogil:
     enum: SHMQ_MAX_CAPACITY, SHMQ_MAX_PRIORITIES, SHMQ_NAME_MAX
     enum: SHMQ_FREE, SHMQ_READY, SHMQ_LEASED, SHMQ_DEAD, SHMQ_MOVING
     enum: SHMQ_ALIVE, SHMQ_REJECTED, SHMQ_EXHAUSTED, SHMQ_EXPIRED_TTL, SHMQ_REASONS
+    enum: SHMQ_HOLDERS
     enum: SHMQ_BLOCK, SHMQ_DROP_OLDEST, SHMQ_MAX_ATTACHMENTS, SHMQ_RECEIPT_SLOT
 
     struct shmq_sample:
@@ -290,6 +291,37 @@ cdef extern from "queue/message.h" nogil:
     int shmq_pin_at(shmq_queue *q, uint32_t at, uint64_t seq, shmq_view *view)
     void shmq_unpin(shmq_queue *q, uint32_t at)
     void shmq_look(shmq_queue *q, shmq_slot *s, shmq_view *view)
+
+
+cdef extern from "queue/holder.h" nogil:
+    struct shmq_claim:
+        uint64_t hash, token
+    uint64_t shmq_hash_name(const shmq_queue *q, const void *name, size_t bytes)
+    int shmq_claim_name(shmq_queue *q, uint64_t hash, const char *name, size_t bytes,
+                        shmq_claim *claim)
+    uint32_t shmq_holder_of(const shmq_queue *q, const shmq_claim *claim, cbool *known)
+    void shmq_forget_name(shmq_queue *q, const shmq_claim *claim)
+
+
+cdef extern from "queue/run.h" nogil:
+    struct shmq_run:
+        pass
+    void shmq_run_begin(shmq_run *run, const shmq_claim *claim, uint32_t epoch)
+    void shmq_run_end(shmq_run *run)
+    int shmq_run_lease(shmq_queue *q, shmq_run *run, int64_t now, int64_t ns, shmq_view *view)
+    int shmq_run_lease_at(shmq_queue *q, shmq_run *run, uint32_t at, uint64_t seq, int64_t now,
+                          int64_t ns, shmq_view *view)
+
+    struct shmq_tagged:
+        uint64_t seq
+        uint32_t at, epoch
+    int shmq_find_tagged(shmq_queue *q, const shmq_claim *claim, shmq_tagged **found,
+                         uint32_t *count)
+    int shmq_lease_tagged(shmq_queue *q, const shmq_claim *claim, const shmq_tagged *which,
+                          int64_t now, int64_t ns, shmq_view *view)
+    int shmq_ack_tagged(shmq_queue *q, const shmq_claim *claim, const shmq_tagged *which)
+    int shmq_return_tagged(shmq_queue *q, const shmq_claim *claim, const shmq_tagged *which,
+                           int64_t now)
 
 
 cdef extern from "queue/filter.h" nogil:

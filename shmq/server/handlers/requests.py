@@ -27,6 +27,7 @@ from shmq.expression.parse import MOST_REMOTE
 from shmq.native import _core
 from shmq.native._core import Filter, Session
 from shmq.protocol.messages.exchange import EXCHANGES, ExchangeRequest, Exchanges
+from shmq.protocol.messages.named_lease import NamedLease
 from shmq.protocol.messages.payload import check_empty
 from shmq.protocol.messages.queue import (
     QUEUES,
@@ -49,6 +50,7 @@ from shmq.server.config.tokens import AccessList
 from shmq.server.connection.peer import Peer, RateLimitedLog
 from shmq.server.handlers.audit import Audit, login_failed
 from shmq.server.handlers.definitions import ExchangeHandler, schema_answer
+from shmq.server.handlers.named_lease import NamedLeaseHandler
 from shmq.server.handlers.refusals import QuotaRequest, Quotas, scarce, well_formed
 from shmq.server.handlers.side_threads import SideThreads
 from shmq.server.handlers.stream import Streams
@@ -144,6 +146,7 @@ class Control:
         self._broker = broker
         self._exchanging = ExchangeHandler(broker)
         self._tables = TableHandler(broker, self.quotas)
+        self._named_leases = NamedLeaseHandler(limits)
         self._limited_log = RateLimitedLog(log)
         self.streams = Streams(broker, self.stream_rights, self.quotas)
         self._temporary = TemporaryQueues(broker, side_threads)
@@ -169,6 +172,7 @@ class Control:
             Type.EXCHANGE: (ExchangeRequest.unpack, self._exchange),
             Type.EXCHANGES: (Exchanges.unpack, self._list_exchanges),
             Type.TABLE: (TableRequest.unpack, self._table),
+            Type.NAMED_LEASE: (NamedLease.unpack, self._named_lease),
         }
         self._answers: dict[int, Callable[[Session, str, bytes], Payload]] = {
             **{of: functools.partial(self._checked, of, *row) for of, row in operations.items()},
@@ -486,6 +490,10 @@ class Control:
         with self._open_for(session, name) as queue:
             found = queue.leases(min(asked.limit, _LEASES), after=asked.after)
         return LeasesState(found, len(found) == _LEASES < asked.limit).pack()
+
+    def _named_lease(self, session: Session, name: str, asked: NamedLease) -> bytes:
+        with self._open_for(session, name) as queue, well_formed():
+            return self._named_leases.ask(queue, asked).pack()
 
     def _stage(self, session: Session, name: str, stage: tuple[Stage, Rows]) -> bytes:
         asked, rows = stage

@@ -1,8 +1,9 @@
 """The leases that the driver's side of a stream holds.
 
-One process beside the driver plans every batch of a stream and lives as long as the query. It
-owns the leases: they end at once when it is killed, and the next start of the query leases
-the same messages again by their sequence numbers.
+One process beside the driver plans every batch of a stream. It leases the messages in the name of
+the query, as the run of an epoch, which is the number of the batch. So the leases outlive it: the
+next start of the query takes them over, with exactly the same messages, and the process that had
+them before can lease, settle and extend nothing any more, whether it is dead, hangs, or goes on.
 """
 
 from __future__ import annotations
@@ -15,10 +16,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import numpy as np
-
 import shmq
-from shmq.errors import NoSuchQueue, QueueDeleted, ShmqError
+from shmq.errors import LeaseExpired, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.spark.queue.offset import Offset, QueueOffset
 from shmq.spark.shared.address import Address
 from shmq.spark.shared.subscription import Subscription
@@ -30,28 +29,28 @@ _log = logging.getLogger("shmq.spark")
 #: How often the queues of a pattern are looked up again, in seconds.
 _LOOK: Final = 1.0
 
-#: The pauses before unavailable messages are requested again, in seconds: messages that a
-#: killed process held over TCP return once the server has seen the connection end.
-_PAUSES: Final = (0.05, 0.1, 0.2, 0.4)
+#: The longest first lease of a new query, in seconds: if its driver is killed before Spark has
+#: logged the offset, nobody knows the query's name, and only time ends the leases.
+_FIRST: Final = 60.0
 
-#: The most bytes of sequence numbers in one request: the server limits the size of a frame.
-_AT_ONCE: Final = 8 << 16
-
-#: How many sequence numbers an error names.
-_NAMED: Final = 10
+_GONE: Final = "another consumer took them, or they were removed"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LeasedMessages:
-    """Leased messages of one queue: their batch, receipts and slots.
+    """Leased messages of one queue: their epoch, the queue's identity, and the run."""
 
-    ``receipts`` are bytes of u64 and ``slots`` of u32, in the order of the sequence numbers.
-    """
+    epoch: int
+    identity: int
+    run: shmq.Run
 
-    batch: int
-    taken: QueueOffset
-    receipts: bytes
-    slots: bytes
+    def __len__(self) -> int:
+        return len(self.run)
+
+    @property
+    def offset(self) -> QueueOffset:
+        """What the offset of the batch says of them."""
+        return QueueOffset(self.identity, len(self.run))
 
 
 class Leases:
@@ -66,6 +65,7 @@ class Leases:
         self._strict = strict
         self._broker: shmq.Broker | None = None
         self._queues: dict[str, shmq.Queue] = {}
+        self._claims: dict[str, shmq.Claim] = {}
         self._names: tuple[str, ...] = ()
         self._looked = 0.0
         self._held: dict[str, LeasedMessages] = {}
@@ -107,32 +107,46 @@ class Leases:
             self._names, self._looked = there, now
         return self._names
 
-    def take(self, name: str, batch: int, rows: int, size: int | None) -> LeasedMessages | None:
+    def begin(self, done: Offset) -> None:
+        """Take over all queues that are not the query's yet; ``done`` is its last whole batch.
+
+        What an earlier driver leased after it returns: Spark has never logged that batch.
+        """
+        for name in self.names():
+            if name not in self._claims:
+                with self._gone_is_fine(name):
+                    self._take_over(name, done.query, done.epoch, 0)
+
+    def take(self, name: str, epoch: int, rows: int, size: int | None) -> LeasedMessages | None:
         """Lease up to ``rows`` messages, ending with the one that exceeds ``size`` bytes in all."""
+        if name not in self._claims:
+            return None
         with self._gone_is_fine(name):
             queue = self._queue(name)
-            run = queue.bulk().lease_run(rows, max_bytes=size, seconds=self._seconds)
-            if run.sequences:
-                held = LeasedMessages(
-                    batch, QueueOffset(queue.identity, run.sequences), run.receipts, run.slots
-                )
-                self._hold(name, held)
-                return held
+            run = queue.bulk().lease_run(
+                rows,
+                max_bytes=size,
+                seconds=self._seconds if epoch > 1 else min(self._seconds, _FIRST),
+                claim=self._claims[name],
+                epoch=epoch,
+            )
+            if len(run):
+                return self._hold(name, LeasedMessages(epoch, queue.identity, run))
         return None
 
-    def again(self, name: str, taken: QueueOffset, batch: int) -> LeasedMessages | None:
-        """Lease again exactly the messages of a batch. Raises ShmqError if some are gone.
+    def again(self, name: str, offset: Offset) -> LeasedMessages | None:
+        """Take over the messages of a batch. Raises ShmqError if some are gone.
 
         A message is gone if another consumer has got it since. With failOnDataLoss=false the
-        rest is leased, and the missing messages are logged.
+        rest is leased, and the log says how many are missing.
         """
-        held, why = self._lease_taken(name, taken, batch)
-        count = len(held.taken) if held else 0
-        if count < len(taken):
-            lost = _missing(taken, held)
+        wanted = offset.queues[name]
+        held, why = self._taken(name, offset)
+        count = len(held) if held else 0
+        if count < wanted.count:
             told = (
-                f"{len(taken) - count:,} of the {len(taken):,} messages of batch {batch} are no "
-                f"longer available in the queue {name!r} ({why}): {lost}"
+                f"{wanted.count - count:,} of the {wanted.count:,} messages of batch "
+                f"{offset.epoch} are no longer available in the queue {name!r} ({why})"
             )
             if self._strict:
                 raise ShmqError(
@@ -140,93 +154,76 @@ class Leases:
                     f"failOnDataLoss=false it goes on without them"
                 )
             _log.warning("%s: the batch goes on without them", told)
-        if held is not None:
-            self._hold(name, held)
-        return held
+        return self._hold(name, held) if held else None
 
     def settle(self, offset: Offset) -> int:
         """Acknowledge a batch that Spark has committed, and stop extending its leases.
 
-        Returns the number of messages acknowledged now, not counting earlier ones.
+        Returns the number of messages acknowledged now, not counting earlier ones. Raises
+        LeaseExpired if another driver of the query has taken over.
         """
         count = 0
-        for name, taken in offset.queues.items():
-            held = self._release(name, offset.batch)
+        for name, wanted in offset.queues.items():
+            held = self._release(name, offset.epoch)
             with self._gone_is_fine(name):
                 queue = self._queue(name)
-                settled = 0
+                if queue.identity != wanted.identity:
+                    continue
                 if held is not None:
-                    settled = len(held.taken) - queue.bulk().ack_run(held.receipts)
-                if settled < len(taken):
-                    settled += self._settle_again(queue, taken, offset.batch)
-                count += settled
+                    count += len(held) - self._acknowledge(name, offset, held)
+                elif name not in self._claims:
+                    count += self._take_over(name, offset.query, offset.epoch, 0).settled
         return count
 
     def held(self, offset: Offset) -> Mapping[str, LeasedMessages] | None:
         """The held messages if they are exactly those of the offset, else None."""
         with self._lock:
             held = dict(self._held)
-        alike = {name: each.taken for name, each in held.items()} == dict(offset.queues)
-        return held if alike else None
-
-    def give_back(self) -> None:
-        """Return all held messages to their queues."""
-        for name, held in list(self._held.items()):
-            self._release(name, held.batch)
-            with self._gone_is_fine(name):
-                self._queue(name).bulk().return_run(held.receipts)
+        alike = all(each.epoch == offset.epoch for each in held.values())
+        same = {name: each.offset for name, each in held.items()} == dict(offset.queues)
+        return held if alike and same else None
 
     def close(self) -> None:
-        """Detach: the held messages return to their queues at once."""
+        """Detach. The leases stay with the query: its next start takes them over."""
         self._closed.set()
         if self._broker is not None:
             self._broker.close()
 
-    def _settle_again(self, queue: shmq.Queue, taken: QueueOffset, batch: int) -> int:
-        """Acknowledge messages that an earlier process or a lost connection had leased."""
-        if queue.identity != taken.identity:
-            return 0
-        held, _ = self._lease_taken(queue.name, taken, batch)
-        return len(held.taken) - queue.bulk().ack_run(held.receipts) if held else 0
+    def _take_over(self, name: str, query: str, settled: int, epoch: int) -> shmq.Takeover:
+        taken = (
+            self._queue(name)
+            .bulk()
+            .take_over(query, settled=settled, epoch=epoch, seconds=self._seconds)
+        )
+        self._claims[name] = taken.claim
+        return taken
 
-    def _lease_taken(
-        self, name: str, taken: QueueOffset, batch: int
-    ) -> tuple[LeasedMessages | None, str]:
+    def _taken(self, name: str, offset: Offset) -> tuple[LeasedMessages | None, str]:
         """The messages of the batch that can be leased now, and why the rest cannot."""
         try:
             queue = self._queue(name)
-            if queue.identity != taken.identity:
+            if queue.identity != offset.queues[name].identity:
                 return None, "which was deleted and made anew"
-            parts = list(self._lease_until_there(queue, taken.sequences))
+            taken = self._take_over(name, offset.query, offset.epoch - 1, offset.epoch)
         except (NoSuchQueue, QueueDeleted):
             self._forget(name)
             return None, "which was deleted"
-        receipts = b"".join(part.receipts for part in parts)
-        if not receipts:
-            return None, "another consumer took them, or they were removed"
-        order = np.concatenate([np.frombuffer(part.sequences, "<u8") for part in parts])
-        places = _places(taken.sequences, order.tobytes())
-        slots = np.frombuffer(b"".join(part.slots for part in parts), "<u4")[places]
-        found = np.frombuffer(receipts, "<u8")[places]
-        left = QueueOffset(taken.identity, order[places].tobytes())
-        why = "another consumer took them, or they were removed"
-        return LeasedMessages(batch, left, found.tobytes(), slots.tobytes()), why
+        return LeasedMessages(offset.epoch, queue.identity, taken.run), _GONE
 
-    def _lease_until_there(self, queue: shmq.Queue, sequences: bytes) -> Iterator[shmq.Run]:
-        wanted = sequences
-        for pause in (*_PAUSES, None):
-            found = []
-            for start in range(0, len(wanted), _AT_ONCE):
-                part = wanted[start : start + _AT_ONCE]
-                run = queue.bulk().lease_again(part, seconds=self._seconds)
-                yield run
-                found.append(run.sequences)
-            wanted = _without(wanted, b"".join(found))
-            if not wanted or pause is None:
-                return
-            time.sleep(pause)
+    def _acknowledge(self, name: str, offset: Offset, held: LeasedMessages) -> int:
+        """Acknowledge held messages; returns how many could not be.
 
-    def _hold(self, name: str, held: LeasedMessages) -> None:
+        Where receipts are refused, the leases have run out, or the queue was recovered meanwhile:
+        its messages are found by the name. Or another driver has the name: LeaseExpired.
+        """
+        bulk = self._queue(name).bulk()
+        refused = bulk.ack_run(held.run.receipts)
+        if refused:
+            bulk.is_claimed(self._claims[name])
+            refused -= self._take_over(name, offset.query, offset.epoch, 0).settled
+        return refused
+
+    def _hold(self, name: str, held: LeasedMessages) -> LeasedMessages:
         with self._lock:
             self._held[name] = held
         if self._prolonging is None:
@@ -234,24 +231,33 @@ class Leases:
                 target=self._prolong, name="shmq-leases", daemon=True
             )
             self._prolonging.start()
+        return held
 
-    def _release(self, name: str, batch: int) -> LeasedMessages | None:
+    def _release(self, name: str, epoch: int) -> LeasedMessages | None:
         """Stop extending the queue's leases for that batch, and return them."""
         with self._lock:
             held = self._held.get(name)
-            return self._held.pop(name) if held and held.batch == batch else None
+            return self._held.pop(name) if held and held.epoch == epoch else None
 
     def _prolong(self) -> None:
-        """Extend the leases as long as the process lives."""
-        while not self._closed.wait(self._seconds / 3):
+        """Extend the leases as long as the process lives, first those of a new query."""
+        pause = min(self._seconds, _FIRST) / 3
+        while not self._closed.wait(pause):
+            pause = self._seconds / 3
             with self._lock:
                 for name, held in self._held.items():
                     try:
-                        self._queues[name].bulk().extend_run(held.receipts, self._seconds)
+                        self._extend(name, held)
                     except (ShmqError, LookupError) as error:
                         _log.warning(
                             "the leases of the queue %r are not prolonged: %s", name, error
                         )
+
+    def _extend(self, name: str, held: LeasedMessages) -> None:
+        bulk = self._queues[name].bulk()
+        if bulk.extend_run(held.run.receipts, self._seconds):
+            bulk.is_claimed(self._claims[name])
+            raise LeaseExpired("some of them have ended")
 
     def _connected(self) -> shmq.Broker:
         if self._broker is None:
@@ -266,6 +272,7 @@ class Leases:
     def _forget(self, name: str) -> None:
         with self._lock:
             self._held.pop(name, None)
+        self._claims.pop(name, None)
         self._looked = 0.0
         if name in self._queues:
             self._queues.pop(name).close()
@@ -277,25 +284,3 @@ class Leases:
             yield
         except (NoSuchQueue, QueueDeleted):
             self._forget(name)
-
-
-def _without(wanted: bytes, found: bytes) -> bytes:
-    """The wanted numbers that were not found, in their order."""
-    numbers = np.frombuffer(wanted, "<u8")
-    return numbers[~np.isin(numbers, np.frombuffer(found, "<u8"))].tobytes()
-
-
-def _places(wanted: bytes, found: bytes) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """The index in ``found`` of each wanted number that is there, in the wanted order."""
-    numbers, there = np.frombuffer(wanted, "<u8"), np.frombuffer(found, "<u8")
-    order = np.argsort(there)
-    numbers = numbers[np.isin(numbers, there)]
-    return order[np.searchsorted(there, numbers, sorter=order)]
-
-
-def _missing(taken: QueueOffset, held: LeasedMessages | None) -> str:
-    """The missing sequence numbers, as text for an error."""
-    lost = taken.sequences if held is None else _without(taken.sequences, held.taken.sequences)
-    numbers = np.frombuffer(lost, "<u8")
-    more = ", …" if len(numbers) > _NAMED else ""
-    return "sequence " + ", ".join(map(str, numbers[:_NAMED].tolist())) + more

@@ -1,51 +1,42 @@
-"""The messages of a micro-batch, as the offset that Spark keeps in the checkpoint.
+"""The end of a micro-batch, as the offset that Spark keeps in the checkpoint.
 
-An offset has the number of its batch and, for each queue with messages in it, the queue's
-identity and the sequence numbers, in delivery order. So exactly the same messages can be
-leased again after any process has died. As JSON::
+The queues know which messages a batch has: the query has leased them in its name, as the run of an
+epoch, which is the number of the batch. So the offset names the query and the epoch, and says for
+each queue with messages in the batch which queue that is and how many they are. As JSON::
 
-    {"version": 1, "batch": 7, "queues": {"orders": {"id": "00c0ffee…", "count": 3, "taken": "…"}}}
-
-``taken`` is the zlib-compressed differences between the numbers, in base64. The first
-difference is the first number itself. The differences are little-endian integers of the
-smallest width that holds them all; a byte in front of them has the width.
+    {"version": 2, "query": "f0…9a", "epoch": 7, "queues": {"orders": {"id": "00c0…", "count": 3}}}
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import dataclasses
-import zlib
+import secrets
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, Self
 
-import numpy as np
-
 from shmq.errors import ShmqError
 
-__all__ = ["NOTHING", "Offset", "QueueOffset"]
+__all__ = ["MOST", "Offset", "QueueOffset"]
 
-VERSION: Final = 1
+VERSION: Final = 2
 
-#: The most messages that a queue, and so an offset, can hold.
+#: The most messages that a queue can hold.
 MOST: Final = 1 << 24
+#: The last epoch that a queue knows.
+_LAST: Final = (1 << 32) - 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class QueueOffset:
-    """Messages of one queue: its identity, and the sequence numbers as bytes of u64."""
+    """The messages of one queue in a batch: the queue's identity, and how many they are."""
 
     identity: int
-    sequences: bytes
-
-    def __len__(self) -> int:
-        return len(self.sequences) // 8
+    count: int
 
     def as_json(self) -> dict[str, Any]:
         """The JSON that the checkpoint keeps."""
-        return {"id": f"{self.identity:016x}", "count": len(self), "taken": _pack(self.sequences)}
+        return {"id": f"{self.identity:016x}", "count": self.count}
 
     @classmethod
     def of_json(cls, given: Any) -> Self:
@@ -53,62 +44,56 @@ class QueueOffset:
         count = given["count"]
         if type(count) is not int or not 0 < count <= MOST:
             raise ValueError(f"a count of {count!r}")
-        return cls(int(given["id"], 16), _unpack(given["taken"], count))
+        return cls(int(given["id"], 16), count)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Offset:
-    """The end of a micro-batch: its number, counted from 1, and its messages by queue."""
+    """The end of a micro-batch: its query, its number, counted from 1, and its queues by name."""
 
-    batch: int
+    query: str
+    epoch: int
     queues: Mapping[str, QueueOffset]
 
+    @classmethod
+    def before_all(cls) -> Self:
+        """Where a new query begins, with a name that no other one has."""
+        return cls(secrets.token_hex(8), 0, MappingProxyType({}))
+
     def __len__(self) -> int:
-        return sum(map(len, self.queues.values()))
+        return sum(each.count for each in self.queues.values())
 
     def as_json(self) -> dict[str, Any]:
         """The JSON for Spark, always with the same keys in the same order."""
         queues = {name: self.queues[name].as_json() for name in sorted(self.queues)}
-        return {"version": VERSION, "batch": self.batch, "queues": queues}
+        return {"version": VERSION, "query": self.query, "epoch": self.epoch, "queues": queues}
 
     @classmethod
     def of_json(cls, given: Mapping[str, Any]) -> Self:
         """The offset in Spark's JSON. Raises ShmqError for JSON that is not of this source."""
+        _refuse_older(given)
         try:
-            if given["version"] != VERSION or type(given["batch"]) is not int:
-                raise ValueError(f"version {given['version']!r}, batch {given['batch']!r}")
+            query, epoch = given["query"], given["epoch"]
+            if given["version"] != VERSION or type(epoch) is not int or not 0 <= epoch <= _LAST:
+                raise ValueError(f"version {given['version']!r}, epoch {epoch!r}")
+            if type(query) is not str or not 0 < len(query) <= 100:
+                raise ValueError(f"query {query!r:.100}")
             queues = {name: QueueOffset.of_json(each) for name, each in given["queues"].items()}
-        except (LookupError, TypeError, ValueError, AttributeError, zlib.error) as error:
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ShmqError(
                 f"the checkpoint has an offset that is not one of format('shmq') for queues, "
                 f"version {VERSION}: {str(given)[:200]} ({error}); give the query a checkpoint of "
                 f"its own"
             ) from None
-        return cls(given["batch"], MappingProxyType(queues))
+        return cls(query, epoch, MappingProxyType(queues))
 
 
-#: Where every stream begins: before its first batch.
-NOTHING: Final = Offset(0, MappingProxyType({}))
-
-
-def _pack(sequences: bytes) -> str:
-    numbers = np.frombuffer(sequences, dtype="<u8").astype("<i8")
-    steps = np.diff(numbers, prepend=0)
-    low, high = int(steps.min()), int(steps.max())
-    width = next(w for w in (1, 2, 4, 8) if -(1 << (8 * w - 1)) <= low and high < 1 << (8 * w - 1))
-    return base64.b64encode(
-        zlib.compress(bytes((width,)) + steps.astype(f"<i{width}").tobytes(), 1)
-    ).decode()
-
-
-def _unpack(text: str, count: int) -> bytes:
-    try:
-        packed = base64.b64decode(text, validate=True)
-    except binascii.Error as error:
-        raise ValueError(str(error)) from None
-    inflate = zlib.decompressobj()
-    data = inflate.decompress(packed, 8 * count + 2)
-    if not inflate.eof or data[0] not in (1, 2, 4, 8) or len(data) != data[0] * count + 1:
-        raise ValueError(f"{len(data)} bytes for {count} numbers")
-    steps = np.frombuffer(data, dtype=f"<i{data[0]}", offset=1)
-    return np.cumsum(steps, dtype="<i8").astype("<u8").tobytes()
+def _refuse_older(given: Any) -> None:
+    """Refuse an offset that lists the messages: no lease in a name belongs to it."""
+    if isinstance(given, Mapping) and given.get("version") == 1 and "batch" in given:
+        raise ShmqError(
+            f"the checkpoint is of an older version of shmq: its offset of batch "
+            f"{given['batch']!r} lists the messages, which this version does not read. With the "
+            f"older version run the query once more, with trigger(availableNow=True), so that "
+            f"every batch is committed and acknowledged; then start it here with a new checkpoint"
+        )

@@ -5,8 +5,9 @@
     latestOffset(end) ◄─ Spark has committed the batch ◄─ the sink ◄─────┘
       acknowledges the messages of `end`, and leases the next ones
 
-An offset names the messages of its batch. So a batch that Spark has logged but not committed is
-read again from the same messages, in this process or in a later one.
+The messages are leased in the name of the query, as the run of an epoch, the number of the batch,
+and the offset says which query and which epoch. So a batch that Spark has logged but not committed
+is read again from the same messages, in this process or in a later one.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import shmq
 from shmq.api.columns import STATES
 from shmq.errors import LeaseExpired, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.spark.queue.leases import LeasedMessages, Leases
-from shmq.spark.queue.offset import MOST, NOTHING, Offset
+from shmq.spark.queue.offset import MOST, Offset
 from shmq.spark.shared.address import Address
 from shmq.spark.shared.reader import SourceReader, StreamingReader
 from shmq.spark.shared.subscription import Subscription
@@ -163,6 +164,7 @@ class QueueSourceStreamingReader(StreamingReader):
         self._bytes = chosen["maxBytesPerTrigger"]
         self._seconds = chosen["leaseTimeout"]
         self._settled = 0
+        self._initial = Offset.before_all().as_json()  # Spark asks for it more than once
         self._pending: Offset | None = None
         self._left: dict[str, int] | None = None
 
@@ -174,11 +176,10 @@ class QueueSourceStreamingReader(StreamingReader):
     def initialOffset(self) -> Json:  # noqa: N802
         """The offset before the first batch, at any time."""
         self._leases.names()  # raises for missing queues before Spark writes anything
-        return NOTHING.as_json()
+        return self._initial
 
     def _stay(self) -> None:
-        """From now on lease no more of a queue than the messages visible in it now."""
-        self._left = self._leases.depths()
+        """The bound is taken at the first batch, when an earlier driver's leases are back."""
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
         """What waits in the queues, in all and in each, for the query's progress."""
@@ -189,15 +190,19 @@ class QueueSourceStreamingReader(StreamingReader):
         begin = Offset.of_json(start)
         self._settle(begin)
         self._page.tell(self._address, self._leases.names())
-        if self._pending is not None and self._pending.batch == begin.batch + 1:
+        if self._pending is not None and self._pending.epoch == begin.epoch + 1:
             return self._pending.as_json()  # leased before, but not planned yet
+        self._leases.begin(begin)
+        if self._trigger.all_now and self._left is None:
+            self._left = self._leases.depths()
         if self._trigger.waits and not self._trigger.ready(sum(self._leases.depths().values())):
             return start
-        queues = self._lease(begin.batch + 1, limit)
+        queues = self._lease(begin.epoch + 1, limit)
         if not queues:
             return start
         self._trigger.begun()
-        self._pending = Offset(begin.batch + 1, {name: each.taken for name, each in queues.items()})
+        counts = {name: each.offset for name, each in queues.items()}
+        self._pending = Offset(begin.query, begin.epoch + 1, counts)
         return self._pending.as_json()
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
@@ -205,14 +210,13 @@ class QueueSourceStreamingReader(StreamingReader):
         begin, batch = Offset.of_json(start), Offset.of_json(end)
         if batch == begin or not len(batch):
             return []
-        if batch.batch != begin.batch + 1:
+        if batch.epoch != begin.epoch + 1 or (begin.epoch and batch.query != begin.query):
             raise ShmqError(
-                f"the checkpoint goes from batch {begin.batch} to {batch.batch} of this source: "
-                f"a batch between them is missing in it"
+                f"the checkpoint goes from batch {begin.epoch} of query {begin.query} to "
+                f"{batch.epoch} of {batch.query} in this source: a batch between them is missing"
             )
         held = self._leases.held(batch)
         if held is None:
-            self._leases.give_back()
             held = self._replay(begin, batch)
         self._pending = batch
         least = math.ceil((self._least or 0) / max(len(held), 1))
@@ -223,7 +227,7 @@ class QueueSourceStreamingReader(StreamingReader):
         self._settle(Offset.of_json(end))
 
     def stop(self) -> None:
-        """Return all leases and detach."""
+        """Detach; the next start of the query takes its leases over."""
         if "_leases" in vars(self):
             self._leases.close()
 
@@ -237,13 +241,13 @@ class QueueSourceStreamingReader(StreamingReader):
             yield batches.batch(run)
 
     def _settle(self, done: Offset) -> None:
-        if done.batch > self._settled:
+        if done.epoch > self._settled:
             self._leases.settle(done)
-            self._settled = done.batch
-            if self._pending is not None and self._pending.batch <= done.batch:
+            self._settled = done.epoch
+            if self._pending is not None and self._pending.epoch <= done.epoch:
                 self._pending = None
 
-    def _lease(self, batch: int, limit: ReadLimit) -> dict[str, LeasedMessages]:
+    def _lease(self, epoch: int, limit: ReadLimit) -> dict[str, LeasedMessages]:
         """Lease what the limit allows, from several queues in proportion to their depths."""
         limited = isinstance(limit, ReadMaxRows)
         rows, size = MOST, None
@@ -262,22 +266,17 @@ class QueueSourceStreamingReader(StreamingReader):
             if not share:
                 continue
             room = None if size is None else max(1, size * depth // total)
-            held = self._leases.take(name, batch, share, room)
+            held = self._leases.take(name, epoch, share, room)
             if held is not None:
                 taken[name] = held
-                self._count(name, len(held.taken))
+                self._count(name, len(held))
         return taken
 
     def _replay(self, begin: Offset, batch: Offset) -> dict[str, LeasedMessages]:
-        """Lease the batch again: another process leased it, and Spark never committed it."""
-        self._settled = max(self._settled, begin.batch)  # settled before this batch was leased
-        queues = {}
-        for name, taken in batch.queues.items():
-            held = self._leases.again(name, taken, batch.batch)
-            if held is not None:
-                queues[name] = held
-                self._count(name, len(held.taken))
-        return queues
+        """Take the batch over: another process leased it, and Spark never committed it."""
+        self._settled = max(self._settled, begin.epoch)  # settled before this batch was leased
+        found = {name: self._leases.again(name, batch) for name in batch.queues}
+        return {name: held for name, held in found.items() if held is not None}
 
     def _count(self, name: str, count: int) -> None:
         if self._left is not None:
@@ -325,7 +324,7 @@ class QueueSourceStreamingReader(StreamingReader):
 
 
 def _parts(topic: str, held: LeasedMessages, least: int) -> Iterator[QueueInputPartition]:
-    sequences, identity = held.taken.sequences, held.taken.identity
-    for start, end in parts_of(len(held.taken), least):
-        slots = held.slots[4 * start : 4 * end]
-        yield QueueInputPartition(topic, identity, slots, sequences[8 * start : 8 * end])
+    slots, sequences = held.run.slots, held.run.sequences
+    for start, end in parts_of(len(held), least):
+        part = slots[4 * start : 4 * end], sequences[8 * start : 8 * end]
+        yield QueueInputPartition(topic, held.identity, *part)

@@ -291,6 +291,113 @@ def three_packed(stage: Stage) -> None:
     stage.queue.put(b"c")
 
 
+# ---- runs, and leases in a name ----
+
+SIX = (b"a", b"b", b"c", b"d", b"e", b"f")
+
+
+def six_in_groups(stage: Stage) -> None:
+    """Three groups, and messages without one between them."""
+    for body, group in zip(SIX, ("g", "h", None, "g", "g", None), strict=True):
+        stage.queue.put(body, group=group, priority=1 if body != b"e" else 2)
+
+
+@scenario(prepare=six_in_groups, kept=SIX)
+def lease_a_run(stage: Stage) -> None:
+    stage.queue.bulk().lease_run(5)
+
+
+@scenario(prepare=six_in_groups, kept=SIX)
+def return_a_run(stage: Stage) -> None:
+    bulk = stage.queue.bulk()
+    bulk.return_run(bulk.lease_run(5).receipts)
+
+
+@scenario(prepare=six_in_groups, kept=(b"f",), removed=(b"a", b"b", b"c", b"d", b"e"))
+def ack_a_run(stage: Stage) -> None:
+    bulk = stage.queue.bulk()
+    bulk.ack_run(bulk.lease_run(5).receipts)
+
+
+def return_what_is_in_the_name(stage: Stage) -> None:
+    """Epoch 2, which was being leased, comes back as a whole, at once."""
+    stage.queue.bulk().take_over("query", settled=1)
+    if stage.queue.stats().in_flight:
+        raise AssertionError("something is leased, though all has been returned")
+
+
+@scenario(prepare=six_in_groups, kept=SIX, afterwards=return_what_is_in_the_name)
+def lease_a_run_in_a_name(stage: Stage) -> None:
+    claim = stage.queue.bulk().take_over("query").claim
+    stage.queue.bulk().lease_run(5, claim=claim, epoch=2)
+
+
+def five_in_the_name(stage: Stage) -> None:
+    six_in_groups(stage)
+    claim = stage.queue.bulk().take_over("query").claim
+    stage.held = [stage.queue.bulk().lease_run(5, claim=claim, epoch=1)]
+
+
+def five_in_the_name_have_run_out(stage: Stage) -> None:
+    five_in_the_name(stage)
+    stage.later(700)
+    stage.queue.tend()
+
+
+def find_the_five(stage: Stage) -> None:
+    """A death in a takeover changes nothing for the next one."""
+    (run,) = stage.held
+    found = stage.queue.bulk().take_over("query", epoch=1).run
+    if sorted(memoryview(found.sequences).cast("Q")) != sorted(memoryview(run.sequences).cast("Q")):
+        raise AssertionError("the run has other messages than before")
+    if stage.queue.bulk().ack_run(run.receipts) != len(run):
+        raise AssertionError("a receipt of an older claim is good")
+    stage.queue.bulk().return_run(found.receipts)
+
+
+@scenario(prepare=five_in_the_name, kept=SIX, afterwards=find_the_five)
+def take_a_run_over(stage: Stage) -> None:
+    stage.queue.bulk().take_over("query", epoch=1)
+
+
+@scenario(prepare=five_in_the_name_have_run_out, kept=SIX, afterwards=find_the_five)
+def take_a_run_over_that_has_run_out(stage: Stage) -> None:
+    stage.queue.bulk().take_over("query", epoch=1)
+
+
+def settle_the_five(stage: Stage) -> None:
+    stage.queue.bulk().take_over("query", settled=1)
+
+
+@scenario(
+    prepare=five_in_the_name,
+    kept=(b"f",),
+    removed=(b"a", b"b", b"c", b"d", b"e"),
+    afterwards=settle_the_five,
+)
+def settle_an_epoch(stage: Stage) -> None:
+    settle_the_five(stage)
+
+
+@scenario(
+    prepare=five_in_the_name_have_run_out,
+    kept=(b"f",),
+    removed=(b"a", b"b", b"c", b"d", b"e"),
+    afterwards=settle_the_five,
+)
+def settle_an_epoch_that_has_run_out(stage: Stage) -> None:
+    settle_the_five(stage)
+
+
+@scenario(
+    prepare=five_in_the_name,
+    kept=SIX,
+    afterwards=lambda stage: stage.queue.bulk().release("query"),
+)
+def release_a_name(stage: Stage) -> None:
+    stage.queue.bulk().release("query")
+
+
 @scenario(prepare=three_packed, kept=ABC)
 def get_packed(stage: Stage) -> None:
     stage.queue.get_packed(block=False)

@@ -62,7 +62,7 @@ def test_nothing_is_acknowledged_before_spark_has_committed_it(
     assert "the sink fails at batch 0" in stream.fails()
 
     assert orders.stats().acked == 0
-    until(lambda: orders.qsize() == 10)  # the leases ended with their process
+    assert orders.stats().in_flight == 10  # the query's, for its next start
 
 
 def test_a_batch_that_is_replayed_has_the_very_same_rows(stream: Query, orders: shmq.Queue) -> None:
@@ -172,7 +172,7 @@ def test_the_last_batch_of_a_query_that_was_stopped_is_acknowledged_by_the_next(
     query = stream.start({"processingTime": "1 hour"})
     until(lambda: bool(stream.batches) and (stream.checkpoint / "commits/0").exists())
     query.stop()
-    until(lambda: orders.qsize() == 10)
+    assert orders.stats().in_flight == 10
     stream.run()
 
     assert stream.values == bodies(10)
@@ -203,12 +203,12 @@ def test_settling_what_is_no_offset_is_refused(stream: Query, orders: shmq.Queue
 def a_failed_batch(stream: Query, orders: shmq.Queue, count: int = 10) -> None:
     orders.put_many(bodies(count))
     stream.fail_at = 0
-    stream.fails()
+    stream.fails(leaseTimeout="1s")
     stream.fail_at = None
-    until(lambda: orders.qsize() == count)
+    until(lambda: orders.qsize() == count)  # its leases have run out
 
 
-def test_messages_that_another_consumer_took_meanwhile_are_an_error_that_names_them(
+def test_messages_that_another_consumer_took_meanwhile_are_an_error(
     stream: Query, orders: shmq.Queue
 ) -> None:
     a_failed_batch(stream, orders)
@@ -217,9 +217,8 @@ def test_messages_that_another_consumer_took_meanwhile_are_an_error_that_names_t
         message.ack()
     said = stream.fails()
 
-    numbers = ", ".join(str(message.sequence) for message in taken)
     assert "2 of the 10 messages of batch 1 are no longer available in the queue 'orders'" in said
-    assert f"sequence {numbers}." in said
+    assert "another consumer took them" in said
     assert "failOnDataLoss=false" in said
     assert orders.stats().acked == 2
 
@@ -276,15 +275,62 @@ def test_a_queue_that_is_deleted_while_a_stream_waits_for_it_ends_the_stream(
         query.stop()
 
 
-def test_of_a_group_one_message_is_in_a_batch_and_all_come_in_their_order(
+def test_a_batch_over_few_groups_is_of_full_size_and_in_the_order_of_each(
     stream: Query, orders: shmq.Queue
 ) -> None:
-    for n in range(3):
-        for group in ("a", "b"):
-            orders.put(b"%s%d" % (group.encode(), n), group=group)
+    for group in ("a", "b", "c"):
+        orders.put_many([b"%s%04d" % (group.encode(), n) for n in range(1000)], group=group)
+    stream.run(maxOffsetsPerTrigger=1500)
+    assert [len(rows) for rows in stream.batches.values()] == [1500, 1500]
+    for group in ("a", "b", "c"):
+        found = [
+            row.value
+            for batch in sorted(stream.batches)
+            for row in sorted(stream.batches[batch], key=lambda row: row.offset)
+            if row.key == group.encode()
+        ]
+        assert found == [b"%s%04d" % (group.encode(), n) for n in range(1000)]
+
+
+def test_an_offset_is_as_short_for_many_messages_as_for_one(
+    stream: Query, orders: shmq.Queue
+) -> None:
+    for count in (1, 5000):
+        orders.put_many(bodies(count))
+        stream.run()
+    one, many = (
+        (stream.checkpoint / f"offsets/{n}").read_text().splitlines()[-1] for n in range(2)
+    )
+    assert len(many) == len(one) + 3 < 130  # the count has four digits
+
+
+def test_a_checkpoint_that_lists_the_messages_is_refused_with_what_to_do(
+    stream: Query, orders: shmq.Queue
+) -> None:
+    orders.put(b"x")
     stream.run()
-    found = [sorted(row.value for row in rows) for rows in stream.batches.values()]
-    assert found == [[b"a0", b"b0"], [b"a1", b"b1"], [b"a2", b"b2"]]
+    path = stream.checkpoint / "offsets/0"
+    older = (
+        '{"version": 1, "batch": 1, "queues": {"orders": {"id": "00", "count": 1, "taken": ""}}}'
+    )
+    path.write_text("\n".join([*path.read_text().splitlines()[:-1], older]))
+    (stream.checkpoint / "offsets/.0.crc").unlink(missing_ok=True)
+    assert "With the older version run the query once more" in stream.fails()
+
+
+def test_messages_of_another_consumer_are_not_those_of_a_query_that_was_away(
+    stream: Query, orders: shmq.Queue
+) -> None:
+    orders.put_many(bodies(10))
+    stream.fail_at = 0
+    stream.fails()
+    stream.fail_at = None
+    orders.put(b"later", priority=shmq.HIGH)
+    with orders.get(block=False) as other:
+        assert other.body == b"later"  # all others are leased, though no process has them
+    stream.run()
+    assert stream.values == bodies(10)
+    assert orders.stats().redelivered == 10
 
 
 def test_several_queues_share_a_trigger_by_what_is_in_them(

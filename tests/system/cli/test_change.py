@@ -49,6 +49,23 @@ def test_purge_removes_what_is_visible_or_delayed(quick: Quick, queue: shmq.Queu
     assert quick("purge", "-q", "jobs", "--yes").text == "0 messages removed from queue 'jobs'\n"
 
 
+def test_release_returns_what_a_name_holds(quick: Quick, queue: shmq.Queue) -> None:
+    queue.put_many(["a", "b", "c"])
+    claim = queue.bulk().take_over("query").claim
+    queue.bulk().lease_run(2, claim=claim, epoch=1)
+    assert "query" in quick("peek", "-q", "jobs", "--leased").text
+
+    assert quick("release", "-q", "jobs", "--holder", "other", "-y", "--json").json == {
+        "queue": "jobs",
+        "holder": "other",
+        "returned": 0,
+    }
+    said = quick("release", "-q", "jobs", "--holder", "query", "--yes").text
+    assert said == "2 messages returned to queue 'jobs'\n"
+    assert queue.qsize() == 3
+    assert not queue.bulk().is_claimed(claim)
+
+
 @pytest.mark.parametrize("command", ["delete", "purge"])
 def test_what_cannot_be_undone_needs_a_yes_without_a_terminal(
     quick: Quick, queue: shmq.Queue, command: str

@@ -78,6 +78,7 @@ class T(enum.IntEnum):
     LEASES = 0x70
     READY = 0x71
     TABLE = 0x72
+    NAMED_LEASE = 0x73
     REPLY = 0x7F
 
 
@@ -320,6 +321,9 @@ OPERATIONS: dict[T, Operation] = {
     T.REDRIVE: Operation(u32(1), "queue", "admin"),
     T.TABLE: Operation(pack({"action": "look"}), "table"),
     T.LEASES: Operation(u64(0) + u32(1), "queue", "consume"),
+    T.NAMED_LEASE: Operation(
+        pack({"action": "take_over", "holder": "h", "ms": 1000}), "queue", "consume"
+    ),
     T.READY: Operation(u32(0), "queue", "consume"),
     T.STREAM_CREATE: Operation(pack({"partitions": 1}), "stream", "admin"),
     T.STREAM_DELETE: Operation(b"", "stream", "admin"),

@@ -125,6 +125,7 @@ TAILS: dict[int, st.SearchStrategy[bytes]] = {
     ),
     T.PUBLISH: maps,
     T.STAGED: maps,
+    T.NAMED_LEASE: maps,
     T.RETURN: receipts | st.builds(lambda n, r: frames.u32(n) + r, numbers, receipts),
     T.PEEK: numbers.map(frames.u32),
     T.REDRIVE: numbers.map(frames.u32),
