@@ -30,6 +30,7 @@ from shmq.spark.queue.leases import LeasedMessages, Leases
 from shmq.spark.queue.offset import MOST, NOTHING, Offset
 from shmq.spark.shared import columns
 from shmq.spark.shared.address import Address
+from shmq.spark.shared.options import stopped
 from shmq.spark.shared.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ class QueueSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailabl
         self._strict = chosen["failOnDataLoss"]
         self._subscription = subscription
         self._seconds = chosen["leaseTimeout"]
+        self._chosen = dict(chosen)
         self._settled = 0
         self._pending: Offset | None = None
         self._left: dict[str, int] | None = None
@@ -190,6 +192,8 @@ class QueueSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailabl
         """Acknowledge the messages before ``start``, and lease the next batch if there is one."""
         begin = Offset.of_json(start)
         self._settle(begin)
+        if stopped(self._chosen):
+            return start
         if self._pending is not None and self._pending.batch == begin.batch + 1:
             return self._pending.as_json()  # leased before, but not planned yet
         queues = self._lease(begin.batch + 1, limit)

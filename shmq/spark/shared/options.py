@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -15,7 +16,18 @@ from typing import Any, Final
 from shmq.errors import InvalidOption
 from shmq.units import seconds_of, size_of
 
-__all__ = ["BATCH", "KIND", "STREAM", "USES", "WRITE", "Option", "parse", "use_of"]
+__all__ = [
+    "BATCH",
+    "KIND",
+    "STOP_FILE",
+    "STREAM",
+    "USES",
+    "WRITE",
+    "Option",
+    "parse",
+    "stopped",
+    "use_of",
+]
 
 BATCH: Final = "batch"
 STREAM: Final = "stream"
@@ -190,3 +202,11 @@ def several_of(*allowed: str) -> Reading:
 
 #: Whether names are of queues or of streams.
 KIND: Final = Option("kind", one_of("queue", "stream"), None, frozenset({BATCH, STREAM, WRITE}))
+
+#: A file that stops a stream: once it exists, the source has nothing new.
+STOP_FILE: Final = Option("stopFile", text, None, frozenset({STREAM}))
+
+
+def stopped(chosen: Mapping[str, Any]) -> bool:
+    """Whether the stop file of a stream exists."""
+    return chosen["stopFile"] is not None and os.path.lexists(chosen["stopFile"])

@@ -46,6 +46,7 @@ _OPTIONS: Final = (
     Option("maxBytesPerBatch", options.size(1 << 10, 1 << 30), 4 << 20, _READ),
     Option("failOnDataLoss", options.truth, True, _READ),
     Option("group", options.text, None, _STREAM),
+    options.STOP_FILE,
     *writer.OPTIONS,
 )
 

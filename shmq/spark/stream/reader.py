@@ -31,6 +31,7 @@ import shmq
 from shmq.errors import InvalidOption, NoSuchStream, OffsetOutOfRange, StreamDeleted
 from shmq.spark.shared import columns
 from shmq.spark.shared.address import Address
+from shmq.spark.shared.options import stopped
 from shmq.spark.shared.subscription import Subscription
 from shmq.spark.stream.bounds import EARLIEST, LATEST, Bound, StreamSnapshot, check_within, look
 from shmq.spark.stream.cursor import Cursor
@@ -259,7 +260,7 @@ class StreamSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailab
         self._cursor.done(begin)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end, count = self._cursor.next(begin, most)
-        if begin != NOWHERE and (not count or not self._enough(count)):
+        if begin != NOWHERE and (stopped(self._chosen) or not self._enough(count)):
             self._cursor.reached(begin)
             return start
         self._last = time.monotonic()
@@ -291,6 +292,8 @@ class StreamSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailab
 
     def _enough(self, count: int) -> bool:
         """Whether ``count`` is enough for a batch, or the last batch is too long ago."""
+        if not count:
+            return False
         least = self._chosen["minOffsetsPerTrigger"]
         if least is None or self._all_now or count >= least:
             return True

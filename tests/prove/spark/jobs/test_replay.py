@@ -13,7 +13,7 @@ from shmq.spark.jobs import job as jobs
 from shmq.spark.jobs.config import read
 from shmq.spark.jobs.runner import run
 from shmq.storage.paths import segment_name
-from tests.prove.spark.jobs.tools import run_job, written
+from tests.prove.spark.jobs.tools import rows_of, run_job, written
 from tests.support.queue_files import WALL, Building, put
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ checkpoint = "checkpoint"
 path = "files"
 [select]
 {select}
-[sink]
+[sink.options]
 url = "{namespace}"
 topic = "again"
 """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import shmq
-from tests.prove.spark.jobs.tools import run_job, written
+from tests.prove.spark.jobs.tools import rows_of, run_job, written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ARCHIVE = """
 checkpoint = "checkpoint"
 trigger = "available-now"
-[source]
+[source.options]
 url = "{namespace}"
 subscribe = "flights"
 startingOffsets = "earliest"
@@ -28,7 +28,7 @@ path = "archive"
 HOT = """
 checkpoint = "checkpoint"
 trigger = "available-now"
-[source]
+[source.options]
 url = "{namespace}"
 subscribe = "flights"
 startingOffsets = "earliest"
@@ -37,7 +37,7 @@ window = "10s"
 late = 0
 by = ["stream", "partition"]
 hot = 3
-[hot]
+[hot.options]
 url = "{namespace}"
 topic = "hot"
 """
@@ -52,7 +52,7 @@ def test_a_stream_is_archived_once_and_its_group_is_told_of_all(
         flights.append_many([b"%d%d" % (turn, n) for n in range(10)], partition=turn)
         run_job(spark, "archive", path)
 
-    rows = spark.read.parquet(str(tmp_path / "archive")).collect()
+    rows = rows_of(spark, tmp_path / "archive").collect()
     assert sorted(bytes(row.value) for row in rows) == [b"%02d" % n for n in range(20)]
     assert {row.topic for row in rows} == {"flights"}
     assert flights.group("archive").committed() == {0: 10, 1: 10}
