@@ -39,18 +39,21 @@ _ADVICE: Final = tuple(
         ),
         (
             r"ClassNotFoundException|NoClassDefFoundError|No FileSystem for scheme",
-            'name the package that has it in [spark]: "spark.jars.packages" = "GROUP:NAME:VERSION"',
+            (
+                "name the package that has it in [spark.conf]: "
+                '"spark.jars.packages" = "GROUP:NAME:VERSION"'
+            ),
         ),
-        (r"OutOfMemoryError", 'give it more memory in [spark]: "spark.driver.memory" = "4g"'),
+        (r"OutOfMemoryError", 'give it more memory in [spark.conf]: "spark.driver.memory" = "4g"'),
         (
             r"UnknownHostException|ConnectException|Failed to connect",
-            "check master in [spark], and the hosts of the folders",
+            "check master in [spark], and the hosts of the folders and databases",
         ),
         (
             r"JAVA_GATEWAY_EXITED|Error while sending or receiving|Answer from Java side is empty",
             (
                 f"Java has ended: check master, spark.driver.memory and spark.local.dir in "
-                f"[spark]; {_LOG}"
+                f"[spark.conf]; {_LOG}"
             ),
         ),
     )

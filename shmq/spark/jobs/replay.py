@@ -97,7 +97,7 @@ class Selection:
             if kept["of"].get(name) != value:
                 raise InvalidOption(
                     f"the checkpoint {folder.uri} is of another replay: {name} was "
-                    f"{kept['of'].get(key)!r}, and is {value!r}; name another checkpoint, or "
+                    f"{kept['of'].get(name)!r}, and is {value!r}; name another checkpoint, or "
                     f"remove this one to begin anew"
                 )
         return cls(folder, kept["publisher"])

@@ -15,7 +15,8 @@ written again. A compaction writes the next version beside the current one, and 
 A batch and a compaction need no lock. A batch that was moved into a version looks whether that
 version is still current, and else is added to the new one; a compaction that has replaced
 ``_current.json`` looks for batches that came into the old version meanwhile, and copies them.
-Whichever looks last finds what the other did.
+Whichever looks last finds what the other did. If the compaction is killed before it has looked,
+the next process that opens the table does it.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ BATCH: Final = "batch"
 
 _CURRENT: Final = "_current.json"
 _STAGING: Final = "_staging"
+_MERGED: Final = "merged"
 _VERSION: Final = re.compile(r"v=(\d{1,18})")
 _PLACE: Final = re.compile(r"batch=(\d{12,18})-(.+)")
 
@@ -70,7 +72,7 @@ class FileTable:
         self._folder = Folder(session, path)
         self._format = form
         self._options = options
-        self._swept: set[str] = set()
+        self._opened: set[str] = set()
 
     def add(self, rows: DataFrame, query: str, batch: int, columns: Sequence[str]) -> None:
         """Add the rows of a batch in folders by ``columns``, unless it is there already."""
@@ -79,14 +81,14 @@ class FileTable:
                 f"the rows have a column {BATCH!r}, which a folder of {self._format} uses itself: "
                 f"rename the column"
             )
-        self._sweep(query)
+        self._open(query)
         place = f"{BATCH}={batch:012d}-{query}"
         while True:
             version = self.current()
             there = f"{version.path}/{place}"
             if version.merged.get(query, -1) >= batch or self._folder.exists(there):
                 return
-            staged = f"{_STAGING}/{place}-{secrets.token_hex(4)}"
+            staged = _staged(query)
             self._write(rows, staged, columns)
             if not self._folder.files(staged) or not self._folder.move(staged, there):
                 self._folder.remove(staged)
@@ -120,16 +122,16 @@ class FileTable:
         from pyspark.sql import Observation  # noqa: PLC0415 - heavy, and an extra
         from pyspark.sql import functions as f  # noqa: PLC0415
 
+        self._open(_MERGED)
         old = self.current()
         batches = self._batches(old)
         if len(batches) < 2:
             return 0
-        self._sweep("merged")
         seen = Observation()
         rows, columns = self._rows(session, old, batches)
         rows = rows.observe(seen, f.count(f.lit(1)).alias("rows"))
-        staged = f"{_STAGING}/version-merged-{secrets.token_hex(4)}"
-        self._write(rows.hint("rebalance", *columns), f"{staged}/{BATCH}=merged", columns)
+        staged = _staged(_MERGED)
+        self._write(rows.hint("rebalance", *columns), f"{staged}/{BATCH}={_MERGED}", columns)
         self._publish(staged, old, batches)
         return int(seen.get["rows"])
 
@@ -138,22 +140,30 @@ class FileTable:
         for found in filter(None, map(_PLACE.fullmatch, batches)):
             merged[found[2]] = max(merged.get(found[2], -1), int(found[1]))
         new = Version(old.number + 1, merged)
+        self._adopt(old, staged, merged)
         self._folder.remove(new.path)  # of a compaction that ended before it was current
         if self.current() != old or not self._folder.move(staged, new.path):
             raise ShmqError(
                 f"{self._folder.uri} was compacted by another process meanwhile: nothing is lost"
             )
         self._folder.write_json(_CURRENT, {"path": new.path, "merged": merged})
-        for name in self._batches(old):
-            if name not in batches:
-                aside = f"{_STAGING}/{name}-merged-{secrets.token_hex(4)}"
-                self._folder.copy(f"{old.path}/{name}", aside)
-                if not self._folder.move(aside, f"{new.path}/{name}"):
-                    self._folder.remove(aside)
+        self._adopt(old, new.path, merged)
         for name in self._folder.names(""):
             known = _VERSION.fullmatch(name)
             if known is not None and int(known[1]) < old.number:
                 self._folder.remove(name)
+
+    def _adopt(self, old: Version, folder: str, merged: Mapping[str, int]) -> None:
+        """Copy the batches of the old version that the folder, with what is merged, has not."""
+        for name in self._batches(old):
+            found = _PLACE.fullmatch(name)
+            if found is None or merged.get(found[2], -1) >= int(found[1]):
+                continue
+            if not self._folder.exists(f"{folder}/{name}"):
+                staged = _staged(_MERGED)
+                self._folder.copy(f"{old.path}/{name}", staged)
+                if not self._folder.move(staged, f"{folder}/{name}"):
+                    self._folder.remove(staged)
 
     def _batches(self, version: Version) -> list[str]:
         names = self._folder.names(version.path)
@@ -185,11 +195,19 @@ class FileTable:
             writer = writer.partitionBy(*columns)
         writer.save(self._folder.path(name))
 
-    def _sweep(self, owner: str) -> None:
-        """Once, remove what an earlier process of the same query left unfinished."""
-        if owner in self._swept:
+    def _open(self, owner: str) -> None:
+        """Once, finish or remove what an earlier process left unfinished."""
+        if owner in self._opened:
             return
-        self._swept.add(owner)
+        self._opened.add(owner)
         for name in self._folder.names(_STAGING):
-            if f"-{owner}-" in name:
+            if name.startswith(f"{owner}."):
                 self._folder.remove(f"{_STAGING}/{name}")
+        version = self.current()
+        if version.number:
+            self._adopt(Version(version.number - 1), version.path, version.merged)
+
+
+def _staged(owner: str) -> str:
+    """A new folder for what the owner writes: a query, or a compaction."""
+    return f"{_STAGING}/{owner}.{secrets.token_hex(8)}"

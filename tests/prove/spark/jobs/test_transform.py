@@ -9,7 +9,7 @@ import pytest
 
 import shmq
 from shmq import InvalidOption, NoSuchQueue, ShmqError
-from tests.prove.spark.jobs.tools import rows_of, run_job, written
+from tests.prove.spark.jobs.tools import current, rows_of, run_job, written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,7 +99,7 @@ def test_bad_bodies_are_dropped_and_counted(
     assert (done.rows, done.counts) == (5, {"bad bodies dropped": 2})
     rows = rows_of(spark, tmp_path / "out").collect()
     assert sorted((row.carrier, row.delay) for row in rows) == [("AA", 3), ("AA", 45), ("UA", 60)]
-    assert (tmp_path / "out" / "carrier=UA").is_dir()
+    assert list(current(tmp_path / "out").glob("batch=*/carrier=UA"))
 
 
 @pytest.mark.parametrize("where", ["queue", "files"])
@@ -152,7 +152,8 @@ def test_files_that_keep_coming_go_through_a_function_into_files(
 ) -> None:
     source = tmp_path / "flights"
     text = JOB.format(namespace=namespace, app=APP, function="with_carrier", rest=TO_FILES).replace(
-        f'url = "{namespace}"\nsubscribe = "flights"', 'format = "parquet"\npath = "flights"'
+        f'[source.options]\nurl = "{namespace}"\nsubscribe = "flights"',
+        '[source]\nformat = "parquet"\npath = "flights"',
     )
     path = written(tmp_path, text)
 

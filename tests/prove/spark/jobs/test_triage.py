@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import shmq
-from tests.prove.spark.jobs.tools import rows_of, run_job, written
+from tests.prove.spark.jobs.tools import run_job, written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,7 +92,7 @@ def test_letters_are_grouped_by_reason_queue_codec_and_shape(
     table = capsys.readouterr().out
     assert "{id: int, item: str}" in table
     assert "\x1b" not in table
-    kept = rows_of(spark, tmp_path / "kinds").orderBy("row").collect()
+    kept = spark.read.parquet(str(tmp_path / "kinds")).orderBy("row").collect()
     assert [row["count"] for row in kept] == [4, 2, 1, 1, 1]
     assert kept[1]["where"] == told["rows"][1]["where"]
 
