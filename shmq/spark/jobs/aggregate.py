@@ -50,7 +50,10 @@ _ENDS: Final = ("sink", "results", "hot")
 #: The accuracy of percentiles: the rank is wrong by at most one in so many.
 _ACCURACY: Final = 1000
 
-#: Columns of the query: a closed window's counts, null in the row of a message.
+#: A watermark that has passed nothing, in milliseconds.
+_NO_WATERMARK: Final = -(1 << 50)
+
+#: The column with a closed window's counts; null in the row of a message.
 _CLOSED: Final = "closed"
 
 
@@ -231,7 +234,7 @@ def _passed(checkpoint: Folder, batch: int) -> int:
     messages by that of the batch before.
     """
     if not batch:
-        return 0
+        return _NO_WATERMARK
     lines = checkpoint.read(f"offsets/{batch - 1}").splitlines()
     return int(json.loads(lines[1])["batchWatermarkMs"])
 

@@ -44,6 +44,10 @@ _ADVICE: Final = tuple(
                 '"spark.jars.packages" = "GROUP:NAME:VERSION"'
             ),
         ),
+        (
+            r"Python worker failed to connect back",
+            "the machine was too busy to start a Python process within 10 s: start the job again",
+        ),
         (r"OutOfMemoryError", 'give it more memory in [spark.conf]: "spark.driver.memory" = "4g"'),
         (
             r"UnknownHostException|ConnectException|Failed to connect",
@@ -95,7 +99,7 @@ def _of_java(text: str) -> str:
 def _advised(told: str, root: str, otherwise: str) -> str:
     """What failed, with advice if the root cause is a known one."""
     advice = next((advice for pattern, advice in _ADVICE if pattern.search(root)), otherwise)
-    return f"{told}; {advice}" if told and advice else told
+    return f"{told.rstrip('.')}; {advice}" if told and advice else told
 
 
 def _plain(line: str) -> str:

@@ -263,6 +263,14 @@ def test_the_progress_adds_up_what_spark_tells_of_each_batch() -> None:
             ShmqError,
             "Spark: No space left on device; free space there",
         ),
+        (
+            (
+                "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
+                "Python worker failed to connect back. SQLSTATE: XXKST\n=== Streaming Query ==="
+            ),
+            ShmqError,
+            "Spark: Python worker failed to connect back; the machine was too busy to start a Py",
+        ),
         ("[JAVA_GATEWAY_EXITED] Java gateway", ShmqError, "Spark: [JAVA_GATEWAY_EXITED] Java g"),
         ("[PATH_NOT_FOUND] Path does not exist: x\n at y", ShmqError, "Spark: [PATH_NOT_FOUND] P"),
         ("", ShmqError, "Spark: RuntimeError"),

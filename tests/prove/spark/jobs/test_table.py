@@ -226,21 +226,28 @@ def test_each_reader_finds_each_row_once_while_the_driver_is_killed_in_a_batch(
     config = tmp_path / "archive.toml"
     config.write_text(ARCHIVE)
     job = Pipeline(namespace, "archive", config)
+    before: set[str] = set()
+
+    def empty() -> bool:
+        job.keep()
+        return not queue.qsize()
 
     def in_a_batch() -> bool:
         job.keep()
-        return any((archive / "_staging").rglob("*.parquet"))
+        written = (archive / "_staging").rglob("*.parquet")
+        return any(path.relative_to(archive).parts[1] not in before for path in written)
 
     try:
         with watched(archive) as watch:
             for turn in range(3):
+                before = {path.name for path in (archive / "_staging").glob("*")}
                 queue.put_many([b"%d" % turn * 100] * 6000)
                 _patiently(in_a_batch, "a batch is being written")
                 job.kill_driver()
                 if turn == 1:
                     run_job(spark, "compact", written(tmp_path, COMPACT))
             for _ in range(4):
-                _patiently(lambda: job.keep() or not queue.qsize(), "the queue is empty")
+                _patiently(empty, "the queue is empty")
                 job.stop()
                 if not queue.stats().depth:
                     break
