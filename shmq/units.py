@@ -44,7 +44,7 @@ def fraction_of(text: str) -> float | None:
 
 
 def seconds_of(text: str) -> float | None:
-    """The seconds in ``30``, ``0.5``, ``500ms``, ``10min``, ``5m``, ``2h``, ``1d``. None: no time."""
+    """The seconds in ``30``, ``0.5``, ``500ms``, ``10min``, ``2h``, ``1d``. None: no time."""
     found = _number_and_factor(text, _TIMES)
     return None if found is None else float(found[0]) * found[1]
 

@@ -11,6 +11,7 @@ import msgspec
 
 from shmq.errors import InvalidOption
 from shmq.spark.jobs.config import Table, key
+from shmq.spark.jobs.table import current_path
 from shmq.spark.jobs.values import Location, Names, Options
 from shmq.spark.shared.options import BATCH, STREAM, WRITE
 
@@ -66,10 +67,12 @@ class _Endpoint(Table, frozen=True, kw_only=True):
             importlib.import_module(_CHECKS[self.format]).check(asked, use)
         return msgspec.structs.replace(self, options=Options(options))
 
-    @property
-    def location(self) -> tuple[str, ...]:
-        """The path as ``load`` and ``save`` take it: it is absent for a format without one."""
-        return () if self.path is None else (str(self.path),)
+    def location(self, session: SparkSession) -> tuple[str, ...]:
+        """The path to read: of a table of files its current version; none of some formats."""
+        if self.path is None:
+            return ()
+        path = str(self.path)
+        return (current_path(session, path) if self.format in FILES else path,)
 
 
 class BatchSource(_Endpoint, frozen=True, kw_only=True):
@@ -80,7 +83,7 @@ class BatchSource(_Endpoint, frozen=True, kw_only=True):
     def read(self, session: SparkSession, **more: str) -> DataFrame:
         """The rows; ``more`` are options that the file may override."""
         reader = session.read.format(self.format).options(**{**more, **self.options})
-        return reader.load(*self.location)
+        return reader.load(*self.location(session))
 
 
 class StreamSource(_Endpoint, frozen=True, kw_only=True):
@@ -92,14 +95,14 @@ class StreamSource(_Endpoint, frozen=True, kw_only=True):
         """The rows as a stream that ends once the stop file exists, if they are of ``shmq``."""
         options = {**more, **self.options}
         if self.format == "dmsq":
-            return session.read.format("dmsq").options(**options).load(*self.location)
+            return session.read.format("dmsq").options(**options).load(*self.location(session))
         stream = session.readStream.format(self.format)
         if self.format == "shmq":
             options["stopFile"] = stop_file
         elif self.format in FILES:
             files = session.read.format(self.format).options(**options)
-            stream = stream.schema(files.load(*self.location).schema)
-        return stream.options(**options).load(*self.location)
+            stream = stream.schema(files.load(*self.location(session)).schema)
+        return stream.options(**options).load(*self.location(session))
 
 
 class Sink(_Endpoint, frozen=True, kw_only=True):

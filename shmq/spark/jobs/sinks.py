@@ -36,7 +36,8 @@ def of(session: SparkSession, sink: Sink, name: str) -> Put:
         writer: Any = rows.write.format(sink.format).mode(sink.mode).options(**sink.options)
         if sink.partition_by is not None:
             writer = writer.partitionBy(*sink.partition_by)
-        writer.options(**_once(sink.format, f"{query}/{name}", batch)).save(*sink.location)
+        writer = writer.options(**_once(sink.format, f"{query}/{name}", batch))
+        writer.save(*(() if sink.path is None else (str(sink.path),)))
 
     return put
 

@@ -3,8 +3,8 @@
     archive/
       _current.json                      {"path": "v=1", "merged": {QUERY: 41}}
       v=1/
-        batch=merged/topic=…/part-….parquet
-        batch=000000000042-QUERY/topic=…/part-….parquet
+        shmq_batch=merged/topic=…/part-….parquet
+        shmq_batch=000000000042-QUERY/topic=…/part-….parquet
       _staging/                          what is being written
 
 Spark writes a batch into ``_staging``, whatever its tasks leave there, and one rename moves the
@@ -27,22 +27,22 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from shmq.errors import DamagedFile, InvalidOption, ShmqError
+from shmq.errors import DamagedFile, ShmqError
 from shmq.spark.jobs.filesystem import Folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["BATCH", "FileTable", "Version"]
+__all__ = ["BATCH", "FileTable", "Version", "current_path"]
 
-#: The column that each row has of its folder.
-BATCH: Final = "batch"
+#: The column that each row has of its folder, once it is read.
+BATCH: Final = "shmq_batch"
 
 _CURRENT: Final = "_current.json"
 _STAGING: Final = "_staging"
 _MERGED: Final = "merged"
 _VERSION: Final = re.compile(r"v=(\d{1,18})")
-_PLACE: Final = re.compile(r"batch=(\d{12,18})-(.+)")
+_PLACE: Final = re.compile(rf"{BATCH}=(\d{{12,18}})-(.+)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,11 +76,6 @@ class FileTable:
 
     def add(self, rows: DataFrame, query: str, batch: int, columns: Sequence[str]) -> None:
         """Add the rows of a batch in folders by ``columns``, unless it is there already."""
-        if BATCH in rows.columns:
-            raise InvalidOption(
-                f"the rows have a column {BATCH!r}, which a folder of {self._format} uses itself: "
-                f"rename the column"
-            )
         self._open(query)
         place = f"{BATCH}={batch:012d}-{query}"
         while True:
@@ -186,10 +181,12 @@ class FileTable:
             rows = reader.load([self._folder.path(f"{version.path}/{name}") for name in batches])
         finally:
             session.conf.set(typed, before)
-        return rows.drop(BATCH), columns
+        return rows, columns
 
     def _write(self, rows: DataFrame, name: str, columns: Sequence[str]) -> None:
-        writer: Any = rows.write.format(self._format).mode("overwrite").options(**self._options)
+        writer: Any = (
+            rows.drop(BATCH).write.format(self._format).mode("overwrite").options(**self._options)
+        )
         writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         if columns:
             writer = writer.partitionBy(*columns)
@@ -206,6 +203,14 @@ class FileTable:
         version = self.current()
         if version.number:
             self._adopt(Version(version.number - 1), version.path, version.merged)
+
+
+def current_path(session: SparkSession, path: str) -> str:
+    """The folder of the current version of a table of files; the path itself if it is none."""
+    folder = Folder(session, path)
+    if not folder.exists(_CURRENT):
+        return path
+    return folder.path(FileTable(session, path, "", {}).current().path)
 
 
 def _staged(owner: str) -> str:

@@ -11,7 +11,7 @@ from shmq.cli.pipeline import _shown
 
 pytest.importorskip("msgspec")
 
-from shmq.spark.jobs.job import Progress  # noqa: E402 - it takes the extra
+from shmq.spark.jobs.job import Progress
 
 DONE = Progress(batch=3, rows=1200, rate=600.0, backlog=300, seconds=2.0, counts={"late": 1})
 LINE = "archive: batch 3, 1,200 rows, 600 rows/s, backlog 300, 2.0 s a batch, 1 late"

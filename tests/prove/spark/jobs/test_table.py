@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import shmq
-from shmq import DamagedFile, InvalidOption
+from shmq import DamagedFile
 from shmq.spark.jobs.filesystem import Folder
 from shmq.spark.jobs.table import FileTable
 from tests.prove.soak.spark.pipeline import Pipeline
@@ -57,7 +57,10 @@ def test_a_batch_that_comes_again_adds_nothing(
     opened().add(batch(spark, 2), "another query", 0, ["half"])
 
     assert read_by_all(folder) == list(range(30))
-    assert {path.name for path in current(folder).glob("batch=*/*")} == {"half=a b", "half=c%3Ad"}
+    assert {path.name for path in current(folder).glob("shmq_batch=*/*")} == {
+        "half=a b",
+        "half=c%3Ad",
+    }
 
 
 def test_a_batch_without_rows_leaves_nothing(
@@ -182,11 +185,6 @@ def test_a_table_that_is_damaged_is_said_with_its_place(
         (folder / "_current.json").write_text(text)
         with pytest.raises(DamagedFile, match=r"_current\.json is damaged at byte 0: it names no"):
             opened().current()
-
-
-def test_a_column_of_the_name_of_the_folders_is_refused(spark: SparkSession, opened: Open) -> None:
-    with pytest.raises(InvalidOption, match="rename the column"):
-        opened().add(spark.range(1).selectExpr("id as batch"), QUERY, 0, [])
 
 
 ARCHIVE = """

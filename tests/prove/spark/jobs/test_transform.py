@@ -99,7 +99,7 @@ def test_bad_bodies_are_dropped_and_counted(
     assert (done.rows, done.counts) == (5, {"bad bodies dropped": 2})
     rows = rows_of(spark, tmp_path / "out").collect()
     assert sorted((row.carrier, row.delay) for row in rows) == [("AA", 3), ("AA", 45), ("UA", 60)]
-    assert list(current(tmp_path / "out").glob("batch=*/carrier=UA"))
+    assert list(current(tmp_path / "out").glob("shmq_batch=*/carrier=UA"))
 
 
 @pytest.mark.parametrize("where", ["queue", "files"])
