@@ -35,7 +35,7 @@ _JOB: Final = """\
 checkpoint = "checkpoint"
 trigger = "available-now"
 
-[source]
+[source.options]
 url = {namespace}
 subscribe = {queue}
 
@@ -145,20 +145,20 @@ def _work(pipe: Connection, namespace: str, folder: str, parent: int) -> None:
 
 def _archived(namespace: str, folder: Path) -> Archived:
     import shmq.spark  # noqa: PLC0415 - an extra that only this process needs
-    from shmq.spark.jobs import config, runner  # noqa: PLC0415
-    from shmq.spark.jobs import job as jobs  # noqa: PLC0415
+    from shmq.spark.jobs import catalog, runner  # noqa: PLC0415
 
     path = folder / "archive.toml"
     names = {"namespace": json.dumps(namespace), "queue": json.dumps(COUNTED)}
     path.write_text(_JOB.format(**names))
-    job = jobs.load("archive")
+    job = catalog.load("archive")
     spark = shmq.spark.session(
         "examples.flights", master="local[2]", conf={**_CONF, "spark.local.dir": folder / "spark"}
     )
     try:
         began = time.monotonic()
-        runner.run(job, config.read(path, job.tables), spark, lambda _: None, lambda: False)
+        runner.run(job, job.read(path), spark, lambda _: None, lambda: False)
         seconds = time.monotonic() - began
-        return Archived(*add_up(spark.read.parquet(str(folder / "parquet"))), seconds)
+        current = json.loads((folder / "parquet/_current.json").read_text())["path"]
+        return Archived(*add_up(spark.read.parquet(str(folder / "parquet" / current))), seconds)
     finally:
         spark.stop()

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 from rich.console import Console
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
 
 from shmq.cli.shared.flags import Group
 from shmq.cli.shared.output import duration, note, show
 from shmq.cli.shared.target import target_of
-from shmq.spark.jobs import job as jobs
+from shmq.spark.jobs import catalog as jobs
 from shmq.supervision.signals import Stop
 
 if TYPE_CHECKING:
@@ -69,8 +71,9 @@ def _command(name: str) -> click.Command:
     )
     @click.argument("config", type=click.Path(path_type=Path, dir_okay=False))
     @click.option("--check", is_flag=True, help="Only check the file; run nothing.")
-    def run(config: Path, check: bool) -> None:
-        _run(name, config, check=check)
+    @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+    def run(config: Path, check: bool, quiet: bool) -> None:
+        _run(name, config, check=check, quiet=quiet)
 
     return run
 
@@ -79,20 +82,16 @@ for _name in jobs.ABOUT:
     pipeline.add_command(_command(_name))
 
 
-def _run(name: str, path: Path, *, check: bool) -> None:
-    from shmq.spark.jobs.config import read  # noqa: PLC0415 - with the job alone
-
+def _run(name: str, path: Path, *, check: bool, quiet: bool) -> None:
     _let_find_modules()
     job = jobs.load(name)
-    config = read(path.absolute(), job.tables, _place(click.get_current_context()))
-    job.check(config)
+    config = job.read(path.absolute(), _place(click.get_current_context()))
     if check:
         show(f"{path}: valid for {name}")
         return
     from shmq.spark.jobs.runner import run, started  # noqa: PLC0415
 
-    settings = config["spark"]
-    with _logging(settings["log"]), _shown(name) as report:
+    with _logging(config.spark.log), _shown(name, quiet=quiet) as report:
         spark = started(job, config)
         stop = Stop()
         try:
@@ -146,21 +145,46 @@ def _logging(level: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _shown(name: str) -> Iterator[Callable[[Progress], None]]:
-    """The function that shows progress: a line on stderr, redrawn on a terminal."""
-    if sys.stderr is not None and sys.stderr.isatty():
-        with Console(stderr=True).status(f"{name}: starting Spark") as status:
-            yield lambda progress: status.update(_line(name, progress))
-        return
-    said = -_PAUSE
+def _shown(name: str, *, quiet: bool) -> Iterator[Callable[[Progress], None]]:
+    """The function that shows progress: a bar on a terminal, else lines on stderr."""
+    if quiet:
+        yield lambda _: None
+    elif sys.stderr is not None and sys.stderr.isatty():
+        with _bar() as bar:
+            task = bar.add_task(f"{name}: starting Spark", total=None)
+            yield lambda progress: bar.update(
+                task,
+                description=_line(name, progress),
+                completed=progress.rows,
+                total=None if progress.backlog is None else progress.rows + progress.backlog,
+            )
+    else:
+        yield _Lines(name)
 
-    def say(progress: Progress) -> None:
-        nonlocal said
-        if time.monotonic() - said >= _PAUSE:
-            said = time.monotonic()
-            note(_line(name, progress))
 
-    yield say
+def _bar() -> Bar:
+    """A bar of the rows that are done, of those that are known; it pulses if none are."""
+    return Bar(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+
+
+class _Lines:
+    """A line on stderr now and then."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._said = -_PAUSE
+
+    def __call__(self, progress: Progress) -> None:
+        if time.monotonic() - self._said >= _PAUSE:
+            self._said = time.monotonic()
+            note(_line(self._name, progress))
 
 
 def _line(name: str, progress: Progress) -> str:

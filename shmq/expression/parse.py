@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeVar
 from shmq.api import Message
 from shmq.errors import InvalidOption, ShmqError
 from shmq.expression.fingerprint import shape_of
+from shmq.units import fraction_of, seconds_of
 
 __all__ = [
     "LONGEST",
@@ -162,9 +163,9 @@ _FIELDS: Final[dict[str, Field]] = {
     )
 }
 
-_UNITS: Final[dict[str, dict[str, float]]] = {
-    "seconds": {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400},
-    "bytes": {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30},
+_MEASURES: Final[dict[str, Callable[[str], float | None]]] = {
+    "seconds": seconds_of,
+    "bytes": fraction_of,
 }
 
 #: The form of a value of each kind, for error texts.
@@ -457,8 +458,10 @@ def _number(token: _Token) -> int | float | None:
 
 
 def _measure(kind: str, token: _Token) -> float | None:
-    factor = _UNITS[kind].get(token.unit.lower()) if token.kind == "number" else None
-    return None if factor is None else float(token.text) * factor
+    if token.kind != "number":
+        return None
+    found = _MEASURES[kind](token.text.removeprefix("-") + token.unit)
+    return -found if found is not None and token.text.startswith("-") else found
 
 
 def _moment(token: _Token) -> float | None:

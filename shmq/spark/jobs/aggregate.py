@@ -1,28 +1,36 @@
 """``aggregate``: counts, rates, sizes and waits per window of time, and the hot keys.
 
-A window is closed once the watermark, which is the newest message's time less ``late``, has
-passed its end. A later message is late: a separate row counts it, so no message is dropped
-silently.
+Spark's windows count, and Spark's watermark, the newest message's time less ``late``, closes
+them. Spark drops a message whose window is closed already, and counts it only in groups; so the
+same query carries the window and the keys of each message beside the closed windows, and each
+batch counts the messages of windows that the watermark before it had passed: just those that
+Spark has dropped.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from shmq.spark.jobs import sinks, values
-from shmq.spark.jobs.config import Config, Key, Table
-from shmq.spark.jobs.job import ABOUT, Stream, each_batch
-from shmq.spark.jobs.tables import SPARK, STREAM_TOP, queue, rows
-from shmq.spark.jobs.windows import Windows
+from msgspec import structs
+
+from shmq.errors import InvalidOption
+from shmq.spark.jobs import catalog, sinks
+from shmq.spark.jobs.config import StreamBase, Table, key
+from shmq.spark.jobs.endpoints import FILES, SUBSCRIBED, TOPIC, FileSink, Sink, StreamSource
+from shmq.spark.jobs.filesystem import Folder
+from shmq.spark.jobs.job import Stream, counted, each_batch
+from shmq.spark.jobs.values import Names, Seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["JOB", "build", "finish", "hot"]
+    from shmq.spark.jobs.sinks import Put
+
+__all__ = ["JOB", "AggregateFile", "build"]
 
 #: The properties that messages may be grouped by, with their columns; also ``header.NAME``.
 _PLAIN: Final = {
@@ -37,131 +45,231 @@ _PLAIN: Final = {
 _HEADER: Final = re.compile(r"header\.(.+)")
 
 #: The tables that say where the results go.
-_ENDS: Final = ("parquet", "results", "hot")
+_ENDS: Final = ("sink", "results", "hot")
+
+#: The accuracy of percentiles: the rank is wrong by at most one in so many.
+_ACCURACY: Final = 1000
+
+#: A watermark that has passed nothing, in milliseconds.
+_NO_WATERMARK: Final = -(1 << 50)
+
+#: The column with a closed window's counts; null in the row of a message.
+_CLOSED: Final = "closed"
 
 
-def _by(value: Any, folder: Path) -> tuple[str, ...]:
-    found = values.names(value, folder)
-    named = [_column(name) for name in found]
-    if not all(name in _PLAIN or _HEADER.fullmatch(name) for name in found):
-        raise ValueError(f'some of {", ".join(_PLAIN)} and "header.NAME"')
-    if len(set(named)) < len(named):
-        raise ValueError("names of which no two become the same column")
-    return found
+_BY: Final = f'What to group by: {", ".join(_PLAIN)}, "header.NAME".'
 
 
-_AGGREGATE: Final = Table(
-    name="aggregate",
-    about="What to count, and how.",
-    keys=(
-        Key(
-            name="window",
-            about="The length of a window of time.",
-            check=values.seconds(0.001, 366 * 86400),
-            default=60.0,
-            example="1m",
+class Keys(Names):
+    """Names of what messages are grouped by."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, value: Any, folder: Path) -> Keys:
+        """The names, of which no two become the same column."""
+        found = super().of(value, folder)
+        if not all(name in _PLAIN or _HEADER.fullmatch(name) for name in found):
+            raise ValueError(f'some of {", ".join(_PLAIN)} and "header.NAME"')
+        if len({_column(name) for name in found}) < len(found):
+            raise ValueError("names of which no two become the same column")
+        return found
+
+
+class Aggregate(Table, frozen=True, kw_only=True):
+    """What to count, and how."""
+
+    window: Annotated[Seconds, key("The length of a window of time.", "1m")] = Seconds(60)
+    late: Annotated[
+        Seconds,
+        key("How much older than the newest message a message may be and still count.", "10m"),
+    ] = Seconds(600)
+    by: Annotated[
+        Keys,
+        key(_BY, ["queue", "group", "header.kind"]),
+    ] = Keys(("queue",))
+    hot: Annotated[
+        float, key("A key is hot above this many times the mean rate of its window.", 3)
+    ] = 3.0
+    until: Annotated[
+        str | None,
+        key("A column of files that says when a message was done, for its latency.", "acked_at"),
+    ] = None
+
+
+class AggregateFile(StreamBase, frozen=True, kw_only=True):
+    """The file of the job."""
+
+    source: Annotated[
+        StreamSource, key("The messages: queues or streams, or an archive.", SUBSCRIBED)
+    ]
+    aggregate: Annotated[Aggregate, key("What to count, and how.")] = Aggregate()
+    sink: Annotated[
+        FileSink | None,
+        key(
+            "The results, as rows; for queues and streams, as JSON.",
+            {"path": "statistics"},
+            shown=True,
         ),
-        Key(
-            name="late",
-            about="How much older than the newest message a message may be and still count.",
-            check=values.seconds(0, 366 * 86400),
-            default=600.0,
-            example="10m",
-        ),
-        Key(
-            name="by",
-            about=f'What to group by: {", ".join(_PLAIN)}, "header.NAME".',
-            check=_by,
-            default=("queue",),
-            example=["queue", "group", "header.kind"],
-        ),
-        Key(
-            name="hot",
-            about="A key is hot above this many times the mean rate of its window.",
-            check=values.number(1, 1e9),
-            default=3.0,
-        ),
-        Key(
-            name="until",
-            about="A column of files that says when a message was done, for its latency.",
-            check=values.text,
-            example="acked_at",
-        ),
-    ),
-)
+    ] = None
+    results: Annotated[Sink | None, key("The results again, elsewhere.", TOPIC)] = None
+    hot: Annotated[Sink | None, key("What is hot.", TOPIC)] = None
 
 
-def check(config: Config) -> None:
+def check(config: AggregateFile) -> None:
     """Check that the results go somewhere, and that ``until`` is used only with files."""
-    if not any(name in config for name in _ENDS):
-        raise config.wrong(f"it needs one of the tables {', '.join(f'[{end}]' for end in _ENDS)}")
-    if config["aggregate"]["until"] is not None and config["source"]["format"] == "shmq":
-        raise config.wrong(
+    ends = [end for name in _ENDS if (end := getattr(config, name)) is not None]
+    if not ends:
+        raise InvalidOption(f"it needs one of the tables {', '.join(f'[{end}]' for end in _ENDS)}")
+    if len({end.place for end in ends}) < len(ends):
+        raise InvalidOption("two of its sinks are the same place: give each its own")
+    settings = config.aggregate
+    if not settings.window >= 0.001:
+        raise InvalidOption(f"window = {settings.window} in [aggregate] must be 1 ms or more")
+    if settings.hot < 1:
+        raise InvalidOption(f"hot = {settings.hot} in [aggregate] must be 1 or more")
+    if settings.until is not None and config.source.format == "shmq":
+        raise InvalidOption(
             "until in [aggregate] names a column of files: of queues, the latency is until the "
             "batch that took the message began"
         )
 
 
-def build(session: SparkSession, config: Config) -> DataStreamWriter:
+def build(session: SparkSession, config: AggregateFile, stop_file: str) -> DataStreamWriter:
     """The query from the source to all its sinks."""
-    settings = config["aggregate"]
-    windows = Windows(
-        session,
-        config[""]["checkpoint"],
-        tuple(_column(name) for name in settings["by"]),
-        seconds=settings["window"],
-        late=settings["late"],
-    )
-    ends = _ends(session, config)
-
-    def put(batch: DataFrame, query: str, number: int) -> None:
-        closed, late = windows.add(batch, number)
-        if "parquet" in ends:
-            ends["parquet"].add(_dated(_told(closed, late, settings)), query, number)
-        if "results" in ends:
-            ends["results"].add(_messages(_told(closed, late, settings)), query, number)
-        if "hot" in ends:
-            ends["hot"].add(_messages(hot(closed, settings["hot"])), query, number)
-
-    return each_batch(_read(session, config), put)
-
-
-def _ends(session: SparkSession, config: Config) -> dict[str, sinks.Sink]:
-    ends: dict[str, sinks.Sink] = {
-        name: sinks.Queue(config[name]["options"], name)
-        for name in ("results", "hot")
-        if name in config
-    }
-    if "parquet" in config:
-        ends["parquet"] = sinks.Files(session, config["parquet"], ("date",))
-    return ends
-
-
-def _read(session: SparkSession, config: Config) -> DataFrame:
-    """The messages with the columns that :class:`Windows` needs."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - heavy, and an extra
 
-    source, settings = config["source"], config["aggregate"]
-    stream = session.readStream.format(source["format"])
-    if source["format"] == "shmq":
-        wanted = {"columns": ",".join(_needed(settings["by"]))}
-        found = stream.options(**wanted, **source["options"]).load()
+    rows = _read(session, config, stop_file)
+    closed = _closed(rows, config.aggregate)
+    names = [column for column in closed.columns if column != _CLOSED]
+    none = f.lit(None).cast(closed.schema[_CLOSED].dataType)
+    messages = counted(rows).select(*names, none.alias(_CLOSED))
+    return each_batch(closed.unionByName(messages), _put(session, config, names))
+
+
+def _read(session: SparkSession, config: AggregateFile, stop_file: str) -> DataFrame:
+    """The messages: their times, windows and keys, sizes and waits."""
+    from pyspark.sql import functions as f  # noqa: PLC0415
+
+    source, settings = config.source, config.aggregate
+    if source.format == "shmq":
+        found = source.read(session, stop_file, columns=",".join(_needed(settings.by)))
         # The time of the batch, which stays the same when it runs again.
         done = f.current_timestamp()
     else:
-        files = session.read.options(**source["options"]).parquet(source["path"])
-        found = stream.options(**source["options"]).schema(files.schema).load(source["path"])
-        until = settings["until"]
-        done = f.col(until) if until else f.lit(None).cast("timestamp")
+        found = source.read(session, stop_file)
+        done = f.col(settings.until) if settings.until else f.lit(None).cast("timestamp")
     return found.select(
         f.col("timestamp").alias("at"),
+        f.window("timestamp", _interval(settings.window)).start.alias("window_start"),
         f.coalesce(f.octet_length("value"), f.lit(0)).cast("bigint").alias("bytes"),
         ((f.unix_micros(done) - f.unix_micros("timestamp")) / 1e6).alias("latency"),
-        *(_key(name).alias(_column(name)) for name in settings["by"]),
+        *(_key(name).alias(_column(name)) for name in settings.by),
     )
 
 
-def _needed(by: tuple[str, ...]) -> list[str]:
+def _closed(rows: DataFrame, settings: Aggregate) -> DataFrame:
+    """The windows that are closed, each with its start, its keys and its counts."""
+    from pyspark.sql import functions as f  # noqa: PLC0415
+
+    keys = [_column(name) for name in settings.by]
+    waits = f.percentile_approx("latency", [0.5, 0.99], _ACCURACY)
+    window = f.window("at", _interval(settings.window))
+    made = (
+        rows.withWatermark("at", _interval(settings.late))
+        .groupBy(window.alias("window"), *keys)
+        .agg(
+            f.count("*").alias("messages"),
+            (f.count("*") / settings.window).alias("rate"),
+            f.sum("bytes").alias("bytes"),
+            f.avg("bytes").alias("bytes_mean"),
+            f.max("bytes").alias("bytes_max"),
+            f.avg("latency").alias("latency_mean"),
+            waits[0].alias("latency_p50"),
+            waits[1].alias("latency_p99"),
+            f.max("latency").alias("latency_max"),
+        )
+    )
+    counts = [name for name in made.columns if name not in ("window", *keys)]
+    start = f.col("window.start").alias("window_start")
+    return made.select(start, *keys, f.struct(*counts).alias(_CLOSED))
+
+
+def _put(session: SparkSession, config: AggregateFile, names: list[str]) -> Put:
+    """What splits a batch into results and what is hot, and writes them."""
+    ends = _ends(session, config)
+    checkpoint = Folder(session, config.checkpoint)
+
+    def put(batch: DataFrame, query: str, number: int) -> None:
+        batch.persist()
+        try:
+            told = _told(batch, names, config.aggregate, _passed(checkpoint, number)).persist()
+            for name, (sink, end) in ends.items():
+                rows = hot(told, config.aggregate.hot) if name == "hot" else told
+                if sink.format in FILES and sink.partition_by == ("date",):
+                    rows = _dated(rows)
+                end(sinks.as_messages(rows, sink), query, number)
+            told.unpersist()
+        finally:
+            batch.unpersist()
+
+    return put
+
+
+def _ends(session: SparkSession, config: AggregateFile) -> dict[str, tuple[Sink, Put]]:
+    ends = {}
+    for name in _ENDS:
+        sink: Sink | None = getattr(config, name)
+        if sink is not None:
+            if sink.format in FILES and sink.partition_by is None:
+                sink = structs.replace(sink, partition_by=Names(("date",)))
+            ends[name] = (sink, sinks.of(session, sink, name))
+    return ends
+
+
+def _passed(checkpoint: Folder, batch: int) -> int:
+    """The watermark before a batch, in milliseconds: Spark has closed the windows up to it.
+
+    Spark writes the watermark of a batch into its checkpoint before the batch runs, and drops
+    messages by that of the batch before.
+    """
+    if not batch:
+        return _NO_WATERMARK
+    lines = checkpoint.read(f"offsets/{batch - 1}").splitlines()
+    return int(json.loads(lines[1])["batchWatermarkMs"])
+
+
+def _told(batch: DataFrame, names: list[str], settings: Aggregate, passed: int) -> DataFrame:
+    """The rows of both kinds: closed windows, and counts of late messages."""
+    from pyspark.sql import functions as f  # noqa: PLC0415
+
+    nothing = f.lit(0).cast("bigint")
+    length = f.make_dt_interval(secs=f.lit(settings.window).cast("decimal(18,6)"))
+    end = (f.col("window_start") + length).alias("window_end")
+    closed = batch.where(f.col(_CLOSED).isNotNull())
+    gone = f.unix_micros(f.col("window_start") + length) <= passed * 1000
+    late = batch.where(f.col(_CLOSED).isNull() & gone)
+    late = late.groupBy(*names).agg(f.count("*").alias("late"))
+    both = closed.select(*names, f"{_CLOSED}.*", nothing.alias("late")).unionByName(
+        late.withColumn("messages", nothing), allowMissingColumns=True
+    )
+    first = ["messages", "late"]
+    counts = [name for name in both.columns if name not in (*names, *first)]
+    return both.select("window_start", end, *names[1:], *first, *counts)
+
+
+def hot(told: DataFrame, factor: float) -> DataFrame:
+    """The closed windows with more than ``factor`` times the mean rate of all keys."""
+    from pyspark.sql import Window  # noqa: PLC0415
+    from pyspark.sql import functions as f  # noqa: PLC0415
+
+    mean = f.avg("rate").over(Window.partitionBy("window_start"))
+    closed = told.where(f.col("messages") > 0).drop("late").withColumn("mean_rate", mean)
+    rows = closed.where(f.col("rate") > factor * f.col("mean_rate"))
+    return rows.withColumn("times", f.col("rate") / f.col("mean_rate"))
+
+
+def _needed(by: Keys) -> list[str]:
     keys = ["headers" if _HEADER.fullmatch(name) else _PLAIN[name] for name in by]
     return list(dict.fromkeys(["timestamp", "value", *keys]))
 
@@ -181,29 +289,8 @@ def _column(name: str) -> str:
     return re.sub(r"\W", "_", name)
 
 
-def _told(closed: DataFrame, late: DataFrame, settings: Mapping[str, Any]) -> DataFrame:
-    """The rows of both kinds: closed windows, and counts of late messages."""
-    from pyspark.sql import functions as f  # noqa: PLC0415
-
-    nothing = f.lit(0).cast("bigint")
-    length = f.make_dt_interval(secs=f.lit(settings["window"]).cast("decimal(18,6)"))
-    both = closed.withColumn("late", nothing).unionByName(
-        late.withColumn("messages", nothing), allowMissingColumns=True
-    )
-    keys = [_column(name) for name in settings["by"]]
-    first = ["window_start", "window_end", *keys, "messages", "late"]
-    told = both.withColumn("window_end", f.col("window_start") + length)
-    return told.select(*first, *(name for name in closed.columns if name not in first))
-
-
-def hot(closed: DataFrame, factor: float) -> DataFrame:
-    """The closed windows with more than ``factor`` times the mean rate of all keys."""
-    from pyspark.sql import Window  # noqa: PLC0415
-    from pyspark.sql import functions as f  # noqa: PLC0415
-
-    mean = f.avg("rate").over(Window.partitionBy("window_start"))
-    told = closed.withColumn("mean_rate", mean).where(f.col("rate") > factor * f.col("mean_rate"))
-    return told.withColumn("times", f.col("rate") / f.col("mean_rate"))
+def _interval(seconds: float) -> str:
+    return f"{round(seconds * 1_000_000)} microseconds"
 
 
 def _dated(told: DataFrame) -> DataFrame:
@@ -212,65 +299,10 @@ def _dated(told: DataFrame) -> DataFrame:
     return told.withColumn("date", f.to_date("window_start"))
 
 
-def _messages(told: DataFrame) -> DataFrame:
-    """One JSON message for each row."""
-    from pyspark.sql import functions as f  # noqa: PLC0415
-
-    return told.select(f.to_json(f.struct("*")).alias("value"), f.lit("json").alias("codec"))
-
-
-def finish(session: SparkSession, config: Config) -> None:
-    """Merge the remaining small files."""
-    for end in _ends(session, config).values():
-        end.rest()
-
-
 JOB: Final = Stream(
     name="aggregate",
-    about=ABOUT["aggregate"],
-    tables=(
-        STREAM_TOP,
-        rows(
-            "source",
-            'The messages: queues or streams, by the options of format("shmq"), or an archive.',
-            use="stream",
-            formats=("shmq", "parquet"),
-            example='subscribe = "results"',
-        ),
-        _AGGREGATE,
-        Table(
-            name="parquet",
-            about="The results as Parquet files, in folders date=….",
-            optional=True,
-            keys=(
-                Key(
-                    name="path",
-                    about="Their folder.",
-                    check=values.path,
-                    required=True,
-                    example="statistics",
-                ),
-                *sinks.FILES,
-            ),
-        ),
-        queue(
-            "results",
-            "The results as messages of JSON, by the options of a write.",
-            use="write",
-            optional=True,
-            begun=True,
-            example='topic = "statistics"',
-        ),
-        queue(
-            "hot",
-            "What is hot, as messages of JSON.",
-            use="write",
-            optional=True,
-            example='topic = "hot"',
-        ),
-        SPARK,
-    ),
+    about=catalog.ABOUT["aggregate"],
+    config=AggregateFile,
     check=check,
     build=build,
-    finish=finish,
 )

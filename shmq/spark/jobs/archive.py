@@ -1,32 +1,45 @@
-"""``archive``: writes queues to Parquet, in a folder per queue and date, each message once."""
+"""``archive``: writes queues to files, in folders by queue and date, each message once."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
-from shmq.spark.jobs import values
-from shmq.spark.jobs.config import Config, Key, Table
-from shmq.spark.jobs.job import ABOUT, Stream, each_batch
-from shmq.spark.jobs.sinks import FILES, Files
-from shmq.spark.jobs.tables import SPARK, STREAM_TOP, queue
+from msgspec import structs
+
+from shmq.spark.jobs import catalog, sinks
+from shmq.spark.jobs.config import StreamBase, key
+from shmq.spark.jobs.endpoints import FILES, SUBSCRIBED, FileSink, StreamSource
+from shmq.spark.jobs.job import Stream, each_batch
+from shmq.spark.jobs.values import Names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["JOB", "PARTITIONS", "build", "dated"]
+__all__ = ["JOB", "PARTITIONS", "Archive", "build", "dated"]
 
-#: The columns that make the folders: the queue, and the day of the put, in UTC.
-PARTITIONS: Final = ("topic", "date")
+#: The columns that make the folders of files: the queue, and the day of the put, in UTC.
+PARTITIONS: Final = Names(("topic", "date"))
 
 _DAY: Final = 86_400_000_000
 
 
-def build(session: SparkSession, config: Config) -> DataStreamWriter:
-    """The query from the queues to the files."""
-    source = {"columns": "all", **config["source"]["options"]}
-    rows = session.readStream.format("shmq").options(**source).load()
-    return each_batch(dated(rows), Files(session, config["sink"], PARTITIONS).add)
+class Archive(StreamBase, frozen=True, kw_only=True):
+    """The file of the job."""
+
+    source: Annotated[StreamSource, key("The queues or streams.", SUBSCRIBED)]
+    sink: Annotated[FileSink, key("Where the messages go.", {"path": "archive"})]
+
+
+def build(session: SparkSession, config: Archive, stop_file: str) -> DataStreamWriter:
+    """The query from the queues to the sink."""
+    sink = config.sink
+    if sink.format in FILES and sink.partition_by is None:
+        sink = structs.replace(sink, partition_by=PARTITIONS)
+    rows = config.source.read(session, stop_file)
+    if sink.format != "shmq":
+        rows = dated(rows)
+    return each_batch(rows, sinks.of(session, sink, "rows"))
 
 
 def dated(rows: DataFrame) -> DataFrame:
@@ -37,38 +50,4 @@ def dated(rows: DataFrame) -> DataFrame:
     return rows.withColumn("date", functions.date_from_unix_date(days))
 
 
-def finish(session: SparkSession, config: Config) -> None:
-    """Merge the remaining small files."""
-    Files(session, config["sink"], PARTITIONS).rest()
-
-
-JOB: Final = Stream(
-    name="archive",
-    about=ABOUT["archive"],
-    tables=(
-        STREAM_TOP,
-        queue(
-            "source",
-            'The queues, by the options of format("shmq").',
-            use="stream",
-            example='subscribe = "results"',
-        ),
-        Table(
-            name="sink",
-            about="The Parquet files, in folders topic=…/date=….",
-            keys=(
-                Key(
-                    name="path",
-                    about="Their folder.",
-                    check=values.path,
-                    required=True,
-                    example="archive",
-                ),
-                *FILES,
-            ),
-        ),
-        SPARK,
-    ),
-    build=build,
-    finish=finish,
-)
+JOB: Final = Stream(name="archive", about=catalog.ABOUT["archive"], config=Archive, build=build)

@@ -1,4 +1,4 @@
-"""A job's configuration: tables define what its file may have, and the file is checked by them.
+"""A job's file: TOML that is checked by the structs of the job.
 
 A wrong file raises one :class:`~shmq.InvalidOption` that names the file, the table, the key and
 the value, and what to write instead.
@@ -6,91 +6,98 @@ the value, and what to write instead.
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import json
+import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import typing
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Final
+from types import MappingProxyType, UnionType
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
 
 from shmq.errors import InvalidOption
-from shmq.spark.jobs.values import Check, flattened
+from shmq.spark.jobs.values import Location, Master, Options, Trigger, Value
 
-__all__ = ["NOWHERE", "Config", "Key", "Rest", "Table", "read", "template"]
+__all__ = ["NOWHERE", "Base", "Spark", "StreamBase", "Table", "key", "read", "template"]
 
 #: No place.
 NOWHERE: Final[Mapping[str, str]] = MappingProxyType({})
 
-#: Checks the entries of a table other than its keys. It gets these entries, the values of the
-#: keys, and the default place, and returns the table's ``options`` for the job. Raises
-#: InvalidOption.
-Rest = Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, str]], Mapping[str, str]]
+T = TypeVar("T", bound="Base")
+
+#: The end of msgspec's message: where in the file it is wrong.
+_WHERE: Final = re.compile(r"^(.*?)(?: - at `\$\.?(.*)`)?$", re.DOTALL)
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`")
+_MISSING: Final = re.compile(r"Object missing required field `(.*)`")
+_TYPE: Final = re.compile(r"Expected `(.*?)`(.*?)(?:, got `.*`)?")
+_TYPES: Final = {"object": "a table", "str": "text", "int": "a whole number", "float": "a number"}
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
-    """A key of a table; without a default it has an example for the template."""
+def key(about: str, example: Any = None, *, shown: bool = False) -> Meta:
+    """The description of a key, and its value in the template, where an optional table is off.
 
-    name: str
-    #: Its purpose in one line: the comment above it in the template.
-    about: str
-    #: Converts the file's value to the job's.
-    check: Check
-    #: The job's value if the file has none.
-    default: Any = None
-    #: Whether the file must have it.
-    required: bool = False
-    #: The value in the template, as in TOML.
-    example: Any = None
+    ``shown``: it is on.
+    """
+    return Meta(description=about, extra={"example": example, "shown": shown})
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """A table of the file; the table without a name is the top of the file."""
+class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of a job's file."""
 
-    name: str
-    about: str
-    keys: tuple[Key, ...] = ()
-    #: Whether the file may lack it; the job then gets None for it.
-    optional: bool = False
-    #: Whether the template has it even if it is optional.
-    begun: bool = False
-    #: Takes the entries that are not keys; None: there must be none.
-    rest: Rest | None = None
-    #: Example lines for the template, of entries that ``rest`` takes.
-    examples: tuple[str, ...] = ()
+    def prepared(self, place: Mapping[str, str]) -> Table:  # noqa: ARG002 - for those with a place
+        """The table, its options checked. ``place`` says where queues are if it does not.
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Config:
-    """The checked configuration of a job."""
-
-    #: The file.
-    path: Path
-    _tables: Mapping[str, Mapping[str, Any] | None]
-
-    def __getitem__(self, table: str) -> Mapping[str, Any]:
-        """The values of a table, with every key; ``""`` is the top of the file.
-
-        Raises LookupError for an optional table that the file does not have.
+        Raises :class:`~shmq.InvalidOption`.
         """
-        values = self._tables[table]
-        if values is None:
-            raise LookupError(f"{self.path} has no table [{table}]")
-        return values
-
-    def __contains__(self, table: str) -> bool:
-        """Whether the job has that table: it is in the file, or not optional."""
-        return self._tables.get(table) is not None
-
-    def wrong(self, problem: str) -> InvalidOption:
-        """The error for that problem of the file."""
-        return InvalidOption(f"{self.path}: {problem}")
+        return self
 
 
-def read(path: Path, tables: Sequence[Table], place: Mapping[str, str] = NOWHERE) -> Config:
+class Spark(Table, frozen=True, kw_only=True):
+    """Spark itself."""
+
+    master: Annotated[
+        Master | None,
+        key("The cluster, as spark://host:7077; this machine's cores without it.", "local[*]"),
+    ] = None
+    log: Annotated[
+        Literal["off", "error", "warn", "info"],
+        key("The least that Spark logs to stderr: off, error, warn or info."),
+    ] = "off"
+    conf: Annotated[Options, key("Any settings of Spark.", {"spark.driver.memory": "4g"})] = (
+        msgspec.field(default_factory=Options)
+    )
+
+
+class Base(Table, frozen=True, kw_only=True):
+    """The file of a job."""
+
+    spark: Annotated[Spark, key("Spark itself.")] = Spark()
+
+
+class StreamBase(Base, frozen=True, kw_only=True):
+    """The file of a stream."""
+
+    checkpoint: Annotated[
+        Location,
+        key(
+            "Where it remembers how far it is. One for each job, and never to be shared.",
+            "checkpoint",
+        ),
+    ]
+    trigger: Annotated[
+        Trigger,
+        key(
+            'How often a batch begins, as "10s"; "available-now": read what there is, and end.',
+            "10s",
+        ),
+    ] = Trigger(10.0)
+
+
+def read(path: Path, kind: type[T], place: Mapping[str, str] = NOWHERE) -> T:
     """Read and check the file. Raises :class:`~shmq.InvalidOption` for the first problem in it.
 
     ``place`` has the options of ``format("shmq")`` that say where queues are. It applies to
@@ -98,16 +105,10 @@ def read(path: Path, tables: Sequence[Table], place: Mapping[str, str] = NOWHERE
     """
     try:
         found = _parsed(path)
-        top = next((table for table in tables if not table.name), Table(name="", about=""))
-        named = {table.name: table for table in tables if table.name}
-        loose = {key: value for key, value in found.items() if key not in named}
-        _refuse_unknown_tables(loose, top, named)
-        made: dict[str, Mapping[str, Any] | None] = {"": _checked(top, loose, path.parent, place)}
-        for name, table in named.items():
-            made[name] = _table(table, found.get(name), path.parent, place)
+        config = _converted(found, kind, path.parent)
+        return msgspec.structs.replace(config, **dict(_prepared(config, place)))
     except InvalidOption as error:
         raise InvalidOption(f"{path}: {error}") from error
-    return Config(path, made)
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -119,107 +120,135 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise InvalidOption(f"it is not TOML: {error}") from error
 
 
-def _refuse_unknown_tables(
-    loose: Mapping[str, Any], top: Table, named: Mapping[str, Table]
-) -> None:
-    own = {key.name for key in top.keys}
-    for key, value in loose.items():
-        if key in own:
-            continue
-        if isinstance(value, dict):
-            raise InvalidOption(f"unknown table [{key}]: {_nearest(key, named, '[{}]')}")
-        place = next((name for name, table in named.items() if key in _names_of(table)), None)
-        if place is not None:
-            raise InvalidOption(
-                f"unknown key {key!r} at the top: it stands in [{place}], and keys of the top "
-                f"before the first table"
-            )
+def _converted(found: dict[str, Any], kind: type[T], folder: Path) -> T:
+    def made(wanted: type, value: Any) -> Any:
+        assert issubclass(wanted, Value)
+        return wanted.of(value, folder)
 
-
-def _table(
-    table: Table, found: Any, folder: Path, place: Mapping[str, str]
-) -> Mapping[str, Any] | None:
-    if found is None and table.optional:
-        return None
-    if found is not None and not isinstance(found, dict):
-        raise InvalidOption(f"{table.name} must be a table, [{table.name}], not {found!r:.80}")
-    return _checked(table, found or {}, folder, place)
-
-
-def _checked(
-    table: Table, found: Mapping[str, Any], folder: Path, place: Mapping[str, str]
-) -> Mapping[str, Any]:
-    where = f" in [{table.name}]" if table.name else ""
-    known = {key.name: key for key in table.keys}
-    values: dict[str, Any] = {key.name: key.default for key in table.keys}
-    others: dict[str, Any] = {}
-    for name, value in found.items():
-        if name in known:
-            values[name] = _value(known[name], value, folder, where)
-        elif table.rest is None:
-            raise InvalidOption(f"unknown key {name!r}{where}: {_nearest(name, known, '{!r}')}")
-        else:
-            others |= flattened({name: value})
-    for key in table.keys:
-        if key.required and key.name not in found:
-            raise InvalidOption(f"{key.name!r} is missing{where}: {key.about}")
-    if table.rest is None:
-        return values
     try:
-        return {**values, "options": table.rest(others, values, place)}
-    except InvalidOption as error:
-        raise InvalidOption(f"[{table.name}]: {error}") from error
+        return msgspec.convert(found, kind, dec_hook=made)
+    except msgspec.ValidationError as error:
+        raise InvalidOption(_explained(str(error), found, kind)) from None
 
 
-def _value(key: Key, value: Any, folder: Path, where: str) -> Any:
-    try:
-        return key.check(value, folder)
-    except ValueError as error:
-        raise InvalidOption(f"{key.name} = {value!r:.80}{where} must be {error}") from None
+def _prepared(config: Base, place: Mapping[str, str]) -> Iterator[tuple[str, Table]]:
+    for name in config.__struct_fields__:
+        table = getattr(config, name)
+        if isinstance(table, Table):
+            try:
+                yield name, table.prepared(place)
+            except InvalidOption as error:
+                raise InvalidOption(f"[{name}]: {error}") from error
 
 
-def _names_of(table: Table) -> set[str]:
-    return {key.name for key in table.keys}
+# ---- errors ----
 
 
-def _nearest(name: str, known: Iterable[str], form: str) -> str:
-    names = list(known)
+def _explained(text: str, found: Any, kind: type[Struct]) -> str:
+    """Msgspec's message with the table, the value, and what is allowed."""
+    told = _WHERE.fullmatch(text)
+    assert told is not None
+    problem, parts = told[1], [part for part in (told[2] or "").split(".") if part]
+    field: Any = kind
+    for part in parts:
+        found = found.get(part) if isinstance(found, dict) else None
+        field = _plain(typing.get_type_hints(field)[part])
+    if isinstance(field, type) and issubclass(field, Struct):
+        table = f" in [{'.'.join(parts)}]" if parts else ""
+        if unknown := _UNKNOWN.fullmatch(problem):
+            return f"unknown key {unknown[1]!r}{table}: {_nearest(unknown[1], kind, field, parts)}"
+        if missing := _MISSING.fullmatch(problem):
+            about = _meta(field, missing[1]).description
+            return f"{missing[1]!r} is missing{table}: {about}"
+        if not _TYPE.fullmatch(problem):
+            return f"{problem}{table}"
+    *tables, name = parts
+    where = f" in [{'.'.join(tables)}]" if tables else ""
+    return f"{name} = {found!r:.80}{where} must be {_allowed(problem, field)}"
+
+
+def _allowed(problem: str, field: Any) -> str:
+    if typing.get_origin(field) is Literal:
+        return f"one of {', '.join(typing.get_args(field))}"
+    expected = _TYPE.fullmatch(problem)
+    if expected is None:
+        return problem
+    kind = expected[1].partition(" | ")[0]
+    return f"{_TYPES.get(kind, kind)}{expected[2]}"
+
+
+def _plain(hint: Any) -> Any:
+    """The type of a field that may be None."""
+    if typing.get_origin(hint) in (typing.Union, UnionType):
+        return next(each for each in typing.get_args(hint) if each is not type(None))
+    return hint
+
+
+def _nearest(name: str, top: type[Struct], table: type[Struct], parts: list[str]) -> str:
+    names = list(table.__struct_fields__)
     near = difflib.get_close_matches(name, names, n=1)
     if near:
-        return f"did you mean {form.format(near[0])}?"
-    return "there " + ("are " + ", ".join(map(form.format, names)) if names else "is none")
+        return f"did you mean {near[0]!r}?"
+    if "options" in names:
+        return f"options of the format stand in [{'.'.join([*parts, 'options'])}]"
+    for other in _tables_of(top):
+        if name in _plain(typing.get_type_hints(top)[other]).__struct_fields__:
+            return f"it stands in [{other}]"
+    return f"there are {', '.join(names)}"
 
 
-def template(tables: Iterable[Table]) -> str:
-    """A TOML file of these tables: required keys are set, the others are commented out."""
-    named = sorted(tables, key=lambda table: bool(table.name))
-    return "\n".join(filter(None, ("\n".join(_lines(table)) for table in named)))
+def _tables_of(kind: type[Struct]) -> list[str]:
+    """The fields that are tables with keys of their own."""
+    hints = {name: _plain(hint) for name, hint in typing.get_type_hints(kind).items()}
+    return [name for name, hint in hints.items() if _is_table(hint) and hint is not Options]
 
 
-def _lines(table: Table) -> Iterator[str]:
-    off = "# " if table.optional and not table.begun else ""
-    if table.name:
-        if table.about:
-            yield f"# {table.about}"
-        yield f"{off}[{table.name}]"
-    for line in table.examples:
-        yield f"{off}{line}"
-    for key in table.keys:
-        yield from _of_key(key, off)
-    yield ""
+def _meta(kind: type[Struct], name: str) -> Meta:
+    hint = typing.get_type_hints(kind, include_extras=True)[name]
+    return next(each for each in hint.__metadata__ if isinstance(each, Meta) and each.description)
 
 
-def _of_key(key: Key, off: str) -> Iterator[str]:
-    yield f"# {key.about}"
-    value = key.example if key.example is not None else key.default
-    if key.required:
-        yield f"{off}{key.name} = {_toml(value)}"
-    elif value is None:
-        yield f"# {key.name} = "
-    else:
-        yield f"# {key.name} = {_toml(value)}"
+# ---- the template ----
 
 
-def _toml(value: Any) -> str:
-    """The value in TOML. For plain values and lists of them, JSON's form is also TOML's."""
-    return json.dumps(value)
+def template(kind: type[Struct]) -> str:
+    """A TOML file: required keys are set, the others are in comments."""
+    return "\n".join(_lines(kind, (), "", {})).strip() + "\n"
+
+
+def _lines(
+    kind: type[Struct], table: tuple[str, ...], off: str, shown: Mapping[str, Any]
+) -> Iterator[str]:
+    """The lines of a table; the keys in ``shown`` are set, ``off`` is before what is not."""
+    hints = {name: _plain(hint) for name, hint in typing.get_type_hints(kind).items()}
+    fields = {each.name: each for each in msgspec.structs.fields(kind)}
+    tables = [name for name in fields if _is_table(hints[name])]
+    for name in [each for each in fields if each not in tables]:
+        meta = _meta(kind, name)
+        yield f"# {meta.description}"
+        example = shown.get(name, (meta.extra or {})["example"])
+        value = fields[name].default if example is None else example
+        dark = off if fields[name].required or name in shown else "# "
+        yield f"{dark}{name} = {json.dumps(value)}"
+    for name in sorted(tables, key=lambda each: (each == "spark", each != "source")):
+        meta = _meta(kind, name)
+        extra = meta.extra or {}
+        example = shown.get(name, extra["example"]) or {}
+        dark = off or ("# " if fields[name].default is None and not extra["shown"] else "")
+        yield ""
+        yield f"# {meta.description}"
+        if issubclass(hints[name], Struct):
+            yield f"{dark}[{'.'.join((*table, name))}]"
+            yield from _lines(hints[name], (*table, name), dark, example)
+        else:
+            yield from _of_options((*table, name), dark if name in shown else "# ", example)
+
+
+def _of_options(table: tuple[str, ...], off: str, example: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{off}[{'.'.join(table)}]"
+    for option, value in example.items():
+        yield f"{off}{json.dumps(option) if '.' in option else option} = {json.dumps(value)}"
+
+
+def _is_table(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct | Options)

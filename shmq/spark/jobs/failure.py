@@ -39,18 +39,25 @@ _ADVICE: Final = tuple(
         ),
         (
             r"ClassNotFoundException|NoClassDefFoundError|No FileSystem for scheme",
-            'name the package that has it in [spark]: "spark.jars.packages" = "GROUP:NAME:VERSION"',
+            (
+                "name the package that has it in [spark.conf]: "
+                '"spark.jars.packages" = "GROUP:NAME:VERSION"'
+            ),
         ),
-        (r"OutOfMemoryError", 'give it more memory in [spark]: "spark.driver.memory" = "4g"'),
+        (
+            r"Python worker failed to connect back",
+            "the machine was too busy to start a Python process within 10 s: start the job again",
+        ),
+        (r"OutOfMemoryError", 'give it more memory in [spark.conf]: "spark.driver.memory" = "4g"'),
         (
             r"UnknownHostException|ConnectException|Failed to connect",
-            "check master in [spark], and the hosts of the folders",
+            "check master in [spark], and the hosts of the folders and databases",
         ),
         (
             r"JAVA_GATEWAY_EXITED|Error while sending or receiving|Answer from Java side is empty",
             (
                 f"Java has ended: check master, spark.driver.memory and spark.local.dir in "
-                f"[spark]; {_LOG}"
+                f"[spark.conf]; {_LOG}"
             ),
         ),
     )
@@ -92,7 +99,7 @@ def _of_java(text: str) -> str:
 def _advised(told: str, root: str, otherwise: str) -> str:
     """What failed, with advice if the root cause is a known one."""
     advice = next((advice for pattern, advice in _ADVICE if pattern.search(root)), otherwise)
-    return f"{told}; {advice}" if told and advice else told
+    return f"{told.rstrip('.')}; {advice}" if told and advice else told
 
 
 def _plain(line: str) -> str:

@@ -1,38 +1,16 @@
-"""A folder on any file system that Spark can use: this host, HDFS, an object store."""
+"""A folder on any file system that Spark can use, by its file system's public interface."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from typing import TYPE_CHECKING, Any, Self
+import os
+import secrets
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["File", "Folder"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class File:
-    """A file: its name in Spark, and the attributes that Spark's log keeps."""
-
-    uri: str
-    size: int
-    #: Milliseconds since 1970.
-    modified: int
-    replication: int
-    block: int
-
-    @classmethod
-    def of(cls, status: Any) -> Self:
-        """The file of a Hadoop file status."""
-        return cls(
-            status.getPath().toUri().toString(),
-            int(status.getLen()),
-            int(status.getModificationTime()),
-            int(status.getReplication()),
-            int(status.getBlockSize()),
-        )
+__all__ = ["Folder"]
 
 
 class Folder:
@@ -40,11 +18,14 @@ class Folder:
 
     def __init__(self, session: SparkSession, path: str) -> None:
         jvm: Any = session._jvm
-        self._jvm = jvm
+        self._fs: Any = jvm.org.apache.hadoop.fs
+        self._gateway: Any = session.sparkContext._gateway
         self._conf: Any = session._jsc.hadoopConfiguration()
-        root = jvm.org.apache.hadoop.fs.Path(path)
-        self._system: Any = root.getFileSystem(self._conf)
-        self._root: Any = self._system.makeQualified(root)
+        system: Any = self._fs.Path(path).getFileSystem(self._conf)
+        self._is_local = system.getScheme() == "file"
+        # Without checksums, which would be a second file: a rename replaces one file.
+        self._system: Any = system.getRawFileSystem() if self._is_local else system
+        self._root: Any = system.makeQualified(self._fs.Path(path))
         #: The folder's own name, with its scheme.
         self.uri: str = self._root.toUri().toString().rstrip("/")
 
@@ -53,24 +34,27 @@ class Folder:
         return str(self._path(name).toString())
 
     def names(self, within: str) -> list[str]:
-        """The names in a folder below; none if it does not exist."""
+        """The names in a folder below, in order; none if it does not exist."""
         path = self._path(within)
         if not self._system.exists(path):
             return []
-        return [status.getPath().getName() for status in self._system.listStatus(path)]
+        return sorted(each.getPath().getName() for each in self._system.listStatus(path))
 
-    def files(self, within: str) -> dict[str, File]:
-        """All files below that folder, by names relative to it, without hidden ones."""
-        top = self._path(within)
-        prefix = self._system.makeQualified(top).toUri().getPath().rstrip("/") + "/"
-        found = {}
+    def files(self, within: str) -> list[str]:
+        """The files below a folder, by names relative to it, without hidden ones."""
+        top = self._system.makeQualified(self._path(within))
+        start = len(top.toUri().getPath()) + 1
+        found = []
         rest = self._system.listFiles(top, True)
         while rest.hasNext():
-            status = rest.next()
-            name = status.getPath().toUri().getPath().removeprefix(prefix)
+            name = str(rest.next().getPath().toUri().getPath())[start:]
             if not name.rpartition("/")[2].startswith(("_", ".")):
-                found[name] = File.of(status)
+                found.append(name)
         return found
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file or a folder of that name."""
+        return bool(self._system.exists(self._path(name)))
 
     def read(self, name: str) -> str:
         """The text of a file."""
@@ -80,44 +64,61 @@ class Folder:
         finally:
             stream.close()
 
-    def create(self, name: str, text: str) -> bool:
-        """Make a file atomically, with all its text or not at all; False if it exists already."""
-        checkpointing = self._jvm.org.apache.spark.sql.execution.streaming.checkpointing
-        path = self._path(name)
-        manager = checkpointing.CheckpointFileManager.create(path.getParent(), self._conf)
-        if not manager.exists(path.getParent()):
-            manager.mkdirs(path.getParent())
-        if manager.exists(path):
-            return False
-        stream = manager.createAtomic(path, False)
+    def read_json(self, name: str) -> Any:
+        """The value that :meth:`write_json` wrote."""
+        return json.loads(self.read(name))
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Make a file of a value, or replace it, at once: readers see the old or the new one."""
+        aside = f".{name.replace('/', '.')}.{secrets.token_hex(8)}"
+        stream = self._system.create(self._path(aside), True)
         try:
-            stream.write(text.encode())
+            stream.write(json.dumps(value).encode())
+        finally:
             stream.close()
+        self._system.mkdirs(self._path(name).getParent())
+        if self._is_local:
+            os.replace(*map(self._local, (aside, name)))  # noqa: PTH105 - names, not paths
+        else:
+            overwrite = self._gateway.new_array(self._fs.Options.Rename, 1)
+            overwrite[0] = self._fs.Options.Rename.OVERWRITE
+            self._rename(aside, name, overwrite)
+
+    def move(self, name: str, to: str) -> bool:
+        """Rename a folder at once; False if ``to`` exists, or the folder that is to hold it not."""
+        if self.exists(to) or not self._system.exists(self._path(to).getParent()):
+            return False
+        try:
+            if self._is_local:
+                os.rename(*map(self._local, (name, to)))  # noqa: PTH104 - names, not paths
+            else:
+                self._rename(name, to, self._gateway.new_array(self._fs.Options.Rename, 0))
         except Exception:
-            stream.cancel()
+            if self.exists(to) or not self._system.exists(self._path(to).getParent()):
+                return False
             raise
         return True
 
-    def move(self, name: str, to: str) -> File:
-        """Rename a file to a name that must be free, and return the renamed file."""
-        target = self._path(to)
-        self._system.mkdirs(target.getParent())
-        if not self._system.rename(self._path(name), target):
-            raise FileExistsError(f"{self.path(name)} cannot be moved to {self.path(to)}")
-        return File.of(self._system.getFileStatus(target))
+    def copy(self, name: str, to: str) -> None:
+        """Copy a folder with its contents."""
+        system, files = self._system, self._fs.FileUtil
+        files.copy(system, self._path(name), system, self._path(to), False, self._conf)
+
+    def make(self, name: str) -> None:
+        """Make a folder, and those above it; it may exist."""
+        self._system.mkdirs(self._path(name))
 
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with its contents; do nothing if it does not exist."""
         self._system.delete(self._path(name), True)
 
-    def write_json(self, name: str, value: Any) -> bool:
-        """As :meth:`create`, with a value as JSON."""
-        return self.create(name, json.dumps(value))
+    def _rename(self, name: str, to: str, how: Any) -> None:
+        context = self._fs.FileContext.getFileContext(self._root.toUri(), self._conf)
+        context.rename(self._path(name), self._path(to), how)
 
-    def read_json(self, name: str) -> Any:
-        """The value that :meth:`write_json` wrote."""
-        return json.loads(self.read(name))
+    def _local(self, name: str) -> str:
+        return str(self._path(name).toUri().getPath())
 
     def _path(self, name: str) -> Any:
-        path = self._jvm.org.apache.hadoop.fs.Path
+        path = self._fs.Path
         return path(self._root, path(None, None, name)) if name else self._root

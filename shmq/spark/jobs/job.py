@@ -1,4 +1,4 @@
-"""A job: its name, the tables of its file, its work in a session, and its progress.
+"""A job: its name, the structs of its file, its work in a session, and its progress.
 
 A stream builds the writer of one streaming query. The runner sets the query's checkpoint and
 trigger, and starts, watches and stops it. A batch does its work in one call and ends.
@@ -7,33 +7,41 @@ trigger, and starts, watches and stops it. A batch does its work in one call and
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import importlib.util
 import json
 import uuid
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
-from shmq.errors import Unsupported
-from shmq.spark.jobs.config import Config, Table, template
+from shmq.errors import InvalidOption
+from shmq.spark.jobs import config as files
 from shmq.spark.jobs.filesystem import Folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from shmq.spark.jobs.sinks import Put
+
 __all__ = [
-    "ABOUT",
+    "SOURCE",
     "Batch",
     "Job",
     "Progress",
-    "Put",
     "SingleBatch",
     "Stream",
+    "counted",
     "each_batch",
-    "load",
 ]
+
+#: The name of the observation that counts what was read, of jobs that read a batch twice.
+SOURCE: Final = "source"
+
+#: The file of a checkpoint that has the name of rows that are read once.
+_NAME: Final = "once.json"
+
+C = TypeVar("C", bound=files.Base)
+S = TypeVar("S", bound=files.StreamBase)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +64,13 @@ class Progress:
     def after(self, told: Mapping[str, Any]) -> Self:
         """The progress after another batch, given Spark's progress JSON."""
         seconds = told["durationMs"].get("triggerExecution", 0) / 1000
+        observed = dict(told.get("observedMetrics") or {})
+        counted = observed.pop(SOURCE, None)
         rows = sum(source["numInputRows"] for source in told["sources"])
+        if counted is not None:
+            rows = int(counted["rows"] or 0)
         counts = dict(self.counts)
-        for metrics in (told.get("observedMetrics") or {}).values():
+        for metrics in observed.values():
             for name, value in metrics.items():
                 counts[name] = counts.get(name, 0) + int(value or 0)
         return dataclasses.replace(
@@ -91,12 +103,11 @@ def _map(value: Any) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-#: The file of a checkpoint that has the name of rows that are read once.
-_NAME: Final = "once.json"
+def counted(rows: DataFrame) -> DataFrame:
+    """The rows, counted for the progress: of a batch that Spark reads more than once."""
+    from pyspark.sql import functions  # noqa: PLC0415 - heavy, and an extra
 
-#: Writes the rows of a batch, given the query's id and the batch's number. After a crash it is
-#: called again with the same arguments, and must not add anything twice.
-Put = Callable[["DataFrame", str, int], None]
+    return rows.observe(SOURCE, functions.count(functions.lit(1)).alias("rows"))
 
 
 def each_batch(rows: DataFrame, put: Put) -> DataStreamWriter:
@@ -117,80 +128,69 @@ class SingleBatch:
     put: Put
 
     def run(self, session: SparkSession, checkpoint: str) -> Progress:
-        """Write the rows. With the same checkpoint it is the same batch again, and adds nothing."""
+        """Write the rows. With the same checkpoint it is the same batch again."""
         from pyspark.sql import Observation, functions  # noqa: PLC0415 - heavy, and an extra
 
         folder = Folder(session, checkpoint)
-        folder.write_json(_NAME, {"id": str(uuid.uuid4())})
+        if not folder.exists(_NAME):
+            folder.write_json(_NAME, {"id": str(uuid.uuid4())})
         seen = Observation()
-        counted = self.rows.observe(seen, functions.count(functions.lit(1)).alias("rows"))
-        self.put(counted, folder.read_json(_NAME)["id"], 0)
+        rows = self.rows.observe(seen, functions.count(functions.lit(1)).alias("rows"))
+        rows = rows.persist()  # counted also if the sink has the batch already
+        try:
+            rows.count()
+            self.put(rows, folder.read_json(_NAME)["id"], 0)
+        finally:
+            rows.unpersist()
         return Progress(batch=0, rows=int(seen.get["rows"]))
 
 
-def _nothing_to_check(_: Config) -> None:
-    """The check of a job whose tables check everything."""
+def _nothing_to_check(_: Any) -> None:
+    """The check of a job whose structs check everything."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Generic[C]):
     """The base of both kinds of job."""
 
     name: str
     #: What it does, in one line.
     about: str
-    #: The tables of its file, in the order of the template.
-    tables: tuple[Table, ...]
-    #: Checks what no table can express, such as keys that exclude each other; without a session.
-    #: Raises :meth:`Config.wrong <shmq.spark.jobs.config.Config.wrong>`.
-    check: Callable[[Config], None] = _nothing_to_check
+    #: The struct of its file.
+    config: type[C]
+    #: Checks what no struct can express, such as keys that exclude each other; without a session.
+    #: Raises :class:`~shmq.InvalidOption`.
+    check: Callable[[C], None] = _nothing_to_check
 
     def template(self) -> str:
         """A file to start with: each key with its purpose and its default."""
-        return f"# shmq pipeline {self.name}: {self.about}\n\n{template(self.tables)}"
+        return f"# shmq pipeline {self.name}: {self.about}\n\n{files.template(self.config)}"
+
+    def read(self, path: Path, place: Mapping[str, str] = files.NOWHERE) -> C:
+        """The checked file. Raises :class:`~shmq.InvalidOption`."""
+        config = files.read(path, self.config, place)
+        try:
+            self.check(config)
+        except InvalidOption as error:
+            raise InvalidOption(f"{path}: {error}") from error
+        return config
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Stream(Job):
-    """A job that runs until it is stopped, batch after batch, each exactly once.
-
-    Its tables include those of :data:`shmq.spark.jobs.tables.STREAM`.
-    """
+class Stream(Job[S]):
+    """A job that runs until it is stopped, batch after batch."""
 
     #: The writer of the query, without checkpoint, trigger and name, which the runner sets; or
-    #: finite rows, which are written once.
-    build: Callable[[SparkSession, Config], DataStreamWriter | SingleBatch]
-    #: Called after the query has ended on its own without failing.
-    finish: Callable[[SparkSession, Config], None] | None = None
+    #: finite rows, which are written once. The text is the path of the stop file for the source.
+    build: Callable[[SparkSession, S, str], DataStreamWriter | SingleBatch]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Batch(Job):
+class Batch(Job[C]):
     """A job that ends on its own.
 
     ``run`` reports its progress now and then. When ``stopping()`` is true, it returns at a
     point from which a later start can continue.
     """
 
-    run: Callable[[SparkSession, Config, Callable[[Progress], None], Callable[[], bool]], None]
-
-
-#: What each job does, in one line. Its module defines it as ``JOB``.
-ABOUT: Final = MappingProxyType(
-    {
-        "replay": "Put messages from Parquet or .dmsq files in a queue.",
-        "archive": "Write each message of queues to Parquet, once.",
-        "transform": "Run a Python function between a source and a sink.",
-        "aggregate": "Count messages, rates and sizes per window of time.",
-        "triage": "Group dead letters by kind, to redrive each kind.",
-    }
-)
-
-
-def load(name: str) -> Job:
-    """The job of that name. Raises :class:`~shmq.Unsupported` without PySpark."""
-    if importlib.util.find_spec("pyspark") is None:
-        raise Unsupported("a pipeline runs on Spark: pip install 'shmq[spark]'")
-    job = importlib.import_module(f"shmq.spark.jobs.{name}").JOB
-    assert isinstance(job, Job)
-    return job
+    run: Callable[[SparkSession, C, Callable[[Progress], None], Callable[[], bool]], None]

@@ -1,32 +1,33 @@
-"""``replay``: puts messages of Parquet or ``.dmsq`` files into a queue, filtered and paced."""
+"""``replay``: puts messages of files into a queue, or into any format, filtered and paced."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime as dt
 import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
+
+from msgspec import Meta
 
 from shmq.errors import InvalidOption, NoSuchQueue
-from shmq.spark.jobs import values
-from shmq.spark.jobs.config import Config, Key, Table
+from shmq.spark.jobs import catalog, sinks
+from shmq.spark.jobs.config import Base, Table, key
+from shmq.spark.jobs.endpoints import TOPIC, BatchSource, Sink
 from shmq.spark.jobs.filesystem import Folder
-from shmq.spark.jobs.job import ABOUT, Batch, Progress
-from shmq.spark.jobs.tables import SPARK, queue, rows
+from shmq.spark.jobs.job import Batch, Progress
+from shmq.spark.jobs.values import Location, Moment, Seconds
 from shmq.spark.queue.kind import QUEUE
 from shmq.spark.shared.address import Address
-from shmq.spark.shared.options import BATCH, WRITE
+from shmq.spark.shared.columns import QUEUE_SINK
+from shmq.spark.shared.options import WRITE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from shmq.spark.jobs.filesystem import Folder
-
-__all__ = ["JOB", "Portion", "RateLimit", "Selection"]
+__all__ = ["JOB", "Portion", "RateLimit", "Replay", "Selection"]
 
 #: How often a wait checks whether to stop, in seconds.
 _GLANCE: Final = 0.1
@@ -58,8 +59,7 @@ class RateLimit:
 _ASKED: Final = "asked.json"
 _ROWS: Final = "rows"
 _PORTIONS: Final = "portions.json"
-_DONE: Final = "done"
-_FINISHED: Final = "finished"
+_DONE: Final = "done.json"
 
 #: The name of a file that Spark writes, with the numbers of its task and of the file.
 _FILE: Final = re.compile(r"part-(\d+)-.*?c(\d+)\.[^/]*")
@@ -80,8 +80,8 @@ class Selection:
         self._folder = folder
         #: The publisher's name for its batches.
         self.publisher = publisher
-        #: How many batches are known to be in the queue.
-        self.done = max([int(name) + 1 for name in folder.names(_DONE)], default=0)
+        #: How many batches are known to be in the sink.
+        self.done: int = folder.read_json(_DONE) if folder.exists(_DONE) else 0
 
     @classmethod
     def of(cls, folder: Folder, asked: Mapping[str, Any]) -> Self:
@@ -89,20 +89,22 @@ class Selection:
 
         Raises :class:`~shmq.InvalidOption` for a checkpoint of another configuration.
         """
-        folder.write_json(_ASKED, {"publisher": f"replay/{secrets.token_hex(8)}", "of": asked})
+        if not folder.exists(_ASKED):
+            name = f"replay-{secrets.token_hex(8)}"
+            folder.write_json(_ASKED, {"publisher": name, "of": asked})
         kept = folder.read_json(_ASKED)
-        for key, value in asked.items():
-            if kept["of"].get(key) != value:
+        for name, value in asked.items():
+            if kept["of"].get(name) != value:
                 raise InvalidOption(
-                    f"the checkpoint {folder.uri} is of another replay: {key} was "
-                    f"{kept['of'].get(key)!r}, and is {value!r}; name another checkpoint, or "
+                    f"the checkpoint {folder.uri} is of another replay: {name} was "
+                    f"{kept['of'].get(name)!r}, and is {value!r}; name another checkpoint, or "
                     f"remove this one to begin anew"
                 )
         return cls(folder, kept["publisher"])
 
     def portions(self, choose: Callable[[], DataFrame], size: int) -> list[Portion]:
         """The batches in order, of up to ``size`` rows; calls ``choose`` if none are chosen yet."""
-        if _PORTIONS not in self._folder.names(""):
+        if not self._folder.exists(_PORTIONS):
             self._folder.write_json(_PORTIONS, self._choose(choose(), size))
         return [Portion(*each) for each in self._folder.read_json(_PORTIONS)]
 
@@ -116,18 +118,13 @@ class Selection:
         return sorted(row[0] for row in kept.select("topic").distinct().collect())
 
     def note(self, number: int) -> None:
-        """Record that this batch, and all before it, are in the queue."""
-        self._folder.create(f"{_DONE}/{number:012d}", "")
-        if number:
-            self._folder.remove(f"{_DONE}/{number - 1:012d}")
+        """Record that this batch, and all before it, are in the sink."""
         self.done = number + 1
+        self._folder.write_json(_DONE, self.done)
 
     def finish(self, forget: Callable[[], None]) -> None:
-        """Once all batches are in the queue: call ``forget()`` and remove the rows here."""
-        names = self._folder.names("")
-        if _FINISHED not in names:
-            self._folder.create(_FINISHED, "")
-        if _ROWS in names:
+        """Once all batches are in the sink: call ``forget()`` and remove the rows here."""
+        if self._folder.exists(_ROWS):
             forget()
             self._folder.remove(_ROWS)
 
@@ -149,91 +146,82 @@ def _place(portion: tuple[str, int]) -> tuple[int, int]:
 #: Rows of a batch if no rate is set.
 _UNHURRIED: Final = 100_000
 
-#: The columns that a sink uses; others in the files are dropped.
-_KEPT: Final = (
-    "value", "key", "group", "headers", "priority", "delay", "ttl", "dedupe_id", "codec",
-    "correlation_id", "reply_to", "topic", "queue",
-)  # fmt: skip
+#: The columns that a queue or stream takes; others in the files are dropped.
+_KEPT: Final = frozenset(column.name for column in QUEUE_SINK)
 
 #: The columns that order the messages, as far as the files have them.
 _ORDER: Final = ("timestamp", "topic", "offset")
 
-_TOP: Final = Table(
-    name="",
-    about="",
-    keys=(
-        Key(
-            name="checkpoint",
-            about="The folder for the selected rows and the progress. One for each replay.",
-            check=values.path,
-            required=True,
-            example="replayed",
-        ),
-        Key(
-            name="rate",
-            about="The most rows per second; without it, as many as the queue takes.",
-            check=values.number(0.001, 1e9),
-            example=1000,
-        ),
-        Key(
-            name="every",
-            about="How often a batch is put, if there is a rate.",
-            check=values.seconds(0.1, 3600),
-            default=1.0,
-            example="1s",
-        ),
-    ),
-)
 
-_SELECT: Final = Table(
-    name="select",
-    about="Which rows; all of them without it.",
-    keys=(
-        Key(
-            name="since",
-            about="Put then or later.",
-            check=values.moment,
-            example="2026-01-31T12:00:00Z",
-        ),
-        Key(
-            name="until",
-            about="Put before that.",
-            check=values.moment,
-            example="2026-02-01",
-        ),
-        Key(
-            name="where",
-            about="A condition on the columns, in Spark's SQL.",
-            check=values.text,
-            example="topic = 'orders' and priority > 0",
-        ),
-    ),
-)
+class Select(Table, frozen=True, kw_only=True):
+    """Which rows; all of them without it."""
+
+    since: Annotated[Moment | None, key("Put then or later.", "2026-01-31T12:00:00Z")] = None
+    until: Annotated[Moment | None, key("Put before that.", "2026-02-01")] = None
+    where: Annotated[
+        str | None,
+        key("A condition on the columns, in Spark's SQL.", "topic = 'orders' and priority > 0"),
+    ] = None
 
 
-def _check(config: Config) -> None:
-    for name in config["sink"]["options"]:
+class Files(BatchSource, frozen=True, kw_only=True):
+    """Where the rows are."""
+
+    format: Annotated[str, key("The format of the rows: dmsq, or any that Spark reads.")] = "dmsq"
+
+
+class Replay(Base, frozen=True, kw_only=True):
+    """The file of the job."""
+
+    checkpoint: Annotated[
+        Location,
+        key("The folder for the selected rows and the progress. One for each replay.", "replayed"),
+    ]
+    rate: Annotated[
+        Annotated[float, Meta(ge=0.001, le=1e9)] | None,
+        key("The most rows per second; without it, as many as the sink takes.", 1000),
+    ] = None
+    every: Annotated[Seconds, key("How often a batch is put, if there is a rate.", "1s")] = Seconds(
+        1
+    )
+    source: Annotated[Files, key("The files.", {"path": "data", "options": {"queue": "orders"}})]
+    select: Annotated[Select, key("Which rows; all of them without it.")] = Select()
+    sink: Annotated[
+        Sink,
+        key(
+            "Where they go; a queue without a topic among the options: each message goes to that "
+            "of its column topic.",
+            TOPIC,
+        ),
+    ]
+
+
+def _check(config: Replay) -> None:
+    if config.source.path is None and config.source.format == "dmsq":
+        raise InvalidOption("'path' is missing in [source]: the folder of the files")
+    if config.every < _GLANCE:
+        raise InvalidOption(f"every = {config.every} must be {_GLANCE} s or more")
+    for name in config.sink.options:
         if name.lower() in {"publisher", "batch", "staged"}:
-            raise config.wrong(f"{name!r} in [sink] is what replay sets itself: leave it out")
-    select = config["select"]
-    since, until = select["since"], select["until"]
-    if since is not None and until is not None and since >= until:
-        raise config.wrong(f"since = {since} in [select] must be before until = {until}")
+            raise InvalidOption(f"{name!r} in [sink.options] is what replay sets: leave it out")
+    since, until = config.select.since, config.select.until
+    if since is not None and until is not None and since.at >= until.at:
+        raise InvalidOption(f"since = {since.at} in [select] must be before until = {until.at}")
 
 
 def run(
     session: SparkSession,
-    config: Config,
+    config: Replay,
     report: Callable[[Progress], None],
     stopping: Callable[[], bool],
 ) -> None:
-    """Put the selected rows into the queue, batch after batch, each once."""
-    top, sink = config[""], config["sink"]["options"]
-    folder = Folder(session, top["checkpoint"])
-    rate: float | None = top["rate"]
-    size = _UNHURRIED if rate is None else max(1, round(rate * top["every"]))
+    """Put the selected rows into the sink, batch after batch."""
+    folder = Folder(session, config.checkpoint)
+    rate = config.rate
+    size = _UNHURRIED if rate is None else max(1, round(rate * config.every))
     selection = Selection.of(folder, _asked(config))
     portions = selection.portions(lambda: _selected(session, config), size)
+    put = sinks.of(session, config.sink, "rows")
     done = selection.done
     progress = Progress(backlog=sum(portion.rows for portion in portions[done:]))
     report(progress)
@@ -242,13 +230,12 @@ def run(
         if not rate_limit.wait(portion.rows, stopping):
             return
         began = time.monotonic()
-        session.read.parquet(selection.rows_of(portion)).write.format("shmq").mode(
-            "append"
-        ).options(**sink, publisher=selection.publisher, batch=number).save()
+        rows = session.read.parquet(selection.rows_of(portion))
+        put(rows, selection.publisher, number)
         selection.note(number)
         progress = _after(progress, number, portion.rows, time.monotonic() - began)
         report(progress)
-    selection.finish(lambda: _forget(session, selection, sink))
+    selection.finish(lambda: _forget(session, selection, config.sink))
 
 
 def _after(progress: Progress, number: int, rows: int, seconds: float) -> Progress:
@@ -262,90 +249,66 @@ def _after(progress: Progress, number: int, rows: int, seconds: float) -> Progre
     )
 
 
-def _asked(config: Config) -> dict[str, Any]:
+def _asked(config: Replay) -> dict[str, Any]:
     """The configuration that identifies this replay, without secrets."""
-    source, select, sink = config["source"], config["select"], config["sink"]["options"]
+    source, select, sink = config.source, config.select, config.sink
     return {
-        "format": source["format"],
-        "path": source["path"],
-        "options": dict(source["options"]),
-        "since": _text(select["since"]),
-        "until": _text(select["until"]),
-        "where": select["where"],
-        "url": sink.get("url"),
-        "topic": sink.get("topic") or sink.get("queue"),
+        "format": source.format,
+        "path": source.path,
+        "options": dict(source.options),
+        "since": None if select.since is None else select.since.at.isoformat(),
+        "until": None if select.until is None else select.until.at.isoformat(),
+        "where": select.where,
+        "sink": [sink.format, sink.path],
+        "url": sink.options.get("url"),
+        "topic": sink.options.get("topic") or sink.options.get("queue"),
     }
 
 
-def _text(moment: dt.datetime | None) -> str | None:
-    return None if moment is None else moment.astimezone(dt.UTC).isoformat()
-
-
-def _selected(session: SparkSession, config: Config) -> DataFrame:
+def _selected(session: SparkSession, config: Replay) -> DataFrame:
     """The selected rows, in order. Raises InvalidOption for an impossible selection."""
     from pyspark.errors import AnalysisException  # noqa: PLC0415 - heavy
     from pyspark.sql import functions  # noqa: PLC0415
 
-    source, select = config["source"], config["select"]
-    every = {"columns": "all", "includeHeaders": "true"}
-    given = {} if source["format"] == "parquet" else every
-    reader = session.read.format(source["format"]).options(**{**given, **source["options"]})
-    found = reader.load(source["path"])
-    if "timestamp" not in found.columns and (select["since"] or select["until"]):
-        raise config.wrong(
-            f"[select] has a time, and {source['path']} has no column timestamp: it has "
+    source, select = config.source, config.select
+    more = {"includeHeaders": "true"} if source.format in {"dmsq", "shmq"} else {}
+    found = source.read(session, **more)
+    if "timestamp" not in found.columns and (select.since or select.until):
+        raise InvalidOption(
+            f"[select] has a time, and {source.path} has no column timestamp: it has "
             f"{', '.join(found.columns)}"
         )
-    if select["since"] is not None:
-        found = found.where(functions.col("timestamp") >= functions.lit(select["since"]))
-    if select["until"] is not None:
-        found = found.where(functions.col("timestamp") < functions.lit(select["until"]))
-    if select["where"] is not None:
+    if select.since is not None:
+        found = found.where(functions.col("timestamp") >= functions.lit(select.since.at))
+    if select.until is not None:
+        found = found.where(functions.col("timestamp") < functions.lit(select.until.at))
+    if select.where is not None:
         try:
-            found = found.where(select["where"])
+            found = found.where(select.where)
         except AnalysisException as error:
             line = str(error).splitlines()[0]
-            raise config.wrong(f"where = {select['where']!r} in [select]: {line}") from error
+            raise InvalidOption(f"where = {select.where!r} in [select]: {line}") from error
     order = [name for name in _ORDER if name in found.columns]
     if order:
         found = found.orderBy(*order)
-    return found.select(*(name for name in _KEPT if name in found.columns))
+    if config.sink.format != "shmq":
+        return found
+    return found.select(*(name for name in found.columns if name in _KEPT))
 
 
-def _forget(session: SparkSession, selection: Selection, sink: Mapping[str, str]) -> None:
+def _forget(session: SparkSession, selection: Selection, sink: Sink) -> None:
     """Remove the records by which the queues know the batches that they have."""
-    chosen = QUEUE.parse(sink, WRITE)
+    if sink.format != "shmq":
+        return
+    chosen = QUEUE.parse(sink.options, WRITE)
     topic = chosen["topic"] or chosen["queue"]
     names = [topic] if topic else selection.topics(session)
     with Address.of(chosen).connect() as broker:
         for name in names:
             with contextlib.suppress(NoSuchQueue), broker.queue(name) as target:
-                target.staged_publisher(selection.publisher).discard()
+                target.staged_publisher(f"{selection.publisher}/rows").discard()
 
 
 JOB: Final = Batch(
-    name="replay",
-    about=ABOUT["replay"],
-    tables=(
-        _TOP,
-        rows(
-            "source",
-            'The files: a directory of .dmsq files, with the options of format("dmsq"), or '
-            "Parquet.",
-            use=BATCH,
-            formats=("dmsq", "parquet"),
-            example='queue = "orders"',
-        ),
-        _SELECT,
-        queue(
-            "sink",
-            'The queue, by the options of format("shmq"); without a topic, each message goes '
-            "to that of its column topic.",
-            use=WRITE,
-            example='topic = "orders"',
-        ),
-        SPARK,
-    ),
-    check=_check,
-    run=run,
+    name="replay", about=catalog.ABOUT["replay"], config=Replay, check=_check, run=run
 )

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
-import time
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from shmq.errors import ConnectionLost, ShmqError
-from shmq.spark.jobs.config import Config
+from shmq.spark.jobs.config import Base, StreamBase
 from shmq.spark.jobs.failure import failure_of
 from shmq.spark.jobs.filesystem import Folder
 from shmq.spark.jobs.job import Batch, Job, Progress, SingleBatch, Stream
-from shmq.spark.jobs.tables import AVAILABLE_NOW
 from shmq.spark.session import session as make_session
 
 if TYPE_CHECKING:
@@ -24,110 +25,56 @@ if TYPE_CHECKING:
 
 __all__ = ["run", "started", "stop_after_batch"]
 
-#: How often the query's state is checked, in seconds.
-_STATE_GLANCE: Final = 0.05
-
-
-def stop_after_batch(query: StreamingQuery) -> None:
-    """Let the query finish its current batch and begin no other, and wait until it has ended.
-
-    ``query.stop()`` alone would interrupt the batch: it would be planned but not committed, its
-    messages would return to their queue, and other consumers could get them.
-    """
-    thread = _Thread(query)
-    thread.end_behind_batch()
-    while thread.is_alive and not thread.is_between_batches:
-        time.sleep(_STATE_GLANCE)
-    query.stop()
-
-
-class _Thread:
-    """The thread that runs a query's batches.
-
-    The thread ends on its own when it finds its query terminated, which it checks between
-    batches. It also checks within a batch, after planning, and then interrupts itself. So the
-    query must be set to terminated while the thread is in no batch, and the thread must be kept
-    from beginning one meanwhile. The query's progress lock does that: it is fair, and the
-    thread takes it three times a round. At the first time nothing is planned yet, after the
-    second the batch is committed, and at the third the thread is in no batch any more. The
-    state that Spark reports is reliable while the thread waits for the lock.
-    """
-
-    def __init__(self, query: StreamingQuery) -> None:
-        self._query = query
-        execution: Any = query._jsq.streamingQuery()
-        package = execution.getClass().getPackageName()
-        loader = execution.getClass().getClassLoader()
-        self._over = loader.loadClass(f"{package}.TERMINATED$").getField("MODULE$").get(None)
-        self._state = execution.state()
-        self._lock = execution.awaitProgressLock()
-        self._thread = execution.queryExecutionThread()
-
-    @property
-    def is_alive(self) -> bool:
-        return bool(self._thread.isAlive())
-
-    @property
-    def is_between_batches(self) -> bool:
-        """Whether it sleeps until the next batch is due. The order of the checks matters."""
-        return str(self._thread.getState()) == "TIMED_WAITING" and not self._is_in_batch
-
-    @property
-    def _is_in_batch(self) -> bool:
-        return bool(self._query.status["isTriggerActive"])
-
-    def end_behind_batch(self) -> None:
-        """Set the query to terminated while the thread is in no batch and begins none."""
-        before: Any = None  # the query's state before it was set to terminated during a sleep
-        self._lock.lock()
-        try:
-            while self.is_alive:
-                if self._lock.hasQueuedThread(self._thread):
-                    if not self._is_in_batch:
-                        self._state.set(self._over)
-                        return
-                    if before is not None:  # it was about to wake: let it run this batch
-                        self._state.set(before)
-                        before = None
-                    self._let_pass()
-                elif self.is_between_batches:
-                    if before is not None:  # still asleep after the change: it wakes and ends
-                        return
-                    before = self._state.getAndSet(self._over)
-                else:
-                    time.sleep(_STATE_GLANCE)
-        finally:
-            self._lock.unlock()
-
-    def _let_pass(self) -> None:
-        self._lock.unlock()
-        self._lock.lock()
-
-
-#: How often a stream is asked for its progress, in seconds.
+#: How often a stream is asked for its state, in seconds.
 _GLANCE: Final = 0.2
 
 #: How long a master may take to answer, in seconds. Spark itself gives up after a minute
 #: without saying why.
 _PATIENCE: Final = 10.0
 
+#: The settings of a job's session, unless the file or Spark's configuration has them.
+_ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_DEFAULTS: Final = {
+    "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+}
+
 Report = Callable[[Progress], None]
 Stopping = Callable[[], bool]
 
 
-def started(job: Job, config: Config) -> SparkSession:
+def stop_after_batch(query: StreamingQuery, stop_file: Path) -> None:
+    """Let the query finish its current batch and begin no other, and wait until it has ended.
+
+    ``query.stop()`` alone would interrupt the batch: it would be planned but not committed, its
+    messages would return to their queue, and other consumers could get them. Once the stop file
+    exists, its source says that there is nothing new; so when the query is in no batch, none
+    begins. A query of other sources may be interrupted, and repeats the batch at its next start.
+    """
+    stop_file.touch()
+    while query.isActive and query.status["isTriggerActive"]:
+        query.awaitTermination(_GLANCE)  # type: ignore[arg-type]
+    query.stop()
+
+
+def started(job: Job[Any], config: Base) -> SparkSession:
     """The session that a job's file configures.
 
     Raises a one-line :class:`~shmq.ShmqError` if it does not start.
     """
-    settings = config["spark"]
-    _reach(settings["master"])
+    settings = config.spark
+    _reach(settings.master)
     try:
-        return make_session(f"shmq {job.name}", master=settings["master"], conf=settings["options"])
+        session = make_session(f"shmq {job.name}", master=settings.master, conf=settings.conf)
+        own = session.sparkContext.getConf()
+        usual = {"spark.sql.shuffle.partitions": str(session.sparkContext.defaultParallelism)}
+        for name, value in {**_DEFAULTS, **usual}.items():
+            if not own.contains(name):
+                session.conf.set(name, value)
     except ShmqError:
         raise
     except Exception as error:
         raise failure_of(error) from error
+    return session
 
 
 def _reach(master: str | None) -> None:
@@ -151,13 +98,13 @@ def _reach(master: str | None) -> None:
 
 
 def run(
-    job: Job, config: Config, session: SparkSession, report: Report, stopping: Stopping
+    job: Job[Any], config: Base, session: SparkSession, report: Report, stopping: Stopping
 ) -> Progress:
     """Run the job to its end or until ``stopping()`` is true, and return its progress.
 
     A stream stops after its current batch; its next start continues after that batch. After a
-    crash the interrupted batch is repeated, and counts once. Raises a one-line
-    :class:`~shmq.ShmqError` for a failure at the driver or an executor.
+    crash the interrupted batch is repeated. Raises a one-line :class:`~shmq.ShmqError` for a
+    failure at the driver or an executor.
     """
     told = [Progress()]
 
@@ -167,7 +114,9 @@ def run(
 
     try:
         if isinstance(job, Stream):
-            _stream(job, config, session, tell, stopping)
+            assert isinstance(config, StreamBase)
+            with tempfile.TemporaryDirectory(prefix="shmq-pipeline-") as folder:
+                _stream(job, config, session, tell, stopping, Path(folder, "stop"))
         else:
             assert isinstance(job, Batch)
             job.run(session, config, tell, stopping)
@@ -179,11 +128,16 @@ def run(
 
 
 def _stream(
-    job: Stream, config: Config, session: SparkSession, tell: Report, stopping: Stopping
+    job: Stream[Any],
+    config: StreamBase,
+    session: SparkSession,
+    tell: Report,
+    stopping: Stopping,
+    stop_file: Path,
 ) -> None:
-    built = job.build(session, config)
+    built = job.build(session, config, os.fspath(stop_file))
     if isinstance(built, SingleBatch):
-        tell(built.run(session, config[""]["checkpoint"]))
+        tell(built.run(session, config.checkpoint))
         return
     query = _started(built, job, config)
     watch = _Watch(query, tell)
@@ -191,23 +145,21 @@ def _stream(
         while not query.awaitTermination(_GLANCE):  # type: ignore[arg-type]
             watch.look()
             if stopping():
-                stop_after_batch(query)
+                stop_after_batch(query, stop_file)
         watch.look()
     finally:
         if query.isActive:  # after another failure or a second signal
             query.stop()
     _settle(session, config)
-    if job.finish is not None and not stopping():
-        job.finish(session, config)
 
 
-def _settle(session: SparkSession, config: Config) -> None:
+def _settle(session: SparkSession, config: Any) -> None:
     """Acknowledge the last batch: Spark tells a source of it only when the next one begins."""
-    if "source" not in config or config["source"].get("format", "shmq") != "shmq":
+    if config.source.format != "shmq":
         return
     from shmq.spark.commit_on_stop import settle  # noqa: PLC0415 - with Spark alone
 
-    checkpoint = Folder(session, config[""]["checkpoint"])
+    checkpoint = Folder(session, config.checkpoint)
     done = [int(name) for name in checkpoint.names("commits") if name.isdigit()]
     if not done:
         return
@@ -215,16 +167,16 @@ def _settle(session: SparkSession, config: Config) -> None:
     # their sources, so if the function reads another one, the next start acknowledges the batch.
     offsets = checkpoint.read(f"offsets/{max(done)}").splitlines()[2:]
     if len(offsets) == 1:
-        settle(config["source"]["options"], offsets[0])
+        settle(config.source.options, offsets[0])
 
 
-def _started(writer: DataStreamWriter, job: Job, config: Config) -> StreamingQuery:
-    writer = writer.queryName(job.name).option("checkpointLocation", config[""]["checkpoint"])
-    trigger = config[""]["trigger"]
-    if trigger == AVAILABLE_NOW:
+def _started(writer: DataStreamWriter, job: Job[Any], config: StreamBase) -> StreamingQuery:
+    writer = writer.queryName(job.name).option("checkpointLocation", config.checkpoint)
+    seconds = config.trigger.seconds
+    if seconds is None:
         writer = writer.trigger(availableNow=True)
     else:
-        writer = writer.trigger(processingTime=f"{round(trigger * 1000)} milliseconds")
+        writer = writer.trigger(processingTime=f"{round(seconds * 1000)} milliseconds")
     return writer.start()
 
 
@@ -236,7 +188,6 @@ class _Watch:
         self._tell = tell
         self._progress = Progress()
         self._seen: set[str] = set()
-        self._since = time.monotonic()
 
     def look(self) -> None:
         for told in self._query.recentProgress:

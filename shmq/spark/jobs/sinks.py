@@ -1,123 +1,60 @@
-"""The sinks of a job: they take its rows batch by batch; a repeated batch adds nothing."""
+"""The sinks of a job: they write its batches in any format of Spark's.
+
+After a crash Spark runs the batch again that was cut off. Files, queues, streams and Delta take
+each batch once; to other formats such a batch is written again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
-from shmq.spark.jobs import values
-from shmq.spark.jobs.config import Key
-from shmq.spark.jobs.parquet_store import Compaction, ParquetStore
+from shmq.spark.jobs.endpoints import FILES, Sink
+from shmq.spark.jobs.table import FileTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FILES", "Files", "Queue", "Sink", "of"]
+__all__ = ["Put", "as_messages", "of"]
+
+#: Writes the rows of a batch, given the query's id and the batch's number. After a crash it is
+#: called again with the same arguments.
+Put = Callable[["DataFrame", str, int], None]
 
 #: In how many folders a task has files open; up to that number Spark need not sort the rows.
 _OPEN_FOLDERS: Final = "64"
 
-#: The keys for files.
-FILES: Final = (
-    Key(
-        name="compression",
-        about="How files are compressed: zstd, snappy, gzip, lz4 or none.",
-        check=values.one_of("zstd", "snappy", "gzip", "lz4", "none"),
-        default="zstd",
-    ),
-    Key(
-        name="merge_to",
-        about="The size of merged files; 0: small files are not merged.",
-        check=values.size(0, 1 << 40),
-        default=128 << 20,
-        example="128MiB",
-    ),
-    Key(
-        name="merge_files",
-        about="Small files of a folder are merged once there are this many.",
-        check=values.whole(2, 100_000),
-        default=16,
-    ),
-    Key(
-        name="keep_merged",
-        about="How long replaced files are kept for readers that still use them.",
-        check=values.seconds(0, 30 * 86400),
-        default=3600.0,
-        example="1h",
-    ),
-)
 
-
-class Sink(Protocol):
-    """Takes batches."""
-
-    def add(self, rows: DataFrame, query: str, batch: int) -> None:
-        """Add the rows, unless that batch of the query, or a later one, was added already."""
-
-    def rest(self) -> None:
-        """Finish up after the last batch."""
-
-
-class Files:
-    """Parquet files; see :mod:`shmq.spark.jobs.parquet_store`."""
-
-    def __init__(
-        self, session: SparkSession, table: Mapping[str, Any], columns: tuple[str, ...]
-    ) -> None:
+def of(session: SparkSession, sink: Sink, name: str) -> Put:
+    """What writes to the sink; the ``name`` is unique within the job."""
+    if sink.format in FILES:
         session.conf.set("spark.sql.maxConcurrentOutputFileWriters", _OPEN_FOLDERS)
-        self._session = session
-        self._table = table
-        self._columns = columns
-        self._opened: ParquetStore | None = None
+        table = FileTable(session, str(sink.path), sink.format, sink.options)
+        return lambda rows, query, batch: table.add(rows, query, batch, sink.partition_by or ())
 
-    def add(self, rows: DataFrame, query: str, batch: int) -> None:
-        """Add the rows as in :class:`Sink`, and merge small files of a folder."""
-        store = self._store()
-        store.add(rows, query, batch)
-        store.merge()
-        store.sweep()
+    def put(rows: DataFrame, query: str, batch: int) -> None:
+        writer: Any = rows.write.format(sink.format).mode(sink.mode).options(**sink.options)
+        if sink.partition_by is not None:
+            writer = writer.partitionBy(*sink.partition_by)
+        writer = writer.options(**_once(sink.format, f"{query}/{name}", batch))
+        writer.save(*(() if sink.path is None else (str(sink.path),)))
 
-    def rest(self) -> None:
-        """Merge the remaining small files."""
-        store = self._store()
-        while store.merge():
-            pass
-        store.sweep()
-
-    def _store(self) -> ParquetStore:
-        """The store, opened with the first batch; opening undoes what a crash left unfinished."""
-        if self._opened is None:
-            table = self._table
-            self._opened = ParquetStore(
-                self._session,
-                table["path"],
-                columns=self._columns,
-                compression=table["compression"],
-                merging=Compaction(
-                    size=table["merge_to"], files=table["merge_files"], keep=table["keep_merged"]
-                ),
-            )
-        return self._opened
+    return put
 
 
-class Queue:
-    """A queue, by the options of ``format("shmq")``."""
-
-    def __init__(self, options: Mapping[str, str], name: str) -> None:
-        self._options = options
-        self._name = name
-
-    def add(self, rows: DataFrame, query: str, batch: int) -> None:
-        """Add the rows as in :class:`Sink`."""
-        writer = rows.write.format("shmq").mode("append").options(**self._options)
-        writer.option("publisher", f"{query}/{self._name}").option("batch", batch).save()
-
-    def rest(self) -> None:
-        """Do nothing."""
+def _once(form: str, publisher: str, batch: int) -> dict[str, Any]:
+    """The options by which a format knows a batch that it has."""
+    if form == "shmq":
+        return {"publisher": publisher, "batch": batch}
+    if form == "delta":
+        return {"txnAppId": publisher, "txnVersion": batch}
+    return {}
 
 
-def of(session: SparkSession, table: Mapping[str, Any], name: str) -> Sink:
-    """The sink that a table of rows describes; the ``name`` is unique within the job."""
-    if table["format"] == "parquet":
-        return Files(session, table, table["partition_by"] or ())
-    return Queue(table["options"], name)
+def as_messages(rows: DataFrame, sink: Sink) -> DataFrame:
+    """The rows as they are, or for a queue or stream as messages of JSON."""
+    if sink.format != "shmq":
+        return rows
+    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy, and an extra
+
+    return rows.select(f.to_json(f.struct("*")).alias("value"), f.lit("json").alias("codec"))

@@ -8,9 +8,10 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import pyarrow as pa
+from msgspec import Meta
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 from rich import box, table
@@ -22,10 +23,11 @@ from shmq.errors import InvalidOption, ShmqError
 from shmq.expression.fingerprint import shape_of
 from shmq.expression.parse import quoted
 from shmq.native._core import codec_number
-from shmq.spark.jobs import values
-from shmq.spark.jobs.config import Config, Key, Table
-from shmq.spark.jobs.job import ABOUT, Batch, Progress
-from shmq.spark.jobs.tables import SPARK, rows
+from shmq.spark.jobs import catalog
+from shmq.spark.jobs.config import Base, Table, key
+from shmq.spark.jobs.endpoints import BatchSource
+from shmq.spark.jobs.job import Batch, Progress
+from shmq.spark.jobs.values import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -62,36 +64,37 @@ _REPORT: Final = (
 #: The most characters of a body, or of a header, in a sample.
 _SHOWN: Final = 200
 
-_TRIAGE: Final = Table(
-    name="triage",
-    about="What to report of the dead letters, and where.",
-    keys=(
-        Key(
-            name="json",
-            about="A file for the kinds; shmq redrive --where @FILE takes it.",
-            check=values.path,
-            example="triage.json",
+
+class Triage(Table, frozen=True, kw_only=True):
+    """What to report of the dead letters, and where."""
+
+    json: Annotated[
+        Location | None,
+        key("A file for the kinds; shmq redrive --where @FILE takes it.", "triage.json"),
+    ] = None
+    parquet: Annotated[
+        Location | None, key("A folder of Parquet to which the kinds are added.", "triage")
+    ] = None
+    limit: Annotated[
+        Annotated[int, Meta(ge=1, le=10_000)],
+        key("The most kinds to report, the largest first."),
+    ] = 100
+    samples: Annotated[
+        Annotated[int, Meta(ge=0, le=100)], key("How many letters of each kind to show.")
+    ] = 3
+
+
+class TriageFile(Base, frozen=True, kw_only=True):
+    """The file of the job."""
+
+    source: Annotated[
+        BatchSource,
+        key(
+            "Where the dead letters are: a queue, files of queues, or an archive.",
+            {"options": {"subscribe": "jobs.dlq"}},
         ),
-        Key(
-            name="parquet",
-            about="A folder of Parquet to which the kinds are added.",
-            check=values.path,
-            example="triage",
-        ),
-        Key(
-            name="limit",
-            about="The most kinds to report, the largest first.",
-            check=values.whole(1, 10_000),
-            default=100,
-        ),
-        Key(
-            name="samples",
-            about="How many letters of each kind to show.",
-            check=values.whole(0, 100),
-            default=3,
-        ),
-    ),
-)
+    ]
+    triage: Annotated[Triage, key("What to report of the dead letters, and where.")] = Triage()
 
 
 def kinds(letters: DataFrame, samples: int, *, headers: bool = False) -> DataFrame:
@@ -188,37 +191,32 @@ def _cut(text: str) -> str:
 
 def run(
     session: SparkSession,
-    config: Config,
+    config: TriageFile,
     tell: Callable[[Progress], None],
     _: Callable[[], bool],
 ) -> None:
     """Group the current dead letters, and write the report where the file says."""
-    settings, source = config["triage"], config["source"]
-    reader = session.read.format(source["format"]).options(
-        **{"columns": "all", **source["options"]}
-    )
-    letters = reader.load() if source["path"] is None else reader.load(source["path"])
+    settings = config.triage
+    letters = config.source.read(session)
     missing = [name for name in _NEEDED if name not in letters.columns]
     if missing:
         raise InvalidOption(
             f"triage needs the columns {', '.join(missing)}, which [source] does not have"
         )
     at = dt.datetime.now(dt.UTC)
-    made = kinds(letters, settings["samples"], headers="headers" in letters.columns)
-    found = made.limit(settings["limit"] + 1).collect()
-    report = [
-        _reported(number, row, at) for number, row in enumerate(found[: settings["limit"]], 1)
-    ]
+    made = kinds(letters, settings.samples, headers="headers" in letters.columns)
+    found = made.limit(settings.limit + 1).collect()
+    report = [_reported(number, row, at) for number, row in enumerate(found[: settings.limit], 1)]
     count = sum(row["count"] for row in report)
     tell(Progress(rows=count, counts={"kinds": len(report)}))
     show(report, more=len(found) > len(report))
-    if settings["json"] is not None:
-        _write_json(Path(settings["json"]), report, at)
-    if settings["parquet"] is not None:
+    if settings.json is not None:
+        _write_json(Path(settings.json), report, at)
+    if settings.parquet is not None:
         schema = _schema(_REPORT)
         data = [tuple(row[name] for name in schema.names) for row in report]
         session.createDataFrame(data, schema).coalesce(1).write.mode("append").parquet(
-            settings["parquet"]
+            settings.parquet
         )
 
 
@@ -258,22 +256,7 @@ def _write_json(path: Path, report: list[dict[str, Any]], at: dt.datetime) -> No
         aside.unlink(missing_ok=True)
 
 
-JOB: Final = Batch(
-    name="triage",
-    about=ABOUT["triage"],
-    tables=(
-        rows(
-            "source",
-            "Where the dead letters are: a queue, files of queues, or an archive.",
-            use="batch",
-            formats=("shmq", "dmsq", "parquet"),
-            example='subscribe = "jobs.dlq"',
-        ),
-        _TRIAGE,
-        SPARK,
-    ),
-    run=run,
-)
+JOB: Final = Batch(name="triage", about=catalog.ABOUT["triage"], config=TriageFile, run=run)
 
 
 _RIGHT: Final = ("row", "count", "bytes")

@@ -1,7 +1,7 @@
-"""Checks that turn a TOML value into a job's value.
+"""The types of a job's values that TOML does not have: times, sizes, places, options.
 
-A check takes the file's value and returns the job's. It raises a ValueError that says what is
-allowed; the configuration adds the key and the value.
+``of`` makes one of the file's value, given the folder of the file. It raises a ValueError that
+says what is allowed; the configuration adds the key and the value.
 """
 
 from __future__ import annotations
@@ -9,31 +9,28 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, Self, runtime_checkable
 
-from shmq.spark.shared import options
+from shmq.units import seconds_of, size_of
 
 __all__ = [
-    "Check",
-    "flag",
-    "function",
-    "master",
-    "moment",
-    "names",
-    "number",
-    "one_of",
-    "option",
-    "path",
-    "seconds",
-    "size",
-    "text",
-    "whole",
+    "AVAILABLE_NOW",
+    "FunctionName",
+    "Location",
+    "Master",
+    "Moment",
+    "Names",
+    "Options",
+    "Seconds",
+    "Size",
+    "Trigger",
+    "Value",
 ]
 
-#: Converts the file's value to the job's, given the folder of the file.
-Check = Callable[[Any, Path], Any]
+#: The trigger of a stream that ends when it has read everything that existed at its start.
+AVAILABLE_NOW: Final = "available-now"
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _MASTER: Final = re.compile(
@@ -43,155 +40,170 @@ _MASTER: Final = re.compile(
 _FUNCTION: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
 
-def text(value: Any, _: Path) -> str:
-    """Non-empty text."""
-    if isinstance(value, str) and value.strip():
-        return value
-    raise ValueError("text, in quotes")
+@runtime_checkable
+class Value(Protocol):
+    """A type of values that is made of the file's value."""
+
+    @classmethod
+    def of(cls, value: Any, folder: Path) -> Any:
+        """The value. Raises ValueError."""
 
 
-def flag(value: Any, _: Path) -> bool:
-    """``true`` or ``false``."""
-    if isinstance(value, bool):
-        return value
-    raise ValueError("true or false")
+class Seconds(float):
+    """A time, as 30 or ``"500ms"``, ``"5m"``, ``"2h"``."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, value: Any, _: Path) -> Self:
+        """The time in seconds."""
+        found = seconds_of(value) if isinstance(value, str) else value
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            found = math.nan
+        if not 0 <= found <= 366 * 86400:
+            raise ValueError('a time of at most 366 days, as 30 or "500ms", "5m", "2h"')
+        return cls(found)
 
 
-def names(value: Any, folder: Path) -> tuple[str, ...]:
+class Size(int):
+    """A size, as 4096 or ``"64K"``, ``"16MiB"``."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, value: Any, _: Path) -> Self:
+        """The size in bytes."""
+        found = size_of(value) if isinstance(value, str) else value
+        if isinstance(found, bool) or not isinstance(found, int) or not 0 < found <= 1 << 40:
+            raise ValueError('a size of at most 1 TiB, as 4096 or "64K", "16MiB", "1G"')
+        return cls(found)
+
+
+class Location(str):
+    """A path, relative to the folder of the file, or a URL such as ``hdfs://…``."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, value: Any, folder: Path) -> Self:
+        """The path; a relative one begins at the folder."""
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError('a path, as "archive", "/srv/archive" or "hdfs://host/archive"')
+        return cls(value if _SCHEME.match(value) else folder / value)
+
+
+class Names(tuple[str, ...]):
     """One name, or a list of names without duplicates."""
-    found = value if isinstance(value, list) else [value]
-    try:
-        kept = tuple(text(each, folder) for each in found)
-    except ValueError:
-        kept = ()
-    if not kept or len(set(kept)) < len(kept):
-        raise ValueError('a name as "a", or several as ["a", "b"], none of them twice')
-    return kept
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, value: Any, _: Path) -> Self:
+        """The names."""
+        found = value if isinstance(value, list) else [value]
+        named = bool(found) and all(isinstance(each, str) and each.strip() for each in found)
+        if not named or len(set(found)) < len(found):
+            raise ValueError('a name as "a", or several as ["a", "b"], none of them twice')
+        return cls(found)
 
 
-def whole(least: int, most: int) -> Check:
-    """A whole number within the bounds."""
-
-    def check(value: Any, _: Path) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise ValueError(f"a whole number from {least:,} to {most:,}")
-        return value
-
-    return check
-
-
-def number(least: float, most: float) -> Check:
-    """A number within the bounds."""
-
-    def check(value: Any, _: Path) -> float:
-        plain = isinstance(value, int | float) and not isinstance(value, bool)
-        if not plain or not least <= value <= most:
-            raise ValueError(f"a number from {least:g} to {most:g}")
-        return float(value)
-
-    return check
-
-
-def seconds(least: float, most: float) -> Check:
-    """A time within the bounds, as 30 or ``"500ms"``, ``"5m"``, ``"2h"``; in seconds."""
-    allowed = f'a time from {least:g} to {most:g} seconds, as 30 or "500ms", "5m", "2h"'
-    return _within(least, most, _seconds, allowed)
-
-
-def size(least: int, most: int) -> Check:
-    """A number of bytes within the bounds, as 4096 or ``"64K"``, ``"16MiB"``."""
-    allowed = f'a size from {least:,} to {most:,} bytes, as 4096 or "64K", "16MiB", "1G"'
-    return _within(least, most, _size, allowed)
-
-
-def _within(least: float, most: float, read: Callable[[Any], float | None], allowed: str) -> Check:
-    """A check that ``read`` accepts the value and its result is within the bounds."""
-
-    def check(value: Any, _: Path) -> float:
-        found = read(value)
-        if found is None or not least <= found <= most:
-            raise ValueError(allowed)
-        return found
-
-    return check
-
-
-def one_of(*allowed: str) -> Check:
-    """One of these words."""
-
-    def check(value: Any, _: Path) -> str:
-        if value not in allowed:
-            raise ValueError(f"one of {', '.join(allowed)}")
-        return str(value)
-
-    return check
-
-
-def path(value: Any, folder: Path) -> str:
-    """A path, relative to the folder of the file, or a URL such as ``s3a://…``."""
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError('a path, as "archive", "/srv/archive" or "hdfs://host/archive"')
-    return value if _SCHEME.match(value) else str(folder / value)
-
-
-def function(value: Any, _: Path) -> str:
+class FunctionName(str):
     """The name of a function, as ``module:function``."""
-    if isinstance(value, str) and _FUNCTION.fullmatch(value):
-        return value
-    raise ValueError('of the form "module:function", as "app.flights:delays"')
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, value: Any, _: Path) -> Self:
+        """The name."""
+        if isinstance(value, str) and _FUNCTION.fullmatch(value):
+            return cls(value)
+        raise ValueError('of the form "module:function", as "app.flights:delays"')
 
 
-def master(value: Any, _: Path) -> str:
-    """A master URL that Spark knows. Raises a :class:`ValueError` that says what is allowed."""
-    if not isinstance(value, str) or not _MASTER.fullmatch(value):
+class Master(str):
+    """A master URL that Spark knows."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, value: Any, _: Path) -> Self:
+        """The URL."""
+        if isinstance(value, str) and _MASTER.fullmatch(value):
+            return cls(value)
         raise ValueError('"local[N]", "local[*]", "spark://HOST:PORT", "yarn" or "k8s://…"')
-    return value
 
 
-def moment(value: Any, _: Path) -> dt.datetime:
-    """A point in time, in UTC if it has no zone. A date means its beginning."""
-    found = value
-    if isinstance(value, str):
+class Trigger:
+    """When a batch begins."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: float | None) -> None:
+        #: From the start of a batch to that of the next; None: read what there is, and end.
+        self.seconds = seconds
+
+    @classmethod
+    def of(cls, value: Any, folder: Path) -> Self:
+        """The trigger of a time, or of :data:`AVAILABLE_NOW`."""
         try:
-            found = dt.datetime.fromisoformat(value)
-        except ValueError:
-            found = None
-    if isinstance(found, dt.date) and not isinstance(found, dt.datetime):
-        found = dt.datetime.combine(found, dt.time())
-    if not isinstance(found, dt.datetime):
-        raise ValueError("a time as 2026-11-22T10:00:00Z, or a date as 2026-11-22")
-    return found if found.tzinfo else found.replace(tzinfo=dt.UTC)
+            return cls(None if value == AVAILABLE_NOW else Seconds.of(value, folder))
+        except ValueError as error:
+            raise ValueError(f'"{AVAILABLE_NOW}", or {error}') from None
 
 
-def option(value: Any, _: Path) -> str:
-    """A value for a Spark option: text, a number, true or false, or a list of text."""
+class Moment:
+    """A point in time, in UTC if it has no zone. A date means its beginning."""
+
+    __slots__ = ("at",)
+
+    def __init__(self, at: dt.datetime) -> None:
+        self.at = at
+
+    @classmethod
+    def of(cls, value: Any, _: Path) -> Self:
+        """The moment of a text or of one of TOML's times."""
+        found = value
+        if isinstance(value, str):
+            try:
+                found = dt.datetime.fromisoformat(value)
+            except ValueError:
+                found = None
+        if isinstance(found, dt.date) and not isinstance(found, dt.datetime):
+            found = dt.datetime.combine(found, dt.time())
+        if not isinstance(found, dt.datetime):
+            raise ValueError("a time as 2026-11-22T10:00:00Z, or a date as 2026-11-22")
+        return cls((found if found.tzinfo else found.replace(tzinfo=dt.UTC)).astimezone(dt.UTC))
+
+
+class Options(dict[str, str]):
+    """Options of a format, or settings of Spark; nested tables are names with dots."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, value: Any, _: Path) -> Self:
+        """The options, as the text that Spark takes."""
+        if not isinstance(value, dict):
+            raise ValueError("a table of options")
+        return cls({name: _text(name, each) for name, each in _flattened(value).items()})
+
+
+def _flattened(table: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            flat |= {f"{key}.{inner}": each for inner, each in _flattened(value).items()}
+        else:
+            flat[key] = value
+    return flat
+
+
+def _text(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
         return str(value)
     if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
         return ",".join(value)
-    raise ValueError("text, a number, true or false, or a list of text")
-
-
-def flattened(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested tables as one table with dotted keys, as TOML nests ``a.b = 1``."""
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            flat |= {f"{key}.{inner}": each for inner, each in flattened(value).items()}
-        else:
-            flat[key] = value
-    return flat
-
-
-def _seconds(value: Any) -> float | None:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value) if math.isfinite(value) else None
-    return options.seconds_of(value) if isinstance(value, str) else None
-
-
-def _size(value: Any) -> int | None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    return options.size_of(value) if isinstance(value, str) else None
+    raise ValueError(f"options, and {name} = {value!r:.80} is not text, a number, true, false "
+                     f"or a list of text")  # fmt: skip

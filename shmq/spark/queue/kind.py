@@ -37,6 +37,7 @@ _OPTIONS: Final = (
     Option("maxBytesPerTrigger", options.size(1, 1 << 40), 256 << 20, _STREAM),
     Option("leaseTimeout", options.seconds(1, 1e6), 600.0, _STREAM),
     Option("failOnDataLoss", options.truth, True, _STREAM),
+    options.STOP_FILE,
     *writer.OPTIONS,
 )
 

@@ -31,6 +31,7 @@ from shmq.errors import LeaseExpired, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.spark.queue.leases import LeasedMessages, Leases
 from shmq.spark.queue.offset import MOST, Offset
 from shmq.spark.shared.address import Address
+from shmq.spark.shared.options import stopped
 from shmq.spark.shared.reader import SourceReader, StreamingReader
 from shmq.spark.shared.subscription import Subscription
 
@@ -189,6 +190,8 @@ class QueueSourceStreamingReader(StreamingReader):
         """Acknowledge the messages before ``start``, and lease the next batch if there is one."""
         begin = Offset.of_json(start)
         self._settle(begin)
+        if stopped(self._chosen):
+            return start
         self._page.tell(self._address, self._leases.names())
         if self._pending is not None and self._pending.epoch == begin.epoch + 1:
             return self._pending.as_json()  # leased before, but not planned yet

@@ -8,14 +8,27 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import difflib
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 from shmq.errors import InvalidOption
+from shmq.units import seconds_of, size_of
 
-__all__ = ["BATCH", "KIND", "STREAM", "USES", "WRITE", "Option", "parse", "use_of"]
+__all__ = [
+    "BATCH",
+    "KIND",
+    "STOP_FILE",
+    "STREAM",
+    "USES",
+    "WRITE",
+    "Option",
+    "parse",
+    "stopped",
+    "use_of",
+]
 
 BATCH: Final = "batch"
 STREAM: Final = "stream"
@@ -29,16 +42,8 @@ USES: Final = MappingProxyType(
 #: Spark's own options, which it also passes to a source.
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "pathglobfilter"})
 
-_SIZE: Final = re.compile(r"(\d{1,15})\s*([kmgt]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
-_SECONDS: Final = re.compile(
-    r"(\d{1,12}(?:\.\d{1,9})?)\s*(ms|s|min|m|h|d)?", re.ASCII | re.IGNORECASE
-)
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LAST_MS: Final = ((1 << 63) - 1) // 1000
-_SCALES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_UNITS: Final = {
-    "": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0
-}  # fmt: skip
 
 Reading = Callable[[str], Any]
 
@@ -152,18 +157,6 @@ def whole(least: int, most: int) -> Reading:
     return read
 
 
-def size_of(given: str) -> int | None:
-    """The bytes in a text such as ``1048576``, ``64k``, ``16MiB`` or ``1g``; None: no size."""
-    found = _SIZE.fullmatch(given.strip())
-    return int(found[1]) * _SCALES[found[2].lower()] if found else None
-
-
-def seconds_of(given: str) -> float | None:
-    """The seconds in a text such as ``30``, ``0.5``, ``500ms``, ``10min`` or ``1h``; None: none."""
-    found = _SECONDS.fullmatch(given.strip())
-    return float(found[1]) * _UNITS[(found[2] or "").lower()] if found else None
-
-
 def size(least: int, most: int) -> Reading:
     """A number of bytes within the bounds."""
 
@@ -231,3 +224,11 @@ def several_of(*allowed: str) -> Reading:
 
 #: Whether names are of queues or of streams.
 KIND: Final = Option("kind", one_of("queue", "stream"), None, frozenset({BATCH, STREAM, WRITE}))
+
+#: A file that stops a stream: once it exists, the source has nothing new.
+STOP_FILE: Final = Option("stopFile", text, None, frozenset({STREAM}))
+
+
+def stopped(chosen: Mapping[str, Any]) -> bool:
+    """Whether the stop file of a stream exists."""
+    return chosen["stopFile"] is not None and os.path.lexists(chosen["stopFile"])

@@ -45,6 +45,7 @@ _OPTIONS: Final = (
     Option("failOnDataLoss", options.truth, True, _READ),
     Option("group", options.text, None, _STREAM),
     Option("groupIdPrefix", options.text, None, _STREAM),
+    options.STOP_FILE,
     *writer.OPTIONS,
 )
 

@@ -24,6 +24,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 import shmq
 from shmq.errors import InvalidOption, NoSuchStream, OffsetOutOfRange, StreamDeleted
 from shmq.spark.shared.address import Address
+from shmq.spark.shared.options import stopped
 from shmq.spark.shared.reader import SourceReader, StreamingReader
 from shmq.spark.shared.subscription import Subscription
 from shmq.spark.stream.bounds import EARLIEST, LATEST, Bound, StreamSnapshot, check_within, look
@@ -219,7 +220,8 @@ class StreamSourceStreamingReader(StreamingReader):
         self._page.tell(self._address, begin.streams)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end, count = self._cursor.next(begin, most)
-        if begin != NOWHERE and (not count or not self._trigger.ready(count)):
+        waits = not count or stopped(self._chosen) or not self._trigger.ready(count)
+        if begin != NOWHERE and waits:
             self._cursor.reached(begin)
             return start
         self._trigger.begun()

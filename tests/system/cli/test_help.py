@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 import shmq
 from shmq.cli.main import cli
-from shmq.spark.jobs.job import ABOUT
+from shmq.spark.jobs.catalog import ABOUT
 from tests.support.shell import Shell, ended
 from tests.system.cli.conftest import Quick
 from tests.system.cli.test_serve import listening

@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 
 from shmq.cli.shared.exit_codes import Code
-from shmq.spark.jobs import job as jobs
+from shmq.spark.jobs import catalog as jobs
 
 if importlib.util.find_spec("pyspark") is None:
     pytest.skip("there is no pyspark: pip install 'shmq[spark]'", allow_module_level=True)
@@ -21,7 +21,7 @@ Invoke = Callable[..., Result]
 
 RIGHT = """
 checkpoint = "done"
-[source]
+[source.options]
 subscribe = "results"
 [sink]
 path = "archive"
@@ -34,7 +34,7 @@ def test_init_prints_a_file_to_begin_with(invoke: Invoke, job: str) -> None:
 
     assert done.exit_code == Code.OK
     assert done.stdout.startswith(f"# shmq pipeline {job}: ")
-    assert "[source]\n" in done.stdout
+    assert "[spark]\n" in done.stdout
 
 
 @pytest.mark.parametrize("job", list(jobs.ABOUT))

@@ -71,7 +71,7 @@ def test_what_is_refused_is_told_with_what_to_do(
         (options.whole(0, 9), " 7 ", 7),
         (options.size(1, 1 << 40), "64k", 65536),
         (options.size(1, 1 << 40), "1 MiB", 1 << 20),
-        (options.size(1, 1 << 40), "3GB", 3 << 30),
+        (options.size(1, 1 << 40), "3GB", 3 * 10**9),
         (options.size(1, 1 << 40), "12", 12),
         (options.seconds(0, 1e6), "0.5", 0.5),
         (options.seconds(0, 1e6), "500ms", 0.5),

@@ -9,7 +9,6 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from shmq import spark
 from tests.prove.soak.spark.storm import Outcome, archived, judge, storm
 
 
@@ -31,9 +30,7 @@ def main() -> None:
             print(f"killed {told}", flush=True)
     for kind, times in sorted(collections.Counter(outcome.killed).items()):
         print(f"{times:3} times {kind}")
-    session = spark.session("shmq's soak", master="local[2]", conf={"spark.driver.memory": "1g"})
-    judge(outcome, archived(session, folder))
-    session.stop()
+    judge(outcome, archived(folder))
     print(
         f"{outcome.put:,} numbers put, {len(outcome.killed)} processes killed, jobs started "
         f"{outcome.starts} times\nlost: {len(outcome.lost)}\ndoubled: {len(outcome.doubled)}\n"

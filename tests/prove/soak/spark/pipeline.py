@@ -65,6 +65,13 @@ class Pipeline:
                 return True
         return False
 
+    def kill_driver(self) -> None:
+        """Kill the command and Java at once, which together are Spark's driver."""
+        kinds = self._kinds()
+        for process in (*kinds["java"], *kinds["command"]):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
     def stop(self) -> None:
         """Have it stop cleanly: what it has in hand is done, and acknowledged."""
         for _ in range(5):  # one that was hit a moment ago fails yet, and is started again

@@ -15,7 +15,6 @@ import contextlib
 import dataclasses
 import itertools
 import multiprocessing
-import os
 import random
 import secrets
 import signal
@@ -25,9 +24,11 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import psutil
+import pyarrow.dataset as ds
 
 import shmq
 from tests.prove.soak.spark.pipeline import KINDS, Pipeline
+from tests.prove.spark.jobs.tools import current
 from tests.support.processes import PATIENCE, SHM, eventually
 from tests.support.server import Server
 
@@ -50,30 +51,32 @@ LONGEST: Final = 4 * 3600
 TRANSFORM: Final = """
 checkpoint = "transform.checkpoint"
 trigger = "0.2s"
-[source]
+[source.options]
 url = "{url}"
 subscribe = "in"
 maxOffsetsPerTrigger = 5000
 [transform]
 function = "tests.prove.soak.spark.app:copied"
-[sink]
+[sink.options]
 url = "{url}"
 topic = "out"
 [spark]
 master = "local[2]"
+[spark.conf]
 "spark.driver.memory" = "700m"
 """
 
 ARCHIVE: Final = """
 checkpoint = "archive.checkpoint"
 trigger = "0.2s"
-[source]
+[source.options]
 subscribe = "out"
 maxOffsetsPerTrigger = 5000
 [sink]
 path = "archive"
 [spark]
 master = "local[2]"
+[spark.conf]
 "spark.driver.memory" = "700m"
 """
 
@@ -125,7 +128,7 @@ class _Stage:
         )
         self.jobs: list[Pipeline] = []
         self._due: list[tuple[str, str]] = []
-        self._versions: set[str] = set()
+        self._batches: set[str] = set()
 
     def __enter__(self) -> Self:
         with shmq.connect(self.namespace) as broker:
@@ -194,15 +197,15 @@ class _Stage:
 
     def flow(self) -> None:
         """Wait until a batch has come through both jobs since this was last waited for."""
-        log = self.folder / "archive/_spark_metadata"
+        archive = self.folder / "archive"
 
         def further() -> bool:
             for job in self.jobs:
                 job.keep()
-            versions = {path.name for path in log.glob("[0-9]*")} if log.exists() else set()
-            if versions <= self._versions:
+            batches = {path.name for path in archive.glob("v=*/shmq_batch=*")}
+            if batches <= self._batches:
                 return False
-            self._versions |= versions
+            self._batches |= batches
             return True
 
         _until(further, "a batch is archived", self.jobs[-1])
@@ -293,11 +296,8 @@ def judge(outcome: Outcome, values: list[bytes]) -> Outcome:
     return outcome
 
 
-def archived(session: Any, folder: Path) -> list[bytes]:
-    """The bodies in the archive, through Spark."""
-    path = folder / "archive"
-    if not os.path.lexists(path):
-        return []
-    table = session.read.parquet(str(path)).select("value").toArrow()
-    values: list[bytes] = table.column("value").to_pylist()
+def archived(folder: Path) -> list[bytes]:
+    """The bodies in the archive, through a reader that knows nothing of Spark."""
+    table = ds.dataset(current(folder / "archive"), partitioning="hive")
+    values: list[bytes] = table.to_table(columns=["value"]).column("value").to_pylist()
     return values

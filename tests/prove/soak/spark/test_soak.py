@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.prove.soak.spark.storm import Outcome, archived, body_of, judge, storm
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 pytestmark = pytest.mark.watchdog(600)
 
 
 def test_each_number_is_in_the_files_once_whoever_is_killed(
-    spark: SparkSession, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     *killed, outcome = storm(tmp_path, seed=20_261_122, kills=2, pause=2)
 
     assert isinstance(outcome, Outcome)
-    judge(outcome, archived(spark, tmp_path))
+    judge(outcome, archived(tmp_path))
     assert not outcome.wrong(), outcome
     assert len(killed) == 2
     assert outcome.put > 0

@@ -33,3 +33,9 @@ def nothing(rows: DataFrame) -> None:
 
 def fails(rows: DataFrame) -> DataFrame:
     return rows.select("no_such_column")
+
+
+def text(rows: DataFrame) -> DataFrame:
+    """The bodies as text, and which half of the alphabet each begins in."""
+    made = rows.select(f.col("value").cast("string").alias("text"))
+    return made.withColumn("half", f.when(f.col("text") < "n", "a").otherwise("b"))

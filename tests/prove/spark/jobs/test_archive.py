@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import shmq
-from tests.prove.spark.jobs.tools import run_job, written
+from tests.prove.spark.jobs.tools import rows_of, run_job, written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NOW = """
 checkpoint = "checkpoint"
 trigger = "available-now"
-[source]
+[source.options]
 url = "{namespace}"
 subscribePattern = "results.*"
 includeHeaders = true
@@ -39,7 +39,7 @@ def test_each_message_is_archived_once_in_the_folder_of_its_queue_and_day(
 
     assert done.rows == 200
     assert one.stats().depth == two.stats().depth == 0
-    rows = spark.read.parquet(str(tmp_path / "archive")).collect()
+    rows = rows_of(spark, tmp_path / "archive").collect()
     found = collections.Counter((row.topic, bytes(row.value)) for row in rows)
     assert found == {
         **{("results:1", b"\x81\xa6number" + _packed(n)): 1 for n in range(100)},
@@ -67,4 +67,4 @@ def test_a_job_that_goes_on_adds_what_has_come_since_and_nothing_twice(
         totals.append(run_job(spark, "archive", path).rows)
 
     assert totals == [3, 0, 2]
-    assert spark.read.parquet(str(tmp_path / "archive")).select("offset").distinct().count() == 5
+    assert rows_of(spark, tmp_path / "archive").select("offset").distinct().count() == 5

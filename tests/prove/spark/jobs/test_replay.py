@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import shmq
-from shmq.spark.jobs import job as jobs
-from shmq.spark.jobs.config import read
+from shmq.spark.jobs import catalog
 from shmq.spark.jobs.runner import run
 from shmq.storage.paths import segment_name
 from tests.prove.spark.jobs.tools import run_job, written
@@ -30,7 +29,7 @@ checkpoint = "checkpoint"
 path = "files"
 [select]
 {select}
-[sink]
+[sink.options]
 url = "{namespace}"
 topic = "again"
 """
@@ -43,6 +42,7 @@ path = "files"
 [select]
 since = 2026-02-01
 until = 2026-01-01
+[sink]
 """
 
 
@@ -106,8 +106,8 @@ def test_a_replay_that_was_stopped_goes_on_without_duplicates(
     spark: SparkSession, broker: shmq.Broker, files: Path, again: shmq.Queue
 ) -> None:
     path = job(files.parent, broker.namespace, top='rate = 1000\nevery = "100ms"')
-    replay = jobs.load("replay")
-    config = read(path, replay.tables)
+    replay = catalog.load("replay")
+    config = replay.read(path)
     told: list[Progress] = []
 
     run(replay, config, spark, told.append, lambda: bool(told) and told[-1].rows >= 200)
@@ -116,10 +116,7 @@ def test_a_replay_that_was_stopped_goes_on_without_duplicates(
     assert bodies(again) == list(range(1, 201))
 
     # As if it had been killed between a batch and the note of it.
-    noted = files.parent / "checkpoint/done"
-    for file in noted.iterdir():
-        file.unlink()
-    (noted / "000000000000").touch()
+    (files.parent / "checkpoint/done.json").write_text("1")
     # What has become of the files meanwhile is of no account.
     (files / segment_name("q", 1)).unlink()
     run_job(spark, "replay", path)
@@ -152,7 +149,7 @@ def test_parquet_goes_to_the_queues_that_its_rows_name(
         [source]
         format = "parquet"
         path = "rows"
-        [sink]
+        [sink.options]
         url = "{broker.namespace}"
         """,
     )
@@ -164,25 +161,27 @@ def test_parquet_goes_to_the_queues_that_its_rows_name(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('checkpoint = "c"', "'path' is missing in [source]"),
-        ('[source]\npath = "files"', "'checkpoint' is missing"),
+        ('checkpoint = "c"\n[source]\n[sink]', "'path' is missing in [source]"),
+        ('[source]\npath = "files"\n[sink]', "'checkpoint' is missing"),
+        (BACKWARDS, "must be before until"),
         (
-            BACKWARDS,
-            "must be before until",
+            'checkpoint = "c"\n[source]\npath = "files"\n[sink.options]\ntopic = "q"\nbatch = 1',
+            "'batch' in [sink.options] is what replay sets",
         ),
         (
-            'checkpoint = "c"\n[source]\npath = "files"\n[sink]\ntopic = "q"\nbatch = 1',
-            "'batch' in [sink] is what replay sets itself",
+            'checkpoint = "c"\nrate = 0\n[source]\npath = "files"\n[sink]',
+            "rate = 0 must be a number >= 0.001",
         ),
-        ('checkpoint = "c"\nrate = 0\n[source]\npath = "files"', "rate = 0 must be a number"),
-        ('checkpoint = "c"\n[source]\npath = "files"\nqueu = "q"', "did you mean queue"),
+        (
+            'checkpoint = "c"\n[source]\npath = "files"\n[source.options]\nqueu = "q"\n[sink]',
+            "did you mean queue",
+        ),
     ],
 )
 def test_a_file_that_is_wrong_is_told(tmp_path: Path, text: str, said: str) -> None:
     path = written(tmp_path, text)
-    replay = jobs.load("replay")
     with pytest.raises(shmq.InvalidOption) as found:
-        replay.check(read(path, replay.tables))
+        catalog.load("replay").read(path)
     assert said in str(found.value)
 
 

@@ -10,39 +10,61 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
+import shmq
 from shmq import Forbidden, NoSuchQueue, ShmqError
-from shmq.spark.jobs.config import Config
+from shmq.spark.jobs.archive import Archive
+from shmq.spark.jobs.endpoints import FileSink, StreamSource
 from shmq.spark.jobs.failure import failure_of
 from shmq.spark.jobs.job import Progress, Stream, each_batch
 from shmq.spark.jobs.runner import run
+from shmq.spark.jobs.values import Location, Options, Trigger
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-def settings(folder: Path) -> Config:
-    top = {"checkpoint": str(folder / "checkpoint"), "trigger": 0.0}
-    return Config(folder / "job.toml", {"": top})
+def settings(checkpoint: Path | str, source: StreamSource, seconds: float = 0.0) -> Archive:
+    return Archive(
+        checkpoint=Location(checkpoint),
+        trigger=Trigger(seconds),
+        source=source,
+        sink=FileSink(path=Location("nowhere")),
+    )
 
 
-def stream(batches: list[int]) -> Stream:
+def queue_of(namespace: str) -> StreamSource:
+    """Ten messages a batch."""
+    options = {"url": namespace, "subscribe": "in", "maxOffsetsPerTrigger": "10"}
+    return StreamSource(options=Options(options))
+
+
+@pytest.fixture
+def queue(broker: shmq.Broker) -> shmq.Queue:
+    made = broker.create_queue("in", dead_letter=None)
+    made.put_many([b"x"] * 100)
+    return made
+
+
+def stream(batches: list[int]) -> Stream[Archive]:
     """A job whose batches, once they are done, are in the list."""
 
-    def build(session: SparkSession, _: Config) -> DataStreamWriter:
-        rows = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
-
+    def build(session: SparkSession, config: Archive, stop_file: str) -> DataStreamWriter:
         def put(batch: DataFrame, _: str, number: int) -> None:
             assert batch.count() == 10
             batches.append(number)
 
-        return each_batch(rows, put)
+        return each_batch(config.source.read(session, stop_file), put)
 
-    return Stream(name="counting", about="Counts.", tables=(), build=build)
+    return Stream(name="counting", about="Counts.", config=Archive, build=build)
+
+
+def files(checkpoint: Path, part: str) -> set[int]:
+    return {int(path.name) for path in (checkpoint / part).glob("[0-9]*")}
 
 
 def test_a_stream_stops_after_its_batch_and_goes_on_with_the_next(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, queue: shmq.Queue, namespace: str, checkpoint: str
 ) -> None:
     done: list[int] = []
     told: list[Progress] = []
@@ -50,76 +72,74 @@ def test_a_stream_stops_after_its_batch_and_goes_on_with_the_next(
     for stop_at in (2, 4):
         last = run(
             stream(done),
-            settings(tmp_path),
+            settings(checkpoint, queue_of(namespace)),
             spark,
             told.append,
             lambda stop_at=stop_at: len(done) >= stop_at,  # type: ignore[misc]
         )
 
-    checkpoint = tmp_path / "checkpoint"
-    planned, committed = (
-        {int(path.name) for path in (checkpoint / part).glob("[0-9]*")}
-        for part in ("offsets", "commits")
-    )
-    assert planned == committed == set(done)
+    assert files(Path(checkpoint), "offsets") == files(Path(checkpoint), "commits") == set(done)
     assert done == list(range(len(done))), "none again, none left out"
     assert last == told[-1]
     assert last.batch == done[-1]
     assert {progress.batch for progress in told} == set(done)
     assert sum(1 for progress in told if progress.rows == 10) == 2, "it counts from each start"
+    stats = queue.stats()
+    assert (stats.depth, stats.in_flight) == (100 - 10 * len(done), 0), "all are acknowledged"
 
 
-def slow(folder: Path, done: list[int]) -> Stream:
-    """A job whose batches take their time while they are planned, and say when they are."""
+class Slow(DataSource):
+    """Plans slowly, and says that it does; it stops as shmq's sources do."""
 
-    class Reader(DataSourceStreamReader):
-        def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-            return {"at": 0}
+    @classmethod
+    def name(cls) -> str:
+        return "slow"
 
-        def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # noqa: N802
-            at = len(list(folder.iterdir())) + 1
-            (folder / str(at)).touch()
-            time.sleep(1)
+    def schema(self) -> str:
+        return "number int"
+
+    def streamReader(self, schema: object) -> SlowReader:  # noqa: N802
+        return SlowReader(self.options["folder"], self.options["stop"])
+
+
+class SlowReader(DataSourceStreamReader):
+    def __init__(self, folder: str, stop: str) -> None:
+        self._folder, self._stop = folder, stop
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        return {"at": 0}
+
+    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # noqa: N802
+        at = len(list(Path(self._folder).iterdir()))
+        if Path(self._stop).exists():
             return {"at": at}
+        (Path(self._folder) / str(at + 1)).touch()
+        time.sleep(1)
+        return {"at": at + 1}
 
-        def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-            return [InputPartition((start["at"], end["at"]))]
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return [InputPartition((start["at"], end["at"]))]
 
-        def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
-            yield from ((number,) for number in range(*partition.value))
-
-    class Slow(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "slow"
-
-        def schema(self) -> str:
-            return "number int"
-
-        def streamReader(self, schema: object) -> Reader:  # noqa: N802
-            return Reader()
-
-    def put(batch: DataFrame, _: str, number: int) -> None:
-        assert batch.count() == 1
-        done.append(number)
-
-    def build(session: SparkSession, _: Config) -> DataStreamWriter:
-        session.dataSource.register(Slow)
-        return each_batch(session.readStream.format("slow").load(), put)
-
-    return Stream(name="slow", about="Plans slowly.", tables=(), build=build)
+    def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+        yield from ((number,) for number in range(*partition.value))
 
 
 def test_a_batch_is_finished_that_was_being_planned_when_the_stream_was_stopped(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, checkpoint: str
 ) -> None:
     planned = tmp_path / "planned"
     planned.mkdir()
     done: list[int] = []
+    spark.dataSource.register(Slow)
+
+    def build(session: SparkSession, _: Archive, stop_file: str) -> DataStreamWriter:
+        options = {"folder": str(planned), "stop": stop_file}
+        rows = session.readStream.format("slow").options(**options).load()
+        return each_batch(rows, lambda batch, _, number: done.append(number + batch.count() - 1))
 
     last = run(
-        slow(planned, done),
-        settings(tmp_path),
+        Stream(name="slow", about="Plans slowly.", config=Archive, build=build),
+        settings(checkpoint, StreamSource(format="slow")),
         spark,
         lambda _: None,
         lambda: any(planned.iterdir()),
@@ -127,21 +147,22 @@ def test_a_batch_is_finished_that_was_being_planned_when_the_stream_was_stopped(
 
     assert [path.name for path in planned.iterdir()] == ["1"]
     assert done == [0]
-    assert (tmp_path / "checkpoint/commits/0").exists()
+    assert files(Path(checkpoint), "commits") == {0}
     assert last.batch == 0
 
 
-def test_a_stream_that_sleeps_until_its_next_batch_is_woken_to_stop(
-    spark: SparkSession, tmp_path: Path
+def test_a_stream_that_sleeps_until_its_next_batch_is_stopped_at_once(
+    spark: SparkSession, queue: shmq.Queue, namespace: str, checkpoint: str
 ) -> None:
     done: list[int] = []
-    hours = Config(tmp_path / "job.toml", {"": {**settings(tmp_path)[""], "trigger": 7200.0}})
+    hours = settings(checkpoint, queue_of(namespace), 7200.0)
 
     last = run(stream(done), hours, spark, lambda _: None, lambda: bool(done))
 
     assert done == [0]
-    assert (tmp_path / "checkpoint/commits/0").exists()
+    assert files(Path(checkpoint), "commits") == {0}
     assert last.batch == 0
+    assert (queue.stats().depth, queue.stats().in_flight) == (90, 0)
 
 
 def test_the_progress_adds_up_what_spark_tells_of_each_batch() -> None:
@@ -162,6 +183,8 @@ def test_the_progress_adds_up_what_spark_tells_of_each_batch() -> None:
     assert found == Progress(
         batch=7, rows=125, rate=240.0, backlog=15, seconds=0.5, counts={"bad": 3}
     )
+    twice = {**event, "observedMetrics": {"source": {"rows": 60}}}
+    assert Progress().after(twice).rows == 60, "a batch that was read twice counts once"
     bare = {"batchId": 0, "durationMs": {}, "sources": [{"numInputRows": 1}]}
     assert Progress().after(bare) == Progress(batch=0, rows=1)
 
@@ -240,6 +263,14 @@ def test_the_progress_adds_up_what_spark_tells_of_each_batch() -> None:
             ShmqError,
             "Spark: No space left on device; free space there",
         ),
+        (
+            (
+                "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
+                "Python worker failed to connect back. SQLSTATE: XXKST\n=== Streaming Query ==="
+            ),
+            ShmqError,
+            "Spark: Python worker failed to connect back; the machine was too busy to start a Py",
+        ),
         ("[JAVA_GATEWAY_EXITED] Java gateway", ShmqError, "Spark: [JAVA_GATEWAY_EXITED] Java g"),
         ("[PATH_NOT_FOUND] Path does not exist: x\n at y", ShmqError, "Spark: [PATH_NOT_FOUND] P"),
         ("", ShmqError, "Spark: RuntimeError"),
@@ -256,11 +287,12 @@ def test_what_failed_is_the_error_at_the_root_in_one_line(
 
 
 def test_a_checkpoint_that_cannot_be_written_is_told_with_its_place(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, queue: shmq.Queue, namespace: str, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
+    config = settings(tmp_path / "file/checkpoint", queue_of(namespace))
     with pytest.raises(ShmqError) as found:
-        run(stream([]), settings(tmp_path / "file"), spark, lambda _: None, lambda: False)
+        run(stream([]), config, spark, lambda _: None, lambda: False)
 
     assert str(found.value) == (
         f"Spark: ParentNotDirectoryException: Parent path is not a directory: "
@@ -269,16 +301,15 @@ def test_a_checkpoint_that_cannot_be_written_is_told_with_its_place(
 
 
 def test_a_class_that_java_does_not_have_is_told_by_its_name(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, queue: shmq.Queue, namespace: str
 ) -> None:
-    top = {"checkpoint": "s3a://bucket/checkpoint", "trigger": 0.0}
-    config = Config(tmp_path / "job.toml", {"": top})
+    config = settings("s3a://bucket/checkpoint", queue_of(namespace))
     with pytest.raises(ShmqError) as found:
         run(stream([]), config, spark, lambda _: None, lambda: False)
 
     told = str(found.value)
     assert "path=s3a://bucket/checkpoint: ClassNotFoundException: Class org.apache.hadoop" in told
-    assert "name the package that has it in [spark]" in told
+    assert "name the package that has it in [spark.conf]" in told
     assert "calling o" not in told
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import StructType
 
 import shmq
-from tests.prove.spark.jobs.tools import run_job, written
+from shmq.spark.queue.kind import QUEUE
+from shmq.spark.shared.kind import Kind
+from shmq.spark.stream.kind import STREAM_KIND
+from tests.prove.spark.jobs.tools import rows_of, run_job, written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,7 +21,7 @@ if TYPE_CHECKING:
 ARCHIVE = """
 checkpoint = "checkpoint"
 trigger = "available-now"
-[source]
+[source.options]
 url = "{namespace}"
 subscribe = "flights"
 startingOffsets = "earliest"
@@ -28,7 +33,7 @@ path = "archive"
 HOT = """
 checkpoint = "checkpoint"
 trigger = "available-now"
-[source]
+[source.options]
 url = "{namespace}"
 subscribe = "flights"
 startingOffsets = "earliest"
@@ -37,7 +42,7 @@ window = "10s"
 late = 0
 by = ["stream", "partition"]
 hot = 3
-[hot]
+[hot.options]
 url = "{namespace}"
 topic = "hot"
 """
@@ -52,7 +57,7 @@ def test_a_stream_is_archived_once_and_its_group_is_told_of_all(
         flights.append_many([b"%d%d" % (turn, n) for n in range(10)], partition=turn)
         run_job(spark, "archive", path)
 
-    rows = spark.read.parquet(str(tmp_path / "archive")).collect()
+    rows = rows_of(spark, tmp_path / "archive").collect()
     assert sorted(bytes(row.value) for row in rows) == [b"%02d" % n for n in range(20)]
     assert {row.topic for row in rows} == {"flights"}
     assert flights.group("archive").committed() == {0: 10, 1: 10}
@@ -72,3 +77,28 @@ def test_a_partition_that_is_hot_is_raised_as_a_record(
     (told,) = (record.body for record in hot.read(0, 0))
     assert (told["stream"], told["partition"], told["messages"]) == ("flights", "3", 96)
     assert told["times"] == pytest.approx(96 / 20)
+
+
+@pytest.mark.parametrize("kind", [QUEUE, STREAM_KIND], ids=lambda kind: str(kind.name))
+def test_a_source_has_nothing_new_once_its_stop_file_exists(
+    spark: SparkSession, broker: shmq.Broker, namespace: str, tmp_path: Path, kind: Kind[Any]
+) -> None:
+    stop = tmp_path / "stop"
+    options = {"url": namespace, "subscribe": "in", "stopFile": str(stop)}
+    if kind is QUEUE:
+        put = broker.create_queue("in", dead_letter=None).put
+    else:
+        put = broker.create_stream("in", 1, ring_bytes=1 << 16).append  # type: ignore[assignment]
+        options["startingOffsets"] = "earliest"
+    schema = StructType.fromDDL(kind.schema(options))
+    reader: Any = kind.stream_reader(options, schema)  # type: ignore[arg-type]
+    try:
+        put(b"1")
+        first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+        put(b"2")
+        stop.touch()
+        assert reader.latestOffset(first, ReadAllAvailable()) == first
+        stop.unlink()
+        assert reader.latestOffset(first, ReadAllAvailable()) != first
+    finally:
+        reader.stop()

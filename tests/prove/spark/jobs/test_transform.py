@@ -9,7 +9,7 @@ import pytest
 
 import shmq
 from shmq import InvalidOption, NoSuchQueue, ShmqError
-from tests.prove.spark.jobs.tools import run_job, written
+from tests.prove.spark.jobs.tools import current, rows_of, run_job, written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,7 +19,7 @@ APP = "tests.prove.spark.jobs.pipeline_app"
 JOB = """
 checkpoint = "checkpoint"
 trigger = "available-now"
-[source]
+[source.options]
 url = "{namespace}"
 subscribe = "flights"
 [transform]
@@ -33,9 +33,9 @@ schema = "carrier STRING NOT NULL, delay INT"
 bad = "{bad}"
 """
 
-TO_QUEUE = '[sink]\nurl = "{namespace}"\ntopic = "late"\n'
+TO_QUEUE = '[sink.options]\nurl = "{namespace}"\ntopic = "late"\n'
 TO_FILES = '[sink]\nformat = "parquet"\npath = "out"\npartition_by = "carrier"\n'
-BAD_TO_QUEUE = '[bad]\nurl = "{namespace}"\ntopic = "bad"\n'
+BAD_TO_QUEUE = '[bad.options]\nurl = "{namespace}"\ntopic = "bad"\n'
 BAD_TO_FILES = '[bad]\nformat = "parquet"\npath = "bad"\n'
 
 PROBLEM = "has the codec 'text', which has no fields"
@@ -97,9 +97,9 @@ def test_bad_bodies_are_dropped_and_counted(
     done = run_job(spark, "transform", path)
 
     assert (done.rows, done.counts) == (5, {"bad bodies dropped": 2})
-    rows = spark.read.parquet(str(tmp_path / "out")).collect()
+    rows = rows_of(spark, tmp_path / "out").collect()
     assert sorted((row.carrier, row.delay) for row in rows) == [("AA", 3), ("AA", 45), ("UA", 60)]
-    assert (tmp_path / "out" / "carrier=UA").is_dir()
+    assert list(current(tmp_path / "out").glob("shmq_batch=*/carrier=UA"))
 
 
 @pytest.mark.parametrize("where", ["queue", "files"])
@@ -124,7 +124,7 @@ def test_bad_bodies_go_where_they_are_meant_to(
             assert message.body == "no map"
             assert message.headers == {"decode_problem": PROBLEM}
         return
-    (row,) = spark.read.parquet(str(tmp_path / "bad")).collect()
+    (row,) = rows_of(spark, tmp_path / "bad").collect()
     assert (bytes(row.value), row.topic) == (b"no map", "flights")
     assert row.decode_problem == PROBLEM
 
@@ -152,7 +152,8 @@ def test_files_that_keep_coming_go_through_a_function_into_files(
 ) -> None:
     source = tmp_path / "flights"
     text = JOB.format(namespace=namespace, app=APP, function="with_carrier", rest=TO_FILES).replace(
-        f'url = "{namespace}"\nsubscribe = "flights"', 'format = "parquet"\npath = "flights"'
+        f'[source.options]\nurl = "{namespace}"\nsubscribe = "flights"',
+        '[source]\nformat = "parquet"\npath = "flights"',
     )
     path = written(tmp_path, text)
 
@@ -162,7 +163,7 @@ def test_files_that_keep_coming_go_through_a_function_into_files(
         ).parquet(str(source))
         assert run_job(spark, "transform", path).rows == 1
 
-    rows = spark.read.parquet(str(tmp_path / "out")).collect()
+    rows = rows_of(spark, tmp_path / "out").collect()
     assert sorted((row.carrier, row.delay) for row in rows) == [("C1", 1), ("C2", 2)]
 
 

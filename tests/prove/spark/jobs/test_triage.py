@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FILE = """
-[source]
+[source.options]
 url = "{namespace}"
 subscribe = "jobs.dlq"
 includeHeaders = true

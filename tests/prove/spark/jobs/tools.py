@@ -1,17 +1,17 @@
-"""What the tests of jobs share: a file for a job, and running it as the command does."""
+"""What the tests of jobs share: a file for a job, running it, and reading what it wrote."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shmq.spark.jobs import job as jobs
-from shmq.spark.jobs.config import read
+from shmq.spark.jobs import catalog
 from shmq.spark.jobs.job import Progress
 from shmq.spark.jobs.runner import run
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def written(folder: Path, text: str) -> Path:
@@ -23,7 +23,15 @@ def written(folder: Path, text: str) -> Path:
 
 def run_job(session: SparkSession, name: str, path: Path) -> Progress:
     """Run the job of the file to its end, in this process."""
-    job = jobs.load(name)
-    config = read(path, job.tables)
-    job.check(config)
-    return run(job, config, session, lambda _: None, lambda: False)
+    job = catalog.load(name)
+    return run(job, job.read(path), session, lambda _: None, lambda: False)
+
+
+def current(folder: Path) -> Path:
+    """The current version of a table of files, as docs/how-to/pipeline.md says it is found."""
+    return folder / str(json.loads((folder / "_current.json").read_text())["path"])
+
+
+def rows_of(session: SparkSession, folder: Path) -> DataFrame:
+    """The rows of a table of files, through Spark."""
+    return session.read.parquet(str(current(folder)))

@@ -1,0 +1,261 @@
+"""Tables of files: each batch once, for every reader, at every moment, whoever is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import shmq
+from shmq import DamagedFile
+from shmq.spark.jobs.filesystem import Folder
+from shmq.spark.jobs.table import FileTable
+from tests.prove.soak.spark.pipeline import Pipeline
+from tests.prove.spark.jobs.readers import read_by_all, watched
+from tests.prove.spark.jobs.tools import current, run_job, written
+from tests.support.processes import eventually
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+QUERY = "0123-abcd"
+
+Open = Callable[[], FileTable]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "some rows"
+
+
+@pytest.fixture
+def opened(spark: SparkSession, folder: Path) -> Open:
+    """Opens the table, as each start of a job does."""
+    return lambda: FileTable(spark, str(folder), "parquet", {})
+
+
+def batch(spark: SparkSession, number: int) -> DataFrame:
+    """Ten rows of which no other batch has any."""
+    rows = spark.range(number * 10, number * 10 + 10, numPartitions=1)
+    return rows.selectExpr("id as offset", "if(id % 2 = 0, 'a b', 'c:d') as half")
+
+
+def add(table: FileTable, spark: SparkSession, number: int, query: str = QUERY) -> None:
+    table.add(batch(spark, number), query, number, ["half"])
+
+
+def test_a_batch_that_comes_again_adds_nothing(
+    spark: SparkSession, folder: Path, opened: Open
+) -> None:
+    for table in (opened(), opened()):
+        for number in (0, 1, 1, 0):
+            add(table, spark, number)
+    opened().add(batch(spark, 2), "another query", 0, ["half"])
+
+    assert read_by_all(folder) == list(range(30))
+    assert {path.name for path in current(folder).glob("shmq_batch=*/*")} == {
+        "half=a b",
+        "half=c%3Ad",
+    }
+
+
+def test_a_batch_without_rows_leaves_nothing(
+    spark: SparkSession, folder: Path, opened: Open
+) -> None:
+    opened().add(batch(spark, 0).where("false"), QUERY, 0, ["half"])
+
+    assert list(current(folder).iterdir()) == []
+    assert list((folder / "_staging").iterdir()) == []
+
+
+def test_a_compaction_is_the_next_version_and_readers_of_the_old_one_go_on(
+    spark: SparkSession, folder: Path, opened: Open
+) -> None:
+    table = opened()
+    for number in range(3):
+        add(table, spark, number)
+    old = current(folder)
+    reading = spark.read.parquet(str(old))
+
+    assert table.compact(spark) == 30
+
+    assert current(folder) != old
+    assert len(list(current(folder).rglob("*.parquet"))) == 2
+    assert reading.count() == 30
+    add(opened(), spark, 2)
+    add(opened(), spark, 3)
+    assert read_by_all(folder) == list(range(40))
+    assert table.compact(spark) == 40
+    assert read_by_all(folder) == list(range(40))
+    assert not old.exists()
+    assert table.compact(spark) == 0
+
+
+def test_a_batch_that_is_added_during_a_compaction_is_in_the_next_version(
+    spark: SparkSession, folder: Path, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before and after the new version is current, and by a writer that has seen the old one."""
+    table = opened()
+    for number in range(2):
+        add(table, spark, number)
+    real = Folder.write_json
+
+    def between(self: Folder, name: str, value: object) -> None:
+        monkeypatch.undo()
+        add(opened(), spark, 2)  # the compaction has read the batches before
+        late = opened()
+        known = late.current()
+        seen = iter([known, known])
+        monkeypatch.setattr(late, "current", lambda: next(seen, None) or FileTable.current(late))
+        real(self, name, value)
+        add(late, spark, 3)
+
+    monkeypatch.setattr(Folder, "write_json", between)
+    table.compact(spark)
+
+    assert read_by_all(folder) == list(range(40))
+
+
+class Crash(Exception):
+    """What a process does not survive."""
+
+
+STEPS = ("write_json", "move", "copy", "remove")
+
+
+def crashes() -> Iterator[tuple[str, int]]:
+    for step in STEPS:
+        yield from ((step, count) for count in range(2))
+
+
+@pytest.mark.parametrize(("step", "count"), list(crashes()))
+def test_a_crash_at_any_step_loses_and_doubles_nothing(
+    spark: SparkSession,
+    folder: Path,
+    opened: Open,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    count: int,
+) -> None:
+    table = opened()
+    add(table, spark, 0)
+    real = getattr(Folder, step)
+    calls = iter(range(1_000))
+
+    def fails(*arguments: object) -> object:
+        if next(calls) == count:
+            raise Crash
+        return real(*arguments)
+
+    monkeypatch.setattr(Folder, step, fails)
+    try:
+        add(table, spark, 1)
+        table.compact(spark)
+        add(table, spark, 2)
+        table.compact(spark)
+    except Crash:
+        monkeypatch.undo()
+    found = read_by_all(folder)
+    assert found == list(range(len(found)))
+
+    monkeypatch.undo()
+    again = opened()
+    for number in (1, 2):
+        add(again, spark, number)
+    again.compact(spark)
+
+    assert read_by_all(folder) == list(range(30))
+    assert list((folder / "_staging").iterdir()) == [], "what the crash left is gone"
+
+
+def test_a_table_that_is_damaged_is_said_with_its_place(
+    spark: SparkSession, folder: Path, opened: Open
+) -> None:
+    add(opened(), spark, 0)
+    for text in (
+        "",
+        "{}",
+        '{"path": "../x", "merged": {}}',
+        '{"path": "v=1", "merged": {"q": "1"}}',
+    ):
+        (folder / "_current.json").write_text(text)
+        with pytest.raises(DamagedFile, match=r"_current\.json is damaged at byte 0: it names no"):
+            opened().current()
+
+
+ARCHIVE = """
+checkpoint = "checkpoint"
+trigger = "0.1s"
+[source.options]
+subscribe = "in"
+maxOffsetsPerTrigger = 2000
+[sink]
+path = "archive"
+[spark]
+master = "local[2]"
+[spark.conf]
+"spark.driver.memory" = "700m"
+"""
+
+COMPACT = """
+[table]
+path = "archive"
+"""
+
+
+def _patiently(condition: Callable[[], bool], what: str) -> None:
+    """As `eventually`, for Java, which takes long to start on a busy machine."""
+    for _ in range(3):
+        with contextlib.suppress(AssertionError):
+            return eventually(condition, what)
+    return eventually(condition, what)
+
+
+@pytest.mark.watchdog(900)
+def test_each_reader_finds_each_row_once_while_the_driver_is_killed_in_a_batch(
+    spark: SparkSession, broker: shmq.Broker, namespace: str, tmp_path: Path
+) -> None:
+    queue = broker.create_queue("in", capacity=1 << 16, arena_bytes=64 << 20, dead_letter=None)
+    archive = tmp_path / "archive"
+    config = tmp_path / "archive.toml"
+    config.write_text(ARCHIVE)
+    job = Pipeline(namespace, "archive", config)
+    before: set[str] = set()
+
+    def empty() -> bool:
+        job.keep()
+        return not queue.qsize()
+
+    def in_a_batch() -> bool:
+        job.keep()
+        with contextlib.suppress(FileNotFoundError):  # the batch has been moved meanwhile
+            found = (archive / "_staging").rglob("*.parquet")
+            return any(path.relative_to(archive).parts[1] not in before for path in found)
+        return False
+
+    try:
+        with watched(archive) as watch:
+            for turn in range(3):
+                before = {path.name for path in (archive / "_staging").glob("*")}
+                queue.put_many([b"%d" % turn * 100] * 6000)
+                _patiently(in_a_batch, "a batch is being written")
+                job.kill_driver()
+                if turn == 1:
+                    run_job(spark, "compact", written(tmp_path, COMPACT))
+            for _ in range(4):
+                _patiently(empty, "the queue is empty")
+                job.stop()
+                if not queue.stats().depth:
+                    break
+    finally:
+        job.close()
+
+    assert watch.wrong == []
+    assert watch.reads > 3
+    assert len(read_by_all(archive)) == 18_000
+    assert len(set(read_by_all(archive))) == 18_000
+    assert json.loads((archive / "_current.json").read_text())["path"] == "v=1"

@@ -1,0 +1,58 @@
+"""How the command shows the progress of a job."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from shmq.cli.pipeline import _shown
+
+pytest.importorskip("msgspec")
+
+from shmq.spark.jobs.job import Progress
+
+DONE = Progress(batch=3, rows=1200, rate=600.0, backlog=300, seconds=2.0, counts={"late": 1})
+LINE = "archive: batch 3, 1,200 rows, 600 rows/s, backlog 300, 2.0 s a batch, 1 late"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_without_a_terminal_there_is_a_line_now_and_then(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with _shown("archive", quiet=False) as report:
+        for _ in range(3):
+            report(DONE)
+
+    assert capsys.readouterr().err == f"shmq: {LINE}\n"
+
+
+def test_on_a_terminal_there_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+
+    with _shown("archive", quiet=False) as report:
+        report(DONE)
+
+    text = terminal.getvalue()
+    assert "archive: starting Spark" in text
+    assert LINE in text
+    assert "━" in text
+    assert text.endswith("\x1b[2K"), "nothing of it stays"
+
+
+def test_quiet_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+
+    with _shown("archive", quiet=True) as report:
+        report(DONE)
+
+    assert terminal.getvalue() == ""

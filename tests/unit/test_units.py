@@ -1,0 +1,30 @@
+"""Sizes and times as people write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from shmq.units import seconds_of, size_of
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_"),
+    [
+        ("4096", 4096), (" 64k ", 65536), ("64K", 65536), ("64 KiB", 65536), ("64kb", 64000),
+        ("1.5GiB", 3 << 29), ("1t", 1 << 40), ("7b", 7), ("1.5", None), ("-1", None), ("", None),
+        ("1X", None), ("k", None), ("1e3", None), ("9" * 19, None),
+    ],
+)  # fmt: skip
+def test_a_size(text: str, bytes_: int | None) -> None:
+    assert size_of(text) == bytes_
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30", 30.0), ("0.5", 0.5), ("500ms", 0.5), ("1 s", 1.0), ("5m", 300.0), ("10min", 600.0),
+        ("2h", 7200.0), ("1D", 86400.0), ("-1s", None), ("", None), ("1y", None), ("s", None),
+    ],
+)  # fmt: skip
+def test_a_time(text: str, seconds: float | None) -> None:
+    assert seconds_of(text) == seconds
