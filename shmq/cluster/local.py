@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+import re
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +27,9 @@ _LOOK: Final = 0.1
 _STATE: Final = "cluster.json"
 #: A server keeps this many bytes of messages at most, unless told otherwise.
 _STORAGE: Final = 1 << 30
+_MEMORY: Final = 256 << 20
+_SYNC: Final = re.compile(r"always|[1-9][0-9]{0,5}(ms|s|m|h)")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
 
 class LocalCluster:
@@ -53,17 +57,20 @@ class LocalCluster:
         first_port: int | None = None,
         storage: int = _STORAGE,
         remotes: Sequence[str] = (),
-        extra: str = "",
     ) -> Self:
         """Write the configuration of ``nodes`` servers.
 
         ``name`` is the cluster's, and the domain of its JetStream. ``sync`` is the
         ``sync_interval`` of the servers: "always", or a time such as "2m". ``remotes`` are URLs
-        of leaf-node ports of another site.  ``extra`` is text for each configuration.
+        of leaf-node ports of another site.
         Raises InvalidOption, and ShmqError if the directory has a cluster already.
         """
         if nodes not in {1, 3, 5}:
             raise InvalidOption(f"nodes={nodes} must be 1, 3 or 5: an even number adds no safety")
+        if not _SYNC.fullmatch(sync):
+            raise InvalidOption(f"sync={sync!r} must be always, or a time such as 10s or 2m")
+        if not _NAME.fullmatch(name):
+            raise InvalidOption(f"name={name!r} must be 1 to 32 letters, digits, - and _")
         directory = directory.absolute()
         if (directory / _STATE).exists():
             raise ShmqError(f"{directory} has a cluster already: start that, or name another --dir")
@@ -74,7 +81,7 @@ class LocalCluster:
         ]
         cluster = cls(directory, name, sync, made)
         for node in made:
-            node.configure(cluster._configuration(node, storage, remotes) + extra)
+            node.configure(cluster._configuration(node, storage, remotes))
         state = {
             "name": name,
             "sync": sync,
@@ -183,8 +190,13 @@ class LocalCluster:
             f"server_name: {quoted(node.name)}",
             f"listen: 127.0.0.1:{node.ports.client}",
             f"http: 127.0.0.1:{node.ports.monitor}",
-            f"jetstream {{ store_dir: {quoted(node.folder / 'data')}, domain: {quoted(self.name)},"
-            f" sync_interval: {self.sync}, max_mem: 268435456, max_file: {storage} }}",
+            "jetstream {",
+            f"  store_dir: {quoted(node.folder / 'data')}",
+            f"  domain: {quoted(self.name)}",
+            f"  sync_interval: {quoted(self.sync)}",  # without quotes, 2m is two million seconds
+            f"  max_mem: {_MEMORY}",
+            f"  max_file: {storage}",
+            "}",
         ]
         if len(self.nodes) > 1:
             peers = ", ".join(f"nats-route://127.0.0.1:{one.ports.peer}" for one in self.nodes)
@@ -220,7 +232,7 @@ def _ports(nodes: int, first: int | None) -> list[Ports]:
 def _free_ports(count: int) -> list[int]:
     found: list[int] = []
     for _ in range(_ATTEMPTS):
-        number = random.randrange(_FIRST_PORT, _LAST_PORT)  # noqa: S311 - no secret
+        number = random.randrange(_FIRST_PORT, _LAST_PORT)
         if number not in found and _is_free(number):
             found.append(number)
             if len(found) == count:

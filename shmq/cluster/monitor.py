@@ -28,12 +28,13 @@ def ask(monitor: str, page: str, **query: str | int) -> dict[str, Any]:
     if query:
         url += "?" + urllib.parse.urlencode(query)
     try:
-        with urllib.request.urlopen(url, timeout=_PATIENCE) as answer:  # noqa: S310 - checked above
+        with urllib.request.urlopen(url, timeout=_PATIENCE) as answer:
             said = json.loads(answer.read(_LONGEST))
     except urllib.error.HTTPError as error:
         raise ShmqError(f"{url} answered {error.code}") from error
     except (OSError, ValueError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", error)
+        cause = getattr(error, "reason", error)
+        reason = getattr(cause, "strerror", None) or cause
         raise ShmqError(f"{url} does not answer: {reason}") from error
     if not isinstance(said, dict):
         raise ShmqError(f"{url} answered no object of JSON")

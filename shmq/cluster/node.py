@@ -67,14 +67,14 @@ class Node:
     def configure(self, text: str) -> None:
         """Write its configuration."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(self._config, "w", opener=_private) as file:  # noqa: PTH123 - with a mode
+        with open(self._config, "w", opener=_private) as file:
             file.write(text)
 
     def start(self, binary: Path, prefix: Sequence[str] = ()) -> None:
         """Start the process, behind ``prefix``. Raises ShmqError if it runs already."""
         if self.pid is not None:
             raise ShmqError(f"{self.name} runs already, pid {self.pid}: stop it first")
-        with open(self.log, "ab", opener=_private) as log:  # noqa: PTH123 - with a mode
+        with open(self.log, "ab", opener=_private) as log:
             self._child = subprocess.Popen(
                 [*prefix, binary, "-c", self._config],
                 stdin=subprocess.DEVNULL,
@@ -83,7 +83,7 @@ class Node:
                 cwd=self.folder,
                 start_new_session=True,
             )
-        with open(self._pid_file, "w", opener=_private) as file:  # noqa: PTH123 - with a mode
+        with open(self._pid_file, "w", opener=_private) as file:
             file.write(f"{self._child.pid}\n")
 
     def send(self, number: int) -> None:
