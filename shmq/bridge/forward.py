@@ -22,8 +22,8 @@ from shmq.bridge.config import WINDOW, Forward
 from shmq.bridge.lane import PASSING, Lane
 from shmq.bridge.progress import Progress
 from shmq.client.wait import wait
-from shmq.codec.codecs import unpack_properties
-from shmq.errors import InvalidOption, LeaseExpired, MessageTooLarge, NoSuchQueue
+from shmq.codec.codecs import CODECS, pack_properties, unpack_properties
+from shmq.errors import ConnectionLost, InvalidOption, LeaseExpired, MessageTooLarge, NoSuchQueue
 
 __all__ = ["ForwardLane"]
 
@@ -44,13 +44,11 @@ class _Leased:
     """A leased message: its receipt, and what is published of it."""
 
     receipt: int
+    #: Its id on the cluster.
     message_id: str
     body: bytes
-    codec: int
-    priority: int
+    #: The properties that it has there, by their names of the wire protocol.
     properties: dict[str, Any]
-    #: When it expires, in seconds since 1970; None: never.
-    expires: float | None
 
 
 class ForwardLane(Lane):
@@ -101,8 +99,8 @@ class ForwardLane(Lane):
     def _publish(self, bulk: api.BulkQueue, run: Run, patience: float) -> None:
         """Publish the run, settle each message by its answer. Raises what passes."""
         assert self._queue is not None
-        leased = list(_messages(bulk, run, self._queue.identity))
-        answers = self._target.run(_published(self._target, leased, patience))
+        leased = [*self._messages(bulk, run)]
+        answers = self._target.connection.run(_published(self._target.puts, leased, patience))
         taken, passing, refused = [], None, 0
         for one, answer in zip(leased, answers, strict=True):
             if isinstance(answer, MessageTooLarge):
@@ -126,6 +124,20 @@ class ForwardLane(Lane):
         if passing is not None:
             raise passing
 
+    def _messages(self, bulk: api.BulkQueue, run: Run) -> Iterator[_Leased]:
+        """The messages of the run, as they are published."""
+        assert self._queue is not None
+        highest = self._target.options.priorities - 1
+        receipts = memoryview(run.receipts).cast("Q")
+        at: int | None = 0
+        done = 0
+        while at is not None:
+            columns, at = bulk.read_run(run.slots, run.sequences, start=at)
+            for row in range(len(columns)):
+                message_id = f"{self._queue.identity:016x}:{columns.sequence[row]}"
+                yield _message(columns, row, receipts[done], message_id, highest)
+                done += 1
+
     def _refuse(self, one: _Leased, why: Exception) -> int:
         assert self._queue is not None
         log.error("%s: message %s is a dead letter: %s", self.progress, one.message_id, why)
@@ -143,45 +155,30 @@ class ForwardLane(Lane):
             self.progress.lags(stats.depth + stats.delayed + stats.in_flight, stats.oldest_age)
 
 
-def _messages(bulk: api.BulkQueue, run: Run, identity: int) -> Iterator[_Leased]:
-    receipts = memoryview(run.receipts).cast("Q")
-    at: int | None = 0
-    done = 0
-    while at is not None:
-        columns, at = bulk.read_run(run.slots, run.sequences, start=at)
-        for row in range(len(columns)):
-            yield _message(columns, row, receipts[done], identity)
-            done += 1
+def _message(columns: Columns, row: int, receipt: int, message_id: str, highest: int) -> _Leased:
+    properties = unpack_properties(bytes(columns.meta(row)))
+    properties.pop("delay", None)  # it is over
+    properties["pri"] = min(columns.priority[row], highest)
+    properties["dedupe"] = message_id
+    if columns.codec[row] < len(CODECS):
+        properties["codec"] = CODECS[columns.codec[row]]
+    if columns.expires[row]:
+        properties["ttl"] = max(1, columns.expires[row] // 1000 - int(time.time() * 1000))
+    return _Leased(receipt, message_id, bytes(columns.body(row)), properties)
 
 
-def _message(columns: Columns, row: int, receipt: int, identity: int) -> _Leased:
-    expires = columns.expires[row]
-    return _Leased(
-        receipt,
-        f"{identity:016x}:{columns.sequence[row]}",
-        bytes(columns.body(row)),
-        columns.codec[row],
-        columns.priority[row],
-        unpack_properties(bytes(columns.meta(row))),
-        expires / 1e6 if expires else None,
-    )
-
-
-async def _published(target: Any, leased: Sequence[_Leased], patience: float) -> list[Any]:
+async def _published(puts: Any, leased: Sequence[_Leased], patience: float) -> list[Any]:
     """What the cluster answered to each, in order: a `Put`, or an exception."""
-    sent = (
-        target.publish(
-            one.body,
-            one.codec,
-            one.priority,
-            one.properties,
-            message_id=one.message_id,
-            expires=one.expires,
-            within=patience,
-        )
-        for one in leased
-    )
-    return await asyncio.gather(*sent, return_exceptions=True)
+
+    async def publish(one: _Leased) -> api.Put:
+        item = puts.item_of(pack_properties(one.properties), one.body)
+        try:
+            async with asyncio.timeout(patience):
+                return await puts.put(item, False, None)
+        except TimeoutError:
+            raise ConnectionLost(f"the cluster gave no answer within {patience:g} s") from None
+
+    return await asyncio.gather(*map(publish, leased), return_exceptions=True)
 
 
 def _receipts(leased: Sequence[_Leased]) -> bytes:
@@ -207,8 +204,8 @@ def target_queue(there: Any, name: str, like: api.Queue) -> Any:
         )
     if queue.options.dedupe_window < _PATIENCE:
         raise InvalidOption(
-            f"queue {name!r} of the cluster has dedupe_window={queue.options.dedupe_window:g}: what is "
-            f"forwarded twice after a crash would be there twice; make it with "
+            f"queue {name!r} of the cluster has dedupe_window={queue.options.dedupe_window:g}: "
+            f"what a crash lets the bridge forward again would be there twice; make it with "
             f"dedupe_window={WINDOW:g}"
         )
     return queue
