@@ -170,7 +170,7 @@ def _message(columns: Columns, row: int, receipt: int, message_id: str, highest:
 async def _published(puts: Any, leased: Sequence[_Leased], patience: float) -> list[Any]:
     """What the cluster answered to each, in order: a `Put`, or an exception."""
 
-    async def publish(one: _Leased) -> api.Put:
+    async def publish(one: _Leased) -> Any:
         item = puts.item_of(pack_properties(one.properties), one.body)
         try:
             async with asyncio.timeout(patience):

@@ -43,7 +43,7 @@ async def mirror(
     """Have the site keep a copy of each partition of a stream, and of the namespace's registry.
 
     Readers at the site connect to the same namespace there. Copies that are there already stay.
-    Raises InvalidOption, and ShmqError if the site cannot be reached or has such streams of its own.
+    Raises InvalidOption, and ShmqError if the site is away or has such streams of its own.
     """
     home = await _own_site(connection, site)
     space = connection.namespace
