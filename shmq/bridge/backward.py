@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from shmq import api
@@ -28,17 +28,19 @@ _ROOM: Final = 2.0
 class BackwardLane(Lane):
     """See the module."""
 
-    def __init__(self, here: api.Broker, there: Any, route: Backward) -> None:
+    def __init__(self, here: api.Broker, there: Callable[[], Any], route: Backward) -> None:
         super().__init__(Progress("backward", route.queue, route.to or route.queue))
         self._here, self._there = here, there
         self._route = route
         self._source: Any = None
+        self._identity = 0
         self._target: api.Queue | None = None
         self._looked = 0.0
 
     def open(self) -> None:
         """See Lane."""
-        self._source = self._there.queue(self._route.queue)
+        self._source = self._there().queue(self._route.queue)
+        self._identity = self._source.identity
         self._target = _target(self._here, self._route.to or self._route.queue, self._source)
 
     def step(self, *, careful: bool) -> bool:
@@ -75,7 +77,7 @@ class BackwardLane(Lane):
                     put = self._target.put(
                         _body(message),
                         timeout=_ROOM,
-                        dedupe_id=f"{self._source.identity:016x}:{message.sequence}",
+                        dedupe_id=f"{self._identity:016x}:{message.sequence}",
                         **_properties(message, self._target),
                     )
                     repeated += put.duplicate

@@ -24,19 +24,41 @@ log = logging.getLogger("shmq.bridge")
 _ENDING: Final = 60.0
 
 
+class Cluster:
+    """The broker of the cluster, which is connected by the first lane that reaches it."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._lock = threading.Lock()
+        self._broker: Any = None
+
+    def __call__(self) -> Any:
+        """The broker. Raises ConnectionLost while the cluster is away."""
+        with self._lock:
+            if self._broker is None:
+                self._broker = shmq.connect(self._url)
+            return self._broker
+
+    def close(self) -> None:
+        """Close the broker, if there is one."""
+        with self._lock:
+            if self._broker is not None:
+                self._broker.close()
+
+
 class RunningBridge:
     """All routes of a configuration at work, between entering and leaving it.
 
     ``drain``: each lane ends once it has nothing left.
     """
 
-    def __init__(self, config: Bridge, *, drain: bool = False, **connection: Any) -> None:
+    def __init__(self, config: Bridge, *, drain: bool = False) -> None:
         self._stop = threading.Event()
         self._drain = drain
         self._problem: BaseException | None = None
         self._changed = threading.Condition()
         self._here = shmq.connect(config.namespace or None)
-        self._there: Any = shmq.connect(config.url, **connection)
+        self._there = Cluster(config.url)
         self._lanes: Sequence[Lane] = [
             *(ForwardLane(self._here, self._there, route) for route in config.forward),
             *(BackwardLane(self._here, self._there, route) for route in config.backward),

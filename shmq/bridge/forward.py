@@ -13,7 +13,7 @@ import dataclasses
 import logging
 import time
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from shmq import api
@@ -54,7 +54,7 @@ class _Leased:
 class ForwardLane(Lane):
     """See the module."""
 
-    def __init__(self, here: api.Broker, there: Any, route: Forward) -> None:
+    def __init__(self, here: api.Broker, there: Callable[[], Any], route: Forward) -> None:
         super().__init__(Progress("forward", route.queue, route.to or route.queue))
         self._here, self._there = here, there
         self._route = route
@@ -65,7 +65,7 @@ class ForwardLane(Lane):
     def open(self) -> None:
         """See Lane."""
         self._queue = self._here.queue(self._route.queue)
-        self._target = target_queue(self._there, self._route.to or self._route.queue, self._queue)
+        self._target = target_queue(self._there(), self._route.to or self._route.queue, self._queue)
 
     def step(self, *, careful: bool) -> bool:
         """See Lane."""

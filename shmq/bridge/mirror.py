@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from shmq import api
@@ -31,7 +31,7 @@ _TRIAL: Final = 5.0
 class MirrorLane(Lane):
     """See the module."""
 
-    def __init__(self, here: api.Broker, there: Any, route: Mirror) -> None:
+    def __init__(self, here: api.Broker, there: Callable[[], Any], route: Mirror) -> None:
         super().__init__(Progress("mirror", route.stream, route.to or route.stream))
         self._here, self._there = here, there
         self._route = route
@@ -46,7 +46,7 @@ class MirrorLane(Lane):
         """See Lane."""
         self._stream = self._here.stream(self._route.stream)
         self._target = _target(
-            self._there, self._route.to or self._route.stream, self._stream.partitions
+            self._there(), self._route.to or self._route.stream, self._stream.partitions
         )
         self._reader = self._stream.reader(limit=self._route.batch, lapped="skip")
         self._find_places()

@@ -86,38 +86,38 @@ class Node:
         with open(self._pid_file, "w", opener=_private) as file:
             file.write(f"{self._child.pid}\n")
 
-    def send(self, number: int) -> None:
-        """Send the process a signal. Raises ShmqError if it does not run."""
+    def _send(self, *numbers: int) -> None:
+        """Send the process signals. Raises ShmqError if it does not run."""
         pid = self.pid
         if pid is None:
             raise ShmqError(f"{self.name} does not run: see {self.log}")
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
+            for number in numbers:
+                os.kill(pid, number)
 
     def stop(self, timeout: float = 10.0) -> None:
         """End the process in order, and after ``timeout`` seconds by force."""
         for number, patience in ((signal.SIGTERM, timeout), (signal.SIGKILL, timeout)):
             if self.pid is None:
                 return
-            self.send(number)
-            self.send(signal.SIGCONT)
+            self._send(number, signal.SIGCONT)
             if self.wait(patience):
                 return
         raise ShmqError(f"{self.name}, pid {self.pid}, did not end within {2 * timeout:g} s")
 
     def kill(self, timeout: float = 10.0) -> None:
         """Kill the process, and wait until it is gone."""
-        self.send(signal.SIGKILL)
+        self._send(signal.SIGKILL)
         if not self.wait(timeout):
             raise ShmqError(f"{self.name}, pid {self.pid}, was killed and did not end")
 
     def pause(self) -> None:
         """Stop the process as SIGSTOP does: its connections stay open, and nothing answers."""
-        self.send(signal.SIGSTOP)
+        self._send(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let a paused process go on."""
-        self.send(signal.SIGCONT)
+        self._send(signal.SIGCONT)
 
     def wait(self, timeout: float) -> bool:
         """Whether the process ended within ``timeout`` seconds."""
