@@ -15,7 +15,7 @@ from shmq.api.options import check_seconds
 from shmq.client.remote.address import Tls, tls_context
 from shmq.errors import InvalidOption
 
-__all__ = ["DEFAULT_PORT", "ClusterAddress", "ClusterTarget", "is_cluster_url"]
+__all__ = ["DEFAULT_PORT", "ClusterAddress", "ClusterTarget"]
 
 DEFAULT_PORT: Final = 4222
 #: The namespace of a URL that names none.
@@ -23,11 +23,6 @@ DEFAULT_NAMESPACE: Final = "default"
 _SCHEMES: Final = {"nats": False, "tls": True}
 _PARAMETERS: Final = ("credentials", "replicas", "sync")
 _REPLICAS: Final = ("1", "3", "5")
-
-
-def is_cluster_url(url: str) -> bool:
-    """Whether the URL is that of a NATS cluster."""
-    return url.partition("://")[0] in _SCHEMES
 
 
 @dataclasses.dataclass(frozen=True, slots=True, repr=False)

@@ -15,6 +15,7 @@ from shmq.errors import InvalidName
 __all__ = [
     "PREFIX",
     "bucket_name",
+    "control_subject",
     "delayed_subject",
     "escape",
     "exchange_stream",
@@ -119,6 +120,11 @@ def group_subject(namespace: str, name: str, partition: int) -> str:
 def delayed_subject(namespace: str, name: str, unique: str) -> str:
     """The subject of one message of a queue that is not due yet."""
     return f"{_subject(namespace, 'q', name)}.s.{unique}"
+
+
+def control_subject(namespace: str, name: str) -> str:
+    """The subject on which the clients of a queue tell each other of changes."""
+    return _subject(namespace, "c", name)
 
 
 def priority_consumer(priority: int) -> str:

@@ -1,0 +1,2 @@
+class Streams:
+    def __init__(self, c, d): pass
