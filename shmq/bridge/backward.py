@@ -43,13 +43,16 @@ class BackwardLane(Lane):
         self._identity = self._source.identity
         self._target = _target(self._here, self._route.to or self._route.queue, self._source)
 
-    def step(self, *, careful: bool) -> bool:
+    def step(self, *, careful: bool, patience: float) -> bool:
         """See Lane."""
-        self._tell_lag()
-        messages = self._source.get_many(1 if careful else self._route.batch, _LOOK)
+        if time.monotonic() - self._looked >= _LOOK:
+            self._tell_lag()
+        messages = self._source.get_many(1 if careful else self._route.batch, patience)
         self.progress.is_connected(True)
         if messages:
             self._put(messages)
+        else:
+            self._tell_lag()
         return bool(messages)
 
     def is_drained(self) -> bool:
@@ -94,11 +97,9 @@ class BackwardLane(Lane):
                     message.nack(0.0)
 
     def _tell_lag(self) -> None:
-        now = time.monotonic()
-        if now - self._looked >= _LOOK:
-            self._looked = now
-            stats = self._source.stats()
-            self.progress.lags(stats.depth + stats.delayed + stats.in_flight, stats.oldest_age)
+        self._looked = time.monotonic()
+        stats = self._source.stats()
+        self.progress.lags(stats.depth + stats.delayed + stats.in_flight, stats.oldest_age)
 
 
 def _body(message: api.Message) -> Any:

@@ -37,6 +37,19 @@ _PATIENCE: Final = 30.0
 _TRIAL: Final = 5.0
 _BYTES: Final = 8 << 20
 _LOOK: Final = 1.0
+#: The options that a queue made by the bridge has from the one of this host.
+_KEPT: Final = (
+    "capacity",
+    "arena_bytes",
+    "max_message_bytes",
+    "visibility_timeout",
+    "max_deliveries",
+    "ttl",
+    "on_expired",
+    "priorities",
+    "retry_delay",
+    "retry_delay_max",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,14 +80,17 @@ class ForwardLane(Lane):
         self._queue = self._here.queue(self._route.queue)
         self._target = target_queue(self._there(), self._route.to or self._route.queue, self._queue)
 
-    def step(self, *, careful: bool) -> bool:
+    def step(self, *, careful: bool, patience: float) -> bool:
         """See Lane."""
         assert self._queue is not None
-        self._tell_lag(self._queue)
+        now = time.monotonic()
+        if now - self._looked >= _LOOK:
+            self._tell_lag(self._queue)
         bulk = self._queue.bulk()
         run = bulk.lease_run(1 if careful else self._route.batch, max_bytes=_BYTES, seconds=_LEASE)
         if not len(run):
-            wait([self._queue], _LOOK)
+            self._tell_lag(self._queue)
+            wait([self._queue], patience)
             return False
         try:
             self._publish(bulk, run, _TRIAL if careful else _PATIENCE)
@@ -148,11 +164,9 @@ class ForwardLane(Lane):
         return 1
 
     def _tell_lag(self, queue: api.Queue) -> None:
-        now = time.monotonic()
-        if now - self._looked >= _LOOK:
-            self._looked = now
-            stats = queue.stats()
-            self.progress.lags(stats.depth + stats.delayed + stats.in_flight, stats.oldest_age)
+        self._looked = time.monotonic()
+        stats = queue.stats()
+        self.progress.lags(stats.depth + stats.delayed + stats.in_flight, stats.oldest_age)
 
 
 def _message(columns: Columns, row: int, receipt: int, message_id: str, highest: int) -> _Leased:
@@ -193,15 +207,10 @@ def target_queue(there: Any, name: str, like: api.Queue) -> Any:
     try:
         queue = there.queue(name)
     except NoSuchQueue:
-        options = like.options
-        queue = there.ensure_queue(
-            name,
-            priorities=options.priorities,
-            visibility_timeout=options.visibility_timeout,
-            max_deliveries=options.max_deliveries,
-            ttl=options.ttl,
-            dedupe_window=max(options.dedupe_window, WINDOW),
-        )
+        given = like.options.as_dict()
+        options: Any = {key: given[key] for key in _KEPT}
+        window = max(like.options.dedupe_window, WINDOW)
+        queue = there.ensure_queue(name, **options, dedupe_window=window)
     if queue.options.dedupe_window < _PATIENCE:
         raise InvalidOption(
             f"queue {name!r} of the cluster has dedupe_window={queue.options.dedupe_window:g}: "

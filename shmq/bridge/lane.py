@@ -27,6 +27,10 @@ log = logging.getLogger("shmq.bridge")
 _FIRST: Final = 0.1
 _LONGEST: Final = 5.0
 
+#: How long one step waits for messages, in seconds, and if the lane is to end without any.
+_LOOK: Final = 1.0
+_SHORT: Final = 0.05
+
 #: What passes: the cluster or the queue is away, or one of them is full.
 PASSING: Final = (
     ConnectionLost,
@@ -50,8 +54,8 @@ class Lane(abc.ABC):
         """Open both sides. Raises what `PASSING` has if it must be tried again, else ShmqError."""
 
     @abc.abstractmethod
-    def step(self, *, careful: bool) -> bool:
-        """Take some messages across, or wait a second for some; returns whether there were any.
+    def step(self, *, careful: bool, patience: float) -> bool:
+        """Take some messages across, or wait so long for some; returns whether there were any.
 
         ``careful``: the last step failed, so take only a few.
         """
@@ -77,7 +81,7 @@ def drive(lane: Lane, stop: threading.Event, drain: bool) -> None:
             if not is_open:
                 lane.open()
                 is_open = True
-            found = lane.step(careful=pause > _FIRST)
+            found = lane.step(careful=pause > _FIRST, patience=_SHORT if drain else _LOOK)
             if told:
                 log.info("%s: going on", name)
             pause, told = _FIRST, ""

@@ -51,12 +51,12 @@ class MirrorLane(Lane):
         self._reader = self._stream.reader(limit=self._route.batch, lapped="skip")
         self._find_places()
 
-    def step(self, *, careful: bool) -> bool:
+    def step(self, *, careful: bool, patience: float) -> bool:
         """See Lane."""
         assert self._reader is not None
         if careful:
             self._find_places()
-        found = self._reader.poll(_LOOK)
+        found = self._reader.poll(patience)
         for records in found:
             self._publish(records, _TRIAL if careful else _PATIENCE)
         self._tell_lag()

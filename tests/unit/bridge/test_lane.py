@@ -25,7 +25,7 @@ class Scripted(Lane):
     def open(self) -> None:
         self.opened += 1
 
-    def step(self, *, careful: bool) -> bool:
+    def step(self, *, careful: bool, patience: float) -> bool:
         self.careful.append(careful)
         step = self._steps.pop(0)
         if isinstance(step, Exception):
