@@ -15,6 +15,7 @@ import pytest
 import shmq
 from tests.support.http_servers import HTTP_SERVERS
 from tests.support.namespaces import own_namespace
+from tests.support.nats_server import NATS_SERVER
 from tests.support.spark_session import spark
 from tests.support.tcp_servers import TCP_SERVERS
 from tests.support.watchdog import Watchdog
@@ -72,6 +73,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_data].cleanup()
     TCP_SERVERS.close()
     HTTP_SERVERS.close()
+    NATS_SERVER.close()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack, cast
@@ -9,25 +10,29 @@ from typing import TYPE_CHECKING, Any, NoReturn, Unpack, cast
 from shmq import api, errors
 from shmq.api.names import check_name, is_reply_name, reply_name
 from shmq.api.options import IfDifferent, QueueOptions
+from shmq.api.stream_options import StreamOptions
 from shmq.client.nats.address import ClusterTarget
 from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.client.nats.definitions import Definitions
 from shmq.client.nats.exchange import Exchanges, NatsExchange
-from shmq.client.nats.jetstream import NO_STREAM
+from shmq.client.nats.jetstream import delete_stream
 from shmq.client.nats.names import kv_key
 from shmq.client.nats.queue import NatsQueue
 from shmq.client.nats.queue_layout import QueueLayout, check_possible, new_definition, options_of
 from shmq.client.nats.queue_state import summary_of
 from shmq.client.nats.reply_queue import NatsReplyQueue, NatsReplyTarget
 from shmq.client.nats.schemas import Schemas
-from shmq.client.nats.stream import Streams
 from shmq.client.nats.settlement import ensure_queue_layout
+from shmq.client.nats.stream import NatsStream
+from shmq.client.nats.stream import check_possible as check_stream
+from shmq.client.nats.streams import Streams
+from shmq.client.nats.streams import summary_of as stream_summary
 from shmq.client.remote.address import Tls
 from shmq.client.shared.broker import BaseBroker, check_if_different, given_of, same
 from shmq.routing.table import Table, check_exchange
 
 if TYPE_CHECKING:
-    from shmq.api.keywords import QueueKeywords
+    from shmq.api.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords
     from shmq.api.table import TableDurability
 
 __all__ = ["NatsBroker"]
@@ -199,6 +204,64 @@ class NatsBroker(BaseBroker):
         self._check_open()
         return self.connection.run(self.definitions.names("queue"))
 
+    # ---- streams ----
+
+    def create_stream(
+        self, name: str, partitions: int = 4, **options: Unpack[StreamKeywords]
+    ) -> NatsStream:
+        """See :class:`shmq.api.Broker`."""
+        self._check_open()
+        check_name(name, "stream")
+        wanted = StreamOptions.given({"partitions": partitions, **options})
+        check_stream(self.connection, name, wanted)
+        stream = self._kept(self.streams.make(name, wanted))
+        if differences := wanted.differences(stream.options):
+            stream.close()
+            raise errors.StreamExists.of(name, differences)
+        return stream
+
+    def stream(self, name: str) -> NatsStream:
+        """See :class:`shmq.api.Broker`."""
+        self._check_open()
+        return self._kept(self.streams.open(check_name(name, "stream")))
+
+    def ensure_stream(
+        self,
+        name: str,
+        *,
+        if_different: IfDifferent = "accept",
+        **options: Unpack[EnsureStreamKeywords],
+    ) -> NatsStream:
+        """See :class:`shmq.api.Broker`."""
+        self._check_open()
+        check_if_different(if_different)
+        check_name(name, "stream")
+        wanted = StreamOptions.given(options)
+        check_stream(self.connection, name, wanted)
+        return same(self._kept(self.streams.make(name, wanted)), options, if_different)
+
+    def delete_stream(self, name: str) -> None:
+        """See :class:`shmq.api.Broker`."""
+        self._check_open()
+        check_name(name, "stream")
+        if not self.connection.run(self.streams.delete(name)):
+            raise self.streams.missing(name)
+        self.connection.run(self.exchanges.forget("stream", name))
+
+    def list_streams(self) -> list[api.StreamSummary]:
+        """See :class:`shmq.api.Broker`."""
+        self._check_open()
+        found = []
+        for name in self.streams.names():
+            with contextlib.suppress(errors.NoSuchStream, errors.StreamDeleted):
+                found.append(stream_summary(self.streams.open(name)))
+        return found
+
+    def _kept(self, stream: NatsStream) -> NatsStream:
+        """The handle, which is closed with the broker."""
+        self._handles.add(stream)
+        return stream
+
     # ---- exchanges ----
 
     def create_exchange(
@@ -330,12 +393,3 @@ class NatsBroker(BaseBroker):
 
     def __repr__(self) -> str:
         return f"<NatsBroker of {self.url}>"
-
-
-async def delete_stream(connection: ClusterConnection, stream: str) -> None:
-    """Delete a stream of JetStream, if it is there."""
-    try:
-        await connection.api(f"STREAM.DELETE.{stream}")
-    except ApiError as error:
-        if error.number != NO_STREAM:
-            raise

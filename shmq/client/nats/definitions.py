@@ -40,7 +40,7 @@ class Definitions:
         return names.kv_subject(self._namespace, key)
 
     async def get(self, key: str) -> Definition | None:
-        """The definition of the key; None if there is none. Its leader answers: it is the newest."""
+        """The newest definition of the key, as the leader has it; None if there is none."""
         asked = {"last_by_subj": self._subject(key)}
         try:
             found = await self._connection.api(f"STREAM.MSG.GET.{self._stream}", asked)

@@ -12,6 +12,7 @@ from shmq.client.nats.definitions import Definitions
 from shmq.client.nats.names import kv_key
 from shmq.client.nats.put import Item, Puts
 from shmq.client.nats.queue_layout import QueueLayout, options_of
+from shmq.client.nats.streams import StreamCopies
 from shmq.client.shared.exchange import ExchangeHandle, check_headers, published
 from shmq.native import _core
 from shmq.routing.table import Operation, Table, check_binding, operation_of
@@ -159,7 +160,7 @@ class NatsExchange(ExchangeHandle):
     ) -> api.Published:
         table, _ = await self._exchanges.table()
         route = table.route(self._name, key, properties.get("headers") or {})
-        deliveries = []
+        deliveries: list[_QueueCopies | StreamCopies] = []
         for name in route.queues:
             puts = await self._puts_of(name)
             if puts is not None:

@@ -8,7 +8,14 @@ from typing import Any, Final
 from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.errors import NoSpace, Unsupported
 
-__all__ = ["NO_CONSUMER", "NO_STREAM", "check_echo", "create_consumer", "create_stream"]
+__all__ = [
+    "NO_CONSUMER",
+    "NO_STREAM",
+    "check_echo",
+    "create_consumer",
+    "create_stream",
+    "delete_stream",
+]
 
 #: The errors of JetStream for what is not there.
 NO_STREAM: Final = 10059
@@ -60,3 +67,12 @@ def check_echo(
                 f"cluster {connection.url}: {what} has {key}={has!r}, where {value!r} was asked "
                 f"for: a server is too old for it, or it was made by another program"
             )
+
+
+async def delete_stream(connection: ClusterConnection, stream: str) -> None:
+    """Delete a stream of JetStream, if it is there."""
+    try:
+        await connection.api(f"STREAM.DELETE.{stream}")
+    except ApiError as error:
+        if error.number != NO_STREAM:
+            raise

@@ -21,8 +21,8 @@ _ACK: Final = "$JS.ACK"
 _PLAIN_TOKENS: Final = 9
 _GROUPED: Final = 64
 
-#: The widths of the numbers in a receipt: consumer, deliveries, sequences, deadline in ms.
-_WIDTHS: Final = (8, 16, 48, 48, 48)
+#: The widths of the numbers in a receipt: queue, consumer, deliveries, sequences, deadline in ms.
+_WIDTHS: Final = (32, 8, 16, 48, 48, 48)
 
 
 class Delivery(NamedTuple):
@@ -77,6 +77,7 @@ class Lease:
         #: Deliveries that were returned uncounted.
         self.uncounted = 0
         self._keeper: asyncio.Task[None] | None = None
+        self._receipt = 0
 
     @classmethod
     def new(
@@ -86,18 +87,16 @@ class Lease:
         until = time.monotonic() + wait - margin_of(wait)
         return cls(connection, delivery, wait, until, reply)
 
-    @property
-    def receipt(self) -> int:
-        """The number by which any process settles it."""
-        d = self.delivery
-        consumer = int(d.consumer[1:]) + (_GROUPED if d.consumer.startswith("g") else 0)
-        ends = time.time() + min(self.until, self.held_until) - time.monotonic()
-        packed = 0
-        for width, part in zip(
-            _WIDTHS, (consumer, d.deliveries, d.sequence, d.number, int(ends * 1000)), strict=True
-        ):
-            packed = packed << width | part & (1 << width) - 1
-        return packed
+    def receipt_of(self, queue: int) -> int:
+        """The number by which any process settles it; ``queue`` is a number of its queue."""
+        if not self._receipt:
+            d = self.delivery
+            consumer = int(d.consumer[1:]) + (_GROUPED if d.consumer.startswith("g") else 0)
+            ends = time.time() + min(self.until, self.held_until) - time.monotonic()
+            parts = queue, consumer, d.deliveries, d.sequence, d.number, int(ends * 1000)
+            for width, part in zip(_WIDTHS, parts, strict=True):
+                self._receipt = self._receipt << width | part & (1 << width) - 1
+        return self._receipt
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -181,15 +180,17 @@ def margin_of(wait: float) -> float:
     return min(wait * _MARGIN, _MOST_MARGIN)
 
 
-def lease_of(connection: ClusterConnection, stream: str, receipt: int, wait: float) -> Lease | None:
-    """The lease of a receipt that another process may hold; None if no receipt is such a number."""
+def lease_of(
+    connection: ClusterConnection, stream: str, queue: int, receipt: int, wait: float
+) -> Lease | None:
+    """The lease of a receipt that another process may hold; None if the queue gave none such."""
     parts: list[int] = []
     rest = receipt
     for width in reversed(_WIDTHS):
         parts.insert(0, rest & (1 << width) - 1)
         rest >>= width
-    consumer, count, sequence, number, ends = parts
-    if rest or not (count and sequence and number):
+    whose, consumer, count, sequence, number, ends = parts
+    if rest or whose != queue & 0xFFFFFFFF or not (count and sequence and number):
         return None
     name = f"g{consumer - _GROUPED}" if consumer >= _GROUPED else f"p{consumer}"
     until = time.monotonic() + ends / 1000 - time.time()

@@ -1,15 +1,16 @@
-"""Puts to a queue of a cluster: one message, many in one step, delayed; repeated until confirmed."""
+"""Puts to a queue of a cluster: one message, many in one step, delayed; repeated if lost."""
 
 from __future__ import annotations
 
 import asyncio
-import datetime
+import datetime as dt
 import json
 import math
 import secrets
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 import nats.errors
 
@@ -20,7 +21,7 @@ from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.client.nats.definitions import Definitions
 from shmq.client.nats.message import packed
 from shmq.client.nats.queue_layout import QueueLayout, check_synced
-from shmq.client.remote.put import encode
+from shmq.client.remote.put import encode, waiting_put
 from shmq.codec.codecs import unpack_properties
 from shmq.errors import ConnectionLost, Full, InvalidOption, MessageTooLarge, QueueDeleted
 from shmq.native import _core
@@ -34,6 +35,8 @@ _FULL: Final = 10077
 _BATCH_PASSES: Final = frozenset({10175, 10176, 10202, 10210, 10211})
 _BATCH_KNOWN: Final = 10201
 _LEAST_PAUSE, _MOST_PAUSE = 0.001, 0.1
+#: What an id of a message may have as it is: headers are trimmed, and are ASCII.
+_SAFE: Final = "/:.@,;=+!$&'()*"
 #: Room for the subject, the headers and the frame of a message, in bytes.
 _FRAME: Final = 512
 
@@ -61,8 +64,8 @@ class Puts:
         self.connection: ClusterConnection = layout.connection
         self._definitions = definitions
         self._has_groups = False
-        #: How many puts of this handle wait for room.
-        self.waiting = 0
+        #: By which the waiting puts of this process are counted.
+        self.key = (self.connection.url, layout.namespace, layout.name)
 
     # ---- arguments ----
 
@@ -99,12 +102,12 @@ class Puts:
         subject = self.layout.subject(wanted.get("pri", self.options.priorities // 2), group)
         known = wanted.get("dedupe") if self.options.dedupe_window > 0 else None
         headers = packed(meta)
-        headers["Nats-Msg-Id"] = known or secrets.token_hex(12)
+        headers["Nats-Msg-Id"] = secrets.token_hex(12) if known is None else quote(known, _SAFE)
         headers["Nats-Expected-Stream"] = self.layout.stream
         ttl = self._server_ttl(wanted)
         delay = wanted.get("delay") or 0
         if delay:
-            at = datetime.datetime.now(datetime.UTC) + datetime.timedelta(milliseconds=delay)
+            at = dt.datetime.now(dt.UTC) + dt.timedelta(milliseconds=delay)
             headers["Nats-Schedule"] = f"@at {at.isoformat(timespec='milliseconds')[:-6]}Z"
             headers["Nats-Schedule-Target"] = subject
             subject = names.delayed_subject(self.layout.namespace, self.name, secrets.token_hex(12))
@@ -163,11 +166,8 @@ class Puts:
             return _core.new_put(int(answer["seq"]), duplicate)
 
     async def _pause(self, seconds: float) -> None:
-        self.waiting += 1
-        try:
+        with waiting_put(self.key):
             await asyncio.sleep(seconds)
-        finally:
-            self.waiting -= 1
 
     async def _prepare(self, items: Sequence[Item]) -> None:
         """Make the consumers of groups with the first message of a group."""

@@ -64,12 +64,12 @@ class NatsQueue(api.Queue):
         self.connection = connection
         self.layout = QueueLayout(connection, name, options_of(definition))
         self.puts = Puts(self.layout, definitions)
-        self.held = Leases(connection, self.layout)
+        self._identity = int(definition["identity"])
+        self.held = Leases(connection, self.layout, self._identity)
         self.settlements = Settlements(self, self.puts, definitions)
         self.pulls = Pulls(self.layout, self.settlements.give_back)
         self.state = QueueState(self, self.layout, self.pulls)
         self.definitions = definitions
-        self._identity = int(definition["identity"])
         self._owns_connection = owns_connection
         self._closed = False
         self._consumers: weakref.WeakSet[NatsConsumer | NatsBodies] = weakref.WeakSet()

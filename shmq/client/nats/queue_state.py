@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +12,7 @@ from shmq.client.nats.connection import ApiError
 from shmq.client.nats.jetstream import NO_STREAM
 from shmq.client.nats.lease import Lease, parse_reply
 from shmq.client.nats.message import NatsMessage, unpacked
+from shmq.client.remote.put import waiting_puts
 from shmq.codec.codecs import unpack_properties
 from shmq.errors import QueueDeleted
 
@@ -87,7 +88,7 @@ class QueueState:
             shm_bytes=0,
             recoveries=0,
             waiting_get=waiting,
-            waiting_put=self._queue.puts.waiting,
+            waiting_put=waiting_puts(self._queue.puts.key),
             durability=options.durability,
         )
 
@@ -166,7 +167,7 @@ def _age(stamp: str) -> float:
     """How old a time of the server is, in seconds; it has nanoseconds."""
     whole, _, fraction = stamp.rstrip("Z").partition(".")
     try:
-        then = datetime.datetime.fromisoformat(whole).replace(tzinfo=datetime.UTC).timestamp()
+        then = dt.datetime.fromisoformat(whole).replace(tzinfo=dt.UTC).timestamp()
         then += float(f"0.{fraction}") if fraction else 0.0
     except ValueError:
         return 0.0

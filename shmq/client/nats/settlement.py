@@ -44,14 +44,15 @@ class Leases:
     _of_process: ClassVar[dict[tuple[str, str, str, int, int], Lease]] = {}
     _most = _FEW
 
-    def __init__(self, connection: ClusterConnection, layout: QueueLayout) -> None:
+    def __init__(self, connection: ClusterConnection, layout: QueueLayout, identity: int) -> None:
         self._connection = connection
+        self._identity = identity
         self._stream = layout.stream
         self._wait = layout.options.visibility_timeout
         self._mine: set[Lease] = set()
 
     def _key(self, lease: Lease) -> tuple[str, str, str, int, int]:
-        return (self._connection.url, self._stream, *lease.key)
+        return (f"{self._connection.url} {self._identity}", self._stream, *lease.key)
 
     def add(self, lease: Lease) -> None:
         """Remember a delivery to this handle."""
@@ -67,13 +68,13 @@ class Leases:
                 known.pop(key, None)
             Leases._most = max(_FEW, 2 * len(known))
         known[self._key(lease)] = lease
-        return lease.receipt
+        return lease.receipt_of(self._identity)
 
     def of(self, receipt: int) -> Lease | None:
         """The lease of a receipt, of this process or another; None if there is no such receipt."""
         if receipt <= 0:
             return None
-        found = lease_of(self._connection, self._stream, receipt, self._wait)
+        found = lease_of(self._connection, self._stream, self._identity, receipt, self._wait)
         return None if found is None else Leases._of_process.get(self._key(found), found)
 
     def is_own(self, lease: Lease) -> bool:
