@@ -49,7 +49,7 @@ _PAUSE: Final = 0.1
 #: How long a server may take to say its version, in seconds.
 _GREETING: Final = 2.0
 _MOST_GREETING: Final = 1 << 16
-#: Errors of JetStream that pass: no leader yet, a server is away.
+#: Errors of JetStream that pass: no leader yet, a server is away, a first attempt is under way.
 _PASSING: Final = frozenset({10004, 10005, 10007, 10008, 10009, 10118, 10119, 10158})
 
 _T = TypeVar("_T")

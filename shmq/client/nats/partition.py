@@ -17,6 +17,7 @@ import nats.errors
 from nats.aio.msg import Msg
 
 from shmq import api
+from shmq.api.options import check_one_of
 from shmq.api.stream_options import StreamOptions
 from shmq.client.nats import names
 from shmq.client.nats.connection import ApiError, ClusterConnection
@@ -27,7 +28,7 @@ from shmq.codec.codecs import pack_properties, unpack_properties
 from shmq.errors import ConnectionLost, MessageTooLarge, OffsetOutOfRange, ServerError
 from shmq.native import _stream
 
-__all__ = ["Partition", "Row", "StreamGone"]
+__all__ = ["Partition", "Row", "StreamGone", "compressed_block", "rows_of"]
 
 #: The head of an entry of a block of records: shmq/core/stream/entry.h.
 _HEAD: Final = struct.Struct("<IIBBBBIQqIIII")
@@ -367,6 +368,16 @@ def rows_of(block: Any, timestamp_ns: int) -> list[Row]:
         )
         for record in _stream.records_of(block, 0, 0)
     ]
+
+
+def compressed_block(packed: bytes, compression: str, count: int, raw_bytes: int) -> bytes:
+    """Records that are compressed together as a block: one entry."""
+    check_one_of("compression", compression, ("lz4", "zstd"))
+    size = _HEAD.size + (len(packed) + 7) // 8 * 8
+    kind = 1 if compression == "lz4" else 2
+    words = (size - 8) // 8
+    head = _HEAD.pack(words, 0, _ENTRY, 0, 0, kind, count, 0, 0, 0, 0, len(packed), raw_bytes)
+    return (head + packed).ljust(size, b"\0")
 
 
 def _entry(offset: int, message: Msg) -> bytes:

@@ -30,6 +30,7 @@ from shmq.client.nats.redrive import redrive
 from shmq.client.nats.settlement import Leases, Settlements, as_receipt
 from shmq.client.shared.async_bodies import AsyncBodies
 from shmq.client.shared.buffered_loan import BufferedLoan
+from shmq.expression.parse import Where
 from shmq.native import _core
 
 __all__ = ["NatsQueue", "attach"]
@@ -539,8 +540,7 @@ class NatsQueue(api.Queue):
     def peek(self, limit: int = 10, *, where: str | None = None) -> list[api.Message]:
         """See :class:`shmq.api.Queue`. What was delivered and came back may be missing."""
         limit = min(check_whole("limit", limit, 1, None), self.options.capacity)
-        self._refuse_where(where)
-        return self.run(self.state.peek(limit))
+        return self.run(self.state.peek(limit, None if where is None else Where(where)))
 
     def purge(self) -> int:
         """See :class:`shmq.api.Queue`."""
@@ -550,8 +550,7 @@ class NatsQueue(api.Queue):
         """See :class:`shmq.api.Queue`."""
         if limit is not None:
             check_whole("limit", limit, 1, None)
-        self._refuse_where(where)
-        return self.run(redrive(self, limit))
+        return self.run(redrive(self, limit, None if where is None else Where(where)))
 
     def stats(self) -> api.QueueStats:
         """See :class:`shmq.api.Queue`. Totals other than of puts and removals are 0."""

@@ -15,6 +15,7 @@ from shmq.client.nats.message import NatsMessage, unpacked
 from shmq.client.remote.put import waiting_puts
 from shmq.codec.codecs import unpack_properties
 from shmq.errors import QueueDeleted
+from shmq.expression.parse import Where
 
 if TYPE_CHECKING:
     from shmq.client.nats.pull import Pulls
@@ -94,7 +95,7 @@ class QueueState:
 
     # ---- copies ----
 
-    async def peek(self, limit: int) -> list[api.Message]:
+    async def peek(self, limit: int, where: Where | None) -> list[api.Message]:
         """Copies of up to ``limit`` messages that were not delivered yet, or are not any more."""
         found: list[api.Message] = []
         consumers = {one["name"]: one for one in await self._pulls.consumers()}
@@ -109,7 +110,8 @@ class QueueState:
                 copy = await self._next(info["config"]["filter_subject"], sequence)
                 if copy is None:
                     break
-                found.append(copy)
+                if where is None or where.matches(copy):
+                    found.append(copy)
                 sequence = copy.sequence + 1
         return found
 

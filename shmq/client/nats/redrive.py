@@ -10,6 +10,7 @@ from shmq.client.nats.put import Item, Puts
 from shmq.client.nats.queue_layout import QueueLayout, options_of
 from shmq.codec.codecs import pack_properties
 from shmq.errors import Full, NoSuchQueue, QueueDeleted
+from shmq.expression.parse import Where
 
 if TYPE_CHECKING:
     from shmq.client.nats.queue import NatsQueue
@@ -19,10 +20,10 @@ __all__ = ["redrive"]
 #: The most dead letters that are looked at in one call.
 _MOST: Final = 10_000
 #: What a message that is sent back no longer has.
-_GONE: Final = ("dead", "dedupe", "delay")
+_GONE: Final = ("dead", "dedupe", "delay", "ttl")
 
 
-async def redrive(queue: NatsQueue, limit: int | None) -> int:
+async def redrive(queue: NatsQueue, limit: int | None, where: Where | None) -> int:
     """Send up to ``limit`` dead letters back, oldest first; returns how many were sent."""
     letters, source = queue, None
     if queue.options.dead_letter is not None:
@@ -34,7 +35,8 @@ async def redrive(queue: NatsQueue, limit: int | None) -> int:
     while messages and (limit is None or sent < limit) and refusal is None:
         message = messages.pop(0)
         dead = message.dead
-        if dead is None or source not in (None, dead.queue):
+        meant = where is None or where.matches(message)
+        if dead is None or source not in (None, dead.queue) or not meant:
             await letters.return_all([message])
             continue
         if dead.queue not in targets:

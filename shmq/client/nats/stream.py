@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import random
+import struct
 import time
 import zlib
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
@@ -21,13 +22,13 @@ from shmq.client.nats.connection import ClusterConnection
 from shmq.client.nats.definitions import Definitions
 from shmq.client.nats.group import delete_group, groups_of, open_group
 from shmq.client.nats.names import kv_key
-from shmq.client.nats.partition import Partition, Row, StreamGone, rows_of
+from shmq.client.nats.partition import Partition, Row, StreamGone, compressed_block, rows_of
 from shmq.client.nats.queue_layout import check_synced
 from shmq.client.shared.group import Group
 from shmq.client.shared.reader import AsyncReader, Reader
 from shmq.client.shared.subscription import BaseStream, RetentionFloors
-from shmq.codec import compression as codec_compression
 from shmq.errors import InvalidOption, NoSuchStream, StreamDeleted, Unsupported
+from shmq.expression.record_fields import RecordWhere
 from shmq.native import _stream
 
 __all__ = ["MOST_PARTITIONS", "NatsStream", "attach_stream"]
@@ -38,6 +39,8 @@ _MOST_BLOCK: Final = 1 << 19
 #: How many records go to one partition before those without a key go to the next.
 _STICKY: Final = 16
 _PAUSE: Final = 0.005
+#: How many records one read leaves out at most.
+_MOST_LEFT_OUT: Final = 10_000
 _T = TypeVar("_T")
 
 
@@ -259,11 +262,11 @@ class NatsStream(BaseStream):
         self.check_append(confirm, timeout)
         _check_producer(producer, sequence, partition)
         place = self.partition(partition)
-        if compression is not None:
-            block = codec_compression.expand(compression, block, raw_bytes or 0)
         try:
+            if compression is not None:
+                block = compressed_block(block, compression, count or 0, raw_bytes or 0)
             rows = rows_of(block, time.time_ns())
-        except errors.ShmqError as error:
+        except (errors.ShmqError, ValueError, struct.error) as error:
             raise InvalidOption(f"the block is no block of records: {error}") from None
         if not rows or (count is not None and count != len(rows)):
             raise InvalidOption(f"count={count}, and the block has {len(rows)} records")
@@ -274,7 +277,7 @@ class NatsStream(BaseStream):
 
     def _check_read(self, partition: int, where: str | None, **whole: int | None) -> Partition:
         if where is not None:
-            self._unsupported("where=", "its servers choose by subject, not by expressions")
+            RecordWhere(where)
         for name, value in whole.items():
             if value is not None:
                 check_whole(name, value, 0 if name in {"offset", "end"} else 1)
@@ -300,7 +303,7 @@ class NatsStream(BaseStream):
             partition, where, offset=offset, limit=limit, max_bytes=max_bytes, end=end
         )
         until = (None if timeout is None else time.monotonic() + timeout) if block else 0.0
-        return self.run(self._read(place, offset, limit, max_bytes, until, end))
+        return self.run(self._read(place, offset, limit, max_bytes, until, end, where))
 
     async def aread(
         self,
@@ -319,7 +322,7 @@ class NatsStream(BaseStream):
             partition, where, offset=offset, limit=limit, max_bytes=max_bytes, end=end
         )
         until = None if timeout is None else time.monotonic() + timeout
-        return await self.arun(self._read(place, offset, limit, max_bytes, until, end))
+        return await self.arun(self._read(place, offset, limit, max_bytes, until, end, where))
 
     async def _read(
         self,
@@ -329,16 +332,30 @@ class NatsStream(BaseStream):
         max_bytes: int,
         until: float | None,
         end: int | None,
+        where: str | None,
     ) -> api.Records:
-        """The records; without any it waits until then (monotonic; None: no limit)."""
-        most = limit if end is None else min(limit, end - offset)
-        if most < 1:
-            return _stream.records_of(b"", place.number, offset)
+        """The records; without any it waits until then (monotonic; None: no limit).
+
+        This client leaves out what ``where`` does not mean; what is read for that has a bound.
+        """
+        wanted = None if where is None else RecordWhere(where)
+        left_out = 0
         while True:
+            most = limit if end is None else min(limit, end - offset)
+            if most < 1:
+                return _stream.records_of(b"", place.number, offset)
             records, _ = await place.read(offset, most, max_bytes)
+            came, offset = len(records), records.next_offset
+            if wanted is not None:
+                records = records.select([wanted.matches(record) for record in records])
+                left_out += came
             left = None if until is None else until - time.monotonic()
-            if len(records) or (left is not None and left <= 0):
+            if len(records) or left_out >= _MOST_LEFT_OUT:
                 return records
+            if came:
+                continue
+            if left is not None and left <= 0:
+                return _stream.records_of(b"", place.number, offset, next_offset=offset)
             await self._beyond({place.number: offset}, left)
 
     async def _beyond(self, position: Mapping[int, int], timeout: float | None) -> bool:
