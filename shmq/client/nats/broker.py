@@ -29,6 +29,7 @@ from shmq.client.nats.streams import Streams
 from shmq.client.nats.streams import summary_of as stream_summary
 from shmq.client.remote.address import Tls
 from shmq.client.shared.broker import BaseBroker, check_if_different, given_of, same
+from shmq.client.shared.table import check_table
 from shmq.routing.table import Table, check_exchange
 
 if TYPE_CHECKING:
@@ -342,6 +343,7 @@ class NatsBroker(BaseBroker):
         max_bytes: int | None = None,
     ) -> api.Table:
         """See :class:`shmq.api.Broker`."""
+        check_table(durability, max_bytes)
         self._no_tables(f"table {name!r}")
 
     def table(self, name: str) -> api.Table:
