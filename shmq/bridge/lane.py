@@ -99,4 +99,5 @@ def drive(lane: Lane, stop: threading.Event, drain: bool) -> None:
             pause = min(2 * pause, _LONGEST)
             stop.wait(pause)
         except ShmqError as error:
-            raise type(error)(f"{name}: {error}") from error
+            error.args = (f"{name}: {error}",)
+            raise

@@ -16,13 +16,17 @@ from shmq import api
 from shmq.bridge.config import Mirror
 from shmq.bridge.lane import Lane
 from shmq.bridge.progress import Progress
-from shmq.errors import InvalidOption, NoSuchStream
+from shmq.client.nats.connection import ApiError
+from shmq.client.nats.partition import Row
+from shmq.errors import InvalidOption, NoSuchStream, OutOfSequence
 
 __all__ = ["ORIGIN", "MirrorLane"]
 
 #: The header with the stream's identity and the record's offset, ``<hex>:<offset>``.
 ORIGIN: Final = "Shmq-Origin"
 
+#: The error of JetStream for a last sequence number other than the expected one.
+_WRONG_LAST: Final = 10071
 _LOOK: Final = 1.0
 _PATIENCE: Final = 30.0
 _TRIAL: Final = 5.0
@@ -79,7 +83,7 @@ class MirrorLane(Lane):
         assert self._stream is not None
         places = {}
         for partition in range(self._stream.partitions):
-            last, headers = self._target.run(self._target.last(partition))
+            last, headers = self._target.run(self._target.partition(partition).last())
             self._last[partition] = last
             if last:
                 places[partition] = self._offset_of(partition, headers) + 1
@@ -102,17 +106,27 @@ class MirrorLane(Lane):
         """Publish them in order. Raises what passes if some are not taken."""
         assert self._stream is not None
         partition = records.partition
+        if partition not in self._last:
+            raise InvalidOption(
+                f"stream {self._stream.name!r} has got a partition {partition}, which its mirror "
+                "lacks: mirror to another name with to="
+            )
         answers = self._target.run(
             _published(
-                self._target, self._stream.identity, records, self._last[partition], patience
+                self._target.partition(partition),
+                self._stream.identity,
+                records,
+                self._last[partition],
+                patience,
             )
         )
         failed = next((one for one in answers if isinstance(one, BaseException)), None)
-        taken = len(answers) if failed is None else answers.index(failed)
-        self._last[partition] += taken
-        self.progress.took(taken)
+        taken = answers if failed is None else answers[: answers.index(failed)]
+        if taken:
+            self._last[partition] = int(taken[-1]["seq"])
+        self.progress.took(len(taken), sum(bool(one.get("duplicate")) for one in taken))
         if failed is not None:
-            raise failed
+            raise _passing(failed)
 
     def _lag(self) -> tuple[int, float]:
         """The records that are not there yet, and the age of the oldest in seconds."""
@@ -138,11 +152,17 @@ class MirrorLane(Lane):
 async def _published(
     target: Any, identity: int, records: api.Records, last: int, patience: float
 ) -> list[Any]:
-    """What the cluster answered to each, in order: a sequence number, or an exception."""
+    """What the cluster answered to each, in order: a PubAck, or an exception."""
     sent = (
         target.publish(
-            records.partition,
-            record,
+            Row(
+                bytes(record.value),
+                record.key,
+                dict(record.headers),
+                record.codec,
+                record.timestamp_ns,
+            ),
+            f"{identity:016x}:{records.partition}:{record.offset}",
             expected_last=last + at,
             headers={ORIGIN: f"{identity:016x}:{record.offset}"},
             within=patience,
@@ -150,6 +170,13 @@ async def _published(
         for at, record in enumerate(records)
     )
     return await asyncio.gather(*sent, return_exceptions=True)
+
+
+def _passing(error: BaseException) -> BaseException:
+    """The error to raise: that of another last record passes once the places are found again."""
+    if isinstance(error, ApiError) and error.number == _WRONG_LAST:
+        return OutOfSequence(f"the cluster has another last record than this bridge knew: {error}")
+    return error
 
 
 def _target(there: Any, name: str, partitions: int) -> Any:
