@@ -1,6 +1,6 @@
 """Writes the table of docs/cluster.md from the tests: ``python tools/cluster.py``.
 
-Each test of FILES that is marked ``cluster(item, verdict, how)`` is a row; a test compares the page.
+Each test of FILES that is marked ``cluster(item, verdict, how)`` is a row; a test compares.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ class Row(NamedTuple):
     item: str
     verdict: str
     how: str
-    test: str
 
 
 def rows() -> list[Row]:
@@ -39,7 +38,7 @@ def rows() -> list[Row]:
 
 def _rows_of(text: str) -> list[Row]:
     return [
-        Row(*(ast.literal_eval(argument) for argument in mark.args), test.name)
+        Row(*map(ast.literal_eval, mark.args))
         for test in ast.parse(text).body
         if isinstance(test, ast.FunctionDef) and test.name.startswith("test_")
         for mark in test.decorator_list

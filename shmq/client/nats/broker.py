@@ -22,7 +22,7 @@ from shmq.client.nats.queue_layout import QueueLayout, check_possible, new_defin
 from shmq.client.nats.queue_state import summary_of
 from shmq.client.nats.reply_queue import NatsReplyQueue, NatsReplyTarget
 from shmq.client.nats.schemas import Schemas
-from shmq.client.nats.settlement import ensure_queue_layout
+from shmq.client.nats.settlement import ensure_dead_letters
 from shmq.client.nats.stream import NatsStream
 from shmq.client.nats.stream import check_possible as check_stream
 from shmq.client.nats.streams import Streams
@@ -107,10 +107,7 @@ class NatsBroker(BaseBroker):
         """Make the queue and its dead-letter queue; the definition that counts is the first one."""
         found = await self.definitions.get(kv_key("queue", name))
         if found is None:
-            if wanted.dead_letter is not None:
-                await ensure_queue_layout(
-                    self.connection, self.definitions, wanted.dead_letter, wanted.for_dead_letters()
-                )
+            await ensure_dead_letters(self.connection, self.definitions, name, wanted)
             await QueueLayout(self.connection, name, wanted).make()
             made = new_definition(wanted)
             if await self.definitions.put(kv_key("queue", name), made, 0) is not None:

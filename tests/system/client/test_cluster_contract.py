@@ -1,11 +1,15 @@
-"""The contract over a NATS server, item by item: `tools/cluster.py` makes the table of
-docs/cluster.md from the marks, so that nothing is said there which no test shows."""
+"""The contract over a NATS server, item by item.
+
+`tools/cluster.py` makes the table of docs/cluster.md from the marks, so that nothing is said there
+which no test shows.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import multiprocessing
+import os
 import socket
 import threading
 import time
@@ -20,7 +24,7 @@ from shmq.client.nats.broker import NatsBroker
 from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.client.nats.message import NatsMessage
 from shmq.client.nats.names import queue_stream
-from tests.conformance.tools import PATIENCE, eventually
+from tests.conformance.tools import PATIENCE, eventually, getter_asleep
 from tests.support.nats_server import NATS_SERVER
 
 Connect = Callable[[], shmq.Broker]
@@ -65,7 +69,7 @@ def test_a_dedupe_id_is_put_once(broker: shmq.Broker) -> None:
     assert (first.duplicate, again.duplicate) == (False, True)
     assert again.sequence == first.sequence
     assert not queue.put("c", dedupe_id="one two é").duplicate
-    with pytest.raises(shmq.Unsupported, match="dedupe_window=0.01"):
+    with pytest.raises(shmq.Unsupported, match=r"dedupe_window=0\.01"):
         broker.create_queue("short", dedupe_window=0.01)
 
 
@@ -200,8 +204,6 @@ def test_a_dead_holder_keeps_its_messages_until_the_lease_ends(
 
 
 def _hold(url: str) -> None:
-    import os  # noqa: PLC0415 - of the child
-
     shmq.connect(url).queue("q").get(timeout=PATIENCE)
     os._exit(0)
 
@@ -350,8 +352,7 @@ def test_tasks_put_and_get(broker: shmq.Broker) -> None:
 
     async def run() -> list[Any]:
         waiting = asyncio.create_task(queue.aget())
-        while not await asyncio.to_thread(lambda: queue.stats().waiting_get):
-            await asyncio.sleep(0)
+        await asyncio.to_thread(getter_asleep, queue)
         waiting.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await waiting
