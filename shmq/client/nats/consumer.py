@@ -39,6 +39,7 @@ class Prefetched:
         self._acks: set[concurrent.futures.Future[None]] = set()
         self._refused: list[Lease] = []
         self.ended = False
+        self._taking: asyncio.Future[list[NatsMessage]] | None = None
 
     def quickly(self) -> NatsMessage | None:
         """The next message, if it is here and its lease is young; for any thread."""
@@ -58,7 +59,7 @@ class Prefetched:
         until = None if self._timeout is None else time.monotonic() + self._timeout
         while not self.ended:
             if not self.ahead:
-                came = await self.queue.take(self._prefetch, until, waits=self._waits)
+                came = await self._take(until)
                 if not came:
                     return None
                 self.ahead.extend(came)
@@ -72,6 +73,18 @@ class Prefetched:
             return message
         return None
 
+    async def _take(self, until: float | None) -> list[NatsMessage]:
+        """The next messages; none if it is closed meanwhile."""
+        taking = asyncio.ensure_future(self.queue.take(self._prefetch, until, waits=self._waits))
+        self._taking = taking
+        try:
+            return await taking
+        except asyncio.CancelledError:
+            if not self.ended:
+                taking.cancel()
+                raise
+            return []
+
     def ack(self, lease: Lease) -> None:
         """Acknowledge without waiting for the answer, unless many are on their way."""
         self.queue.check_open()
@@ -84,7 +97,7 @@ class Prefetched:
 
     async def _acked(self, lease: Lease) -> None:
         try:
-            await lease.ack()
+            await self.queue.settlements.acked(lease)
         except ShmqError:
             self._refused.append(lease)
 
@@ -104,6 +117,8 @@ class Prefetched:
         if self.ended:
             return
         self.ended = True
+        if self._taking is not None:
+            self._taking.cancel()
         rest, self.ahead = list(self.ahead), collections.deque()
         with contextlib.suppress(ShmqError):
             await self.queue.return_all(rest)
@@ -233,6 +248,9 @@ class NatsBodies(api.Bodies):
                 self._ack()
         finally:
             self.close()
+
+    def __repr__(self) -> str:
+        return repr(self._consumer).replace("<Consumer", "<Bodies", 1)
 
     def __del__(self) -> None:
         message = getattr(self, "_message", None)

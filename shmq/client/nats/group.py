@@ -20,7 +20,7 @@ from shmq.client.nats.loop_thread import LoopThread
 from shmq.client.nats.names import escape
 from shmq.client.shared.group import Group, group_options, summary_of
 from shmq.client.shared.group_store import GroupStore, PartitionSeat
-from shmq.errors import Full, NoSuchGroup, ShmqError, StreamDeleted
+from shmq.errors import Full, InvalidOption, NoSuchGroup, ShmqError, StreamDeleted
 
 if TYPE_CHECKING:
     from shmq.client.nats.stream import NatsStream
@@ -72,6 +72,12 @@ def open_group(
     found = stream.run(stream.definitions.get(key))
     if found is None:
         stream.run(stream.definitions.put(key, made, 0))
+    elif assignment not in (None, found.value["options"]["assignment"]):
+        raise InvalidOption(
+            f"group {name!r} of stream {stream.name!r} divides partitions by "
+            f"{found.value['options']['assignment']!r}, not {assignment!r}: use it as it is, or "
+            f"delete it first"
+        )
     return Group(NatsGroupStore(stream, name, NatsGroupState(stream, name)))
 
 

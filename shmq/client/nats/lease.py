@@ -8,6 +8,8 @@ import json
 import time
 from typing import Final, NamedTuple
 
+from nats.errors import NoRespondersError
+
 from shmq.client.nats.connection import ClusterConnection
 from shmq.errors import ConnectionLost, LeaseExpired
 
@@ -120,8 +122,11 @@ class Lease:
             self._keeper.cancel()
 
     async def ack(self) -> None:
-        """Acknowledge it, until the server has confirmed that; a repeated one changes nothing."""
-        await self.connection.request(self.reply, b"+ACK", attempt=2.0)
+        """Acknowledge it, until the server has confirmed that; a repeated one changes nothing.
+
+        Raises ``NoRespondersError`` if the consumer has no leader, or is deleted.
+        """
+        await self.connection.request(self.reply, b"+ACK", attempt=2.0, answers=False)
 
     async def send_ack(self) -> None:
         """Acknowledge it, and wait for nothing."""
@@ -129,12 +134,12 @@ class Lease:
         await client.publish(self.reply, b"+ACK")
 
     async def nack(self, delay: float) -> None:
-        """Return it after ``delay`` seconds."""
+        """Return it after ``delay`` seconds. Raises ``NoRespondersError`` as `ack` does."""
         more = f" {json.dumps({'delay': int(delay * 1e9)})}" if delay > 0 else ""
         # Once: a repeated one could return what another consumer has by then.
         with contextlib.suppress(ConnectionLost):
             await self.connection.request(
-                self.reply, b"-NAK" + more.encode(), within=2.0, attempt=2.0
+                self.reply, b"-NAK" + more.encode(), within=2.0, attempt=2.0, answers=False
             )
 
     async def renew(self) -> None:
@@ -162,7 +167,8 @@ class Lease:
             left = self.until - time.monotonic()
             if left <= 0:
                 self.settled = True
-                await self.nack(0)
+                with contextlib.suppress(NoRespondersError):
+                    await self.nack(0)
                 return
             await asyncio.sleep(min(left, max(0.001, self.wait / 3)))
             if not self.settled and self.until > self.held_until:

@@ -222,8 +222,9 @@ class NatsMessage(api.Message):
     def __del__(self) -> None:
         lease = getattr(self, "lease", None)
         if lease is not None and self.in_hand and not self._settled and lease.is_good:
-            with contextlib.suppress(Exception):
-                _core.warn_dropped(f"message {self._sequence} of queue {self._queue.name!r}")
+            with contextlib.suppress(AttributeError):  # the interpreter ends
+                what = f"message {self._sequence} of queue {self._queue.name!r}"
+                _core.warn_dropped(what, frames=2)
 
     def __repr__(self) -> str:
         return f"<Message {self._sequence} of {self._queue.name!r}, {len(self._raw)} bytes>"

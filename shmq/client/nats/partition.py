@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 import nats.errors
 from nats.aio.msg import Msg
 
-from shmq import api
 from shmq.api.options import check_one_of
 from shmq.api.stream_options import StreamOptions
 from shmq.client.nats import names
@@ -274,7 +273,7 @@ class Partition:
                 return int((one.headers or {})["Nats-Sequence"]) - 1
         return bounds.latest
 
-    async def read(self, offset: int, limit: int, max_bytes: int) -> tuple[api.Records, int]:
+    async def read(self, offset: int, limit: int, max_bytes: int) -> tuple[_stream.Records, int]:
         """The records from there on that are there; and the offset behind them.
 
         Raises OffsetOutOfRange, StreamGone.

@@ -222,10 +222,10 @@ class Puts:
         done = 0
         while done < len(items):
             some = items[done : done + _MOST_ATOMIC]
-            if len(some) > 1 and all(item.is_due for item in some):
-                if await self._put_batch(some):
-                    done += len(some)
-                    continue
+            together = len(some) > 1 and all(item.is_due for item in some)
+            if together and await self._put_batch(some):
+                done += len(some)
+                continue
             for item in some:
                 try:
                     await self.put(item, waits, until)

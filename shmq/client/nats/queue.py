@@ -349,8 +349,9 @@ class NatsQueue(api.Queue):
                 rest = [one for one in messages if one is not message]
                 self.run(self.return_all(rest))
                 raise errors.ShmqError(
-                    f"queue {self.name!r}: message {message.sequence}, which stays leased with "
-                    f"receipt {message.receipt}: {error}"
+                    f"message {message.sequence} of queue {self.name!r} cannot be in a batch: "
+                    f"{error}; reject its receipt {message.receipt}, or take it by get; the rest "
+                    f"of the batch is in the queue again"
                 ) from error
         return NatsBatch(self, bodies, messages)
 
@@ -593,7 +594,9 @@ class NatsQueue(api.Queue):
         for lease in leases:
             lease.settled = True
             lease.drop()
-        await asyncio.gather(*(lease.nack(0) for lease in leases))
+        await asyncio.gather(
+            *(lease.nack(0) for lease in leases), return_exceptions=True
+        )  # where no server leads the queue, they come back when their leases end
 
     def __reduce__(self) -> tuple[Any, ...]:
         return attach, (self.connection.target, self.name)

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from shmq.api.options import QueueOptions
+from shmq.api.options import options_of as rows_of
 from shmq.client.nats import names
 from shmq.client.nats.connection import ClusterConnection
 from shmq.client.nats.jetstream import create_consumer, create_stream
 from shmq.errors import Unsupported
 
-__all__ = ["PARTITIONS", "QueueLayout", "check_possible", "new_definition", "partition_of"]
+__all__ = ["PARTITIONS", "QueueLayout", "check_possible", "new_definition", "options_of", "partition_of"]
 
 #: How many partitions the groups of a queue are spread over.
 PARTITIONS: Final = 16
@@ -156,5 +157,10 @@ class QueueLayout:
 
 
 def options_of(definition: Mapping[str, Any]) -> QueueOptions:
-    """The options in a definition."""
-    return QueueOptions(**definition["options"])
+    """The options in a definition. Raises KeyError and TypeError for one that is none."""
+    rows = rows_of(QueueOptions)
+    given = {
+        key: float(value) if rows[key].kind == "seconds" and value is not None else value
+        for key, value in definition["options"].items()
+    }
+    return QueueOptions(**given)

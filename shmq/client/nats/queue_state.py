@@ -148,7 +148,8 @@ class QueueState:
                 delivery = parse_reply(one.reply)
                 if delivery is not None:
                     wait = self._layout.options.visibility_timeout
-                    await Lease.new(self._connection, delivery, wait, one.reply).ack()
+                    lease = Lease.new(self._connection, delivery, wait, one.reply)
+                    await self._queue.settlements.acked(lease)
             removed += len(came)
         return removed
 

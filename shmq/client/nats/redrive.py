@@ -25,6 +25,7 @@ _GONE: Final = ("dead", "dedupe", "delay", "ttl")
 
 async def redrive(queue: NatsQueue, limit: int | None, where: Where | None) -> int:
     """Send up to ``limit`` dead letters back, oldest first; returns how many were sent."""
+    await queue.puts.check_there()
     letters, source = queue, None
     if queue.options.dead_letter is not None:
         letters, source = await _dead_letters_of(queue), queue.name

@@ -81,6 +81,8 @@ class NatsReplyQueue:
 
     def ack_many(self, messages: list[api.Message]) -> list[int]:
         """A reply needs no acknowledgement."""
+        for message in messages:
+            message.ack()
         return []
 
     def qsize(self) -> int:
@@ -124,7 +126,8 @@ class NatsReplyTarget:
         timeout: float | None = None,
         **properties: Any,
     ) -> api.Put:
-        """Publish a reply. Raises NoSuchQueue if its client is gone."""
+        """Publish a reply: there is always room; it is lost if its client is gone."""
+        del block, timeout
         meta, buffer = encode(body, 3, properties)
         if len(buffer) + 2 * len(meta or b"") + 512 > self._connection.max_payload:
             raise errors.MessageTooLarge(

@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nats.aio.msg import Msg
+from nats.errors import NoRespondersError
 
+from shmq.api.options import DEAD_LETTER_ROOM, QueueOptions
 from shmq.client.nats import names
 from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.client.nats.definitions import Definitions
@@ -20,13 +22,13 @@ from shmq.client.nats.message import NatsMessage, packed, unpacked
 from shmq.client.nats.put import Item, Puts
 from shmq.client.nats.queue_layout import QueueLayout, new_definition, options_of
 from shmq.codec.codecs import pack_properties, unpack_properties
-from shmq.errors import Full, ServerError, ShmqError
+from shmq.errors import ConnectionLost, Full, InvalidOption, ServerError, ShmqError
 from shmq.native import _core
 
 if TYPE_CHECKING:
     from shmq.client.nats.queue import NatsQueue
 
-__all__ = ["Leases", "Settlements", "as_receipt", "ensure_queue_layout"]
+__all__ = ["Leases", "Settlements", "as_receipt", "ensure_dead_letters"]
 
 log = logging.getLogger("shmq")
 
@@ -35,6 +37,7 @@ _NOTED: Final = 86_400
 #: How long a message rests whose dead-letter queue is full, in seconds.
 _REST: Final = 1.0
 _NO_MESSAGE: Final = 10037
+_PAUSE: Final = 0.1
 _FEW: Final = 1024
 
 
@@ -161,11 +164,33 @@ class Settlements:
 
     # ---- settling ----
 
+    async def acked(self, lease: Lease) -> None:
+        """Have the server confirm the acknowledgement. Raises QueueDeleted, ConnectionLost."""
+        until = time.monotonic() + self._connection.target.request_timeout
+        while True:
+            try:
+                await lease.ack()
+                return
+            except NoRespondersError as error:
+                await self._puts.check_there()
+                if time.monotonic() > until:
+                    raise ConnectionLost(
+                        f"queue {self._layout.name!r}: no server of {self._connection.url} leads it"
+                    ) from error
+                await asyncio.sleep(_PAUSE)
+
+    async def _returned(self, lease: Lease, delay: float) -> None:
+        """Return it; without a leader it comes back when its lease ends. Raises QueueDeleted."""
+        try:
+            await lease.nack(delay)
+        except NoRespondersError:
+            await self._puts.check_there()
+
     async def ack(self, lease: Lease) -> None:
         """Acknowledge it. Raises LeaseExpired."""
         await self._check_foreign(lease)
         lease.claim(self._layout.name)
-        await lease.ack()
+        await self.acked(lease)
 
     async def _check_foreign(self, lease: Lease) -> None:
         """Raise LeaseExpired if another process's message is gone."""
@@ -199,7 +224,7 @@ class Settlements:
         if limit is not None and count >= limit:
             await self._bury(lease, "max_deliveries", message, count)
             return
-        await lease.nack(self._back_off(count) if delay is None else delay)
+        await self._returned(lease, self._back_off(count) if delay is None else delay)
 
     def _back_off(self, count: int) -> float:
         o = self._options
@@ -211,7 +236,7 @@ class Settlements:
         lease.settled = True
         note = {"uncounted": lease.uncounted + 1}
         await self._definitions.put(self._note_key(lease), note, ttl=_NOTED)
-        await lease.nack(delay)
+        await self._returned(lease, delay)
 
     async def give_back(self, came: Msg) -> None:
         """Return a delivery that nobody waits for any more."""
@@ -239,7 +264,7 @@ class Settlements:
             lease.claim(self._layout.name)
         if seconds <= 0:
             lease.claim(self._layout.name)
-            await lease.nack(0)
+            await self._returned(lease, 0)
             return
         await lease.extend(seconds)
 
@@ -254,15 +279,15 @@ class Settlements:
         if message is None:
             message = await self._fetched(lease)
         if target is None or drops or "dead" in message.properties:
-            await lease.ack()
+            await self.acked(lease)
             return
         try:
             await self._copy(message, target, reason, count)
         except Full as error:
             log.warning("queue %s: dead letters wait, %s", self._layout.name, error)
-            await lease.nack(_REST)
+            await self._returned(lease, _REST)
             return
-        await lease.ack()
+        await self.acked(lease)
 
     async def _fetched(self, lease: Lease) -> NatsMessage:
         """The message of a receipt that another process was given."""
@@ -300,6 +325,27 @@ class Settlements:
         """The dead-letter queue, made anew if it was deleted."""
         return await ensure_queue_layout(
             self._connection, self._definitions, name, self._options.for_dead_letters()
+        )
+
+
+async def ensure_dead_letters(
+    connection: ClusterConnection, definitions: Definitions, name: str, options: QueueOptions
+) -> None:
+    """Make the dead-letter queue of the queue ``name``. Raises InvalidOption."""
+    target = options.dead_letter
+    if target is None:
+        return
+    made = options.for_dead_letters()
+    found = (await ensure_queue_layout(connection, definitions, target, made)).options
+    if found.dead_letter is not None or found.max_deliveries is not None:
+        raise InvalidOption(
+            f"dead_letter={target!r}: that queue has a delivery limit or a dead-letter queue of "
+            f"its own, so it cannot take the dead letters of {name!r}: name another"
+        )
+    if found.arena_bytes < options.max_message_bytes + DEAD_LETTER_ROOM:
+        raise InvalidOption(
+            f"dead_letter={target!r}: its arena_bytes={found.arena_bytes} cannot hold a message "
+            f"of {options.max_message_bytes} bytes from {name!r}: name a larger one"
         )
 
 

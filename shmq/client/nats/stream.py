@@ -107,6 +107,13 @@ class NatsStream(BaseStream):
         """See :class:`shmq.api.Stream`."""
         return self._options.partitions
 
+    def repartition(self, partitions: int) -> range:
+        """See :class:`shmq.api.Stream`."""
+        check_whole("partitions", partitions, 1)
+        self._unsupported(
+            f"repartition({partitions})", "make another stream, and move its producers first"
+        )
+
     # ---- the loop ----
 
     async def _checked(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
