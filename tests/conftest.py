@@ -15,6 +15,7 @@ import pytest
 import shmq
 from tests.support.http_servers import HTTP_SERVERS
 from tests.support.namespaces import own_namespace
+from tests.support.nats_server import NATS_SERVER
 from tests.support.spark_session import spark
 from tests.support.tcp_servers import TCP_SERVERS
 from tests.support.watchdog import Watchdog
@@ -48,6 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "smoke: of `make test`, though it is in tests/prove")
     config.addinivalue_line("markers", "watchdog(seconds): how long the test may take")
     config.addinivalue_line("markers", "only_local(why): it looks at what only shared memory has")
+    config.addinivalue_line(
+        "markers", "cluster(item, verdict, how): a row of the table of docs/cluster.md"
+    )
     config.addinivalue_line("markers", "debris: the test leaves broken segments on purpose")
     # nohup ignores SIGHUP, and a shell SIGINT in the background: so would each child of a test.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -72,6 +76,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_data].cleanup()
     TCP_SERVERS.close()
     HTTP_SERVERS.close()
+    NATS_SERVER.close()
 
 
 @pytest.hookimpl(wrapper=True)

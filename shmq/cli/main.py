@@ -71,6 +71,8 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "ping": ("server", "Time a server's answers"),
         "token": ("server", "Make a client's token"),
         "context": ("context", "Save servers and tokens"),
+        "cluster": ("cluster", "Run and check a cluster"),
+        "bridge": ("bridge", "Forward to a cluster"),
     },
     "Host": {
         "console": ("console", "Watch all in a browser"),

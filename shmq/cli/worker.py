@@ -91,23 +91,11 @@ def worker(handler: str, drain_timeout: float | None, metrics: str | None, **giv
 
 
 def _serve(supervisor: Supervisor, address: str, stack: contextlib.ExitStack) -> None:
-    from shmq.metrics.workers import (  # noqa: PLC0415 - with --metrics alone
-        MetricsServer,
-        address_of,
-        render_workers,
-    )
+    from shmq.cli.shared.metrics import serve_metrics  # noqa: PLC0415 - with --metrics alone
+    from shmq.metrics.workers import render_workers  # noqa: PLC0415
 
-    host, port = address_of(address)
-    try:
-        server = MetricsServer((host, port), lambda: render_workers(supervisor.timings()))
-    except OSError as error:
-        raise click.UsageError(
-            f"--metrics {address}: {error.strerror or error}: take another address"
-        ) from None
-    stack.enter_context(server)
-    logging.getLogger("shmq.workers").info(
-        "metrics at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, server.port
-    )
+    log = logging.getLogger("shmq.workers")
+    serve_metrics(address, lambda: render_workers(supervisor.timings()), stack, log)
 
 
 def _plan(context: click.Context, handler: str, given: dict[str, Any]) -> Plan:

@@ -26,7 +26,8 @@ def connect(
     """Connect to a namespace on this host, or to a server: a :class:`~shmq.Broker`.
 
     A ``target`` that contains ``://`` is the URL of a server, ``shmq://HOST:PORT`` or ``shmqs://``
-    for TLS; any other is the name of a namespace. The default is the environment's ``SHMQ_URL``,
+    for TLS, or of a cluster of NATS JetStream, ``nats://HOST:PORT,HOST:PORT/NAMESPACE`` or
+    ``tls://``: see docs/cluster.md. Any other is the name of a namespace. The default is the environment's ``SHMQ_URL``,
     then its ``SHMQ_NAMESPACE``, as for the command ``shmq``, then the user's own namespace,
     ``default-UID``. Raises :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption` for an invalid
     URL, and TypeError for a target that is not a str. Connecting to a namespace creates nothing
@@ -52,6 +53,12 @@ def connect(
 
     if target is None:
         target = os.environ.get("SHMQ_URL") or None
+    if isinstance(target, str) and target.startswith(("nats://", "tls://")):
+        from shmq.client.nats.broker import NatsBroker  # noqa: PLC0415 - of the extra "cluster"
+
+        return traced(
+            NatsBroker.connect(target, token, tls, connect_timeout, request_timeout, wait_for_acks)
+        )
     if isinstance(target, str) and is_url(target):
         from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415
 

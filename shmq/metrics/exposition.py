@@ -15,7 +15,15 @@ from shmq.diagnose.activity import (
 from shmq.metrics import families
 from shmq.metrics.families import Family, Kind, Reading
 
-__all__ = ["CONTENT_TYPE", "MOST_QUEUES", "WORST", "escaped", "family_text", "render"]
+__all__ = [
+    "CONTENT_TYPE",
+    "MOST_QUEUES",
+    "WORST",
+    "escaped",
+    "family_lines",
+    "family_text",
+    "render",
+]
 
 CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
@@ -58,11 +66,11 @@ def render(
     for label, table, subjects in kinds:
         places = [(one, (*place, (label, one.name))) for one in subjects]
         for family, read in table:
-            parts += _family(family, [(where, read(one)) for one, where in places])
+            parts += family_lines(family, [(where, read(one)) for one, where in places])
     for family, read in families.NAMESPACE:
-        parts += _family(family, [(place, read(observation))])
+        parts += family_lines(family, [(place, read(observation))])
     for family, read in families.HOST if observation.host is not None else ():
-        parts += _family(family, [(place, read(observation.host))])
+        parts += family_lines(family, [(place, read(observation.host))])
     scrape = families.SCRAPE
     left_out = len(observation.queues) - len(shown)
     told: list[tuple[Family, Iterable[Reading]]] = [
@@ -72,7 +80,7 @@ def render(
         *extra,
     ]
     for family, readings in told:
-        parts += _family(family, [(place, readings)])
+        parts += family_lines(family, [(place, readings)])
     return "".join([*parts, "# EOF\n"]).encode()
 
 
@@ -100,7 +108,9 @@ def _badness(queue: QueueActivity) -> tuple[bool, float, int]:
     return False, queue.stats.oldest_age, queue.stats.depth
 
 
-def _family(family: Family, found: Iterable[tuple[_Labels, Iterable[Reading]]]) -> Iterator[str]:
+def family_lines(
+    family: Family, found: Iterable[tuple[_Labels, Iterable[Reading]]]
+) -> Iterator[str]:
     """The family; nothing if it has no samples."""
     ending = {Kind.COUNTER: "_total", Kind.INFO: "_info"}.get(family.kind, "")
     lines = []

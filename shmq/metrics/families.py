@@ -21,6 +21,7 @@ from shmq.diagnose.findings import SEVERITIES, find
 from shmq.version import VERSION
 
 __all__ = [
+    "BRIDGE",
     "CONSOLE",
     "EXCHANGES",
     "FAMILIES",
@@ -445,6 +446,54 @@ WORKERS: Final = (
     ),
 )
 
+_ROUTE: Final = ("direction", "source", "target")
+
+#: Of ``shmq bridge --metrics``, and how each is read from the numbers of a route.
+BRIDGE: Final[Table] = (
+    _gauge(
+        "shmq_bridge_up",
+        "1 if the last attempt reached the cluster.",
+        _number(lambda route: route.connected),
+        *_ROUTE,
+    ),
+    _gauge(
+        "shmq_bridge_lag_messages",
+        "Messages that wait to be taken to the other side.",
+        _number(lambda route: route.lag_messages),
+        *_ROUTE,
+    ),
+    _gauge(
+        "shmq_bridge_lag_seconds",
+        "Age of the oldest message that waits.",
+        _number(lambda route: route.lag_seconds),
+        *_ROUTE,
+    ),
+    _gauge(
+        "shmq_bridge_last_ack_timestamp_seconds",
+        "When the other side acknowledged the last message, since 1970; 0: never.",
+        _number(lambda route: route.last_ack),
+        *_ROUTE,
+    ),
+    _counter(
+        "shmq_bridge_sent",
+        "Messages that the other side acknowledged.",
+        _number(lambda route: route.sent),
+        *_ROUTE,
+    ),
+    _counter(
+        "shmq_bridge_duplicates",
+        "Those of them that it dropped, as they were sent before.",
+        _number(lambda route: route.duplicates),
+        *_ROUTE,
+    ),
+    _counter(
+        "shmq_bridge_refused",
+        "Messages that the other side never takes; they are dead letters.",
+        _number(lambda route: route.refused),
+        *_ROUTE,
+    ),
+)
+
 
 def build() -> tuple[str, str]:
     """The values of the labels of `BUILD`."""
@@ -464,6 +513,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     *SCRAPE.values(),
     *CONSOLE.values(),
     *WORKERS,
+    *(family for family, _ in BRIDGE),
 )
 
 

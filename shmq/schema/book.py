@@ -32,7 +32,7 @@ from shmq.native import _core
 from shmq.schema.compare import problem_between
 from shmq.storage.paths import SCHEMAS
 
-__all__ = ["Rows", "Schemas", "versions_of"]
+__all__ = ["Rows", "Schemas", "check_versions", "versions_of"]
 
 _MAGIC: Final = b"SHMJ"
 _VERSION: Final = 1
@@ -73,7 +73,7 @@ class Schemas:
             chosen = rule or (newest.compatibility if newest else "backward")
             if newest is not None and newest.schema == schema and newest.compatibility == chosen:
                 return newest.version
-            self._check(name, schema, chosen, known)
+            check_versions(name, schema, chosen, known)
             version = newest.version + 1 if newest else 1
             known.append(
                 api.SchemaVersion(
@@ -87,31 +87,7 @@ class Schemas:
         """Raise what `set` would raise, and change nothing."""
         known = self.of(name)
         chosen = rule or (known[-1].compatibility if known else "backward")
-        self._check(name, schema, chosen, known)
-
-    @staticmethod
-    def _check(
-        name: str, schema: dict[str, Any], rule: str, known: list[api.SchemaVersion]
-    ) -> None:
-        """Compare it with every version, since messages of each may still exist."""
-        if len(known) >= _MOST:
-            raise InvalidOption(
-                f"{name!r} has {_MOST} versions of its schema, the most it may have"
-            )
-        for other in reversed(known):
-            try:
-                problem = problem_between(schema, other.schema, rule)
-            except (ValueError, RecursionError, TypeError, AttributeError) as error:
-                raise InvalidOption(
-                    f"the schema of {name!r} cannot be compared: {error}"
-                ) from error
-            if problem is not None:
-                raise SchemaError(
-                    f"the schema of {name!r} is not {rule} compatible with its version "
-                    f"{other.version}: {problem}",
-                    name,
-                    problem.field,
-                )
+        check_versions(name, schema, chosen, known)
 
     def tidy(self, exists: Callable[[str], bool]) -> None:
         """Remove the schemas of deleted queues and streams. Needs the registry lock."""
@@ -168,6 +144,33 @@ class Schemas:
         _core.mark()
         aside.replace(self._path)
         _core.mark()
+
+
+def check_versions(
+    name: str, schema: dict[str, Any], rule: str, known: list[api.SchemaVersion]
+) -> None:
+    """Compare it with every version, since messages of each may still exist.
+
+    Raises SchemaError and InvalidOption.
+    """
+    if len(known) >= _MOST:
+        raise InvalidOption(
+            f"{name!r} has {_MOST} versions of its schema, the most it may have"
+        )
+    for other in reversed(known):
+        try:
+            problem = problem_between(schema, other.schema, rule)
+        except (ValueError, RecursionError, TypeError, AttributeError) as error:
+            raise InvalidOption(
+                f"the schema of {name!r} cannot be compared: {error}"
+            ) from error
+        if problem is not None:
+            raise SchemaError(
+                f"the schema of {name!r} is not {rule} compatible with its version "
+                f"{other.version}: {problem}",
+                name,
+                problem.field,
+            )
 
 
 def _whole_of(path: Path, fd: int) -> bytes:

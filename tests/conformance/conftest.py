@@ -17,8 +17,10 @@ import shmq
 from shmq import Broker, Queue
 from tests.support.http_broker import HttpBroker
 from tests.support.http_servers import HTTP_SERVERS
+from tests.support.nats_server import NATS_SERVER
 from tests.support.tcp_servers import TCP_SERVERS
 
+from . import nats_offers
 from .http_offers import QUICK, offers
 
 Connect = Callable[[], Broker]
@@ -44,10 +46,18 @@ def http(namespace: str) -> Iterator[Connect]:
         yield lambda: cast(Broker, HttpBroker(url))
 
 
+@contextlib.contextmanager
+def nats(namespace: str) -> Iterator[Connect]:
+    """By a server of NATS JetStream, as far as it can do what is tested: see `nats_offers`."""
+    with NATS_SERVER.serve(namespace) as url:
+        yield lambda: shmq.connect(url)
+
+
 TRANSPORTS: dict[str, Callable[[str], AbstractContextManager[Connect]]] = {
     "local": local,
     "tcp": tcp,
     "http": http,
+    "nats": nats,
 }
 
 
@@ -61,12 +71,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [item for item in items if _runs(item)]
     met: set[tuple[object, str]] = set()
     for item in items:
-        if _transport(item) in {"tcp", "http"}:
+        if _transport(item) in {"tcp", "http", "nats"}:
             test = _transport(item), item.nodeid.partition("[")[0]
-            slow = test[0] == "http" and item.path.stem not in QUICK
+            slow = item.path.stem not in _QUICK.get(str(test[0]), {item.path.stem})
             if slow or test in met or "writer_process" in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.prove)
             met.add(test)
+
+
+#: The modules whose tests `make test` runs, where that is not all of them.
+_QUICK = {"http": QUICK, "nats": nats_offers.QUICK}
 
 
 def _runs(item: pytest.Item) -> bool:
@@ -75,6 +89,8 @@ def _runs(item: pytest.Item) -> bool:
     if transport == "http" and isinstance(item, pytest.Function):
         named = item.path.stem, item.originalname
         return offers(*named) and not _is_only_local(item)
+    if transport == "nats" and isinstance(item, pytest.Function):
+        return nats_offers.offers(item.originalname) and not _is_only_local(item)
     return not (_is_only_local(item) and transport == "tcp")
 
 

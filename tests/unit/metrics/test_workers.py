@@ -8,7 +8,8 @@ import urllib.request
 import pytest
 
 import shmq
-from shmq.metrics.workers import MetricsServer, address_of, render_workers
+from shmq.metrics.server import MetricsServer, address_of
+from shmq.metrics.workers import render_workers
 from shmq.workers.timings import OUTCOMES, Timings
 from tests.support.openmetrics import families
 

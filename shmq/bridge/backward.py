@@ -1,0 +1,135 @@
+"""From a queue of the cluster to a queue of this host, each message once.
+
+A message is leased there, put here under the identity of its queue and its sequence number as its
+dedupe id, and then acknowledged there: what a crash lets the bridge put again is dropped here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from shmq import api
+from shmq.bridge.config import WINDOW, Backward
+from shmq.bridge.lane import Lane
+from shmq.bridge.progress import Progress
+from shmq.codec.codecs import CODECS
+from shmq.errors import ConnectionLost, InvalidOption, LeaseExpired, MessageTooLarge, NoSuchQueue
+
+__all__ = ["BackwardLane"]
+
+_LOOK: Final = 1.0
+#: How long a full queue of this host may hold up a lease of the cluster, in seconds.
+_ROOM: Final = 2.0
+
+
+class BackwardLane(Lane):
+    """See the module."""
+
+    def __init__(self, here: api.Broker, there: Callable[[], Any], route: Backward) -> None:
+        super().__init__(Progress("backward", route.queue, route.to or route.queue))
+        self._here, self._there = here, there
+        self._route = route
+        self._source: Any = None
+        self._identity = 0
+        self._target: api.Queue | None = None
+        self._looked = 0.0
+
+    def open(self) -> None:
+        """See Lane."""
+        self._source = self._there().queue(self._route.queue)
+        self._identity = self._source.identity
+        self._target = _target(self._here, self._route.to or self._route.queue, self._source)
+
+    def step(self, *, careful: bool, patience: float) -> bool:
+        """See Lane."""
+        if time.monotonic() - self._looked >= _LOOK:
+            self._tell_lag()
+        messages = self._source.get_many(1 if careful else self._route.batch, patience)
+        self.progress.is_connected(True)
+        if messages:
+            self._put(messages)
+        else:
+            self._tell_lag()
+        return bool(messages)
+
+    def is_drained(self) -> bool:
+        """See Lane."""
+        stats = self._source.stats()
+        return not (stats.depth or stats.delayed or stats.in_flight)
+
+    def close(self) -> None:
+        """See Lane."""
+        for handle in (self._source, self._target):
+            if handle is not None:
+                handle.close()
+        self._source = self._target = None
+
+    def _put(self, messages: Sequence[api.Message]) -> None:
+        """Put them in order. One that cannot be put goes back, with those behind it."""
+        assert self._target is not None
+        repeated = refused = 0
+        done: list[api.Message] = []
+        waiting = list(messages)
+        try:
+            while waiting:
+                message = waiting[0]
+                try:
+                    put = self._target.put(
+                        _body(message),
+                        timeout=_ROOM,
+                        dedupe_id=f"{self._identity:016x}:{message.sequence}",
+                        **_properties(message, self._target),
+                    )
+                    repeated += put.duplicate
+                    done.append(message)
+                except MessageTooLarge:
+                    message.reject()
+                    refused += 1
+                waiting.pop(0)
+        finally:
+            settled = self._source.ack_many(done) if done else []
+            self.progress.took(len(done) - len(settled), repeated, refused)
+            for message in waiting:
+                with contextlib.suppress(LeaseExpired, ConnectionLost):
+                    message.nack(0.0)
+
+    def _tell_lag(self) -> None:
+        self._looked = time.monotonic()
+        stats = self._source.stats()
+        self.progress.lags(stats.depth + stats.delayed + stats.in_flight, stats.oldest_age)
+
+
+def _body(message: api.Message) -> Any:
+    """What a put with the message's codec takes: encoded bytes if it encodes none."""
+    return message.body if message.codec in CODECS else bytes(message.view)
+
+
+def _properties(message: api.Message, target: api.Queue) -> dict[str, Any]:
+    expires = message.properties.get("ttl")
+    return {
+        "priority": min(message.priority, target.options.priorities - 1),
+        "group": message.group,
+        "headers": message.headers or None,
+        "ttl": expires / 1000 if expires else None,
+        "codec": message.codec,
+        "reply_to": message.reply_to,
+        "correlation": message.correlation,
+    }
+
+
+def _target(here: api.Broker, name: str, source: Any) -> api.Queue:
+    """The queue of this host, made if there is none. Raises InvalidOption without a window."""
+    try:
+        queue = here.queue(name)
+    except NoSuchQueue:
+        queue = here.ensure_queue(name, priorities=source.options.priorities, dedupe_window=WINDOW)
+    if not queue.options.dedupe_window:
+        queue.close()
+        raise InvalidOption(
+            f"queue {name!r} of this host has no dedupe_window: what is put twice after a crash "
+            f"would be there twice; make it with dedupe_window={WINDOW:g}"
+        )
+    return queue

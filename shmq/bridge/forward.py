@@ -1,0 +1,220 @@
+"""From a queue of this host to a queue of the cluster, each message once.
+
+A run of messages is leased here, published there, and acknowledged here once the cluster has
+acknowledged every publish. A message's id on the cluster is the identity of its queue and its
+sequence number: what a crash lets the bridge publish again is dropped there. While the cluster is
+away one message is tried at a time, and the queue keeps all that is put.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import time
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from shmq import api
+from shmq.api.columns import Columns, Run
+from shmq.bridge.config import WINDOW, Forward
+from shmq.bridge.lane import PASSING, Lane
+from shmq.bridge.progress import Progress
+from shmq.client.wait import wait
+from shmq.codec.codecs import CODECS, pack_properties, unpack_properties
+from shmq.errors import ConnectionLost, InvalidOption, LeaseExpired, MessageTooLarge, NoSuchQueue
+
+__all__ = ["ForwardLane"]
+
+log = logging.getLogger("shmq.bridge")
+
+#: How long a run is leased, in seconds; what a bridge that dies had leased is back at once.
+_LEASE: Final = 120.0
+#: How long a run may take to be published, in seconds: well within the lease.
+_PATIENCE: Final = 30.0
+#: The same for one message that is to show whether the cluster is back.
+_TRIAL: Final = 5.0
+_BYTES: Final = 8 << 20
+_LOOK: Final = 1.0
+#: The options that a queue made by the bridge has from the one of this host.
+_KEPT: Final = (
+    "capacity",
+    "arena_bytes",
+    "max_message_bytes",
+    "visibility_timeout",
+    "max_deliveries",
+    "ttl",
+    "on_expired",
+    "priorities",
+    "retry_delay",
+    "retry_delay_max",
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Leased:
+    """A leased message: its receipt, and what is published of it."""
+
+    receipt: int
+    #: Its id on the cluster.
+    message_id: str
+    body: bytes
+    #: The properties that it has there, by their names of the wire protocol.
+    properties: dict[str, Any]
+
+
+class ForwardLane(Lane):
+    """See the module."""
+
+    def __init__(self, here: api.Broker, there: Callable[[], Any], route: Forward) -> None:
+        super().__init__(Progress("forward", route.queue, route.to or route.queue))
+        self._here, self._there = here, there
+        self._route = route
+        self._queue: api.Queue | None = None
+        self._target: Any = None
+        self._looked = 0.0
+
+    def open(self) -> None:
+        """See Lane."""
+        self._queue = self._here.queue(self._route.queue)
+        self._target = target_queue(self._there(), self._route.to or self._route.queue, self._queue)
+
+    def step(self, *, careful: bool, patience: float) -> bool:
+        """See Lane."""
+        assert self._queue is not None
+        now = time.monotonic()
+        if now - self._looked >= _LOOK:
+            self._tell_lag(self._queue)
+        bulk = self._queue.bulk()
+        run = bulk.lease_run(1 if careful else self._route.batch, max_bytes=_BYTES, seconds=_LEASE)
+        if not len(run):
+            self._tell_lag(self._queue)
+            wait([self._queue], patience)
+            return False
+        try:
+            self._publish(bulk, run, _TRIAL if careful else _PATIENCE)
+        except BaseException:
+            bulk.return_run(run.receipts)  # those that are settled are refused
+            raise
+        return True
+
+    def is_drained(self) -> bool:
+        """See Lane."""
+        assert self._queue is not None
+        stats = self._queue.stats()
+        return not (stats.depth or stats.delayed or stats.in_flight or stats.dying)
+
+    def close(self) -> None:
+        """See Lane."""
+        for handle in (self._queue, self._target):
+            if handle is not None:
+                handle.close()
+        self._queue = self._target = None
+
+    def _publish(self, bulk: api.BulkQueue, run: Run, patience: float) -> None:
+        """Publish the run, settle each message by its answer. Raises what passes."""
+        assert self._queue is not None
+        leased = [*self._messages(bulk, run)]
+        answers = self._target.connection.run(_published(self._target.puts, leased, patience))
+        taken, passing, refused = [], None, 0
+        for one, answer in zip(leased, answers, strict=True):
+            if isinstance(answer, MessageTooLarge):
+                refused += self._refuse(one, answer)
+            elif isinstance(answer, PASSING):
+                passing = answer
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                taken.append((one, answer))
+        late = bulk.ack_run(_receipts([one for one, _ in taken]))
+        if late:
+            log.warning(
+                "%s: %d leases ended before the cluster answered: these messages are published "
+                "again, and dropped there",
+                self.progress,
+                late,
+            )
+        repeated = sum(bool(answer.duplicate) for _, answer in taken)
+        self.progress.took(len(taken), repeated, refused)
+        if passing is not None:
+            raise passing
+
+    def _messages(self, bulk: api.BulkQueue, run: Run) -> Iterator[_Leased]:
+        """The messages of the run, as they are published."""
+        assert self._queue is not None
+        highest = self._target.options.priorities - 1
+        receipts = memoryview(run.receipts).cast("Q")
+        at: int | None = 0
+        done = 0
+        while at is not None:
+            columns, at = bulk.read_run(run.slots, run.sequences, start=at)
+            for row in range(len(columns)):
+                message_id = f"{self._queue.identity:016x}:{columns.sequence[row]}"
+                yield _message(columns, row, receipts[done], message_id, highest)
+                done += 1
+
+    def _refuse(self, one: _Leased, why: Exception) -> int:
+        assert self._queue is not None
+        log.error("%s: message %s is a dead letter: %s", self.progress, one.message_id, why)
+        try:
+            self._queue.reject(one.receipt)
+        except LeaseExpired:
+            return 0
+        return 1
+
+    def _tell_lag(self, queue: api.Queue) -> None:
+        self._looked = time.monotonic()
+        stats = queue.stats()
+        self.progress.lags(stats.depth + stats.delayed + stats.in_flight, stats.oldest_age)
+
+
+def _message(columns: Columns, row: int, receipt: int, message_id: str, highest: int) -> _Leased:
+    properties = unpack_properties(bytes(columns.meta(row)))
+    properties.pop("delay", None)  # it is over
+    properties["pri"] = min(columns.priority[row], highest)
+    properties["dedupe"] = message_id
+    if columns.codec[row] < len(CODECS):
+        properties["codec"] = CODECS[columns.codec[row]]
+    if columns.expires[row]:
+        properties["ttl"] = max(1, columns.expires[row] // 1000 - int(time.time() * 1000))
+    return _Leased(receipt, message_id, bytes(columns.body(row)), properties)
+
+
+async def _published(puts: Any, leased: Sequence[_Leased], patience: float) -> list[Any]:
+    """What the cluster answered to each, in order: a `Put`, or an exception."""
+
+    async def publish(one: _Leased) -> Any:
+        item = puts.item_of(pack_properties(one.properties), one.body)
+        try:
+            async with asyncio.timeout(patience):
+                return await puts.put(item, False, None)
+        except TimeoutError:
+            raise ConnectionLost(f"the cluster gave no answer within {patience:g} s") from None
+
+    return await asyncio.gather(*map(publish, leased), return_exceptions=True)
+
+
+def _receipts(leased: Sequence[_Leased]) -> bytes:
+    return array("Q", [one.receipt for one in leased]).tobytes()
+
+
+def target_queue(there: Any, name: str, like: api.Queue) -> Any:
+    """The queue of the cluster; it is made with the options of ``like`` if there is none.
+
+    Raises InvalidOption if it does not know for long enough what was put.
+    """
+    try:
+        queue = there.queue(name)
+    except NoSuchQueue:
+        given = like.options.as_dict()
+        options: Any = {key: given[key] for key in _KEPT}
+        window = max(like.options.dedupe_window, WINDOW)
+        queue = there.ensure_queue(name, **options, dedupe_window=window)
+    if queue.options.dedupe_window < _PATIENCE:
+        raise InvalidOption(
+            f"queue {name!r} of the cluster has dedupe_window={queue.options.dedupe_window:g}: "
+            f"what a crash lets the bridge forward again would be there twice; make it with "
+            f"dedupe_window={WINDOW:g}"
+        )
+    return queue

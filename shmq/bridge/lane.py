@@ -1,0 +1,103 @@
+"""A route at work: its steps, the pauses while the other side is away, and its end."""
+
+from __future__ import annotations
+
+import abc
+import logging
+import threading
+from typing import Final
+
+from shmq.bridge.progress import Progress
+from shmq.errors import (
+    ConnectionLost,
+    Full,
+    NoSpace,
+    NoSuchQueue,
+    NoSuchStream,
+    NotConfirmed,
+    OutOfSequence,
+    ShmqError,
+)
+
+__all__ = ["Lane", "drive"]
+
+log = logging.getLogger("shmq.bridge")
+
+#: The pauses after a failure, in seconds: the first, and the longest; each is twice the last one.
+_FIRST: Final = 0.1
+_LONGEST: Final = 5.0
+
+#: How long one step waits for messages, in seconds, and if the lane is to end without any.
+_LOOK: Final = 1.0
+_SHORT: Final = 0.05
+
+#: What passes: the cluster or the queue is away, or one of them is full.
+PASSING: Final = (
+    ConnectionLost,
+    Full,
+    NoSpace,
+    NotConfirmed,
+    OutOfSequence,
+    NoSuchQueue,
+    NoSuchStream,
+)
+
+
+class Lane(abc.ABC):
+    """One route. One thread calls its methods, in the order `open`, `step` …, `close`."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+
+    @abc.abstractmethod
+    def open(self) -> None:
+        """Open both sides. Raises what `PASSING` has if it must be tried again, else ShmqError."""
+
+    @abc.abstractmethod
+    def step(self, *, careful: bool, patience: float) -> bool:
+        """Take some messages across, or wait so long for some; returns whether there were any.
+
+        ``careful``: the last step failed, so take only a few.
+        """
+
+    @abc.abstractmethod
+    def is_drained(self) -> bool:
+        """Whether this side has nothing left, also nothing that is leased or delayed."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Close both sides. May be called again."""
+
+
+def drive(lane: Lane, stop: threading.Event, drain: bool) -> None:
+    """Work until ``stop`` is set, or with ``drain`` until nothing is left.
+
+    Raises ShmqError for what does not pass.
+    """
+    name = str(lane.progress)
+    pause, is_open, told = _FIRST, False, ""
+    while not stop.is_set():
+        try:
+            if not is_open:
+                lane.open()
+                is_open = True
+            found = lane.step(careful=pause > _FIRST, patience=_SHORT if drain else _LOOK)
+            if told:
+                log.info("%s: going on", name)
+            pause, told = _FIRST, ""
+            if drain and not found and lane.is_drained():
+                log.info("%s: nothing is left", name)
+                return
+        except PASSING as error:
+            lane.progress.is_connected(False)
+            if str(error) != told:
+                log.warning("%s: waiting: %s", name, error)
+                told = str(error)
+            if isinstance(error, NoSuchQueue | NoSuchStream):
+                lane.close()
+                is_open = False
+            pause = min(2 * pause, _LONGEST)
+            stop.wait(pause)
+        except ShmqError as error:
+            error.args = (f"{name}: {error}",)
+            raise

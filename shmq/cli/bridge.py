@@ -1,0 +1,115 @@
+"""``shmq bridge``: a process between the queues of this host and a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from shmq.bridge.bridge import RunningBridge
+from shmq.bridge.config import Backward, Bridge, Forward, Mirror, check, read
+from shmq.cli.shared.flags import log_format_flag, namespace_of
+from shmq.cli.shared.metrics import serve_metrics
+from shmq.cli.shared.target import target_of
+from shmq.metrics.bridge import render_bridge
+from shmq.server.systemd import Manager
+from shmq.supervision.signals import caught, ended_by
+from shmq.supervision.stderr import show_on_stderr
+
+__all__ = ["bridge"]
+
+log = logging.getLogger("shmq.bridge")
+
+#: How often the thread that waits can be interrupted, in seconds.
+_LOOK: Final = 0.2
+
+
+@click.command(epilog="Example: shmq bridge --to nats://a:4222,b:4222,c:4222 --forward orders")
+@click.option(
+    "--config",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="The routes, as TOML; instead of the flags.",
+)
+@click.option("--to", "url", metavar="URL", help="The cluster: nats://HOST:PORT,HOST:PORT/NAME.")
+@click.option("--forward", multiple=True, metavar="NAME[=TO]", help="Send a queue to the cluster.")
+@click.option("--backward", multiple=True, metavar="NAME[=TO]", help="Take a queue of the cluster.")
+@click.option("--mirror", multiple=True, metavar="NAME[=TO]", help="Copy a stream to the cluster.")
+@click.option("--drain", is_flag=True, help="End, with code 0, once nothing is left to take.")
+@click.option("--metrics", metavar="HOST:PORT", help="Give the numbers to Prometheus there.")
+@log_format_flag
+@click.pass_context
+def bridge(
+    context: click.Context,
+    path: Path | None,
+    url: str | None,
+    forward: tuple[str, ...],
+    backward: tuple[str, ...],
+    mirror: tuple[str, ...],
+    drain: bool,
+    metrics: str | None,
+) -> None:
+    """Take messages between this host and a cluster, each once.
+
+    While the cluster is away, a forwarded queue keeps what is put, and the bridge goes on when the
+    cluster is back. Ctrl-C and SIGTERM end it between two batches; nothing is lost, and the next
+    bridge goes on.
+    """
+    flags = (url, forward, backward, mirror)
+    if (path is None) is not any(flags):
+        raise click.UsageError("give either --config FILE, or --to URL with the routes")
+    if path is not None:
+        config = read(path)
+    else:
+        config = check(
+            Bridge(
+                url=url or "",
+                forward=tuple(Forward(queue=a, to=b) for a, b in map(_pair, forward)),
+                backward=tuple(Backward(queue=a, to=b) for a, b in map(_pair, backward)),
+                mirror=tuple(Mirror(stream=a, to=b) for a, b in map(_pair, mirror)),
+            )
+        )
+    if target_of(context).origin is not None or not config.namespace:
+        config = msgspec.structs.replace(config, namespace=namespace_of(context))
+    show_on_stderr("shmq")
+    _run(config, drain, metrics or config.metrics)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, _, other = text.partition("=")
+    return name, other
+
+
+def _run(config: Bridge, drain: bool, metrics: str) -> None:
+    manager = Manager()
+    ended: list[int] = []
+
+    def on_signal(number: int) -> None:
+        ended.append(number)
+        running.stop()
+
+    running = RunningBridge(config, drain=drain)
+    with contextlib.ExitStack() as stack:
+        if metrics:
+            serve_metrics(
+                metrics, lambda: render_bridge(running.namespace, running.numbers()), stack, log
+            )
+        stack.enter_context(running)
+        stack.enter_context(caught(on_signal))
+        manager.ready(f"{len(config.routes)} routes")
+        while not running.wait(_LOOK):
+            continue
+        manager.stopping()
+    for route in running.numbers():
+        log.info(
+            "%s of %r to %r: %d taken, %d of them twice, %d refused",
+            route.direction, route.source, route.target,
+            route.sent, route.duplicates, route.refused,
+        )  # fmt: skip
+    if ended:
+        raise ended_by(ended[0])

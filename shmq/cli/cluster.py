@@ -1,0 +1,303 @@
+"""``shmq cluster``: NATS servers on this host for trying, and checks of any cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from shmq.cli.shared import params
+from shmq.cli.shared.exit_codes import Code
+from shmq.cli.shared.flags import Group, json_flag, size_in_words
+from shmq.cli.shared.output import age, amount, cell, note, show, show_json, show_table, table
+from shmq.client.nats.broker import NatsBroker
+from shmq.cluster import site as site_copies
+from shmq.cluster.findings import find, leading
+from shmq.cluster.local import LocalCluster
+from shmq.cluster.observation import Server, observe
+
+__all__ = ["cluster"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_DIRECTORY: Final = "shmq-cluster"
+
+
+def _dir_flag(command: F) -> F:
+    return click.option(
+        "-d",
+        "--dir",
+        "directory",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=_DIRECTORY,
+        show_default=True,
+        metavar="DIR",
+        help="The directory of the cluster: data, logs, configuration.",
+    )(command)
+
+
+def _monitor_flag(command: F) -> F:
+    return click.option(
+        "-m",
+        "--monitor",
+        "monitors",
+        multiple=True,
+        metavar="URL",
+        help="The monitor of a server, http://HOST:8222; once for each.  [default: those of --dir]",
+    )(command)
+
+
+def _at_flag(command: F) -> F:
+    return click.option(
+        "--at",
+        "url",
+        required=True,
+        envvar="SHMQ_URL",
+        metavar="URL",
+        help="This site: nats://HOST:PORT,HOST:PORT/NAMESPACE.  [$SHMQ_URL]",
+    )(command)
+
+
+@click.group(cls=Group, epilog="Example: shmq cluster start --dir ./cluster")
+def cluster() -> None:
+    """Run NATS servers on this host for trying, and check those of any host.
+
+    A cluster keeps each message on several hosts; docs/how-to/cluster.md tells of real ones.
+    """
+
+
+@cluster.command(epilog="Example: shmq cluster start --dir ./cluster --sync-interval 2m")
+@_dir_flag
+@click.option(
+    "--nodes", type=click.Choice(("1", "3", "5")), default="3", show_default=True, help="Servers."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(1024, 65_500),
+    metavar="N",
+    help="The first port; the others follow.  [default: some that are free]",
+)
+@click.option(
+    "--name",
+    default="shmq",
+    show_default=True,
+    metavar="NAME",
+    help="The name of the cluster, and of its site.",
+)
+@click.option(
+    "--sync-interval",
+    "sync",
+    default="always",
+    show_default=True,
+    metavar="always|TIME",
+    help="When servers sync to disk: before each acknowledgement, or so often.",
+)
+@click.option(
+    "--storage",
+    type=params.size,
+    default="1GiB",
+    show_default=True,
+    metavar="SIZE",
+    help="What each server may keep.",
+)
+@click.option(
+    "--binary",
+    metavar="FILE",
+    envvar="SHMQ_NATS_SERVER",
+    help="The program nats-server, 2.12 or later.  [default: a package's, or of PATH]",
+)
+@click.option(
+    "--site",
+    "remotes",
+    multiple=True,
+    metavar="URL",
+    help="The leaf-node port of another site, nats-leaf://HOST:PORT.",
+)
+@click.option(
+    "--timeout",
+    type=params.seconds,
+    default="60s",
+    show_default=True,
+    metavar="TIME",
+    help="How long the cluster may take to be ready.",
+)
+def start(
+    directory: Path, binary: str | None, timeout: float, nodes: str, port: int | None, **given: Any
+) -> None:
+    """Start servers in the background, and print the URL of the cluster.
+
+    If DIR has a cluster, its servers that do not run are started as they were; the other options
+    then say nothing. All servers are on this host, so the cluster ends with the host.
+    """
+    if (directory / "cluster.json").exists():
+        made = LocalCluster.load(directory)
+    else:
+        made = LocalCluster.create(directory, nodes=int(nodes), first_port=port, **given)
+    made.start(binary, timeout=timeout)
+    for node in made.nodes:
+        note(f"{node.name}, pid {node.pid}: monitor at {node.monitor}, log in {node.log}")
+    show(made.url)
+
+
+@cluster.command(epilog="Example: shmq cluster stop --dir ./cluster")
+@_dir_flag
+def stop(directory: Path) -> None:
+    """End the servers of DIR; their data stays."""
+    made = LocalCluster.load(directory)
+    made.stop()
+    show(f"the {len(made.nodes)} servers of {directory} have ended")
+
+
+@cluster.command(epilog="Example: shmq cluster status -m http://a:8222 -m http://b:8222")
+@_dir_flag
+@_monitor_flag
+@json_flag
+@click.pass_context
+def status(
+    context: click.Context, directory: Path, monitors: tuple[str, ...], as_json: bool
+) -> None:
+    """Show the servers, and the streams with their leaders and lag."""
+    servers = observe(_monitors(directory, monitors))
+    if as_json:
+        show_json([dataclasses.asdict(server) for server in servers])
+    else:
+        _show_servers(servers)
+        _show_streams(servers)
+    away = any(server.problem is not None for server in servers)
+    context.exit(Code.UNREACHED if away else Code.OK)
+
+
+@cluster.command(epilog="Example: shmq cluster doctor -m http://a:8222 -m http://b:8222")
+@_dir_flag
+@_monitor_flag
+@json_flag
+@click.pass_context
+def doctor(
+    context: click.Context, directory: Path, monitors: tuple[str, ...], as_json: bool
+) -> None:
+    """Find what is wrong: versions, sync settings, leaders, lag, disk.
+
+    It asks each server's monitor, so name all of them.
+    """
+    servers = observe(_monitors(directory, monitors))
+    found = find(servers)
+    if as_json:
+        show_json([dataclasses.asdict(one) for one in found])
+    else:
+        for one in found:
+            subject = f"{one.subject}: " if one.subject else ""
+            show(f"{one.severity}: {subject}{one.text}")
+        if not found:
+            show(f"the {len(servers)} servers are well")
+    wrong = any(one.severity != "notice" for one in found)
+    context.exit(Code.WRONG if wrong else Code.OK)
+
+
+def _monitors(directory: Path, given: Sequence[str]) -> Sequence[str]:
+    return given or LocalCluster.load(directory).monitors
+
+
+def _show_servers(servers: Sequence[Server]) -> None:
+    made = table(["server", "version", "state", "syncs", "storage", "site"], right=["storage"])
+    for server in servers:
+        if server.problem is not None:
+            made.add_row(*map(cell, (server.monitor, "", server.problem, "", "", "")))
+            continue
+        state = "leader" if server.name == server.meta_leader else "ok"
+        syncs = "always" if server.syncs else f"{server.sync_interval:g} s"
+        used = f"{amount(server.storage_used)} of {size_in_words(server.storage_limit)}"
+        row = (server.name, server.version, state if server.healthy else "not healthy", syncs, used)
+        made.add_row(*map(cell, (*row, server.domain)))
+    show_table(made)
+
+
+def _show_streams(servers: Sequence[Server]) -> None:
+    streams = leading([server for server in servers if server.problem is None])
+    if not streams:
+        return
+    made = table(
+        ["stream", "leader", "copies", "messages", "lag", "copy of"],
+        right=["copies", "messages", "lag"],
+    )
+    for stream in streams:
+        lag = max((replica.lag for replica in stream.replicas), default=0)
+        origins = ", ".join(
+            f"{one.site}/{one.stream} (lag {one.lag})".removeprefix("/") for one in stream.origins
+        )
+        row = (stream.name, stream.leader or "none", stream.copies, stream.messages, lag, origins)
+        made.add_row(*map(cell, row))
+    show_table(made)
+
+
+@cluster.command(epilog="Example: shmq cluster mirror events --at nats://a:4222/eu --site site-b")
+@click.argument("name", metavar="STREAM")
+@_at_flag
+@click.option("--site", required=True, metavar="SITE", help="The site that keeps the copy.")
+@click.option(
+    "--copies",
+    type=click.Choice(("1", "3", "5")),
+    help="Servers of that site that keep it.  [default: as many as here]",
+)
+@json_flag
+def mirror(name: str, url: str, site: str, copies: str | None, as_json: bool) -> None:
+    """Have another site keep a copy of a stream; show how far it is.
+
+    Readers there connect to the same namespace at that site. Run it again to see the lag.
+    """
+    with NatsBroker.connect(url) as broker:
+        found = broker.connection.run(
+            site_copies.mirror(
+                broker.connection,
+                name,
+                broker.stream(name).partitions,
+                site,
+                int(copies) if copies else None,
+            )
+        )
+    _show_copies(found, as_json)
+
+
+@cluster.command(
+    epilog="Example: shmq cluster collect events --at nats://a:4222/all --from site-b/eu"
+)
+@click.argument("name", metavar="STREAM")
+@_at_flag
+@click.option(
+    "--from",
+    "origins",
+    multiple=True,
+    required=True,
+    metavar="SITE/NAMESPACE",
+    help="Another site, and the namespace of the stream there; once for each.",
+)
+@json_flag
+def collect(name: str, url: str, origins: tuple[str, ...], as_json: bool) -> None:
+    """Have a stream take in the streams of that name of other sites; show how far it is.
+
+    The stream must exist at both sites, with as many partitions.
+    """
+    pairs = []
+    for text in origins:
+        site, slash, space = text.partition("/")
+        if not (site and slash and space):
+            raise click.BadParameter(f"{text!r} is no SITE/NAMESPACE", param_hint="--from")
+        pairs.append((site, space))
+    with NatsBroker.connect(url) as broker:
+        found = broker.connection.run(
+            site_copies.collect(broker.connection, name, broker.stream(name).partitions, pairs)
+        )
+    _show_copies(found, as_json)
+
+
+def _show_copies(found: Sequence[site_copies.Copy], as_json: bool) -> None:
+    if as_json:
+        show_json([dataclasses.asdict(one) for one in found])
+        return
+    made = table(["copy", "messages", "lag", "heard"], right=["messages", "lag"])
+    for one in found:
+        heard = "never" if one.silent is None else f"{age(one.silent)} ago"
+        made.add_row(*map(cell, (one.name, one.messages, one.lag, heard)))
+    show_table(made)

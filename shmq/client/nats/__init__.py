@@ -1,0 +1,1 @@
+"""The same contract over a cluster of NATS JetStream."""

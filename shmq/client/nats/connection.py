@@ -1,0 +1,401 @@
+"""A connection to a NATS cluster: versions are checked, requests are bounded and repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import time
+import weakref
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final, TypeVar
+
+try:
+    import nats
+    import nats.errors
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+except ImportError as error:
+    from shmq.errors import ShmqError
+
+    raise ShmqError(
+        "a URL that begins with nats:// or tls:// takes the client of NATS, which is not "
+        "installed: pip install 'shmq[cluster]'"
+    ) from error
+
+from shmq.client.nats.address import ClusterTarget, netloc_of
+from shmq.client.nats.loop_thread import LoopThread
+from shmq.client.remote.address import tls_context
+from shmq.errors import (
+    ConnectionLost,
+    MessageTooLarge,
+    ShmqError,
+    Unauthorized,
+    Unsupported,
+)
+
+__all__ = ["OLDEST", "ApiError", "ClusterConnection"]
+
+log = logging.getLogger("shmq")
+
+#: The oldest version that can do all that is asked of it; an older one would ignore parts silently.
+OLDEST: Final = (2, 12)
+#: How long one attempt of a request may take, in seconds; then it is sent again.
+_ATTEMPT: Final = 5.0
+#: The pause before a request is sent again, in seconds.
+_PAUSE: Final = 0.1
+#: How long a server may take to say its version, in seconds.
+_GREETING: Final = 2.0
+#: How long one server may take to connect, in seconds: the next one may answer at once.
+_ONE_SERVER: Final = 2.0
+#: How often a server that stands still is looked for, in seconds; it is left after two of them.
+_PING: Final = 2
+_MOST_GREETING: Final = 1 << 16
+#: Errors of JetStream that pass: no leader yet, a server is away, a first attempt is under way.
+_PASSING: Final = frozenset({10004, 10005, 10007, 10008, 10009, 10118, 10119, 10158})
+
+_T = TypeVar("_T")
+
+
+class ApiError(ShmqError):
+    """A refusal of JetStream, with the number that its documentation has."""
+
+    def __init__(self, what: str, error: Mapping[str, Any]) -> None:
+        self.number = int(error.get("err_code") or 0)
+        self.code = int(error.get("code") or 0)
+        super().__init__(f"{what}: {error.get('description', 'refused')} (error {self.number})")
+
+
+class ClusterConnection:
+    """The connection of one broker or handle. The child of a fork connects anew.
+
+    `run` waits in any thread, `arun` in a task of any loop; the methods that are coroutines run in
+    the process's `LoopThread`.
+    """
+
+    def __init__(self, target: ClusterTarget) -> None:
+        self.target = target
+        self.namespace = target.address.namespace
+        self.closed = False
+        self._forget()
+        _connections.add(self)
+
+    def _forget(self) -> None:
+        self._client: Client | None = None
+        self._connecting: asyncio.Task[Client] | None = None
+        self._too_old: str | None = None
+        self._process = os.getpid()
+
+    @property
+    def url(self) -> str:
+        """The cluster's URL, without any secret."""
+        return str(self.target.address)
+
+    @property
+    def server(self) -> str:
+        """The version of the server that it is connected to."""
+        client = self._client
+        return "" if client is None else f"nats-server {client._server_info.get('version', '?')}"
+
+    @property
+    def replicas(self) -> int:
+        """How many servers keep each message."""
+        if self.target.address.replicas is not None:
+            return self.target.address.replicas
+        return 3 if self._client is not None and self._client._server_info.get("cluster") else 1
+
+    @property
+    def max_payload(self) -> int:
+        """The largest message that the server takes, in bytes."""
+        return 1 << 20 if self._client is None else self._client.max_payload
+
+    # ---- from other threads and loops ----
+
+    def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        """Run it in the process's loop, and wait for its result."""
+        return LoopThread.get().run(coroutine)
+
+    async def arun(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        """`run` for a task of any loop."""
+        return await LoopThread.get().arun(coroutine)
+
+    # ---- the connection ----
+
+    async def client(self) -> Client:
+        """The client, connected. Raises ConnectionLost, Unauthorized and Unsupported."""
+        if self.closed:
+            raise self.closed_error()
+        if self._process != os.getpid():
+            self._forget()
+        if self._too_old is not None:
+            raise Unsupported(self._too_old)
+        if self._client is not None and not self._client.is_closed:
+            return self._client
+        if self._connecting is None:
+            self._connecting = asyncio.ensure_future(self._connect())
+            self._connecting.add_done_callback(self._connected)
+        return await asyncio.shield(self._connecting)
+
+    def _connected(self, task: asyncio.Task[Client]) -> None:
+        self._connecting = None
+        if not task.cancelled() and task.exception() is None:
+            self._client = task.result()
+
+    async def _connect(self) -> Client:
+        target = self.target
+        await self._check_versions(target.address.servers)
+        client = Client()
+        problems: list[BaseException] = []
+
+        async def note(problem: BaseException) -> None:
+            problems.append(problem)
+            del problems[:-8]
+            log.debug("cluster %s: %s", self.url, problem)
+
+        try:
+            async with asyncio.timeout(target.connect_timeout):
+                await client.connect(**self._arguments(note))
+        except (TimeoutError, OSError, nats.errors.Error) as error:
+            with contextlib.suppress(Exception):
+                await client.close()
+            raise self._unreachable([*problems, error]) from error
+        except BaseException:
+            await client.close()
+            raise
+        known = set(target.address.servers)
+        found = {(uri.hostname, uri.port) for uri in client.discovered_servers}
+        try:
+            self._check(client._server_info, "the server")
+            await self._check_versions(
+                [(str(host), int(port or 0)) for host, port in found if (host, port) not in known]
+            )
+        except BaseException:
+            await client.close()
+            raise
+        return client
+
+    def _arguments(self, note: Any) -> dict[str, Any]:
+        target = self.target
+        arguments: dict[str, Any] = {
+            "servers": target.address.urls,
+            "connect_timeout": min(target.connect_timeout, _ONE_SERVER),
+            "reconnect_time_wait": 0.2,
+            "max_reconnect_attempts": -1,
+            "ping_interval": _PING,
+            "error_cb": note,
+            "reconnected_cb": self._reconnected,
+            "name": f"shmq {os.getpid()}",
+            "flusher_queue_size": 65536,
+        }
+        if target.address.tls:
+            arguments["tls"] = tls_context(target.tls)
+        if target.secret is not None:
+            arguments |= {"user": target.secret.user, "password": target.secret.password}
+        elif target.token is not None:
+            arguments["token"] = target.token
+        if target.address.credentials is not None:
+            arguments["user_credentials"] = target.address.credentials
+        return arguments
+
+    async def _reconnected(self) -> None:
+        client = self._client
+        if client is not None:
+            try:
+                self._check(client._server_info, "the server that was connected to anew")
+            except Unsupported as error:
+                self._too_old = str(error)
+
+    def _unreachable(self, problems: list[BaseException]) -> ShmqError:
+        told = [str(problem) or type(problem).__name__ for problem in problems]
+        if any("uthorization" in one or "uthentication" in one for one in told):
+            return Unauthorized(
+                f"cluster {self.url} refuses these credentials: give token=, USER:PASSWORD@ or "
+                f"?credentials= as its operator says"
+            )
+        why = told[0] if len(told) > 1 else "no answer in time"
+        return ConnectionLost(f"cannot connect to {self.url}: {why}; does a server run there?")
+
+    # ---- versions ----
+
+    async def _check_versions(self, servers: Any) -> None:
+        """Look at the version of each server that can be reached. Raises Unsupported."""
+        greetings = await asyncio.gather(*(_greeting(*server) for server in servers))
+        for server, greeting in zip(servers, greetings, strict=True):
+            if greeting is not None:
+                self._check(greeting, netloc_of(*server))
+
+    def _check(self, info: Mapping[str, Any], which: str) -> None:
+        version = str(info.get("version", "?"))
+        if version_of(version) < OLDEST:
+            raise Unsupported(
+                f"cluster {self.url}: {which} has version {version}, which would ignore delays, "
+                f"ttls and batches silently: all servers need {OLDEST[0]}.{OLDEST[1]} or later"
+            )
+        if info.get("jetstream") is False:
+            raise Unsupported(f"cluster {self.url}: {which} has JetStream disabled: enable it")
+
+    # ---- requests ----
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        headers: dict[str, str] | None = None,
+        *,
+        attempt: float = _ATTEMPT,
+        within: float | None = None,
+        answers: bool = True,
+    ) -> Msg:
+        """Send a request that may be repeated until it is answered. Raises ConnectionLost.
+
+        ``answers``: someone will answer, so that a lack of responders passes; otherwise it raises
+        ``NoRespondersError``. ``within`` seconds it is repeated (None: the request timeout).
+        """
+        patience = self.target.request_timeout if within is None else within
+        until = time.monotonic() + patience
+        problem: BaseException | None = None
+        while (left := until - time.monotonic()) > 0:
+            client = await self._client_within(left)
+            try:
+                return await client.request(
+                    subject, payload, timeout=min(attempt, left), headers=headers
+                )
+            except nats.errors.NoRespondersError as error:
+                problem = error
+                if not answers:
+                    raise
+            except nats.errors.MaxPayloadError as error:
+                raise MessageTooLarge(
+                    f"a message of {len(payload)} bytes does not fit into one of the cluster, "
+                    f"which takes {client.max_payload} bytes (max_payload)"
+                ) from error
+            except (nats.errors.Error, OSError) as error:
+                problem = error
+            await asyncio.sleep(min(_PAUSE, max(0.0, until - time.monotonic())))
+        if self.closed:
+            raise self.closed_error()
+        raise ConnectionLost(
+            f"cluster {self.url} gave no answer within {patience:.3g} s: "
+            f"{type(problem).__name__ if problem else 'it could not be connected to'}"
+        ) from problem
+
+    async def _client_within(self, left: float) -> Client:
+        """The client; a lost cluster is connected to again for so long."""
+        until = time.monotonic() + left
+        first = self._client is None
+        while True:
+            try:
+                return await self.client()
+            except ConnectionLost:
+                if first or time.monotonic() + _PAUSE >= until:
+                    raise
+                await asyncio.sleep(_PAUSE)
+
+    async def api(
+        self, verb: str, payload: Mapping[str, Any] | None = None, what: str = ""
+    ) -> dict[str, Any]:
+        """The answer of ``$JS.API.<verb>``. Raises ApiError for a refusal."""
+        until = time.monotonic() + self.target.request_timeout
+        packed = b"" if payload is None else json.dumps(payload).encode()
+        while True:
+            left = max(0.001, until - time.monotonic())
+            answer = await self.request(f"$JS.API.{verb}", packed, within=left)
+            found: dict[str, Any] = json.loads(answer.data)
+            error = found.get("error")
+            if error is None:
+                return found
+            if error.get("err_code") not in _PASSING or time.monotonic() + _PAUSE >= until:
+                raise ApiError(what or verb, error)
+            await asyncio.sleep(_PAUSE)
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes,
+        headers: dict[str, str],
+        *,
+        within: float | None = None,
+        what: str = "",
+    ) -> dict[str, Any]:
+        """Publish to a stream, until it is acknowledged. Give it a ``Nats-Msg-Id``.
+
+        Raises ApiError for a refusal, ``NoRespondersError`` if no stream has the subject.
+        """
+        patience = self.target.request_timeout if within is None else within
+        until = time.monotonic() + patience
+        while True:
+            left = max(0.001, until - time.monotonic())
+            answer = await self.request(
+                subject, payload, headers, within=left, attempt=2.0, answers=False
+            )
+            found: dict[str, Any] = json.loads(answer.data)
+            error = found.get("error")
+            if error is None:
+                return found
+            if error.get("err_code") not in _PASSING or time.monotonic() + _PAUSE >= until:
+                raise ApiError(what or subject, error)
+            await asyncio.sleep(_PAUSE)
+
+    # ---- the end ----
+
+    def closed_error(self) -> ShmqError:
+        """The error of a call on a closed handle."""
+        return ShmqError(f"this handle of {self.url} is closed")
+
+    def close(self) -> None:
+        """End the connection. May be called again."""
+        if self.closed:
+            return
+        self.closed = True
+        client, self._client = self._client, None
+        if client is not None and self._process == os.getpid():
+            with contextlib.suppress(ShmqError, RuntimeError, nats.errors.Error):
+                self.run(_ended(client))
+
+    def _after_fork(self) -> None:
+        self._forget()
+
+
+#: Of this process: the child of a fork forgets their sockets.
+_connections: weakref.WeakSet[ClusterConnection] = weakref.WeakSet()
+
+
+def _forget_connections() -> None:
+    for connection in list(_connections):
+        connection._after_fork()
+
+
+os.register_at_fork(after_in_child=_forget_connections)
+
+
+async def _ended(client: Client) -> None:
+    with contextlib.suppress(TimeoutError, nats.errors.Error, OSError):
+        async with asyncio.timeout(2.0):
+            await client.close()
+
+
+def version_of(version: str) -> tuple[int, int]:
+    """The first two numbers of a version; 0 and 0 if it has none."""
+    parts = version.split(".")
+    if len(parts) < 2 or not (parts[0].isdigit() and parts[1].isdigit()):
+        return 0, 0
+    return int(parts[0]), int(parts[1])
+
+
+async def _greeting(host: str, port: int) -> dict[str, Any] | None:
+    """What the server says of itself before anything else; None if it cannot be reached."""
+    writer = None
+    try:
+        async with asyncio.timeout(_GREETING):
+            reader, writer = await asyncio.open_connection(host, port, limit=_MOST_GREETING)
+            line = await reader.readline()
+        kind, _, text = line.partition(b" ")
+        found = json.loads(text) if kind == b"INFO" else None
+        return found if isinstance(found, dict) else None
+    except (OSError, ValueError, TimeoutError):
+        return None
+    finally:
+        if writer is not None:
+            writer.close()

@@ -1,0 +1,259 @@
+"""Iterating over a queue of a cluster: messages are prefetched, acknowledgements not waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import concurrent.futures
+import contextlib
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from shmq import api
+from shmq.client.nats.lease import Lease
+from shmq.client.nats.loop_thread import LoopThread
+from shmq.client.nats.message import NatsMessage
+from shmq.errors import ConnectionLost, LeaseExpired, ShmqError
+
+if TYPE_CHECKING:
+    from shmq.client.nats.queue import NatsQueue
+
+__all__ = ["NatsAsyncConsumer", "NatsBodies", "NatsConsumer"]
+
+#: The most acknowledgements on their way; one more waits for the oldest.
+_MOST_ACKS: Final = 256
+#: The part of a lease after which it is renewed before its message is handed out.
+_OLD: Final = 0.25
+
+
+class Prefetched:
+    """The messages ahead of an iterator, and its acknowledgements. It runs in the loop."""
+
+    def __init__(self, queue: NatsQueue, prefetch: int, timeout: float | None, waits: bool) -> None:
+        self.queue = queue
+        self._prefetch = prefetch
+        self._timeout = timeout
+        self._waits = waits
+        self.ahead: collections.deque[NatsMessage] = collections.deque()
+        self._acks: set[concurrent.futures.Future[None]] = set()
+        self._refused: list[Lease] = []
+        self.ended = False
+        self._taking: asyncio.Future[list[NatsMessage]] | None = None
+
+    def quickly(self) -> NatsMessage | None:
+        """The next message, if it is here and its lease is young; for any thread."""
+        try:
+            message = self.ahead.popleft()
+        except IndexError:
+            return None
+        lease = message.lease
+        if self.ended or lease is None or not lease.is_good or _is_old(lease):
+            self.ahead.appendleft(message)
+            return None
+        message.consumer = self
+        return message
+
+    async def next(self) -> NatsMessage | None:
+        """The next message; None if none came in time."""
+        until = None if self._timeout is None else time.monotonic() + self._timeout
+        while not self.ended:
+            if not self.ahead:
+                came = await self._take(until)
+                if not came:
+                    return None
+                self.ahead.extend(came)
+            message = self.ahead.popleft()
+            lease = message.lease
+            if lease is None or not lease.is_good:
+                continue  # it is back in the queue
+            if _is_old(lease):
+                await lease.restart()
+            message.consumer = self
+            return message
+        return None
+
+    async def _take(self, until: float | None) -> list[NatsMessage]:
+        """The next messages; none if it is closed meanwhile."""
+        taking = asyncio.ensure_future(self.queue.take(self._prefetch, until, waits=self._waits))
+        self._taking = taking
+        try:
+            return await taking
+        except asyncio.CancelledError:
+            if not self.ended:
+                taking.cancel()
+                raise
+            return []
+
+    def ack(self, lease: Lease) -> None:
+        """Acknowledge without waiting for the answer, unless many are on their way."""
+        self.queue.check_open()
+        lease.claim(self.queue.name)
+        future = asyncio.run_coroutine_threadsafe(self._acked(lease), LoopThread.get().loop)
+        self._acks.add(future)
+        future.add_done_callback(self._acks.discard)
+        if len(self._acks) >= _MOST_ACKS:
+            concurrent.futures.wait(set(self._acks), return_when="FIRST_COMPLETED")
+
+    async def _acked(self, lease: Lease) -> None:
+        try:
+            await self.queue.settlements.acked(lease)
+        except ShmqError:
+            self._refused.append(lease)
+
+    async def flush(self) -> None:
+        """Return once all acknowledgements are confirmed. Raises ConnectionLost."""
+        while self._acks:
+            await asyncio.wait({asyncio.wrap_future(future) for future in set(self._acks)})
+        refused, self._refused = self._refused, []
+        if refused:
+            raise ConnectionLost(
+                f"queue {self.queue.name!r}: {len(refused)} acknowledgements were not confirmed: "
+                f"their messages may be delivered again"
+            )
+
+    async def close(self) -> None:
+        """Flush, and return what was not handed out, uncounted."""
+        if self.ended:
+            return
+        self.ended = True
+        if self._taking is not None:
+            self._taking.cancel()
+        rest, self.ahead = list(self.ahead), collections.deque()
+        with contextlib.suppress(ShmqError):
+            await self.queue.return_all(rest)
+        with contextlib.suppress(ConnectionLost):
+            await self.flush()
+
+
+def _is_old(lease: Lease) -> bool:
+    """Whether the lease is renewed before its message is handed out."""
+    return lease.held_until - time.monotonic() < lease.wait * (1 - _OLD)
+
+
+class NatsConsumer(api.Consumer):
+    """See :class:`shmq.api.Consumer`. For one thread at a time."""
+
+    def __init__(self, prefetched: Prefetched) -> None:
+        self.prefetched = prefetched
+        self._queue = prefetched.queue
+
+    def __iter__(self) -> NatsConsumer:
+        return self
+
+    def __next__(self) -> api.Message:
+        if self.prefetched.ended:
+            raise StopIteration
+        message = self.prefetched.quickly() or self._queue.run(self.prefetched.next())
+        if message is None:
+            self.close()
+            raise StopIteration
+        message.in_hand = True
+        return message
+
+    def flush(self) -> None:
+        """See :class:`shmq.api.Consumer`."""
+        if not self.prefetched.ended:
+            self._queue.run(self.prefetched.flush())
+
+    def close(self) -> None:
+        """See :class:`shmq.api.Consumer`."""
+        if not self.prefetched.ended:
+            self._queue.finish(self.prefetched.close())
+
+    def __repr__(self) -> str:
+        ahead = len(self.prefetched.ahead)
+        what = "closed" if self.prefetched.ended else f"{ahead} leased ahead"
+        return f"<Consumer of {self._queue.name!r}: {what}>"
+
+
+class NatsAsyncConsumer(api.AsyncConsumer):
+    """See :class:`shmq.api.AsyncConsumer`. For one task at a time."""
+
+    def __init__(self, prefetched: Prefetched) -> None:
+        self.prefetched = prefetched
+        self._queue = prefetched.queue
+
+    def __aiter__(self) -> NatsAsyncConsumer:
+        return self
+
+    async def __anext__(self) -> api.Message:
+        if self.prefetched.ended:
+            raise StopAsyncIteration
+        message = self.prefetched.quickly() or await self._queue.arun(self.prefetched.next())
+        if message is None:
+            await self.aclose()
+            raise StopAsyncIteration
+        message.in_hand = True
+        return message
+
+    def flush(self) -> None:
+        """See :class:`shmq.api.AsyncConsumer`. Acknowledgements are sent already."""
+
+    async def aclose(self) -> None:
+        """See :class:`shmq.api.AsyncConsumer`."""
+        if not self.prefetched.ended:
+            await self._queue.arun(self.prefetched.close())
+
+
+class NatsBodies(api.Bodies):
+    """See :class:`shmq.api.Bodies`. For one thread at a time."""
+
+    def __init__(self, consumer: NatsConsumer) -> None:
+        self._consumer = consumer
+        self._message: api.Message | None = None
+
+    def __iter__(self) -> NatsBodies:
+        return self
+
+    def __next__(self) -> Any:
+        self._ack()
+        message = next(self._consumer)
+        try:
+            body = message.body
+        except BaseException:
+            message.nack()
+            raise
+        self._message = message
+        return body
+
+    def _ack(self) -> None:
+        message, self._message = self._message, None
+        if message is not None:
+            message.ack()
+
+    def flush(self) -> None:
+        """See :class:`shmq.api.Bodies`."""
+        self._consumer.flush()
+
+    def close(self) -> None:
+        """See :class:`shmq.api.Bodies`."""
+        message, self._message = self._message, None
+        if message is not None:
+            with contextlib.suppress(LeaseExpired):
+                message.nack()
+        self._consumer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                self._ack()
+        finally:
+            self.close()
+
+    def __repr__(self) -> str:
+        return repr(self._consumer).replace("<Consumer", "<Bodies", 1)
+
+    def __del__(self) -> None:
+        message = getattr(self, "_message", None)
+        if message is not None:
+            with contextlib.suppress(Exception):
+                message.nack()

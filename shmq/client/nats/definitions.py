@@ -1,0 +1,142 @@
+"""The definitions of a namespace in a cluster: keys of a KV bucket, changed by their revision."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from shmq.client.nats import names
+from shmq.client.nats.connection import ApiError, ClusterConnection
+from shmq.client.nats.jetstream import create_stream
+from shmq.errors import ServerError
+
+__all__ = ["Definition", "Definitions"]
+
+_NO_STREAM: Final = 10059
+_NO_MESSAGE: Final = 10037
+_WRONG_REVISION: Final = 10071
+_EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
+
+
+class Definition(NamedTuple):
+    """The value of a key, and its revision."""
+
+    value: dict[str, Any]
+    revision: int
+
+
+class Definitions:
+    """The bucket of a namespace; it is made by the first definition."""
+
+    def __init__(self, connection: ClusterConnection) -> None:
+        self._connection = connection
+        self._namespace = connection.namespace
+        self._stream = names.kv_stream(self._namespace)
+        self._is_there = False
+
+    def _subject(self, key: str) -> str:
+        return names.kv_subject(self._namespace, key)
+
+    async def get(self, key: str) -> Definition | None:
+        """The newest definition of the key, as the leader has it; None if there is none."""
+        asked = {"last_by_subj": self._subject(key)}
+        try:
+            found = await self._connection.api(f"STREAM.MSG.GET.{self._stream}", asked)
+        except ApiError as error:
+            if error.number in (_NO_STREAM, _NO_MESSAGE):
+                return None
+            raise
+        message = found["message"]
+        data = base64.b64decode(message.get("data") or "")
+        if not data:
+            return None  # a deletion by a tool for KV buckets
+        try:
+            value = json.loads(data)
+        except ValueError as error:
+            raise ServerError(f"the definition {key!r} of {self._connection.url} is no JSON") from (
+                error
+            )
+        return Definition(value, int(message["seq"]))
+
+    async def put(
+        self,
+        key: str,
+        value: Mapping[str, Any],
+        revision: int | None = None,
+        *,
+        ttl: int | None = None,
+    ) -> int | None:
+        """Set the key; returns its new revision, or None if it has another one than ``revision``.
+
+        A revision of 0 is that of a key that is not there; None: whatever it is. ``ttl`` is in
+        seconds.
+        """
+        await self._make()
+        headers = {} if revision is None else {_EXPECTED: str(revision)}
+        if ttl is not None:
+            headers["Nats-TTL"] = f"{ttl}s"
+        try:
+            answer = await self._connection.publish(
+                self._subject(key), json.dumps(value).encode(), headers, what=f"definition {key!r}"
+            )
+        except ApiError as error:
+            if error.number == _WRONG_REVISION:
+                return None
+            raise
+        return int(answer["seq"])
+
+    async def remove(self, key: str) -> None:
+        """Remove the key, and all below it if it ends with ``.>``."""
+        try:
+            await self._connection.api(
+                f"STREAM.PURGE.{self._stream}", {"filter": self._subject(key)}
+            )
+        except ApiError as error:
+            if error.number != _NO_STREAM:
+                raise
+
+    async def names(self, kind: str) -> list[str]:
+        """The names that are defined as ``kind``, sorted."""
+        return sorted([name async for name in self._names(kind)])
+
+    async def _names(self, kind: str) -> AsyncIterator[str]:
+        prefix = self._subject(f"{kind}.")
+        offset = 0
+        while True:
+            asked = {"subjects_filter": f"{prefix}*", "offset": offset}
+            try:
+                found = await self._connection.api(f"STREAM.INFO.{self._stream}", asked)
+            except ApiError as error:
+                if error.number == _NO_STREAM:
+                    return
+                raise
+            subjects = found["state"].get("subjects") or {}
+            for subject in subjects:
+                yield names.unescape(subject.removeprefix(prefix))
+            offset += len(subjects)
+            if not subjects or offset >= int(found.get("total") or 0):
+                return
+
+    async def _make(self) -> None:
+        if self._is_there:
+            return
+        await create_stream(
+            self._connection,
+            {
+                "name": self._stream,
+                "subjects": [self._subject(">")],
+                "retention": "limits",
+                "storage": "file",
+                "discard": "new",
+                "max_msgs_per_subject": 1,
+                "num_replicas": self._connection.replicas,
+                "duplicate_window": 120 * 10**9,
+                "allow_rollup_hdrs": True,
+                "deny_delete": True,
+                "allow_direct": True,
+                "allow_msg_ttl": True,
+            },
+        )
+        self._is_there = True

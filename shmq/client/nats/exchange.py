@@ -1,0 +1,250 @@
+"""The exchanges of a cluster: their table is a definition, and the publisher routes by it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from shmq import api, errors
+from shmq.client.nats.definitions import Definitions
+from shmq.client.nats.names import kv_key
+from shmq.client.nats.put import Item, Puts
+from shmq.client.nats.queue_layout import QueueLayout, options_of
+from shmq.client.nats.streams import StreamCopies
+from shmq.client.shared.exchange import ExchangeHandle, check_headers, published
+from shmq.native import _core
+from shmq.routing.table import Operation, Table, check_binding, operation_of
+from shmq.routing.topic import check_key
+
+if TYPE_CHECKING:
+    from shmq.client.nats.broker import NatsBroker
+
+__all__ = ["Exchanges", "NatsExchange"]
+
+_T = TypeVar("_T")
+
+_KEY: Final = "exchanges"
+_MISSING: Final[dict[str, type[errors.ShmqError]]] = {
+    "queue": errors.NoSuchQueue,
+    "stream": errors.NoSuchStream,
+    "exchange": errors.NoSuchExchange,
+}
+
+
+class Exchanges:
+    """The table of a namespace's exchanges. It runs in the process's loop."""
+
+    def __init__(self, definitions: Definitions) -> None:
+        self.definitions = definitions
+
+    async def table(self) -> tuple[Table, int]:
+        """The table as it is now, and its revision."""
+        table = Table()
+        found = await self.definitions.get(_KEY)
+        if found is None:
+            return table, 0
+        try:
+            for row in found.value["operations"]:
+                table.apply(operation_of(row, table))
+        except (KeyError, TypeError, ValueError, errors.NoSuchExchange) as error:
+            raise errors.ServerError(f"the table of exchanges cannot be read: {error}") from error
+        return table, found.revision
+
+    async def change(self, operation: Operation, is_new: Callable[[Table], bool]) -> bool:
+        """Apply the operation, if it changes anything; whether it did."""
+        while True:
+            table, revision = await self.table()
+            if not is_new(table):
+                return False
+            table.apply(operation)
+            value = {"operations": list(table.operations())}
+            if await self.definitions.put(_KEY, value, revision) is not None:
+                return True
+
+    async def forget(self, kind: str, name: str) -> None:
+        """Remove what is bound to a target that is deleted."""
+        await self.change(["forget", kind, name], lambda table: table.leads_to(kind, name))
+
+
+class NatsExchange(ExchangeHandle):
+    """An exchange of a cluster. Threads may share it; it shares its broker's connection."""
+
+    def __init__(self, broker: NatsBroker, summary: api.ExchangeSummary) -> None:
+        super().__init__(summary.name, summary.kind, summary.alternate)
+        self._broker = broker
+        self._exchanges = broker.exchanges
+        self._closed = False
+        self._puts: dict[str, Puts] = {}
+
+    # ---- bindings ----
+
+    def bind(
+        self,
+        target: str,
+        key: str = "",
+        *,
+        kind: api.TargetKind = "queue",
+        headers: Mapping[str, Any] | None = None,
+        match: api.Match = "all",
+    ) -> bool:
+        """See :class:`shmq.api.Exchange`."""
+        binding = check_binding(self._kind, target, key, kind, headers, match)
+        return self._run(self._bind(binding, kind, target))
+
+    async def _bind(self, binding: Operation, kind: str, target: str) -> bool:
+        if kind == "exchange":
+            table, _ = await self._exchanges.table()
+            is_there = table.has(target)
+        else:
+            definitions = self._exchanges.definitions
+            is_there = await definitions.get(kv_key(kind, target)) is not None
+        if not is_there:
+            raise _MISSING[kind](
+                f"there is no {kind} {target!r} at {self._broker.url} to bind to exchange "
+                f"{self._name!r}: create it first"
+            )
+        operation = ["bind", self._name, *binding]
+        return await self._exchanges.change(
+            operation, lambda table: not table.is_bound(self._name, binding)
+        )
+
+    def unbind(
+        self,
+        target: str,
+        key: str = "",
+        *,
+        kind: api.TargetKind = "queue",
+        headers: Mapping[str, Any] | None = None,
+        match: api.Match = "all",
+    ) -> bool:
+        """See :class:`shmq.api.Exchange`."""
+        binding = check_binding(self._kind, target, key, kind, headers, match)
+        return self._run(
+            self._exchanges.change(
+                ["unbind", self._name, *binding], lambda table: table.is_bound(self._name, binding)
+            )
+        )
+
+    def bindings(self) -> list[api.Binding]:
+        """See :class:`shmq.api.Exchange`."""
+        table, _ = self._run(self._exchanges.table())
+        return table.bindings(self._name)
+
+    # ---- publishing ----
+
+    def _publish(
+        self,
+        bodies: list[Any],
+        key: str,
+        block: bool | None,
+        timeout: float | None,
+        properties: dict[str, Any],
+    ) -> api.Published:
+        """See :class:`shmq.client.shared.exchange.ExchangeHandle`."""
+        _core.check_timeout(timeout)
+        check_headers(properties.get("headers"))
+        key, confirm = check_key(key), properties.pop("confirm", None)
+        until = None if timeout is None else time.monotonic() + timeout
+        return self._run(self._routed(bodies, key, block, until, properties, confirm))
+
+    async def _routed(
+        self,
+        bodies: list[Any],
+        key: str,
+        block: bool | None,
+        until: float | None,
+        properties: Mapping[str, Any],
+        confirm: Any,
+    ) -> api.Published:
+        table, _ = await self._exchanges.table()
+        route = table.route(self._name, key, properties.get("headers") or {})
+        deliveries: list[_QueueCopies | StreamCopies] = []
+        for name in route.queues:
+            puts = await self._puts_of(name)
+            if puts is not None:
+                puts.check_confirm(confirm)
+                items = [puts.item(body, properties) for body in bodies]
+                deliveries.append(_QueueCopies(puts, items))
+        for name in route.streams:
+            appends = await self._broker.streams.copies_for(name, bodies, key, properties, confirm)
+            if appends is not None:
+                deliveries.append(appends)
+        done = await asyncio.gather(*(one.run(block, until) for one in deliveries))
+        refused = {one.name: one.error for one in deliveries if one.error is not None}
+        duplicates = sum(one.duplicates for one in deliveries)
+        gone = sum(one.is_gone for one in deliveries)
+        return published(
+            self._name, len(deliveries) - gone, sum(done) - duplicates, duplicates, refused
+        )
+
+    async def _puts_of(self, name: str) -> Puts | None:
+        """The puts of the queue as it is now; None: it is gone."""
+        definitions = self._exchanges.definitions
+        found = await definitions.get(kv_key("queue", name))
+        if found is None:
+            return None
+        options = options_of(found.value)
+        known = self._puts.get(name)
+        if known is None or known.options != options:
+            layout = QueueLayout(self._broker.connection, name, options)
+            known = self._puts[name] = Puts(layout, definitions)
+        return known
+
+    # ---- the end ----
+
+    def _run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        if self._closed or self._broker.connection.closed:
+            coroutine.close()
+            raise errors.ShmqError(
+                f"this handle of exchange {self._name!r} is closed: attach to it again"
+            )
+        return self._broker.connection.run(coroutine)
+
+    def close(self) -> None:
+        """See :class:`shmq.api.Exchange`."""
+        self._closed = True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _attach_by_name, (self._broker, self._name)
+
+    def __repr__(self) -> str:
+        return f"<NatsExchange {self._name!r} ({self._kind}) of {self._broker.url}>"
+
+
+class _QueueCopies:
+    """The copies for one queue, in order."""
+
+    def __init__(self, puts: Puts, items: list[Item]) -> None:
+        self._puts = puts
+        self._items = items
+        self.name = puts.name
+        self.error: errors.ShmqError | None = None
+        self.duplicates = 0
+        self.is_gone = False
+
+    async def run(self, block: bool | None, until: float | None) -> int:
+        """Put them; returns how many the queue took."""
+        waits = until is not None or self._puts.options.overflow == "block"
+        waits = waits if block is None else block
+        taken = 0
+        try:
+            for item in self._items:
+                put = await self._puts.put(item, waits, until)
+                taken += 1
+                self.duplicates += put.duplicate
+        except errors.QueueDeleted:
+            self.is_gone = True
+        except errors.Full as error:
+            self.error = error
+            if taken:
+                self.error = errors.Full(f"it took {taken} of {len(self._items)} messages: {error}")
+        except errors.ShmqError as error:
+            self.error = error
+        return taken
+
+
+def _attach_by_name(broker: Any, name: str) -> NatsExchange:
+    exchange: NatsExchange = broker.exchange(name)
+    return exchange

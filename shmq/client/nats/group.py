@@ -1,0 +1,411 @@
+"""The groups of a stream of a cluster: one definition each, which every change compares first.
+
+A commit of a member that has lost its partition is refused: the definition says whose it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from shmq import api
+from shmq.api.names import check_name
+from shmq.api.options import check_whole
+from shmq.client.local.group_store import divided
+from shmq.client.nats.loop_thread import LoopThread
+from shmq.client.nats.names import escape
+from shmq.client.shared.group import Group, group_options, summary_of
+from shmq.client.shared.group_store import GroupStore, PartitionSeat
+from shmq.errors import Full, InvalidOption, NoSuchGroup, ShmqError, StreamDeleted
+
+if TYPE_CHECKING:
+    from shmq.client.nats.stream import NatsStream
+
+__all__ = ["delete_group", "groups_of", "open_group"]
+
+#: How long a state that was fetched is used by a member between two records, in seconds.
+_FRESH: Final = 0.05
+_MOST_MEMBERS: Final = 512
+_NO_MEMBER: Final = 0
+#: A member writes its heartbeat this many times in the time after which it is removed.
+_BEATS: Final = 4
+_NS: Final = 10**9
+
+_Document = dict[str, Any]
+
+
+def _key(stream: NatsStream, name: str) -> str:
+    return f"group.{escape(stream.name)}.{escape(name)}"
+
+
+def open_group(
+    stream: NatsStream,
+    name: str,
+    *,
+    assignment: api.Assignment | None,
+    session_timeout: float | None,
+    start: api.GroupStart,
+) -> Group:
+    """See ``group`` of :class:`shmq.api.Stream`."""
+    check_name(name, "group")
+    options = group_options(assignment=assignment, session_timeout=session_timeout, start=start)
+    made = {
+        "options": {
+            **options,
+            "group_id": secrets.randbits(63) | 1,
+            "created_at": time.time_ns(),
+        },
+        "next": 1,
+        "members": [],
+        "seats": [[_NO_MEMBER, _NO_MEMBER, None, 0, 0] for _ in range(stream.partitions)],
+        "epoch": 0,
+        "planned": 0,
+        "rebalances": 0,
+        "evicted": 0,
+    }
+    key = _key(stream, name)
+    stream.offsets()  # raises StreamDeleted
+    found = stream.run(stream.definitions.get(key))
+    if found is None:
+        stream.run(stream.definitions.put(key, made, 0))
+    elif assignment not in (None, found.value["options"]["assignment"]):
+        raise InvalidOption(
+            f"group {name!r} of stream {stream.name!r} divides partitions by "
+            f"{found.value['options']['assignment']!r}, not {assignment!r}: use it as it is, or "
+            f"delete it first"
+        )
+    return Group(NatsGroupStore(stream, name, NatsGroupState(stream, name)))
+
+
+def groups_of(stream: NatsStream) -> list[api.GroupSummary]:
+    """See ``groups`` of :class:`shmq.api.Stream`."""
+    stream.offsets()  # raises StreamDeleted
+    found = []
+    for name in stream.run(stream.definitions.names(f"group.{escape(stream.name)}")):
+        with contextlib.suppress(StreamDeleted):
+            found.append(summary_of(NatsGroupStore(stream, name, NatsGroupState(stream, name))))
+    return found
+
+
+def delete_group(stream: NatsStream, name: str) -> None:
+    """See ``delete_group`` of :class:`shmq.api.Stream`."""
+    key = _key(stream, check_name(name, "group"))
+    stream.offsets()  # raises StreamDeleted
+    if stream.run(stream.definitions.get(key)) is None:
+        raise NoSuchGroup(f"stream {stream.name!r} has no group {name!r}")
+    stream.run(stream.definitions.remove(key))
+
+
+class NatsGroupState:
+    """See :class:`shmq.client.shared.group_store.MemberState`."""
+
+    def __init__(self, stream: NatsStream, name: str) -> None:
+        self._stream = stream
+        self._name = name
+        self._document: _Document = {}
+        self._revision = 0
+        self._fetched_at = 0.0
+        self._beaten_at = 0.0
+        self._looked_at = 0.0
+        #: For each member its last beat, and when that was seen first, by this process's clock.
+        self._seen: dict[int, tuple[int, float]] = {}
+        self.deleted = False
+        self._fetch()
+
+    # ---- the definition ----
+
+    def _fetch(self) -> _Document:
+        found = self._stream.run(self._stream.definitions.get(_key(self._stream, self._name)))
+        known = self._document.get("options", {}).get("group_id")
+        if found is None or known not in (None, found.value["options"]["group_id"]):
+            self.deleted = True
+            raise StreamDeleted(f"the group {self._name!r} was deleted")
+        self._document, self._revision = found.value, found.revision
+        self._fetched_at = time.monotonic()
+        return self._document
+
+    def _fresh(self) -> _Document:
+        if time.monotonic() - self._fetched_at > _FRESH:
+            return self._fetch()
+        return self._document
+
+    def expire(self) -> None:
+        """Have the state fetched by the next heartbeat."""
+        self._fetched_at = 0.0
+
+    def change(self, apply: Callable[[_Document], bool]) -> bool:
+        """Change the definition; False if ``apply`` says that there is nothing to change."""
+        while True:
+            document = self._fetch()
+            if not apply(document):
+                return False
+            revision = self._stream.run(
+                self._stream.definitions.put(
+                    _key(self._stream, self._name), document, self._revision
+                )
+            )
+            if revision is not None:
+                self._revision = revision
+                return True
+
+    # ---- looking ----
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that the group was created with."""
+        options: dict[str, Any] = self._document["options"]
+        return options
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions known to its members."""
+        return len(self._document["seats"])
+
+    def numbers(self) -> dict[str, int]:
+        """Its counters."""
+        document = self._fetch()
+        zeros = dict.fromkeys(("held", "acked", "dropped", "dead_lettered", "skipped"), 0)
+        counts = {key: int(document[key]) for key in ("rebalances", "evicted")}
+        return {**zeros, **counts}
+
+    def members(self) -> list[tuple[int, int, str, int, int]]:
+        """The id, process number, name, joining time and deadline of each member."""
+        return [(one["id"], one["process"], one["name"], one["joined"], 0) for one in self._rows()]
+
+    def _rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self._fetch()["members"]
+        return rows
+
+    def seats(self) -> list[PartitionSeat]:
+        """A row for each partition."""
+        return [
+            (owner, assigned, committed, at, None, changes)
+            for owner, assigned, committed, at, changes in self._fetch()["seats"]
+        ]
+
+    def committed(self, partition: int) -> int | None:
+        """The partition's committed offset, if there is one."""
+        found: int | None = self._fresh()["seats"][partition][2]
+        return found
+
+    # ---- members ----
+
+    @property
+    def planned(self) -> bool:
+        """Whether the partitions are assigned to the current members."""
+        document = self._fresh()
+        return bool(document["planned"] == document["epoch"])
+
+    def plan(self, assignment: str) -> None:
+        """Assign the partitions to the members, unless that is done."""
+
+        def assign(document: _Document) -> bool:
+            if document["planned"] == document["epoch"]:
+                return False
+            owners = [seat[0] for seat in document["seats"]]
+            ids = [one["id"] for one in document["members"]]
+            for seat, member in zip(
+                document["seats"], divided(assignment, ids, owners, 0), strict=True
+            ):
+                seat[1] = member
+            document["planned"] = document["epoch"]
+            document["rebalances"] += 1
+            return True
+
+        self.change(assign)
+
+    def join(self, process: int, name: bytes) -> tuple[int, int]:
+        """Become a member; returns its slot and its id. Raises Full."""
+        made = _NO_MEMBER
+
+        def add(document: _Document) -> bool:
+            nonlocal made
+            if len(document["members"]) >= _MOST_MEMBERS:
+                raise Full(f"group {self._name!r} has {_MOST_MEMBERS} members, the most it may")
+            made = document["next"]
+            document["next"] += 1
+            document["epoch"] += 1
+            document["members"].append(
+                {
+                    "id": made,
+                    "process": process,
+                    "name": name.decode("utf-8", "replace"),
+                    "joined": time.time_ns(),
+                    "beat": 0,
+                }
+            )
+            return True
+
+        self.change(add)
+        self._beaten_at = time.monotonic()
+        return 0, made
+
+    def leave(self, member: int, evicted: bool) -> bool:
+        """Remove a member; whether it was one."""
+
+        def remove(document: _Document) -> bool:
+            rest = [one for one in document["members"] if one["id"] != member]
+            if len(rest) == len(document["members"]):
+                return False
+            document["members"] = rest
+            document["epoch"] += 1
+            document["evicted"] += evicted
+            for seat in document["seats"]:
+                if seat[0] == member:
+                    seat[0] = _NO_MEMBER
+                    seat[4] += 1
+            return True
+
+        try:
+            return self.change(remove)
+        except StreamDeleted:
+            return False
+
+    def beat(self, at: int, member: int) -> int | None:
+        """Record a heartbeat; returns a number that changes with the plan, None for others."""
+        del at
+        document = self._fresh()
+        if not any(one["id"] == member for one in document["members"]):
+            return None
+        if time.monotonic() - self._beaten_at > self.options["session"] / _NS / _BEATS:
+            self._beaten_at = time.monotonic()
+            self.change(lambda now: _beaten(now, member))
+            document = self._document
+        # A partition that another member gives up makes it change, too.
+        return hash(
+            (document["epoch"], document["planned"], tuple(s[4] for s in document["seats"]))
+        )
+
+    def watch(self, ns: int) -> bool:
+        """Whether the caller must now check for dead members."""
+        if time.monotonic() - self._looked_at < max(ns / _NS, self.options["session"] / _NS / 8):
+            return False
+        self._looked_at = time.monotonic()
+        return True
+
+    def silent(self) -> list[int]:
+        """The members that were silent for longer than the session, by this process's clock."""
+        now, session = time.monotonic(), self.options["session"] / _NS
+        rows = self._rows()
+        for one in rows:
+            known = self._seen.get(one["id"])
+            if known is None or known[0] != one["beat"]:
+                self._seen[one["id"]] = one["beat"], now
+        self._seen = {one["id"]: self._seen[one["id"]] for one in rows}
+        return [member for member, (_, since) in self._seen.items() if now - since > session]
+
+    # ---- partitions ----
+
+    def claim(self, partition: int, member: int) -> bool:
+        """Take over a partition assigned to the member; whether the member owns it now."""
+
+        def take(document: _Document) -> bool:
+            seat = document["seats"][partition]
+            if seat[1] != member or seat[0] not in (_NO_MEMBER, member):
+                return False
+            seat[0] = member
+            return True
+
+        return self.change(take)
+
+    def release(self, partition: int, member: int) -> bool:
+        """Give up a partition; whether the member owned it."""
+
+        def give(document: _Document) -> bool:
+            seat = document["seats"][partition]
+            if seat[0] != member:
+                return False
+            seat[0] = _NO_MEMBER
+            seat[4] += 1
+            return True
+
+        return self.change(give)
+
+    def commit(self, partition: int, member: int, offset: int) -> bool:
+        """Mark all before ``offset`` as done; False if the member does not own the partition."""
+
+        def mark(document: _Document) -> bool:
+            seat = document["seats"][partition]
+            if seat[0] != member:
+                return False
+            seat[2], seat[3] = offset, time.time_ns()
+            return True
+
+        return self.change(mark)
+
+
+class NatsGroupStore(GroupStore):
+    """See :class:`shmq.client.shared.group_store.GroupStore`."""
+
+    stream: NatsStream
+    state: NatsGroupState
+
+    def __init__(self, stream: NatsStream, name: str, state: NatsGroupState) -> None:
+        super().__init__(stream, name, state)
+
+    @property
+    def process(self) -> int:
+        """See :class:`GroupStore`."""
+        return os.getpid()
+
+    def for_member(self) -> tuple[GroupStore, NatsGroupState]:
+        """See :class:`GroupStore`."""
+        state = NatsGroupState(self.stream, self.name)
+        return NatsGroupStore(self.stream, self.name, state), state
+
+    def refresh(self) -> None:
+        """See :class:`GroupStore`."""
+        self.state.expire()
+
+    def drop(self, member: int) -> None:
+        """See :class:`GroupStore`."""
+        state = self.state
+
+        def leave() -> None:
+            with contextlib.suppress(ShmqError):
+                state.leave(member, False)
+
+        loop = LoopThread.get().loop
+        loop.call_soon_threadsafe(loop.run_in_executor, None, leave)
+
+    def why_out(self) -> str:
+        """See :class:`GroupStore`."""
+        return f"it was silent for longer than the session timeout, {self.session_timeout} s"
+
+    def widen(self) -> None:
+        """See :class:`GroupStore`; a stream of a cluster keeps its partitions."""
+
+    def look_for_dead(self) -> None:
+        """See :class:`GroupStore`."""
+        for member in self.state.silent():
+            self.state.leave(member, True)
+
+    def plan(self) -> None:
+        """See :class:`GroupStore`."""
+        self.state.plan(self.assignment)
+
+    def check_offset(self, partition: int, offset: int) -> None:
+        """See :class:`GroupStore`."""
+        check_whole("partition", partition, 0, self.stream.partitions - 1)
+        check_whole(f"partition {partition}: offset", offset, 0, self.stream.latest(partition))
+
+    def keep_from(self, partition: int, offset: int) -> None:
+        """See :class:`GroupStore`; a cluster holds no records back."""
+
+    def keep_again(self, partition: int, offset: int) -> None:
+        """See :class:`GroupStore`; a cluster holds no records back."""
+
+    def _fresh_seats(self) -> list[PartitionSeat]:
+        return self.state.seats()
+
+
+def _beaten(document: _Document, member: int) -> bool:
+    for one in document["members"]:
+        if one["id"] == member:
+            one["beat"] += 1
+            return True
+    return False

@@ -1,0 +1,204 @@
+"""The leases that this process holds of messages of a cluster: receipts, deadlines, settlement."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from typing import Final, NamedTuple
+
+from nats.errors import NoRespondersError
+
+from shmq.client.nats.connection import ClusterConnection
+from shmq.errors import ConnectionLost, LeaseExpired
+
+__all__ = ["Delivery", "Lease", "lease_of", "parse_reply"]
+
+#: The part of a lease in which it is no longer relied upon: an acknowledgement takes time to reach
+#: the server, which would accept it even when another consumer has the message.
+_MARGIN: Final = 0.05
+_MOST_MARGIN: Final = 0.5
+_ACK: Final = "$JS.ACK"
+_PLAIN_TOKENS: Final = 9
+_GROUPED: Final = 64
+
+#: The widths of the numbers in a receipt: queue, consumer, deliveries, sequences, deadline in ms.
+_WIDTHS: Final = (32, 8, 16, 48, 48, 48)
+
+
+class Delivery(NamedTuple):
+    """What the subject tells on which a delivery is acknowledged."""
+
+    stream: str
+    consumer: str
+    deliveries: int
+    sequence: int
+    number: int
+    #: When the message was stored, in seconds since 1970.
+    stored_at: float
+
+
+def parse_reply(reply: str) -> Delivery | None:
+    """What the subject tells; None if it is not one of a delivery."""
+    tokens = reply.split(".")
+    if not reply.startswith(_ACK + ".") or len(tokens) < _PLAIN_TOKENS:
+        return None
+    start = 2 if len(tokens) == _PLAIN_TOKENS else 4  # behind a domain and an account's hash
+    stream, consumer, *numbers = tokens[start : start + 6]
+    if not all(number.isdigit() for number in numbers) or len(numbers) != 4:
+        return None
+    count, sequence, number, stored = map(int, numbers)
+    return Delivery(stream, consumer, count, sequence, number, stored / 1e9)
+
+
+class Lease:
+    """One delivery that is to be settled once."""
+
+    def __init__(
+        self,
+        connection: ClusterConnection,
+        delivery: Delivery,
+        wait: float,
+        until: float,
+        reply: str = "",
+    ) -> None:
+        self.connection = connection
+        self.delivery = delivery
+        d = delivery
+        #: The subject on which it is settled.
+        self.reply = reply or (
+            f"{_ACK}.{d.stream}.{d.consumer}.{d.deliveries}.{d.sequence}.{d.number}.0.0"
+        )
+        #: How long the server keeps it without a sign of life, in seconds.
+        self.wait = wait
+        #: The end that the holder asked for, and the end that the server is known to keep to.
+        self.until = until
+        self.held_until = until
+        self.settled = False
+        #: Deliveries that were returned uncounted.
+        self.uncounted = 0
+        self._keeper: asyncio.Task[None] | None = None
+        self._receipt = 0
+
+    @classmethod
+    def new(
+        cls, connection: ClusterConnection, delivery: Delivery, wait: float, reply: str
+    ) -> Lease:
+        """The lease of a delivery that has come just now."""
+        until = time.monotonic() + wait - margin_of(wait)
+        return cls(connection, delivery, wait, until, reply)
+
+    def receipt_of(self, queue: int) -> int:
+        """The number by which any process settles it; ``queue`` is a number of its queue."""
+        if not self._receipt:
+            d = self.delivery
+            consumer = int(d.consumer[1:]) + (_GROUPED if d.consumer.startswith("g") else 0)
+            ends = time.time() + min(self.until, self.held_until) - time.monotonic()
+            parts = queue, consumer, d.deliveries, d.sequence, d.number, int(ends * 1000)
+            for width, part in zip(_WIDTHS, parts, strict=True):
+                self._receipt = self._receipt << width | part & (1 << width) - 1
+        return self._receipt
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """What it is known by in this process."""
+        return self.delivery.consumer, self.delivery.sequence, self.delivery.number
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the message is this holder's, as far as its own clock tells."""
+        return not self.settled and time.monotonic() < min(self.until, self.held_until)
+
+    def claim(self, name: str) -> None:
+        """Mark it as settled. Raises LeaseExpired if it is over."""
+        if not self.is_good:
+            raise LeaseExpired(
+                f"message {self.delivery.sequence} of queue {name!r} is no longer this holder's: "
+                f"its lease ended, or it was settled; nothing was changed"
+            )
+        self.settled = True
+        if self._keeper is not None:
+            self._keeper.cancel()
+
+    async def ack(self) -> None:
+        """Acknowledge it, until the server has confirmed that; a repeated one changes nothing.
+
+        Raises ``NoRespondersError`` if the consumer has no leader, or is deleted.
+        """
+        await self.connection.request(self.reply, b"+ACK", attempt=2.0, answers=False)
+
+    async def send_ack(self) -> None:
+        """Acknowledge it, and wait for nothing."""
+        client = await self.connection.client()
+        await client.publish(self.reply, b"+ACK")
+
+    async def nack(self, delay: float) -> None:
+        """Return it after ``delay`` seconds. Raises ``NoRespondersError`` as `ack` does."""
+        more = f" {json.dumps({'delay': int(delay * 1e9)})}" if delay > 0 else ""
+        # Once: a repeated one could return what another consumer has by then.
+        with contextlib.suppress(ConnectionLost):
+            await self.connection.request(
+                self.reply, b"-NAK" + more.encode(), within=2.0, attempt=2.0, answers=False
+            )
+
+    async def renew(self) -> None:
+        """Begin the server's time anew."""
+        asked = time.monotonic()
+        await self.connection.request(self.reply, b"+WPI", attempt=1.0, within=self.wait)
+        self.held_until = asked + self.wait - margin_of(self.wait)
+
+    async def restart(self) -> None:
+        """Begin the lease anew, as for a message that is handed out."""
+        await self.renew()
+        self.until = self.held_until
+
+    async def extend(self, seconds: float) -> None:
+        """Set its end to ``seconds`` from now; the loop renews it until then, and ends it."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+        self.until = time.monotonic() + seconds
+        if self.until > self.held_until:
+            await self.renew()
+        self._keeper = asyncio.get_running_loop().create_task(self._keep())
+
+    async def _keep(self) -> None:
+        while not self.settled:
+            left = self.until - time.monotonic()
+            if left <= 0:
+                self.settled = True
+                with contextlib.suppress(NoRespondersError):
+                    await self.nack(0)
+                return
+            await asyncio.sleep(min(left, max(0.001, self.wait / 3)))
+            if not self.settled and self.until > self.held_until:
+                with contextlib.suppress(ConnectionLost):
+                    await self.renew()
+
+    def drop(self) -> None:
+        """Renew it no more."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+
+
+def margin_of(wait: float) -> float:
+    """How long before its end a lease of so many seconds is not relied upon."""
+    return min(wait * _MARGIN, _MOST_MARGIN)
+
+
+def lease_of(
+    connection: ClusterConnection, stream: str, queue: int, receipt: int, wait: float
+) -> Lease | None:
+    """The lease of a receipt that another process may hold; None if the queue gave none such."""
+    parts: list[int] = []
+    rest = receipt
+    for width in reversed(_WIDTHS):
+        parts.insert(0, rest & (1 << width) - 1)
+        rest >>= width
+    whose, consumer, count, sequence, number, ends = parts
+    if rest or whose != queue & 0xFFFFFFFF or not (count and sequence and number):
+        return None
+    name = f"g{consumer - _GROUPED}" if consumer >= _GROUPED else f"p{consumer}"
+    until = time.monotonic() + ends / 1000 - time.time()
+    delivery = Delivery(stream, name, count, sequence, number, 0.0)
+    return Lease(connection, delivery, wait, until)

@@ -1,0 +1,356 @@
+"""A message of a cluster, its properties on the wire, and runs of messages."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+from array import array
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final
+
+from shmq import api
+from shmq.client.shared.policy import dead_letter
+from shmq.codec import codecs
+from shmq.errors import InvalidOption, LeaseExpired, ServerError
+from shmq.native import _core
+
+if TYPE_CHECKING:
+    from shmq.client.nats.consumer import Prefetched
+    from shmq.client.nats.lease import Lease
+    from shmq.client.nats.queue import NatsQueue
+
+__all__ = ["PROPERTIES", "NatsBatch", "NatsMessage", "NatsPacked", "packed", "unpacked"]
+
+#: The header with the properties: base64 of the msgpack map of the wire protocol.
+PROPERTIES: Final = "Shmq-Properties"
+#: Headers that tools for NATS look for, in plain text as well.
+_PLAIN: Final = ("traceparent", "tracestate")
+_MOST_PLAIN: Final = 512
+
+
+def packed(meta: bytes | None) -> dict[str, str]:
+    """The headers of a message with these packed properties."""
+    if not meta:
+        return {}
+    headers = {PROPERTIES: base64.b64encode(meta).decode()}
+    given = codecs.unpack_properties(meta).get("headers") or {}
+    for key, value in given.items():
+        if isinstance(key, str) and (key in _PLAIN or key.startswith("ce-")):
+            text = str(value)
+            if key.isascii() and text.isascii() and text.isprintable() and text.strip() == text:
+                headers[key] = text[:_MOST_PLAIN]
+    return headers
+
+
+def unpacked(headers: Mapping[str, str] | None) -> bytes | None:
+    """The packed properties; None if there are none. Raises ServerError for other bytes."""
+    text = (headers or {}).get(PROPERTIES)
+    if not text:
+        return None
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ServerError(f"a message's header {PROPERTIES} is no base64: {error}") from error
+
+
+class NatsMessage(api.Message):
+    """See :class:`shmq.api.Message`. It owns its bytes; the server owns its lease."""
+
+    def __init__(
+        self,
+        queue: NatsQueue,
+        raw: bytes,
+        meta: bytes | None,
+        sequence: int,
+        priority: int,
+        lease: Lease | None = None,
+    ) -> None:
+        self._queue = queue
+        self._raw = raw
+        self._all = codecs.unpack_properties(meta)
+        self._sequence = sequence
+        self._priority = priority
+        #: None: a copy, which cannot be settled.
+        self.lease = lease
+        self._count = 0 if lease is None else lease.delivery.deliveries - lease.uncounted
+        self._settled = False
+        #: Whether the application has it, and not its receipt.
+        self.in_hand = False
+        #: The iterator that handed it out, which collects acknowledgements.
+        self.consumer: Prefetched | None = None
+        self._decoded: list[Any] = []
+
+    @property
+    def body(self) -> Any:
+        """See :class:`shmq.api.Message`."""
+        if not self._decoded:
+            codec = self.codec
+            number = codecs.CODECS.index(codec) if codec in codecs.CODECS else codecs.OTHER
+            self._decoded.append(codecs.decode_body(self._raw, number, codec))
+        return self._decoded[0]
+
+    @property
+    def raw(self) -> bytes:
+        """The body's bytes."""
+        return self._raw
+
+    @property
+    def view(self) -> memoryview:
+        """See :class:`shmq.api.Message`."""
+        return memoryview(self._raw)
+
+    def readinto(self, buffer: Any) -> int:
+        """See :class:`shmq.api.Message`."""
+        size = len(self._raw)
+        target = memoryview(buffer)
+        if target.readonly:
+            raise BufferError("the buffer is read-only")
+        target = target.cast("B") if target.nbytes else target
+        if target.nbytes < size:
+            raise InvalidOption(f"a buffer of {target.nbytes} bytes cannot hold a body of {size}")
+        target[:size] = self._raw
+        return size
+
+    @property
+    def headers(self) -> Mapping[str, Any]:
+        """See :class:`shmq.api.Message`."""
+        return self._all.get("headers") or {}
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """See :class:`shmq.api.Message`."""
+        if self._all.get("codec") in codecs.CODECS:
+            return {key: value for key, value in self._all.items() if key != "codec"}
+        return self._all
+
+    @property
+    def dead(self) -> api.DeadLetter | None:
+        """See :class:`shmq.api.Message`."""
+        found = self._all.get("dead")
+        return None if found is None else dead_letter(found)
+
+    @property
+    def all_properties(self) -> dict[str, Any]:
+        """The properties with the codec, as they were put."""
+        return self._all
+
+    def recount(self, uncounted: int) -> None:
+        """Leave out so many deliveries, which were returned uncounted."""
+        if self.lease is not None:
+            self._count = self.lease.delivery.deliveries - uncounted
+
+    @property
+    def codec(self) -> str:
+        """See :class:`shmq.api.Message`."""
+        return str(self._all.get("codec", "bytes"))
+
+    @property
+    def priority(self) -> int:
+        """See :class:`shmq.api.Message`."""
+        return self._priority
+
+    @property
+    def group(self) -> str | None:
+        """See :class:`shmq.api.Message`."""
+        return self._all.get("group")
+
+    @property
+    def reply_to(self) -> str | None:
+        """See :class:`shmq.api.Message`."""
+        return self._all.get("reply_to")
+
+    @property
+    def correlation(self) -> str | None:
+        """See :class:`shmq.api.Message`."""
+        return self._all.get("corr")
+
+    @property
+    def sequence(self) -> int:
+        """See :class:`shmq.api.Message`."""
+        return self._sequence
+
+    @property
+    def delivery_count(self) -> int:
+        """See :class:`shmq.api.Message`."""
+        return self._count
+
+    @property
+    def receipt(self) -> int:
+        """See :class:`shmq.api.Message`."""
+        self.in_hand = False
+        if self.lease is None:
+            return 0
+        return self._queue.held.receipt_of(self.lease)
+
+    def _claimed(self) -> Lease:
+        if self.lease is None:
+            raise LeaseExpired(
+                f"message {self._sequence} of queue {self._queue.name!r} is a copy, which cannot "
+                f"be settled"
+            )
+        return self.lease
+
+    def ack(self) -> None:
+        """See :class:`shmq.api.Message`."""
+        self._queue.ack_lease(self._claimed(), self.consumer)
+        self._settled = True
+
+    def nack(self, delay: float | None = None, *, counted: bool = True) -> None:
+        """See :class:`shmq.api.Message`."""
+        self._queue.nack_lease(self._claimed(), delay, counted, self)
+        self._settled = True
+
+    def reject(self) -> None:
+        """See :class:`shmq.api.Message`."""
+        self._queue.reject_lease(self._claimed(), self)
+        self._settled = True
+
+    def extend(self, seconds: float) -> None:
+        """See :class:`shmq.api.Message`."""
+        self._queue.extend_lease(self._claimed(), seconds)
+
+    @property
+    def settled(self) -> bool:
+        """See :class:`shmq.api.Message`."""
+        return self._settled
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a message cannot be pickled: pass its receipt to the other process")
+
+    def __del__(self) -> None:
+        lease = getattr(self, "lease", None)
+        if lease is not None and self.in_hand and not self._settled and lease.is_good:
+            with contextlib.suppress(AttributeError):  # the interpreter ends
+                what = f"message {self._sequence} of queue {self._queue.name!r}"
+                _core.warn_dropped(what, frames=2)
+
+    def __repr__(self) -> str:
+        return f"<Message {self._sequence} of {self._queue.name!r}, {len(self._raw)} bytes>"
+
+
+class _Run:
+    """The common part of a batch and a packed batch."""
+
+    def __init__(self, queue: NatsQueue, messages: list[NatsMessage]) -> None:
+        self._queue = queue
+        self._messages = messages
+        self._leases = [message.lease for message in messages if message.lease is not None]
+        self._receipts: list[int] | None = None
+        self._is_settled = False
+
+    @property
+    def receipts(self) -> list[int]:
+        """See :class:`shmq.api.Batch`."""
+        if self._is_settled:
+            return []
+        if self._receipts is None:
+            self._receipts = [message.receipt for message in self._messages]
+        return list(self._receipts)
+
+    @property
+    def settled(self) -> bool:
+        """See :class:`shmq.api.Batch`."""
+        return self._is_settled
+
+    def ack(self) -> list[int]:
+        """See :class:`shmq.api.Batch`."""
+        if self._is_settled or not self._messages:
+            self._is_settled = True
+            return []
+        refused = self._queue.ack_many(self._messages)
+        self._is_settled = True
+        return refused
+
+    def nack(self, delay: float | None = None, *, counted: bool = True) -> list[int]:
+        """See :class:`shmq.api.Batch`."""
+        if self._is_settled:
+            return []
+        refused = self._queue.return_many(self._messages, delay, counted)
+        self._is_settled = True
+        return refused
+
+    def __del__(self) -> None:
+        messages = getattr(self, "_messages", ())
+        if messages and not self._is_settled and self._receipts is None:
+            last = messages[-1]
+            if last.lease is not None and last.lease.is_good:
+                _core.warn_dropped(
+                    f"a batch of {len(messages)} messages, up to {last.sequence}, of queue "
+                    f"{self._queue.name!r}",
+                    frames=2,
+                )
+
+
+class NatsBatch(_Run, api.Batch):
+    """See :class:`shmq.api.Batch`."""
+
+    def __init__(self, queue: NatsQueue, bodies: list[Any], messages: list[NatsMessage]) -> None:
+        super().__init__(queue, messages)
+        self._bodies = bodies
+
+    @property
+    def bodies(self) -> list[Any]:
+        """See :class:`shmq.api.Batch`."""
+        return self._bodies
+
+    def __len__(self) -> int:
+        return len(self._bodies)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._bodies)
+
+    def __repr__(self) -> str:
+        return f"<Batch of {len(self._bodies)} messages of {self._queue.name!r}>"
+
+
+class NatsPacked(_Run, api.Packed):
+    """See :class:`shmq.api.Packed`."""
+
+    def __init__(self, queue: NatsQueue, messages: list[NatsMessage]) -> None:
+        super().__init__(queue, messages)
+        records = [record for message in messages for record in records_of(message)]
+        self._data = b"".join(records)
+        self._lengths = array("I", [len(record) for record in records])
+
+    @property
+    def data(self) -> bytes:
+        """See :class:`shmq.api.Packed`."""
+        return self._data
+
+    @property
+    def size(self) -> int | None:
+        """See :class:`shmq.api.Packed`."""
+        sizes = set(self._lengths)
+        return sizes.pop() if len(sizes) == 1 else None
+
+    @property
+    def lengths(self) -> memoryview:
+        """See :class:`shmq.api.Packed`."""
+        return memoryview(self._lengths.tobytes()).cast("I")
+
+    @property
+    def offsets(self) -> memoryview:
+        """See :class:`shmq.api.Packed`."""
+        return memoryview(array("Q", accumulate(self._lengths, initial=0)).tobytes()).cast("Q")
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def __iter__(self) -> Iterator[bytes]:
+        start = 0
+        for length in self._lengths:
+            yield self._data[start : start + length]
+            start += length
+
+    def __repr__(self) -> str:
+        return f"<Packed of {len(self)} records, {len(self._data)} bytes, of {self._queue.name!r}>"
+
+
+def records_of(message: NatsMessage) -> list[bytes]:
+    """The records of a message; one that is no valid packed batch is one record."""
+    if message.codec == "packed":
+        with contextlib.suppress(Exception):
+            return list(_core.unpack_records(message.raw))
+    return [message.raw]

@@ -1,0 +1,419 @@
+"""A partition of a stream as a stream of JetStream: records as messages, offsets as sequences."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import json
+import math
+import secrets
+import struct
+import time
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import nats.errors
+from nats.aio.msg import Msg
+
+from shmq.api.options import check_one_of
+from shmq.api.stream_options import StreamOptions
+from shmq.client.nats import names
+from shmq.client.nats.connection import ApiError, ClusterConnection
+from shmq.client.nats.jetstream import NO_STREAM, create_stream
+from shmq.client.nats.message import packed, unpacked
+from shmq.codec import codecs
+from shmq.codec.codecs import pack_properties, unpack_properties
+from shmq.errors import ConnectionLost, MessageTooLarge, OffsetOutOfRange, ServerError
+from shmq.native import _stream
+
+__all__ = ["Partition", "Row", "StreamGone", "compressed_block", "rows_of"]
+
+#: The head of an entry of a block of records: shmq/core/stream/entry.h.
+_HEAD: Final = struct.Struct("<IIBBBBIQqIIII")
+_ENTRY, _KEYED = 10, 2
+_WINDOW: Final = 120.0
+_NS: Final = 10**9
+_MOST_ATOMIC: Final = 1000
+_KNOWN: Final = 10201
+_PASSES: Final = frozenset({10175, 10176, 10202, 10210, 10211})
+_PAUSE: Final = 0.05
+#: How long a replica that answers a read may be behind, in seconds.
+_BEHIND: Final = 5.0
+_ROOM: Final = 512
+
+
+class StreamGone(Exception):
+    """The stream of JetStream is not there."""
+
+
+class Row(NamedTuple):
+    """A record as it is appended."""
+
+    value: bytes
+    key: bytes | None
+    headers: dict[str, Any]
+    codec: str
+    timestamp_ns: int
+
+    def wire(self) -> dict[str, str]:
+        """The headers of its message."""
+        properties: dict[str, Any] = {"ts": self.timestamp_ns}
+        if self.codec != "bytes":
+            properties["codec"] = self.codec
+        if self.key is not None:
+            properties["key"] = self.key
+        if self.headers:
+            properties["headers"] = self.headers
+        return packed(pack_properties(properties))
+
+
+class Bounds(NamedTuple):
+    """What a partition has."""
+
+    earliest: int
+    latest: int
+    earliest_at: float | None
+    latest_at: float | None
+    bytes: int
+
+
+class Partition:
+    """One partition. Its methods run in the process's loop."""
+
+    def __init__(
+        self, connection: ClusterConnection, name: str, number: int, options: StreamOptions
+    ) -> None:
+        self.connection = connection
+        self.number = number
+        self._name = name
+        self._options = options
+        self.stream = names.partition_stream(connection.namespace, name, number)
+        self.subject = names.partition_subject(connection.namespace, name, number)
+
+    async def make(self) -> None:
+        """Make the stream of JetStream, unless it is there."""
+        o = self._options
+        kept = o.retention_bytes
+        if kept is None:
+            kept = o.ring_bytes if o.durability == "memory" else -1
+        await create_stream(
+            self.connection,
+            {
+                "name": self.stream,
+                "subjects": [self.subject],
+                "retention": "limits",
+                "storage": "file",
+                "num_replicas": self.connection.replicas,
+                "discard": "old",
+                "max_bytes": kept,
+                "max_age": int((o.retention_seconds or 0) * _NS),
+                "duplicate_window": int(
+                    min(_WINDOW, max(0.1, o.retention_seconds or _WINDOW)) * _NS
+                ),
+                "allow_direct": True,
+                "allow_atomic": True,
+            },
+        )
+
+    # ---- appending ----
+
+    def check_size(self, rows: Sequence[Row]) -> None:
+        """Raise MessageTooLarge for a record that can never be appended."""
+        for row in rows:
+            size = len(row.value) + len(row.key or b"")
+            size += len(pack_properties(row.headers)) if row.headers else 0
+            most = self._options.max_record_bytes
+            if size > most or size + len(str(row.wire())) + _ROOM > self.connection.max_payload:
+                raise MessageTooLarge(
+                    f"a record of {size} bytes can never fit into stream {self._name!r}: "
+                    f"max_record_bytes={most}, and a message of the cluster takes "
+                    f"{self.connection.max_payload} (max_payload)"
+                )
+
+    async def append(
+        self, rows: Sequence[Row], ids: Sequence[str] | None = None
+    ) -> tuple[int, bool]:
+        """Append the records together; returns the first's offset, and whether they were known."""
+        self.check_size(rows)
+        known = ids or [secrets.token_hex(12) for _ in rows]
+        first, duplicates = None, 0
+        for start in range(0, len(rows), _MOST_ATOMIC):
+            some, some_ids = rows[start : start + _MOST_ATOMIC], known[start : start + _MOST_ATOMIC]
+            at = await self._together(some, some_ids) if len(some) > 1 else None
+            if at is None:
+                for row, identity in zip(some, some_ids, strict=True):
+                    answer = await self.publish(row, identity)
+                    duplicates += bool(answer.get("duplicate"))
+                    at = int(answer["seq"]) - 1 if at is None else at
+            first = at if first is None else first
+        return first or 0, bool(rows) and ids is not None and duplicates == len(rows)
+
+    async def publish(
+        self,
+        row: Row,
+        message_id: str,
+        *,
+        expected_last: int | None = None,
+        headers: dict[str, str] | None = None,
+        within: float | None = None,
+    ) -> dict[str, Any]:
+        """Publish one record, until it is acknowledged: PubAck. Raises ApiError, StreamGone.
+
+        ``expected_last`` is the sequence of JetStream that the newest record must have.
+        """
+        wire = row.wire() | {"Nats-Msg-Id": message_id, "Nats-Expected-Stream": self.stream}
+        if expected_last is not None:
+            wire["Nats-Expected-Last-Sequence"] = str(expected_last)
+        until = time.monotonic() + (within or self.connection.target.request_timeout)
+        while True:
+            try:
+                return await self.connection.publish(
+                    self.subject,
+                    row.value,
+                    wire | (headers or {}),
+                    within=max(0.001, until - time.monotonic()),
+                    what=f"stream {self._name!r}",
+                )
+            except nats.errors.NoRespondersError as error:
+                await self.bounds()  # raises StreamGone
+                if time.monotonic() > until:
+                    raise ConnectionLost(
+                        f"stream {self._name!r}: no server leads partition {self.number}"
+                    ) from error
+                await asyncio.sleep(_PAUSE)
+
+    async def _together(self, rows: Sequence[Row], ids: Sequence[str]) -> int | None:
+        """Append them in one step: the first's offset; None if some of them are known."""
+        until = time.monotonic() + self.connection.target.request_timeout
+        while True:
+            try:
+                answer = await self._send(rows, ids)
+            except nats.errors.NoRespondersError:
+                await self.bounds()
+                answer = {}
+            except (nats.errors.Error, OSError):
+                answer = {}
+            error = answer.get("error") or {}
+            number = error.get("err_code")
+            if answer and not error:
+                return int(answer["seq"]) - len(rows)
+            if number == _KNOWN:
+                return None
+            if number is not None and number not in _PASSES and error.get("code") != 500:
+                raise ApiError(f"stream {self._name!r}", error)
+            if time.monotonic() > until:
+                raise ConnectionLost(
+                    f"stream {self._name!r}: {len(rows)} records for partition {self.number} were "
+                    f"not confirmed in time: they are there together, or not at all"
+                )
+            await asyncio.sleep(_PAUSE)
+
+    async def _send(self, rows: Sequence[Row], ids: Sequence[str]) -> dict[str, Any]:
+        client = await self.connection.client()
+        batch, last = secrets.token_hex(12), len(rows)
+        for number, (row, identity) in enumerate(zip(rows, ids, strict=True), 1):
+            headers = row.wire() | {
+                "Nats-Msg-Id": identity,
+                "Nats-Batch-Id": batch,
+                "Nats-Batch-Sequence": str(number),
+            }
+            if number == last:
+                headers["Nats-Batch-Commit"] = "1"
+            if number not in (1, last):
+                await client.publish(self.subject, row.value, headers=headers)
+                continue
+            came = await client.request(self.subject, row.value, timeout=5.0, headers=headers)
+            if came.data:
+                found: dict[str, Any] = json.loads(came.data)
+                if number == last or found.get("error"):
+                    return found
+        return {}
+
+    # ---- looking ----
+
+    async def bounds(self) -> Bounds:
+        """Its offsets, as its leader has them. Raises StreamGone."""
+        try:
+            state = (await self.connection.api(f"STREAM.INFO.{self.stream}"))["state"]
+        except ApiError as error:
+            if error.number == NO_STREAM:
+                raise StreamGone from error
+            raise
+        held, first, last = int(state["messages"]), int(state["first_seq"]), int(state["last_seq"])
+        return Bounds(
+            first - 1 if held else last,
+            last,
+            _nanoseconds(state["first_ts"]) / _NS if held else None,
+            _nanoseconds(state["last_ts"]) / _NS if held else None,
+            int(state["bytes"]),
+        )
+
+    async def last(self) -> tuple[int, dict[str, str] | None]:
+        """The sequence of JetStream and the headers of the newest message; 0 and None: empty."""
+        found = await self._get({"last_by_subj": self.subject})
+        if not found or "Nats-Sequence" not in (found[0].headers or {}):
+            return 0, None
+        headers = dict(found[0].headers or {})
+        return int(headers["Nats-Sequence"]), headers
+
+    async def at(self, timestamp_ns: int) -> int:
+        """The offset of the first record that was stored then or later."""
+        seconds, rest = divmod(timestamp_ns, _NS)
+        bounds = await self.bounds()
+        if bounds.latest_at is None or timestamp_ns > bounds.latest_at * _NS:
+            return bounds.latest
+        if seconds < 1:
+            return bounds.earliest
+        stamp = dt.datetime.fromtimestamp(seconds, dt.UTC)
+        text = f"{stamp:%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+        found = await self._get({"start_time": text, "batch": 1, "next_by_subj": self.subject})
+        for one in found:
+            if "Nats-Sequence" in (one.headers or {}):
+                return int((one.headers or {})["Nats-Sequence"]) - 1
+        return bounds.latest
+
+    async def read(self, offset: int, limit: int, max_bytes: int) -> tuple[_stream.Records, int]:
+        """The records from there on that are there; and the offset behind them.
+
+        Raises OffsetOutOfRange, StreamGone.
+        """
+        patience = time.monotonic() + _BEHIND
+        while True:
+            asked = {"seq": offset + 1, "batch": min(limit, 10_000), "max_bytes": max_bytes}
+            found = await self._get(asked | {"next_by_subj": self.subject})
+            entries, next_offset = self._entries(found, offset)
+            if entries is None or not entries:
+                bounds = await self.bounds()
+                if not bounds.earliest <= offset <= bounds.latest:
+                    raise OffsetOutOfRange(
+                        f"partition {self.number} of stream {self._name!r} has no offset {offset}: "
+                        f"it has {bounds.earliest} to {bounds.latest}",
+                        offset,
+                        bounds.earliest,
+                        bounds.latest,
+                    )
+                if offset < bounds.latest and time.monotonic() < patience:
+                    await asyncio.sleep(_PAUSE / 10)  # the replica that answered is behind
+                    continue
+                entries = b""
+            records = _stream.records_of(
+                entries, self.number, offset, limit, next_offset=next_offset
+            )
+            return records, next_offset
+
+    def _entries(self, found: list[Msg], offset: int) -> tuple[bytes | None, int]:
+        """The messages as a block of records; None if those at the beginning are gone."""
+        parts: list[bytes] = []
+        for message in found:
+            headers = message.headers or {}
+            if "Nats-Sequence" not in headers:
+                continue
+            at = int(headers["Nats-Sequence"]) - 1
+            if not parts and at != offset:
+                return None, offset
+            parts.append(_entry(at, message))
+        if not parts:
+            return b"", offset
+        last = next(m for m in reversed(found) if "Nats-Sequence" in (m.headers or {}))
+        return b"".join(parts), int((last.headers or {})["Nats-Sequence"])
+
+    async def _get(self, asked: dict[str, Any]) -> list[Msg]:
+        """The answer of a direct get, of one message or many."""
+        subject = f"$JS.API.DIRECT.GET.{self.stream}"
+        if "batch" not in asked:
+            return [await self.connection.request(subject, json.dumps(asked).encode())]
+        until = time.monotonic() + self.connection.target.request_timeout
+        while True:
+            client = await self.connection.client()
+            inbox = client.new_inbox()
+            subscription = await client.subscribe(inbox)
+            found: list[Msg] = []
+            try:
+                await client.publish(subject, json.dumps(asked).encode(), reply=inbox)
+                while True:
+                    message = await subscription.next_msg(timeout=2.0)
+                    status = (message.headers or {}).get("Status")
+                    if status == "503":
+                        await self.bounds()
+                        break
+                    if status is not None:
+                        return found
+                    found.append(message)
+                    if (message.headers or {}).get("Nats-Num-Pending") is None:
+                        return found
+            except (nats.errors.Error, OSError):
+                if found:
+                    return found
+            finally:
+                with contextlib.suppress(nats.errors.Error, OSError):
+                    await subscription.unsubscribe()
+            if time.monotonic() > until:
+                raise ConnectionLost(
+                    f"stream {self._name!r}: partition {self.number} gave no answer in time"
+                )
+            await asyncio.sleep(_PAUSE)
+
+
+def rows_of(block: Any, timestamp_ns: int) -> list[Row]:
+    """The records of a block of entries; those without a time get this one."""
+    return [
+        Row(
+            bytes(record.value),
+            record.key,
+            dict(record.headers),
+            record.codec,
+            record.timestamp_ns or timestamp_ns,
+        )
+        for record in _stream.records_of(block, 0, 0)
+    ]
+
+
+def compressed_block(packed: bytes, compression: str, count: int, raw_bytes: int) -> bytes:
+    """Records that are compressed together as a block: one entry."""
+    check_one_of("compression", compression, ("lz4", "zstd"))
+    size = _HEAD.size + (len(packed) + 7) // 8 * 8
+    kind = 1 if compression == "lz4" else 2
+    words = (size - 8) // 8
+    head = _HEAD.pack(words, 0, _ENTRY, 0, 0, kind, count, 0, 0, 0, 0, len(packed), raw_bytes)
+    return (head + packed).ljust(size, b"\0")
+
+
+def _entry(offset: int, message: Msg) -> bytes:
+    """A message as an entry of a block."""
+    properties = unpack_properties(unpacked(message.headers))
+    key, given = properties.get("key"), properties.get("headers")
+    codec, stamp = properties.get("codec", "bytes"), properties.get("ts")
+    if key is not None and not isinstance(key, bytes):
+        raise ServerError(f"a record's key is a {type(key).__name__}, and must be bytes")
+    number = codecs.CODECS.index(codec) if codec in codecs.CODECS else 0
+    headers = pack_properties(given) if given else b""
+    if not isinstance(stamp, int) or not -(1 << 63) <= stamp < 1 << 63:
+        stamp = _nanoseconds((message.headers or {}).get("Nats-Time-Stamp", ""))
+    size = _HEAD.size + (len(message.data) + len(key or b"") + len(headers) + 7) // 8 * 8
+    head = _HEAD.pack(
+        (size - 8) // 8,
+        0,
+        _ENTRY,
+        0 if key is None else _KEYED,
+        number,
+        0,
+        1,
+        offset,
+        stamp,
+        len(key or b""),
+        len(headers),
+        len(message.data),
+        0,
+    )
+    return b"".join((head, message.data, key or b"", headers)).ljust(size, b"\0")
+
+
+def _nanoseconds(stamp: str) -> int:
+    """A time of the server in nanoseconds since 1970."""
+    whole, _, fraction = stamp.rstrip("Z").partition(".")
+    try:
+        then = dt.datetime.fromisoformat(whole).replace(tzinfo=dt.UTC)
+    except ValueError:
+        return 0
+    return math.floor(then.timestamp()) * _NS + int(fraction[:9].ljust(9, "0") or 0)

@@ -1,0 +1,312 @@
+"""Pulling messages from the consumers of a queue: at once, or waiting, the highest priority first.
+
+What arrives for a pull that was given up is returned uncounted, so that a wait that ends by a
+timeout or a cancellation has taken nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import nats.errors
+from nats.aio.msg import Msg
+
+from shmq.client.nats.connection import ApiError, ClusterConnection
+from shmq.client.nats.jetstream import NO_STREAM
+from shmq.client.nats.queue_layout import QueueLayout
+from shmq.errors import ConnectionLost, QueueDeleted
+
+__all__ = ["Pulls"]
+
+#: How long one pull waits at the server, in seconds; then it is sent again.
+_SLICE: Final = 10.0
+#: How long a pull of a partition of groups waits that may be blocked, in seconds.
+_PROBE: Final = 0.02
+#: How long to wait for the answer of a pull that must not wait, in seconds.
+_ANSWER: Final = 2.0
+_MOST_PULLED: Final = 256
+
+
+class _Inbox:
+    """A subscription to which pulls are answered."""
+
+    def __init__(self, connection: ClusterConnection, orphan: Callable[[Msg], Awaitable[Any]]):
+        self._connection = connection
+        self._orphan = orphan
+        self._came: asyncio.Queue[Msg] = asyncio.Queue()
+        self._ended = False
+        self._is_clean = True
+        self._subject = ""
+        self._subscription: Any = None
+        self._listening: Any = None
+
+    async def open(self) -> None:
+        client = await self._connection.client()
+        self._subject = client.new_inbox()
+        self._subscription = await client.subscribe(self._subject, cb=self._take)
+
+    async def listen(self, subject: str) -> None:
+        """Hear what is published on the subject, too."""
+        client = await self._connection.client()
+        self._listening = await client.subscribe(subject, cb=self._take)
+
+    async def _take(self, message: Msg) -> None:
+        if self._ended:
+            await self._orphan(message)
+        else:
+            self._came.put_nowait(message)
+
+    async def ask(self, stream: str, consumer: str, **wanted: Any) -> None:
+        """Send a pull."""
+        client = await self._connection.client()
+        self._is_clean = False
+        await client.publish(
+            f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}",
+            json.dumps(wanted).encode(),
+            reply=self._subject,
+        )
+
+    async def next(self, timeout: float) -> Msg | None:
+        """The next answer; None if none came in time."""
+        if timeout <= 0:
+            return None if self._came.empty() else self._came.get_nowait()
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._came.get()
+        except TimeoutError:
+            return None
+
+    def is_done(self) -> None:
+        """All that was asked for is answered."""
+        self._is_clean = True
+
+    async def close(self) -> None:
+        """End it; what is still on its way is returned."""
+        self._ended = True
+        while not self._came.empty():
+            await self._orphan(self._came.get_nowait())
+        with contextlib.suppress(nats.errors.Error, OSError):
+            if self._listening is not None:
+                await self._listening.unsubscribe()
+            if self._is_clean:
+                await self._subscription.unsubscribe()
+            else:
+                task = asyncio.get_running_loop().create_task(self._drain())
+                _draining.add(task)
+                task.add_done_callback(_draining.discard)
+
+    async def _drain(self) -> None:
+        with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
+            await self._subscription.drain()
+
+
+#: The ends of inboxes on their way: a task without a reference may vanish.
+_draining: set[asyncio.Task[None]] = set()
+
+
+class Pulls:
+    """The pulls of one handle."""
+
+    def __init__(self, layout: QueueLayout, give_back: Callable[[Msg], Awaitable[None]]) -> None:
+        self._layout = layout
+        self._connection = layout.connection
+        self._give_back = give_back
+        #: Whether the queue is known to have consumers of groups.
+        self.has_groups = False
+
+    async def take(self, most: int, until: float | None, *, waits: bool) -> list[Msg]:
+        """Up to ``most`` messages; without any it waits until then (monotonic; None: no limit)."""
+        inbox = _Inbox(self._connection, self._orphan)
+        await inbox.open()
+        taken: list[Msg] = []
+        try:
+            await self._sweep(inbox, most, taken)
+            while not taken and waits and (until is None or time.monotonic() < until):
+                await self._wait(most, until, taken)
+                if len(taken) < most:
+                    await self._sweep(inbox, most, taken)
+        except BaseException:
+            for message in taken:
+                await self._give_back(message)
+            raise
+        finally:
+            await asyncio.shield(inbox.close())
+        return taken
+
+    async def _orphan(self, message: Msg) -> None:
+        if _status(message) == "":
+            await self._give_back(message)
+
+    # ---- what is there ----
+
+    async def _sweep(self, inbox: _Inbox, most: int, taken: list[Msg]) -> None:
+        """Take what is visible now."""
+        for consumer in self._layout.priority_consumers:
+            if len(taken) >= most:
+                return
+            await self._take_now(inbox, consumer, most, taken)
+        if len(taken) < most:
+            await self._sweep_groups(inbox, most, taken)
+
+    async def _take_now(self, inbox: _Inbox, consumer: str, most: int, taken: list[Msg]) -> None:
+        """Take what a consumer has; the answer to a pull ends with a status, or is complete."""
+        give_up = time.monotonic() + self._connection.target.request_timeout
+        while len(taken) < most:
+            wanted = min(most - len(taken), _MOST_PULLED)
+            await inbox.ask(self._layout.stream, consumer, batch=wanted, no_wait=True)
+            came, end = await self._answer(inbox, wanted, taken, _ANSWER)
+            if end == "503":
+                await self._check_there(give_up)
+            elif end in {"409", ""} and came < wanted:
+                # A leader that changes may leave a pull unanswered; what came meanwhile counts.
+                if came:
+                    return
+                if time.monotonic() > give_up:
+                    raise ConnectionLost(
+                        f"queue {self._layout.name!r}: its consumer {consumer!r} gives no answer"
+                    )
+                await self._check_there(give_up)
+            elif came < wanted:
+                return
+
+    async def _answer(
+        self, inbox: _Inbox, wanted: int, taken: list[Msg], patience: float
+    ) -> tuple[int, str]:
+        """Collect the answer of one pull: how many came, and the status at its end."""
+        came = 0
+        while came < wanted:
+            message = await inbox.next(patience)
+            if message is None:
+                return came, ""
+            status = _status(message)
+            if status == "":
+                came += 1
+                taken.append(message)
+            elif status != "100":
+                self._check_deleted(message)
+                inbox.is_done()
+                return came, status
+        inbox.is_done()
+        return came, "full"
+
+    async def _check_there(self, give_up: float) -> None:
+        """Return after a pause if the queue is there: no server answers for its consumer now."""
+        info = await self._connection.api("STREAM.NAMES", {"subject": self._subjects()})
+        if not info.get("streams"):
+            raise self._deleted()
+        if time.monotonic() > give_up:
+            raise ConnectionLost(
+                f"queue {self._layout.name!r}: no server of {self._connection.url} leads it"
+            )
+        await self._layout.make()
+        await asyncio.sleep(0.1)
+
+    def _subjects(self) -> str:
+        return str(self._layout.stream_config()["subjects"][0])
+
+    def _check_deleted(self, message: Msg) -> None:
+        if "Consumer Deleted" in _description(message):
+            raise self._deleted()
+
+    def _deleted(self) -> QueueDeleted:
+        return QueueDeleted(f"queue {self._layout.name!r} was deleted")
+
+    # ---- groups ----
+
+    async def groups(self) -> list[dict[str, Any]]:
+        """The state of each consumer of a partition of groups; empty if the queue has none."""
+        found = await self.consumers()
+        groups = [info for info in found if str(info.get("name", "")).startswith("g")]
+        self.has_groups = bool(groups)
+        return groups
+
+    async def consumers(self) -> list[dict[str, Any]]:
+        """The state of each consumer of the queue. Raises QueueDeleted."""
+        try:
+            found = await self._connection.api(
+                f"CONSUMER.LIST.{self._layout.stream}", {"offset": 0}
+            )
+        except ApiError as error:
+            if error.number == NO_STREAM:
+                raise self._deleted() from error
+            raise
+        return list(found.get("consumers") or ())
+
+    async def _sweep_groups(self, inbox: _Inbox, most: int, taken: list[Msg]) -> None:
+        groups = await self.groups()
+        free = [g for g in groups if not g["num_ack_pending"] and g["num_pending"]]
+        blocked = [g for g in groups if g["num_ack_pending"]]
+        for probing, some in ((_ANSWER, free), (_PROBE, blocked)):
+            for group in some:
+                if len(taken) >= most:
+                    return
+                await inbox.ask(
+                    self._layout.stream,
+                    group["name"],
+                    batch=1,
+                    expires=int(probing * 1e9),
+                )
+                await self._answer(inbox, 1, taken, probing + _ANSWER)
+
+    # ---- waiting ----
+
+    async def _wait(self, most: int, until: float | None, taken: list[Msg]) -> None:
+        """Wait for a message for a while."""
+        left = _SLICE if until is None else min(_SLICE, until - time.monotonic())
+        if left <= 0:
+            return
+        consumers = list(self._layout.priority_consumers)
+        if self.has_groups:
+            consumers += self._layout.group_consumers
+        waiting = _Inbox(self._connection, self._orphan)
+        await waiting.open()
+        try:
+            if not self.has_groups:
+                await waiting.listen(self._layout.control_subject)
+            for consumer in consumers:
+                await waiting.ask(
+                    self._layout.stream, consumer, batch=1, expires=max(1, int(left * 1e9))
+                )
+            await self._first(waiting, len(consumers), left, taken)
+            while taken and len(taken) < most and (more := await waiting.next(0)):
+                if _status(more) == "":
+                    taken.append(more)
+        finally:
+            await asyncio.shield(waiting.close())
+
+    async def _first(self, waiting: _Inbox, asked: int, left: float, taken: list[Msg]) -> None:
+        ends = time.monotonic() + left + 0.1
+        open_ = asked
+        while open_ and not taken:
+            message = await waiting.next(ends - time.monotonic())
+            if message is None:
+                return
+            status = _status(message)
+            if status == "":
+                taken.append(message)
+            elif status == "changed":
+                return
+            elif status != "100":
+                self._check_deleted(message)
+                open_ -= 1
+                if status in {"409", "503"}:  # a server goes, or a leader is chosen
+                    await self._check_there(time.monotonic() + left)
+                    return
+        if not open_:
+            waiting.is_done()
+
+
+def _status(message: Msg) -> str:
+    """The status that ends a pull; empty: it is a message of the queue."""
+    if message.reply:
+        return ""
+    return "changed" if message.headers is None else message.headers.get("Status", "changed")
+
+
+def _description(message: Msg) -> str:
+    return "" if message.headers is None else message.headers.get("Description", "")

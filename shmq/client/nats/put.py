@@ -1,0 +1,286 @@
+"""Puts to a queue of a cluster: one message, many in one step, delayed; repeated if lost."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import json
+import math
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+import nats.errors
+
+from shmq import api
+from shmq.api.options import check_one_of
+from shmq.client.nats import names
+from shmq.client.nats.connection import ApiError, ClusterConnection
+from shmq.client.nats.definitions import Definitions
+from shmq.client.nats.message import packed
+from shmq.client.nats.queue_layout import QueueLayout, check_synced
+from shmq.client.remote.put import encode, waiting_put
+from shmq.codec.codecs import unpack_properties
+from shmq.errors import ConnectionLost, Full, InvalidOption, MessageTooLarge, QueueDeleted
+from shmq.native import _core
+
+__all__ = ["Item", "Puts"]
+
+#: The most messages of one atomic batch.
+_MOST_ATOMIC: Final = 1000
+_FULL: Final = 10077
+#: Errors of a batch that another attempt may not meet: too many of them, or given up.
+_BATCH_PASSES: Final = frozenset({10175, 10176, 10202, 10210, 10211})
+_BATCH_KNOWN: Final = 10201
+_LEAST_PAUSE, _MOST_PAUSE = 0.001, 0.1
+#: What an id of a message may have as it is: headers are trimmed, and are ASCII.
+_SAFE: Final = "/:.@,;=+!$&'()*"
+#: Room for the subject, the headers and the frame of a message, in bytes.
+_FRAME: Final = 512
+
+
+class Item(NamedTuple):
+    """A message that is to be put."""
+
+    body: bytes
+    headers: dict[str, str]
+    subject: str
+    #: Whether it is due at once.
+    is_due: bool
+    #: Whether the application gave it a dedupe id that counts.
+    is_known: bool
+    is_grouped: bool
+
+
+class Puts:
+    """The puts to one queue. Its methods run in the process's loop."""
+
+    def __init__(self, layout: QueueLayout, definitions: Definitions) -> None:
+        self.layout = layout
+        self.name = layout.name
+        self.options = layout.options
+        self.connection: ClusterConnection = layout.connection
+        self._definitions = definitions
+        self._has_groups = False
+        #: By which the waiting puts of this process are counted.
+        self.key = (self.connection.url, layout.namespace, layout.name)
+
+    # ---- arguments ----
+
+    def waits(self, block: bool | None, timeout: float | None) -> bool:
+        """Whether a put waits for room."""
+        blocks = self.options.overflow == "block" or timeout is not None
+        return (blocks if block is None else bool(block)) and timeout != 0
+
+    def check_confirm(self, confirm: str | None) -> None:
+        """Raise for a ``confirm`` that the queue or the cluster cannot give."""
+        if confirm is None:
+            return
+        check_one_of("confirm", confirm, ("memory", "disk"))
+        if confirm == "disk":
+            if self.options.durability != "journal":
+                raise InvalidOption(
+                    f"confirm='disk': queue {self.name!r} keeps no journal "
+                    f"(durability={self.options.durability!r}): make it with "
+                    f"durability='journal', or take confirm='memory'"
+                )
+            check_synced(self.connection, f"queue {self.name!r}")
+
+    def item(self, body: Any, properties: Mapping[str, Any], encoded: bool = False) -> Item:
+        """The message of a body and the properties of a put. Raises what ``put`` raises."""
+        meta, buffer = encode(body, self.options.priorities, properties, encoded)
+        return self.item_of(meta, buffer)
+
+    def item_of(self, meta: bytes | None, buffer: Any) -> Item:
+        """The message of packed properties and bytes."""
+        raw = bytes(buffer)
+        self.check_bytes(len(raw), meta)
+        wanted = unpack_properties(meta)
+        group = wanted.get("group")
+        subject = self.layout.subject(wanted.get("pri", self.options.priorities // 2), group)
+        known = wanted.get("dedupe") if self.options.dedupe_window > 0 else None
+        headers = packed(meta)
+        headers["Nats-Msg-Id"] = secrets.token_hex(12) if known is None else quote(known, _SAFE)
+        headers["Nats-Expected-Stream"] = self.layout.stream
+        ttl = self._server_ttl(wanted)
+        delay = wanted.get("delay") or 0
+        if delay:
+            at = dt.datetime.now(dt.UTC) + dt.timedelta(milliseconds=delay)
+            headers["Nats-Schedule"] = f"@at {at.isoformat(timespec='milliseconds')[:-6]}Z"
+            headers["Nats-Schedule-Target"] = subject
+            subject = names.delayed_subject(self.layout.namespace, self.name, secrets.token_hex(12))
+            if ttl:
+                headers["Nats-Schedule-TTL"] = ttl
+        elif ttl:
+            headers["Nats-TTL"] = ttl
+        return Item(raw, headers, subject, not delay, known is not None, group is not None)
+
+    def _server_ttl(self, wanted: Mapping[str, Any]) -> str:
+        """After what time the server drops the message, in whole seconds; empty: never.
+
+        A dead letter is made by the client that meets the expired message, so the server waits
+        twice as long.
+        """
+        seconds = wanted["ttl"] / 1000 if "ttl" in wanted else self.options.ttl
+        if "dead" in wanted or seconds is None:
+            return ""
+        if self.options.on_expired == "dead-letter" and self.options.dead_letter is not None:
+            seconds *= 2
+        return f"{max(1, math.ceil(seconds))}s"
+
+    def check_bytes(self, size: int, meta: bytes | None) -> None:
+        """Raise MessageTooLarge for a body of that size that can never be put."""
+        o, more = self.options, len(meta or b"")
+        if size > o.max_message_bytes or size + more > o.arena_bytes:
+            raise MessageTooLarge(
+                f"a body of {size} bytes with {more} bytes of properties can never fit into queue "
+                f"{self.name!r}: max_message_bytes={o.max_message_bytes}, "
+                f"arena_bytes={o.arena_bytes}"
+            )
+        if size + more * 2 + _FRAME > self.connection.max_payload:
+            raise MessageTooLarge(
+                f"a body of {size} bytes with {more} bytes of properties does not fit into a "
+                f"message of the cluster, which takes {self.connection.max_payload} bytes "
+                f"(max_payload)"
+            )
+
+    # ---- one message ----
+
+    async def put(self, item: Item, waits: bool, until: float | None) -> api.Put:
+        """Put one message; wait for room until then (monotonic; None: no limit)."""
+        await self._prepare([item])
+        pause = _LEAST_PAUSE
+        while True:
+            try:
+                answer = await self._publish(item)
+            except Full:
+                left = math.inf if until is None else until - time.monotonic()
+                if not waits or left <= 0:
+                    raise
+                await self._pause(min(pause, left))
+                pause = min(pause * 2, _MOST_PAUSE)
+                continue
+            duplicate = bool(answer.get("duplicate")) and item.is_known
+            return _core.new_put(int(answer["seq"]), duplicate)
+
+    async def _pause(self, seconds: float) -> None:
+        with waiting_put(self.key):
+            await asyncio.sleep(seconds)
+
+    async def _prepare(self, items: Sequence[Item]) -> None:
+        """Make the consumers of groups with the first message of a group."""
+        if not self._has_groups and any(item.is_grouped for item in items):
+            await self.check_there()
+            await self.layout.make_groups()
+            self._has_groups = True
+
+    async def _publish(self, item: Item) -> dict[str, Any]:
+        """One message, taken or refused. Raises Full, QueueDeleted, ConnectionLost."""
+        until = time.monotonic() + min(self.connection.target.request_timeout, self.layout.window)
+        while True:
+            try:
+                return await self.connection.publish(
+                    item.subject,
+                    item.body,
+                    item.headers,
+                    within=max(0.001, until - time.monotonic()),
+                    what=f"queue {self.name!r}",
+                )
+            except ApiError as error:
+                raise self._refusal(error) from error
+            except nats.errors.NoRespondersError as error:
+                await self.check_there()
+                if time.monotonic() > until:
+                    raise ConnectionLost(
+                        f"queue {self.name!r}: no server of {self.connection.url} leads it"
+                    ) from error
+                await asyncio.sleep(_MOST_PAUSE)
+
+    def _refusal(self, error: ApiError) -> Exception:
+        return self.full() if error.number == _FULL else error
+
+    async def check_there(self) -> None:
+        """Raise QueueDeleted if the queue is no longer defined."""
+        if await self._definitions.get(self.layout.definition_key()) is None:
+            raise QueueDeleted(f"queue {self.name!r} was deleted")
+
+    def full(self) -> Full:
+        """The error for a queue without room."""
+        o = self.options
+        return Full(
+            f"queue {self.name!r} is full: it holds at most {o.capacity} messages and "
+            f"{o.arena_bytes} bytes; consume, wait (block=True), or make it larger"
+        )
+
+    # ---- many messages ----
+
+    async def put_many(self, items: list[Item], waits: bool, until: float | None) -> int:
+        """Put the items in order; returns how many the queue took."""
+        await self._prepare(items)
+        done = 0
+        while done < len(items):
+            some = items[done : done + _MOST_ATOMIC]
+            together = len(some) > 1 and all(item.is_due for item in some)
+            if together and await self._put_batch(some):
+                done += len(some)
+                continue
+            for item in some:
+                try:
+                    await self.put(item, waits, until)
+                except Full:
+                    return done
+                except Exception:
+                    if done:
+                        return done
+                    raise
+                done += 1
+        return done
+
+    async def _put_batch(self, items: list[Item]) -> bool:
+        """Put all of them in one step; False: they do not fit, or some are known."""
+        until = time.monotonic() + min(self.connection.target.request_timeout, self.layout.window)
+        attempted = False
+        while True:
+            try:
+                answer = await self._send_batch(items)
+            except nats.errors.NoRespondersError:
+                await self.check_there()
+                answer = {}
+            except (nats.errors.Error, OSError):
+                answer = {}
+            error = answer.get("error") or {}
+            number = error.get("err_code")
+            if answer and not error:
+                return True
+            if number == _BATCH_KNOWN:
+                return attempted  # our own first attempt, whose answer was lost
+            if number is not None and number not in _BATCH_PASSES and error.get("code") != 500:
+                if number == _FULL:
+                    return False
+                raise ApiError(f"queue {self.name!r}", error)
+            if time.monotonic() > until:
+                raise ConnectionLost(
+                    f"queue {self.name!r}: the batch of {len(items)} messages was not confirmed by "
+                    f"{self.connection.url} in time: it is there as a whole, or not at all"
+                )
+            attempted = True
+            await asyncio.sleep(_MOST_PAUSE)
+
+    async def _send_batch(self, items: list[Item]) -> dict[str, Any]:
+        client = await self.connection.client()
+        batch, last = secrets.token_hex(12), len(items)
+        for number, item in enumerate(items, 1):
+            headers = item.headers | {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
+            if number == last:
+                headers["Nats-Batch-Commit"] = "1"
+            if number not in (1, last):
+                await client.publish(item.subject, item.body, headers=headers)
+                continue
+            came = await client.request(item.subject, item.body, timeout=5.0, headers=headers)
+            if came.data:
+                found: dict[str, Any] = json.loads(came.data)
+                if number == last or found.get("error"):
+                    return found
+        return {}

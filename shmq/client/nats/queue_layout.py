@@ -1,0 +1,166 @@
+"""A queue as streams and consumers of JetStream: what is made for it, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import zlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from shmq.api.options import QueueOptions
+from shmq.api.options import options_of as rows_of
+from shmq.client.nats import names
+from shmq.client.nats.connection import ClusterConnection
+from shmq.client.nats.jetstream import create_consumer, create_stream
+from shmq.errors import Unsupported
+
+__all__ = ["PARTITIONS", "QueueLayout", "check_possible", "new_definition", "options_of", "partition_of"]
+
+#: How many partitions the groups of a queue are spread over.
+PARTITIONS: Final = 16
+#: The duplicate window of a queue without one, in seconds: a put that is repeated needs it.
+_WINDOW: Final = 120.0
+_MOST_WAITING: Final = 8192
+_NS: Final = 10**9
+
+
+def check_possible(connection: ClusterConnection, name: str, options: QueueOptions) -> None:
+    """Raise Unsupported for options that JetStream cannot keep."""
+    if options.confirm == "disk":
+        check_synced(connection, f"queue {name!r}")
+    refused = {
+        "exclusive": "no server removes it with its owner",
+        "auto_delete": "no server counts its consumers across the cluster",
+        "expires": "no server watches whether it has consumers",
+    }
+    for key, why in refused.items():
+        if getattr(options, key):
+            raise Unsupported(
+                f"queue {name!r}: {key}={getattr(options, key)!r} is not possible on a cluster "
+                f"({why}): delete the queue when it is done with"
+            )
+    if 0 < options.dedupe_window < 0.1:
+        raise Unsupported(
+            f"queue {name!r}: dedupe_window={options.dedupe_window} is below 0.1 s, which is the "
+            f"shortest of a cluster"
+        )
+
+
+def check_synced(connection: ClusterConnection, what: str) -> None:
+    """Raise Unsupported for ``confirm="disk"`` unless the operator says that servers sync."""
+    if not connection.target.address.synced:
+        raise Unsupported(
+            f"{what}: confirm='disk' is not possible on a cluster that syncs every two minutes: "
+            f"set sync_interval: always on each server, and say so with ?sync=always in the URL"
+        )
+
+
+def new_definition(options: QueueOptions) -> dict[str, Any]:
+    """The definition of a new queue."""
+    return {"options": options.as_dict(), "identity": secrets.randbits(63) | 1}
+
+
+def partition_of(group: str) -> int:
+    """The partition of a group."""
+    return zlib.crc32(group.encode()) % PARTITIONS
+
+
+class QueueLayout:
+    """The stream and the consumers of one queue."""
+
+    def __init__(self, connection: ClusterConnection, name: str, options: QueueOptions) -> None:
+        self.connection = connection
+        self.name = name
+        self.options = options
+        self.namespace = connection.namespace
+        self.stream = names.queue_stream(self.namespace, name)
+        #: Where it is told that the queue has consumers of groups from now on.
+        self.control_subject = names.control_subject(self.namespace, name)
+        #: How long ids of messages are remembered, in seconds.
+        self.window = options.dedupe_window or _WINDOW
+
+    def stream_config(self) -> dict[str, Any]:
+        """What the stream is made with."""
+        o = self.options
+        return {
+            "name": self.stream,
+            "subjects": [names.queue_subjects(self.namespace, self.name)],
+            "retention": "workqueue",
+            "storage": "file",
+            "num_replicas": self.connection.replicas,
+            "discard": "old" if o.overflow == "drop-oldest" else "new",
+            "max_msgs": o.capacity,
+            "max_bytes": o.arena_bytes,
+            "duplicate_window": int(self.window * _NS),
+            "allow_direct": True,
+            "allow_msg_ttl": True,
+            "allow_msg_schedules": True,
+            "allow_atomic": True,
+        }
+
+    def consumer_config(self, name: str) -> dict[str, Any]:
+        """What the consumer of a priority, or of a partition of groups, is made with."""
+        number = int(name[1:])
+        of_group = name.startswith("g")
+        subject = names.group_subject if of_group else names.priority_subject
+        return {
+            "durable_name": name,
+            "deliver_policy": "all",
+            "ack_policy": "explicit",
+            "ack_wait": max(1_000_000, int(self.options.visibility_timeout * _NS)),
+            "max_deliver": -1,
+            "max_ack_pending": 1 if of_group else -1,
+            "max_waiting": _MOST_WAITING,
+            "filter_subject": subject(self.namespace, self.name, number),
+            "replay_policy": "instant",
+        }
+
+    @property
+    def priority_consumers(self) -> list[str]:
+        """The consumers of the priorities, the highest first."""
+        return [names.priority_consumer(k) for k in reversed(range(self.options.priorities))]
+
+    @property
+    def group_consumers(self) -> list[str]:
+        """The consumers of the partitions of groups."""
+        return [names.group_consumer(k) for k in range(PARTITIONS)]
+
+    async def make(self) -> None:
+        """Make the stream and the consumers of the priorities, unless they are there."""
+        await create_stream(self.connection, self.stream_config())
+        await self._make_consumers(self.priority_consumers)
+
+    async def make_groups(self) -> None:
+        """Make the consumers of the partitions of groups, and tell those who wait."""
+        await self._make_consumers(self.group_consumers)
+        client = await self.connection.client()
+        await client.publish(self.control_subject, b"")
+
+    async def _make_consumers(self, consumers: list[str]) -> None:
+        await asyncio.gather(
+            *(
+                create_consumer(self.connection, self.stream, self.consumer_config(name))
+                for name in consumers
+            )
+        )
+
+    def subject(self, priority: int, group: str | None) -> str:
+        """The subject of a message."""
+        if group is not None:
+            return names.group_subject(self.namespace, self.name, partition_of(group))
+        return names.priority_subject(self.namespace, self.name, priority)
+
+    def definition_key(self) -> str:
+        """The key of the queue's definition."""
+        return names.kv_key("queue", self.name)
+
+
+def options_of(definition: Mapping[str, Any]) -> QueueOptions:
+    """The options in a definition. Raises KeyError and TypeError for one that is none."""
+    rows = rows_of(QueueOptions)
+    given = {
+        key: float(value) if rows[key].kind == "seconds" and value is not None else value
+        for key, value in definition["options"].items()
+    }
+    return QueueOptions(**given)

@@ -1,0 +1,177 @@
+"""What a queue of a cluster has: its numbers, copies of its messages, and their removal."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from shmq import api
+from shmq.client.nats import names
+from shmq.client.nats.connection import ApiError
+from shmq.client.nats.jetstream import NO_STREAM
+from shmq.client.nats.lease import Lease, parse_reply
+from shmq.client.nats.message import NatsMessage, unpacked
+from shmq.client.remote.put import waiting_puts
+from shmq.codec.codecs import unpack_properties
+from shmq.errors import QueueDeleted
+from shmq.expression.parse import Where
+
+if TYPE_CHECKING:
+    from shmq.client.nats.pull import Pulls
+    from shmq.client.nats.queue import NatsQueue
+    from shmq.client.nats.queue_layout import QueueLayout
+
+__all__ = ["QueueState", "summary_of"]
+
+_AT_ONCE: Final = 256
+
+
+class QueueState:
+    """Looks at one queue. Its methods run in the process's loop."""
+
+    def __init__(self, queue: NatsQueue, layout: QueueLayout, pulls: Pulls) -> None:
+        self._queue = queue
+        self._layout = layout
+        self._pulls = pulls
+        self._connection = layout.connection
+
+    async def _info(self) -> dict[str, Any]:
+        try:
+            return await self._connection.api(f"STREAM.INFO.{self._layout.stream}")
+        except ApiError as error:
+            if error.number == NO_STREAM:
+                raise QueueDeleted(f"queue {self._layout.name!r} was deleted") from error
+            raise
+
+    async def counts(self) -> tuple[int, int, int, int]:
+        """How many messages are visible, delayed and leased, and how many gets wait."""
+        consumers = await self._pulls.consumers()
+        state = (await self._info())["state"]
+        depth = sum(int(one["num_pending"]) for one in consumers)
+        leased = sum(int(one["num_ack_pending"]) for one in consumers)
+        waiting = max((int(one.get("num_waiting") or 0) for one in consumers), default=0)
+        delayed = max(0, int(state["messages"]) - depth - leased)
+        return depth, delayed, leased, waiting
+
+    async def is_full(self) -> bool:
+        """Whether it holds as many messages as its capacity allows."""
+        return int((await self._info())["state"]["messages"]) >= self._layout.options.capacity
+
+    async def stats(self) -> api.QueueStats:
+        """See :class:`shmq.api.Queue`."""
+        depth, delayed, leased, waiting = await self.counts()
+        state = (await self._info())["state"]
+        options = self._layout.options
+        put, held, used = int(state["last_seq"]), int(state["messages"]), int(state["bytes"])
+        free = max(0, options.arena_bytes - used)
+        return api.QueueStats(
+            name=self._layout.name,
+            depth=depth,
+            delayed=delayed,
+            in_flight=leased,
+            dying=0,
+            capacity=options.capacity,
+            oldest_age=_age(str(state.get("first_ts", ""))) if depth else 0.0,
+            rate_in=0.0,
+            rate_out=0.0,
+            put=put,
+            acked=put - held,
+            nacked=0,
+            expired=0,
+            redelivered=0,
+            dead_lettered=0,
+            dropped=0,
+            deduped=0,
+            arena_bytes=options.arena_bytes,
+            arena_used=used,
+            arena_largest_free=min(free, options.max_message_bytes),
+            shm_bytes=0,
+            recoveries=0,
+            waiting_get=waiting,
+            waiting_put=waiting_puts(self._queue.puts.key),
+            durability=options.durability,
+        )
+
+    # ---- copies ----
+
+    async def peek(self, limit: int, where: Where | None) -> list[api.Message]:
+        """Copies of up to ``limit`` messages that were not delivered yet, or are not any more."""
+        found: list[api.Message] = []
+        consumers = {one["name"]: one for one in await self._pulls.consumers()}
+        order = [*self._layout.priority_consumers, *self._layout.group_consumers]
+        for name in order:
+            info = consumers.get(name)
+            if info is None:
+                continue
+            known = "delivered" if info["num_ack_pending"] else "ack_floor"
+            sequence = int(info[known]["stream_seq"]) + 1
+            while len(found) < limit:
+                copy = await self._next(info["config"]["filter_subject"], sequence)
+                if copy is None:
+                    break
+                if where is None or where.matches(copy):
+                    found.append(copy)
+                sequence = copy.sequence + 1
+        return found
+
+    async def _next(self, subject: str, sequence: int) -> NatsMessage | None:
+        """A copy of the first message of the subject from that sequence on."""
+        answer = await self._connection.request(
+            f"$JS.API.DIRECT.GET.{self._layout.stream}",
+            f'{{"seq":{sequence},"next_by_subj":"{subject}"}}'.encode(),
+        )
+        headers = answer.headers or {}
+        if "Nats-Sequence" not in headers:
+            return None
+        meta = unpacked(headers)
+        priority = unpack_properties(meta).get("pri", self._layout.options.priorities // 2)
+        return NatsMessage(
+            self._queue, answer.data, meta, int(headers["Nats-Sequence"]), int(priority)
+        )
+
+    # ---- removal ----
+
+    async def purge(self) -> int:
+        """Remove the visible and the delayed messages; leased ones stay."""
+        _, delayed, leased, _ = await self.counts()
+        stream = self._layout.stream
+        if not leased:
+            return int((await self._connection.api(f"STREAM.PURGE.{stream}", {}))["purged"])
+        later = names.delayed_subject(self._layout.namespace, self._layout.name, ">")
+        removed = 0
+        if delayed:
+            answer = await self._connection.api(f"STREAM.PURGE.{stream}", {"filter": later})
+            removed = int(answer["purged"])
+        while came := await self._pulls.take(_AT_ONCE, None, waits=False):
+            for one in came:
+                delivery = parse_reply(one.reply)
+                if delivery is not None:
+                    wait = self._layout.options.visibility_timeout
+                    lease = Lease.new(self._connection, delivery, wait, one.reply)
+                    await self._queue.settlements.acked(lease)
+            removed += len(came)
+        return removed
+
+
+async def summary_of(queue: NatsQueue) -> api.QueueSummary:
+    """The queue's entry of the list."""
+    depth, delayed, leased, _ = await queue.state.counts()
+    return api.QueueSummary(
+        name=queue.name,
+        depth=depth,
+        delayed=delayed,
+        in_flight=leased,
+        capacity=queue.options.capacity,
+    )
+
+
+def _age(stamp: str) -> float:
+    """How old a time of the server is, in seconds; it has nanoseconds."""
+    whole, _, fraction = stamp.rstrip("Z").partition(".")
+    try:
+        then = dt.datetime.fromisoformat(whole).replace(tzinfo=dt.UTC).timestamp()
+        then += float(f"0.{fraction}") if fraction else 0.0
+    except ValueError:
+        return 0.0
+    return max(0.0, time.time() - then)

@@ -1,0 +1,381 @@
+"""Settling the messages of a queue of a cluster: acknowledged, returned, made dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import random
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from nats.aio.msg import Msg
+from nats.errors import NoRespondersError
+
+from shmq.api.options import DEAD_LETTER_ROOM, QueueOptions
+from shmq.client.nats import names
+from shmq.client.nats.connection import ApiError, ClusterConnection
+from shmq.client.nats.definitions import Definitions
+from shmq.client.nats.lease import Lease, lease_of, parse_reply
+from shmq.client.nats.message import NatsMessage, packed, unpacked
+from shmq.client.nats.put import Item, Puts
+from shmq.client.nats.queue_layout import QueueLayout, new_definition, options_of
+from shmq.codec.codecs import pack_properties, unpack_properties
+from shmq.errors import ConnectionLost, Full, InvalidOption, ServerError, ShmqError
+from shmq.native import _core
+
+if TYPE_CHECKING:
+    from shmq.client.nats.queue import NatsQueue
+
+__all__ = ["Leases", "Settlements", "as_receipt", "ensure_dead_letters"]
+
+log = logging.getLogger("shmq")
+
+#: How long a note of uncounted deliveries is kept, in seconds.
+_NOTED: Final = 86_400
+#: How long a message rests whose dead-letter queue is full, in seconds.
+_REST: Final = 1.0
+_NO_MESSAGE: Final = 10037
+_PAUSE: Final = 0.1
+_FEW: Final = 1024
+
+
+class Leases:
+    """The leases of this process by what a receipt tells of them, over all handles of a cluster."""
+
+    _of_process: ClassVar[dict[tuple[str, str, str, int, int], Lease]] = {}
+    _most = _FEW
+
+    def __init__(self, connection: ClusterConnection, layout: QueueLayout, identity: int) -> None:
+        self._connection = connection
+        self._identity = identity
+        self._stream = layout.stream
+        self._wait = layout.options.visibility_timeout
+        self._mine: set[Lease] = set()
+
+    def _key(self, lease: Lease) -> tuple[str, str, str, int, int]:
+        return (f"{self._connection.url} {self._identity}", self._stream, *lease.key)
+
+    def add(self, lease: Lease) -> None:
+        """Remember a delivery to this handle."""
+        if len(self._mine) >= _FEW:
+            self._mine = {one for one in self._mine if one.is_good}
+        self._mine.add(lease)
+
+    def receipt_of(self, lease: Lease) -> int:
+        """The receipt of a lease; from now on it is known by it."""
+        known = Leases._of_process
+        if len(known) >= Leases._most:
+            for key in [key for key, one in list(known.items()) if not one.is_good]:
+                known.pop(key, None)
+            Leases._most = max(_FEW, 2 * len(known))
+        known[self._key(lease)] = lease
+        return lease.receipt_of(self._identity)
+
+    def of(self, receipt: int) -> Lease | None:
+        """The lease of a receipt, of this process or another; None if there is no such receipt."""
+        if receipt <= 0:
+            return None
+        found = lease_of(self._connection, self._stream, self._identity, receipt, self._wait)
+        return None if found is None else Leases._of_process.get(self._key(found), found)
+
+    def is_own(self, lease: Lease) -> bool:
+        """Whether this process was given the message."""
+        return Leases._of_process.get(self._key(lease)) is lease or lease in self._mine
+
+    def open(self) -> list[Lease]:
+        """Those of this handle that are not settled."""
+        mine, self._mine = self._mine, set()
+        return [one for one in mine if one.is_good]
+
+
+class Settlements:
+    """The settlements of one queue. Its methods run in the process's loop."""
+
+    def __init__(self, queue: NatsQueue, puts: Puts, definitions: Definitions) -> None:
+        self._queue = queue
+        self._puts = puts
+        self._definitions = definitions
+        self._layout = puts.layout
+        self._connection = puts.connection
+        self._options = puts.options
+
+    # ---- what was delivered ----
+
+    def message_of(self, came: Msg) -> NatsMessage | None:
+        """The message of a delivery, leased from now on."""
+        delivery = parse_reply(came.reply)
+        if delivery is None:
+            return None
+        wait = self._options.visibility_timeout
+        lease = Lease.new(self._connection, delivery, wait, came.reply)
+        meta = unpacked(came.headers)
+        priority = unpack_properties(meta).get("pri", self._options.priorities // 2)
+        return NatsMessage(self._queue, came.data, meta, delivery.sequence, int(priority), lease)
+
+    async def sift(self, came: Iterable[Msg]) -> list[NatsMessage]:
+        """The messages to hand out: those that are over become dead letters."""
+        messages = [one for one in map(self.message_of, came) if one is not None]
+        await asyncio.gather(*(self._look_up(one) for one in messages if _count(one) > 1))
+        kept = []
+        for message in messages:
+            reason = self._end_of(message)
+            if reason is None:
+                kept.append(message)
+                continue
+            assert message.lease is not None
+            message.lease.settled = True
+            await self._bury(message.lease, reason, message, message.delivery_count - 1)
+        return kept
+
+    def _end_of(self, message: NatsMessage) -> str | None:
+        """Why it is handed out no more; None: it is."""
+        assert message.lease is not None
+        limit = self._options.max_deliveries
+        if limit is not None and message.delivery_count > limit:
+            return "max_deliveries"
+        if "dead" in message.properties:
+            ttl = message.properties["dead"].get("ttl")
+        else:
+            ttl = message.properties.get("ttl")
+            if ttl is None and self._options.ttl is not None:
+                ttl = self._options.ttl * 1000
+        if ttl is not None and time.time() >= message.lease.delivery.stored_at + ttl / 1000:
+            return "expired"
+        return None
+
+    async def _look_up(self, message: NatsMessage) -> None:
+        """Learn how many of its deliveries were returned uncounted."""
+        assert message.lease is not None
+        message.recount(await self._noted(message.lease))
+
+    def _note_key(self, lease: Lease) -> str:
+        key = names.kv_key("uncounted", self._layout.name)
+        return f"{key}.{lease.delivery.sequence}"
+
+    async def _noted(self, lease: Lease) -> int:
+        found = await self._definitions.get(self._note_key(lease))
+        count = 0 if found is None else found.value.get("uncounted")
+        if not isinstance(count, int) or not 0 <= count < lease.delivery.deliveries:
+            count = 0
+        lease.uncounted = count
+        return count
+
+    # ---- settling ----
+
+    async def acked(self, lease: Lease) -> None:
+        """Have the server confirm the acknowledgement. Raises QueueDeleted, ConnectionLost."""
+        until = time.monotonic() + self._connection.target.request_timeout
+        while True:
+            try:
+                await lease.ack()
+                return
+            except NoRespondersError as error:
+                await self._puts.check_there()
+                if time.monotonic() > until:
+                    raise ConnectionLost(
+                        f"queue {self._layout.name!r}: no server of {self._connection.url} leads it"
+                    ) from error
+                await asyncio.sleep(_PAUSE)
+
+    async def _returned(self, lease: Lease, delay: float) -> None:
+        """Return it; without a leader it comes back when its lease ends. Raises QueueDeleted."""
+        try:
+            await lease.nack(delay)
+        except NoRespondersError:
+            await self._puts.check_there()
+
+    async def ack(self, lease: Lease) -> None:
+        """Acknowledge it. Raises LeaseExpired."""
+        await self._check_foreign(lease)
+        lease.claim(self._layout.name)
+        await self.acked(lease)
+
+    async def _check_foreign(self, lease: Lease) -> None:
+        """Raise LeaseExpired if another process's message is gone."""
+        if lease.is_good and not self._queue.held.is_own(lease):
+            await self._raw(lease)
+            await self._noted(lease)
+
+    async def _raw(self, lease: Lease) -> dict[str, Any]:
+        asked = {"seq": lease.delivery.sequence}
+        try:
+            found = await self._connection.api(f"STREAM.MSG.GET.{self._layout.stream}", asked)
+        except ApiError as error:
+            if error.number == _NO_MESSAGE:
+                lease.settled = True
+                lease.claim(self._layout.name)
+            raise
+        message: dict[str, Any] = found["message"]
+        return message
+
+    async def nack(
+        self, lease: Lease, delay: float | None, counted: bool, message: NatsMessage | None
+    ) -> None:
+        """Return it, or make it a dead letter if its deliveries are used up."""
+        await self._check_foreign(lease)
+        lease.claim(self._layout.name)
+        count = lease.delivery.deliveries - lease.uncounted
+        if not counted:
+            await self.return_uncounted(lease, delay or 0.0)
+            return
+        limit = self._options.max_deliveries
+        if limit is not None and count >= limit:
+            await self._bury(lease, "max_deliveries", message, count)
+            return
+        await self._returned(lease, self._back_off(count) if delay is None else delay)
+
+    def _back_off(self, count: int) -> float:
+        o = self._options
+        whole = min(o.retry_delay_max, o.retry_delay * 2.0 ** min(count - 1, 60))
+        return whole * random.uniform(0.5, 1.0)
+
+    async def return_uncounted(self, lease: Lease, delay: float = 0.0) -> None:
+        """Return it as if it had not been delivered: the count is noted beside the queue."""
+        lease.settled = True
+        note = {"uncounted": lease.uncounted + 1}
+        await self._definitions.put(self._note_key(lease), note, ttl=_NOTED)
+        await self._returned(lease, delay)
+
+    async def give_back(self, came: Msg) -> None:
+        """Return a delivery that nobody waits for any more."""
+        message = self.message_of(came)
+        if message is None or message.lease is None:
+            return
+        try:
+            if message.lease.delivery.deliveries > 1:
+                await self._noted(message.lease)
+            await self.return_uncounted(message.lease)
+        except ShmqError as error:
+            log.debug("queue %s: a message comes back late: %s", self._layout.name, error)
+
+    async def reject(self, lease: Lease, message: NatsMessage | None) -> None:
+        """Make it a dead letter."""
+        await self._check_foreign(lease)
+        lease.claim(self._layout.name)
+        count = lease.delivery.deliveries - lease.uncounted
+        await self._bury(lease, "rejected", message, count)
+
+    async def extend(self, lease: Lease, seconds: float) -> None:
+        """Set the end of its lease."""
+        await self._check_foreign(lease)
+        if not lease.is_good:
+            lease.claim(self._layout.name)
+        if seconds <= 0:
+            lease.claim(self._layout.name)
+            await self._returned(lease, 0)
+            return
+        await lease.extend(seconds)
+
+    # ---- dead letters ----
+
+    async def _bury(
+        self, lease: Lease, reason: str, message: NatsMessage | None, count: int
+    ) -> None:
+        """Copy it to the dead-letter queue, once, and acknowledge it."""
+        drops = reason == "expired" and self._options.on_expired == "drop"
+        target = self._options.dead_letter
+        if message is None:
+            message = await self._fetched(lease)
+        if target is None or drops or "dead" in message.properties:
+            await self.acked(lease)
+            return
+        try:
+            await self._copy(message, target, reason, count)
+        except Full as error:
+            log.warning("queue %s: dead letters wait, %s", self._layout.name, error)
+            await self._returned(lease, _REST)
+            return
+        await self.acked(lease)
+
+    async def _fetched(self, lease: Lease) -> NatsMessage:
+        """The message of a receipt that another process was given."""
+        raw = await self._raw(lease)
+        headers: dict[str, str] = {}
+        for line in base64.b64decode(raw.get("hdrs") or "").decode(errors="replace").split("\r\n"):
+            key, colon, value = line.partition(":")
+            if colon:
+                headers[key] = value.strip()
+        meta = unpacked(headers)
+        data = base64.b64decode(raw.get("data") or "")
+        priority = unpack_properties(meta).get("pri", self._options.priorities // 2)
+        return NatsMessage(self._queue, data, meta, int(raw["seq"]), int(priority), lease)
+
+    async def _copy(self, message: NatsMessage, target: str, reason: str, count: int) -> None:
+        layout = await self._dead_letter_layout(target)
+        properties = dict(message.all_properties)
+        ttl = self._options.dead_letter_ttl
+        properties["dead"] = {
+            "reason": reason,
+            "queue": self._layout.name,
+            "deliveries": count,
+            "at": int(time.time() * 1000),
+            **({} if ttl is None else {"ttl": int(ttl * 1000)}),
+        }
+        headers = packed(pack_properties(properties))
+        headers["Nats-Msg-Id"] = f"dead:{self._layout.stream}:{message.sequence}"
+        if ttl is not None:
+            headers["Nats-TTL"] = f"{max(1, int(ttl + 0.999))}s"
+        priority = min(message.priority, layout.options.priorities - 1)
+        item = Item(message.raw, headers, layout.subject(priority, None), True, False, False)
+        await Puts(layout, self._definitions).put(item, False, None)
+
+    async def _dead_letter_layout(self, name: str) -> QueueLayout:
+        """The dead-letter queue, made anew if it was deleted."""
+        return await ensure_queue_layout(
+            self._connection, self._definitions, name, self._options.for_dead_letters()
+        )
+
+
+async def ensure_dead_letters(
+    connection: ClusterConnection, definitions: Definitions, name: str, options: QueueOptions
+) -> None:
+    """Make the dead-letter queue of the queue ``name``. Raises InvalidOption."""
+    target = options.dead_letter
+    if target is None:
+        return
+    made = options.for_dead_letters()
+    found = (await ensure_queue_layout(connection, definitions, target, made)).options
+    if found.dead_letter is not None or found.max_deliveries is not None:
+        raise InvalidOption(
+            f"dead_letter={target!r}: that queue has a delivery limit or a dead-letter queue of "
+            f"its own, so it cannot take the dead letters of {name!r}: name another"
+        )
+    if found.arena_bytes < options.max_message_bytes + DEAD_LETTER_ROOM:
+        raise InvalidOption(
+            f"dead_letter={target!r}: its arena_bytes={found.arena_bytes} cannot hold a message "
+            f"of {options.max_message_bytes} bytes from {name!r}: name a larger one"
+        )
+
+
+async def ensure_queue_layout(
+    connection: ClusterConnection, definitions: Definitions, name: str, options: Any
+) -> QueueLayout:
+    """The queue of that name; it is made with these options if there is none."""
+    key = names.kv_key("queue", name)
+    found = await definitions.get(key)
+    if found is None:
+        made = QueueLayout(connection, name, options)
+        await made.make()
+        await definitions.put(key, new_definition(options), 0)
+        found = await definitions.get(key)
+    if found is None:
+        raise ServerError(f"the definition of queue {name!r} of {connection.url} went away")
+    try:
+        return QueueLayout(connection, name, options_of(found.value))
+    except (KeyError, TypeError) as error:
+        raise ServerError(
+            f"the definition of queue {name!r} of {connection.url} cannot be read: {error}"
+        ) from error
+
+
+def _count(message: NatsMessage) -> int:
+    return 0 if message.lease is None else message.lease.delivery.deliveries
+
+
+def as_receipt(message: object) -> int:
+    """The receipt of a message, or the int itself. Raises TypeError for anything else."""
+    if isinstance(message, NatsMessage):
+        return message.receipt
+    return _core.receipt_of(message)

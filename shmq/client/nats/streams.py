@@ -1,0 +1,152 @@
+"""The streams of a namespace of a cluster: made, found and deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from shmq import api, errors
+from shmq.api.stream_options import StreamOptions
+from shmq.client.nats.connection import ClusterConnection
+from shmq.client.nats.definitions import Definitions
+from shmq.client.nats.jetstream import delete_stream
+from shmq.client.nats.names import escape, kv_key
+from shmq.client.nats.partition import Partition, Row, StreamGone
+from shmq.client.nats.stream import NatsStream
+from shmq.codec import codecs
+
+__all__ = ["Streams"]
+
+
+class Streams:
+    """The streams of one namespace."""
+
+    def __init__(self, connection: ClusterConnection, definitions: Definitions) -> None:
+        self._connection = connection
+        self._definitions = definitions
+
+    def make(self, name: str, wanted: StreamOptions) -> NatsStream:
+        """Make the stream, or attach to the one that is there."""
+        return self._opened(name, self._connection.run(self._make(name, wanted)))
+
+    async def _make(self, name: str, wanted: StreamOptions) -> Mapping[str, Any]:
+        key = kv_key("stream", name)
+        found = await self._definitions.get(key)
+        if found is not None:
+            return found.value
+        await asyncio.gather(
+            *(
+                Partition(self._connection, name, number, wanted).make()
+                for number in range(wanted.partitions)
+            )
+        )
+        made = {
+            "options": wanted.as_dict(),
+            "identity": secrets.randbits(63) | 1,
+            "created_at": time.time(),
+        }
+        if await self._definitions.put(key, made, 0) is not None:
+            return made
+        return await self._make(name, wanted)
+
+    def open(self, name: str) -> NatsStream:
+        """Attach to the stream. Raises NoSuchStream."""
+        found = self._connection.run(self._definitions.get(kv_key("stream", name)))
+        if found is None:
+            raise self.missing(name)
+        return self._opened(name, found.value)
+
+    def missing(self, name: str) -> errors.NoSuchStream:
+        """The error for a stream that is not there."""
+        return errors.NoSuchStream(
+            f"there is no stream {name!r} in {self._connection.url}: create it first, or see "
+            f"`shmq stream list`"
+        )
+
+    def _opened(self, name: str, definition: Mapping[str, Any]) -> NatsStream:
+        try:
+            return NatsStream(self._connection, self._definitions, name, definition)
+        except (KeyError, TypeError, ValueError) as error:
+            raise errors.ServerError(
+                f"the definition of stream {name!r} of {self._connection.url} cannot be read: "
+                f"{error}"
+            ) from error
+
+    async def delete(self, name: str) -> bool:
+        """Delete the stream, its groups and its schema; whether it was there."""
+        found = await self._definitions.get(kv_key("stream", name))
+        if found is None:
+            return False
+        await self._definitions.remove(kv_key("stream", name))
+        await self._definitions.remove(f"group.{escape(name)}.>")
+        if await self._definitions.get(kv_key("queue", name)) is None:
+            await self._definitions.remove(kv_key("schema", name))
+        options = StreamOptions(**found.value["options"])
+        for number in range(options.partitions):
+            partition = Partition(self._connection, name, number, options)
+            await delete_stream(self._connection, partition.stream)
+        return True
+
+    def names(self) -> list[str]:
+        """The names of all streams, sorted."""
+        return self._connection.run(self._definitions.names("stream"))
+
+    # ---- what an exchange appends ----
+
+    async def copies_for(
+        self, name: str, bodies: list[Any], key: str, properties: Mapping[str, Any], confirm: Any
+    ) -> StreamCopies | None:
+        """The copies of what is published for a stream; None: it is gone."""
+        found = await self._definitions.get(kv_key("stream", name))
+        if found is None:
+            return None
+        stream = self._opened(name, found.value)
+        stream.check_append(confirm, None)
+        rows = []
+        for body in bodies:
+            buffer, number = codecs.encode_body(body, properties.get("codec"))
+            codec = properties.get("codec") or codecs.CODECS[number]
+            headers = dict(properties.get("headers") or {})
+            rows.append(Row(bytes(buffer), key.encode(), headers, codec, time.time_ns()))
+        place = stream.logs_of[stream.place_of(key.encode())]
+        place.check_size(rows)
+        return StreamCopies(place, name, rows)
+
+
+class StreamCopies:
+    """The records for one stream, in order."""
+
+    def __init__(self, place: Partition, name: str, rows: list[Row]) -> None:
+        self._place = place
+        self._rows = rows
+        self.name = f"stream/{name}"
+        self.error: errors.ShmqError | None = None
+        self.duplicates = 0
+        self.is_gone = False
+
+    async def run(self, block: bool | None, until: float | None) -> int:
+        """Append them; returns how many the stream took."""
+        del block, until  # there is always room: the oldest go
+        try:
+            await self._place.append(self._rows)
+        except StreamGone:
+            self.is_gone = True
+            return 0
+        except errors.ShmqError as error:
+            self.error = error
+            return 0
+        return len(self._rows)
+
+
+def summary_of(stream: NatsStream) -> api.StreamSummary:
+    """The stream's entry of the list."""
+    ends = stream.offsets()
+    return api.StreamSummary(
+        name=stream.name,
+        partitions=stream.partitions,
+        records=sum(one.latest - one.earliest for one in ends),
+        bytes=sum(one.bytes for one in ends),
+    )

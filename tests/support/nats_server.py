@@ -1,0 +1,101 @@
+"""One NATS server with JetStream for all tests of a run that need no cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import shmq
+from shmq.client.nats.address import ClusterTarget
+from shmq.client.nats.connection import ClusterConnection
+from shmq.cluster.binary import find_binary
+
+__all__ = ["NATS_SERVER", "NatsServer", "free_port", "server_binary"]
+
+#: How long a server may take to start, in seconds.
+_PATIENCE = 30.0
+
+
+def server_binary() -> str:
+    """The path of the server."""
+    return str(find_binary())
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+class NatsServer:
+    """A single server; it is started with the first namespace."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder = Path()
+        self.port = 0
+
+    @contextlib.contextmanager
+    def serve(self, namespace: str) -> Iterator[str]:
+        """Serve a namespace during the block; yields its URL, and removes what it has left."""
+        self.start()
+        url = f"nats://127.0.0.1:{self.port}/{namespace}"
+        try:
+            yield url
+        finally:
+            _remove(url)
+
+    def start(self) -> None:
+        """Start it, unless it runs."""
+        if self._process is not None:
+            return
+        self._folder = Path(tempfile.mkdtemp(prefix="shmq-nats-"))
+        self.port = free_port()
+        config = self._folder / "server.conf"
+        config.write_text(
+            f'listen: "127.0.0.1:{self.port}"\njetstream {{ store_dir: "{self._folder}/js" }}\n'
+        )
+        self._process = subprocess.Popen(
+            [server_binary(), "-c", str(config), "-l", str(self._folder / "log")]
+        )
+        give_up = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), 1.0):
+                    return
+            except OSError:
+                assert self._process.poll() is None, (self._folder / "log").read_text()
+                assert time.monotonic() < give_up, "the server does not start"
+                time.sleep(0.01)
+
+    def close(self) -> None:
+        """End it, and remove its files."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+            self._process = None
+            shutil.rmtree(self._folder)
+
+
+def _remove(url: str) -> None:
+    """Delete the streams of the namespace."""
+    connection = ClusterConnection(ClusterTarget.of(url))
+    prefix = f"shmq_n{connection.namespace.replace('.', '_d')}"
+    try:
+        found = connection.run(connection.api("STREAM.NAMES"))
+        for name in found.get("streams") or ():
+            if name.removeprefix("KV_").partition("_q")[0].startswith(prefix):
+                with contextlib.suppress(shmq.ShmqError):
+                    connection.run(connection.api(f"STREAM.DELETE.{name}"))
+    finally:
+        connection.close()
+
+
+#: The server of this run; tests/conftest.py ends it.
+NATS_SERVER = NatsServer()

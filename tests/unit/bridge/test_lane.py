@@ -1,0 +1,91 @@
+"""How a route is driven: what passes is tried again, what does not ends it, a drained one ends."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from shmq.bridge.lane import Lane, drive
+from shmq.bridge.progress import Progress
+from shmq.errors import ConnectionLost, Full, InvalidOption, NoSuchQueue
+from shmq.metrics.bridge import render_bridge
+from tests.support.openmetrics import families
+
+
+class Scripted(Lane):
+    """A lane whose steps are given: whether it found something, or an exception."""
+
+    def __init__(self, *steps: bool | Exception) -> None:
+        super().__init__(Progress("forward", "here", "there"))
+        self._steps = list(steps)
+        self.opened = self.closed = 0
+        self.careful: list[bool] = []
+
+    def open(self) -> None:
+        self.opened += 1
+
+    def step(self, *, careful: bool, patience: float) -> bool:
+        self.careful.append(careful)
+        step = self._steps.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+    def is_drained(self) -> bool:
+        return not self._steps
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_a_drained_lane_ends_when_nothing_is_left() -> None:
+    lane = Scripted(True, False, True, False)
+    drive(lane, threading.Event(), True)
+    assert lane.careful == [False] * 4
+
+
+def test_after_a_failure_only_a_few_are_tried() -> None:
+    lane = Scripted(True, Full("full"), True, False)
+    drive(lane, threading.Event(), True)
+    assert lane.careful == [False, False, True, False]
+    assert lane.opened == 1
+
+
+def test_a_queue_that_was_deleted_is_opened_again() -> None:
+    lane = Scripted(NoSuchQueue("gone"), False)
+    drive(lane, threading.Event(), True)
+    assert (lane.opened, lane.closed) == (2, 1)
+
+
+def test_what_does_not_pass_names_the_route() -> None:
+    with pytest.raises(InvalidOption, match="forward of 'here' to 'there': no window"):
+        drive(Scripted(InvalidOption("no window")), threading.Event(), False)
+
+
+def test_a_stopped_lane_ends_between_two_steps() -> None:
+    stop = threading.Event()
+    stop.set()
+    lane = Scripted(True)
+    drive(lane, stop, False)
+    assert not lane.careful
+
+
+def test_an_outage_is_seen_in_the_numbers() -> None:
+    lane = Scripted(ConnectionLost("away"), False)
+    lane.progress.took(3, duplicates=1)
+    lane.progress.lags(7, 2.5)
+    drive(lane, threading.Event(), True)
+    numbers = lane.progress.read()
+    assert (numbers.connected, numbers.sent, numbers.duplicates) == (False, 3, 1)
+    found = {
+        one.name: one.value
+        for family in families(render_bridge("n", [numbers]))
+        for one in family.samples
+    }
+    assert found["shmq_bridge_up"] == 0
+    assert found["shmq_bridge_lag_messages"] == 7
+    assert found["shmq_bridge_lag_seconds"] == 2.5
+    assert found["shmq_bridge_sent_total"] == 3
+    assert found["shmq_bridge_duplicates_total"] == 1
+    assert found["shmq_bridge_last_ack_timestamp_seconds"] == numbers.last_ack > 0
