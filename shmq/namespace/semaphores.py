@@ -8,9 +8,9 @@ A wakeup semaphore (its file is called "bell") serves a process that waits on ma
 an event loop, a ``shmq.wait``. Its name has the process's number in the namespace, so that other
 processes can remove it once that process is dead.
 
-posix_ipc creates, finds and removes them. The sleep itself is the core's sem_clockwait:
-posix_ipc's timeouts, like sem_timedwait's, run on the wall clock, and would stretch if
-that were set back.
+posix_ipc creates, finds and removes them. The sleep itself is the core's
+(``shmq/core/base/semaphore.h``): posix_ipc's timeouts, like sem_timedwait's, run on the wall
+clock, and would stretch if that were set back.
 """
 
 from __future__ import annotations
