@@ -20,8 +20,12 @@ from tools.release import archives, interpreters, materials, trial
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: Zig's compiler, with the oldest glibc of pyproject.toml's images.
-ZIG = f"{sys.executable} -m ziglang cc -target {{machine}}-linux-gnu.2.28"
+#: Zig's compiler, with the oldest glibc of pyproject.toml's images. A part of the headers of
+#: Debian's Python is in /usr/include, which is searched last.
+ZIG = (
+    f"{sys.executable} -m ziglang cc -target {interpreters.MACHINE}-linux-gnu.2.28"
+    " -idirafter /usr/include"
+)
 
 
 def main() -> None:
@@ -72,7 +76,7 @@ def _arguments() -> argparse.Namespace:
         help="by default each of 3.11 to 3.14",
     )
     parser.add_argument("--twice", type=int, default=1, help="how many wheels are built twice")
-    parser.add_argument("--compiler", default=ZIG.format(machine=interpreters.MACHINE))
+    parser.add_argument("--compiler", default=ZIG)
     return parser.parse_args()
 
 

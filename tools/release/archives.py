@@ -110,8 +110,10 @@ def run(
         words, cwd=cwd, env=env, input=input, capture_output=True, timeout=3600, check=False
     )
     if ran.returncode:
-        told = (ran.stdout + ran.stderr).decode(errors="replace")
-        raise SystemExit(f"{told}\n{' '.join(words)} failed with {ran.returncode}")
+        told = (ran.stdout + ran.stderr).decode(errors="replace").splitlines()
+        raise SystemExit(
+            "\n".join(told[-100:]) + f"\n{' '.join(words)} failed with {ran.returncode}"
+        )
     return ran.stdout.decode()
 
 
