@@ -31,7 +31,7 @@ class Workshop:
             "SOURCE_DATE_EPOCH": _epoch(root),
             "PATH": f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}",
         }
-        self._compiler = {"CC": compiler, "CXX": compiler}
+        self._compiler = {"CC": compiler, "CXX": compiler, "LDSHARED": f"{compiler} -shared"}
 
     def __enter__(self) -> Self:
         return self
@@ -112,7 +112,7 @@ def run(
     if ran.returncode:
         told = (ran.stdout + ran.stderr).decode(errors="replace").splitlines()
         raise SystemExit(
-            "\n".join(told[-100:]) + f"\n{' '.join(words)} failed with {ran.returncode}"
+            "\n".join(told[-40:]) + f"\n{' '.join(words)} failed with {ran.returncode}"
         )
     return ran.stdout.decode()
 
