@@ -62,7 +62,7 @@ __all__ = ["ping", "serve", "token"]
     "-l",
     "--log-level",
     type=click.Choice(LEVELS),
-    help="The least severe events in the log.  [default: info]",
+    help="The least severe events in the log.  [default: $SHMQ_LOG, or info]",
 )
 @click.option(
     "--log-format",
@@ -86,7 +86,9 @@ __all__ = ["ping", "serve", "token"]
     "--config",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="All settings, tokens, TLS and limits too, as TOML; flags override them.",
+    envvar="SHMQ_CONFIG",
+    help="All settings, tokens, TLS and limits too, as TOML; flags override them.  "
+    "[default: $SHMQ_CONFIG]",
 )
 @click.option(
     "--insecure",
