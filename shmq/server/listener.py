@@ -19,7 +19,7 @@ from urllib.parse import quote
 from shmq.errors import InvalidOption, ShmqError
 from shmq.server.config.settings import Settings
 
-__all__ = ["listen", "refuse", "remove", "url_of"]
+__all__ = ["check", "listen", "refuse", "remove", "url_of"]
 
 log = logging.getLogger("shmq.server")
 
@@ -41,13 +41,22 @@ def refuse(settings: Settings, inherited: socket.socket | None = None) -> None:
     if inherited is not None:
         _refuse_inherited(settings, inherited)
         return
+    check(settings)
     if settings.bind.startswith(UNIX):
-        _refuse_path(settings)
+        _refuse_taken(_path_of(settings))
         return
     family, address = _resolved(settings)
-    _refuse_exposure(settings, address[0])
     if address[1]:
         _refuse_shared(family, address)
+
+
+def check(settings: Settings) -> None:
+    """Raise what `refuse` would if nobody listened yet."""
+    if settings.bind.startswith(UNIX):
+        _refuse_path(settings)
+    else:
+        _, address = _resolved(settings)
+        _refuse_exposure(settings, address[0])
 
 
 def listen(settings: Settings, inherited: socket.socket | None = None) -> list[socket.socket]:
@@ -98,7 +107,7 @@ def _path_of(settings: Settings) -> Path:
 
 
 def _refuse_path(settings: Settings) -> None:
-    """Refuse a path that cannot be a socket's, or at which a server listens."""
+    """Refuse a path that cannot be a socket's."""
     path = _path_of(settings)
     if not path.is_absolute() or len(os.fsencode(path)) > _LONGEST:
         raise InvalidOption(
@@ -116,6 +125,10 @@ def _refuse_path(settings: Settings) -> None:
         raise _cannot_listen(str(path), error) from error
     if not stat.S_ISSOCK(there):
         raise InvalidOption(f"bind={settings.bind!r}: there is a file that is no socket; move it")
+
+
+def _refuse_taken(path: Path) -> None:
+    """Refuse a path at which a server listens."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
         if probe.connect_ex(str(path)) in (0, errno.EAGAIN):
             taken = OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))

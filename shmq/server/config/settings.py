@@ -176,7 +176,7 @@ class Settings:
     :class:`~shmq.InvalidName`, and TypeError for a value of the wrong type.
     """
 
-    #: The address to listen on, or a host name.
+    #: The address to listen on, a host name, or ``unix:`` and the path of a Unix socket.
     bind: str = "127.0.0.1"
     #: The port; 0: a free one.
     port: int = DEFAULT_PORT
