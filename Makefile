@@ -226,6 +226,7 @@ lint-python: $(VENV)/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/basedpyright --level error --pythonpath $(BIN)/python
 
 lint-core: $(CORE_C:%.c=$(BUILD)/plain/%.o)
 

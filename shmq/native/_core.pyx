@@ -48,6 +48,7 @@ from _thread import allocate_lock as _allocate_lock
 from collections.abc import Mapping as _Mapping
 
 from shmq import errors as _errors
+from shmq.display import as_html as _as_html, sample as _sample
 from shmq.native import lock_holder as _holders
 
 include "process.pxi"
