@@ -21,6 +21,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .PHONY: model powerloss soak spark-soak spark-cluster fuzz bench bench-tcp bench-disk bench-spark reference layout
 .PHONY: bench-cluster bench-frameworks
 .PHONY: bench-record
+.PHONY: release-check
 .PHONY: stubs
 .PHONY: options protocol monitoring clean
 
@@ -51,6 +52,7 @@ help:
 	@echo 'make bench-frameworks   Celery, dramatiq, taskiq on shmq, beside Redis and RabbitMQ'
 	@echo 'make bench-spark        queues read, written and streamed by Spark, beside its own limits'
 	@echo 'make bench-record       bench, bench-tcp, bench-disk and bench-frameworks, recorded in the pages'
+	@echo 'make release-check      build what is published, twice, and try it without a compiler'
 	@echo 'make clean              remove .venv and everything built'
 
 # With CONSOLE=1 it prints the address of a page that shows its queues while it runs.
@@ -204,6 +206,10 @@ bench-spark: $(VENV)/bench $(VENV)/spark
 bench-record: $(VENV)/bench
 	@for table in '' --tcp --disk --frameworks; do $(BIN)/python -m bench $$table --record || exit 1; done
 
+# A wheel for each Python of this machine; RELEASE='--python PATH' for another one.
+release-check: $(VENV)/release
+	$(BIN)/python -m tools.release $(RELEASE)
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -f shmq/native/*.so
@@ -227,7 +233,7 @@ $(VENV)/built: $(VENV)/tools setup.py $(CORE)
 	@touch $@
 
 # The package is in place by then, so this adds what the extra names and builds nothing.
-$(VENV)/bench $(VENV)/console $(VENV)/demo $(VENV)/spark $(VENV)/test: $(VENV)/%: $(VENV)/tools | $(VENV)/built
+$(VENV)/bench $(VENV)/console $(VENV)/demo $(VENV)/release $(VENV)/spark $(VENV)/test: $(VENV)/%: $(VENV)/tools | $(VENV)/built
 	@echo 'installing what $* needs'
 	@$(PIP) --use-pep517 'shmq[$*]'
 	@touch $@
@@ -238,6 +244,7 @@ lint-python: $(VENV)/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/basedpyright --level error --pythonpath $(BIN)/python
 
 lint-core: $(CORE_C:%.c=$(BUILD)/plain/%.o)
 

@@ -12,20 +12,30 @@ Everything else about the package is in pyproject.toml. The environment switches
         python setup.py build --build-base build/crash --build-lib build/crash/lib
 """
 
+import gzip
 import os
 import sysconfig
+import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.sdist import sdist
 from setuptools.modified import newer_group
 
 CORE = Path("shmq/core")
 NATIVE = Path("shmq/native")
 MODULES = ("_core", "_stream", "_group", "_file", "_arrow")
-C_FLAGS = ["-std=gnu11", "-O2", "-pthread", "-fvisibility=hidden"]
+C_FLAGS = [
+    "-std=gnu11",
+    "-O2",
+    "-pthread",
+    "-fvisibility=hidden",
+    f"-ffile-prefix-map={Path.cwd()}=.",  # the same bytes, whatever folder they are built in
+]
 WARNINGS = ["-Wall", "-Wextra"]
 
 
@@ -128,6 +138,34 @@ class BuildCore(build_ext):
         return record
 
 
+class SourceArchive(sdist):
+    """Writes the same bytes each time if ``SOURCE_DATE_EPOCH`` is set: reproducible-builds.org."""
+
+    def make_archive(self, base_name: Any, format: str, *given: Any, **kwargs: Any) -> str:
+        """Pack the release tree ``base_dir``, in order, with one time and no owner."""
+        epoch = os.environ.get("SOURCE_DATE_EPOCH")
+        if epoch is None or format != "gztar":
+            return str(super().make_archive(base_name, format, *given, **kwargs))
+        path = Path(f"{base_name}.tar.gz")
+        folder = Path(kwargs["base_dir"])
+        with (
+            path.open("wb") as raw,
+            gzip.GzipFile("", "wb", mtime=int(epoch), fileobj=raw) as packed,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+        ):
+            for file in sorted([folder, *folder.rglob("*")]):
+                archive.add(file, recursive=False, filter=lambda info: _plain(info, int(epoch)))
+        return str(path)
+
+
+def _plain(info: tarfile.TarInfo, epoch: int) -> tarfile.TarInfo:
+    info.uid = info.gid = 0
+    info.uname = info.gname = ""
+    info.mtime = epoch
+    info.mode = 0o755 if info.isdir() or info.mode & 0o100 else 0o644
+    return info
+
+
 def _macros() -> list[tuple[str, str | None]]:
     return [("SHMQ_CRASHPOINTS", None)] if _switched_on("SHMQ_CRASHPOINTS") else []
 
@@ -145,6 +183,6 @@ def _extension(module: str) -> Extension:
 
 
 setup(
-    cmdclass={"build_ext": BuildCore},
+    cmdclass={"build_ext": BuildCore, "sdist": SourceArchive},
     ext_modules=[_extension(module) for module in MODULES],
 )

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from shmq.api.environment import VARIABLES
 from shmq.api.exchange import ExchangeOptions
 from shmq.api.group import GroupOptions
 from shmq.api.options import MAX_WHOLE, Option, Options, Part, QueueOptions, options_of
@@ -248,12 +249,18 @@ def _unpacked(name: str, row: Option) -> str:
     return value + (" or None" if row.none else "")
 
 
+def _page_of_variables() -> str:
+    head = ("variable", "meaning", "without it")
+    return _table(head, *((f"`{row.name}`", row.meaning, row.default) for row in VARIABLES))
+
+
 PARTS: Final[dict[str, Callable[[], str]]] = {
     "options of a queue": lambda: _page_of_options(QueueOptions),
     "options of a stream": lambda: _page_of_options(StreamOptions),
     "options of a group": lambda: _page_of_options(GroupOptions),
     "options of a share": lambda: _page_of_options(ShareOptions),
     "options of an exchange": lambda: _page_of_options(ExchangeOptions),
+    "environment": _page_of_variables,
     "limits of a server": lambda: _page_of_options(Limits),
     "quotas of a server": lambda: _page_of_options(Quota),
     "keys of a queue": lambda: _page_of_keys(QueueOptions) + _OWN,

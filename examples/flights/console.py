@@ -35,8 +35,8 @@ class FlightsConsole:
     def __init__(self, namespace: str) -> None:
         """Start it. Raises :class:`DemoError` if it cannot listen."""
         with tempfile.TemporaryDirectory(prefix="shmq-demo-") as folder:
+            log = Path(folder, "console.log")
             for address in _ADDRESSES:
-                log = Path(folder, "console.log")
                 log.write_bytes(b"")
                 self._process = _SPAWN.Process(
                     target=_serve, args=(namespace, address, log, os.getpid()), name="console"

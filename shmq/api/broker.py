@@ -5,10 +5,11 @@ from __future__ import annotations
 import abc
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from shmq.api.contract import Closing
 from shmq.api.options import check_whole
+from shmq.display import Displayed
 from shmq.errors import InvalidOption, Unsupported
 
 if TYPE_CHECKING:
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
     from shmq.api.transaction import Transaction
 
 
-class Broker(Closing):
+T = TypeVar("T")
+
+
+class Broker(Closing, Displayed):
     """Creates, finds, lists and deletes the queues, exchanges and tables of one namespace.
 
     A broker is a context manager that closes itself and every queue it opened. The methods of a
@@ -215,19 +219,31 @@ class Broker(Closing):
     @overload
     @abc.abstractmethod
     def typed(
+        self, of: str | Queue, schema: type[T], compatibility: str | None = None
+    ) -> TypedQueue[T]: ...
+
+    @overload
+    @abc.abstractmethod
+    def typed(
         self, of: str | Queue, schema: Any = None, compatibility: str | None = None
-    ) -> TypedQueue: ...
+    ) -> TypedQueue[Any]: ...
+
+    @overload
+    @abc.abstractmethod
+    def typed(
+        self, of: Stream, schema: type[T], compatibility: str | None = None
+    ) -> TypedStream[T]: ...
 
     @overload
     @abc.abstractmethod
     def typed(
         self, of: Stream, schema: Any = None, compatibility: str | None = None
-    ) -> TypedStream: ...
+    ) -> TypedStream[Any]: ...
 
     @abc.abstractmethod
     def typed(
         self, of: str | Queue | Stream, schema: Any = None, compatibility: str | None = None
-    ) -> TypedQueue | TypedStream:
+    ) -> TypedQueue[Any] | TypedStream[Any]:
         """A queue (given by name or handle) or stream whose values its newest schema checks.
 
         If a ``schema`` is given, it is set first, as by ``set_schema``. Values that are put or

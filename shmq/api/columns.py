@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
+from shmq.display import Displayed
 from shmq.native import _core
 
 __all__ = ["REASONS", "STATES", "Claim", "Columns", "Run", "Takeover"]
@@ -16,7 +18,7 @@ REASONS = (None, "rejected", "max_deliveries", "expired")
 
 
 @dataclasses.dataclass(slots=True, init=False, repr=False, eq=False)
-class Columns:
+class Columns(Displayed):
     """A run of messages as columns, in one block of bytes that can be passed to any process.
 
     ``Columns(data)`` makes it from a block.
@@ -89,6 +91,11 @@ class Columns:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Columns, (self.data,)
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        """See `Displayed`."""
+        yield "messages", self.count
+        yield "bytes", len(self.data)
 
     def __repr__(self) -> str:
         return f"<Columns of {self.count} messages, {len(self.data)} bytes>"

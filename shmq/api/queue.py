@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from shmq.api.contract import Closing
 from shmq.api.options import Confirm, QueueOptions
+from shmq.display import Displayed
 
 if TYPE_CHECKING:
     from shmq.api.batch import Batch, Packed
@@ -185,7 +186,7 @@ class AsyncBodies(abc.ABC):
     ) -> None: ...
 
 
-class Queue(Closing):
+class Queue(Closing, Displayed):
     """A named queue that any number of processes and threads share.
 
     Times are in seconds. A ``timeout`` of None waits without limit; a timeout of 0 tries once.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 if TYPE_CHECKING:
     from shmq.api.keywords import ProducerKeywords
@@ -35,11 +35,14 @@ class SchemaVersion:
     at: float
 
 
-class TypedQueue(abc.ABC):
+T = TypeVar("T")
+
+
+class TypedQueue(abc.ABC, Generic[T]):
     """A queue whose puts are checked against one version of its schema.
 
-    A body is a map or another msgpack value, or a Struct if the schema is one. The message's header
-    ``shmq-schema`` holds the version that it was checked against.
+    A body is a map or another msgpack value, or a Struct ``T`` if the schema is one. The message's
+    header ``shmq-schema`` holds the version that it was checked against.
     """
 
     @property
@@ -53,12 +56,16 @@ class TypedQueue(abc.ABC):
         """The version of the schema that bodies are checked against."""
 
     @abc.abstractmethod
-    def check(self, body: Any) -> None:
+    def check(self, body: T | Mapping[str, Any]) -> None:
         """Raise :class:`~shmq.SchemaError` if the body does not match the schema."""
 
     @abc.abstractmethod
     def put(
-        self, body: Any, block: bool | None = None, timeout: float | None = None, **properties: Any
+        self,
+        body: T | Mapping[str, Any],
+        block: bool | None = None,
+        timeout: float | None = None,
+        **properties: Any,
     ) -> Put:
         """``Queue.put`` of a body that matches the schema.
 
@@ -67,13 +74,15 @@ class TypedQueue(abc.ABC):
         """
 
     @abc.abstractmethod
-    async def aput(self, body: Any, timeout: float | None = None, **properties: Any) -> Put:
+    async def aput(
+        self, body: T | Mapping[str, Any], timeout: float | None = None, **properties: Any
+    ) -> Put:
         """``put`` for asyncio."""
 
     @abc.abstractmethod
     def put_many(
         self,
-        bodies: Iterable[Any],
+        bodies: Iterable[T | Mapping[str, Any]],
         block: bool | None = None,
         timeout: float | None = None,
         **properties: Any,
@@ -81,14 +90,14 @@ class TypedQueue(abc.ABC):
         """``Queue.put_many``; every body is checked before any is put."""
 
     @abc.abstractmethod
-    def body(self, message: Message) -> Any:
+    def body(self, message: Message) -> T:
         """The body of a message, checked; an instance of the Struct if the schema is one.
 
         Raises :class:`~shmq.SchemaError`.
         """
 
 
-class TypedStream(abc.ABC):
+class TypedStream(abc.ABC, Generic[T]):
     """A stream whose appends are checked against one version of its schema.
 
     Values and the header with the version are as for :class:`TypedQueue`.
@@ -105,12 +114,12 @@ class TypedStream(abc.ABC):
         """The version of the schema that values are checked against."""
 
     @abc.abstractmethod
-    def check(self, value: Any) -> None:
+    def check(self, value: T | Mapping[str, Any]) -> None:
         """Raise :class:`~shmq.SchemaError` if the value does not match the schema."""
 
     @abc.abstractmethod
     def append(
-        self, value: Any, *, headers: Mapping[str, Any] | None = None, **how: Any
+        self, value: T | Mapping[str, Any], *, headers: Mapping[str, Any] | None = None, **how: Any
     ) -> Appended:
         """``Stream.append`` of a value that matches the schema.
 
@@ -122,7 +131,7 @@ class TypedStream(abc.ABC):
     @abc.abstractmethod
     def append_many(
         self,
-        values: Iterable[Any],
+        values: Iterable[T | Mapping[str, Any]],
         *,
         headers: Sequence[Mapping[str, Any] | None] | None = None,
         **how: Any,
@@ -137,7 +146,7 @@ class TypedStream(abc.ABC):
         """
 
     @abc.abstractmethod
-    def body(self, record: Record) -> Any:
+    def body(self, record: Record) -> T:
         """The body of a record, checked; an instance of the Struct if the schema is one.
 
         Raises :class:`~shmq.SchemaError`.

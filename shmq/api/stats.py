@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+
+from shmq.display import Displayed
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +27,7 @@ class QueueSummary:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class QueueStats:
+class QueueStats(Displayed):
     """The statistics of a queue: counts of messages, times in seconds, rates per second.
 
     Totals count from the creation of the queue. If a process dies between a change and its total,
@@ -113,6 +116,11 @@ class QueueStats:
     journal_bytes: int = 0
     #: Age of the newest snapshot; None: there is none.
     snapshot_age: float | None = None
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        """See `Displayed`."""
+        for field in dataclasses.fields(self):
+            yield field.name, getattr(self, field.name)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

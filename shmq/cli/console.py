@@ -70,8 +70,8 @@ def check_extra() -> None:
     "--log-level",
     type=click.Choice(LEVELS),
     default="info",
-    show_default=True,
-    help="The least severe events in the log.",
+    envvar="SHMQ_LOG",
+    help="The least severe events in the log.  [default: $SHMQ_LOG, or info]",
 )
 @log_format_flag
 @click.option("--insecure", is_flag=True, help="Let other hosts in without tokens or TLS.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast, get_args
 
 import click
@@ -15,6 +15,7 @@ from shmq.cli.shared.audited import Event, audited
 from shmq.cli.shared.flags import Group, connected, json_flag
 from shmq.cli.shared.names import complete_names, queue_name
 from shmq.cli.shared.output import cell, clock, show, show_json, show_table, table
+from shmq.schema.asyncapi import document
 from shmq.schema.compare import Compatibility
 
 __all__ = ["schema"]
@@ -119,6 +120,25 @@ def list_versions(broker: shmq.Broker, name: str, as_json: bool) -> None:
             *(cell(value) for value in (each.version, each.compatibility, clock(each.at), fields))
         )
     show_table(made)
+
+
+@schema.command("export", epilog="Example: shmq schema export --asyncapi")
+@click.option(
+    "--asyncapi", is_flag=True, expose_value=False, help="As AsyncAPI 3.0, in JSON: the only form."
+)
+@connected
+def export(broker: shmq.Broker) -> None:
+    """Print all queues and streams with their newest schemas, for other tools."""
+    queues = [("queue", name) for name in broker.queue_names()]
+    streams = [("stream", each.name) for each in broker.list_streams()]
+    channels = [(kind, name, _newest(broker, name)) for kind, name in (*queues, *streams)]
+    url = getattr(broker, "url", None)
+    show_json(document(broker.namespace, url, shmq.__version__, channels))
+
+
+def _newest(broker: shmq.Broker, name: str) -> Mapping[str, Any] | None:
+    found = broker.schemas(name)
+    return found[-1].schema if found else None
 
 
 def _read(file: Any) -> dict[str, Any]:

@@ -20,9 +20,11 @@ from shmq.cli.shared.output import duration, show, show_json
 from shmq.cli.shared.target import target_of
 from shmq.client.remote.broker import RemoteBroker
 from shmq.protocol.opcodes import DEFAULT_PORT
+from shmq.server import listener
 from shmq.server.config.settings import LEVELS, Source
 from shmq.server.config.tokens import hash_of, make_token
 from shmq.server.supervisor import Supervisor
+from shmq.supervision.audit import AuditFile
 from shmq.supervision.child_process import ChildProcess
 from shmq.supervision.signals import Stop
 from shmq.supervision.stderr import (
@@ -62,7 +64,7 @@ __all__ = ["ping", "serve", "token"]
     "-l",
     "--log-level",
     type=click.Choice(LEVELS),
-    help="The least severe events in the log.  [default: info]",
+    help="The least severe events in the log.  [default: $SHMQ_LOG, or info]",
 )
 @click.option(
     "--log-format",
@@ -86,7 +88,9 @@ __all__ = ["ping", "serve", "token"]
     "--config",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="All settings, tokens, TLS and limits too, as TOML; flags override them.",
+    envvar="SHMQ_CONFIG",
+    help="All settings, tokens, TLS and limits too, as TOML; flags override them.  "
+    "[default: $SHMQ_CONFIG]",
 )
 @click.option(
     "--insecure",
@@ -94,11 +98,13 @@ __all__ = ["ping", "serve", "token"]
     default=None,
     help="Allow other hosts without tokens or TLS.",
 )
+@click.option("--check", is_flag=True, help="Check the settings and serve nothing.")
 @click.option("--console", metavar="ADDRESS", help="Run shmq console there as well.")
 @click.option("--metrics", metavar="ADDRESS", help="Serve /metrics there, without a token.")
 @click.option("--allow-changes", is_flag=True, help="Let callers of the console change things.")
 def serve(
     config: Path | None,
+    check: bool,
     console: str | None,
     metrics: str | None,
     allow_changes: bool,
@@ -117,6 +123,9 @@ def serve(
     if "namespace" not in over and (target := target_of(context)).origin is not None:
         over["namespace"] = target.namespace
     source = Source(config, over)
+    if check:
+        _check(source)
+        return
     beside = _beside(source, console, metrics, allow_changes)
     supervisor = Supervisor(source, beside)
     set_log_format(supervisor.settings.log_format)
@@ -124,6 +133,24 @@ def serve(
     show_on_stderr("shmq", supervisor.settings.level)
     show_stack_on_demand()
     supervisor.run()
+
+
+def _check(source: Source) -> None:
+    """Raise what a start would, as far as it can be known without one."""
+    settings = source.read()
+    if settings.tls is not None:
+        settings.tls.context()
+    if settings.audit_log is not None:
+        AuditFile(settings.audit_log).check()
+    listener.check(settings)
+    tokens = f"tokens: {len(settings.tokens)}" if settings.tokens else "no tokens"
+    sealed = "TLS" if settings.tls is not None else "no TLS"
+    where = (
+        settings.bind
+        if settings.bind.startswith(listener.UNIX)
+        else f"{settings.bind} port {settings.port}"
+    )
+    show(f"{source.path or 'the settings'}: fine: {where}, {tokens}, {sealed}")
 
 
 def _beside(

@@ -42,8 +42,8 @@ log = logging.getLogger("shmq")
     "--log-level",
     type=click.Choice(LEVELS),
     default="info",
-    show_default=True,
-    help="The least severe events in the log.",
+    envvar="SHMQ_LOG",
+    help="The least severe events in the log.  [default: $SHMQ_LOG, or info]",
 )
 @click.option(
     "--idle",

@@ -25,12 +25,13 @@ def connect(
 ) -> api.Broker:
     """Connect to a namespace on this host, or to a server: a :class:`~shmq.Broker`.
 
-    A ``target`` that contains ``://`` is the URL of a server, ``shmq://HOST:PORT`` or ``shmqs://``
-    for TLS, or of a cluster of NATS, ``nats://HOST:PORT,HOST:PORT`` or ``tls://``; any other is the
-    name of a namespace. The default is the environment's ``SHMQ_URL``, then its ``SHMQ_NAMESPACE``,
-    as for the command ``shmq``, then the user's own namespace, ``default-UID``. Raises
-    :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption` for an invalid URL, and TypeError for a
-    target that is not a str. Connecting to a namespace creates nothing until a queue is created.
+    A ``target`` that contains ``://`` is the URL of a server, ``shmq://HOST:PORT``, ``shmqs://``
+    for TLS, or ``shmq+unix:///PATH`` for a Unix socket; or of a cluster of NATS,
+    ``nats://HOST:PORT,HOST:PORT`` or ``tls://``; any other is the name of a namespace. The default
+    is the environment's ``SHMQ_URL``, then its ``SHMQ_NAMESPACE``, as for the command ``shmq``,
+    then the user's own namespace, ``default-UID``. Raises :class:`~shmq.InvalidName`,
+    :class:`~shmq.InvalidOption` for an invalid URL, and TypeError for a target that is not a str.
+    Connecting to a namespace creates nothing until a queue is created.
 
     The other arguments are for a server. ``token`` is by default that of ``SHMQ_TOKEN``. ``tls`` is
     True, the path of a file or folder of certificates to trust, a map of the paths ``ca``,

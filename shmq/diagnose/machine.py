@@ -14,8 +14,8 @@ from shmq.api.names import SHM
 
 __all__ = ["Condition", "conditions"]
 
-#: The oldest glibc with pthread_mutex_clocklock and sem_clockwait.
-_GLIBC = (2, 30)
+#: The oldest glibc that the wheels are built for.
+_GLIBC = (2, 28)
 
 #: A new queue takes some tens of KiB; with less than this not even a few can be created.
 _LEAST_FREE = 1 << 20
@@ -54,7 +54,7 @@ def _without_gil() -> str | None:
 
 def _old_libc(library: str, version: str) -> str | None:
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    if library == "glibc" and numbers >= _GLIBC:
+    if library != "glibc" or numbers >= _GLIBC:
         return None
     return f"glibc {_GLIBC[0]}.{_GLIBC[1]} or newer is needed"
 

@@ -8,23 +8,19 @@ A wakeup semaphore (its file is called "bell") serves a process that waits on ma
 an event loop, a ``shmq.wait``. Its name has the process's number in the namespace, so that other
 processes can remove it once that process is dead.
 
-posix_ipc creates, finds and removes them. The sleep itself is the core's sem_clockwait:
-posix_ipc's timeouts, like sem_timedwait's, run on the wall clock, and would stretch if
-that were set back.
+The core creates and removes them, and sleeps on them: ``shmq/core/base/semaphore.h``.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import re
 from collections.abc import Callable
 from typing import Final
 
-import posix_ipc
-
 from shmq.api.names import listed
 from shmq.errors import descriptors
+from shmq.native import _core
 
 __all__ = [
     "make_semaphores",
@@ -55,20 +51,14 @@ def make_semaphores(namespace: str, queue_id: int) -> tuple[str, str]:
 
 
 def _make(name: str) -> None:
-    try:
-        with descriptors:
-            posix_ipc.Semaphore(name, posix_ipc.O_CREX, mode=0o600, initial_value=0).close()
-    except posix_ipc.ExistentialError:
-        return
-    except posix_ipc.Error as error:
-        raise OSError(errno.ENOSPC, f"cannot make the semaphore {name}: {error}") from error
+    with descriptors:
+        _core.make_semaphore(name)
 
 
 def remove_semaphores(namespace: str, queue_id: int) -> None:
     """Remove both, if they exist."""
     for name in semaphore_names(namespace, queue_id):
-        with contextlib.suppress(posix_ipc.ExistentialError):
-            posix_ipc.unlink_semaphore(name)
+        _core.remove_semaphore(name)
 
 
 def wakeup_prefix(namespace: str) -> str:
@@ -95,8 +85,8 @@ def wakeup_owner(namespace: str, file: str) -> int | None:
 
 def remove_wakeup(name: str) -> None:
     """Remove the semaphore, if it exists and belongs to this user."""
-    with contextlib.suppress(posix_ipc.ExistentialError, posix_ipc.PermissionsError):
-        posix_ipc.unlink_semaphore(name)
+    with contextlib.suppress(PermissionError):
+        _core.remove_semaphore(name)
 
 
 def sweep_wakeups(namespace: str, is_alive: Callable[[int], bool]) -> None:

@@ -22,11 +22,13 @@ from cpython.list cimport PyList_GET_ITEM
 from cpython.number cimport PyNumber_Index
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
-from libc.errno cimport EAGAIN, EINTR, ENOENT, errno
+from libc.errno cimport EAGAIN, EEXIST, EINTR, ENOENT, errno
 from libc.math cimport ceil, isfinite
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset, strlen
+from posix.fcntl cimport O_CREAT, O_EXCL
+from posix.types cimport mode_t
 from posix.unistd cimport close, read, write
 
 from core.base cimport *
@@ -46,9 +48,11 @@ from _thread import allocate_lock as _allocate_lock
 from collections.abc import Mapping as _Mapping
 
 from shmq import errors as _errors
+from shmq.display import as_html as _as_html, sample as _sample
 from shmq.native import lock_holder as _holders
 
 include "process.pxi"
+include "semaphore.pxi"
 include "segment.pxi"
 include "common.pxi"
 include "wait.pxi"

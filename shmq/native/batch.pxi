@@ -119,6 +119,14 @@ cdef class Batch(_LeasedBatch):
     def __iter__(self) -> Iterator[Any]:
         return iter(self.bodies)
 
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        yield "queue", self.handle.name
+        yield "messages", len(self.bodies)
+        yield from _sample(self.bodies)
+
+    def _repr_html_(self) -> str:
+        return _as_html("Batch", self.__rich_repr__())
+
     def __repr__(self):
         return f"<Batch of {len(self.bodies)} messages of {self.handle.name!r}>"
 

@@ -40,7 +40,7 @@ cdef extern from *:
     }
     """
     int shmq_interpreter_ends()
-    void shmq_watch_messages(object type, Py_ssize_t settled_at, void (*look)(object) noexcept)
+    void shmq_watch_messages(type type, Py_ssize_t settled_at, void (*look)(object) noexcept)
 
 
 def warn_dropped(str what, int frames=1):

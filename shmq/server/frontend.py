@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import socket
+import struct
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -175,23 +176,20 @@ class FrontEnd:
             self._admit(sock, address)
 
     def _admit(self, sock: socket.socket, address: Any) -> None:
+        who, source = _told_of(sock, address)
         limit = self._settings.limits.connections
         if self._connection_counts.total() >= limit:
             sock.close()
-            self._limited_log.warning(
-                "%s:%s: connection refused: connections=%d are open", *address[:2], limit
-            )
+            self._limited_log.warning("%s: connection refused: connections=%d are open", who, limit)
             return
         try:
             sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for option, value in _KEEPALIVE:
-                sock.setsockopt(socket.IPPROTO_TCP, option, value)
+            if sock.family != socket.AF_UNIX:
+                _set_tcp_options(sock)
         except OSError:
             sock.close()
             return
-        peer = Peer(f"{address[0]}:{address[1]}", source_of(address[0]))
+        peer = Peer(who, source)
         log.debug("%s: connected", peer)
         session = self._front.session(peer)
         peer.connection = self._connection_for(sock, session)
@@ -375,3 +373,18 @@ def _limits_of(settings: Settings) -> dict[str, Any]:
         "idle": limits.idle,
         "frame_time": limits.frame,
     }
+
+
+def _set_tcp_options(sock: socket.socket) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE:
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _told_of(sock: socket.socket, address: Any) -> tuple[str, str]:
+    """What is said of the client, and what its failed logins are counted for."""
+    if sock.family != socket.AF_UNIX:
+        return f"{address[0]}:{address[1]}", source_of(address[0])
+    pid, *_ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return f"unix:pid={pid}", "unix"

@@ -1,20 +1,33 @@
-"""The sockets a server listens on: one for each worker, all on one address and port."""
+"""The sockets a server listens on: one for each worker, all on one address and port.
+
+A Unix socket, or one that the service manager has opened, is shared by the workers.
+"""
 
 from __future__ import annotations
 
 import errno
 import ipaddress
 import logging
+import os
 import socket
+import stat
 import time
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from shmq.errors import InvalidOption, ShmqError
 from shmq.server.config.settings import Settings
 
-__all__ = ["listen", "refuse", "url_of"]
+__all__ = ["check", "listen", "refuse", "remove", "url_of"]
 
 log = logging.getLogger("shmq.server")
+
+#: What `bind` begins with, for the path of a Unix socket.
+UNIX: Final = "unix:"
+
+#: The longest path of a Unix socket, in bytes: unix(7).
+_LONGEST: Final = 107
 
 #: Connections that wait for a worker to take them; the kernel may take fewer (somaxconn).
 BACKLOG: Final = 4096
@@ -23,26 +36,44 @@ BACKLOG: Final = 4096
 PATIENCE: Final = 3.0
 
 
-def refuse(settings: Settings) -> None:
+def refuse(settings: Settings, inherited: socket.socket | None = None) -> None:
     """Raise what `listen` would, without listening."""
+    if inherited is not None:
+        _refuse_inherited(settings, inherited)
+        return
+    check(settings)
+    if settings.bind.startswith(UNIX):
+        _refuse_taken(_path_of(settings))
+        return
     family, address = _resolved(settings)
-    _refuse_exposure(settings, address[0])
     if address[1]:
         _refuse_shared(family, address)
 
 
-def listen(settings: Settings) -> list[socket.socket]:
-    """A listening socket for each worker.
+def check(settings: Settings) -> None:
+    """Raise what `refuse` would if nobody listened yet."""
+    if settings.bind.startswith(UNIX):
+        _refuse_path(settings)
+    else:
+        _, address = _resolved(settings)
+        _refuse_exposure(settings, address[0])
+
+
+def listen(settings: Settings, inherited: socket.socket | None = None) -> list[socket.socket]:
+    """A listening socket for each worker; or ``inherited``, which is open already, for all.
 
     The caller keeps them for as long as the server lives: connections that the kernel has
     queued for a dead worker are served by its successor. Raises :class:`~shmq.InvalidOption`
     for an invalid address, or one that is exposed without tokens and TLS, and
     :class:`~shmq.ShmqError` if listening fails.
     """
+    refuse(settings, inherited)
+    if inherited is None and settings.bind.startswith(UNIX):
+        inherited = _bound_to_path(_path_of(settings))
+    if inherited is not None:
+        inherited.setblocking(False)
+        return [inherited, *(inherited.dup() for _ in range(settings.workers - 1))]
     family, address = _resolved(settings)
-    _refuse_exposure(settings, address[0])
-    if address[1]:
-        _refuse_shared(family, address)
     opened: list[socket.socket] = []
     try:
         while len(opened) < settings.workers:
@@ -58,9 +89,73 @@ def listen(settings: Settings) -> list[socket.socket]:
 
 def url_of(listening: socket.socket, *, tls: bool) -> str:
     """The URL of the server."""
+    if listening.family == socket.AF_UNIX:
+        return f"shmq+unix://{quote(listening.getsockname())}"
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     return f"{'shmqs' if tls else 'shmq'}://{shown}:{port}"
+
+
+def remove(settings: Settings) -> None:
+    """Remove the file of the Unix socket that `listen` has made, if it made one."""
+    if settings.bind.startswith(UNIX):
+        _path_of(settings).unlink(missing_ok=True)
+
+
+def _path_of(settings: Settings) -> Path:
+    return Path(settings.bind.removeprefix(UNIX))
+
+
+def _refuse_path(settings: Settings) -> None:
+    """Refuse a path that cannot be a socket's."""
+    path = _path_of(settings)
+    if not path.is_absolute() or len(os.fsencode(path)) > _LONGEST:
+        raise InvalidOption(
+            f"bind={settings.bind!r} must be unix: and an absolute path of at most {_LONGEST} bytes"
+        )
+    if settings.tls is not None:
+        raise InvalidOption(
+            f"bind={settings.bind!r} and TLS: a Unix socket leaves no host and needs none; drop one"
+        )
+    try:
+        there = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _cannot_listen(str(path), error) from error
+    if not stat.S_ISSOCK(there):
+        raise InvalidOption(f"bind={settings.bind!r}: there is a file that is no socket; move it")
+
+
+def _refuse_taken(path: Path) -> None:
+    """Refuse a path at which a server listens."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
+        if probe.connect_ex(str(path)) in (0, errno.EAGAIN):
+            taken = OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+            raise _cannot_listen(str(path), taken)
+
+
+def _bound_to_path(path: Path) -> socket.socket:
+    """A socket that only this user can connect to. One that a dead server left is replaced."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        path.unlink(missing_ok=True)
+        made.bind(str(path))
+        path.chmod(0o600)  # nobody connects before it listens
+        made.listen(BACKLOG)
+    except OSError as error:
+        made.close()
+        raise _cannot_listen(str(path), error) from error
+    return made
+
+
+def _refuse_inherited(settings: Settings, inherited: socket.socket) -> None:
+    """Refuse what the service manager passed if it is not what a server listens on."""
+    listens = inherited.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    if inherited.type != socket.SOCK_STREAM or not listens:
+        raise InvalidOption("the inherited socket does not listen: the unit needs ListenStream=")
+    if inherited.family != socket.AF_UNIX:
+        _refuse_exposure(settings, inherited.getsockname()[0])
 
 
 def _resolved(settings: Settings) -> tuple[socket.AddressFamily, Any]:
@@ -128,7 +223,9 @@ def _bound(family: socket.AddressFamily, address: Any, *, shared: bool) -> socke
     return made
 
 
-def _cannot_listen(address: Any, error: OSError) -> ShmqError:
+def _cannot_listen(address: str | tuple[Any, ...], error: OSError) -> ShmqError:
     taken = error.errno == errno.EADDRINUSE
-    hint = ": stop what listens there, or take another port" if taken else ""
-    return ShmqError(f"cannot listen on {address[0]} port {address[1]}: {error.strerror}{hint}")
+    unix = isinstance(address, str)
+    hint = f": stop what listens there, or take another {'path' if unix else 'port'}"
+    where = address if unix else f"{address[0]} port {address[1]}"
+    return ShmqError(f"cannot listen on {where}: {error.strerror}{hint if taken else ''}")

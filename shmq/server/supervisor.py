@@ -19,9 +19,9 @@ from shmq.server import worker
 from shmq.server.config.settings import Settings, Source
 from shmq.server.connection.connection import ConnectionCounts
 from shmq.server.keeper import main as keep
-from shmq.server.listener import listen, refuse, url_of
+from shmq.server.listener import listen, refuse, remove, url_of
 from shmq.server.persistence_process import PersistenceProcess
-from shmq.server.systemd import Manager
+from shmq.server.systemd import Manager, inherited_socket
 from shmq.supervision.audit import AuditFile
 from shmq.supervision.child_process import LOOK, ChildProcess, PipedChildProcess, WakeupPipe
 from shmq.supervision.descriptors import raise_descriptor_limit
@@ -120,6 +120,7 @@ class Supervisor:
         self._beside = beside
         self._source = source
         self._manager = Manager()
+        self._inherited = inherited_socket()
         self._wakeup = WakeupPipe()
         self._connection_counts = ConnectionCounts.of(1)
         self._sockets: list[socket.socket] = []
@@ -156,6 +157,8 @@ class Supervisor:
                 child.kill()
             for each in self._sockets:
                 each.close()
+            if self._sockets and self._inherited is None:
+                remove(self.settings)
             self._wakeup.close()
             self._remove_namespace()
         if self._refusal is not None:
@@ -197,7 +200,7 @@ class Supervisor:
         if settings.audit_log is not None:
             AuditFile(settings.audit_log).check()
         _raise_descriptors(settings)
-        refuse(settings)
+        refuse(settings, self._inherited)
         if settings.persist:
             self._persistence = PersistenceProcess(lambda: self.settings, log)
             self._children = [self._persistence]
@@ -210,7 +213,7 @@ class Supervisor:
     def _start_accepting(self) -> None:
         """Accept connections, now that the queues are recovered."""
         settings = self.settings
-        self._sockets = listen(settings)
+        self._sockets = listen(settings, self._inherited)
         self._url = url_of(self._sockets[0], tls=settings.tls is not None)
         connection_counts = self._connection_counts = ConnectionCounts.of(settings.workers)
         self._fronts = [

@@ -1,4 +1,4 @@
-"""Reports the state of the service to the service manager: sd_notify(3), without a library."""
+"""The service manager: its socket and credentials, and what it is told: sd_notify(3)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,29 @@ import os
 import socket
 import time
 
-__all__ = ["Manager"]
+from shmq.errors import InvalidOption
+
+__all__ = ["Manager", "inherited_socket"]
+
+#: The first descriptor that a service manager passes: sd_listen_fds(3).
+_FIRST = 3
+
+
+def inherited_socket() -> socket.socket | None:
+    """The socket that the service manager has opened for this process: socket activation.
+
+    It removes ``LISTEN_FDS`` and the like from the environment. Raises
+    :class:`~shmq.InvalidOption` if there are several.
+    """
+    pid = os.environ.pop("LISTEN_PID", "")
+    count = os.environ.pop("LISTEN_FDS", "")
+    os.environ.pop("LISTEN_FDNAMES", None)
+    if pid != str(os.getpid()) or not count.isdigit() or not int(count):
+        return None
+    if int(count) > 1:
+        raise InvalidOption(f"LISTEN_FDS={count}: a server listens on one socket; name one")
+    os.set_inheritable(_FIRST, False)
+    return socket.socket(fileno=_FIRST)
 
 
 class Manager:

@@ -16,6 +16,7 @@ __all__ = [
     "SHOW_STACK",
     "JsonFormatter",
     "default_log_format",
+    "default_log_level",
     "set_log_format",
     "show_on_stderr",
     "show_stack_on_demand",
@@ -35,6 +36,11 @@ _VARIABLE: Final = "SHMQ_LOG_FORMAT"
 def default_log_format() -> str:
     """The form that ``SHMQ_LOG_FORMAT`` names; ``text`` without it."""
     return os.environ.get(_VARIABLE) or LOG_FORMATS[0]
+
+
+def default_log_level() -> str:
+    """The lowest level that ``SHMQ_LOG`` names; ``info`` without it."""
+    return os.environ.get("SHMQ_LOG") or "info"
 
 
 def set_log_format(form: str) -> None:
@@ -59,6 +65,36 @@ class JsonFormatter(logging.Formatter):
         return escaped({**line, **getattr(record, "audit", {})})
 
 
+class _JournalFormatter(logging.Formatter):
+    """Lines for the journal of systemd, which has the time: the priority first, sd-daemon(3)."""
+
+    def __init__(self, form: logging.Formatter) -> None:
+        super().__init__()
+        self._form = form
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See `logging.Formatter`."""
+        levels = ((logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
+        priority = next((told for level, told in levels if record.levelno >= level), 7)
+        return "\n".join(f"<{priority}>{line}" for line in self._form.format(record).split("\n"))
+
+
+def _goes_to_journal() -> bool:
+    """Whether stderr is the journal: systemd.exec(5), ``JOURNAL_STREAM``."""
+    try:
+        status = os.fstat(_STDERR)
+    except OSError:
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
+
+
+def _formatter() -> logging.Formatter:
+    journal = _goes_to_journal()
+    text = logging.Formatter("%(message)s" if journal else _FORM)
+    form = JsonFormatter() if default_log_format() == "json" else text
+    return _JournalFormatter(form) if journal else form
+
+
 def show_on_stderr(name: str, level: int = logging.INFO) -> None:
     """Show the events of the logger ``name`` on stderr, unless it or the root logger has handlers.
 
@@ -68,8 +104,7 @@ def show_on_stderr(name: str, level: int = logging.INFO) -> None:
     if logging.getLogger().handlers or logger.handlers:
         return
     handler = logging.StreamHandler()
-    json = default_log_format() == "json"
-    handler.setFormatter(JsonFormatter() if json else logging.Formatter(_FORM))
+    handler.setFormatter(_formatter())
     logger.addHandler(handler)
     logger.propagate = False
     if logger.level == logging.NOTSET:

@@ -12,7 +12,8 @@ spark = SparkSession.active()
 
 def queue(name: str) -> dict[str, str]:
     """The options of ``format("shmq")`` for a queue at the pipeline's address."""
-    return {"url": spark.conf.get("spark.flights.url"), "subscribe": name, "includeHeaders": "true"}
+    url = spark.conf.get("spark.flights.url") or ""
+    return {"url": url, "subscribe": name, "includeHeaders": "true"}
 
 
 @dp.table(partition_cols=["date"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import weakref
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from shmq import api
@@ -582,6 +583,10 @@ class LocalBroker(BaseBroker):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LocalBroker, (self._namespace.name,)
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        """See `Displayed`."""
+        yield "namespace", self._namespace.name
 
     def __repr__(self) -> str:
         return f"<LocalBroker of namespace {self._namespace.name!r}>"

@@ -502,6 +502,12 @@ class LocalQueue(_core.Handle, api.Queue):
         """The names of the contract; the other attributes are for the core and the client."""
         return [name for name in dir(api.Queue) if not name.startswith("_abc_")]
 
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        """See `Displayed`."""
+        yield "name", self.name
+        yield "namespace", self._namespace.name
+        yield "closed", self.closed
+
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""
         return f"<LocalQueue {self.name!r} of namespace {self._namespace.name!r}{state}>"

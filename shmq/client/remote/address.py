@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from multiprocessing import context
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from shmq.api.options import check_seconds
 from shmq.errors import InvalidOption
@@ -19,6 +19,7 @@ from shmq.protocol.opcodes import DEFAULT_PORT
 __all__ = ["Address", "Target", "tls_context"]
 
 _SCHEMES: Final = {"shmq": False, "shmqs": True}
+_UNIX: Final = "shmq+unix"
 #: The keys of a map that describes TLS.
 _KEYS: Final = ("ca", "certificate", "key")
 
@@ -27,15 +28,23 @@ Tls = bool | str | os.PathLike[str] | Mapping[str, Any] | ssl.SSLContext | None
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Address:
-    """A host and a port; ``str`` of it is the URL, which never contains a token."""
+    """A host and a port, or the path of a Unix socket.
+
+    ``str`` of it is the URL, which never contains a token.
+    """
 
     host: str
     port: int = DEFAULT_PORT
     tls: bool = False
+    #: Of the Unix socket; empty: it is TCP.
+    path: str = ""
 
     @classmethod
     def parse(cls, url: str) -> Address:
-        """``shmq://HOST[:PORT]``, or ``shmqs://`` for TLS. Raises InvalidOption."""
+        """``shmq://HOST[:PORT]``, ``shmqs://`` for TLS, or ``shmq+unix:///PATH``.
+
+        Raises InvalidOption.
+        """
         if not isinstance(url, str):
             raise TypeError(f"url={url!r} must be a str, not {type(url).__name__}")
         parts = urlsplit(url)
@@ -44,8 +53,12 @@ class Address:
                 f"a URL is shown and stored, so it is no place for a secret: give the token "
                 f"as token= or in SHMQ_TOKEN, and the URL as {parts.scheme}://HOST:PORT"
             )
+        if parts.scheme == _UNIX:
+            return cls._of_path(
+                url, unquote(parts.path), parts.netloc + parts.query + parts.fragment
+            )
         if parts.scheme not in _SCHEMES:
-            raise InvalidOption(f"url={url!r} must begin with shmq:// or shmqs://")
+            raise InvalidOption(f"url={url!r} must begin with shmq://, shmqs:// or shmq+unix:///")
         try:
             port = parts.port
         except ValueError:
@@ -60,13 +73,25 @@ class Address:
             raise InvalidOption(f"url={url!r}: no server listens on port 0")
         return cls(parts.hostname, DEFAULT_PORT if port is None else port, _SCHEMES[parts.scheme])
 
+    @classmethod
+    def _of_path(cls, url: str, path: str, more: str) -> Address:
+        if more or len(path) < 2 or not path.isprintable():
+            raise InvalidOption(
+                f"url={url!r} must be {_UNIX}:///PATH, with three slashes, and no more"
+            )
+        return cls("localhost", path=path)
+
     @property
     def netloc(self) -> str:
-        """``HOST:PORT``, an IPv6 address in brackets."""
+        """``HOST:PORT``, an IPv6 address in brackets; or the path."""
+        if self.path:
+            return self.path
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
     def __str__(self) -> str:
+        if self.path:
+            return f"{_UNIX}://{quote(self.path)}"
         return f"{'shmqs' if self.tls else 'shmq'}://{self.netloc}"
 
 
@@ -102,6 +127,8 @@ class Target:
     ) -> Target:
         """The server at ``url``. Raises InvalidOption and TypeError."""
         address = Address.parse(url)
+        if tls is not None and tls is not False and address.path:
+            raise InvalidOption(f"url={url!r} and tls: a Unix socket has no TLS; drop tls=")
         if tls is not None and tls is not False and not address.tls:
             address = dataclasses.replace(address, tls=True)
         if tls is False and address.tls:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from shmq import api, errors
@@ -517,6 +517,10 @@ class RemoteBroker(BaseBroker):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RemoteBroker, (self._connection.target,)
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        """See `Displayed`."""
+        yield "url", self.url
 
     def __repr__(self) -> str:
         return f"<RemoteBroker of {self.url}>"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shmq import errors
-from shmq.client.remote.address import Target, tls_context
+from shmq.client.remote.address import Address, Target, tls_context
 from shmq.native import _core
 from shmq.protocol.messages.queue import Greeting, Hello
 from shmq.protocol.opcodes import Feature, Status, Type
@@ -38,12 +38,13 @@ def dial(
     until = time.monotonic() + timeout
     context = tls_context(target.tls) if target.address.tls else None
     try:
-        sock = socket.create_connection((target.address.host, target.address.port), timeout)
+        sock = _socket_to(target.address, timeout)
     except OSError as error:
         raise _unreachable(target, error) from error
     try:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if not target.address.path:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         seal = None if context is None else _shake_hands(sock, context, target, until)
         sock.setblocking(True)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _SLICE)
@@ -58,6 +59,19 @@ def dial(
     except BaseException:
         sock.close()
         raise
+
+
+def _socket_to(address: Address, timeout: float) -> socket.socket:
+    if not address.path:
+        return socket.create_connection((address.host, address.port), timeout)
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        made.settimeout(timeout)
+        made.connect(address.path)
+    except BaseException:
+        made.close()
+        raise
+    return made
 
 
 def _shake_hands(sock: socket.socket, context: Any, target: Target, until: float) -> Seal:
@@ -105,6 +119,8 @@ def _greet(wire: _core.Wire, target: Target, timeout: float) -> Greeting:
 
 def _hint(target: Target, why: str) -> str:
     """A hint at the cause if a connection was lost before the first answer."""
+    if target.address.path:
+        return ""
     if not target.address.tls:
         return "; if the server wants TLS, the URL begins with shmqs://"
     if "CERTIFICATE" in why:
@@ -116,7 +132,7 @@ def _unreachable(target: Target, error: OSError) -> errors.ConnectionLost:
     error = errors.no_descriptor(error)
     why = "no answer in time" if isinstance(error, TimeoutError) else (error.strerror or str(error))
     hint = ""
-    if isinstance(error, ConnectionRefusedError):
+    if isinstance(error, ConnectionRefusedError | FileNotFoundError):
         hint = "; is `shmq serve` running there?"
     elif isinstance(error, ssl.SSLCertVerificationError):
         why, hint = f"its certificate is refused: {error.verify_message}", _TRUST

@@ -11,6 +11,7 @@ from typing import Any
 
 from shmq import api
 from shmq.client.remote.connection import Attempt, Backoff
+from shmq.display import Displayed, sample
 from shmq.native import _core
 from shmq.protocol.opcodes import FOREVER, Status, Type
 
@@ -254,7 +255,7 @@ class _Run:
         return refused
 
 
-class RemoteBatch(_Run, api.Batch):
+class RemoteBatch(_Run, api.Batch, Displayed):
     """See :class:`shmq.api.Batch`."""
 
     def __init__(self, queue: Any, bodies: list[Any], messages: list[Any]) -> None:
@@ -271,6 +272,12 @@ class RemoteBatch(_Run, api.Batch):
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._bodies)
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        """See `Displayed`."""
+        yield "queue", self._queue.name
+        yield "messages", len(self._bodies)
+        yield from sample(self._bodies)
 
     def __repr__(self) -> str:
         return f"<Batch of {len(self._bodies)} messages of {self._queue.name!r}>"

@@ -9,7 +9,7 @@ import functools
 import logging
 import time
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from shmq import api, errors
@@ -728,6 +728,12 @@ class RemoteQueue(RemoteHandle, api.Queue):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return attach, (self._connection.target, self._name, self._namespace)
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        """See `Displayed`."""
+        yield "name", self._name
+        yield "url", self._connection.url
+        yield "closed", self.closed
 
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, overload
+from typing import Any, TypeVar, get_args, overload
 
 from shmq import api
 from shmq.api.options import IfDifferent, check_one_of
@@ -13,11 +13,9 @@ from shmq.errors import InvalidOption, descriptors
 from shmq.schema.check import as_json_schema
 from shmq.schema.compare import Compatibility
 
-if TYPE_CHECKING:
-    from shmq.client.shared.typed_queue import TypedQueue, TypedStream
-
 __all__ = ["BaseBroker", "check_if_different", "given_of", "same"]
 
+T = TypeVar("T")
 _Handle = TypeVar("_Handle", bound="api.Queue | api.Stream | api.Exchange")
 
 
@@ -42,20 +40,30 @@ class BaseBroker(RpcClient):
 
     @overload
     def typed(
+        self, of: str | api.Queue, schema: type[T], compatibility: str | None = None
+    ) -> api.TypedQueue[T]: ...
+
+    @overload
+    def typed(
         self, of: str | api.Queue, schema: Any = None, compatibility: str | None = None
-    ) -> TypedQueue: ...
+    ) -> api.TypedQueue[Any]: ...
+
+    @overload
+    def typed(
+        self, of: api.Stream, schema: type[T], compatibility: str | None = None
+    ) -> api.TypedStream[T]: ...
 
     @overload
     def typed(
         self, of: api.Stream, schema: Any = None, compatibility: str | None = None
-    ) -> TypedStream: ...
+    ) -> api.TypedStream[Any]: ...
 
     def typed(
         self,
         of: str | api.Queue | api.Stream,
         schema: Any = None,
         compatibility: str | None = None,
-    ) -> TypedQueue | TypedStream:
+    ) -> api.TypedQueue[Any] | api.TypedStream[Any]:
         """See :class:`shmq.api.Broker`."""
         if schema is None and compatibility is not None:
             raise InvalidOption(

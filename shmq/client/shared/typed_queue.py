@@ -57,7 +57,7 @@ class _Bodies:
         return {**(given or {}), VERSION: self.version}
 
 
-class TypedQueue(api.TypedQueue):
+class TypedQueue(api.TypedQueue[Any]):
     """See :class:`shmq.api.TypedQueue`."""
 
     def __init__(self, queue: api.Queue, bodies: _Bodies) -> None:
@@ -110,7 +110,7 @@ class TypedQueue(api.TypedQueue):
         return self._bodies.read(message.body)
 
 
-class TypedStream(api.TypedStream):
+class TypedStream(api.TypedStream[Any]):
     """See :class:`shmq.api.TypedStream`."""
 
     def __init__(self, stream: api.Stream, bodies: _Bodies) -> None:

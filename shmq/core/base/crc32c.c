@@ -56,7 +56,7 @@ uint32_t shmq_crc32c_portable(uint32_t crc, const void *bytes, size_t size)
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#define NATIVE __attribute__((target("sse4.2")))
+#define NATIVE __attribute__((target("sse4.2,crc32")))
 #define STEP8(crc, word) ((uint32_t)_mm_crc32_u64((crc), (word)))
 #define STEP4(crc, word) _mm_crc32_u32((crc), (word))
 #define STEP1(crc, byte) _mm_crc32_u8((crc), (byte))
@@ -134,8 +134,8 @@ NATIVE static uint32_t crc_native(uint32_t crc, const unsigned char *at, size_t 
 #endif
 
 #if defined(__x86_64__)
-#define FOLDS __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.2")))
-#define FOLDS_HALF __attribute__((target("avx2,vpclmulqdq,pclmul,sse4.2")))
+#define FOLDS __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.2,crc32")))
+#define FOLDS_HALF __attribute__((target("avx2,vpclmulqdq,pclmul,sse4.2,crc32")))
 #define FOLDED 256u     /* bytes folded at a time                     */
 #define WORTH_FOLDING 512u
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/semaphore.h"
 
 #define MOST_CREDIT 16u
 #define CREDIT_OF_SUCCESS 2u
@@ -37,10 +38,7 @@ static int64_t cost = DEFAULT_COST;
 
 static bool wait_for(sem_t *semaphore)
 {
-    int64_t end = shmq_read_clock(CLOCK_MONOTONIC) + PATIENCE;
-    struct timespec until = {end / 1000000000, end % 1000000000};
-
-    return !sem_clockwait(semaphore, CLOCK_MONOTONIC, &until);
+    return !shmq_semaphore_wait(semaphore, shmq_read_clock(CLOCK_MONOTONIC) + PATIENCE);
 }
 
 static void *play_back(void *data)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/semaphore.h"
 #include "queue/index.h"
 
 static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -169,9 +170,8 @@ void shmq_post(sem_t *const semaphores[2], const uint32_t post[2])
 int shmq_sleep(sem_t *semaphore, int64_t ns)
 {
     int64_t end = shmq_read_clock(CLOCK_MONOTONIC) + (ns > 0 ? ns : 0);
-    struct timespec until = {end / 1000000000, end % 1000000000};
 
-    if (!sem_clockwait(semaphore, CLOCK_MONOTONIC, &until))
+    if (!shmq_semaphore_wait(semaphore, end))
         return SHMQ_OK;
     return errno == EINTR ? SHMQ_INTERRUPTED : SHMQ_TIMED_OUT;
 }

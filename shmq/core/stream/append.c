@@ -357,7 +357,7 @@ int shmq_log_append_at(struct shmq_log *log, uint64_t position, const struct shm
         shmq_log_index(log, last, position, plan.offset, plan.seen);
     /* The place may be larger than the entry. It outlives the commit in a process that dies, or keeps
      * a view: the next entry must begin right behind this one, with no gap. */
-    SET_RELAXED(log->holds[piece->loan->hold].tag, plan.end - position);
+    SET_ATOMIC(log->holds[piece->loan->hold].tag, plan.end - position);
     out->first = plan.offset++;
     out->records = 1;
     out->duplicate = out->skipped = false;

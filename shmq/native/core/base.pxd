@@ -21,7 +21,8 @@ cdef extern from "<semaphore.h>" nogil:
     ctypedef struct sem_t:
         pass
     sem_t *SEM_FAILED
-    sem_t *sem_open(const char *name, int flags)
+    sem_t *sem_open(const char *name, int flags, ...)
+    int sem_unlink(const char *name)
     int sem_close(sem_t *semaphore)
     int sem_post(sem_t *semaphore)
     int sem_trywait(sem_t *semaphore)

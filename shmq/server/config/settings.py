@@ -15,10 +15,11 @@ from shmq.api.names import check_name, default_namespace
 from shmq.api.options import check_one_of, check_whole, option
 from shmq.errors import InvalidOption, ShmqError
 from shmq.protocol.opcodes import DEFAULT_PORT, MAX_FRAME
+from shmq.server.config.credentials import with_hash
 from shmq.server.config.tls import Tls, check_file
 from shmq.server.config.tokens import Token
 from shmq.supervision.audit import audit_file_of_environment
-from shmq.supervision.stderr import LOG_FORMATS, default_log_format
+from shmq.supervision.stderr import LOG_FORMATS, default_log_format, default_log_level
 
 __all__ = [
     "LEVELS",
@@ -175,7 +176,7 @@ class Settings:
     :class:`~shmq.InvalidName`, and TypeError for a value of the wrong type.
     """
 
-    #: The address to listen on, or a host name.
+    #: The address to listen on, a host name, or ``unix:`` and the path of a Unix socket.
     bind: str = "127.0.0.1"
     #: The port; 0: a free one.
     port: int = DEFAULT_PORT
@@ -184,7 +185,7 @@ class Settings:
     #: The namespace whose queues are served.
     namespace: str = dataclasses.field(default_factory=default_namespace)
     #: The lowest level that is logged: ``debug``, ``info``, ``warning`` or ``error``.
-    log_level: str = "info"
+    log_level: str = dataclasses.field(default_factory=default_log_level)
     #: The form of a line of the log: ``text`` or ``json``.
     log_format: str = dataclasses.field(default_factory=default_log_format)
     #: The file that audit events are appended to, too; None: ``SHMQ_AUDIT_LOG``, or none.
@@ -297,7 +298,9 @@ def _values(table: dict[str, Any], folder: Path) -> dict[str, Any]:
         rows = values["tokens"]
         if not isinstance(rows, list):
             raise TypeError("tokens must be written as [[tokens]], once for each")
-        values["tokens"] = tuple(_made(Token, "[tokens]", _table("tokens", row)) for row in rows)
+        values["tokens"] = tuple(
+            _made(Token, "[tokens]", with_hash(_table("tokens", row))) for row in rows
+        )
     for key, what in (("data_dir", "directory"), ("audit_log", "file")):
         if values.get(key) == "":
             raise InvalidOption(f"{key}='' is no {what}: name one, or leave it out")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
@@ -51,3 +52,26 @@ def test_what_is_no_schema_is_refused(quick: Quick, queue: shmq.Queue) -> None:
     assert "object" in ran.error
     quick("schema", "show", "-q", "jobs", code=Code.USAGE)
     quick("schema", "show", "-q", "nowhere", code=Code.NO_QUEUE)
+
+
+def test_all_queues_and_streams_are_exported_as_asyncapi(
+    quick: Quick, queue: shmq.Queue, broker: shmq.Broker
+) -> None:
+    broker.create_stream("clicks", partitions=1)
+    broker.create_queue(shmq.escape_name("a b"), dead_letter=None)
+    quick("schema", "set", "-q", "jobs", "-", stdin=packed(FIRST))
+
+    made = quick("schema", "export", "--asyncapi").json
+
+    assert made["asyncapi"] == "3.0.0"
+    assert made["info"]["title"] == broker.namespace
+    assert made["channels"]["queue_jobs"]["address"] == "jobs"
+    reference = made["channels"]["queue_jobs"]["messages"]["body"]["$ref"]
+    assert reference == "#/components/messages/queue_jobs"
+    assert made["components"]["messages"]["queue_jobs"]["payload"]["schema"] == FIRST
+    assert "payload" not in made["components"]["messages"]["stream_clicks"]
+    assert made["operations"]["receive_stream_clicks"]["action"] == "receive"
+    # Keys are what the specification allows: section "Components Object".
+    keys = [*made["channels"], *made["operations"], *made["components"]["messages"]]
+    assert all(re.fullmatch(r"[a-zA-Z0-9.\-_]+", key) for key in keys)
+    assert len(made["channels"]) == len(broker.queue_names()) + 1

@@ -379,7 +379,7 @@ def test_a_create_that_fails_half_way_leaves_nothing(
     error: BaseException,
 ) -> None:
     broker.create_queue("other", dead_letter=None)
-    before, make, calls = files_of(namespace), posix_ipc.Semaphore, itertools.count()
+    before, make, calls = files_of(namespace), _core.make_semaphore, itertools.count()
 
     def fail(*arguments: Any, **options: Any) -> Any:
         if next(calls) == after:
@@ -387,7 +387,7 @@ def test_a_create_that_fails_half_way_leaves_nothing(
         return make(*arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(posix_ipc, "Semaphore", fail)
+        patch.setattr(_core, "make_semaphore", fail)
         with pytest.raises(type(error)):
             broker.create_queue("q")
 

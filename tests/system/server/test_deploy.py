@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import shutil
 import subprocess
@@ -11,9 +12,14 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from shmq.server.config.settings import Limits, Settings, Source
+from shmq.server.config.tokens import make_token
+from tests.support import certificates
+from tests.support.namespaces import own_namespace
 from tests.support.processes import ROOT
+from tests.support.server import serve
 
 UNIT = (ROOT / "deploy" / "shmq.service").read_text()
 CONTAINERFILE = (ROOT / "deploy" / "Containerfile").read_text()
@@ -104,3 +110,55 @@ def test_the_files_that_the_page_shows_are_read_and_the_first_has_the_defaults(
         for field in Limits.__slots__
         if f"\n| `{field}` |" not in HOW_TO and f"[limits.{field}]\n" not in quotas
     } == set()
+
+
+def health(folder: Path, port: int) -> subprocess.CompletedProcess[str]:
+    """What the check of the image says, with the command as it is installed there."""
+    command = folder / "shmq"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m shmq.cli "$@"\n')
+    command.chmod(0o755)
+    return subprocess.run(
+        [ROOT / "deploy/shmq-health"],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "PATH": f"{folder}:{os.environ['PATH']}",
+            "HEALTH_FOLDER": str(folder),
+            "HEALTH_PORT": str(port),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.prove
+@pytest.mark.skipif(certificates.WHY_NOT is not None, reason=str(certificates.WHY_NOT))
+def test_the_check_of_the_image_is_an_answer_of_the_server(tmp_path: Path) -> None:
+    authority = certificates.Certificates(tmp_path)
+    certificate, key = authority.sign("server")
+    token = make_token()
+    (tmp_path / "health.token").write_text(token + "\n")
+    tls = {"certificate": str(certificate), "key": str(key)}
+    with (
+        own_namespace() as namespace,
+        serve(namespace, tokens={token: {}}, tls=tls) as server,
+    ):
+        assert health(tmp_path, server.port).returncode == 0
+        (tmp_path / "health.token").write_text(make_token())
+        assert health(tmp_path, server.port).returncode != 0
+        assert server.stops() == 0
+        assert health(tmp_path, server.port).returncode != 0
+    assert 'CMD ["shmq-health"]' in CONTAINERFILE
+
+
+def test_the_pod_gives_the_queues_memory_within_its_limits() -> None:
+    pod = yaml.safe_load((ROOT / "deploy/kubernetes.yaml").read_text())["spec"]["template"]["spec"]
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    assert volumes["shm"]["emptyDir"] == {"medium": "Memory", "sizeLimit": "1Gi"}
+    for container in pod["containers"]:
+        assert {"name": "shm", "mountPath": "/dev/shm"} in container["volumeMounts"]
+        assert int(container["resources"]["limits"]["memory"].removesuffix("Mi")) > 1024
+    server, *_ = pod["containers"]
+    assert server["livenessProbe"]["exec"]["command"] == ["shmq-health"]
+    assert pod["securityContext"]["runAsUser"] == 999 and "--uid 999" in CONTAINERFILE

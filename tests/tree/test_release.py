@@ -1,0 +1,112 @@
+"""What is published: how it is built, what is in it that others made, who signs it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tools.release import archives, interpreters, manual, materials
+
+ROOT = Path(__file__).resolve().parents[2]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
+STATIC = ROOT / "shmq/console/pages/static"
+
+#: The files of the console that are this project's own.
+OWN = {"console.css", "console.js"}
+
+
+def test_vendored_files_are_as_their_makers_published_them() -> None:
+    for component in materials.read_vendored():
+        for name, digest in component["files"].items():
+            assert hashlib.sha256((ROOT / name).read_bytes()).hexdigest() == digest, name
+
+
+def test_every_file_that_others_made_is_listed_and_licensed() -> None:
+    listed = {name for component in materials.read_vendored() for name in component["files"]}
+    there = {str(path.relative_to(ROOT)) for path in STATIC.iterdir() if path.name not in OWN}
+    assert there == listed
+    assert "shmq/console/pages/static/uPlot.LICENSE" in PROJECT["license-files"]
+
+
+def test_wheels_are_built_for_each_python_that_the_project_names() -> None:
+    named = {
+        found[1] for each in PROJECT["classifiers"] if (found := re.search(r" 3\.(\d+)$", each))
+    }
+    built = PYPROJECT["tool"]["cibuildwheel"]["build"]
+    assert {f"cp3{minor}-*" for minor in named} == {name for name in built if "t-" not in name}
+    assert "cp314t-*" in built
+
+
+def test_everything_that_every_installation_gets_is_used_by_the_library() -> None:
+    text = "\n".join(path.read_text() for path in (ROOT / "shmq").rglob("*.py"))
+    used = set(re.findall(r"^ *(?:import|from) (\w+)", text, re.MULTILINE))
+    needed = {re.split(r"\W", requirement)[0] for requirement in PROJECT["dependencies"]}
+    assert needed <= used
+
+
+def test_the_recipe_of_conda_needs_what_the_project_needs() -> None:
+    recipe = yaml.safe_load((ROOT / "deploy/conda/recipe.yaml").read_text())
+    run = {
+        each.replace(" ", "").replace("msgpack-python", "msgpack")
+        for each in recipe["requirements"]["run"]
+    }
+    assert run == {*PROJECT["dependencies"], f"python{PROJECT['requires-python']}"}
+    assert recipe["context"]["version"] == PROJECT["version"]
+
+
+def test_the_workflow_publishes_without_a_secret() -> None:
+    text = (ROOT / ".github/workflows/release.yml").read_text()
+    jobs = yaml.safe_load(text)["jobs"]
+    assert "secrets." not in text
+    assert "password" not in str(jobs)
+    assert jobs["publish"]["permissions"] == {"id-token": "write"}
+    assert set(jobs["publish"]["needs"]) == set(jobs) - {"publish"}
+
+
+def test_builds_that_differ_are_refused(tmp_path: Path) -> None:
+    made = iter([b"one", b"two"])
+
+    def build() -> Path:
+        path = tmp_path / f"built-{len(list(tmp_path.iterdir()))}"
+        path.write_bytes(next(made))
+        return path
+
+    with pytest.raises(SystemExit, match=r"two builds of it differ: compare .*/first"):
+        archives.reproduced("it", build, tmp_path)
+
+
+def test_a_build_that_fails_says_why() -> None:
+    with pytest.raises(SystemExit, match=r"(?s)no such thing.*failed with 3"):
+        archives.run(sys.executable, "-c", "import sys; print('no such thing'); sys.exit(3)")
+
+
+def test_the_hashes_are_those_that_sha256sum_reads(tmp_path: Path) -> None:
+    (tmp_path / "a.whl").write_bytes(b"a")
+    archives.write_hashes(tmp_path)
+    archives.run("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:.*make_default_short_help:DeprecationWarning")
+def test_each_command_has_a_manual_page(tmp_path: Path) -> None:
+    manual.main(tmp_path)
+    assert {"shmq.1", "shmq-serve.1", "shmq-schema-set.1"} <= {
+        path.name for path in tmp_path.iterdir()
+    }
+    assert r"\-\-log\-format" in (tmp_path / "shmq-serve.1").read_text()
+
+
+def test_an_interpreter_that_cannot_build_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "python3.12"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}")
+    assert broken not in interpreters.found()

@@ -1,0 +1,66 @@
+"""A wheel in an environment of its own, used as a person does who has no compiler."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tools.release.archives import run
+
+__all__ = ["COMPILERS", "Environment"]
+
+#: What must not be found.
+COMPILERS = ("cc", "gcc", "c99", "clang", "tcc", "x86_64-linux-gnu-gcc")
+
+#: What pip needs of the environment.
+_KEPT = ("PIP_CONFIG_FILE", "PIP_INDEX_URL", "SSL_CERT_FILE")
+
+_SCRIPT = Path(__file__).with_name("in_use.py")
+
+
+class Environment:
+    """A virtual environment with the wheel in it, and nothing else on the path."""
+
+    def __init__(self, python: Path, wheel: Path) -> None:
+        self._wheel = wheel
+        self._folder = Path(tempfile.mkdtemp(prefix="shmq-trial-"))
+        run(python, "-m", "venv", self._folder / "venv")
+        self.python = self._folder / "venv/bin/python"
+        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        self._environment = {
+            **kept,
+            "HOME": str(self._folder),
+            "PATH": str(self.python.parent),
+            "SHMQ_NAMESPACE": f"trial-{os.getpid()}",
+            "SHMQ_DATA_DIR": str(self._folder / "data"),
+        }
+        for name in COMPILERS:
+            assert shutil.which(name, path=self._environment["PATH"]) is None, name
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def steps(self) -> Iterator[str]:
+        """Install, and use; a line about each."""
+        pip = (self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+        self._run(*pip, "--only-binary", ":all:", self._wheel)
+        self._run(self.python, "-m", "pip", "check")
+        yield "installed without a compiler"
+        yield self._run(self.python.parent / "shmq", "--version").strip()
+        yield from self._run(self.python, _SCRIPT).splitlines()
+
+    def _run(self, *command: str | Path) -> str:
+        return run(*command, cwd=self._folder, env=self._environment)
