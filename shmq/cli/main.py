@@ -77,6 +77,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "fsck": ("host", "Check every invariant"),
         "keeper": ("host", "Expire leases and delays"),
         "stress": ("stress", "Test a queue under load"),
+        "advise": ("advice", "Choose a queue's options"),
         "completion": ("main", "Complete names in a shell"),
     },
 }

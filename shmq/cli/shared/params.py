@@ -7,7 +7,6 @@ flag's name.
 from __future__ import annotations
 
 import enum
-import math
 import re
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import click
 
 import shmq
 from shmq.api.names import given_name
+from shmq.api.quantity import parse_seconds, parse_size
 
 __all__ = [
     "NONE",
@@ -47,35 +47,19 @@ class Nothing(enum.Enum):
 #: The word ``none`` on the command line; None itself means that the flag was not given.
 NONE: Final = Nothing.NONE
 
-_NUMBER = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([A-Za-z]*)", re.ASCII)
-
-_SIZES: Final = {
-    "": 1,
-    "b": 1,
-    **{unit: 1024**n for n, k in enumerate("kmgt", 1) for unit in (k, f"{k}ib")},
-    **{f"{k}b": 1000**n for n, k in enumerate("kmgt", 1)},
-}
-
-_TIMES: Final = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
 _PRIORITIES: Final = {"low": shmq.LOW, "normal": shmq.NORMAL, "high": shmq.HIGH}
 
 _ESCAPES: Final = {"\\0": b"\0", "\\n": b"\n", "\\r\\n": b"\r\n", "\\t": b"\t"}
 
 
 def size(value: str) -> int:
-    """Bytes: ``4096``, ``64KiB``, ``16MiB`` (``16M``), ``1.5GiB``; ``KB`` is 1000."""
-    number, factor = _split(value, _SIZES, "a size such as 4096, 64KiB or 16MiB")
-    exact = number * factor
-    if exact != int(exact):
-        raise click.BadParameter(f"{value!r} is not a whole number of bytes")
-    return int(exact)
+    """Bytes, as :func:`~shmq.api.quantity.parse_size` reads them."""
+    return _parsed(parse_size, value)
 
 
 def seconds(value: str) -> float:
-    """Seconds: ``30``, ``0.5``, ``30s``, ``500ms``, ``5m``, ``2h``, ``1d``."""
-    number, factor = _split(value, _TIMES, "a time such as 30, 30s, 500ms, 5m or 2h")
-    return float(number * factor)
+    """Seconds, as :func:`~shmq.api.quantity.parse_seconds` reads them."""
+    return _parsed(parse_seconds, value)
 
 
 def moment(value: str) -> float:
@@ -155,12 +139,8 @@ def or_none(convert: Callable[[str], T]) -> Callable[[str], T | Nothing]:
     return converted
 
 
-def _split(value: str, units: dict[str, int] | dict[str, float], form: str) -> tuple[float, float]:
-    match = _NUMBER.fullmatch(value.strip())
-    factor = units.get(match[2].lower()) if match else None
-    if match is None or factor is None:
-        raise click.BadParameter(f"{value!r} is not {form}")
-    number = float(match[1]) if "." in match[1] else int(match[1])
-    if not math.isfinite(number * factor):
-        raise click.BadParameter(f"{value!r} is too large")
-    return number, factor
+def _parsed(parse: Callable[[str], T], value: str) -> T:
+    try:
+        return parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
