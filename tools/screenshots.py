@@ -37,6 +37,7 @@ PICTURES: Final[tuple[tuple[str, str, Literal["light", "dark"]], ...]] = (
     ("streams", "/streams/positions", "light"),
     ("exchanges", "/exchanges?exchange=flights&key=ua.ewr", "light"),
     ("host", "/host", "light"),
+    ("advice", "/advice?rate=20&peak_rate=100&work_p50=0.2&work_p99=2&producers=request", "light"),
 )
 
 _NAMESPACE: Final = "airport"
