@@ -44,7 +44,7 @@ _NAMESPACE: Final = "airport"
 #: How long flights come in before the pictures are taken, in seconds.
 _SECONDS: Final = 20
 #: The largest picture, in bytes.
-_MOST: Final = 100_000
+_MOST: Final = 130_000
 
 
 def traffic(broker: shmq.Broker, seen: threading.Event, stop: threading.Event) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,8 +12,11 @@ import pytest
 import shmq
 from shmq.advice.report import Advice, advise
 from shmq.advice.workload import Workload
+from tests.prove.recovery.tools import lose
+from tests.support.memory_loss import bring_back
 from tests.support.processes import eventually
 from tests.support.workloads import GOLDEN
+from tests.support.writer_process import WriterProcess, running_writer
 
 _NUMBERS = itertools.count()
 
@@ -186,3 +190,26 @@ def test_a_stream_keeps_its_records_and_a_small_ring_does_not(broker: shmq.Broke
         assert (first_kept == 0) is kept
         broker.delete_stream(stream.name)
     assert "before their retention is over" in fault_of(advice, "ring_bytes")
+
+
+@pytest.fixture
+def writer_process(namespace: str) -> Iterator[WriterProcess]:
+    with running_writer(namespace) as running:
+        yield running
+
+
+@pytest.mark.parametrize("survives", ["machine", "process"])
+def test_a_journal_brings_back_what_memory_loses_with_the_machine(
+    broker: shmq.Broker, writer_process: WriterProcess, survives: str
+) -> None:
+    advice = advice_for("orders to five departments", survives=survives)
+    broker.create_queue("orders", **advice.options).put("paid")
+    assert (advice["durability"] == "journal") is (survives == "machine")
+    writer_process.stop()
+    lose(writer_process.namespace)
+    bring_back(writer_process.namespace, writer_process.folder)
+    with shmq.connect(writer_process.namespace) as after:
+        left = [one.body for one in after.ensure_queue("orders").get_many(2, timeout=0)]
+    assert left == (["paid"] if survives == "machine" else [])
+    if left:
+        assert "gone after a restart" in fault_of(advice, "durability")
