@@ -23,6 +23,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .PHONY: bench-record
 .PHONY: release-check
 .PHONY: stubs
+.PHONY: site man
 .PHONY: options protocol monitoring clean
 
 help:
@@ -53,6 +54,8 @@ help:
 	@echo 'make bench-spark        queues read, written and streamed by Spark, beside its own limits'
 	@echo 'make bench-record       bench, bench-tcp, bench-disk and bench-frameworks, recorded in the pages'
 	@echo 'make release-check      build what is published, twice, and try it without a compiler'
+	@echo 'make site               build the pages as a site, with search, into build/site'
+	@echo 'make man                write a manual page for each command into build/man'
 	@echo 'make clean              remove .venv and everything built'
 
 # With CONSOLE=1 it prints the address of a page that shows its queues while it runs.
@@ -175,6 +178,13 @@ layout: $(VENV)/built
 monitoring: $(VENV)/built
 	$(BIN)/python tools/monitoring.py
 
+# Nothing is loaded from another host, neither now nor by a reader.
+site: $(VENV)/docs
+	$(BIN)/python -m tools.site
+
+man: $(VENV)/docs
+	$(BIN)/python -m tools.release.manual build/man
+
 protocol: $(VENV)/tools
 	$(BIN)/python tools/protocol.py
 
@@ -233,7 +243,7 @@ $(VENV)/built: $(VENV)/tools setup.py $(CORE)
 	@touch $@
 
 # The package is in place by then, so this adds what the extra names and builds nothing.
-$(VENV)/bench $(VENV)/console $(VENV)/demo $(VENV)/release $(VENV)/spark $(VENV)/test: $(VENV)/%: $(VENV)/tools | $(VENV)/built
+$(VENV)/bench $(VENV)/console $(VENV)/demo $(VENV)/docs $(VENV)/release $(VENV)/spark $(VENV)/test: $(VENV)/%: $(VENV)/tools | $(VENV)/built
 	@echo 'installing what $* needs'
 	@$(PIP) --use-pep517 'shmq[$*]'
 	@touch $@

@@ -1,12 +1,13 @@
-"""Sizes and times as people write them, read in one way by the command, options and files."""
+"""Sizes, times and rates as people read and write them, in one way everywhere."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["fraction_of", "seconds_of", "size_of"]
+__all__ = ["brief", "fraction_of", "rate", "seconds_of", "size", "size_of", "span"]
 
 _QUANTITY: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([A-Za-z]*)", re.ASCII)
 
@@ -16,6 +17,8 @@ _SIZES: Final[Mapping[str, int]] = {
     **{unit: 1024**n for n, k in enumerate("kmgt", 1) for unit in (k, f"{k}ib")},
     **{f"{k}b": 1000**n for n, k in enumerate("kmgt", 1)},
 }
+
+_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 _TIMES: Final[Mapping[str, float]] = {
     "": 1.0,
@@ -53,3 +56,43 @@ def _number_and_factor(text: str, units: Mapping[str, float]) -> tuple[str, floa
     found = _QUANTITY.fullmatch(text.strip())
     factor = units.get(found[2].lower()) if found else None
     return None if found is None or factor is None else (found[1], factor)
+
+
+def rate(value: float | None) -> str:
+    """Something per second: one digit after the point where it is small."""
+    if value is None:
+        return ""
+    return f"{value:,.1f}" if 0 < value < 100 else f"{value:,.0f}"
+
+
+def span(seconds: float | None) -> str:
+    """A length of time in its largest unit: ``3.2 s``, ``12 min``, ``4.5 h``, ``3 days``."""
+    if seconds is None:
+        return ""
+    for most, unit, length in ((60, "s", 1), (3600, "min", 60), (86_400, "h", 3600)):
+        if abs(seconds) < most:
+            return f"{_short(seconds / length)} {unit}"
+    return f"{_short(seconds / 86_400)} days"
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0") if abs(value) < 10 else f"{value:.0f}"
+
+
+def size(value: float | None) -> str:
+    """A size in its largest unit: ``512 bytes``, ``1.5 MiB``."""
+    if value is None:
+        return ""
+    at, left = 0, float(value)
+    while abs(left) >= 1024 and at < len(_UNITS) - 1:
+        at, left = at + 1, left / 1024
+    return f"{value:,.0f} {_UNITS[0]}" if at == 0 else f"{left:.1f} {_UNITS[at]}"
+
+
+def brief(seconds: float) -> str:
+    """A length of time as :func:`span` has it, and a short one in ``ms`` or ``µs``."""
+    if not math.isfinite(seconds):
+        return "for ever"
+    if seconds >= 1 or not seconds:
+        return span(seconds)
+    return f"{seconds * 1e6:.3g} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3g} ms"

@@ -37,13 +37,14 @@ PICTURES: Final[tuple[tuple[str, str, Literal["light", "dark"]], ...]] = (
     ("streams", "/streams/positions", "light"),
     ("exchanges", "/exchanges?exchange=flights&key=ua.ewr", "light"),
     ("host", "/host", "light"),
+    ("advice", "/advice?rate=20&peak_rate=100&work_p50=0.2&work_p99=2&producers=request", "light"),
 )
 
 _NAMESPACE: Final = "airport"
 #: How long flights come in before the pictures are taken, in seconds.
 _SECONDS: Final = 20
 #: The largest picture, in bytes.
-_MOST: Final = 100_000
+_MOST: Final = 130_000
 
 
 def traffic(broker: shmq.Broker, seen: threading.Event, stop: threading.Event) -> None:

@@ -154,16 +154,12 @@ def check_versions(
     Raises SchemaError and InvalidOption.
     """
     if len(known) >= _MOST:
-        raise InvalidOption(
-            f"{name!r} has {_MOST} versions of its schema, the most it may have"
-        )
+        raise InvalidOption(f"{name!r} has {_MOST} versions of its schema, the most it may have")
     for other in reversed(known):
         try:
             problem = problem_between(schema, other.schema, rule)
         except (ValueError, RecursionError, TypeError, AttributeError) as error:
-            raise InvalidOption(
-                f"the schema of {name!r} cannot be compared: {error}"
-            ) from error
+            raise InvalidOption(f"the schema of {name!r} cannot be compared: {error}") from error
         if problem is not None:
             raise SchemaError(
                 f"the schema of {name!r} is not {rule} compatible with its version "

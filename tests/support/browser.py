@@ -29,6 +29,7 @@ PAGES = (
     "/streams/positions",
     "/exchanges?exchange=flights&key=ua.ewr",
     "/host",
+    "/advice?rate=100&order=key&survives=machine",
 )
 
 #: A few of the demo's flights.

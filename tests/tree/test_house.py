@@ -137,6 +137,7 @@ def test_the_package_run_as_a_module_is_the_command() -> None:
 #: Modules and packages whose extra is not called as their package.
 EXTRAS = {
     "schema": "schemas",
+    "advice/plot.py": "plot",
     "cli/dmsq.py": "arrow",
     "client/shared/typed_queue.py": "schemas",
     "codec/compression.py": "compression",

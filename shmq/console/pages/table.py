@@ -21,6 +21,7 @@ MODULES: Final = (
     "streams",
     "exchanges",
     "host",
+    "advice",
     "changes",
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import importlib.util
 import os
@@ -20,6 +19,7 @@ from tests.support import page_blocks
 from tests.support.celery_worker import entry_points
 from tests.support.namespaces import own_namespace
 from tests.support.server import serve
+from tools.site.pages import anchors
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -152,19 +152,7 @@ def test_the_links_to_a_heading_lead_to_one() -> None:
     for page in PAGES:
         for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", page.read_text()):
             there = page.parent / target if target else page
-            assert anchor in _anchors(there), f"{page.name} links to {target}#{anchor}"
-
-
-def _anchors(page: Path) -> set[str]:
-    """The names by which GitHub links to the headings of a page."""
-    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
-    found: collections.Counter[str] = collections.Counter()
-    anchors = set()
-    for heading in headings:
-        plain = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-        anchors.add(f"{plain}-{found[plain]}" if found[plain] else plain)
-        found[plain] += 1
-    return anchors
+            assert anchor in anchors(there.read_text()), f"{page.name} links to {target}#{anchor}"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Which queue, stream or other system suits a workload, and with which options."""

@@ -1,0 +1,127 @@
+"""Answers as text: what a person types, the file ``workload.toml``, the defaults."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from shmq.advice.question import QUESTIONS
+from shmq.advice.workload import ANSWERS, Workload
+from shmq.errors import InvalidOption
+from shmq.units import seconds_of, size_of
+
+__all__ = ["default_of", "read_text", "read_workload", "template", "written"]
+
+#: No file of answers is longer, in bytes.
+_LONGEST_FILE: Final = 1 << 16
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("it is no number") from None
+
+
+def _size(text: str) -> int:
+    found = size_of(text)
+    if found is None:
+        raise ValueError("it is no size such as 4096, 64KiB or 16MiB")
+    return found
+
+
+def _seconds(text: str) -> float:
+    found = seconds_of(text)
+    if found is None:
+        raise ValueError("it is no time such as 30, 500ms, 5m or 2h")
+    return found
+
+
+_READ: Final[dict[str, Callable[[str], Any]]] = {
+    "bytes": _size,
+    "seconds": _seconds,
+    "rate": _number,
+    "share": _number,
+    "count": _number,
+}
+
+
+def read_text(name: str, text: str) -> Any:
+    """The answer that a person typed. Raises :class:`~shmq.InvalidOption` if it cannot be it."""
+    row, text = ANSWERS[name], text.strip()
+    if row.none and text.lower() in {"none", row.none}:
+        return None
+    if row.kind == "flag":
+        return row.check(name, {"yes": True, "no": False}.get(text.lower(), text))
+    if row.kind == "words":
+        words = [word for word in text.lower().replace(",", " ").split() if word != "none"]
+        return row.check(name, words)
+    if row.kind == "choice":
+        return row.check(name, text.lower())
+    try:
+        return row.check(name, _READ[row.kind](text))
+    except ValueError as error:
+        if isinstance(error, InvalidOption):
+            raise
+        raise InvalidOption(f"{name}={text[:40]!r}: {error}") from None
+
+
+def read_workload(path: Path) -> dict[str, Any]:
+    """The answers of a file in TOML: those of :data:`ANSWERS`, numbers or text as one types it.
+
+    Raises :class:`~shmq.InvalidOption` for a file that is none, and OSError.
+    """
+    with path.open("rb") as file:
+        raw = file.read(_LONGEST_FILE + 1)
+    if len(raw) > _LONGEST_FILE:
+        raise InvalidOption(f"{path} is longer than {_LONGEST_FILE} bytes: it is no workload")
+    try:
+        given = tomllib.loads(raw.decode())
+        return {
+            name: read_text(name, value) if isinstance(value, str) and name in ANSWERS else value
+            for name, value in given.items()
+        }
+    except InvalidOption as error:
+        raise InvalidOption(f"{path}: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidOption(f"{path} is no TOML: {error}") from None
+
+
+def written(value: Any) -> str:
+    """An answer as a person types it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ",".join(value) or "none"
+    return f"{value:.9f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
+def default_of(name: str, given: Mapping[str, Any]) -> str:
+    """The default as one types it, where the ``given`` answers are known."""
+    rest = {key: value for key, value in given.items() if key != name}
+    return written(getattr(Workload.of(rest), name))
+
+
+def template() -> str:
+    """The file of a workload with every default, and the questions as comments."""
+    lines = []
+    for number, question in enumerate(QUESTIONS, 1):
+        lines += ["", f"# {number}. {question.text} {question.why}"]
+        for name in question.answers:
+            row = ANSWERS[name]
+            choices = f" ({', '.join(row.choices)})" if row.choices else ""
+            value = _in_toml(getattr(Workload.of({}), name))
+            lines.append(f"{name} = {value}  # {row.text}{choices}")
+    return "\n".join(lines[1:])
+
+
+def _in_toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(f'"{one}"' for one in value) + "]"
+    return written(value) if isinstance(value, int | float) else f'"{written(value)}"'

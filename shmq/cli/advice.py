@@ -1,0 +1,205 @@
+"""``shmq advise``: which queue or other system suits a workload, and with which options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+import shmq
+from shmq.advice import plot as plots
+from shmq.advice.measurement import measure
+from shmq.advice.program import command_line, python
+from shmq.advice.question import QUESTIONS, Question
+from shmq.advice.queueing import ASSUMPTIONS
+from shmq.advice.report import Advice
+from shmq.advice.report import advise as advise_on
+from shmq.advice.text import default_of, read_text, read_workload, template
+from shmq.advice.workload import ANSWERS, Workload
+from shmq.cli.shared import params
+from shmq.cli.shared.exit_codes import Code
+from shmq.cli.shared.flags import json_flag
+from shmq.cli.shared.names import complete_queues
+from shmq.cli.shared.output import cell, note, one_line, show, show_json, show_table, table
+from shmq.cli.shared.target import target_of
+from shmq.units import size
+
+__all__ = ["advise"]
+
+_LONGEST_LOOK: Final = 3600.0
+
+
+@click.command(epilog="Example: shmq advise --defaults --code")
+@click.argument(
+    "file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option(
+    "--from-queue", metavar="NAME", type=params.name, shell_complete=complete_queues,
+    help="Measure a live queue, and ask only the rest.",
+)  # fmt: skip
+@click.option(
+    "--seconds", type=params.seconds, metavar="TIME", help="How long to measure it.  [default: 60s]"
+)
+@click.option("--defaults", is_flag=True, help="Ask nothing: take the defaults.")
+@click.option("--template", "as_template", is_flag=True, help="Print a FILE with all defaults.")
+@click.option(
+    "--name", type=params.name, default="jobs", metavar="NAME", show_default=True,
+    help="The name that --code uses.",
+)  # fmt: skip
+@click.option(
+    "--cores", type=click.IntRange(1, 4096), metavar="N",
+    help="Cores of the consumers' hosts.  [default: this host's]",
+)  # fmt: skip
+@click.option("--code", is_flag=True, help="Print the program and the command that makes it.")
+@click.option(
+    "--plot", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+    help="Draw the wait over the load into FILE (.png, .svg, .pdf).",
+)  # fmt: skip
+@json_flag
+@click.pass_context
+def advise(
+    context: click.Context,
+    /,
+    file: Path | None,
+    from_queue: str | None,
+    seconds: float | None,
+    defaults: bool,
+    as_template: bool,
+    **how: Any,
+) -> None:
+    """Say which queue suits a workload, each option with its reason, or what to use instead.
+
+    The workload is asked in twelve questions, or read from FILE in TOML (see --template), where
+    what is absent has its default. The exit code is 10 if another system suits it better.
+    """
+    if as_template:
+        show(template())
+        return
+    if seconds is not None and from_queue is None:
+        raise click.UsageError(
+            "--seconds is the time to measure a queue: say which with --from-queue"
+        )
+    given = read_workload(file) if file is not None else {}
+    options: Mapping[str, Any] = {}
+    if from_queue is not None:
+        seen, options = _measured(context, from_queue, 60.0 if seconds is None else seconds)
+        given = {**seen, **given}
+    if file is None and not defaults:
+        given = _asked(given)
+    _tell(context, advise_on(Workload.of(given), how["cores"]), options, how)
+
+
+def _measured(
+    context: click.Context, name: str, seconds: float
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a live queue answers, and its options."""
+    if not 0 < seconds <= _LONGEST_LOOK:
+        raise click.UsageError(f"--seconds is up to {_LONGEST_LOOK:g}, not {seconds:g}")
+    with target_of(context).connect() as broker, broker.queue(name) as queue:
+        found = measure(queue, seconds)
+        options = queue.options.as_dict()
+    seen = ", ".join(f"{key} {value:.6g}" for key, value in found.answers.items())
+    note(f"measured {name!r} for {found.seconds:.0f} s: {seen or 'nothing came or went'}")
+    for remark in found.remarks:
+        note(remark)
+    return found.answers, options
+
+
+def _asked(given: dict[str, Any]) -> dict[str, Any]:
+    """The given answers, and those to the questions that are left."""
+    found = dict(given)
+    for number, question in enumerate(QUESTIONS, 1):
+        wanted = [name for name in question.answers if name not in given]
+        if wanted:
+            found |= _ask(number, question, wanted, found)
+    return found
+
+
+def _ask(
+    number: int, question: Question, wanted: list[str], found: Mapping[str, Any]
+) -> dict[str, Any]:
+    """One line: an answer after the other; those left out have their defaults."""
+    click.echo(f"\n{number}. {question.text}  ({question.why})", err=True)
+    for name in wanted:
+        choices = ANSWERS[name].choices
+        listed = f": {', '.join(choices)}" if choices else ""
+        click.echo(f"   {name}: {ANSWERS[name].text}{listed}", err=True)
+    default = " ".join(default_of(name, found) for name in wanted)
+
+    def read(line: str) -> dict[str, Any]:
+        words = line.split()
+        if len(words) > len(wanted):
+            raise click.BadParameter(f"{len(words)} answers, and {len(wanted)} are asked for")
+        try:
+            # Answers with their defaults are left out, so that they follow the others.
+            answers = {
+                name: read_text(name, word)
+                for name, word in zip(wanted, words, strict=False)
+                if word != default_of(name, found)
+            }
+            Workload.of({**found, **answers})
+        except shmq.InvalidOption as error:
+            raise click.BadParameter(one_line(str(error))) from None
+        return answers
+
+    answers: dict[str, Any] = click.prompt(
+        "  ", default=default, value_proc=read, prompt_suffix=" ", err=True
+    )
+    return answers
+
+
+def _tell(
+    context: click.Context, advice: Advice, options: Mapping[str, Any], how: dict[str, Any]
+) -> None:
+    if how["plot"] is not None:
+        _draw(advice, how["plot"])
+    if how["as_json"]:
+        show_json(advice.as_dict(how["name"]))
+    elif how["code"]:
+        show(python(advice.plan, advice.knobs, how["name"]))
+        for line in command_line(advice.plan, advice.options, how["name"]).splitlines():
+            show(f"# {line}")
+        if not advice.is_shmq:
+            note(advice.verdict())
+    else:
+        _show(advice, options)
+    context.exit(Code.OK if advice.is_shmq else Code.WRONG)
+
+
+def _draw(advice: Advice, path: Path) -> None:
+    try:
+        plots.figure(advice.plan.load, advice.workload.peak_rate, path)
+    except ImportError:
+        raise click.ClickException("--plot needs matplotlib: pip install 'shmq[plot]'") from None
+    except ValueError as error:
+        raise click.BadParameter(one_line(str(error)), param_hint="'--plot'") from None
+
+
+def _show(advice: Advice, options: Mapping[str, Any]) -> None:
+    show(advice.verdict())
+    for one in advice.alternatives:
+        if not one.instead:
+            show(f"Or {one.name}: {one.reason}.")
+    columns = ["knob", "value", *(["now"] if options else []), "because", "rule", "set otherwise"]
+    made = table(columns, right=("value", "now"))
+    for column in made.columns[-3:]:
+        column.no_wrap = False
+    for knob in advice.knobs:
+        now = [cell(options.get(knob.name, ""))] if options else []
+        made.add_row(
+            cell(knob.name), cell(knob.shown), *now, cell(knob.trigger), cell(knob.reason),
+            cell(knob.fault),
+        )  # fmt: skip
+    show_table(made)
+    for warning in advice.warnings:
+        show(f"! {warning}")
+    show(f"\nMemory when the backlog is as planned: {size(advice.memory)} of /dev/shm")
+    for line in (*advice.theory(), *ASSUMPTIONS):
+        show(line)
+    for line in (
+        "\nmean wait over the load:",
+        *plots.text(advice.plan.load, advice.workload.peak_rate),
+    ):
+        show(line)

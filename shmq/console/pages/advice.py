@@ -1,0 +1,58 @@
+"""Advice: a form with the questions about a workload, and what suits it. It changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from shmq.advice.plot import points
+from shmq.advice.program import command_line, python
+from shmq.advice.question import QUESTIONS
+from shmq.advice.queueing import ASSUMPTIONS
+from shmq.advice.report import Advice, advise
+from shmq.advice.text import default_of, read_text
+from shmq.advice.workload import ANSWERS, Workload
+from shmq.console.pages.visit import Shown, Visit, page
+from shmq.errors import InvalidOption
+
+_MOST: Final = 200
+_NAME: Final = "jobs"
+#: The size of the drawing of the wait over the load.
+_WIDTH, _HEIGHT = 480, 160
+
+
+@page("/advice")
+def advice(visit: Visit) -> Shown:
+    """The questions, and below them the advice, once there are answers."""
+    typed = {name: text for name in ANSWERS if (text := visit.text(name, _MOST))}
+    found, problem = None, None
+    if typed:
+        try:
+            found = advise(Workload.of({name: read_text(name, typed[name]) for name in typed}))
+        except InvalidOption as error:
+            problem = str(error)
+    return Shown(
+        "advice.html",
+        {
+            "questions": QUESTIONS,
+            "answers": ANSWERS,
+            "typed": typed,
+            "defaults": {name: default_of(name, {}) for name in ANSWERS},
+            "problem": problem,
+            "advice": found,
+            **(_shown(found) if found is not None else {}),
+        },
+    )
+
+
+def _shown(found: Advice) -> dict[str, Any]:
+    load, peak = found.plan.load, found.workload.peak_rate
+    return {
+        "assumptions": ASSUMPTIONS,
+        "program": python(found.plan, found.knobs, _NAME),
+        "command": command_line(found.plan, found.options, _NAME),
+        "width": _WIDTH,
+        "height": _HEIGHT,
+        "points": points(load, _WIDTH, _HEIGHT),
+        "most": load.most,
+        "peak_at": min(peak / load.most, 1.0) * _WIDTH,
+    }

@@ -1,0 +1,1 @@
+"""Builds the pages as a site: ``python -m tools.site [FOLDER]``."""
