@@ -47,6 +47,8 @@ def _log(plan: Plan) -> Iterator[Alternative]:
             f"{of.groups} independent readers on {plan.hosts} hosts replay {span(of.replay_for)}",
             True,
         )
+    elif "kafka" in of.runs and plan.kind == "stream" and plan.is_remote:
+        yield Alternative("Kafka", f"a stream over {plan.hosts} hosts, and it is operated", True)
     elif plan.replays_days:
         yield Alternative(
             name, "once the readers are on many hosts; until then a stream on disk does", False
@@ -81,8 +83,9 @@ def _broker(plan: Plan) -> Iterator[Alternative]:
             True,
         )
     elif plan.is_remote:
+        known = "Redis" if "redis" in of.runs else "RabbitMQ"
         yield Alternative(
-            "RabbitMQ" if of.operators else "a hosted broker",
+            known if of.operators else "a hosted broker",
             f"{plan.hosts} hosts: `shmq serve` does it too, with one host that holds the queues",
             False,
         )

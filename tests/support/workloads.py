@@ -221,6 +221,17 @@ GOLDEN: Final = (
         {"also": "RabbitMQ", "prefetch": 2},
     ),
     Golden(
+        "a stream over hosts, with Kafka",
+        {"rate": 300, "readers": "replay", "replay_for": 3600, "consumer_hosts": 3,
+         "runs": ["kafka"]},
+        {"instead": "Kafka", "kind": "stream"},
+    ),
+    Golden(
+        "jobs over two hosts, with Redis",
+        {"rate": 300, "consumer_hosts": 2, "work_p50": 0.005, "runs": ["redis"]},
+        {"also": "Redis"},
+    ),
+    Golden(
         "spikes on AWS, and nobody operates it",
         {"rate": 1, "peak_rate": 500, "producer_hosts": 20, "consumer_hosts": 5,
          "runs": ["aws"], "operators": False},
