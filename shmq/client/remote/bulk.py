@@ -134,7 +134,7 @@ class RemoteBulkQueue(api.BulkQueue):
         return self._named(NamedLease(action="release", holder=check_holder(name))).returned
 
     def _named(self, asked: NamedLease, *, again: bool = True) -> NamedLeaseState:
-        """The answer. Raises LeaseExpired if the claim is void."""
+        """The answer. Raises LeaseExpired if the claim is void, and Full for a name too many."""
         greeting = self._connection.greeting
         if greeting is not None and Feature.NAMED_LEASES not in greeting.features:
             raise errors.Unsupported(
@@ -144,6 +144,8 @@ class RemoteBulkQueue(api.BulkQueue):
         told = NamedLeaseState.unpack(self._queue.ask(Type.NAMED_LEASE, asked.pack(), again=again))
         if told.void is not None:
             raise errors.LeaseExpired(told.void)
+        if told.full is not None:
+            raise errors.Full(told.full)
         return told
 
     def lease_again(self, sequences: Any, *, seconds: float = 600.0) -> api.Run:

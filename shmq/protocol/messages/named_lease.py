@@ -52,7 +52,7 @@ class NamedLease:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class NamedLeaseState:
-    """The answer to a NAMED_LEASE; ``void``: why the claim is void, and nothing was done."""
+    """The answer to a NAMED_LEASE; ``void``, ``full``: why nothing was done, or None."""
 
     token: int = 0
     settled: int = 0
@@ -62,6 +62,7 @@ class NamedLeaseState:
     receipts: bytes = b""
     slots: bytes = b""
     void: str | None = None
+    full: str | None = None
 
     @property
     def run(self) -> Run:

@@ -8,7 +8,7 @@ from typing import Final
 from shmq.api import Claim, Run
 from shmq.client.local.bulk import LocalBulkQueue
 from shmq.client.local.queue import LocalQueue
-from shmq.errors import LeaseExpired
+from shmq.errors import Full, LeaseExpired
 from shmq.protocol.messages.named_lease import NamedLease, NamedLeaseState
 from shmq.server.config.settings import Limits
 
@@ -37,6 +37,8 @@ class NamedLeaseHandler:
             return self._actions[asked.action](queue.bulk(), asked)
         except LeaseExpired as error:
             return NamedLeaseState(void=str(error))
+        except Full as error:
+            return NamedLeaseState(full=str(error))
 
     def _lease(self, bulk: LocalBulkQueue, asked: NamedLease) -> NamedLeaseState:
         run = bulk.lease_run(

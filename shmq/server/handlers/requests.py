@@ -146,7 +146,6 @@ class Control:
         self._broker = broker
         self._exchanging = ExchangeHandler(broker)
         self._tables = TableHandler(broker, self.quotas)
-        self._named_leases = NamedLeaseHandler(limits)
         self._limited_log = RateLimitedLog(log)
         self.streams = Streams(broker, self.stream_rights, self.quotas)
         self._temporary = TemporaryQueues(broker, side_threads)
@@ -155,7 +154,18 @@ class Control:
         self._delayed = 0  # refused logins that wait for their answer
         #: Called for each failed login.
         self.login_failed: Callable[[], None] = lambda: None
-        operations: dict[Type, tuple[Callable[[bytes], Any], _Handler]] = {
+        self._answers: dict[int, Callable[[Session, str, bytes], Payload]] = {
+            **{
+                of: functools.partial(self._checked, of, *row)
+                for of, row in self._operations().items()
+            },
+            Type.ROUTE: self._route,
+            **self.streams.answers,
+        }
+
+    def _operations(self) -> dict[Type, tuple[Callable[[bytes], Any], _Handler]]:
+        """How the payload of each request about a queue is read, and what carries it out."""
+        return {
             Type.HELLO: (Hello.unpack, self._hello),
             Type.CREATE: (Create.unpack, self._create),
             Type.DELETE: (check_empty, self._delete),
@@ -173,11 +183,6 @@ class Control:
             Type.EXCHANGES: (Exchanges.unpack, self._list_exchanges),
             Type.TABLE: (TableRequest.unpack, self._table),
             Type.NAMED_LEASE: (NamedLease.unpack, self._named_lease),
-        }
-        self._answers: dict[int, Callable[[Session, str, bytes], Payload]] = {
-            **{of: functools.partial(self._checked, of, *row) for of, row in operations.items()},
-            Type.ROUTE: self._route,
-            **self.streams.answers,
         }
 
     def attach(self, name: str) -> None:
@@ -493,7 +498,7 @@ class Control:
 
     def _named_lease(self, session: Session, name: str, asked: NamedLease) -> bytes:
         with self._open_for(session, name) as queue, well_formed():
-            return self._named_leases.ask(queue, asked).pack()
+            return NamedLeaseHandler(self.quotas.limits).ask(queue, asked).pack()
 
     def _stage(self, session: Session, name: str, stage: tuple[Stage, Rows]) -> bytes:
         asked, rows = stage
