@@ -124,7 +124,34 @@ class Crash(Exception):
     """What a process does not survive."""
 
 
-STEPS = ("write_json", "move", "copy", "remove")
+def test_a_compaction_that_was_killed_before_it_copied_a_late_batch_is_finished(
+    spark: SparkSession, folder: Path, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = opened()
+    for number in range(2):
+        add(table, spark, number)
+    real = Folder.write_json
+
+    def killed(*_: object) -> None:
+        raise Crash
+
+    def between(self: Folder, name: str, value: object) -> None:
+        monkeypatch.undo()
+        add(opened(), spark, 2)
+        real(self, name, value)
+        monkeypatch.setattr(Folder, "copy", killed)
+
+    monkeypatch.setattr(Folder, "write_json", between)
+    with pytest.raises(Crash):
+        table.compact(spark)
+    monkeypatch.undo()
+
+    add(opened(), spark, 3)
+
+    assert read_by_all(folder) == list(range(40))
+
+
+STEPS = ("write_json", "move", "remove")
 
 
 def crashes() -> Iterator[tuple[str, int]]:
