@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgpack
 import pytest
 
 import shmq
@@ -173,6 +174,20 @@ def test_rows_may_be_columns(queue: Queue) -> None:
     assert queue.staged_publisher("p").commit_batch(0, ["one"]) == 6
 
     assert drain(queue) == [b"high", b"a", b"", b"ccc", "dé", b"low"]
+
+
+def test_the_codec_of_columns_is_that_of_rows_whose_properties_name_none(queue: Queue) -> None:
+    own = msgpack.packb({"group": "g", "codec": "json"})
+    rows = rows_of([b"1", b"2", b"3"], [b"", msgpack.packb({"group": "h"}), own], "text")
+    assert len(rows) == 3
+    queue.staged_publisher("p").stage(0, "one", rows)
+    queue.staged_publisher("p").commit_batch(0, ["one"])
+
+    assert [(message.body, message.group) for message in queue.get_many(3, block=False)] == [
+        ("1", None),
+        ("2", "h"),
+        (3, "g"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def _decoded(rows: DataFrame, decoder: Decoder, into: str | None) -> DataFrame:
     parsed, sure = functions.lit(None), functions.lit(False)
     if native is not None:
         parsed = functions.when(codec == "json", native.parsed(value))
-        sure = native.accepts(functions.col(_PARSED))
+        sure = native.accepts(functions.col(_PARSED), value)
     rest = functions.arrow_udf(decoder.rest(), decoder.kind).asNondeterministic()  # type: ignore[attr-defined]
     unsure = functions.when(~functions.col(_SURE), value)
     named = [

@@ -41,6 +41,9 @@ _MOMENTS: Final[Mapping[type[types.DataType], str]] = MappingProxyType(
 #: Spark accepts these unless it is told otherwise; where Python does, too, the decoder reads them.
 _STRICT: Final = MappingProxyType({"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"})
 
+#: With these begin the values of JSON that are neither texts, nor true, false or null.
+_FIRST: Final = tuple("-0123456789{[")
+
 #: Half of a surrogate pair may follow; Spark replaces one that stands alone.
 _SURROGATES: Final = ("\\ud", "\\uD")
 
@@ -51,9 +54,12 @@ class _Field:
 
     parsed: types.DataType
 
-    def accepts(self, value: Column) -> Column | None:
-        """Whether a value that is not null is what the type says; None: it always is."""
-        del value
+    def accepts(self, value: Column, name: str | None, body: Column) -> Column | None:
+        """Whether a value that is not null is what the type says; None: it always is.
+
+        The value is that of a field of that name, or in a list, in the text of a body.
+        """
+        del value, name, body
         return None
 
     def converted(self, value: Column) -> Column:
@@ -66,7 +72,8 @@ class _Whole(_Field):
     kind: types.DataType
     bits: int
 
-    def accepts(self, value: Column) -> Column | None:
+    def accepts(self, value: Column, name: str | None, body: Column) -> Column | None:
+        del name, body
         most = 1 << self.bits - 1
         return None if self.bits == max(BITS.values()) else value.between(-most, most - 1)
 
@@ -79,7 +86,8 @@ class _Number(_Field):
     kind: types.DataType
     most: float
 
-    def accepts(self, value: Column) -> Column:
+    def accepts(self, value: Column, name: str | None, body: Column) -> Column:
+        del name, body
         return f.abs(value) <= self.most  # not so for NaN, which is the greatest of all
 
     def converted(self, value: Column) -> Column:
@@ -87,24 +95,33 @@ class _Number(_Field):
 
 
 class _Text(_Field):
-    def accepts(self, value: Column) -> Column:
-        return f.schema_of_variant(value).isin("STRING", "VOID")
+    def accepts(self, value: Column, name: str | None, body: Column) -> Column:
+        """Spark makes text of every value: what looks like another one must stand in quotes.
 
-    def converted(self, value: Column) -> Column:
-        return f.try_variant_get(value, "$", "string")
+        In a body without a backslash each quote begins or ends a text. So if the field's name
+        is there once in quotes, a text in quotes behind it is the field's.
+        """
+        plain = ~(f.substring(value, 1, 1).isin(*_FIRST) | value.isin("true", "false"))
+        if name is None or not name.isidentifier():
+            return plain
+        key = f'"{name}"'
+        once = f.length(f.replace(body, f.lit(key), f.lit(""))) == f.length(body) - len(key)
+        behind = (f.concat(f.lit(key + colon), value, f.lit('"')) for colon in (':"', ': "'))
+        quoted = functools.reduce(operator.or_, map(body.contains, behind))
+        return plain | (~body.contains("\\") & once & quoted)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Moment(_Text):
+class _Moment(_Field):
     kind: types.DataType
 
-    def accepts(self, value: Column) -> Column:
-        text = super().converted(value)
-        right = text.rlike(_MOMENTS[type(self.kind)]) & text.try_cast(self.kind).isNotNull()
-        return super().accepts(value) & (text.isNull() | right)
+    def accepts(self, value: Column, name: str | None, body: Column) -> Column:
+        """No other value looks like a time."""
+        del name, body
+        return value.rlike(_MOMENTS[type(self.kind)]) & value.try_cast(self.kind).isNotNull()
 
     def converted(self, value: Column) -> Column:
-        return super().converted(value).try_cast(self.kind)
+        return value.try_cast(self.kind)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,8 +129,9 @@ class _List(_Field):
     each: _Field
     nullable: bool
 
-    def accepts(self, value: Column) -> Column:
-        return f.forall(value, lambda item: _checked(self.each, item, self.nullable))
+    def accepts(self, value: Column, name: str | None, body: Column) -> Column:
+        del name
+        return f.forall(value, lambda item: _checked(self.each, item, self.nullable, None, body))
 
     def converted(self, value: Column) -> Column:
         return f.transform(value, self.each.converted)
@@ -123,8 +141,11 @@ class _List(_Field):
 class _Struct(_Field):
     fields: tuple[tuple[str, _Field, bool], ...]
 
-    def accepts(self, value: Column) -> Column:
-        each = (_checked(field, value[name], nullable) for name, field, nullable in self.fields)
+    def accepts(self, value: Column, name: str | None, body: Column) -> Column:
+        del name
+        each = (
+            _checked(field, value[key], nullable, key, body) for key, field, nullable in self.fields
+        )
         return functools.reduce(operator.and_, each, f.lit(True))
 
     def converted(self, value: Column) -> Column:
@@ -132,8 +153,10 @@ class _Struct(_Field):
         return f.when(value.isNotNull(), f.struct(*made))
 
 
-def _checked(field: _Field, value: Column, nullable: bool) -> Column:
-    accepted = field.accepts(value)
+def _checked(
+    field: _Field, value: Column, nullable: bool, name: str | None, body: Column
+) -> Column:
+    accepted = field.accepts(value, name, body)
     if not nullable:
         return value.isNotNull() if accepted is None else value.isNotNull() & accepted
     return f.lit(True) if accepted is None else value.isNull() | accepted
@@ -148,7 +171,7 @@ def _field(kind: types.DataType) -> _Field | None:
     if bits := BITS.get(type(kind)):
         return _Whole(types.LongType(), kind, bits)
     if type(kind) in _MOMENTS:
-        return _Moment(types.VariantType(), kind)
+        return _Moment(types.StringType(), kind)
     simple = _SIMPLE.get(type(kind))
     return simple(kind) if simple is not None else None
 
@@ -157,7 +180,7 @@ _SIMPLE: Final[Mapping[type[types.DataType], Callable[[types.DataType], _Field]]
     MappingProxyType(
         {
             types.BooleanType: _Field,
-            types.StringType: lambda _: _Text(types.VariantType()),
+            types.StringType: _Text,
             types.DoubleType: lambda kind: _Number(types.DoubleType(), kind, sys.float_info.max),
             types.FloatType: lambda kind: _Number(types.DoubleType(), kind, LARGEST_FLOAT),
         }
@@ -216,11 +239,13 @@ class JsonFields:
         options = {**_STRICT, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": "bad"}
         return f.when(sure, f.from_json(whole, schema, options))
 
-    def accepts(self, parsed: Column) -> Column:
+    def accepts(self, parsed: Column, value: Column) -> Column:
         """Whether every field of the struct is what its body has, and what the schema says."""
         body = parsed["body"]
         whole = parsed["bad"].isNull() & (parsed[self._name] == 1) & body.isNotNull()
-        return f.coalesce(whole & self._root.accepts(body), f.lit(False))
+        return f.coalesce(
+            whole & self._root.accepts(body, None, value.cast("string")), f.lit(False)
+        )
 
     def converted(self, parsed: Column) -> Column:
         """The fields of an accepted body, as a struct of the schema's types."""

@@ -67,7 +67,12 @@ TEXTS = [
     '{"id":1,"at":"2026-02-29T00:00:00Z"}', '{"id":1,"day":"2026-02-30"}',
     '{"id":1,"at":"1582-10-10T00:00:00Z","day":"1582-10-10","local":"1582-10-10T00:00:00"}',
     '{"id":1}\x00', '{"id":1}\n', '\x0b{"id":1}', '{"id":1}\xa0', '{"id":1}\x1e{"id":2}',
-    '{"id":1,"yes":"true"}',
+    '{"id":1,"yes":"true"}', '{"id":1,"text":"5"}', '{"id":1,"text": "true"}', '{"id":1,"text":5}',
+    '{"id":1,"text":true}', '{"id":1,"text":5,"more":"5"}', '{"id":1,"text":"5","text":5}',
+    '{"id":1,"more":{"text":"5"},"text":5}', '{"id":1,"text":"5","t\\u0065xt":5}',
+    '{"id":1,"text":{"a":"b"}}', '{"id":1,"text":"{\\"a\\":1}"}', '{"id":1,"text":"[1]"}',
+    '{"id":1,"text":[1]}', '{"id":1,"text":-1.5e3}', '{"id":1,"text":"-"}', '{"id":1,"text":false}',
+    '{"id":1,"text":"text"}', '{"id":1,"text":"7","more":"text"}',
 ]  # fmt: skip
 
 BYTES = [
@@ -94,7 +99,9 @@ def test_what_spark_is_sure_of_is_what_the_decoder_makes(spark: SparkSession) ->
     frame = spark.createDataFrame(list(enumerate(map(bytearray, given))), "n INT, value BINARY")
     parsed = frame.withColumn("parsed", fields.parsed(functions.col("value")))
     column = functions.col("parsed")
-    rows = parsed.select("n", fields.accepts(column), fields.converted(column)).toArrow()
+    rows = parsed.select(
+        "n", fields.accepts(column, functions.col("value")), fields.converted(column)
+    ).toArrow()
     native = sorted(zip(*(each.to_pylist() for each in rows.columns), strict=True))
 
     decoder = body_columns.Decoder(schema, "json", fail=False)
