@@ -45,8 +45,8 @@ def uses(spark: SparkSession, checkpoint: str) -> dict[str, Callable[[Given], No
 
     def write(given: Given) -> None:
         frame = spark.createDataFrame([("tea",)], f"{given.pop('column', 'value')} string")
-        frame = frame.write.format("shmq").mode("append").options(topic=given.pop("name"), **given)
-        frame.save()
+        writer = frame.write.format("shmq").mode("append").options(topic=given.pop("name"), **given)
+        writer.save()
 
     return {"batch": batch, "stream": stream, "write": write}
 
