@@ -121,6 +121,7 @@ def record(table: str, results: Path) -> Record:
     return recorded.read(results / "results.json")[table]
 
 
+@pytest.mark.watchdog(620)
 def test_every_contestant_is_measured_and_printed(
     table: str, results: Path, record: Record
 ) -> None:

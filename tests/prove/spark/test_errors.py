@@ -45,8 +45,8 @@ def uses(spark: SparkSession, checkpoint: str) -> dict[str, Callable[[Given], No
 
     def write(given: Given) -> None:
         frame = spark.createDataFrame([("tea",)], f"{given.pop('column', 'value')} string")
-        frame = frame.write.format("shmq").mode("append").options(topic=given.pop("name"), **given)
-        frame.save()
+        writer = frame.write.format("shmq").mode("append").options(topic=given.pop("name"), **given)
+        writer.save()
 
     return {"batch": batch, "stream": stream, "write": write}
 
@@ -69,7 +69,8 @@ def test_whatever_is_wrong_is_one_sentence_with_the_cause(
     told: str,
 ) -> None:
     for name, use in uses.items():
-        given = {"name": "orders", "url": server.url, "token": SESAME, **wrong}
+        patient = {"connectTimeout": "60s"}
+        given = {"name": "orders", "url": server.url, "token": SESAME, **patient, **wrong}
         check(failed(lambda use=use, given=given: use(given)), kind, told, name)  # type: ignore[misc]
 
 
@@ -98,7 +99,8 @@ def test_a_job_ends_with_the_same_sentence_and_the_exit_code_of_its_cause(
     code: Code,
     told: str,
 ) -> None:
-    source = {"subscribe": "orders", "url": server.url, "token": SESAME, **wrong}
+    patient = {"connectTimeout": "60s"}
+    source = {"subscribe": "orders", "url": server.url, "token": SESAME, **patient, **wrong}
     rows = "\n".join(f'{name} = "{value}"' for name, value in source.items())
     top = 'checkpoint = "checkpoint"\ntrigger = "available-now"'
     path = written(tmp_path, f'{top}\n[source]\n{rows}\n[sink]\npath = "archive"\n')
