@@ -128,7 +128,7 @@ def list_versions(broker: shmq.Broker, name: str, as_json: bool) -> None:
 )
 @connected
 def export(broker: shmq.Broker) -> None:
-    """Print all queues and streams with their newest schemas, for other tools."""
+    """Print queues and streams with their newest schemas."""
     queues = [("queue", name) for name in broker.queue_names()]
     streams = [("stream", each.name) for each in broker.list_streams()]
     channels = [(kind, name, _newest(broker, name)) for kind, name in (*queues, *streams)]
