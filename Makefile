@@ -146,6 +146,7 @@ spark-soak: $(VENV)/test
 
 options: $(VENV)/built
 	$(BIN)/python tools/options.py
+	$(BIN)/python -m tools.settings
 
 stubs: $(VENV)/built
 	$(BIN)/python tools/stubs.py

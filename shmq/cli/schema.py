@@ -62,7 +62,7 @@ def schema() -> None:
 def set_schema(
     broker: shmq.Broker, name: str, file: Any, compatibility: str | None, as_json: bool
 ) -> None:
-    """Make the JSON Schema in FILE the newest version; - is standard input."""
+    """Make the JSON Schema in FILE the newest version; -: standard input."""
     wanted = _read(file)
     with audited(broker, Event.SCHEMA_SET, name) as told:
         told["version"] = version = broker.set_schema(name, wanted, compatibility)
