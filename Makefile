@@ -163,6 +163,7 @@ spark-cluster: $(VENV)/test
 
 options: $(VENV)/built
 	$(BIN)/python tools/options.py
+	$(BIN)/python -m tools.settings
 
 stubs: $(VENV)/built
 	$(BIN)/python tools/stubs.py

@@ -62,7 +62,7 @@ def schema() -> None:
 def set_schema(
     broker: shmq.Broker, name: str, file: Any, compatibility: str | None, as_json: bool
 ) -> None:
-    """Make the JSON Schema in FILE the newest version; - is standard input."""
+    """Make the JSON Schema in FILE the newest version; -: standard input."""
     wanted = _read(file)
     with audited(broker, Event.SCHEMA_SET, name) as told:
         told["version"] = version = broker.set_schema(name, wanted, compatibility)
@@ -128,7 +128,7 @@ def list_versions(broker: shmq.Broker, name: str, as_json: bool) -> None:
 )
 @connected
 def export(broker: shmq.Broker) -> None:
-    """Print all queues and streams with their newest schemas, for other tools."""
+    """Print queues and streams with their newest schemas."""
     queues = [("queue", name) for name in broker.queue_names()]
     streams = [("stream", each.name) for each in broker.list_streams()]
     channels = [(kind, name, _newest(broker, name)) for kind, name in (*queues, *streams)]

@@ -19,7 +19,7 @@ HASH = "sha256:" + "0b" * 32
 
 
 def test_the_schema_is_current() -> None:
-    assert settings.FILE.read_text() == settings.made(), "python tools/settings.py"
+    assert settings.FILE.read_text() == settings.made(), "make options"
 
 
 def accepts(table: dict[str, Any]) -> bool:

@@ -84,7 +84,7 @@ def served() -> Iterator[str]:
     assert server.stderr is not None
     try:
         lines = iter(server.stderr.readline, "")
-        address = next(filter(None, (re.search(r"on (shmq://[\d.:]+)", line) for line in lines)))
+        address = next(filter(None, (re.search(r"on (shmq://[\d.]+:\d+)", line) for line in lines)))
         yield address[1]
     finally:
         server.terminate()
