@@ -136,7 +136,9 @@ def test_the_package_run_as_a_module_is_the_command() -> None:
 
 #: Modules and packages whose extra is not called as their package.
 EXTRAS = {
+    "bridge": "cluster",
     "schema": "schemas",
+    "cli/bridge.py": "cluster",
     "cli/dmsq.py": "arrow",
     "client/shared/typed_queue.py": "schemas",
     "codec/compression.py": "compression",
@@ -144,6 +146,7 @@ EXTRAS = {
 
 #: Requirements whose module is called otherwise.
 MODULES = {
+    "nats_py": "nats",
     "opentelemetry_api": "opentelemetry",
     "protobuf": "google.protobuf",
 }

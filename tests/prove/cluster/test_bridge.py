@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-import shmq
 from shmq.bridge.config import Backward, Forward
 from shmq.client.nats.names import queue_stream
 from shmq.cluster.local import LocalCluster
