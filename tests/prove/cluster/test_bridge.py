@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from shmq.bridge.config import Backward, Forward
-from shmq.client.nats.names import queue_stream
+from shmq.bridge.config import Backward, Forward, Mirror
+from shmq.client.nats.names import partition_stream, queue_stream
 from shmq.cluster.local import LocalCluster
+from shmq.cluster.monitor import leader_of
 from tests.support.bridge import Bridged, bridge_process, take_all, wait_until
 
 ORDERS = Forward(queue="orders")
@@ -51,8 +52,6 @@ def all_restarted(cluster: LocalCluster, _: str) -> None:
 
 
 def _leader(monitors: list[str], stream: str) -> str | None:
-    from shmq.cluster.monitor import leader_of
-
     return leader_of(monitors, stream)
 
 
@@ -123,3 +122,23 @@ def test_a_backward_bridge_that_is_killed_takes_each_message_once(bridged: Bridg
     bridged.drain(Backward(queue="prices"))
     found = take_all(target, 1000)
     assert sorted(one.body for one in found) == list(range(1000))
+
+
+@pytest.mark.parametrize("disturb", [leader_killed, all_restarted])
+def test_a_mirror_takes_each_record_once_while_servers_fail(
+    bridged: Bridged, cluster: LocalCluster, disturb: Callable[[LocalCluster, str], None]
+) -> None:
+    stream = bridged.here.create_stream("events", partitions=1)
+    sent = [b"%d" % at for at in range(COUNT)]
+    stream.append_many(sent, partition=0)
+    with bridged.bridge(Mirror(stream="events")) as running:
+        wait_until(lambda: running.numbers()[0].sent > 0)
+        disturb(cluster, partition_stream(bridged.namespace, "events", 0))
+        assert running.wait(120), running.numbers()
+    there, found = bridged.there.stream("events"), list[bytes]()
+    while len(found) < COUNT:
+        records = there.read(0, len(found))
+        assert len(records)
+        found += [bytes(one.value) for one in records]
+    assert found == sent
+    assert there.latest(0) == COUNT
