@@ -19,13 +19,14 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .PHONY: help demo test test-lint test-c test-contract test-system test-commands prove prove-c
 .PHONY: prove-contract prove-death prove-spark lint lint-core lint-form lint-python core-test core-test-build
 .PHONY: model powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference layout
-.PHONY: bench-frameworks
+.PHONY: bench-cluster bench-frameworks
 .PHONY: bench-record
 .PHONY: stubs
 .PHONY: options protocol monitoring clean
 
 help:
-	@echo 'make demo               the main job on real input; with CONSOLE=1 its queues in a browser'
+	@echo 'make demo               the main job on real input; with CONSOLE=1 its queues in a browser,'
+	@echo '                        with CLUSTER=1 over three servers, one of which is killed, too'
 	@echo 'make test               five minutes: lint, the C tests, the contract, units, processes,'
 	@echo '                        the command, one scenario of each kind of death'
 	@echo 'make prove              forty minutes: all the rest; see tests/README.md'
@@ -55,7 +56,8 @@ help:
 CONSOLE :=
 demo: $(VENV)/demo
 	@mkdir -p build
-	$(BIN)/python -m examples.flights --plot build/delays.png $(if $(filter-out 0,$(CONSOLE)),--console)
+	$(BIN)/python -m examples.flights --plot build/delays.png $(if $(filter-out 0,$(CONSOLE)),--console) \
+		$(if $(filter-out 0,$(CLUSTER)),--cluster)
 
 # --- the tests: tests/README.md says what is where ----------------------------------------
 #
@@ -173,6 +175,10 @@ bench-tcp: $(VENV)/bench
 # On a real disk: SHMQ_BENCH_DISK names a folder, if temporary files are kept in memory.
 bench-disk: $(VENV)/bench
 	$(BIN)/python -m bench --disk $(BENCH)
+
+# The transport over a cluster, beside nats-py.
+bench-cluster: $(VENV)/bench
+	$(BIN)/python -m bench --cluster $(BENCH)
 
 # Celery, dramatiq and taskiq on shmq, Redis and RabbitMQ: apt install redis-server rabbitmq-server
 bench-frameworks: $(VENV)/bench

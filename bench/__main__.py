@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench import record, report, table
+from bench.cluster.rows import CLUSTER
 from bench.compiled import ROOT
 from bench.disk import folder
 from bench.disk.rows import DISK
@@ -29,6 +30,7 @@ TABLES: dict[str, tuple[tuple[Callable[[], Row], ...], Plan]] = {
     "local": (LOCAL, Plan(visits=6, visit=2.5, turn=0.015)),
     "tcp": (TCP, Plan(visits=6, visit=4.0, turn=0.02)),
     "disk": (DISK, Plan(visits=6, visit=4.0, turn=0.02)),
+    "cluster": (CLUSTER, Plan(visits=4, visit=6.0, turn=0.1)),
     "frameworks": (FRAMEWORKS, Plan(visits=3, visit=12.0, turn=0.5)),
     "spark": (SPARK, Plan(visits=6, visit=0.0, turn=0.0)),
 }
@@ -66,7 +68,7 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     which = parser.add_mutually_exclusive_group()
-    for name in ("tcp", "disk", "frameworks", "spark"):
+    for name in ("tcp", "disk", "cluster", "frameworks", "spark"):
         what = f"the table of {name}, not of shared memory"
         which.add_argument(f"--{name}", dest="table", action="store_const", const=name, help=what)
     how = parser.add_mutually_exclusive_group()

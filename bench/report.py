@@ -26,6 +26,7 @@ TABLES = {
     "local": ("", "make bench"),
     "tcp": (" over TCP", "make bench-tcp"),
     "disk": (" on disk", "make bench-disk"),
+    "cluster": (" over a cluster", "make bench-cluster"),
     "frameworks": (" of frameworks", "make bench-frameworks"),
     "spark": (" on Spark", "make bench-spark"),
 }

@@ -14,7 +14,6 @@ from bench.row import SECONDS, Contestant, Role, Turn
 from bench.scratch import unique_name
 from bench.stage import Cast, Side, Stage
 from bench.tcp.server import Server, no_place, placed, running
-from bench.tcp.servers import Shmq
 
 #: Messages of a request or of a pipeline, if there are several.
 BATCH = 64
@@ -67,7 +66,7 @@ class Cycle(Contestant):
         self.place = place
         self.label = kind.label
         self.note = kind.note
-        self.role: Role = "shmq" if kind.server is Shmq else "peer"
+        self.role: Role = "shmq" if kind.label.startswith("shmq") else "peer"
 
     def missing(self) -> str | None:
         """See :class:`bench.row.Contestant`."""

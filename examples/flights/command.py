@@ -73,6 +73,11 @@ _COUNT = click.IntRange(1, 64)
     default=False,
     help="Whether shmq console shows the queues in a browser meanwhile.",
 )
+@click.option(
+    "--cluster/--no-cluster",
+    default=False,
+    help="Whether the flights are forwarded to three servers of NATS, too, and one is killed.",
+)
 @click.option("--namespace", help="Where its queues are made.  [default: demo-PID]")
 def main(
     flights: int | None,
@@ -85,6 +90,7 @@ def main(
     spark: bool,
     plot: Path,
     page: bool,
+    cluster: bool,
     namespace: str | None,
 ) -> None:
     """Send 336,776 real flights through one queue, and lose its memory half-way.
@@ -121,6 +127,7 @@ def main(
             lose=lose,
             groups=groups,
             archive=spark,
+            cluster=cluster,
         )
         delays = report.direct_delays(table) if groups or spark else {}
         with _shown(plan.namespace) if page else contextlib.nullcontext():
@@ -146,6 +153,8 @@ def conclude(
     found = report.faults(outcome, expected)
     if outcome.grouped is not None:
         found += report.group_faults(outcome.grouped, delays)
+    if outcome.clustered is not None:
+        found += report.cluster_faults(outcome.clustered, expected)
     if outcome.archived is not None:
         found += report.archive_faults(outcome.archived, delays)
     for fault in found:

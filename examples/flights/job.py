@@ -8,6 +8,7 @@ from typing import Final
 
 import shmq
 from examples.flights.archive import Archived, archive
+from examples.flights.cluster import Clustered, over_cluster
 from examples.flights.consumer import OVER_TCP
 from examples.flights.errors import DemoError
 from examples.flights.groups import Grouped, read_in_groups
@@ -51,6 +52,8 @@ class Outcome:
     grouped: Grouped | None = None
     #: The result of Spark, if the plan has it.
     archived: Archived | None = None
+    #: The result of the cluster, if the plan has it.
+    clustered: Clustered | None = None
 
 
 def run(plan: Plan, screen: Screen) -> Outcome:
@@ -66,6 +69,9 @@ def run(plan: Plan, screen: Screen) -> Outcome:
         if plan.groups:
             screen.event("every flight is counted; two groups read all of them from a stream")
             outcome = dataclasses.replace(outcome, grouped=read_in_groups(plan, screen))
+        if plan.cluster:
+            screen.event("the flights are put on this host once more, and forwarded to a cluster")
+            outcome = dataclasses.replace(outcome, clustered=over_cluster(plan, screen))
         if plan.archive:
             screen.event("Spark archives what was counted, and adds it up again")
             outcome = dataclasses.replace(outcome, archived=archive(plan.namespace))

@@ -39,6 +39,9 @@ class Plan:
     groups: bool = True
     #: Whether Spark archives the counted flights and adds them up again.
     archive: bool = False
+    #: Whether all flights also go from this host to a cluster of three servers, one of which is
+    #: killed.
+    cluster: bool = False
 
     @property
     def batch(self) -> int:

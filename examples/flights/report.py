@@ -10,6 +10,7 @@ from rich import box
 from rich.table import Table
 
 from examples.flights.archive import Archived
+from examples.flights.cluster import Clustered
 from examples.flights.flights import LATE_MINUTES, Flight
 from examples.flights.groups import GROUPS, Grouped
 from examples.flights.job import Outcome
@@ -19,6 +20,7 @@ from examples.flights.tally import Sums
 
 __all__ = [
     "archive_faults",
+    "cluster_faults",
     "direct_delays",
     "direct_sums",
     "faults",
@@ -65,6 +67,16 @@ def archive_faults(archived: Archived, expected: Mapping[tuple[str, int], Sums])
     return found
 
 
+def cluster_faults(clustered: Clustered, expected: Mapping[str, Sums]) -> list[str]:
+    """The violations of "each flight came from the cluster", a line each; empty if none."""
+    return [
+        f"carrier {code}: the cluster's {clustered.carriers.get(code)} are not the file's "
+        f"{expected.get(code)}"
+        for code in sorted(clustered.carriers.keys() | expected.keys())
+        if clustered.carriers.get(code) != expected.get(code)
+    ]
+
+
 def group_faults(grouped: Grouped, expected: Mapping[tuple[str, int], Sums]) -> list[str]:
     """The violations of "each group has read each flight once, in order", a line each.
 
@@ -99,13 +111,14 @@ def verdict(outcome: Outcome) -> str:
     kills = {0: "", 1: " after the kill"}.get(len(outcome.killed), " after the kills")
     loss = "" if outcome.loss is None else _told(outcome.loss)
     grouped = "" if outcome.grouped is None else _of_groups(outcome.grouped)
+    clustered = "" if outcome.clustered is None else _of_cluster(outcome.clustered)
     archived = "" if outcome.archived is None else _of_spark(outcome.archived)
     return (
         f"{ledger.total:,} acknowledged, none lost\n{loss}"
         f"{outcome.remote:,} of them read over TCP; {ledger.again:,} delivered again{kills}, "
         f"{ledger.repeated:,} counted already and left out; "
         f"{outcome.seconds:.1f} s, {ledger.total / outcome.seconds:,.0f} flights/s"
-        f"{grouped}{archived}"
+        f"{grouped}{clustered}{archived}"
     )
 
 
@@ -116,6 +129,14 @@ def _of_groups(grouped: Grouped) -> str:
         f"{len(readings)} groups, {grouped.killed} members killed, none missed; "
         f"{sum(one.repeated for one in readings):,} read again and left out; "
         f"{grouped.seconds:.1f} s"
+    )
+
+
+def _of_cluster(clustered: Clustered) -> str:
+    return (
+        f"\n{clustered.flights:,} forwarded to three servers and read there, none missed; "
+        f"{clustered.killed}, which led, killed at {clustered.killed_at:,}; "
+        f"{clustered.again:,} delivered again and left out; {clustered.seconds:.1f} s"
     )
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "default_namespace",
     "escape_name",
     "given_name",
+    "is_cluster_url",
     "is_reply_name",
     "is_url",
     "listed",
@@ -133,6 +134,11 @@ def chosen_namespace(name: str | None) -> str:
     if not from_environment:
         return default_namespace()
     return check_name(from_environment, "namespace (SHMQ_NAMESPACE)")
+
+
+def is_cluster_url(text: str) -> bool:
+    """Whether the text is the URL of a cluster."""
+    return text.startswith(("nats://", "tls://"))
 
 
 def is_url(text: str) -> bool:

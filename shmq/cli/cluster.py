@@ -12,7 +12,9 @@ import click
 from shmq.cli.shared import params
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import Group, json_flag, size_in_words
-from shmq.cli.shared.output import amount, cell, note, show, show_json, show_table, table
+from shmq.cli.shared.output import age, amount, cell, note, show, show_json, show_table, table
+from shmq.client.nats.broker import NatsBroker
+from shmq.cluster import site as site_copies
 from shmq.cluster.findings import find, leading
 from shmq.cluster.local import LocalCluster
 from shmq.cluster.observation import Server, observe
@@ -45,6 +47,17 @@ def _monitor_flag(command: F) -> F:
         multiple=True,
         metavar="URL",
         help="The monitor of a server, http://HOST:8222; once for each.  [default: those of --dir]",
+    )(command)
+
+
+def _at_flag(command: F) -> F:
+    return click.option(
+        "--at",
+        "url",
+        required=True,
+        envvar="SHMQ_URL",
+        metavar="URL",
+        help="This site: nats://HOST:PORT,HOST:PORT/NAMESPACE.  [$SHMQ_URL]",
     )(command)
 
 
@@ -216,4 +229,75 @@ def _show_streams(servers: Sequence[Server]) -> None:
         )
         row = (stream.name, stream.leader or "none", stream.copies, stream.messages, lag, origins)
         made.add_row(*map(cell, row))
+    show_table(made)
+
+
+@cluster.command(epilog="Example: shmq cluster mirror events --at nats://a:4222/eu --site site-b")
+@click.argument("name", metavar="STREAM")
+@_at_flag
+@click.option("--site", required=True, metavar="SITE", help="The site that keeps the copy.")
+@click.option(
+    "--copies",
+    type=click.Choice(("1", "3", "5")),
+    help="Servers of that site that keep it.  [default: as many as here]",
+)
+@json_flag
+def mirror(name: str, url: str, site: str, copies: str | None, as_json: bool) -> None:
+    """Have another site keep a copy of a stream; show how far it is.
+
+    Readers there connect to the same namespace at that site. Run it again to see the lag.
+    """
+    with NatsBroker.connect(url) as broker:
+        found = broker.connection.run(
+            site_copies.mirror(
+                broker.connection,
+                name,
+                broker.stream(name).partitions,
+                site,
+                int(copies) if copies else None,
+            )
+        )
+    _show_copies(found, as_json)
+
+
+@cluster.command(
+    epilog="Example: shmq cluster collect events --at nats://a:4222/all --from site-b/eu"
+)
+@click.argument("name", metavar="STREAM")
+@_at_flag
+@click.option(
+    "--from",
+    "origins",
+    multiple=True,
+    required=True,
+    metavar="SITE/NAMESPACE",
+    help="Another site, and the namespace of the stream there; once for each.",
+)
+@json_flag
+def collect(name: str, url: str, origins: tuple[str, ...], as_json: bool) -> None:
+    """Have a stream take in the streams of that name of other sites; show how far it is.
+
+    The stream must exist at both sites, with as many partitions.
+    """
+    pairs = []
+    for text in origins:
+        site, slash, space = text.partition("/")
+        if not (site and slash and space):
+            raise click.BadParameter(f"{text!r} is no SITE/NAMESPACE", param_hint="--from")
+        pairs.append((site, space))
+    with NatsBroker.connect(url) as broker:
+        found = broker.connection.run(
+            site_copies.collect(broker.connection, name, broker.stream(name).partitions, pairs)
+        )
+    _show_copies(found, as_json)
+
+
+def _show_copies(found: Sequence[site_copies.Copy], as_json: bool) -> None:
+    if as_json:
+        show_json([dataclasses.asdict(one) for one in found])
+        return
+    made = table(["copy", "messages", "lag", "heard"], right=["messages", "lag"])
+    for one in found:
+        heard = "never" if one.silent is None else f"{age(one.silent)} ago"
+        made.add_row(*map(cell, (one.name, one.messages, one.lag, heard)))
     show_table(made)

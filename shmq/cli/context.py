@@ -7,7 +7,7 @@ from typing import Any, TextIO
 
 import click
 
-from shmq.api.names import check_name, default_namespace
+from shmq.api.names import check_name, default_namespace, is_cluster_url
 from shmq.cli.shared.flags import Group, json_flag
 from shmq.cli.shared.output import cell, note, show, show_json, show_table, table
 from shmq.cli.shared.target import (
@@ -20,6 +20,7 @@ from shmq.cli.shared.target import (
     rewriting_contexts,
     typed,
 )
+from shmq.client.nats.address import ClusterAddress
 from shmq.client.remote.address import Address
 
 __all__ = ["context"]
@@ -168,7 +169,10 @@ def _checked(made: Context) -> Context:
         if others:
             raise click.UsageError(f"--{others[0]} is for a server, not for a namespace: drop it")
     if made.url is not None:
-        Address.parse(made.url)
+        if is_cluster_url(made.url):
+            ClusterAddress.parse(made.url)
+        else:
+            Address.parse(made.url)
     if made.token == "":
         raise click.UsageError("the token is empty: leave it out if the server asks for none")
     return made

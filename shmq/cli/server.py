@@ -190,11 +190,11 @@ def ping(
         raise click.UsageError("only a server can be pinged: name it, shmq --url URL ping")
     if not timeout > 0:
         raise click.BadParameter("it must be more than 0", param_hint="'--timeout'")
+    server = target.server()
     times: list[float] = []
     began = time.perf_counter()
-    with target.connect() as broker, Stop() as stop:
+    with RemoteBroker(server) as broker, Stop() as stop:
         connected = time.perf_counter() - began
-        assert isinstance(broker, RemoteBroker)
         if not as_json:
             show(f"{broker.server} at {broker.url}: connected in {duration(connected)}")
         try:

@@ -38,11 +38,16 @@ class Copy:
 
 
 async def mirror(
-    connection: ClusterConnection, stream: str, partitions: int, site: str
+    connection: ClusterConnection,
+    stream: str,
+    partitions: int,
+    site: str,
+    copies_there: int | None = None,
 ) -> list[Copy]:
     """Have the site keep a copy of each partition of a stream, and of the namespace's registry.
 
     Readers at the site connect to the same namespace there. Copies that are there already stay.
+    ``copies_there``: how many servers of the site keep each; None: as many as here.
     Raises InvalidOption, and ShmqError if the site is away or has such streams of its own.
     """
     home = await _own_site(connection, site)
@@ -55,7 +60,7 @@ async def mirror(
         config = {
             "name": name,
             "storage": "file",
-            "num_replicas": connection.replicas,
+            "num_replicas": copies_there or connection.replicas,
             "allow_direct": True,
             "mirror_direct": True,
             "mirror": _origin(name, home),
@@ -90,11 +95,15 @@ async def collect(
         wanted.append(name)
         config = (await _api(connection, "", f"STREAM.INFO.{name}"))["config"]
         known = {(one["name"], _site_of(one)) for one in config.get("sources") or ()}
-        more = [
-            _origin(names.partition_stream(space, stream, number), site)
-            for site, space in origins
-            if (names.partition_stream(space, stream, number), site) not in known
-        ]
+        more = []
+        for site, space in origins:
+            origin = _origin(names.partition_stream(space, stream, number), site)
+            if (origin["name"], site) not in known:
+                # Readers ask for the subject of this stream.
+                source = names.partition_subject(space, stream, number)
+                here = names.partition_subject(connection.namespace, stream, number)
+                origin["subject_transforms"] = [{"src": source, "dest": here}]
+                more.append(origin)
         if more:
             config["sources"] = [*(config.get("sources") or ()), *more]
             await _api(connection, "", f"STREAM.UPDATE.{name}", config)

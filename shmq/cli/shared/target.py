@@ -17,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 import shmq
-from shmq.api.names import check_name, default_namespace
+from shmq.api.names import check_name, default_namespace, is_cluster_url
 from shmq.client.local.broker import LocalBroker
 from shmq.errors import ShmqError
 from shmq.native.lock_holder import locker_of, take_file_lock
@@ -236,19 +236,33 @@ class Target:
         from shmq.client.remote import address  # noqa: PLC0415 - with a server alone
 
         assert self.place.url is not None
-        files = {"ca": self.place.cafile, "certificate": self.place.cert, "key": self.place.key}
-        tls = {key: file for key, file in files.items() if file is not None}
+        if is_cluster_url(self.place.url):
+            raise click.UsageError(
+                f"this works on a server of shmq, and {self.origin} says {self.place.url}, which "
+                f"is a cluster: name a server with --url shmq://HOST:PORT"
+            )
         return address.Target.of(
-            self.place.url, self.place.token, tls or None, connect_timeout, request_timeout
+            self.place.url, self.place.token, self._tls, connect_timeout, request_timeout
         )
 
-    def connect(self, **timeouts: float) -> shmq.Broker:
+    @property
+    def _tls(self) -> dict[str, str] | None:
+        files = {"ca": self.place.cafile, "certificate": self.place.cert, "key": self.place.key}
+        return {key: file for key, file in files.items() if file is not None} or None
+
+    def connect(self, connect_timeout: float = 5.0, request_timeout: float = 30.0) -> shmq.Broker:
         """The broker. Takes the timeouts of :func:`shmq.connect` and raises its errors."""
         if self.place.url is None:
             return shmq.connect(self.namespace)
+        if is_cluster_url(self.place.url):
+            from shmq.client.nats.broker import NatsBroker  # noqa: PLC0415 - with a cluster alone
+
+            return NatsBroker.connect(
+                self.place.url, self.place.token, self._tls, connect_timeout, request_timeout
+            )
         from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415 - with a server alone
 
-        return RemoteBroker(self.server(**timeouts))
+        return RemoteBroker(self.server(connect_timeout, request_timeout))
 
 
 def complete_contexts(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
@@ -279,7 +293,7 @@ def target_flags(command: F) -> F:
                 "--url",
                 metavar="URL",
                 envvar="SHMQ_URL",
-                help="shmq://HOST:PORT, or shmqs:// with TLS.  [$SHMQ_URL]",
+                help="shmq:// or shmqs://HOST:PORT, or nats:// for a cluster.  [$SHMQ_URL]",
             ),
             click.option(
                 "--context",

@@ -1,0 +1,1 @@
+"""The transport over a cluster of NATS beside the bare client of NATS."""

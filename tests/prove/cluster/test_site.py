@@ -1,0 +1,99 @@
+"""Copies of streams at another site, which is joined as a leaf node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import shmq
+from shmq.cli.main import cli
+from shmq.cluster.findings import find
+from shmq.cluster.local import LocalCluster
+from shmq.cluster.observation import observe
+from tests.support.bridge import wait_until
+from tests.support.nats_cluster import running_cluster
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalCluster, LocalCluster]]:
+    folder = tmp_path_factory.mktemp("sites")
+    with (
+        running_cluster(folder / "a", nodes=1, name="site-a") as a,
+        running_cluster(folder / "b", nodes=1, name="site-b", remotes=a.leaf_urls) as b,
+    ):
+        yield a, b
+
+
+def command(*arguments: str) -> list[dict[str, object]]:
+    ran = CliRunner().invoke(cli, ["cluster", *arguments, "--json"])
+    assert ran.exit_code == 0, ran.output
+    found: list[dict[str, object]] = json.loads(ran.output)
+    return found
+
+
+def values(stream: shmq.Stream) -> list[bytes]:
+    return sorted(
+        bytes(one.value)
+        for partition in range(stream.partitions)
+        for one in stream.read(partition, stream.earliest(partition))
+    )
+
+
+def test_a_mirror_is_read_at_the_other_site_and_its_lag_is_shown(
+    sites: tuple[LocalCluster, LocalCluster],
+) -> None:
+    a, b = sites
+    sent = [b"%d" % at for at in range(40)]
+    with shmq.connect(f"{a.url}/mirrored") as here:
+        stream = here.create_stream("events", partitions=2)
+        stream.append_many(sent, keys=[f"k{at}" for at in range(40)])
+        flags = ("mirror", "events", "--at", f"{a.url}/mirrored", "--site", "site-b")
+        assert len(command(*flags)) == 3  # two partitions, and the registry
+        wait_until(lambda: sum(int(str(one["messages"])) for one in command(*flags)[1:]) == 40)
+        assert [one["lag"] for one in command(*flags)] == [0, 0, 0]
+    with shmq.connect(f"{b.url}/mirrored") as there:
+        assert values(there.stream("events")) == sorted(sent)
+    streams = [one for one in observe(b.monitors)[0].streams if one.origins]
+    assert {origin.site for one in streams for origin in one.origins} == {"site-a"}
+    assert not [one for one in find(observe(b.monitors)) if "site-a" in one.text]
+
+
+def test_a_stream_collects_those_of_other_sites(sites: tuple[LocalCluster, LocalCluster]) -> None:
+    a, b = sites
+    with (
+        shmq.connect(f"{a.url}/all") as here,
+        shmq.connect(f"{b.url}/of-b?replicas=1") as there,
+    ):
+        stream = here.create_stream("events", partitions=1)
+        stream.append(b"of a")
+        there.create_stream("events", partitions=1).append(b"of b")
+        flags = ("collect", "events", "--at", f"{a.url}/all", "--from", "site-b/of-b")
+        command(*flags)
+        wait_until(lambda: len(values(stream)) == 2)
+        assert values(stream) == [b"of a", b"of b"]
+        there.stream("events").append(b"later")
+        wait_until(lambda: len(values(stream)) == 3)
+        command(*flags)  # again: nothing is taken in twice
+        assert values(stream) == [b"later", b"of a", b"of b"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("mirror", "events", "--site", "site-a"), "is site 'site-a' itself"),
+        (("mirror", "events", "--site", "a b"), "site='a b' must be 1 to 32"),
+        (("collect", "events", "--from", "site-b/wrong"), "namespaces of different names"),
+    ],
+)
+def test_wrong_sites_are_refused(
+    sites: tuple[LocalCluster, LocalCluster], arguments: tuple[str, ...], message: str
+) -> None:
+    a, _ = sites
+    with shmq.connect(f"{a.url}/wrong") as here:
+        here.ensure_stream("events", partitions=1)
+    ran = CliRunner().invoke(cli, ["cluster", *arguments, "--at", f"{a.url}/wrong"])
+    assert message in ran.output
