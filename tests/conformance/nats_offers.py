@@ -140,7 +140,7 @@ LEFT_OUT: Final[dict[str, str]] = {
     "test_a_high_message_waits_for_the_one_of_its_group_in_flight": _GROUPS,
     "test_a_large_reply_comes_whole": _LARGE,
     "test_a_lease_that_ends_in_hand_is_reported_at_the_end_of_the_block": _RETURNED,
-    "test_a_lease_that_ends_in_hand_is_reported_by_the_next_step_and_the_loop_may_go_on": _RETURNED,  # noqa: E501
+    "test_a_lease_that_ends_in_hand_is_reported_by_the_next_step_and_the_loop_may_go_on": _RETURNED,
     "test_a_lease_that_ran_out_is_counted": _TOTALS,
     "test_a_lease_that_ran_out_is_refused": _RETURNED,
     "test_a_lease_that_ran_out_redelivers_the_message": _RETURNED,
