@@ -26,12 +26,11 @@ def connect(
     """Connect to a namespace on this host, or to a server: a :class:`~shmq.Broker`.
 
     A ``target`` that contains ``://`` is the URL of a server, ``shmq://HOST:PORT`` or ``shmqs://``
-    for TLS, or of a cluster of NATS JetStream, ``nats://HOST:PORT,HOST:PORT/NAMESPACE`` or
-    ``tls://``: see docs/cluster.md. Any other is the name of a namespace. The default is the environment's ``SHMQ_URL``,
-    then its ``SHMQ_NAMESPACE``, as for the command ``shmq``, then the user's own namespace,
-    ``default-UID``. Raises :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption` for an invalid
-    URL, and TypeError for a target that is not a str. Connecting to a namespace creates nothing
-    until a queue is created.
+    for TLS, or of a cluster of NATS, ``nats://HOST:PORT,HOST:PORT`` or ``tls://``; any other is the
+    name of a namespace. The default is the environment's ``SHMQ_URL``, then its ``SHMQ_NAMESPACE``,
+    as for the command ``shmq``, then the user's own namespace, ``default-UID``. Raises
+    :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption` for an invalid URL, and TypeError for a
+    target that is not a str. Connecting to a namespace creates nothing until a queue is created.
 
     The other arguments are for a server. ``token`` is by default that of ``SHMQ_TOKEN``. ``tls`` is
     True, the path of a file or folder of certificates to trust, a map of the paths ``ca``,
@@ -56,17 +55,13 @@ def connect(
     if isinstance(target, str) and target.startswith(("nats://", "tls://")):
         from shmq.client.nats.broker import NatsBroker  # noqa: PLC0415 - of the extra "cluster"
 
-        return traced(
-            NatsBroker.connect(target, token, tls, connect_timeout, request_timeout, wait_for_acks)
-        )
+        how = token, tls, connect_timeout, request_timeout, wait_for_acks
+        return traced(NatsBroker.connect(target, *how))
     if isinstance(target, str) and is_url(target):
         from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415
 
-        return traced(
-            RemoteBroker.connect(
-                target, token, tls, connect_timeout, request_timeout, wait_for_acks
-            )
-        )
+        how = token, tls, connect_timeout, request_timeout, wait_for_acks
+        return traced(RemoteBroker.connect(target, *how))
     if token is not None or tls not in (None, False):
         raise InvalidOption(
             f"target={target!r} is a namespace of this host, which knows no token= and no tls=: "

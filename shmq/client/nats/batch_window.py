@@ -6,15 +6,12 @@ import asyncio
 import collections
 import concurrent.futures
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shmq import api, errors
 from shmq.api.options import Confirm
 from shmq.client.local.batch_window import refused
 from shmq.client.nats.loop_thread import LoopThread
-
-if TYPE_CHECKING:
-    from shmq.client.nats.queue import NatsQueue
 
 __all__ = ["NatsPipeline"]
 
@@ -22,7 +19,7 @@ __all__ = ["NatsPipeline"]
 class NatsPipeline(api.Pipeline):
     """See :class:`shmq.api.Pipeline`. For one thread at a time."""
 
-    def __init__(self, queue: NatsQueue, window: int, confirm: Confirm | None) -> None:
+    def __init__(self, queue: Any, window: int, confirm: Confirm | None) -> None:
         self._queue = queue
         self._window = window
         self._confirm = confirm

@@ -8,16 +8,13 @@ import concurrent.futures
 import contextlib
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from shmq import api
 from shmq.client.nats.lease import Lease
 from shmq.client.nats.loop_thread import LoopThread
 from shmq.client.nats.message import NatsMessage
 from shmq.errors import ConnectionLost, LeaseExpired, ShmqError
-
-if TYPE_CHECKING:
-    from shmq.client.nats.queue import NatsQueue
 
 __all__ = ["NatsAsyncConsumer", "NatsBodies", "NatsConsumer"]
 
@@ -30,7 +27,7 @@ _OLD: Final = 0.25
 class Prefetched:
     """The messages ahead of an iterator, and its acknowledgements. It runs in the loop."""
 
-    def __init__(self, queue: NatsQueue, prefetch: int, timeout: float | None, waits: bool) -> None:
+    def __init__(self, queue: Any, prefetch: int, timeout: float | None, waits: bool) -> None:
         self.queue = queue
         self._prefetch = prefetch
         self._timeout = timeout
@@ -75,7 +72,9 @@ class Prefetched:
 
     async def _take(self, until: float | None) -> list[NatsMessage]:
         """The next messages; none if it is closed meanwhile."""
-        taking = asyncio.ensure_future(self.queue.take(self._prefetch, until, waits=self._waits))
+        taking: asyncio.Future[list[NatsMessage]] = asyncio.ensure_future(
+            self.queue.take(self._prefetch, until, waits=self._waits)
+        )
         self._taking = taking
         try:
             return await taking

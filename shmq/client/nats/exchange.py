@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from shmq import api, errors
 from shmq.client.nats.definitions import Definitions
@@ -17,9 +17,6 @@ from shmq.client.shared.exchange import ExchangeHandle, check_headers, published
 from shmq.native import _core
 from shmq.routing.table import Operation, Table, check_binding, operation_of
 from shmq.routing.topic import check_key
-
-if TYPE_CHECKING:
-    from shmq.client.nats.broker import NatsBroker
 
 __all__ = ["Exchanges", "NatsExchange"]
 
@@ -71,10 +68,10 @@ class Exchanges:
 class NatsExchange(ExchangeHandle):
     """An exchange of a cluster. Threads may share it; it shares its broker's connection."""
 
-    def __init__(self, broker: NatsBroker, summary: api.ExchangeSummary) -> None:
+    def __init__(self, broker: Any, summary: api.ExchangeSummary) -> None:
         super().__init__(summary.name, summary.kind, summary.alternate)
         self._broker = broker
-        self._exchanges = broker.exchanges
+        self._exchanges: Exchanges = broker.exchanges
         self._closed = False
         self._puts: dict[str, Puts] = {}
 
@@ -200,7 +197,8 @@ class NatsExchange(ExchangeHandle):
             raise errors.ShmqError(
                 f"this handle of exchange {self._name!r} is closed: attach to it again"
             )
-        return self._broker.connection.run(coroutine)
+        found: _T = self._broker.connection.run(coroutine)
+        return found
 
     def close(self) -> None:
         """See :class:`shmq.api.Exchange`."""

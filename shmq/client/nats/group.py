@@ -10,7 +10,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from shmq import api
 from shmq.api.names import check_name
@@ -21,9 +21,6 @@ from shmq.client.nats.names import escape
 from shmq.client.shared.group import Group, group_options, summary_of
 from shmq.client.shared.group_store import GroupStore, PartitionSeat
 from shmq.errors import Full, InvalidOption, NoSuchGroup, ShmqError, StreamDeleted
-
-if TYPE_CHECKING:
-    from shmq.client.nats.stream import NatsStream
 
 __all__ = ["delete_group", "groups_of", "open_group"]
 
@@ -38,12 +35,12 @@ _NS: Final = 10**9
 _Document = dict[str, Any]
 
 
-def _key(stream: NatsStream, name: str) -> str:
+def _key(stream: Any, name: str) -> str:
     return f"group.{escape(stream.name)}.{escape(name)}"
 
 
 def open_group(
-    stream: NatsStream,
+    stream: Any,
     name: str,
     *,
     assignment: api.Assignment | None,
@@ -81,7 +78,7 @@ def open_group(
     return Group(NatsGroupStore(stream, name, NatsGroupState(stream, name)))
 
 
-def groups_of(stream: NatsStream) -> list[api.GroupSummary]:
+def groups_of(stream: Any) -> list[api.GroupSummary]:
     """See ``groups`` of :class:`shmq.api.Stream`."""
     stream.offsets()  # raises StreamDeleted
     found = []
@@ -91,7 +88,7 @@ def groups_of(stream: NatsStream) -> list[api.GroupSummary]:
     return found
 
 
-def delete_group(stream: NatsStream, name: str) -> None:
+def delete_group(stream: Any, name: str) -> None:
     """See ``delete_group`` of :class:`shmq.api.Stream`."""
     key = _key(stream, check_name(name, "group"))
     stream.offsets()  # raises StreamDeleted
@@ -103,7 +100,7 @@ def delete_group(stream: NatsStream, name: str) -> None:
 class NatsGroupState:
     """See :class:`shmq.client.shared.group_store.MemberState`."""
 
-    def __init__(self, stream: NatsStream, name: str) -> None:
+    def __init__(self, stream: Any, name: str) -> None:
         self._stream = stream
         self._name = name
         self._document: _Document = {}
@@ -341,10 +338,9 @@ class NatsGroupState:
 class NatsGroupStore(GroupStore):
     """See :class:`shmq.client.shared.group_store.GroupStore`."""
 
-    stream: NatsStream
     state: NatsGroupState
 
-    def __init__(self, stream: NatsStream, name: str, state: NatsGroupState) -> None:
+    def __init__(self, stream: Any, name: str, state: NatsGroupState) -> None:
         super().__init__(stream, name, state)
 
     @property

@@ -17,9 +17,7 @@ from shmq.errors import InvalidOption, LeaseExpired, ServerError
 from shmq.native import _core
 
 if TYPE_CHECKING:
-    from shmq.client.nats.consumer import Prefetched
     from shmq.client.nats.lease import Lease
-    from shmq.client.nats.queue import NatsQueue
 
 __all__ = ["PROPERTIES", "NatsBatch", "NatsMessage", "NatsPacked", "packed", "unpacked"]
 
@@ -60,7 +58,7 @@ class NatsMessage(api.Message):
 
     def __init__(
         self,
-        queue: NatsQueue,
+        queue: Any,
         raw: bytes,
         meta: bytes | None,
         sequence: int,
@@ -79,7 +77,7 @@ class NatsMessage(api.Message):
         #: Whether the application has it, and not its receipt.
         self.in_hand = False
         #: The iterator that handed it out, which collects acknowledgements.
-        self.consumer: Prefetched | None = None
+        self.consumer: Any = None
         self._decoded: list[Any] = []
 
     @property
@@ -182,7 +180,8 @@ class NatsMessage(api.Message):
         self.in_hand = False
         if self.lease is None:
             return 0
-        return self._queue.held.receipt_of(self.lease)
+        receipt: int = self._queue.held.receipt_of(self.lease)
+        return receipt
 
     def _claimed(self) -> Lease:
         if self.lease is None:
@@ -233,7 +232,7 @@ class NatsMessage(api.Message):
 class _Run:
     """The common part of a batch and a packed batch."""
 
-    def __init__(self, queue: NatsQueue, messages: list[NatsMessage]) -> None:
+    def __init__(self, queue: Any, messages: list[NatsMessage]) -> None:
         self._queue = queue
         self._messages = messages
         self._leases = [message.lease for message in messages if message.lease is not None]
@@ -259,7 +258,7 @@ class _Run:
         if self._is_settled or not self._messages:
             self._is_settled = True
             return []
-        refused = self._queue.ack_many(self._messages)
+        refused: list[int] = self._queue.ack_many(self._messages)
         self._is_settled = True
         return refused
 
@@ -267,7 +266,7 @@ class _Run:
         """See :class:`shmq.api.Batch`."""
         if self._is_settled:
             return []
-        refused = self._queue.return_many(self._messages, delay, counted)
+        refused: list[int] = self._queue.return_many(self._messages, delay, counted)
         self._is_settled = True
         return refused
 
@@ -286,7 +285,7 @@ class _Run:
 class NatsBatch(_Run, api.Batch):
     """See :class:`shmq.api.Batch`."""
 
-    def __init__(self, queue: NatsQueue, bodies: list[Any], messages: list[NatsMessage]) -> None:
+    def __init__(self, queue: Any, bodies: list[Any], messages: list[NatsMessage]) -> None:
         super().__init__(queue, messages)
         self._bodies = bodies
 
@@ -308,7 +307,7 @@ class NatsBatch(_Run, api.Batch):
 class NatsPacked(_Run, api.Packed):
     """See :class:`shmq.api.Packed`."""
 
-    def __init__(self, queue: NatsQueue, messages: list[NatsMessage]) -> None:
+    def __init__(self, queue: Any, messages: list[NatsMessage]) -> None:
         super().__init__(queue, messages)
         records = [record for message in messages for record in records_of(message)]
         self._data = b"".join(records)

@@ -15,7 +15,14 @@ from shmq.client.nats.connection import ClusterConnection
 from shmq.client.nats.jetstream import create_consumer, create_stream
 from shmq.errors import Unsupported
 
-__all__ = ["PARTITIONS", "QueueLayout", "check_possible", "new_definition", "options_of", "partition_of"]
+__all__ = [
+    "PARTITIONS",
+    "QueueLayout",
+    "check_possible",
+    "new_definition",
+    "options_of",
+    "partition_of",
+]
 
 #: How many partitions the groups of a queue are spread over.
 PARTITIONS: Final = 16
@@ -159,7 +166,7 @@ class QueueLayout:
 def options_of(definition: Mapping[str, Any]) -> QueueOptions:
     """The options in a definition. Raises KeyError and TypeError for one that is none."""
     rows = rows_of(QueueOptions)
-    given = {
+    given: dict[str, Any] = {
         key: float(value) if rows[key].kind == "seconds" and value is not None else value
         for key, value in definition["options"].items()
     }

@@ -19,7 +19,6 @@ from shmq.expression.parse import Where
 
 if TYPE_CHECKING:
     from shmq.client.nats.pull import Pulls
-    from shmq.client.nats.queue import NatsQueue
     from shmq.client.nats.queue_layout import QueueLayout
 
 __all__ = ["QueueState", "summary_of"]
@@ -30,7 +29,7 @@ _AT_ONCE: Final = 256
 class QueueState:
     """Looks at one queue. Its methods run in the process's loop."""
 
-    def __init__(self, queue: NatsQueue, layout: QueueLayout, pulls: Pulls) -> None:
+    def __init__(self, queue: Any, layout: QueueLayout, pulls: Pulls) -> None:
         self._queue = queue
         self._layout = layout
         self._pulls = pulls
@@ -154,7 +153,7 @@ class QueueState:
         return removed
 
 
-async def summary_of(queue: NatsQueue) -> api.QueueSummary:
+async def summary_of(queue: Any) -> api.QueueSummary:
     """The queue's entry of the list."""
     depth, delayed, leased, _ = await queue.state.counts()
     return api.QueueSummary(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from shmq.client.nats.message import NatsMessage, packed
 from shmq.client.nats.names import kv_key
@@ -12,9 +12,6 @@ from shmq.codec.codecs import pack_properties
 from shmq.errors import Full, NoSuchQueue, QueueDeleted
 from shmq.expression.parse import Where
 
-if TYPE_CHECKING:
-    from shmq.client.nats.queue import NatsQueue
-
 __all__ = ["redrive"]
 
 #: The most dead letters that are looked at in one call.
@@ -23,7 +20,7 @@ _MOST: Final = 10_000
 _GONE: Final = ("dead", "dedupe", "delay", "ttl")
 
 
-async def redrive(queue: NatsQueue, limit: int | None, where: Where | None) -> int:
+async def redrive(queue: Any, limit: int | None, where: Where | None) -> int:
     """Send up to ``limit`` dead letters back, oldest first; returns how many were sent."""
     await queue.puts.check_there()
     letters, source = queue, None
@@ -57,7 +54,7 @@ async def redrive(queue: NatsQueue, limit: int | None, where: Where | None) -> i
     return sent
 
 
-async def _dead_letters_of(queue: NatsQueue) -> NatsQueue:
+async def _dead_letters_of(queue: Any) -> Any:
     name = queue.options.dead_letter
     assert name is not None
     found = await queue.definitions.get(kv_key("queue", name))
@@ -69,7 +66,7 @@ async def _dead_letters_of(queue: NatsQueue) -> NatsQueue:
     return type(queue)(queue.connection, queue.definitions, name, found.value)
 
 
-async def _puts_of(letters: NatsQueue, name: str) -> Puts | None:
+async def _puts_of(letters: Any, name: str) -> Puts | None:
     """The puts of the queue that a dead letter came from; None: it is gone."""
     found = await letters.definitions.get(kv_key("queue", name))
     if found is None:
@@ -77,7 +74,7 @@ async def _puts_of(letters: NatsQueue, name: str) -> Puts | None:
     return Puts(QueueLayout(letters.connection, name, options_of(found.value)), letters.definitions)
 
 
-async def _send(puts: Puts, letters: NatsQueue, message: NatsMessage) -> None:
+async def _send(puts: Puts, letters: Any, message: NatsMessage) -> None:
     properties: dict[str, Any] = {
         key: value for key, value in message.all_properties.items() if key not in _GONE
     }

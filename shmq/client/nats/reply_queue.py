@@ -41,7 +41,7 @@ class NatsReplyQueue:
         await client.flush()
 
     async def _take(self, came: Msg) -> None:
-        message = _Reply(self, came.data, unpacked(came.headers), 1, 0)  # type: ignore[arg-type]
+        message = _Reply(self, came.data, unpacked(came.headers), 1, 0)
         self._messages.append(message)
         assert self._came is not None
         self._came.set()

@@ -8,7 +8,7 @@ import logging
 import random
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from nats.aio.msg import Msg
 from nats.errors import NoRespondersError
@@ -24,9 +24,6 @@ from shmq.client.nats.queue_layout import QueueLayout, new_definition, options_o
 from shmq.codec.codecs import pack_properties, unpack_properties
 from shmq.errors import ConnectionLost, Full, InvalidOption, ServerError, ShmqError
 from shmq.native import _core
-
-if TYPE_CHECKING:
-    from shmq.client.nats.queue import NatsQueue
 
 __all__ = ["Leases", "Settlements", "as_receipt", "ensure_dead_letters"]
 
@@ -93,7 +90,7 @@ class Leases:
 class Settlements:
     """The settlements of one queue. Its methods run in the process's loop."""
 
-    def __init__(self, queue: NatsQueue, puts: Puts, definitions: Definitions) -> None:
+    def __init__(self, queue: Any, puts: Puts, definitions: Definitions) -> None:
         self._queue = queue
         self._puts = puts
         self._definitions = definitions
