@@ -140,6 +140,7 @@ EXTRAS = {
     "schema": "schemas",
     "cli/bridge.py": "cluster",
     "cli/dmsq.py": "arrow",
+    "client/nats": "cluster",
     "client/shared/typed_queue.py": "schemas",
     "codec/compression.py": "compression",
 }
@@ -166,7 +167,8 @@ def test_the_package_imports_nothing_that_it_does_not_declare() -> None:
 def _extra_of(place: Path) -> str:
     """The name of a module's extra: each folder of the integrations has its own."""
     parts = place.parts[1:] if place.parts[0] == "integrations" else place.parts
-    return EXTRAS.get(str(place), EXTRAS.get(parts[0], parts[0]))
+    known = (EXTRAS.get(path) for path in (str(place), "/".join(parts[:2]), parts[0]))
+    return next(filter(None, known), parts[0])
 
 
 def test_no_function_is_too_long() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
+import shmq
 from shmq.bridge.config import Backward, Forward, Mirror
 from shmq.client.nats.names import partition_stream, queue_stream
 from shmq.cluster.local import LocalCluster
@@ -49,6 +51,14 @@ def all_restarted(cluster: LocalCluster, _: str) -> None:
     for node in cluster.nodes:
         cluster.restart(node, wait=False)
     cluster.wait_ready()
+
+
+def _has_acked(queue: shmq.Queue, count: int) -> bool:
+    return queue.stats().acked >= count
+
+
+def _has_put(queue: shmq.Queue, count: int) -> bool:
+    return queue.stats().put >= count
 
 
 def _leader(monitors: list[str], stream: str) -> str | None:
@@ -100,7 +110,7 @@ def test_a_bridge_that_is_killed_again_and_again_takes_each_message_once(
     arguments = ("--to", bridged.url, "--forward", "orders")
     for at in range(1, kills + 1):
         with bridge_process(bridged.namespace, *arguments) as process:
-            wait_until(lambda at=at: queue.stats().acked >= at * COUNT // (kills + 2))
+            wait_until(partial(_has_acked, queue, at * COUNT // (kills + 2)))
             process.kill()
             process.wait()
     bridged.drain(ORDERS)
@@ -116,7 +126,7 @@ def test_a_backward_bridge_that_is_killed_takes_each_message_once(bridged: Bridg
         with bridge_process(
             bridged.namespace, "--to", bridged.url, "--backward", "prices"
         ) as process:
-            wait_until(lambda at=at: target.stats().put >= at * 300)
+            wait_until(partial(_has_put, target, at * 300))
             process.kill()
             process.wait()
     bridged.drain(Backward(queue="prices"))

@@ -12,6 +12,7 @@ import os
 import random
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,10 @@ def taken(notes: list[Path]) -> list[int]:
     return [int(line) for path in notes for line in path.read_text().splitlines()]
 
 
+def _has_more(notes: list[Path], count: int) -> bool:
+    return len(set(taken(notes))) > count
+
+
 @pytest.mark.watchdog(1800)
 def test_what_was_confirmed_is_taken_whoever_is_killed(
     bridged: Bridged, cluster: LocalCluster, tmp_path: Path
@@ -97,7 +102,7 @@ def test_what_was_confirmed_is_taken_whoever_is_killed(
         for _ in range(KILLS):
             with bridge_process(bridged.namespace, *arguments) as bridge:
                 before = len(set(taken(notes)))
-                wait_until(lambda before=before: len(set(taken(notes))) > before + 50)
+                wait_until(partial(_has_more, notes, before + 50))
                 victim = chance.choice(["leader", "follower", "bridge", "consumer"])
                 if victim == "bridge":
                     bridge.kill()
