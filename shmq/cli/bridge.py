@@ -76,7 +76,7 @@ def bridge(
         )
     if target_of(context).origin is not None or not config.namespace:
         config = msgspec.structs.replace(config, namespace=namespace_of(context))
-    show_on_stderr("shmq")
+    show_on_stderr("shmq.bridge")
     _run(config, drain, metrics or config.metrics)
 
 

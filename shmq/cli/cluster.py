@@ -127,7 +127,7 @@ def cluster() -> None:
 def start(
     directory: Path, binary: str | None, timeout: float, nodes: str, port: int | None, **given: Any
 ) -> None:
-    """Start servers in the background, and print the URL of the cluster.
+    """Start servers in the background, and print their URL.
 
     If DIR has a cluster, its servers that do not run are started as they were; the other options
     then say nothing. All servers are on this host, so the cluster ends with the host.
@@ -178,7 +178,7 @@ def status(
 def doctor(
     context: click.Context, directory: Path, monitors: tuple[str, ...], as_json: bool
 ) -> None:
-    """Find what is wrong: versions, sync settings, leaders, lag, disk.
+    """Find what is wrong: versions, syncs, leaders, lag.
 
     It asks each server's monitor, so name all of them.
     """
@@ -243,7 +243,7 @@ def _show_streams(servers: Sequence[Server]) -> None:
 )
 @json_flag
 def mirror(name: str, url: str, site: str, copies: str | None, as_json: bool) -> None:
-    """Have another site keep a copy of a stream; show how far it is.
+    """Have another site copy a stream, and show its lag.
 
     Readers there connect to the same namespace at that site. Run it again to see the lag.
     """
@@ -275,9 +275,10 @@ def mirror(name: str, url: str, site: str, copies: str | None, as_json: bool) ->
 )
 @json_flag
 def collect(name: str, url: str, origins: tuple[str, ...], as_json: bool) -> None:
-    """Have a stream take in the streams of that name of other sites; show how far it is.
+    """Have a stream collect those of other sites.
 
-    The stream must exist at both sites, with as many partitions.
+    It takes in the records of the streams of its name there, and shows how far it is. It must
+    exist at both sites, with as many partitions.
     """
     pairs = []
     for text in origins:

@@ -90,8 +90,16 @@ def _runs(item: pytest.Item) -> bool:
         named = item.path.stem, item.originalname
         return offers(*named) and not _is_only_local(item)
     if transport == "nats" and isinstance(item, pytest.Function):
-        return nats_offers.offers(item.originalname) and not _is_only_local(item)
+        test = item.originalname, _parameters(item)
+        if nats_offers.is_refused(*test):
+            item.add_marker(pytest.mark.xfail(raises=shmq.Unsupported, strict=True))
+        return nats_offers.offers(item.path.stem, *test) and not _is_only_local(item)
     return not (_is_only_local(item) and transport == "tcp")
+
+
+def _parameters(item: pytest.Function) -> str:
+    """The parameters of a test but its transport, as pytest shows them."""
+    return item.callspec.id.removeprefix("nats").removeprefix("-")
 
 
 def _is_only_local(item: pytest.Item) -> bool:

@@ -136,15 +136,19 @@ def test_the_package_run_as_a_module_is_the_command() -> None:
 
 #: Modules and packages whose extra is not called as their package.
 EXTRAS = {
+    "bridge": "cluster",
     "schema": "schemas",
     "advice/plot.py": "plot",
+    "cli/bridge.py": "cluster",
     "cli/dmsq.py": "arrow",
+    "client/nats": "cluster",
     "client/shared/typed_queue.py": "schemas",
     "codec/compression.py": "compression",
 }
 
 #: Requirements whose module is called otherwise.
 MODULES = {
+    "nats_py": "nats",
     "opentelemetry_api": "opentelemetry",
     "protobuf": "google.protobuf",
 }
@@ -164,7 +168,8 @@ def test_the_package_imports_nothing_that_it_does_not_declare() -> None:
 def _extra_of(place: Path) -> str:
     """The name of a module's extra: each folder of the integrations has its own."""
     parts = place.parts[1:] if place.parts[0] == "integrations" else place.parts
-    return EXTRAS.get(str(place), EXTRAS.get(parts[0], parts[0]))
+    known = (EXTRAS.get(path) for path in (str(place), "/".join(parts[:2]), parts[0]))
+    return next(filter(None, known), parts[0])
 
 
 def test_no_function_is_too_long() -> None:

@@ -288,7 +288,7 @@ class Partition:
                 if not bounds.earliest <= offset <= bounds.latest:
                     raise OffsetOutOfRange(
                         f"partition {self.number} of stream {self._name!r} has no offset {offset}: "
-                        f"it has {bounds.earliest} to {bounds.latest}",
+                        f"the oldest is {bounds.earliest}, and the next one is {bounds.latest}",
                         offset,
                         bounds.earliest,
                         bounds.latest,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
-from shmq.bridge.config import Backward, Forward
-from shmq.client.nats.names import queue_stream
+import shmq
+from shmq.bridge.config import Backward, Forward, Mirror
+from shmq.client.nats.names import partition_stream, queue_stream
 from shmq.cluster.local import LocalCluster
+from shmq.cluster.monitor import leader_of
 from tests.support.bridge import Bridged, bridge_process, take_all, wait_until
 
 ORDERS = Forward(queue="orders")
@@ -50,9 +53,15 @@ def all_restarted(cluster: LocalCluster, _: str) -> None:
     cluster.wait_ready()
 
 
-def _leader(monitors: list[str], stream: str) -> str | None:
-    from shmq.cluster.monitor import leader_of
+def _has_acked(queue: shmq.Queue, count: int) -> bool:
+    return queue.stats().acked >= count
 
+
+def _has_put(queue: shmq.Queue, count: int) -> bool:
+    return queue.stats().put >= count
+
+
+def _leader(monitors: list[str], stream: str) -> str | None:
     return leader_of(monitors, stream)
 
 
@@ -101,7 +110,7 @@ def test_a_bridge_that_is_killed_again_and_again_takes_each_message_once(
     arguments = ("--to", bridged.url, "--forward", "orders")
     for at in range(1, kills + 1):
         with bridge_process(bridged.namespace, *arguments) as process:
-            wait_until(lambda at=at: queue.stats().acked >= at * COUNT // (kills + 2))
+            wait_until(partial(_has_acked, queue, at * COUNT // (kills + 2)))
             process.kill()
             process.wait()
     bridged.drain(ORDERS)
@@ -117,9 +126,29 @@ def test_a_backward_bridge_that_is_killed_takes_each_message_once(bridged: Bridg
         with bridge_process(
             bridged.namespace, "--to", bridged.url, "--backward", "prices"
         ) as process:
-            wait_until(lambda at=at: target.stats().put >= at * 300)
+            wait_until(partial(_has_put, target, at * 300))
             process.kill()
             process.wait()
     bridged.drain(Backward(queue="prices"))
     found = take_all(target, 1000)
     assert sorted(one.body for one in found) == list(range(1000))
+
+
+@pytest.mark.parametrize("disturb", [leader_killed, all_restarted])
+def test_a_mirror_takes_each_record_once_while_servers_fail(
+    bridged: Bridged, cluster: LocalCluster, disturb: Callable[[LocalCluster, str], None]
+) -> None:
+    stream = bridged.here.create_stream("events", partitions=1)
+    sent = [b"%d" % at for at in range(COUNT)]
+    stream.append_many(sent, partition=0)
+    with bridged.bridge(Mirror(stream="events")) as running:
+        wait_until(lambda: running.numbers()[0].sent > 0)
+        disturb(cluster, partition_stream(bridged.namespace, "events", 0))
+        assert running.wait(120), running.numbers()
+    there, found = bridged.there.stream("events"), list[bytes]()
+    while len(found) < COUNT:
+        records = there.read(0, len(found))
+        assert len(records)
+        found += [bytes(one.value) for one in records]
+    assert found == sent
+    assert there.latest(0) == COUNT

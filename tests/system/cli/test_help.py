@@ -25,7 +25,7 @@ from tests.system.cli.test_serve import listening
 Invoke = Callable[..., Result]
 
 #: The terminal that the list of the commands fits, with a line for the next prompt.
-COLUMNS, ROWS = 80, 40
+COLUMNS, ROWS = 80, 41
 
 HEADINGS = ["Messages", "Queues", "Streams", "Durable", "Server", "Host"]
 
@@ -50,6 +50,9 @@ OTHERS = {
     "persist",
     "ping",
     "request",
+    # Those of a cluster: see test_cluster.py, tests/system/bridge and the pages.
+    "bridge",
+    *(path for path in COMMANDS if path.startswith("cluster ")),
     *(path for path in COMMANDS if path.startswith("pipeline ")),
 }
 PLAIN = [path for path in COMMANDS if path not in {*ENDLESS, *DURABLE, *OTHERS}]
