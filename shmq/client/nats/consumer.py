@@ -83,6 +83,8 @@ class Prefetched:
                 taking.cancel()
                 raise
             return []
+        finally:
+            self._taking = None  # it would keep the messages
 
     def ack(self, lease: Lease) -> None:
         """Acknowledge without waiting for the answer, unless many are on their way."""
