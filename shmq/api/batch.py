@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from shmq.api.contract import Settling
+from shmq.display import Displayed
 
 __all__ = ["Batch", "LeasedRun", "Packed"]
 
@@ -44,7 +45,7 @@ class LeasedRun(Settling):
     def __len__(self) -> int: ...
 
 
-class Batch(LeasedRun):
+class Batch(LeasedRun, Displayed):
     """The result of ``Queue.get_batch``: the bodies of messages that are leased together."""
 
     @property

@@ -11,7 +11,7 @@ from typing import Any
 
 from shmq import api
 from shmq.client.remote.connection import Attempt, Backoff
-from shmq.display import Displayed, sample
+from shmq.display import sample
 from shmq.native import _core
 from shmq.protocol.opcodes import FOREVER, Status, Type
 
@@ -255,7 +255,7 @@ class _Run:
         return refused
 
 
-class RemoteBatch(_Run, api.Batch, Displayed):
+class RemoteBatch(_Run, api.Batch):
     """See :class:`shmq.api.Batch`."""
 
     def __init__(self, queue: Any, bodies: list[Any], messages: list[Any]) -> None:
