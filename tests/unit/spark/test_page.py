@@ -7,6 +7,7 @@ from pathlib import Path
 
 from shmq.spark.queue.kind import QUEUE
 from shmq.spark.shared import address, columns
+from shmq.spark.shared.kind import Kind
 from shmq.spark.shared.options import BATCH, STREAM, Option
 from shmq.spark.stream import writer
 from shmq.spark.stream.kind import STREAM_KIND
@@ -99,7 +100,8 @@ def test_of_each_option_of_kafkas_the_page_says_whether_it_is_here() -> None:
 
     assert {"startingOffsets", "groupIdPrefix", "kafka.group.id"} <= set(said)
     for name, words in said.items():
-        for kind, word in zip((STREAM_KIND, QUEUE), words, strict=True):
+        kinds: tuple[Kind, ...] = (STREAM_KIND, QUEUE)
+        for kind, word in zip(kinds, words, strict=True):
             there = any(option.name == name for option in kind.options)
             assert there == (word in ("same", "other")), (name, kind.name)
             folded = name.lower().replace("…", "*")
