@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from shmq.spark.queue.kind import QUEUE
 from shmq.spark.shared import address, columns
@@ -100,7 +101,7 @@ def test_of_each_option_of_kafkas_the_page_says_whether_it_is_here() -> None:
 
     assert {"startingOffsets", "groupIdPrefix", "kafka.group.id"} <= set(said)
     for name, words in said.items():
-        kinds: tuple[Kind, ...] = (STREAM_KIND, QUEUE)
+        kinds: tuple[Kind[Any], ...] = (STREAM_KIND, QUEUE)
         for kind, word in zip(kinds, words, strict=True):
             there = any(option.name == name for option in kind.options)
             assert there == (word in ("same", "other")), (name, kind.name)
