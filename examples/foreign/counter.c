@@ -36,6 +36,12 @@ static void fail(const char *what)
     exit(1);
 }
 
+static void refuse(const char *what)
+{
+    fprintf(stderr, "%s\n", what);
+    exit(1);
+}
+
 static void receive(int server, void *into, size_t size)
 {
     ssize_t got;
@@ -45,10 +51,8 @@ static void receive(int server, void *into, size_t size)
             ; /* a signal: the answer is waited for */
         if (got < 0)
             fail("recv");
-        if (!got) {
-            fputs("the server has closed the connection\n", stderr);
-            exit(1);
-        }
+        if (!got)
+            refuse("the server has closed the connection");
     }
 }
 
@@ -62,10 +66,8 @@ static uint32_t ask(int server, uint32_t type, const void *payload, uint32_t siz
         fail("send");
     receive(server, head, sizeof head);
     size = ntohl(head[1]);
-    if (ntohl(head[0]) != 0xDEADBEEF || size > LARGEST) {
-        fprintf(stderr, "this is no answer of shmq, or one of %" PRIu32 " bytes\n", size);
-        exit(1);
-    }
+    if (ntohl(head[0]) != 0xDEADBEEF || size > LARGEST)
+        refuse("this is no answer of shmq, or one of more than 1 MiB");
     receive(server, answer, size);
     answer[size] = 0;
     *status = ntohl(head[2]) & 0xFFFF;
@@ -116,7 +118,7 @@ int main(int count, char **arguments)
         if (status == QUEUE_EMPTY)
             continue;
         if (size < 20)
-            fail("the message is cut off");
+            refuse("the message is cut off");
         memcpy(&sequence, answer, 8);
         memcpy(ack + 7, answer + 8, 8); /* the receipt */
         skip = 20;                      /* sequence, receipt, count, priority, flags */
@@ -125,7 +127,7 @@ int main(int count, char **arguments)
 
             memcpy(&length, answer + 20, 4);
             if (size < 24 || (length = ntohl(length)) > size - 24)
-                fail("the properties are cut off");
+                refuse("the properties are cut off");
             skip = 24 + length;
         }
         size = (uint32_t)snprintf(put + 9, sizeof put - 9, "%" PRIu64 " %u", be64toh(sequence),
