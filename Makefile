@@ -262,7 +262,7 @@ lint-core: $(CORE_C:%.c=$(BUILD)/plain/%.o)
 # The form of the C code is in .clang-format; a header that is generated has its own.
 lint-form: $(VENV)/test
 	@echo 'clang-format --dry-run -Werror'; \
-	    $(BIN)/clang-format --dry-run -Werror $(filter-out %/opcodes.h,$(wildcard shmq/core/*/*.[ch] tests/c/*.[ch]))
+	    $(BIN)/clang-format --dry-run -Werror $(filter-out %/opcodes.h,$(wildcard shmq/core/*/*.[ch] tests/c/*.[ch] examples/*/*.c))
 
 # --- the C tests: each tests/c/test_*.c is a program of its own ---------------------
 

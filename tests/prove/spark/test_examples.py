@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import duckdb
 import pytest
 
 import shmq
@@ -73,3 +74,36 @@ def test_the_project_of_declarative_pipelines_runs(
     assert [(row["count"], row.dead_reason) for row in kinds] == [(2, "rejected")]
     assert flights.qsize() == 0
     assert broker.queue("flights.dlq").qsize() == 2
+
+
+def pipeline(namespace: str, *arguments: str) -> None:
+    """Run the pipeline into Parquet to its end."""
+    path = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    ran = subprocess.run(
+        [sys.executable, "app.py", *arguments],
+        cwd=ROOT / "examples/parquet",
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, path)),
+            "SHMQ_NAMESPACE": namespace,
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr[-5000:]
+
+
+def test_the_pipeline_writes_each_order_into_parquet_once(
+    broker: shmq.Broker, namespace: str, tmp_path: Path
+) -> None:
+    pipeline(namespace, "put", "--orders", "20")
+    broker.queue("orders").put(b"no order")
+    pipeline(namespace, "run", str(tmp_path), "--once")
+    rows = duckdb.read_parquet(f"{tmp_path}/data/**/*.parquet")
+    found = rows.filter("decode_problem IS NULL").order('"order"').fetchall()
+    names = rows.columns
+    assert [row[names.index("order")] for row in found] == list(range(20))
+    assert rows.filter("decode_problem IS NOT NULL").count("*").fetchall() == [(1,)]
+    assert broker.queue("orders").stats().acked == 21
