@@ -139,6 +139,7 @@ EXTRAS = {
     "schema": "schemas",
     "advice/plot.py": "plot",
     "cli/dmsq.py": "arrow",
+    "stress/plot.py": "plot",
     "client/shared/typed_queue.py": "schemas",
     "codec/compression.py": "compression",
 }
