@@ -111,13 +111,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--visits", type=_count, metavar="N", help="of each row")
     parser.add_argument("--rows", type=_count, metavar="N", help="of a turn on Spark")
     parser.add_argument("--results", type=Path, metavar="FILE", help="write the results as JSON")
-    parser.add_argument(
+    kept = parser.add_mutually_exclusive_group()
+    kept.add_argument(
         "--record", action="store_true", help="keep the results, and write them into the documents"
     )
-    parser.add_argument("--recorded", action="store_true", help="measure nothing: show the record")
-    parser.add_argument(
-        "--plot", type=Path, metavar="FILE", help="draw the table: .png, .svg, .pdf"
-    )
+    kept.add_argument("--recorded", action="store_true", help="measure nothing: show the record")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw it: .png, .svg, .pdf")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     parser.add_argument("--list", action="store_true", help="print the rows and end")
     parser.set_defaults(table="local")

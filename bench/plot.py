@@ -30,7 +30,7 @@ def figure(record: Record, path: Path) -> None:
 
     rows = [row for row in record.rows if _measured(row)]
     heights = [len(_measured(row)) * _BAR + _AROUND for row in rows] or [_AROUND]
-    made = Figure(figsize=(10, sum(heights)), layout="constrained")
+    made = Figure(figsize=(12, sum(heights)), layout="constrained")
     made.suptitle(", ".join(f"{value}" for value in record.machine.values()), fontsize=8)
     if rows:
         grid = made.subplots(len(rows), squeeze=False, gridspec_kw={"height_ratios": heights})
@@ -60,5 +60,5 @@ def _draw(axes: Any, row: RowRecord) -> None:
     axes.invert_yaxis()
     axes.set_xlim(left=0)
     better = "more" if figure.higher_is_better else "less"
-    axes.set_title(f"{row.title}: {figure.key}, {figure.unit} ({better} is better)", fontsize=9)
+    axes.set_title(f"{row.title}: {figure.key}, {figure.unit} ({better} is better)", fontsize=8)
     axes.tick_params(labelsize=8)

@@ -28,9 +28,9 @@ def figure(samples: Sequence[Sample], path: Path) -> None:
     rates.set_ylabel("messages per second")
     _line(backlog, samples, [one.backlog for one in samples], "backlog", "#0b62c4")
     backlog.set_ylabel("messages")
+    moved = [one for one in samples if one.latency["max"]]
     for part, colour in _SHOWN.items():
-        values = [one.latency[part] for one in samples]
-        _line(latency, samples, values, part, colour)
+        _line(latency, moved, [one.latency[part] for one in moved], part, colour)
     latency.set_ylabel("put to get, µs")
     latency.set_yscale("symlog", linthresh=1)
     latency.set_xlabel("seconds")
