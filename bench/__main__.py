@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 from rich.console import Console
 
-from bench import record, report, table
+from bench import plot, record, report, table
 from bench.cluster.rows import CLUSTER
 from bench.compiled import ROOT
 from bench.disk import folder
 from bench.disk.rows import DISK
 from bench.ending import end_at_signals
 from bench.frameworks.rows import FRAMEWORKS
+from bench.record import Record
 from bench.row import Row
 from bench.rows import LOCAL, rows
 from bench.run import Plan, run
@@ -24,6 +27,8 @@ from bench.spark import session
 from bench.spark.rows import SPARK
 from bench.tcp.rows import TCP
 from bench.tcp.server import end_all
+from shmq.cli.shared.plot import drawn_to
+from shmq.cli.shared.progress import progress
 
 #: The rows of each table, and how they are measured.
 TABLES: dict[str, tuple[tuple[Callable[[], Row], ...], Plan]] = {
@@ -51,18 +56,45 @@ def main() -> None:
             print(f"{row.key:22} {row.title}")
         return
     try:
-        found = run(_changed(chosen, given), _planned(plan, given), _say)
-        found.machine.update(folder.describe() if given.table in {"disk", "spark"} else {})
-    finally:
-        session.end()
-        end_all()
-    _say("")
+        with drawn_to(given.plot, lambda path: plot.figure(found, path)):
+            if given.recorded:
+                found = _recorded(parser, given.table, chosen)
+            else:
+                found = _measured(chosen, plan, given)
+    except click.ClickException as error:
+        parser.error(error.format_message())
     table.show(found, Console(width=None if sys.stdout.isatty() else 150))
     if given.results:
         record.write({given.table: found}, given.results)
     if given.record:
         record.write(record.read() | {given.table: found})
         report.write(record.read(), ROOT)
+
+
+def _measured(chosen: list[Row], plan: Plan, given: argparse.Namespace) -> Record:
+    """The rows, measured now; what they started has ended."""
+    plan = _planned(plan, given)
+    visits = sum(min(plan.visits, row.visits or plan.visits) for row in chosen)
+    begun = itertools.count()
+    try:
+        with progress("bench", "visits", quiet=given.quiet, forks=True) as told:
+            found = run(
+                _changed(chosen, given), plan, lambda step: told(next(begun), visits, text=step)
+            )
+        found.machine.update(folder.describe() if given.table in {"disk", "spark"} else {})
+    finally:
+        session.end()
+        end_all()
+    return found
+
+
+def _recorded(parser: argparse.ArgumentParser, name: str, chosen: list[Row]) -> Record:
+    """The rows as they are recorded; the end if they are not."""
+    found = record.read().get(name)
+    if found is None:
+        parser.error(f"--recorded: {record.RECORDED} has no table {name!r}: measure without it")
+    keys = {row.key for row in chosen}
+    return dataclasses.replace(found, rows=[row for row in found.rows if row.key in keys])
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -79,9 +111,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--visits", type=_count, metavar="N", help="of each row")
     parser.add_argument("--rows", type=_count, metavar="N", help="of a turn on Spark")
     parser.add_argument("--results", type=Path, metavar="FILE", help="write the results as JSON")
-    parser.add_argument(
+    kept = parser.add_mutually_exclusive_group()
+    kept.add_argument(
         "--record", action="store_true", help="keep the results, and write them into the documents"
     )
+    kept.add_argument("--recorded", action="store_true", help="measure nothing: show the record")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw it: .png, .svg, .pdf")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
     parser.add_argument("--list", action="store_true", help="print the rows and end")
     parser.set_defaults(table="local")
     return parser
@@ -116,12 +152,6 @@ def _count(given: str) -> int:
     if not given.isdecimal() or int(given) < 1:
         raise argparse.ArgumentTypeError(f"{given!r} is no number of 1 or more")
     return int(given)
-
-
-def _say(what: str) -> None:
-    """Show the current step on a terminal, on a line that the next step replaces."""
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{what[:100]}", end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -78,6 +78,7 @@ _COUNT = click.IntRange(1, 64)
     default=False,
     help="Whether the flights are forwarded to three servers of NATS, too, and one is killed.",
 )
+@click.option("--quiet", is_flag=True, help="Show what happens, but not how far it is.")
 @click.option("--namespace", help="Where its queues are made.  [default: demo-PID]")
 def main(
     flights: int | None,
@@ -91,6 +92,7 @@ def main(
     plot: Path,
     page: bool,
     cluster: bool,
+    quiet: bool,
     namespace: str | None,
 ) -> None:
     """Send 336,776 real flights through one queue, and lose its memory half-way.
@@ -131,7 +133,7 @@ def main(
         )
         delays = report.direct_delays(table) if groups or spark else {}
         with _shown(plan.namespace) if page else contextlib.nullcontext():
-            sys.exit(_perform(plan, expected, delays, names, plot))
+            sys.exit(_perform(plan, expected, delays, names, plot, quiet=quiet))
     except (DemoError, shmq.ShmqError) as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
@@ -170,6 +172,8 @@ def _perform(
     delays: dict[tuple[str, int], Sums],
     names: dict[str, str],
     plot: Path,
+    *,
+    quiet: bool,
 ) -> int:
     console = Console()
     console.print(
@@ -178,7 +182,7 @@ def _perform(
         soft_wrap=True,
         highlight=False,
     )
-    with screen_for(console) as screen:
+    with screen_for(console, quiet=quiet) as screen:
         outcome = run(plan, screen)
     code = conclude(console, outcome, expected, names, delays)
     if outcome.archived is not None and not code:

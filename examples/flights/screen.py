@@ -1,11 +1,11 @@
-"""The display of a running job: a live panel on a terminal, else a line a second."""
+"""The display of a running job: a live panel on a terminal, else a line every few seconds."""
 
 from __future__ import annotations
 
 import abc
 import dataclasses
 import time
-from typing import Final, Self
+from typing import Self
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -14,11 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 import shmq
+from shmq.cli.shared.progress import PAUSE, Pace
 
-__all__ = ["LiveScreen", "PlainScreen", "Progress", "Screen", "screen_for"]
-
-#: Seconds between two plain lines.
-PLAIN_EVERY: Final = 1.0
+__all__ = ["LiveScreen", "PlainScreen", "Progress", "QuietScreen", "Screen", "screen_for"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +54,10 @@ class Screen(abc.ABC):
         return None
 
 
-def screen_for(console: Console) -> Screen:
-    """The live panel if the console is a terminal that can move its cursor."""
+def screen_for(console: Console, *, quiet: bool = False) -> Screen:
+    """The live panel if the console is a terminal that can move its cursor; events if quiet."""
+    if quiet:
+        return QuietScreen(console)
     if console.is_terminal and not console.is_dumb_terminal:
         return LiveScreen(console)
     return PlainScreen(console)
@@ -69,10 +69,11 @@ class LiveScreen(Screen):
     def __init__(self, console: Console) -> None:
         # The job redraws the panel, not a thread, so the job decides when that happens.
         self._live = Live(console=console, auto_refresh=False)
+        self._pace = Pace(time.monotonic())
 
     def show(self, progress: Progress) -> None:
         """Redraw the panel."""
-        self._live.update(_panel(progress), refresh=True)
+        self._live.update(_panel(progress, _left(self._pace, progress)), refresh=True)
 
     def event(self, line: str) -> None:
         """Print the line above the panel."""
@@ -86,23 +87,43 @@ class LiveScreen(Screen):
         self._live.stop()
 
 
-class PlainScreen(Screen):
-    """A line every :data:`PLAIN_EVERY` seconds, and one at the end."""
+class QuietScreen(Screen):
+    """The events alone."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._next = time.monotonic() + PLAIN_EVERY
 
     def show(self, progress: Progress) -> None:
-        """Print the line if one is due or the job is finished."""
-        now = time.monotonic()
-        if now >= self._next or progress.finished:
-            self._next = now + PLAIN_EVERY
-            self._console.print(_line(progress), soft_wrap=True, highlight=False)
+        """Show nothing."""
 
     def event(self, line: str) -> None:
         """Print the line."""
         self._console.print(line, soft_wrap=True, highlight=False)
+
+
+class PlainScreen(QuietScreen):
+    """A line every few seconds, and one at the end."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._next = time.monotonic() + PAUSE
+        self._pace = Pace(time.monotonic())
+
+    def show(self, progress: Progress) -> None:
+        """Print the line if one is due or the job is finished."""
+        now = time.monotonic()
+        left = _left(self._pace, progress)
+        if now >= self._next or progress.finished:
+            self._next = now + PAUSE
+            self._console.print(_line(progress) + left, soft_wrap=True, highlight=False)
+
+
+def _left(pace: Pace, progress: Progress) -> str:
+    """``, 12 s left``; nothing while nobody knows, and at the end."""
+    now = time.monotonic()
+    pace.saw(now, progress.counted)
+    left = pace.left(now, progress.total)
+    return f", {left:.0f} s left" if left else ""
 
 
 def _line(progress: Progress) -> str:
@@ -114,7 +135,7 @@ def _line(progress: Progress) -> str:
     )
 
 
-def _panel(progress: Progress) -> RenderableType:
+def _panel(progress: Progress, left: str) -> RenderableType:
     stats = progress.stats
     cells = {
         "depth": f"{stats.depth:,}",
@@ -129,7 +150,7 @@ def _panel(progress: Progress) -> RenderableType:
         numbers.add_column(title, justify="right", min_width=9)
     numbers.add_row(*cells.values())
     panel = Table.grid()
-    panel.add_row(f"{progress.counted:,} of {progress.total:,} flights counted")
+    panel.add_row(f"{progress.counted:,} of {progress.total:,} flights counted{left}")
     panel.add_row(ProgressBar(progress.total, progress.counted, width=72))
     panel.add_row(numbers)
     return panel

@@ -20,9 +20,10 @@ from shmq.advice.text import default_of, read_text, read_workload, template
 from shmq.advice.workload import ANSWERS, Workload
 from shmq.cli.shared import params
 from shmq.cli.shared.exit_codes import Code
-from shmq.cli.shared.flags import json_flag
+from shmq.cli.shared.flags import json_flag, plot_flag
 from shmq.cli.shared.names import complete_queues
 from shmq.cli.shared.output import cell, note, one_line, show, show_json, show_table, table
+from shmq.cli.shared.plot import drawn_to
 from shmq.cli.shared.target import target_of
 from shmq.units import size
 
@@ -53,10 +54,7 @@ _LONGEST_LOOK: Final = 3600.0
     help="Cores of the consumers' hosts.  [default: this host's]",
 )  # fmt: skip
 @click.option("--code", is_flag=True, help="Print the program and the command that makes it.")
-@click.option(
-    "--plot", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
-    help="Draw the wait over the load into FILE (.png, .svg, .pdf).",
-)  # fmt: skip
+@plot_flag("Draw the wait over the load")
 @json_flag
 @click.pass_context
 def advise(
@@ -153,8 +151,15 @@ def _ask(
 def _tell(
     context: click.Context, advice: Advice, options: Mapping[str, Any], how: dict[str, Any]
 ) -> None:
-    if how["plot"] is not None:
-        _draw(advice, how["plot"])
+    def draw(path: Path) -> None:
+        plots.figure(advice.plan.load, advice.workload.peak_rate, path)
+
+    with drawn_to(how["plot"], draw):
+        _print(advice, options, how)
+    context.exit(Code.OK if advice.is_shmq else Code.WRONG)
+
+
+def _print(advice: Advice, options: Mapping[str, Any], how: dict[str, Any]) -> None:
     if how["as_json"]:
         show_json(advice.as_dict(how["name"]))
     elif how["code"]:
@@ -165,16 +170,6 @@ def _tell(
             note(advice.verdict())
     else:
         _show(advice, options)
-    context.exit(Code.OK if advice.is_shmq else Code.WRONG)
-
-
-def _draw(advice: Advice, path: Path) -> None:
-    try:
-        plots.figure(advice.plan.load, advice.workload.peak_rate, path)
-    except ImportError:
-        raise click.ClickException("--plot needs matplotlib: pip install 'shmq[plot]'") from None
-    except ValueError as error:
-        raise click.BadParameter(one_line(str(error)), param_hint="'--plot'") from None
 
 
 def _show(advice: Advice, options: Mapping[str, Any]) -> None:

@@ -12,9 +12,10 @@ import click
 from shmq.cli.shared import params
 from shmq.cli.shared.audited import Event, audited
 from shmq.cli.shared.exit_codes import Code
-from shmq.cli.shared.flags import json_flag, namespace_of
+from shmq.cli.shared.flags import json_flag, namespace_of, quiet_flag
 from shmq.cli.shared.names import complete_queues, complete_streams
 from shmq.cli.shared.output import amount, counted, note, show, show_json
+from shmq.cli.shared.progress import Progress, progress
 from shmq.persistence.backup import (
     Saved,
     directory_of,
@@ -23,6 +24,7 @@ from shmq.persistence.backup import (
     durable_tables,
 )
 from shmq.persistence.backup import backup as copy
+from shmq.persistence.progress import Report
 from shmq.persistence.restore import (
     DAMAGED,
     THERE,
@@ -63,6 +65,7 @@ _KINDS: Final = ("queue", "stream", "table", "file")
     help="Only this stream; may be repeated.",
 )
 @json_flag
+@quiet_flag
 @click.pass_context
 def backup(
     context: click.Context,
@@ -70,6 +73,7 @@ def backup(
     names: tuple[str, ...],
     streams: tuple[str, ...],
     as_json: bool,
+    quiet: bool,
 ) -> None:
     """Copy durable queues and streams, as of one moment, to DIR: a new or empty directory.
 
@@ -87,13 +91,19 @@ def backup(
             f"to copy"
         )
     directory = directory_of(namespace) if queues or logs else target
-    saved = copy(directory, queues, logs, target, tables)
+    with progress("backup", "bytes", quiet=quiet) as shown:
+        saved = copy(directory, queues, logs, target, tables, _report(shown))
     if as_json:
         told = {kind: [_as_dict(one) for one in saved if one.kind == kind] for kind in _KINDS}
         show_json({"directory": str(target), **{f"{kind}s": told[kind] for kind in _KINDS}})
         return
     for one in saved:
         show(f"{one.kind} {one.name!r}: {counted(one.files, 'file')}, {amount(one.bytes)}")
+
+
+def _report(told: Progress) -> Report:
+    """The function that shows a step of a backup or a restore."""
+    return lambda step, done, total: told(done, total, what=step)
 
 
 def _as_dict(one: Saved) -> dict[str, Any]:
@@ -139,6 +149,7 @@ def _as_dict(one: Saved) -> dict[str, Any]:
     help="Restore what is intact of damaged files, and list what is lost.",
 )
 @json_flag
+@quiet_flag
 @click.pass_context
 def restore(
     context: click.Context,
@@ -149,6 +160,7 @@ def restore(
     new_name: str | None,
     salvage: bool,
     as_json: bool,
+    quiet: bool,
 ) -> None:
     """Make queues and streams from the files in DIR, or in the data directory of the namespace.
 
@@ -160,15 +172,25 @@ def restore(
     if aside is not None:
         if source is not None or names or streams:
             raise click.UsageError("--aside restores one thing: drop DIR, -q and --stream")
-        with audited(namespace, Event.BACKUP_RESTORE, aside, new_name=new_name):
-            done = [restore_aside(namespace, aside, new_name, salvage=salvage)]
+        with (
+            audited(namespace, Event.BACKUP_RESTORE, aside, new_name=new_name),
+            progress("restore", "bytes", quiet=quiet) as shown,
+        ):
+            report = _report(shown)
+            done = [restore_aside(namespace, aside, new_name, salvage=salvage, report=report)]
     elif new_name is not None and (len(names) != 1 or streams):
         raise click.UsageError("--as names one queue: say which with one -q, or with --aside")
     else:
         wanted = ",".join((*names, *streams))
         given = {"source": None if source is None else str(source), "new_name": new_name}
-        with audited(namespace, Event.BACKUP_RESTORE, wanted, **given) as told:
-            done = take(namespace, source, names, new_name, streams=streams, salvage=salvage)
+        with (
+            audited(namespace, Event.BACKUP_RESTORE, wanted, **given) as told,
+            progress("restore", "bytes", quiet=quiet) as shown,
+        ):
+            done = take(
+                namespace, source, names, new_name,
+                streams=streams, salvage=salvage, report=_report(shown),
+            )  # fmt: skip
             told["restored"] = len(done)
     if as_json:
         show_json([dataclasses.asdict(one) for one in done])

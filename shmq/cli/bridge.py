@@ -12,8 +12,9 @@ import msgspec
 
 from shmq.bridge.bridge import RunningBridge
 from shmq.bridge.config import Backward, Bridge, Forward, Mirror, check, read
-from shmq.cli.shared.flags import log_format_flag, namespace_of
+from shmq.cli.shared.flags import log_format_flag, namespace_of, quiet_flag
 from shmq.cli.shared.metrics import serve_metrics
+from shmq.cli.shared.progress import progress
 from shmq.cli.shared.target import target_of
 from shmq.metrics.bridge import render_bridge
 from shmq.server.systemd import Manager
@@ -43,6 +44,7 @@ _LOOK: Final = 0.2
 @click.option("--drain", is_flag=True, help="End, with code 0, once nothing is left to take.")
 @click.option("--metrics", metavar="HOST:PORT", help="Give the numbers to Prometheus there.")
 @log_format_flag
+@quiet_flag
 @click.pass_context
 def bridge(
     context: click.Context,
@@ -53,6 +55,7 @@ def bridge(
     mirror: tuple[str, ...],
     drain: bool,
     metrics: str | None,
+    quiet: bool,
 ) -> None:
     """Take messages between this host and a cluster, each once.
 
@@ -77,7 +80,7 @@ def bridge(
     if target_of(context).origin is not None or not config.namespace:
         config = msgspec.structs.replace(config, namespace=namespace_of(context))
     show_on_stderr("shmq.bridge")
-    _run(config, drain, metrics or config.metrics)
+    _run(config, metrics or config.metrics, drain=drain, quiet=quiet)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -85,7 +88,7 @@ def _pair(text: str) -> tuple[str, str]:
     return name, other
 
 
-def _run(config: Bridge, drain: bool, metrics: str) -> None:
+def _run(config: Bridge, metrics: str, *, drain: bool, quiet: bool) -> None:
     manager = Manager()
     ended: list[int] = []
 
@@ -102,8 +105,13 @@ def _run(config: Bridge, drain: bool, metrics: str) -> None:
         stack.enter_context(running)
         stack.enter_context(caught(on_signal))
         manager.ready(f"{len(config.routes)} routes")
+        # A service has its log and its metrics: only one that ends has lines of progress.
+        told = stack.enter_context(progress("bridge", "messages", quiet=quiet, lines=drain))
         while not running.wait(_LOOK):
-            continue
+            numbers = running.numbers()
+            sent = sum(one.sent + one.refused for one in numbers)
+            lag = sum(one.lag_messages for one in numbers)
+            told(sent, sent + lag, text="" if all(one.connected for one in numbers) else "cut off")
         manager.stopping()
     for route in running.numbers():
         log.info(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime as dt
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -15,9 +16,11 @@ from rich.table import Table
 import shmq
 from shmq.cli.shared import render
 from shmq.cli.shared.exit_codes import Code
-from shmq.cli.shared.flags import Group, json_flag
+from shmq.cli.shared.flags import Group, json_flag, quiet_flag
 from shmq.cli.shared.output import cell, counted, note, show, show_json, show_table, table
+from shmq.cli.shared.progress import Progress, progress
 from shmq.persistence.file_message import StoredMessage
+from shmq.persistence.progress import bytes_of
 from shmq.persistence.stream_salvage import is_of_stream, verify_card, verify_segment
 from shmq.storage.file_header import HEADER_BYTES, read_header, read_record
 from shmq.storage.paths import CARD
@@ -81,14 +84,20 @@ def inspect(path: str, each: bool, as_json: bool) -> None:
 @dmsq.command(epilog="Example: shmq dmsq verify invoices.dmsq")
 @_files
 @json_flag
+@quiet_flag
 @click.pass_context
-def verify(context: click.Context, paths: tuple[str, ...], as_json: bool) -> None:
+def verify(context: click.Context, paths: tuple[str, ...], as_json: bool, quiet: bool) -> None:
     """Check every byte of each file, and say where a file is damaged.
 
     The files of a stream are stream.dmsq and the segments of its partitions. Records missing
     between two segments are damage. An incomplete last batch of the newest segment is not.
     """
-    found = [_verified(path) for path in paths]
+    found = []
+    total = bytes_of(map(Path, paths))
+    with progress("verify", "bytes", quiet=quiet) as told:
+        for number, path in enumerate(paths, 1):
+            found.append(_verified(path))
+            told(bytes_of(map(Path, paths[:number])), total)
     if as_json:
         show_json(found)
     else:
@@ -100,11 +109,14 @@ def verify(context: click.Context, paths: tuple[str, ...], as_json: bool) -> Non
 @dmsq.command(epilog="Example: shmq dmsq dump invoices.dmsq")
 @_files
 @_salvage
+@quiet_flag
 @click.pass_context
-def dump(context: click.Context, paths: tuple[str, ...], salvage: bool) -> None:
+def dump(context: click.Context, paths: tuple[str, ...], salvage: bool, quiet: bool) -> None:
     """Print the messages in the files as JSON, one per line."""
-    with _chain(paths, salvage) as chain:
-        for message in _messages(chain):
+    # On a terminal the messages themselves show how far it is.
+    quiet = quiet or (sys.stdout is not None and sys.stdout.isatty())
+    with progress("dump", "messages", quiet=quiet) as told, _chain(paths, salvage) as chain:
+        for message in _messages(chain, told):
             show(render.as_json(message))
         found = chain.messages
     context.exit(Code.OK if found else Code.NOTHING)
@@ -120,12 +132,14 @@ def dump(context: click.Context, paths: tuple[str, ...], salvage: bool) -> None:
     help="FILE.arrow or FILE.parquet; an existing file is replaced.",
 )
 @_salvage
-def export(paths: tuple[str, ...], to: str, salvage: bool) -> None:
+@quiet_flag
+def export(paths: tuple[str, ...], to: str, salvage: bool, quiet: bool) -> None:
     """Write the messages in the files to an Arrow or Parquet file."""
     write = writer_of(to)
-    with _chain(paths, salvage) as chain:
-        write(to, chain)
-        show(f"{counted(chain.messages, 'message')} written to {to}")
+    with progress("export", "messages", quiet=quiet) as told, _chain(paths, salvage) as chain:
+        write(to, chain, told)
+        written = chain.messages
+    show(f"{counted(written, 'message')} written to {to}")
 
 
 # -- inspect ---------------------------------------------------------------------------
@@ -254,15 +268,21 @@ def _chain(paths: tuple[str, ...], salvage: bool) -> Iterator[QueueFiles]:
         yield chain
 
 
-def _messages(chain: QueueFiles) -> Iterator[StoredMessage]:
-    return (StoredMessage(chain.name, fields) for fields in chain)
+def _messages(chain: QueueFiles, told: Progress) -> Iterator[StoredMessage]:
+    """The messages, each counted once it is used."""
+    for number, fields in enumerate(chain, 1):
+        yield StoredMessage(chain.name, fields)
+        if number % _TOLD == 0:
+            told(number, chain.messages)
 
 
+#: After so many messages progress is told.
+_TOLD: Final = 100
 #: So many rows are made into columns at a time.
 _BATCH: Final = 10_000
 
 
-def writer_of(to: str) -> Callable[[str, QueueFiles], None]:
+def writer_of(to: str) -> Callable[[str, QueueFiles, Progress], None]:
     """The function that writes messages to the file ``to``, by the suffix of its name.
 
     Raises :class:`click.UsageError` for another name, and :class:`click.ClickException`
@@ -287,15 +307,18 @@ class _Columns:
         self._arrow = arrow
         self._parquet = parquet
 
-    def write(self, to: str, chain: QueueFiles) -> None:
+    def write(self, to: str, chain: QueueFiles, told: Progress) -> None:
         """Write the messages to a file that gets its name when it is complete."""
         schema = self._schema()
         aside = Path(f"{to}.part")
         make = self._parquet.ParquetWriter if to.endswith(".parquet") else self._arrow.ipc.new_file
         try:
             with make(str(aside), schema) as writer:
+                done = 0
                 for rows in _batches(chain):
                     writer.write_batch(self._arrow.RecordBatch.from_pylist(rows, schema=schema))
+                    done += len(rows)
+                    told(done, chain.messages)
             aside.replace(to)
         finally:
             aside.unlink(missing_ok=True)

@@ -7,18 +7,15 @@ import os
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
 
 from shmq.cli.shared.flags import Group
-from shmq.cli.shared.output import duration, note, show
+from shmq.cli.shared.output import duration, show
+from shmq.cli.shared.progress import progress
 from shmq.cli.shared.target import target_of
 from shmq.spark.jobs import catalog as jobs
 from shmq.supervision.signals import Stop
@@ -27,9 +24,6 @@ if TYPE_CHECKING:
     from shmq.spark.jobs.job import Progress
 
 __all__ = ["pipeline"]
-
-#: The least time between two lines of progress without a terminal, in seconds.
-_PAUSE: Final = 10.0
 
 #: The configuration of Spark's log4j.
 _LOGGING: Final = """
@@ -146,55 +140,25 @@ def _logging(level: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _shown(name: str, *, quiet: bool) -> Iterator[Callable[[Progress], None]]:
-    """The function that shows progress: a bar on a terminal, else lines on stderr."""
-    if quiet:
-        yield lambda _: None
-    elif sys.stderr is not None and sys.stderr.isatty():
-        with _bar() as bar:
-            task = bar.add_task(f"{name}: starting Spark", total=None)
-            yield lambda progress: bar.update(
-                task,
-                description=_line(name, progress),
-                completed=progress.rows,
-                total=None if progress.backlog is None else progress.rows + progress.backlog,
-            )
-    else:
-        yield _Lines(name)
+    """The function that shows how far a job is."""
+    with progress(name, "", quiet=quiet) as told:
+        told(0, text="starting Spark")
+
+        def report(done: Progress) -> None:
+            total = None if done.backlog is None else done.rows + done.backlog
+            told(done.rows, total, text=_line(done))
+
+        yield report
 
 
-def _bar() -> Bar:
-    """A bar of the rows that are done, of those that are known; it pulses if none are."""
-    return Bar(
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-
-
-class _Lines:
-    """A line on stderr now and then."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._said = -_PAUSE
-
-    def __call__(self, progress: Progress) -> None:
-        if time.monotonic() - self._said >= _PAUSE:
-            self._said = time.monotonic()
-            note(_line(self._name, progress))
-
-
-def _line(name: str, progress: Progress) -> str:
-    """``archive: batch 12, 1,200,000 rows, 41,000 rows/s, backlog 300, 2.5 s a batch``."""
-    parts = [f"{progress.rows:,} rows", f"{progress.rate:,.0f} rows/s"]
-    if progress.batch is not None:
-        parts.insert(0, f"batch {progress.batch}")
-    if progress.backlog is not None:
-        parts.append(f"backlog {progress.backlog:,}")
-    if progress.batch is not None:
-        parts.append(f"{duration(progress.seconds)} a batch")
-    parts += (f"{count:,} {what}" for what, count in progress.counts.items())
-    return f"{name}: {', '.join(parts)}"
+def _line(done: Progress) -> str:
+    """``batch 12, 1,200,000 rows, 41,000 rows/s, backlog 300, 2.5 s a batch``."""
+    parts = [f"{done.rows:,} rows", f"{done.rate:,.0f} rows/s"]
+    if done.batch is not None:
+        parts.insert(0, f"batch {done.batch}")
+    if done.backlog is not None:
+        parts.append(f"backlog {done.backlog:,}")
+    if done.batch is not None:
+        parts.append(f"{duration(done.seconds)} a batch")
+    parts += (f"{count:,} {what}" for what, count in done.counts.items())
+    return ", ".join(parts)

@@ -12,7 +12,7 @@ import click
 import shmq
 from shmq.api.options import Confirm
 from shmq.cli.shared import params, render
-from shmq.cli.shared.flags import connected, json_flag
+from shmq.cli.shared.flags import connected, json_flag, quiet_flag
 from shmq.cli.shared.messages import (
     CODECS,
     BatchPut,
@@ -21,10 +21,10 @@ from shmq.cli.shared.messages import (
     decode,
     message_flags,
     open_lines,
-    progress,
 )
 from shmq.cli.shared.names import queue_name
 from shmq.cli.shared.output import counted, note, show, show_json
+from shmq.cli.shared.progress import progress
 from shmq.supervision.signals import Stop
 
 __all__ = ["produce", "request"]
@@ -34,6 +34,7 @@ __all__ = ["produce", "request"]
 @queue_name()
 @message_flags
 @json_flag
+@quiet_flag
 @click.pass_context
 @connected
 def produce(
@@ -50,6 +51,7 @@ def produce(
     timeout: float | None,
     confirm: Confirm | None,
     as_json: bool,
+    quiet: bool,
     **properties: Any,
 ) -> None:
     """Put messages in a queue.
@@ -66,7 +68,7 @@ def produce(
         putting = BatchPut(queue, stop, codec, properties, block, timeout, confirm)
         with _stopping(context, stop), _reporting(putting, as_json):
             if lines is not None:
-                _put_lines(putting, lines, stop)
+                _put_lines(putting, lines, stop, quiet=quiet)
             elif len(messages) == 1:
                 putting.put_one(os.fsencode(messages[0]), dedupe_id)
             else:
@@ -82,18 +84,20 @@ def _headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str] | None:
     return headers or None
 
 
-def _put_lines(putting: BatchPut, lines: InputLines, stop: Stop) -> None:
+def _put_lines(putting: BatchPut, lines: InputLines, stop: Stop, *, quiet: bool) -> None:
     if lines.typed:
         note("each line you type is a message; Ctrl-D ends the input")
     batches = iter(lines)
-    with progress(lines) as advance:
+    # A pipe may be open for days: without a terminal, only a file's end is worth lines.
+    whole = lines.size is not None
+    with progress("produce", "bytes", quiet=quiet or lines.typed, lines=whole) as told:
         while True:
             with stop.interruptible():
                 batch = next(batches, None)
             if batch is None:
                 return
             putting.put_all(batch, lines.place)
-            advance(putting.count)
+            told(lines.read, lines.size, text=f"{counted(putting.count, 'message')} put")
 
 
 @contextlib.contextmanager

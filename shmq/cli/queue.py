@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from shmq.cli.shared.flags import (
     given_options,
     json_flag,
     option_flags,
+    quiet_flag,
     yes_flag,
 )
 from shmq.cli.shared.names import (
@@ -43,7 +46,8 @@ from shmq.cli.shared.output import (
     show_table,
     table,
 )
-from shmq.cli.shared.target import is_this_process, typed
+from shmq.cli.shared.progress import Progress, progress
+from shmq.cli.shared.target import is_this_process, target_of, typed
 
 __all__ = [
     "ask_first",
@@ -130,8 +134,9 @@ def delete_one(broker: shmq.Broker, kind: str, name: str, *, yes: bool, as_json:
 @queue_name()
 @yes_flag
 @json_flag
+@quiet_flag
 @connected
-def purge(broker: shmq.Broker, name: str, yes: bool, as_json: bool) -> None:
+def purge(broker: shmq.Broker, name: str, yes: bool, as_json: bool, quiet: bool) -> None:
     """Remove the waiting messages of a queue, visible and delayed.
 
     Leased messages stay.
@@ -141,12 +146,33 @@ def purge(broker: shmq.Broker, name: str, yes: bool, as_json: bool) -> None:
             numbers = queue.stats()
             held = counted(numbers.depth + numbers.delayed, "message")
             ask_first("purge", f"Remove {held} from queue {quoted(name)}?")
-        with audited(broker, Event.QUEUE_PURGE, name) as told:
+        with audited(broker, Event.QUEUE_PURGE, name) as told, _fewer("purge", name, quiet=quiet):
             told["messages"] = purged = queue.purge()
     if as_json:
         show_json({"queue": name, "purged": purged})
     else:
         show(f"{counted(purged, 'message')} removed from queue {quoted(name)}")
+
+
+def _fewer(what: str, name: str, *, quiet: bool) -> AbstractContextManager[Progress]:
+    """Show how many of the waiting messages of queue ``name`` leave it during the block.
+
+    The call that removes them does not say: another connection asks for it.
+    """
+    target = target_of(click.get_current_context())
+
+    @contextlib.contextmanager
+    def asked() -> Iterator[Callable[[], tuple[int, int]]]:
+        with target.connect() as broker, broker.queue(name) as queue:
+            before = _waiting(queue)
+            yield lambda: (max(before - _waiting(queue), 0), before)
+
+    return progress(what, "messages", quiet=quiet, asked=asked)
+
+
+def _waiting(queue: shmq.Queue) -> int:
+    numbers = queue.stats()
+    return numbers.depth + numbers.delayed
 
 
 @click.command(epilog="Example: shmq release orders --holder 5f0c2a9be1d34c77 --yes")
@@ -247,6 +273,7 @@ def who(broker: shmq.Broker, name: str, as_json: bool) -> None:
     help="Only row N of a FILE written by shmq pipeline triage; may be repeated.",
 )
 @json_flag
+@quiet_flag
 @connected
 def redrive(
     broker: shmq.Broker,
@@ -255,12 +282,14 @@ def redrive(
     where: str | None,
     rows: Sequence[int],
     as_json: bool,
+    quiet: bool,
 ) -> None:
     """Send dead letters back to the queue that they came from."""
     expression = _expression(where, rows)
     with (
         audited(broker, Event.QUEUE_REDRIVE, name, where=expression) as told,
         broker.queue(name) as queue,
+        _fewer("redrive", queue.options.dead_letter or name, quiet=quiet),
     ):
         told["messages"] = redriven = queue.redrive(count, where=expression)
     if as_json:

@@ -11,6 +11,7 @@ import click
 import shmq
 from shmq.api.names import shown_name
 from shmq.api.options import QueueOptions, options_of
+from shmq.cli.shared import params
 from shmq.cli.shared.exit_codes import Code, code_of, describe
 from shmq.cli.shared.flags import connected, json_flag
 from shmq.cli.shared.names import (
@@ -53,6 +54,8 @@ _IN_SECONDS: Final = {
     *("oldest_age", "snapshot_age"),
 }
 _PER_SECOND = ("rate_in", "rate_out")
+#: The shortest time between two looks of --watch, in seconds.
+_LEAST_INTERVAL: Final = 0.05
 #: How the names of the totals by reason begin, which a table shows only if they are not 0.
 _BY_REASON: Final = ("dead_lettered_", "dropped_")
 #: What is told of one as JSON, and what is wrong with it.
@@ -70,6 +73,15 @@ _GONE: Final = (
 @click.command(epilog="Example: shmq stats orders")
 @queue_name(required=False, help="Only a queue of that name.", complete=complete_names)
 @kinds_flag
+@click.option(
+    "--watch", "watched", is_flag=True, help="Show rates and depths again and again until Ctrl-C."
+)
+@click.option(
+    "--interval",
+    type=params.seconds,
+    metavar="TIME",
+    help="The time between two looks; with --watch.  [default: 1s]",
+)
 @json_flag
 @click.pass_context
 @connected
@@ -78,15 +90,27 @@ def stats(
     context: click.Context,
     name: str | None,
     kinds: tuple[str, ...],
+    watched: bool,
+    interval: float | None,
     as_json: bool,
 ) -> None:
     """Show depths, rates, totals and memory of one queue, stream or exchange, or of all.
 
-    With a NAME it shows the options too.
+    With a NAME it shows the options too. --watch shows the last minute of queues and streams.
     """
+    if interval is not None and (not watched or interval < _LEAST_INTERVAL):
+        raise click.UsageError(
+            f"--interval is for --watch, and {_LEAST_INTERVAL:g}s or more, not {interval:g}s"
+        )
+    if name is not None and typed(context, "name"):
+        kinds = (QUEUE,)
+    if watched:
+        from shmq.cli.watch import watch  # noqa: PLC0415 - rich, which other commands do without
+
+        if name is not None:
+            kinds = (kinds[0] if len(kinds) == 1 else kind_of(broker, name, kinds),)
+        context.exit(watch(broker, name, kinds, interval or 1.0, as_json=as_json))
     if name is not None:
-        if typed(context, "name"):
-            kinds = (QUEUE,)
         _tell_one(broker, name, kinds, as_json)
         return
     failed = [Code.OK]

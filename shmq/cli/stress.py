@@ -6,20 +6,22 @@ import csv
 import dataclasses
 import secrets
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TextIO
 
 import click
-from rich.console import Console
 
 from shmq.cli.shared import params
 from shmq.cli.shared.exit_codes import Code
-from shmq.cli.shared.flags import json_flag
+from shmq.cli.shared.flags import json_flag, plot_flag, quiet_flag
 from shmq.cli.shared.names import queue_name
 from shmq.cli.shared.output import cell, counted, duration, note, show_json, show_table, table
+from shmq.cli.shared.plot import drawn_to
+from shmq.cli.shared.progress import Progress, progress
 from shmq.cli.shared.target import target_of
+from shmq.stress import plot as plots
 from shmq.stress.plan import LEAST_SIZE, PARTS, Plan, Result, Sample
 from shmq.stress.run import run
 from shmq.supervision.signals import Stop
@@ -73,7 +75,9 @@ _COLUMNS = (
 @click.option(
     "--csv", "csv_path", metavar="FILE", help="Write a row of numbers to FILE every second."
 )
+@plot_flag("Draw rates, backlog and latencies")
 @json_flag
+@quiet_flag
 @click.pass_context
 def stress(
     context: click.Context,
@@ -82,7 +86,9 @@ def stress(
     duration: float | None,
     seed: int | None,
     csv_path: str | None,
+    plot: Path | None,
     as_json: bool,
+    quiet: bool,
     **flags: int,
 ) -> None:
     """Run producers and consumers on a queue, and verify that no message is lost or duplicated.
@@ -90,10 +96,18 @@ def stress(
     It shows rates, and percentiles of the time from put to get.
     """
     plan = _planned(duration, secrets.randbits(32) if seed is None else seed, **flags)
-    with Stop() as stop, _csv(csv_path) as write, _progress() as draw:
+    samples: list[Sample] = []
+    with (
+        drawn_to(plot, lambda path: plots.figure(samples, path)),
+        Stop() as stop,
+        _csv(csv_path) as write,
+        progress("stress", "", quiet=quiet, forks=True) as told,
+    ):
+        draw = _drawn(told, plan)
 
         def watch(sample: Sample) -> None:
             write(sample)
+            samples.append(sample)
             draw(sample)
 
         try:
@@ -157,32 +171,20 @@ def _rounded(value: float) -> float:
     return value if isinstance(value, int) else round(value, 3)
 
 
-@contextmanager
-def _progress() -> Iterator[Watch]:
-    """The function that shows a sample: on stderr, and only on a terminal."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    console = Console(stderr=True)
-    drawn = False
+def _drawn(told: Progress, plan: Plan) -> Watch:
+    """The function that shows a sample."""
 
     def draw(sample: Sample) -> None:
-        nonlocal drawn
-        drawn = True
-        line = (
-            f"{sample.seconds:.0f} s  put {sample.put_per_second:,.0f}/s  "
-            f"got {sample.got_per_second:,.0f}/s  backlog {sample.backlog:,}  "
-            f"killed {sample.killed}"
+        text = (
+            f"put {sample.put_per_second:,.0f}/s, got {sample.got_per_second:,.0f}/s, "
+            f"backlog {sample.backlog:,}, killed {sample.killed}"
         )
-        console.file.write("\r\x1b[K" + line[: max(console.width - 1, 1)])
-        console.file.flush()
+        if plan.seconds is None:
+            told(sample.got, plan.messages, text=text)
+        else:
+            told(sample.seconds, plan.seconds, text=text)
 
-    try:
-        yield draw
-    finally:
-        if drawn:
-            console.file.write("\r\x1b[K")
-            console.file.flush()
+    return draw
 
 
 def _show(result: Result) -> None:

@@ -22,6 +22,7 @@ from shmq.errors import (
 )
 from shmq.namespace import streams
 from shmq.namespace.namespace import Namespace
+from shmq.persistence.progress import Report, Step, bytes_of, silent
 from shmq.persistence.transaction_recovery import complete_transactions
 from shmq.storage.disk import Disk, write_whole
 from shmq.storage.paths import CARD, TABLES
@@ -60,6 +61,7 @@ def backup(
     streams: Sequence[str],
     target: Path,
     tables: Sequence[TableFile] = (),
+    report: Report = silent,
 ) -> list[Saved]:
     """Copy the queues and streams, written in ``directory``, as they are at one moment.
 
@@ -73,10 +75,11 @@ def backup(
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise ShmqError(f"{target} exists and is not empty: name a new or an empty directory")
+        Step(report, "backup: new snapshots")
         files = _cut(directory, queues, streams) if queues or streams else []
         try:
             _check_all(files, streams)
-            return _write(files, tables, target)
+            return _write(files, tables, target, report)
         finally:
             for file in files:
                 os.close(file.descriptor)
@@ -103,14 +106,17 @@ def _check_all(files: Sequence[CutFile], streams: Sequence[str]) -> None:
         )
 
 
-def _write(files: Sequence[CutFile], tables: Sequence[TableFile], target: Path) -> list[Saved]:
+def _write(
+    files: Sequence[CutFile], tables: Sequence[TableFile], target: Path, report: Report
+) -> list[Saved]:
     unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     disk = Disk(unfinished)
     disk.make()
+    step = Step(report, "backup", sum(file.bytes for file in files))
     try:
         for file in sorted(files, key=lambda file: file.name.endswith(CARD)):
-            _copy(disk, file)
-        saved_tables = _copy_tables(disk, tables)
+            _copy(disk, file, step)
+        saved_tables = _copy_tables(disk, tables, report)
         disk.sync_directory()
         complete_transactions(disk, ())
         disk.path("").rename(target)
@@ -128,18 +134,21 @@ def _write(files: Sequence[CutFile], tables: Sequence[TableFile], target: Path) 
     ]
 
 
-def _copy_tables(disk: Disk, tables: Sequence[TableFile]) -> list[Saved]:
+def _copy_tables(disk: Disk, tables: Sequence[TableFile], report: Report) -> list[Saved]:
     folder = disk.under(TABLES)
     if tables:
         folder.make()
     saved = []
+    step = Step(report, "backup of tables", bytes_of(table.path for table in tables))
     for table in tables:
+        size = bytes_of([table.path])
         with contextlib.suppress(TableDeleted):  # meanwhile
             saved.append(Saved("table", table.name, 1, copied(table, folder.path(table.path.name))))
+        step.add(size)
     return saved
 
 
-def _copy(disk: Disk, file: CutFile) -> None:
+def _copy(disk: Disk, file: CutFile, step: Step) -> None:
     *above, name = file.name.split("/")
     for part in above:
         disk = disk.under(part)
@@ -153,6 +162,7 @@ def _copy(disk: Disk, file: CutFile) -> None:
             if not piece:
                 raise ShmqError(f"{file.name} ends at {at} of {file.bytes} bytes: try again")
             at = write_whole(disk, made, [piece], at)
+            step.add(len(piece))
         disk.sync(made)
     finally:
         disk.close(made)

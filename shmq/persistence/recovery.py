@@ -24,6 +24,7 @@ from shmq.namespace import streams as stream_registry
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.definitions import recover_definitions
+from shmq.persistence.progress import Report, Step, bytes_of, silent
 from shmq.persistence.stream_recovery import StoredStream, recover_streams
 from shmq.persistence.transaction_recovery import complete_transactions, drop_the_lost
 from shmq.storage.disk import Disk, opened, sync_file
@@ -65,18 +66,24 @@ class Decision:
     problems: list[str] = field(default_factory=list)
 
 
-def plan(disk: Disk, *, salvage: bool = False) -> dict[str, Decision]:
+def plan(disk: Disk, *, salvage: bool = False, report: Report = silent) -> dict[str, Decision]:
     """What the queues of the directory hold, by name.
 
     Changes nothing, and needs no shared memory. A message that was being moved, and is in the
     files of both queues, counts as moved. With ``salvage``, the intact parts of damaged files
     count.
     """
-    decisions = {
-        name: _decide(disk, files, salvage=salvage)
+    found = {
+        name: files
         for name, files in catalog(disk.names()).items()
         if files.snapshot or files.segments
     }
+    sizes = {name: bytes_of(map(disk.path, files.names())) for name, files in found.items()}
+    step = Step(report, "reading queues", sum(sizes.values()))
+    decisions = {}
+    for name, files in found.items():
+        decisions[name] = _decide(disk, files, salvage=salvage)
+        step.add(sizes[name])
     settle_moves([one.chain for one in decisions.values() if one.chain is not None])
     return decisions
 

@@ -14,6 +14,7 @@ from shmq.errors import FileError, InvalidOption, NoSuchQueue, QueueExists, Shmq
 from shmq.namespace.data_directory import chosen_directory
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.definitions import check_definitions
+from shmq.persistence.progress import Report, Step, silent
 from shmq.persistence.recovery import (
     Decision,
     in_memory,
@@ -112,6 +113,7 @@ def restore(
     *,
     streams: Sequence[str] = (),
     salvage: bool = False,
+    report: Report = silent,
 ) -> list[Done]:
     """Restore the queues, streams and tables that ``source`` has files of, or only the named ones.
 
@@ -136,12 +138,15 @@ def restore(
                 done += _settle_transactions(registry, disk, salvage=salvage)
             everything = not queues and not streams
             if queues or everything:
-                done += _restore_queues(registry, disk, own, queues, new_name, salvage=salvage)
+                done += _restore_queues(
+                    registry, disk, own, queues, new_name, salvage=salvage, report=report
+                )
             if streams or everything:
                 wanted = None if everything else streams
-                done += restore_streams(registry, disk, own, wanted, salvage=salvage)
+                done += restore_streams(registry, disk, own, wanted, salvage=salvage, report=report)
             if everything and disk.directory != own:
                 done += _put_back_others(disk, Disk(own))
+                Step(report, "restoring tables")
                 done += _restore_tables(registry, disk, Disk(own))
             return done
     except OSError as error:
@@ -149,7 +154,12 @@ def restore(
 
 
 def restore_aside(
-    namespace: str, file: str, new_name: str | None = None, *, salvage: bool = False
+    namespace: str,
+    file: str,
+    new_name: str | None = None,
+    *,
+    salvage: bool = False,
+    report: Report = silent,
 ) -> Restored | RestoredStream | RestoredFile:
     """Restore what is set aside as ``file`` in the namespace's directory.
 
@@ -167,7 +177,7 @@ def restore_aside(
             found = _named_aside(own, file)
             if new_name is not None and found.kind != "queue":
                 raise InvalidOption(f"{file} is not a queue: restore it without --as")
-            done = _bring_back(registry, own, found, new_name, salvage=salvage)
+            done = _bring_back(registry, own, found, new_name, salvage=salvage, report=report)
     except OSError as error:
         raise ShmqError(f"{error.filename or own.directory}: {error.strerror or error}") from error
     if done.state == DAMAGED and found.kind != "definitions" and not salvage:
@@ -192,17 +202,25 @@ def _named_aside(own: Disk, file: str) -> FileSetAside:
 
 
 def _bring_back(
-    registry: Namespace, own: Disk, found: FileSetAside, new_name: str | None, *, salvage: bool
+    registry: Namespace,
+    own: Disk,
+    found: FileSetAside,
+    new_name: str | None,
+    *,
+    salvage: bool,
+    report: Report,
 ) -> Restored | RestoredStream | RestoredFile:
     before = found.before[found.file]
     if found.kind == "stream":
-        return restore_stream_aside(registry, own, found.file, before, salvage=salvage)
+        return restore_stream_aside(
+            registry, own, found.file, before, salvage=salvage, report=report
+        )
     if found.kind == "definitions":
         return _restore_definitions(registry, own, found.file, before)
     name = check_name(new_name or found.name)
     _refuse_another(registry, own, name)
     disk = RenamedDisk(own.directory, found.before)
-    decision = plan(disk, salvage=salvage)[found.name]
+    decision = plan(disk, salvage=salvage, report=report)[found.name]
     return _restore(registry, disk, own.directory, decision, name, kept=False)
 
 
@@ -298,16 +316,26 @@ def _restore_queues(
     new_name: str | None,
     *,
     salvage: bool,
+    report: Report,
 ) -> list[Restored]:
-    decisions = plan(disk, salvage=salvage)
+    decisions = plan(disk, salvage=salvage, report=report)
     for name in queues:
         if name not in decisions:
             raise NoSuchQueue(f"there are no files of queue {name!r} in {disk.directory}")
     kept = disk.directory == own
-    return [
-        _restore(registry, disk, own, decisions[name], new_name or name, kept=kept)
-        for name in (dict.fromkeys(queues) or sorted(decisions))
-    ]
+    wanted = list(dict.fromkeys(queues) or sorted(decisions))
+    held = {name: _held(decisions[name]) for name in wanted}
+    step = Step(report, "restoring queues", sum(held.values()))
+    done = []
+    for name in wanted:
+        done.append(_restore(registry, disk, own, decisions[name], new_name or name, kept=kept))
+        step.add(held[name])
+    return done
+
+
+def _held(decision: Decision) -> int:
+    """The bytes of the messages that the files hold."""
+    return decision.chain.bytes if decision.chain is not None else 0
 
 
 def _restore(

@@ -11,6 +11,7 @@ from typing import Final
 from shmq.errors import FileError, NoSuchStream, SegmentError, StreamExists
 from shmq.namespace import streams as stream_registry
 from shmq.namespace.namespace import Namespace
+from shmq.persistence.progress import Report, Step, bytes_of, silent
 from shmq.persistence.stream_recovery import StoredStream, rebuild_stream, stored_stream
 from shmq.persistence.stream_salvage import salvage_stream
 from shmq.storage.disk import Disk, write_whole
@@ -50,7 +51,13 @@ class RestoredStream:
 
 
 def restore_streams(
-    registry: Namespace, disk: Disk, own: Path, names: Sequence[str] | None, *, salvage: bool
+    registry: Namespace,
+    disk: Disk,
+    own: Path,
+    names: Sequence[str] | None,
+    *,
+    salvage: bool,
+    report: Report = silent,
 ) -> list[RestoredStream]:
     """Restore the streams that ``disk`` has files of, or only ``names``.
 
@@ -66,12 +73,19 @@ def restore_streams(
             raise NoSuchStream(f"there are no files of stream {name!r} in {disk.directory}")
     wanted = sorted(found) if names is None else list(dict.fromkeys(names))
     return [
-        _restore(registry, disk, Disk(own), name, found[name], salvage=salvage) for name in wanted
+        _restore(registry, disk, Disk(own), name, found[name], salvage=salvage, report=report)
+        for name in wanted
     ]
 
 
 def restore_stream_aside(
-    registry: Namespace, own: Disk, aside: str, before: str, *, salvage: bool
+    registry: Namespace,
+    own: Disk,
+    aside: str,
+    before: str,
+    *,
+    salvage: bool,
+    report: Report = silent,
 ) -> RestoredStream:
     """Restore the stream whose directory was renamed from ``before`` to ``aside``.
 
@@ -88,7 +102,7 @@ def restore_stream_aside(
     streams.sync_directory()
     done = None
     try:
-        done = _restore(registry, own, own, name, [identity], salvage=salvage)
+        done = _restore(registry, own, own, name, [identity], salvage=salvage, report=report)
     finally:
         if done is None or done.state == DAMAGED:
             own.rename(before, aside)
@@ -113,19 +127,28 @@ def _refuse_another(registry: Namespace, own: Disk, name: str) -> None:
 
 
 def _restore(
-    registry: Namespace, disk: Disk, own: Disk, name: str, identities: list[int], *, salvage: bool
+    registry: Namespace,
+    disk: Disk,
+    own: Disk,
+    name: str,
+    identities: list[int],
+    *,
+    salvage: bool,
+    report: Report,
 ) -> RestoredStream:
     if _is_there(registry, name):
         return RestoredStream(name, THERE)
+    Step(report, f"reading stream {name!r}")
     lives = [one for each in identities if (one := stored_stream(disk, name, each)) is not None]
     stored = max(lives, key=lambda one: one.written)
     if stored.error is not None and not salvage:
         return RestoredStream(name, DAMAGED, 0, [str(stored.error)])
     identity = stored.identity
     if disk.directory != own.directory:
-        _take_in(disk, own, name, identity)
+        _take_in(disk, own, name, identity, report)
     try:
-        problems = salvage_stream(own, name, identity) if salvage else []
+        problems = salvage_stream(own, name, identity, report) if salvage else []
+        Step(report, f"restoring stream {name!r}")
         again = stored_stream(own, name, identity)
         if again is None:
             raise FileError(f"{own.path(stream_directory(name, identity))} has no card")
@@ -151,13 +174,16 @@ def _is_there(registry: Namespace, name: str) -> bool:
     return True
 
 
-def _take_in(disk: Disk, own: Disk, name: str, identity: int) -> None:
+def _take_in(disk: Disk, own: Disk, name: str, identity: int, report: Report) -> None:
     """Copy the stream's files to ``own``; other files of its name are set aside there."""
     streams = own.under(STREAMS)
     streams.make()
     unfinished = f".{name}.{identity:016x}.new"
     shutil.rmtree(streams.path(unfinished), ignore_errors=True)
-    _copy(disk.under(stream_directory(name, identity)), streams.under(unfinished))
+    source = disk.under(stream_directory(name, identity))
+    files = (path for path in source.directory.rglob("*") if path.is_file())
+    step = Step(report, f"copying stream {name!r}", bytes_of(files))
+    _copy(source, streams.under(unfinished), step)
     for other, key in streams_among(streams.names()):
         if other == name:
             _set_aside(streams, f"{name}.{key:016x}")
@@ -170,24 +196,26 @@ def _set_aside(streams: Disk, directory: str) -> None:
     streams.sync_directory()
 
 
-def _copy(source: Disk, target: Disk) -> None:
+def _copy(source: Disk, target: Disk, step: Step) -> None:
     """Copy a directory recursively and durably; the metadata file comes last."""
     target.make()
     for name in sorted(source.names(), key=lambda name: name == CARD):
         if source.path(name).is_dir():
-            _copy(source.under(name), target.under(name))
+            _copy(source.under(name), target.under(name), step)
         else:
-            copy_file(source, target, name)
+            copy_file(source, target, name, step)
     target.sync_directory()
 
 
-def copy_file(source: Disk, target: Disk, name: str) -> None:
+def copy_file(source: Disk, target: Disk, name: str, step: Step | None = None) -> None:
     """Copy a file and sync it, but not its directory. Raises OSError."""
     given, made = source.open(name), target.create(name)
     try:
         at = 0
         while piece := source.read(given, _PIECE, at):
             at = write_whole(target, made, [piece], at)
+            if step is not None:
+                step.add(len(piece))
         target.sync(made)
     finally:
         source.close(given)

@@ -20,6 +20,7 @@ from typing import Any, Final
 from shmq.errors import DamagedFile, FileError, IncompatibleFile
 from shmq.native import _file
 from shmq.persistence.journal import WriteSizes
+from shmq.persistence.progress import Report, Step, bytes_of, silent
 from shmq.persistence.stream_journal import Commit, StreamJournal
 from shmq.storage.disk import Disk, make_file, read_whole, replace_file
 from shmq.storage.file_header import STREAM, STREAM_CARD, FileHeader, StreamIdentity
@@ -104,7 +105,7 @@ def _next_entry(
     return -1
 
 
-def salvage_stream(disk: Disk, name: str, identity: int) -> list[str]:
+def salvage_stream(disk: Disk, name: str, identity: int, report: Report = silent) -> list[str]:
     """Repair all files of the stream; returns one line for each problem, with what is lost.
 
     ``disk`` is the data directory, where no writer writes the stream. Raises
@@ -124,10 +125,16 @@ def salvage_stream(disk: Disk, name: str, identity: int) -> list[str]:
         problems.append(f"{error}: it is made anew, and the stream's groups are lost")
         write_card(own, _identity(name, identity, header, card), card)
     whose = _identity(name, identity, header, card)
-    for partition in range(card.eras[-1].end):
-        below = disk.under(partition_directory(name, identity, partition))
+    every = [
+        disk.under(partition_directory(name, identity, partition))
+        for partition in range(card.eras[-1].end)
+    ]
+    sizes = [bytes_of(map(below.path, below.names())) for below in every]
+    step = Step(report, f"salvaging stream {name!r}", sum(sizes))
+    for partition, below in enumerate(every):
         least = max((_committed(group, partition) for group in card.groups.values()), default=0)
         problems += _Partition(below, whose, partition, least).salvage()
+        step.add(sizes[partition])
     return problems
 
 

@@ -142,6 +142,7 @@ EXTRAS = {
     "cli/bridge.py": "cluster",
     "cli/dmsq.py": "arrow",
     "client/nats": "cluster",
+    "stress/plot.py": "plot",
     "client/shared/typed_queue.py": "schemas",
     "codec/compression.py": "compression",
 }

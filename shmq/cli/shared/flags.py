@@ -27,6 +27,8 @@ __all__ = [
     "namespace_of",
     "option_flags",
     "partition_flag",
+    "plot_flag",
+    "quiet_flag",
     "size_in_words",
     "where_flag",
     "yes_flag",
@@ -83,6 +85,19 @@ def json_flag(command: F) -> F:
 def yes_flag(command: F) -> F:
     """``-y/--yes``, as the parameter ``yes``."""
     return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(command)
+
+
+def plot_flag(help: str) -> Callable[[F], F]:
+    """``--plot FILE``, as the parameter ``plot``: a path, or None."""
+    return click.option(
+        "--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+        help=f"{help} into FILE (.png, .svg, .pdf).",
+    )  # fmt: skip
+
+
+def quiet_flag(command: F) -> F:
+    """``--quiet``, as the parameter ``quiet``."""
+    return click.option("--quiet", is_flag=True, help="Show no progress.")(command)
 
 
 def log_format_flag(command: F) -> F:

@@ -27,7 +27,6 @@ __all__ = [
     "decode",
     "message_flags",
     "open_lines",
-    "progress",
 ]
 
 #: What ``--codec`` takes. All but text and bytes are read as JSON.
@@ -340,32 +339,3 @@ def _unreadable(name: str, error: OSError) -> click.ClickException:
 def _size(file: io.RawIOBase) -> int | None:
     status = os.fstat(file.fileno())
     return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-
-@contextlib.contextmanager
-def progress(lines: InputLines) -> Iterator[Callable[[int], None]]:
-    """Show how far ``lines`` were read, and the count that the yielded function is given."""
-    if lines.typed or sys.stderr is None or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console  # noqa: PLC0415 - on a terminal alone
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-
-    shown = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.fields[count]:,} messages"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %" if lines.size else ""),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with shown:
-        task = shown.add_task(lines.name, total=lines.size or None, count=0)
-        yield lambda count: shown.update(task, completed=lines.read, count=count)

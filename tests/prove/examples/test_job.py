@@ -18,7 +18,7 @@ from examples.flights.machine import Machine, waiting
 from examples.flights.memory import files
 from examples.flights.plan import Plan
 from examples.flights.report import direct_delays, direct_sums, faults, group_faults
-from examples.flights.screen import LiveScreen, PlainScreen, screen_for
+from examples.flights.screen import LiveScreen, PlainScreen, QuietScreen, screen_for
 from tests.support.processes import eventually
 
 MakeFile = Callable[[list[tuple[str, str, str, str]]], Path]
@@ -128,5 +128,6 @@ def test_only_a_terminal_that_can_move_its_cursor_gets_the_live_panel(
     monkeypatch.setenv("TERM", "xterm")
     assert isinstance(screen_for(Console(force_terminal=True)), LiveScreen)
     assert isinstance(screen_for(Console(file=io.StringIO())), PlainScreen)
+    assert type(screen_for(Console(force_terminal=True), quiet=True)) is QuietScreen
     monkeypatch.setenv("TERM", "dumb")
     assert isinstance(screen_for(Console(force_terminal=True)), PlainScreen)

@@ -351,22 +351,6 @@ def test_a_terminal_is_told_how_to_end_the_input(shell: Shell, queue: shmq.Queue
         assert ended(producer).text == "1 message put on queue 'jobs'\n"
 
 
-def test_progress_is_shown_on_a_terminal_only(
-    shell: Shell, queue: shmq.Queue, tmp_path: Path
-) -> None:
-    path = tmp_path / "lines"
-    path.write_text("line\n" * 1000)
-
-    with terminal() as (ours, theirs):
-        producer = shell.start(
-            "produce", "-q", "jobs", "--file", str(path), stdout=subprocess.PIPE, stderr=theirs
-        )
-        read_until(ours, b"1,000 messages")
-        assert ended(producer).text == "1000 messages put on queue 'jobs'\n"
-
-    assert shell("produce", "-q", "jobs", "--file", str(path)).err == b""
-
-
 def test_a_message_without_its_flag_is_told_the_flag(quick: Quick) -> None:
     ran = quick("produce", "jobs", "hello", code=Code.USAGE)
 

@@ -8,13 +8,20 @@ import sys
 import pytest
 
 from shmq.cli.pipeline import _shown
+from shmq.cli.shared import progress as module
 
 pytest.importorskip("msgspec")
 
 from shmq.spark.jobs.job import Progress
 
 DONE = Progress(batch=3, rows=1200, rate=600.0, backlog=300, seconds=2.0, counts={"late": 1})
-LINE = "archive: batch 3, 1,200 rows, 600 rows/s, backlog 300, 2.0 s a batch, 1 late"
+LINE = "archive: batch 3, 1,200 rows, 600 rows/s, backlog 300, 2.0 s a batch, 1 late, 80 %"
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "DELAY", 0.0)
+    monkeypatch.setattr(module._Bar, "pause", 0.0)
 
 
 class Terminal(io.StringIO):
@@ -29,7 +36,17 @@ def test_without_a_terminal_there_is_a_line_now_and_then(
         for _ in range(3):
             report(DONE)
 
-    assert capsys.readouterr().err == f"shmq: {LINE}\n"
+    assert capsys.readouterr().err == "shmq: archive: starting Spark\n"
+
+
+def test_a_line_says_how_far_the_job_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module._Lines, "pause", 0.0)
+    with _shown("archive", quiet=False) as report:
+        report(DONE)
+
+    assert f"shmq: {LINE}, " in capsys.readouterr().err
 
 
 def test_on_a_terminal_there_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,46 @@
+"""A plot that a command writes to a file: what it needs is checked before the work begins."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+
+from shmq.cli.shared.output import one_line
+
+__all__ = ["drawn_to"]
+
+_SUFFIXES: Final = (".png", ".svg", ".pdf")
+
+
+@contextlib.contextmanager
+def drawn_to(path: Path | None, figure: Callable[[Path], None]) -> Iterator[None]:
+    """Call ``figure`` with the path at the end of the block, unless the path is None.
+
+    Raises ClickException without matplotlib or a folder, and BadParameter for an unknown format,
+    before the block.
+    """
+    if path is not None:
+        _check(path)
+    yield
+    if path is not None:
+        try:
+            figure(path)
+        except OSError as error:
+            raise click.ClickException(f"cannot write {str(path)!r}: {error.strerror}") from error
+
+
+def _check(path: Path) -> None:
+    if importlib.util.find_spec("matplotlib") is None:
+        raise click.ClickException("--plot needs matplotlib: pip install 'shmq[plot]'")
+    if path.suffix not in _SUFFIXES:
+        raise click.BadParameter(
+            one_line(f"{path}: the name must end in {', '.join(_SUFFIXES)}"),
+            param_hint="'--plot'",
+        )
+    if not path.absolute().parent.is_dir():
+        raise click.ClickException(f"cannot write {str(path)!r}: there is no such folder")
