@@ -24,7 +24,9 @@ def settle(given: Mapping[str, str], offset: str) -> int:
     batch of a query is acknowledged by the next start of the query, or by this function, at
     once. ``given`` has the options of the stream. ``offset`` is the JSON of this source from
     the checkpoint's ``offsets``, for the newest batch in ``commits``. Messages that another
-    consumer has leased since then stay with it. For streams the function commits the offset
+    consumer has leased since then stay with it. Those of a later batch, which was begun and not
+    committed, return to the queue: call it only if the query will not start again, or if there
+    is no such batch. For streams the function commits the offset
     to the group, if the options name one, and returns 0. Raises :class:`~shmq.ShmqError`.
     """
     try:

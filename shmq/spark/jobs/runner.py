@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["run", "started", "stop_after_batch"]
+__all__ = ["run", "settle_last", "started", "stop_after_batch"]
 
 #: How often a stream is asked for its state, in seconds.
 _GLANCE: Final = 0.2
@@ -150,22 +150,29 @@ def _stream(
     finally:
         if query.isActive:  # after another failure or a second signal
             query.stop()
-    _settle(session, config)
+    settle_last(session, config)
 
 
-def _settle(session: SparkSession, config: Any) -> None:
-    """Acknowledge the last batch: Spark tells a source of it only when the next one begins."""
+def settle_last(session: SparkSession, config: Any) -> None:
+    """Acknowledge the last batch: Spark tells a source of it only when the next one begins.
+
+    Not if the next one has begun, as after a crash: the next start repeats it, and acknowledges
+    this one. To settle returns what else the query has leased, and others could take it.
+    """
     if config.source.format != "shmq":
         return
     from shmq.spark.commit_on_stop import settle  # noqa: PLC0415 - with Spark alone
 
     checkpoint = Folder(session, config.checkpoint)
-    done = [int(name) for name in checkpoint.names("commits") if name.isdigit()]
-    if not done:
+    begun, done = (
+        max((int(name) for name in checkpoint.names(part) if name.isdigit()), default=-1)
+        for part in ("offsets", "commits")
+    )
+    if done < 0 or begun > done:
         return
     # A line for the version, one of Spark's own, and one for each source. The lines do not name
     # their sources, so if the function reads another one, the next start acknowledges the batch.
-    offsets = checkpoint.read(f"offsets/{max(done)}").splitlines()[2:]
+    offsets = checkpoint.read(f"offsets/{done}").splitlines()[2:]
     if len(offsets) == 1:
         settle(config.source.options, offsets[0])
 

@@ -1,8 +1,7 @@
-"""Decodes JSON and msgpack bodies into columns by a schema.
+"""Decodes JSON and msgpack bodies into columns by a schema, in Arrow batches.
 
-Spark itself reads the JSON of which it is sure: see :mod:`shmq.spark.shared.json_fields`. The
-other bodies go to Python, in Arrow batches. For a body that cannot be decoded or does not match
-the schema, these columns are null and :data:`PROBLEM` has the reason.
+For a body that cannot be decoded or does not match the schema, these columns are null and
+:data:`PROBLEM` has the reason.
 """
 
 from __future__ import annotations
@@ -12,14 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions, types
 from pyspark.sql.pandas.types import to_arrow_type
 
 from shmq.errors import InvalidOption, ShmqError
 from shmq.spark.shared.convert import converter
-from shmq.spark.shared.json_fields import JsonFields
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -76,33 +73,22 @@ def tagged(rows: DataFrame, table: Mapping[str, Any]) -> DataFrame:
     return _decoded(rows, decoder, table["into"])
 
 
-#: Columns of a row while it is decoded.
-_PARSED, _SURE, _REST = "__parsed", "__sure", "__rest"
+#: The column of a row that has its fields and its problem.
+_FOUND: Final = "__decoded"
 
 
 def _decoded(rows: DataFrame, decoder: Decoder, into: str | None) -> DataFrame:
-    """The rows with their fields: what Spark is sure of, and what the decoder makes of the rest."""
-    value = functions.col("value")
+    """The rows with their fields and problems; only what the decoder reads goes to Python."""
     codec = functions.col("codec") if decoder.codec == "message" else functions.lit(decoder.codec)
-    native = JsonFields.of(decoder.schema) if decoder.codec != "msgpack" else None
-    parsed, sure = functions.lit(None), functions.lit(False)
-    if native is not None:
-        parsed = functions.when(codec == "json", native.parsed(value))
-        sure = native.accepts(functions.col(_PARSED), value)
-    rest = functions.arrow_udf(decoder.rest(), decoder.kind).asNondeterministic()  # type: ignore[attr-defined]
-    unsure = functions.when(~functions.col(_SURE), value)
     named = [
         functions.col(name) if name in rows.columns else functions.lit(None).cast(kind)
         for name, kind in (("topic", "string"), ("offset", "bigint"))
     ]
-    made = rows.withColumn(_PARSED, parsed).withColumn(_SURE, sure)
-    made = made.withColumn(_REST, rest(_SURE, unsure, codec, *named))
-    fields = functions.col(_REST)["fields"]
-    if native is not None:
-        known = native.converted(functions.col(_PARSED))
-        fields = functions.when(functions.col(_SURE), known).otherwise(fields)
+    decode = functions.arrow_udf(decoder.function(), decoder.kind).asNondeterministic()  # type: ignore[attr-defined]
+    made = rows.withColumn(_FOUND, decode(functions.col("value"), codec, *named))
+    fields, problem = (functions.col(_FOUND)[name] for name in ("fields", "problem"))
     whole = [fields.alias(into)] if into is not None else _each(fields, decoder.schema)
-    return made.select(*rows.columns, *whole, functions.col(_REST)["problem"].alias(PROBLEM))
+    return made.select(*rows.columns, *whole, problem.alias(PROBLEM))
 
 
 def _each(fields: Column, schema: types.StructType) -> list[Column]:
@@ -154,45 +140,31 @@ class Decoder:
         loose = types.StructType([_loose(field) for field in self.schema])
         return types.StructType().add("fields", loose).add("problem", types.StringType())
 
-    def rest(self) -> Callable[..., pa.Array]:
+    def function(self) -> Callable[..., pa.Array]:
         """Its function for ``arrow_udf``; executors call it."""
 
-        def rest(
-            sure: pa.Array, values: pa.Array, codecs: pa.Array, topics: pa.Array, offsets: pa.Array
+        def decode(
+            values: pa.Array, codecs: pa.Array, topics: pa.Array, offsets: pa.Array
         ) -> pa.Array:
-            return self(sure, values, codecs, topics, offsets)
+            return self(values, codecs, topics, offsets)
 
-        return rest
+        return decode
 
     def __call__(
-        self,
-        sure: pa.Array,
-        values: pa.Array,
-        codecs: pa.Array,
-        topics: pa.Array,
-        offsets: pa.Array,
+        self, values: pa.Array, codecs: pa.Array, topics: pa.Array, offsets: pa.Array
     ) -> pa.Array:
-        """The fields and problems of the bodies of which Spark is not sure; null for the others."""
+        """The fields and problems of the bodies. Raises ShmqError for a bad one if it must."""
         kind = to_arrow_type(self.kind, timezone="UTC")
-        places = np.flatnonzero(~sure.to_numpy(zero_copy_only=False))
-        if not len(places):
-            return pa.nulls(len(sure), kind)
-        at = pa.array(places)
-        found = self._found(*(column.take(at) for column in (values, codecs, topics, offsets)))
-        made = pa.StructArray.from_arrays(
+        found = self._found(values, codecs, topics, offsets)
+        return pa.StructArray.from_arrays(
             [pa.array(column, field.type) for column, field in zip(found, kind, strict=True)],
             fields=[*kind],
         )
-        if len(places) == len(sure):
-            return made
-        spread = np.full(len(sure), -1)
-        spread[places] = np.arange(len(places))
-        return made.take(pa.array(spread, mask=spread < 0))
 
     def _found(
         self, values: pa.Array, codecs: pa.Array, topics: pa.Array, offsets: pa.Array
     ) -> tuple[list[Any], list[str | None]]:
-        """The fields of each body, and what is wrong with it. Raises ShmqError if it must."""
+        """The fields of each body, and what is wrong with it."""
         convert = converter(self.schema)
         fields: list[Any] = []
         problems: list[str | None] = []

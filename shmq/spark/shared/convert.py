@@ -19,20 +19,20 @@ from pyspark.sql import types
 
 from shmq.errors import InvalidOption
 
-__all__ = ["BITS", "LARGEST_FLOAT", "Convert", "converter"]
+__all__ = ["Convert", "converter"]
 
 #: Converts a value to the type. Raises ValueError that says what it is and what it should be.
 Convert = Callable[[Any], Any]
 
 #: The whole numbers.
-BITS: Final[dict[type[types.DataType], int]] = {
+_BITS: Final[dict[type[types.DataType], int]] = {
     types.ByteType: 8,
     types.ShortType: 16,
     types.IntegerType: 32,
     types.LongType: 64,
 }
 #: The greatest finite number of 32 bits.
-LARGEST_FLOAT: Final = 3.4028234663852886e38
+_LARGEST_FLOAT: Final = 3.4028234663852886e38
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -54,7 +54,7 @@ def converter(kind: types.DataType, nullable: bool = True) -> Convert:
 
 
 def _of(kind: types.DataType) -> Convert:
-    if bits := BITS.get(type(kind)):
+    if bits := _BITS.get(type(kind)):
         return _whole(bits)
     if isinstance(kind, types.DecimalType):
         return _decimal(kind)
@@ -68,7 +68,7 @@ def _of(kind: types.DataType) -> Convert:
     if simple is None:
         raise InvalidOption(
             f"the type {kind.simpleString()} cannot be made of a body: there are "
-            f"{', '.join(sorted({k.typeName() for k in (*BITS, *_SIMPLE)}))}, decimal, array, "
+            f"{', '.join(sorted({k.typeName() for k in (*_BITS, *_SIMPLE)}))}, decimal, array, "
             f"map<string,…> and struct"
         )
     return simple
@@ -107,7 +107,7 @@ def _double(value: Any) -> float:
 
 def _float(value: Any) -> float:
     made = _double(value)
-    if math.isfinite(made) and abs(made) > LARGEST_FLOAT:
+    if math.isfinite(made) and abs(made) > _LARGEST_FLOAT:
         raise _refuse(value, "a number of 32 bits")
     return made
 

@@ -1,4 +1,4 @@
-"""The offsets of a queue's stream: which batch was taken, in the checkpoint and back."""
+"""The offsets of a queue's stream: a query, its batch and what it counts, in the checkpoint."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ import pytest
 import shmq
 from shmq.spark.queue.offset import MOST, Offset, QueueOffset
 
-
-@hypothesis.given(
-    st.integers(1, MOST), st.integers(0, (1 << 64) - 1), st.integers(0, (1 << 32) - 1)
+QUEUES = st.dictionaries(
+    st.text(min_size=1, max_size=8),
+    st.builds(QueueOffset, st.integers(0, (1 << 64) - 1), st.integers(1, MOST)),
+    max_size=3,
 )
+
+
+@hypothesis.given(st.text("0123456789abcdef", min_size=1), st.integers(0, (1 << 32) - 1), QUEUES)
 def test_an_offset_comes_back_from_the_checkpoint_as_it_was(
-    count: int, identity: int, epoch: int
+    query: str, epoch: int, queues: dict[str, QueueOffset]
 ) -> None:
-    queues = {"b": QueueOffset(identity, count), "a": QueueOffset(7, 1)}
-    offset = Offset("a" * 16, epoch, queues)
+    offset = Offset(query[:100], epoch, queues)
     assert Offset.of_json(json.loads(json.dumps(offset.as_json()))) == offset
 
 
@@ -31,13 +34,14 @@ def test_the_same_offset_is_always_the_same_text() -> None:
     )
 
 
-def test_an_offset_has_as_many_messages_as_were_taken_of_all_queues() -> None:
+def test_an_offset_has_as_many_messages_as_all_its_queues_together() -> None:
     assert len(Offset("q", 1, {"a": QueueOffset(7, 2), "b": QueueOffset(8, 1)})) == 3
-    assert len(Offset.before_all()) == 0
 
 
-def test_each_query_has_a_name_of_its_own() -> None:
-    assert Offset.before_all().query != Offset.before_all().query
+def test_each_new_query_begins_before_all_batches_with_a_name_of_its_own() -> None:
+    one, other = Offset.before_all(), Offset.before_all()
+    assert one.query != other.query
+    assert (one.epoch, len(one)) == (0, 0)
 
 
 def broken(**changes: Any) -> dict[str, Any]:
@@ -53,6 +57,7 @@ def broken(**changes: Any) -> dict[str, Any]:
         {"index": 3},
         broken(version=3),
         broken(epoch="1"),
+        broken(epoch=True),
         broken(epoch=-1),
         broken(epoch=1 << 32),
         broken(query=""),
@@ -61,8 +66,8 @@ def broken(**changes: Any) -> dict[str, Any]:
         broken(queues=[]),
         broken(queue={"id": "hm"}),
         broken(queue={"count": 0}),
+        broken(queue={"count": True}),
         broken(queue={"count": MOST + 1}),
-        broken(queue={"count": "3"}),
     ],
 )
 def test_what_is_no_offset_of_a_queue_is_refused(given: dict[str, Any]) -> None:
@@ -70,6 +75,7 @@ def test_what_is_no_offset_of_a_queue_is_refused(given: dict[str, Any]) -> None:
         Offset.of_json(given)
 
 
-def test_an_offset_of_an_older_version_is_refused_with_what_to_do() -> None:
-    with pytest.raises(shmq.ShmqError, match="With the older version run the query once more"):
-        Offset.of_json({"version": 1, "batch": 4, "queues": {}})
+def test_an_offset_that_lists_the_messages_says_what_to_do() -> None:
+    older = {"version": 1, "batch": 4, "queues": {}}
+    with pytest.raises(shmq.ShmqError, match=r"batch 4 .*with trigger\(availableNow=True\)"):
+        Offset.of_json(older)

@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 
 from tests.prove.spark.jobs.tools import current
 
-__all__ = ["Watch", "read_by_all", "watched"]
+__all__ = ["Watch", "by_duckdb", "read_by_all", "watched"]
 
 #: The column in which no two rows are the same.
 KEY = "offset"

@@ -221,7 +221,7 @@ def _decoded(decoder: body_columns.Decoder, body: bytes) -> dict[str, Any]:
     """What the decoder makes of a body."""
     import pyarrow as pa
 
-    columns = [[False], [body], [decoder.codec], ["q"], [1]]
+    columns = [[body], [decoder.codec], ["q"], [1]]
     (found,) = decoder(*map(pa.array, columns)).to_pylist()
     made: dict[str, Any] = found
     return made

@@ -16,7 +16,7 @@ from shmq.spark.jobs.archive import Archive
 from shmq.spark.jobs.endpoints import FileSink, StreamSource
 from shmq.spark.jobs.failure import failure_of
 from shmq.spark.jobs.job import Progress, Stream, each_batch
-from shmq.spark.jobs.runner import run
+from shmq.spark.jobs.runner import run, settle_last
 from shmq.spark.jobs.values import Location, Options, Trigger
 
 if TYPE_CHECKING:
@@ -86,6 +86,33 @@ def test_a_stream_stops_after_its_batch_and_goes_on_with_the_next(
     assert sum(1 for progress in told if progress.rows == 10) == 2, "it counts from each start"
     stats = queue.stats()
     assert (stats.depth, stats.in_flight) == (100 - 10 * len(done), 0), "all are acknowledged"
+
+
+def test_a_batch_that_was_cut_off_keeps_its_messages_when_its_repetition_is_stopped_early(
+    spark: SparkSession, queue: shmq.Queue, namespace: str, checkpoint: str
+) -> None:
+    """As the second start of a killed job is that is stopped before Spark has begun the batch."""
+    config = settings(checkpoint, queue_of(namespace))
+
+    def build(session: SparkSession, config: Archive, stop_file: str) -> DataStreamWriter:
+        def put(batch: DataFrame, _: str, number: int) -> None:
+            if number:
+                raise ValueError("the sink is full")
+
+        return each_batch(config.source.read(session, stop_file), put)
+
+    job = Stream(name="failing", about="Fails.", config=Archive, build=build)
+    with pytest.raises(ShmqError, match="the sink is full"):
+        run(job, config, spark, lambda _: None, lambda: False)
+    assert files(Path(checkpoint), "offsets") - files(Path(checkpoint), "commits") == {1}
+
+    settle_last(spark, config)
+
+    assert (queue.stats().depth, queue.stats().in_flight) == (80, 10), "batch 0 is acknowledged"
+    done: list[int] = []
+    run(stream(done), config, spark, lambda _: None, lambda: len(done) >= 2)
+    assert done[0] == 1, "the batch is repeated"
+    assert (queue.stats().depth, queue.stats().in_flight) == (90 - 10 * len(done), 0)
 
 
 class Slow(DataSource):
