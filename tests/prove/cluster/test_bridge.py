@@ -105,7 +105,7 @@ def test_a_queue_keeps_what_is_put_while_the_whole_cluster_is_away(
 def test_a_bridge_that_is_killed_again_and_again_takes_each_message_once(
     bridged: Bridged, kills: int
 ) -> None:
-    queue = bridged.here.create_queue("orders", capacity=COUNT, max_deliveries=None)
+    queue = bridged.here.create_queue("orders", capacity=COUNT, max_deliveries=1)
     queue.put_many(range(COUNT))
     arguments = ("--to", bridged.url, "--forward", "orders")
     for at in range(1, kills + 1):
