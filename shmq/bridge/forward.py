@@ -92,7 +92,8 @@ class ForwardLane(Lane):
 
     def step(self, *, careful: bool, patience: float) -> bool:
         """See Lane."""
-        assert self._queue is not None and self._claim is not None
+        assert self._queue is not None
+        assert self._claim is not None
         now = time.monotonic()
         if now - self._looked >= _LOOK:
             self._tell_lag(self._queue)
