@@ -29,7 +29,8 @@ __all__ = ["ForwardLane"]
 
 log = logging.getLogger("shmq.bridge")
 
-#: How long a run is leased, in seconds; what a bridge that dies had leased is back at once.
+#: How long a run is leased, in seconds. The leases are in the name of the route: they outlive a
+#: bridge that is killed, and the next one takes them over, without a delivery more.
 _LEASE: Final = 120.0
 #: How long a run may take to be published, in seconds: well within the lease.
 _PATIENCE: Final = 30.0
@@ -72,6 +73,7 @@ class ForwardLane(Lane):
         self._here, self._there = here, there
         self._route = route
         self._queue: api.Queue | None = None
+        self._claim: api.Claim | None = None
         self._target: Any = None
         self._looked = 0.0
 
@@ -79,15 +81,32 @@ class ForwardLane(Lane):
         """See Lane."""
         self._queue = self._here.queue(self._route.queue)
         self._target = target_queue(self._there(), self._route.to or self._route.queue, self._queue)
+        self._take_over(self._queue.bulk())
+
+    def _take_over(self, bulk: api.BulkQueue) -> None:
+        """Return what a bridge before this one had leased; it can settle nothing any more."""
+        taken = bulk.take_over(f"bridge-{self._target.identity:016x}")
+        self._claim = taken.claim
+        if taken.returned:
+            log.info("%s: took over %d messages of a bridge before", self.progress, taken.returned)
 
     def step(self, *, careful: bool, patience: float) -> bool:
         """See Lane."""
         assert self._queue is not None
+        assert self._claim is not None
         now = time.monotonic()
         if now - self._looked >= _LOOK:
             self._tell_lag(self._queue)
         bulk = self._queue.bulk()
-        run = bulk.lease_run(1 if careful else self._route.batch, max_bytes=_BYTES, seconds=_LEASE)
+        if not bulk.is_claimed(self._claim):  # the queue was recovered since
+            self._take_over(bulk)
+        run = bulk.lease_run(
+            1 if careful else self._route.batch,
+            max_bytes=_BYTES,
+            seconds=_LEASE,
+            claim=self._claim,
+            epoch=1,
+        )
         if not len(run):
             self._tell_lag(self._queue)
             wait([self._queue], patience)

@@ -15,8 +15,9 @@ from typing import Any, Final, TypeVar
 try:
     import nats
     import nats.errors
-    from nats.aio.client import Client
     from nats.aio.msg import Msg
+
+    from shmq.client.nats.client import Client
 except ImportError as error:
     from shmq.errors import ShmqError
 

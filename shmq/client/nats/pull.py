@@ -18,6 +18,7 @@ from nats.aio.msg import Msg
 
 from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.client.nats.jetstream import NO_STREAM
+from shmq.client.nats.lease import parse_reply
 from shmq.client.nats.queue_layout import QueueLayout
 from shmq.errors import ConnectionLost, QueueDeleted
 
@@ -30,6 +31,8 @@ _PROBE: Final = 0.02
 #: How long to wait for the answer of a pull that must not wait, in seconds.
 _ANSWER: Final = 2.0
 _MOST_PULLED: Final = 256
+#: How long a consumer is waited for that has not seen a put of this process, in seconds.
+_UNSEEN: Final = 0.5
 
 
 class _Inbox:
@@ -156,10 +159,10 @@ class Pulls:
     async def _take_now(self, inbox: _Inbox, consumer: str, most: int, taken: list[Msg]) -> None:
         """Take what a consumer has; the answer to a pull ends with a status, or is complete."""
         give_up = time.monotonic() + self._connection.target.request_timeout
+        patience = 0.0
         while len(taken) < most:
             wanted = min(most - len(taken), _MOST_PULLED)
-            await inbox.ask(self._layout.stream, consumer, batch=wanted, no_wait=True)
-            came, end = await self._answer(inbox, wanted, taken, _ANSWER)
+            came, end = await self._pull(inbox, consumer, wanted, taken, patience)
             if end == "503":
                 await self._check_there(give_up)
             elif end in {"409", ""} and came < wanted:
@@ -172,7 +175,34 @@ class Pulls:
                     )
                 await self._check_there(give_up)
             elif came < wanted:
-                return
+                if (patience and not came) or not await self._is_behind(consumer):
+                    self._layout.last_puts.forget(consumer)
+                    return
+                patience = _UNSEEN
+
+    async def _pull(
+        self, inbox: _Inbox, consumer: str, wanted: int, taken: list[Msg], patience: float
+    ) -> tuple[int, str]:
+        """Pull what the consumer has, or what is the first to come to it within the patience."""
+        wait = {"expires": int(patience * 1e9)} if patience else {}
+        await inbox.ask(self._layout.stream, consumer, batch=wanted, no_wait=True, **wait)
+        before = len(taken)
+        answer = await self._answer(inbox, wanted, taken, patience + _ANSWER)
+        for message in taken[before:]:
+            delivery = parse_reply(message.reply)
+            if delivery is not None:
+                self._layout.last_puts.seen(consumer, delivery.sequence)
+        return answer
+
+    async def _is_behind(self, consumer: str) -> bool:
+        """Whether the consumer has not come to what this process put last."""
+        if not self._layout.last_puts.is_unseen(consumer):
+            return False
+        try:
+            info = await self._connection.api(f"CONSUMER.INFO.{self._layout.stream}.{consumer}")
+        except ApiError:
+            return False
+        return self._is_late(info)
 
     async def _answer(
         self, inbox: _Inbox, wanted: int, taken: list[Msg], patience: float
@@ -239,9 +269,11 @@ class Pulls:
 
     async def _sweep_groups(self, inbox: _Inbox, most: int, taken: list[Msg]) -> None:
         groups = await self.groups()
-        free = [g for g in groups if not g["num_ack_pending"] and g["num_pending"]]
+        idle = [g for g in groups if not g["num_ack_pending"]]
+        free = [g for g in idle if g["num_pending"]]
+        behind = [g for g in idle if not g["num_pending"] and self._is_late(g)]
         blocked = [g for g in groups if g["num_ack_pending"]]
-        for probing, some in ((_ANSWER, free), (_PROBE, blocked)):
+        for probing, some in ((_ANSWER, free), (_UNSEEN, behind), (_PROBE, blocked)):
             for group in some:
                 if len(taken) >= most:
                     return
@@ -252,6 +284,12 @@ class Pulls:
                     expires=int(probing * 1e9),
                 )
                 await self._answer(inbox, 1, taken, probing + _ANSWER)
+                self._layout.last_puts.forget(group["name"])
+
+    def _is_late(self, info: dict[str, Any]) -> bool:
+        """Whether a consumer has not come to what this process put last, by its state."""
+        self._layout.last_puts.seen(info["name"], int(info["delivered"]["stream_seq"]))
+        return self._layout.last_puts.is_unseen(info["name"])
 
     # ---- waiting ----
 

@@ -162,6 +162,8 @@ class Puts:
                 await self._pause(min(pause, left))
                 pause = min(pause * 2, _MOST_PAUSE)
                 continue
+            if item.is_due and not answer.get("duplicate"):
+                self.layout.last_puts.note(item.subject, int(answer["seq"]))
             duplicate = bool(answer.get("duplicate")) and item.is_known
             return _core.new_put(int(answer["seq"]), duplicate)
 
@@ -253,6 +255,9 @@ class Puts:
             error = answer.get("error") or {}
             number = error.get("err_code")
             if answer and not error:
+                first = int(answer.get("seq") or 0) - len(items) + 1
+                for sequence, item in enumerate(items, first):
+                    self.layout.last_puts.note(item.subject, sequence)
                 return True
             if number == _BATCH_KNOWN:
                 return attempted  # our own first attempt, whose answer was lost

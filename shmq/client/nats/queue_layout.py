@@ -13,6 +13,7 @@ from shmq.api.options import options_of as rows_of
 from shmq.client.nats import names
 from shmq.client.nats.connection import ClusterConnection
 from shmq.client.nats.jetstream import create_consumer, create_stream
+from shmq.client.nats.last_puts import LastPuts
 from shmq.errors import Unsupported
 
 __all__ = [
@@ -86,6 +87,7 @@ class QueueLayout:
         self.control_subject = names.control_subject(self.namespace, name)
         #: How long ids of messages are remembered, in seconds.
         self.window = options.dedupe_window or _WINDOW
+        self.last_puts = LastPuts(connection.url, self.stream)
 
     def stream_config(self) -> dict[str, Any]:
         """What the stream is made with."""

@@ -36,22 +36,29 @@ class QueueState:
         self._connection = layout.connection
 
     async def _info(self) -> dict[str, Any]:
+        """The state of its stream; ``subjects`` counts what is due by its subject."""
+        due = names.queue_subjects(self._layout.namespace, self._layout.name)[:-1] + "*"
         try:
-            return await self._connection.api(f"STREAM.INFO.{self._layout.stream}")
+            return await self._connection.api(
+                f"STREAM.INFO.{self._layout.stream}", {"subjects_filter": due}
+            )
         except ApiError as error:
             if error.number == NO_STREAM:
                 raise QueueDeleted(f"queue {self._layout.name!r} was deleted") from error
             raise
 
     async def counts(self) -> tuple[int, int, int, int]:
-        """How many messages are visible, delayed and leased, and how many gets wait."""
+        """How many messages are visible, delayed and leased, and how many gets wait.
+
+        The stream says what is there: a consumer learns a moment later of a message.
+        """
         consumers = await self._pulls.consumers()
         state = (await self._info())["state"]
-        depth = sum(int(one["num_pending"]) for one in consumers)
+        due = sum(map(int, (state.get("subjects") or {}).values()))
         leased = sum(int(one["num_ack_pending"]) for one in consumers)
         waiting = max((int(one.get("num_waiting") or 0) for one in consumers), default=0)
-        delayed = max(0, int(state["messages"]) - depth - leased)
-        return depth, delayed, leased, waiting
+        delayed = max(0, int(state["messages"]) - due)
+        return max(0, due - leased), delayed, leased, waiting
 
     async def is_full(self) -> bool:
         """Whether it holds as many messages as its capacity allows."""

@@ -117,11 +117,14 @@ class Settlements:
         await asyncio.gather(*(self._look_up(one) for one in messages if _count(one) > 1))
         kept = []
         for message in messages:
+            assert message.lease is not None
+            if not message.lease.is_good:  # it ended while its note was looked up
+                await self._note(message.lease)
+                continue
             reason = self._end_of(message)
             if reason is None:
                 kept.append(message)
                 continue
-            assert message.lease is not None
             message.lease.settled = True
             await self._bury(message.lease, reason, message, message.delivery_count - 1)
         return kept
@@ -229,11 +232,15 @@ class Settlements:
         return whole * random.uniform(0.5, 1.0)
 
     async def return_uncounted(self, lease: Lease, delay: float = 0.0) -> None:
-        """Return it as if it had not been delivered: the count is noted beside the queue."""
+        """Return it as if it had not been delivered."""
         lease.settled = True
+        await self._note(lease)
+        await self._returned(lease, delay)
+
+    async def _note(self, lease: Lease) -> None:
+        """Note beside the queue that the delivery is not counted: the server counts each."""
         note = {"uncounted": lease.uncounted + 1}
         await self._definitions.put(self._note_key(lease), note, ttl=_NOTED)
-        await self._returned(lease, delay)
 
     async def give_back(self, came: Msg) -> None:
         """Return a delivery that nobody waits for any more."""

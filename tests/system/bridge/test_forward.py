@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import multiprocessing
+import os
 
 import pytest
 
 import shmq
+from shmq.bridge import forward
 from shmq.bridge.config import Forward
 from shmq.bridge.forward import ForwardLane
-from tests.support.bridge import Bridged, take_all
+from tests.support.bridge import Bridged, take_all, wait_until
 
 ORDERS = Forward(queue="orders")
 
@@ -60,30 +62,45 @@ def test_groups_keep_their_order(bridged: Bridged) -> None:
     assert found == {f"g{at}": list(range(at, 40, 3)) for at in range(3)}
 
 
-def test_what_was_published_before_a_crash_is_dropped_there(
-    bridged: Bridged, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue = bridged.here.create_queue("orders")
-    queue.put_many(range(20))
-    lane = ForwardLane(bridged.here, lambda: bridged.there, ORDERS)
-    lane.open()
-
-    class Crash(BaseException):
-        """What ends a process between the cluster's answer and the acknowledgement here."""
-
-    def crash(_: Any) -> bytes:
-        raise Crash
-
-    with monkeypatch.context() as patched, pytest.raises(Crash):
-        patched.setattr("shmq.bridge.forward._receipts", crash)
+def die_before_acknowledging(namespace: str, url: str) -> None:
+    """A bridge that is gone between the cluster's answer and the acknowledgement here."""
+    forward._receipts = lambda _: os._exit(0)
+    with shmq.connect(namespace) as here, shmq.connect(url) as there:
+        lane = ForwardLane(here, lambda: there, ORDERS)
+        lane.open()
         lane.step(careful=False, patience=1.0)
-    lane.close()
-    assert queue.qsize() == 20
+
+
+def test_what_was_published_before_a_death_is_dropped_there_and_no_delivery_is_counted(
+    bridged: Bridged,
+) -> None:
+    queue = bridged.here.create_queue("orders", max_deliveries=1)
+    queue.put_many(range(20))
+    for _ in range(2):
+        child = multiprocessing.get_context("spawn").Process(
+            target=die_before_acknowledging, args=(bridged.namespace, bridged.url)
+        )
+        child.start()
+        child.join(60)
+        assert child.exitcode == 0
+        assert queue.stats().in_flight == 20
     assert bridged.there.queue("orders").qsize() == 20
     (numbers,) = bridged.drain(ORDERS)
     assert (numbers.sent, numbers.duplicates) == (20, 20)
     found = take_all(bridged.there.queue("orders"), 20)
     assert sorted(one.body for one in found) == list(range(20))
+
+
+def test_a_second_bridge_ends_the_first(bridged: Bridged) -> None:
+    queue = bridged.here.create_queue("orders")
+    with bridged.bridge(ORDERS, drain=False) as first:
+        queue.put("a")
+        wait_until(lambda: first.numbers()[0].sent == 1)
+        with bridged.bridge(ORDERS, drain=False) as second:
+            with pytest.raises(shmq.LeaseExpired, match=r"has taken over the leases"):
+                first.wait(60)
+            queue.put("b")
+            wait_until(lambda: second.numbers()[0].sent == 1)
 
 
 def test_a_message_that_never_fits_there_is_a_dead_letter(bridged: Bridged) -> None:

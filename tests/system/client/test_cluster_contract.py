@@ -24,6 +24,7 @@ from shmq.client.nats.broker import NatsBroker
 from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.client.nats.message import NatsMessage
 from shmq.client.nats.names import queue_stream
+from shmq.client.nats.settlement import Settlements
 from tests.conformance.tools import PATIENCE, eventually, getter_asleep
 from tests.support.nats_server import NATS_SERVER
 
@@ -91,6 +92,28 @@ def test_an_expired_lease_redelivers(broker: shmq.Broker) -> None:
     again = got(queue)
     assert (again.body, again.delivery_count) == ("a", 2)
     again.ack()
+
+
+def test_a_message_whose_lease_ended_before_it_was_handed_out_is_not_handed_out(
+    broker: shmq.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = broker.create_queue("q", visibility_timeout=0.5)
+    queue.put("a")
+    got(queue).nack(delay=0)
+    look_up = Settlements._look_up
+    counts: list[int] = []
+
+    async def late(settlements: Settlements, message: NatsMessage) -> None:
+        await look_up(settlements, message)
+        counts.append(message.delivery_count)
+        if len(counts) == 1:  # as while the definitions have no leader
+            await asyncio.sleep(0.6)
+
+    monkeypatch.setattr(Settlements, "_look_up", late)
+    message = got(queue)
+    message.ack()
+    assert message.delivery_count == 2
+    assert counts == [2, 2]
 
 
 @pytest.mark.cluster("`extend`", "emulated", "the client renews the lease until the time asked for")
