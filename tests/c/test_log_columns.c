@@ -21,7 +21,7 @@ static struct shmq_log_rows rows(void)
 {
     return (struct shmq_log_rows){
         .values = {.ends = value_ends, .bytes = values, .size = 11},
-        .keys = {.ends = key_ends, .bytes = keys, .size = 4, .there = &has_key},
+        .keys = {.ends = key_ends, .bytes = keys, .size = 4, .there = {.at = &has_key}},
         .codecs = codecs};
 }
 

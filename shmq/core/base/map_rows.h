@@ -36,8 +36,8 @@ struct shmq_map_column {
 
 enum shmq_row_fault {
     SHMQ_ROW_OK,
-    SHMQ_ROW_ENDS,  /* the offsets contradict the data                                     */
-    SHMQ_ROW_TEXT,  /* a text is not UTF-8                                                 */
+    SHMQ_ROW_ENDS, /* the offsets contradict the data                                     */
+    SHMQ_ROW_TEXT, /* a text is not UTF-8                                                 */
     SHMQ_ROW_NAMES, /* a key of a pair is null, or comes twice                             */
     SHMQ_ROW_MEMORY,
 };
