@@ -10,6 +10,8 @@ After ``pip install 'shmq[spark]'``, which brings Java if there is none:
 from __future__ import annotations
 
 import argparse
+import signal
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,15 +66,16 @@ def run(folder: Path, *, once: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / STOP).unlink(missing_ok=True)
     query = started(folder, once=once)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):  # in place of Spark's own handler
+        signal.signal(number, lambda *_: stop.set())
     try:
-        while not query.awaitTermination(1):  # raises if the query has failed
+        while not query.awaitTermination(1) and not stop.is_set():  # raises if it has failed
             pass
-    except KeyboardInterrupt:
-        print("ends after this batch; the next start goes on behind it", flush=True)
         (folder / STOP).touch()
         give_up = time.monotonic() + PATIENCE
-        while query.status["isTriggerActive"] and time.monotonic() < give_up:
-            query.awaitTermination(1)
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < give_up:
+            query.awaitTermination(1)  # the batch at work; the next start goes on behind it
     finally:
         query.stop()
 
