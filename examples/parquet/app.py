@@ -10,6 +10,9 @@ After ``pip install 'shmq[spark]'``, which brings Java if there is none:
 from __future__ import annotations
 
 import argparse
+import signal
+import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +21,10 @@ import shmq
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
+#: A file: once it is in the folder, no further batch begins.
+STOP = "stop"
+#: How long a batch may take to its end after Ctrl-C, in seconds; longer, and it is done again.
+PATIENCE = 60
 SCHEMA = "order BIGINT NOT NULL, item STRING NOT NULL, price DOUBLE"
 
 
@@ -37,7 +44,9 @@ def started(folder: Path, *, once: bool) -> StreamingQuery:
     import shmq.spark  # noqa: PLC0415
 
     spark = shmq.spark.session("orders")
-    rows = spark.readStream.format("shmq").options(subscribe="orders", columns="all").load()
+    stop = str(folder / STOP)
+    source = spark.readStream.format("shmq").options(subscribe="orders", columns="all")
+    rows = source.option("stopFile", stop).load()
     fields = shmq.spark.decode(rows, SCHEMA, into="fields", bad="keep")
     typed = fields.select(
         "offset", "timestamp", f.to_date("timestamp").alias("date"), "fields.*",
@@ -54,12 +63,19 @@ def started(folder: Path, *, once: bool) -> StreamingQuery:
 def run(folder: Path, *, once: bool) -> None:
     with shmq.connect() as broker:
         broker.ensure_queue("orders", capacity=100_000)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / STOP).unlink(missing_ok=True)
     query = started(folder, once=once)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):  # in place of Spark's own handler
+        signal.signal(number, lambda *_: stop.set())
     try:
-        while not query.awaitTermination(1):  # raises if the query has failed
+        while not query.awaitTermination(1) and not stop.is_set():  # raises if it has failed
             pass
-    except KeyboardInterrupt:
-        print("ends; the next start goes on with the batch at work")
+        (folder / STOP).touch()
+        give_up = time.monotonic() + PATIENCE
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < give_up:
+            query.awaitTermination(1)  # the batch at work; the next start goes on behind it
     finally:
         query.stop()
 
