@@ -68,8 +68,11 @@ def show_json(value: Any) -> None:
 
 def note(line: str) -> None:
     """Print ``line`` to stderr, as one line after ``shmq:``."""
+    # Not click.echo, which passes by a bar that moves down for what is written.
     with contextlib.suppress(OSError, ValueError):
-        click.echo(f"shmq: {one_line(line)}", err=True)
+        if sys.stderr is not None:
+            sys.stderr.write(f"shmq: {one_line(line)}\n")
+            sys.stderr.flush()
 
 
 class Warnings(logging.Handler):

@@ -61,7 +61,7 @@ def test_a_queue_under_load_is_sound_and_comes_to_no_harm(
 ) -> None:
     queue = broker.create_queue("busy", max_deliveries=None)
     running = shell.start(
-        *("stress", "-q", "busy", "--duration", "4s", "--kill", "--batch", "8"),
+        *("stress", "-q", "busy", "--duration", "4s", "--kill", "--batch", "8", "--quiet"),
         stdout=subprocess.PIPE,
     )
     eventually(lambda: queue.stats().acked > 100, "messages pass through the queue")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from shmq.cli.shared import progress as module
+from shmq.cli.shared.output import note
 from shmq.cli.shared.progress import Pace, progress
 from shmq.cli.shared.sparkline import sparkline
 from tests.support.processes import eventually
@@ -167,6 +168,14 @@ def test_the_log_is_written_above_the_bar(at_once: None, monkeypatch: pytest.Mon
     finally:
         log.removeHandler(handler)
     assert "a line of the log\n" in terminal.getvalue()
+
+
+def test_a_note_is_written_above_the_bar(at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_for(monkeypatch)
+    with progress("copy", "files", forks=True) as told:
+        told(1, 4)
+        note("it is late")
+    assert "\x1b[2Kshmq: it is late" in terminal.getvalue()
 
 
 def test_a_step_that_cannot_tell_is_asked(
