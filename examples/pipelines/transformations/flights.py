@@ -13,7 +13,7 @@ spark = SparkSession.active()
 def queue(name: str) -> dict[str, str]:
     """The options of ``format("shmq")`` for a queue at the pipeline's address."""
     url = spark.conf.get("spark.flights.url") or ""
-    return {"url": url, "subscribe": name, "includeHeaders": "true"}
+    return {"url": url, "subscribe": name, "columns": "all", "includeHeaders": "true"}
 
 
 @dp.table(partition_cols=["date"])

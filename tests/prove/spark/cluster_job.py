@@ -20,7 +20,7 @@ def main(given: dict[str, Any]) -> None:
     spark = shmq.spark.session("cluster", master=given["master"], conf=given["conf"])
     try:
         source = spark.read.format("shmq").options(**options).option("subscribe", given["source"])
-        frame = source.option("minPartitions", 4).load()
+        frame = source.options(minPartitions=4, columns="all").load()
         rows = frame.select("offset", "value", "delivery_count").collect()
         seen = {row.offset: bytes(row.value).decode() for row in rows}
         print(json.dumps({"rows": len(rows), "values": sorted(seen.values())}), flush=True)

@@ -24,7 +24,8 @@ OTHER = "another-one-" * 3
 def read(
     spark: SparkSession, broker: shmq.Broker, queue: str = "orders", **given: Any
 ) -> DataFrame:
-    options = {"url": broker.namespace, "subscribe": queue, **given}
+    """All columns, unless the test names some."""
+    options = {"url": broker.namespace, "subscribe": queue, "columns": "all", **given}
     return spark.read.format("shmq").options(**options).load()
 
 
@@ -75,6 +76,18 @@ def test_a_plain_message_has_every_column(
         "state": "ready",
         "codec": "bytes",
     }
+
+
+def test_by_default_there_are_the_columns_of_kafkas_connector(
+    spark: SparkSession, broker: shmq.Broker, orders: shmq.Queue
+) -> None:
+    orders.put(b"tea")
+    reader = spark.read.format("shmq").options(url=broker.namespace, subscribe="orders")
+    found = reader.load()
+    assert found.columns == [
+        "key", "value", "topic", "partition", "offset", "timestamp", "timestampType"
+    ]  # fmt: skip
+    assert [row.value for row in found.collect()] == [b"tea"]
 
 
 def test_what_was_put_with_a_message_is_in_its_columns(

@@ -22,7 +22,8 @@ SECOND = 10**9
 
 
 def read(spark: SparkSession, path: Path, **given: Any) -> DataFrame:
-    return spark.read.format("dmsq").options(**given).load(str(path))
+    """All columns, unless the test names some."""
+    return spark.read.format("dmsq").options(**{"columns": "all", **given}).load(str(path))
 
 
 def rows(frame: DataFrame) -> list[Row]:

@@ -68,10 +68,10 @@ def test_nothing_is_acknowledged_before_spark_has_committed_it(
 def test_a_batch_that_is_replayed_has_the_very_same_rows(stream: Query, orders: shmq.Queue) -> None:
     orders.put_many(bodies(700), headers={"a": "b"}, group=None)
     stream.fail_at = 0
-    stream.fails(minPartitions=3)
+    stream.fails(minPartitions=3, columns="all")
     orders.put_many(bodies(300, 700), priority=shmq.HIGH)  # would be served first
     stream.fail_at = None
-    stream.run(minPartitions=3)
+    stream.run(minPartitions=3, columns="all")
 
     def alike(rows: list[Row]) -> list[Row]:
         kept = ("key", "value", "topic", "partition", "offset", "timestamp", "priority", "codec")
@@ -365,7 +365,7 @@ def test_leases_are_prolonged_while_a_batch_lasts(stream: Query, orders: shmq.Qu
         until(lambda: min(row.lease_until for row in frame.collect()) > first)
 
     stream.before = slowly
-    stream.run(leaseTimeout="2s")
+    stream.run(leaseTimeout="2s", columns="all")
     assert stream.values == bodies(10)
     assert orders.stats().acked == 10
     assert orders.stats().redelivered == 0
