@@ -18,7 +18,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .SECONDARY:
 .PHONY: help demo test test-lint test-c test-contract test-system test-commands prove prove-c
 .PHONY: prove-contract prove-death prove-spark prove-pages lint lint-core lint-form lint-python core-test core-test-build
-.PHONY: model powerloss soak spark-soak spark-cluster fuzz bench bench-tcp bench-disk bench-spark reference layout
+.PHONY: model powerloss soak spark-soak spark-cluster cluster-soak fuzz bench bench-tcp bench-disk bench-spark reference layout
 .PHONY: bench-cluster bench-frameworks
 .PHONY: bench-record
 .PHONY: release-check
@@ -39,6 +39,7 @@ help:
 	@echo 'make soak SECONDS=60    kill producers and consumers at random, then count'
 	@echo 'make spark-soak         the same with the jobs of the pipeline on Spark'
 	@echo 'make spark-cluster      a Spark cluster over TLS whose workers are killed'
+	@echo 'make cluster-soak       three NATS servers, bridges and consumers that are killed; KILLS=100'
 	@echo 'make fuzz SECONDS=60    any bytes for the protocol engine (needs clang);'
 	@echo '                        HARNESS=dmsq: for what reads files'
 	@echo 'make stubs              write shmq/native/*.pyi from the signatures in the sources'
@@ -160,6 +161,12 @@ spark-soak: $(VENV)/test
 WORKER_KILLS := 4
 spark-cluster: $(VENV)/test
 	$(BIN)/python -m tests.prove.spark.cluster --kills $(WORKER_KILLS)
+
+# Two histories of a cluster of three servers, while servers, bridges and consumers are killed:
+# make cluster-soak KILLS=100
+cluster-soak: $(VENV)/test
+	SHMQ_KILLS=$(KILLS) $(BIN)/python -m pytest tests/prove/cluster/test_failover.py \
+		tests/prove/cluster/test_history.py -k 'deaths_of_leaders or whoever_is_killed'
 
 options: $(VENV)/built
 	$(BIN)/python tools/options.py

@@ -36,7 +36,7 @@ NO_MODULES: Final = {
 _RETURNED: Final = "`qsize` and `stats` do not see what came back until it is delivered again"
 _TOTALS: Final = "totals other than `put` and `acked` are not kept"
 _PLACE: Final = "what came back, or becomes due, does not take the place it had"
-_GROUPS: Final = "groups share 16 partitions, and priorities within a group are not kept"
+_GROUPS: Final = "groups share 16 partitions, come after the rest, and keep no priorities"
 _EXPIRED: Final = "what has expired is there until a consumer meets it, and whole seconds count"
 _OLDEST: Final = "the server drops the oldest, leased or not"
 _KEPT: Final = "the server's own account of bytes and ages decides what is kept"
@@ -46,7 +46,6 @@ _REPLIES: Final = "replies come by a subject, not by a queue"
 _EXPANDED: Final = "records are messages of their own: expanded"
 _SEQUENCE: Final = "gaps in a producer's sequence are not noticed"
 _WHERE: Final = "`where` is refused, to a thread of the test"
-_MOMENT: Final = "a get may miss what was put a moment ago, and takes a lower priority"
 _SHARE: Final = "its last step makes a share, which is refused"
 _RECEIPT: Final = "a receipt has more than 64 bits"
 
@@ -122,8 +121,6 @@ REFUSED: Final = frozenset({
 #: The tests that a cluster cannot pass, alone or with these parameters, and why.
 LEFT_OUT: Final[dict[str, str]] = {
     "test_a_group_keeps_the_options_it_was_made_with": _SHARE,
-    "test_a_low_message_waits_as_long_as_there_is_a_higher_one": _MOMENT,
-    "test_a_batch_goes_with_its_handle": _PLACE,
     "test_a_batch_is_compressed_and_read_one_by_one": _EXPANDED,
     "test_a_batch_may_be_delayed_and_may_expire": _EXPIRED,
     "test_a_batch_may_be_small_or_large[3145728]": _LARGE,
@@ -147,7 +144,7 @@ LEFT_OUT: Final[dict[str, str]] = {
     "test_a_lease_that_ends_in_hand_is_reported_by_the_next_step_and_the_loop_may_go_on": _RETURNED,
     "test_a_lease_that_ran_out_is_counted": _TOTALS,
     "test_a_lease_that_ran_out_is_refused": _RETURNED,
-    "test_a_lease_that_ran_out_redelivers_the_message": _RETURNED,
+    "test_a_lease_that_ran_out_redelivers_the_message": _TOTALS,
     "test_a_lease_that_ran_out_within_a_batch_is_refused_alone": _RETURNED,
     "test_a_leased_message_past_its_ttl_dies_when_it_comes_back": _EXPIRED,
     "test_a_leased_message_past_its_ttl_is_its_holders_to_finish": _EXPIRED,
@@ -185,14 +182,14 @@ LEFT_OUT: Final[dict[str, str]] = {
     "test_a_waiting_request_is_told_when_its_reply_queue_is_deleted": _REPLIES,
     "test_an_uncounted_nack_returns_the_message_to_its_place_as_if_it_had_not_been_delivered": _RETURNED,  # noqa: E501
     "test_an_uncounted_nack_with_a_delay_hides_the_message_that_long": _RETURNED,
-    "test_any_client_may_settle_by_receipt": _RETURNED,
+    "test_any_client_may_settle_by_receipt": _TOTALS,
     "test_closing_a_client_carries_out_the_acks_its_consumers_gathered": _RETURNED,
     "test_closing_a_queue_returns_what_its_consumers_leased_ahead": _RETURNED,
     "test_closing_a_queue_returns_what_its_loop_has": _RETURNED,
     "test_dead_letters_are_counted_by_reason": _TOTALS,
     "test_dead_letters_are_counted_where_they_came_from": _TOTALS,
     "test_dead_letters_wait_in_their_queue_while_the_other_is_full": _RETURNED,
-    "test_delayed_messages_that_are_due_take_their_place_by_sequence": _RETURNED,
+    "test_delayed_messages_that_are_due_take_their_place_by_sequence": _PLACE,
     "test_drop_oldest_drops_neither_leased_nor_delayed_messages": _OLDEST,
     "test_drop_oldest_drops_the_deliverable_message_with_the_lowest_sequence": _OLDEST,
     "test_drop_oldest_drops_what_waits_behind_its_group_if_nothing_is_deliverable": _OLDEST,
@@ -203,7 +200,6 @@ LEFT_OUT: Final[dict[str, str]] = {
     "test_expired_messages_are_dropped_where_there_are_no_dead_letters": _EXPIRED,
     "test_groups_are_served_in_parallel": _GROUPS,
     "test_groups_of_long_and_of_similar_names_are_kept_apart": _GROUPS,
-    "test_groups_that_come_and_go_take_no_lasting_room": _GROUPS,
     "test_in_a_shared_dead_letter_queue_each_source_says_how_long_its_letters_stay": _EXPIRED,
     "test_leases_that_ran_out_are_refused_when_a_batch_is_settled": _RETURNED,
     "test_many_threads_ask_at_once_and_each_gets_its_own": _REPLIES,
@@ -216,7 +212,7 @@ LEFT_OUT: Final[dict[str, str]] = {
     "test_rejecting_a_dead_letter_drops_it_and_counts_it": _TOTALS,
     "test_returned_messages_keep_their_place_in_whatever_order_they_return": _PLACE,
     "test_returning_unseen_messages_again_and_again_never_kills_them": _RETURNED,
-    "test_the_block_acknowledges_or_returns_all": _RETURNED,
+    "test_the_block_acknowledges_or_returns_all": _TOTALS,
     "test_the_queues_back_off_holds_for_a_body_that_failed": _RETURNED,
     "test_the_rates_follow_what_goes_in_and_out": _TOTALS,
     "test_the_retry_delay_survives_any_number_of_deliveries": _RETURNED,

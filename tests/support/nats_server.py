@@ -34,9 +34,13 @@ def free_port() -> int:
 
 
 class NatsServer:
-    """A single server; it is started with the first namespace."""
+    """A single server; it is started with the first namespace.
 
-    def __init__(self) -> None:
+    ``config`` are lines of its configuration, more than where it listens and stores.
+    """
+
+    def __init__(self, *config: str) -> None:
+        self._more = "".join(line + "\n" for line in config)
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = Path()
         self.port = 0
@@ -59,7 +63,8 @@ class NatsServer:
         self.port = free_port()
         config = self._folder / "server.conf"
         config.write_text(
-            f'listen: "127.0.0.1:{self.port}"\njetstream {{ store_dir: "{self._folder}/js" }}\n'
+            f'listen: "127.0.0.1:{self.port}"\n'
+            f'jetstream {{ store_dir: "{self._folder}/js" }}\n{self._more}'
         )
         self._process = subprocess.Popen(
             [server_binary(), "-c", str(config), "-l", str(self._folder / "log")]

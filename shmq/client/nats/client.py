@@ -13,7 +13,17 @@ class Client(nats.aio.client.Client):
     """A client that leaves no socket open to a server that accepted it and then said nothing."""
 
     async def _connect_to_server(self, s: Any) -> None:
+        self._close_socket()
+        await super()._connect_to_server(s)
+
+    async def close(self) -> None:
+        """End it, also in the middle of a first attempt."""
+        try:
+            await super().close()
+        finally:
+            self._close_socket()
+
+    def _close_socket(self) -> None:
         transport: Any = self._transport
         if transport is not None:
             transport.close()
-        await super()._connect_to_server(s)

@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import ssl
 import time
 import weakref
 from collections.abc import Coroutine, Mapping
@@ -31,6 +32,7 @@ from shmq.client.nats.loop_thread import LoopThread
 from shmq.client.remote.address import tls_context
 from shmq.errors import (
     ConnectionLost,
+    InvalidOption,
     MessageTooLarge,
     ShmqError,
     Unauthorized,
@@ -56,6 +58,9 @@ _PING: Final = 2
 _MOST_GREETING: Final = 1 << 16
 #: Errors of JetStream that pass: no leader yet, a server is away, a first attempt is under way.
 _PASSING: Final = frozenset({10004, 10005, 10007, 10008, 10009, 10118, 10119, 10158})
+
+#: What says that a server is another one than the client trusts.
+_STRANGER: Final = ssl.SSLCertVerificationError
 
 _T = TypeVar("_T")
 
@@ -149,22 +154,32 @@ class ClusterConnection:
         await self._check_versions(target.address.servers)
         client = Client()
         problems: list[BaseException] = []
+        limit = asyncio.timeout(target.connect_timeout)
 
         async def note(problem: BaseException) -> None:
             problems.append(problem)
             del problems[:-8]
             log.debug("cluster %s: %s", self.url, problem)
+            lasting = [one for one in problems if _is_refusal(one) or isinstance(one, _STRANGER)]
+            if len(lasting) >= min(8, len(target.address.servers)):
+                with contextlib.suppress(RuntimeError):  # it has connected since
+                    limit.reschedule(asyncio.get_running_loop().time())
 
         try:
-            async with asyncio.timeout(target.connect_timeout):
+            async with limit:
                 await client.connect(**self._arguments(note))
         except (TimeoutError, OSError, nats.errors.Error) as error:
             with contextlib.suppress(Exception):
                 await client.close()
             raise self._unreachable([*problems, error]) from error
-        except BaseException:
+        except BaseException as error:
             await client.close()
-            raise
+            if target.address.credentials is None or not isinstance(error, Exception):
+                raise
+            raise InvalidOption(
+                f"the credentials file {target.address.credentials!r} cannot be used: it must have "
+                f"a NATS USER JWT and a USER NKEY SEED, as nsc writes it"
+            ) from error
         known = set(target.address.servers)
         found = {(uri.hostname, uri.port) for uri in client.discovered_servers}
         try:
@@ -210,7 +225,7 @@ class ClusterConnection:
 
     def _unreachable(self, problems: list[BaseException]) -> ShmqError:
         told = [str(problem) or type(problem).__name__ for problem in problems]
-        if any("uthorization" in one or "uthentication" in one for one in told):
+        if any(map(_is_refusal, problems)):
             return Unauthorized(
                 f"cluster {self.url} refuses these credentials: give token=, USER:PASSWORD@ or "
                 f"?credentials= as its operator says"
@@ -375,6 +390,11 @@ async def _ended(client: Client) -> None:
     with contextlib.suppress(TimeoutError, nats.errors.Error, OSError):
         async with asyncio.timeout(2.0):
             await client.close()
+
+
+def _is_refusal(problem: BaseException) -> bool:
+    """Whether a server refuses the credentials."""
+    return any(word in str(problem) for word in ("uthorization", "uthentication"))
 
 
 def version_of(version: str) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -17,8 +18,8 @@ from shmq.cluster.local import LocalCluster
 from tests.conformance.tools import eventually
 from tests.support.nats_cluster import OLD_BINARY, running_cluster
 
-#: How often the history below is interrupted by the death of a server.
-KILLS = 100
+#: How often the history below is interrupted by the death of a server: SHMQ_KILLS says more.
+KILLS = int(os.environ.get("SHMQ_KILLS", "4"))
 #: How long a client may need through a failover on a loaded machine, in seconds.
 PATIENCE = 60.0
 

@@ -73,7 +73,7 @@ def _has_more(notes: list[Path], count: int) -> bool:
     return len(set(taken(notes))) > count
 
 
-@pytest.mark.watchdog(1800)
+@pytest.mark.watchdog(3600)
 def test_what_was_confirmed_is_taken_whoever_is_killed(
     bridged: Bridged, cluster: LocalCluster, tmp_path: Path
 ) -> None:

@@ -55,7 +55,11 @@ def got(queue: shmq.Queue) -> shmq.Message:
 # ---- queues ----
 
 
-@pytest.mark.cluster("`put`, `sequence`", "exact", "a publish, confirmed by a quorum")
+@pytest.mark.cluster(
+    "`put`, `sequence`",
+    "exact",
+    "a publish, confirmed by a quorum; another process's `get(block=False)` finds it a moment later",
+)
 def test_a_put_returns_rising_sequences(broker: shmq.Broker) -> None:
     queue = broker.create_queue("q")
     assert [queue.put(str(n)).sequence for n in range(3)] == [1, 2, 3]
@@ -231,7 +235,11 @@ def _hold(url: str) -> None:
     os._exit(0)
 
 
-@pytest.mark.cluster("`priority`, up to 16", "emulated", "a consumer each; strict within one get")
+@pytest.mark.cluster(
+    "`priority`, up to 16",
+    "emulated",
+    "a consumer each; strict within one get, of what was put by its process or a moment ago",
+)
 def test_the_highest_priority_comes_first(broker: shmq.Broker) -> None:
     queue = broker.create_queue("q", priorities=16)
     for priority in (3, 15, 0):
@@ -240,7 +248,10 @@ def test_the_highest_priority_comes_first(broker: shmq.Broker) -> None:
 
 
 @pytest.mark.cluster(
-    "`group`", "emulated", "one in flight for each of 16 partitions: groups of one wait for another"
+    "`group`",
+    "emulated",
+    "one in flight for each of 16 partitions: groups of one wait for another; all come after the "
+    "messages without a group, and keep no priorities",
 )
 def test_a_group_is_handled_in_order_beside_others(broker: shmq.Broker) -> None:
     queue = broker.create_queue("q")
@@ -521,9 +532,7 @@ def test_a_request_is_answered(broker: shmq.Broker, connect: Connect) -> None:
     serving.join(PATIENCE)
 
 
-@pytest.mark.cluster(
-    "streams: offsets, keys, headers, `at`", "exact", "a stream for each partition"
-)
+@pytest.mark.cluster("streams: offsets, keys, headers", "exact", "a stream for each partition")
 def test_records_have_offsets(broker: shmq.Broker) -> None:
     stream = broker.create_stream("s", 2)
     before = time.time()
@@ -535,6 +544,18 @@ def test_records_have_offsets(broker: shmq.Broker) -> None:
     assert (stream.earliest(1), stream.latest(1)) == (0, 3)
     with pytest.raises(shmq.OffsetOutOfRange):
         stream.read(1, 4)
+
+
+@pytest.mark.cluster(
+    "`at`", "weaker", "goes by when the server stored a record, not by a `timestamp=` given to it"
+)
+def test_a_time_is_looked_up_by_when_records_were_stored(broker: shmq.Broker) -> None:
+    stream = broker.create_stream("s", 1)
+    before = time.time()
+    stream.append("a", timestamp=before - 1000)
+    assert stream.read(0, 0)[0].timestamp == pytest.approx(before - 1000, abs=0.01)
+    assert stream.at(before - 5, 0) == 0
+    assert stream.at(time.time() + 5, 0) == 1
 
 
 @pytest.mark.cluster(
