@@ -102,14 +102,7 @@ def main(
     Exit code 0 says that every flight was acknowledged and that the sums are the
     file's, 1 that they are not or that the job could not be done.
     """
-    if not consumers + remote:
-        raise click.UsageError("nobody consumes: give --consumers or --remote")
-    if kill and (consumers == 0 or consumers + remote == 1):
-        raise click.UsageError(
-            "there is no consumer on this host to kill, or nobody is left then: add --no-kill"
-        )
-    if spark and not plot.parent.is_dir():
-        raise click.UsageError(f"there is no folder {plot.parent}: choose another with --plot")
+    _check(consumers, remote, kill, plot if spark else None)
     if spark and (lacking := archive.missing()):
         click.echo(f"without Spark: {lacking}")
         spark = False
@@ -141,6 +134,18 @@ def main(
         sys.exit(130)
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _check(consumers: int, remote: int, kill: bool, plot: Path | None) -> None:
+    """Raise :class:`click.UsageError` for options that exclude each other."""
+    if not consumers + remote:
+        raise click.UsageError("nobody consumes: give --consumers or --remote")
+    if kill and (consumers == 0 or consumers + remote == 1):
+        raise click.UsageError(
+            "there is no consumer on this host to kill, or nobody is left then: add --no-kill"
+        )
+    if plot is not None and not plot.parent.is_dir():
+        raise click.UsageError(f"there is no folder {plot.parent}: choose another with --plot")
 
 
 def conclude(

@@ -293,7 +293,7 @@ def target_flags(command: F) -> F:
                 "--url",
                 metavar="URL",
                 envvar="SHMQ_URL",
-                help="shmq:// or shmqs://HOST:PORT, or nats://.  [$SHMQ_URL]",
+                help="shmq://, shmqs:// or nats://HOST:PORT.  [$SHMQ_URL]",
             ),
             click.option(
                 "--context",
