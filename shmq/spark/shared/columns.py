@@ -82,12 +82,11 @@ ALL: Final = "all"
 
 def chosen(options: Mapping[str, Any], there: Sequence[str] = NAMES) -> tuple[str, ...]:
     """The columns that ``columns`` and ``includeHeaders`` name, of those that are there."""
-    named: tuple[str, ...] = options["columns"] or KAFKA
-    if ALL in named:
-        named = tuple(name for name in there if name != "headers")
-    elif options["columns"]:
+    named: tuple[str, ...] = options["columns"] or (*KAFKA, "headers")
+    if options["columns"] and ALL not in named:
         return named
-    return (*named, "headers") if options["includeHeaders"] else named
+    whole = there if ALL in named else named
+    return tuple(name for name in whole if name != "headers" or options["includeHeaders"])
 
 
 def ddl(names: Iterable[str]) -> str:

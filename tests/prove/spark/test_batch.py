@@ -177,7 +177,7 @@ def test_messages_of_some_time_alone_can_be_asked_for(
     spark: SparkSession, broker: shmq.Broker, orders: shmq.Queue
 ) -> None:
     orders.put(b"first")
-    time.sleep(0.002)
+    time.sleep(0.05)  # the time of a put may be some milliseconds old
     orders.put(b"second")
     first, second = (row.timestamp.replace(tzinfo=dt.UTC) for row in rows(read(spark, broker)))
     at = second.isoformat()
@@ -381,6 +381,7 @@ def test_a_server_is_read_with_a_token_over_tls(
             "tlsCa": str(certificates.ca),
             "tlsCertificate": str(mine),
             "tlsKey": str(my_key),
+            "columns": "all",
             "includeHeaders": "true",
             "maxBytesPerBatch": "64k",
         }
