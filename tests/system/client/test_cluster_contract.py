@@ -58,7 +58,7 @@ def got(queue: shmq.Queue) -> shmq.Message:
 @pytest.mark.cluster(
     "`put`, `sequence`",
     "exact",
-    "a publish, confirmed by a quorum; another process's `get(block=False)` finds it a moment later",
+    "a publish, confirmed by a quorum; `get(block=False)` of another process finds it a bit later",
 )
 def test_a_put_returns_rising_sequences(broker: shmq.Broker) -> None:
     queue = broker.create_queue("q")
