@@ -64,7 +64,7 @@ def test_groups_keep_their_order(bridged: Bridged) -> None:
 
 def die_before_acknowledging(namespace: str, url: str) -> None:
     """A bridge that is gone between the cluster's answer and the acknowledgement here."""
-    forward._receipts = lambda _: os._exit(0)
+    forward._receipts = lambda leased: os._exit(0)
     with shmq.connect(namespace) as here, shmq.connect(url) as there:
         lane = ForwardLane(here, lambda: there, ORDERS)
         lane.open()

@@ -106,11 +106,11 @@ def test_lines_are_far_between(
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("flags", [{"quiet": True}, {"lines": False}])
+@pytest.mark.parametrize(("quiet", "lines"), [(True, True), (False, False)])
 def test_lines_can_be_silenced(
-    at_once: None, capsys: pytest.CaptureFixture[str], flags: dict[str, bool]
+    at_once: None, capsys: pytest.CaptureFixture[str], quiet: bool, lines: bool
 ) -> None:
-    with progress("copy", "files", **flags) as told:
+    with progress("copy", "files", quiet=quiet, lines=lines) as told:
         told(1, 2)
     assert capsys.readouterr() == ("", "")
 
