@@ -103,7 +103,7 @@ def test_a_job_ends_with_the_same_sentence_and_the_exit_code_of_its_cause(
     source = {"subscribe": "orders", "url": server.url, "token": SESAME, **patient, **wrong}
     rows = "\n".join(f'{name} = "{value}"' for name, value in source.items())
     top = 'checkpoint = "checkpoint"\ntrigger = "available-now"'
-    path = written(tmp_path, f'{top}\n[source]\n{rows}\n[sink]\npath = "archive"\n')
+    path = written(tmp_path, f'{top}\n[source.options]\n{rows}\n[sink]\npath = "archive"\n')
     with pytest.raises(shmq.ShmqError) as raised:
         run_job(spark, "archive", path)
     assert code_of(raised.value) == code
