@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -154,7 +155,7 @@ def test_nothing_is_lost_when_all_servers_are_restarted(cluster: LocalCluster) -
             node.kill()
         cluster.start(prefix=("setpriv", "--pdeathsig", "KILL"))
         assert queue.put("last").sequence == 2001
-        bodies: list[object] = []
+        bodies: list[Any] = []
         while len(bodies) < 2001:
             messages = queue.get_many(500, timeout=PATIENCE)
             bodies += [message.body for message in messages]

@@ -68,7 +68,8 @@ def die(_: object) -> bytes:
 
 def die_before_acknowledging(namespace: str, url: str) -> None:
     """A bridge that is gone between the cluster's answer and the acknowledgement here."""
-    forward._receipts = die
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setattr(forward, "_receipts", die)
     with shmq.connect(namespace) as here, shmq.connect(url) as there:
         lane = ForwardLane(here, lambda: there, ORDERS)
         lane.open()
