@@ -103,7 +103,7 @@ _WHY = r"is not possible on a cluster.*(\(|: |, )\w+|is the shortest of a cluste
 
 
 def _refused(test: Callable[..., None]) -> Callable[..., None]:
-    """The test, which must raise Unsupported, with the reason: no xfail, which formats tracebacks."""
+    """The test, which must raise Unsupported, and why: no xfail, which formats every traceback."""
 
     @functools.wraps(test)
     def run(**arguments: object) -> None:
