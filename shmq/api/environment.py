@@ -21,11 +21,7 @@ VARIABLES: Final = (
     Variable("SHMQ_URL", "The server to connect to", "a namespace of this host"),
     Variable("SHMQ_TOKEN", "The token for the server", "none"),
     Variable("SHMQ_CREDENTIALS", "The credentials file for a cluster of NATS", "none"),
-    Variable(
-        "SHMQ_NATS_SERVER",
-        "The program `nats-server` that `shmq cluster start` runs",
-        "that of the package, else of `PATH`",
-    ),
+    Variable("SHMQ_NATS_SERVER", "The program `nats-server`", "a package's, or of `PATH`"),
     Variable("SHMQ_NAMESPACE", "The namespace of this host", "`default-UID`"),
     Variable("SHMQ_DATA_DIR", "The directory of durable queues", "`~/.local/state/shmq`"),
     Variable("SHMQ_CONFIG", "The settings of `shmq serve`: a file of TOML", "none"),

@@ -97,7 +97,7 @@ def check(bridge: Bridge) -> Bridge:
     if not 0 < len(bridge.routes) <= _MOST_ROUTES:
         raise InvalidOption(
             f"{len(bridge.routes)} routes are given: give 1 to {_MOST_ROUTES} of [[forward]], "
-            "[[backward]] and [[mirror]]"
+            "[[backward]] and [[mirror]] in the file, or of --forward, --backward and --mirror"
         )
     for route in bridge.routes:
         if not 1 <= route.batch <= 4096:

@@ -89,6 +89,9 @@ def drive(lane: Lane, stop: threading.Event, drain: bool) -> None:
                 log.info("%s: nothing is left", name)
                 return
         except PASSING as error:
+            if drain and not is_open and isinstance(error, NoSuchQueue | NoSuchStream):
+                error.args = (f"{name}: {error}",)  # nothing will come out of it
+                raise
             lane.progress.is_connected(False)
             if str(error) != told:
                 log.warning("%s: waiting: %s", name, error)

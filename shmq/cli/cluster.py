@@ -15,6 +15,7 @@ from shmq.cli.shared.flags import Group, json_flag, size_in_words
 from shmq.cli.shared.output import age, amount, cell, note, show, show_json, show_table, table
 from shmq.client.nats.broker import NatsBroker
 from shmq.cluster import site as site_copies
+from shmq.cluster.binary import find_binary
 from shmq.cluster.findings import find, leading
 from shmq.cluster.local import LocalCluster
 from shmq.cluster.observation import Server, observe
@@ -135,6 +136,7 @@ def start(
     if (directory / "cluster.json").exists():
         made = LocalCluster.load(directory)
     else:
+        find_binary(binary)  # or nothing is made
         made = LocalCluster.create(directory, nodes=int(nodes), first_port=port, **given)
     made.start(binary, timeout=timeout)
     for node in made.nodes:

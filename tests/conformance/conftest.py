@@ -98,12 +98,16 @@ def _runs(item: pytest.Item) -> bool:
     return not (_is_only_local(item) and transport == "tcp")
 
 
+#: What is not possible on a cluster, and why.
+_WHY = r"is not possible on a cluster.*(\(|: |, )\w+|is the shortest of a cluster"
+
+
 def _refused(test: Callable[..., None]) -> Callable[..., None]:
-    """The test, which must raise Unsupported: no xfail, which formats every traceback."""
+    """The test, which must raise Unsupported, and why: no xfail, which formats every traceback."""
 
     @functools.wraps(test)
     def run(**arguments: object) -> None:
-        with pytest.raises(shmq.Unsupported):
+        with pytest.raises(shmq.Unsupported, match=_WHY):
             test(**arguments)
 
     return run

@@ -141,7 +141,9 @@ class Settlements:
             ttl = message.properties.get("ttl")
             if ttl is None and self._options.ttl is not None:
                 ttl = self._options.ttl * 1000
-        if ttl is not None and time.time() >= message.lease.delivery.stored_at + ttl / 1000:
+        # A delayed message is stored anew when it is due; its ttl counts from the put.
+        put_at = message.lease.delivery.stored_at - message.all_properties.get("delay", 0) / 1000
+        if ttl is not None and time.time() >= put_at + ttl / 1000:
             return "expired"
         return None
 

@@ -58,7 +58,10 @@ class Address:
                 url, unquote(parts.path), parts.netloc + parts.query + parts.fragment
             )
         if parts.scheme not in _SCHEMES:
-            raise InvalidOption(f"url={url!r} must begin with shmq://, shmqs:// or shmq+unix:///")
+            raise InvalidOption(
+                f"url={url!r} must begin with shmq://, shmqs:// or shmq+unix:///, and a cluster's "
+                f"with nats:// or tls://"
+            )
         try:
             port = parts.port
         except ValueError:

@@ -79,3 +79,10 @@ def test_wrong_flags_are_refused(arguments: tuple[str, ...], message: str) -> No
     done = CliRunner().invoke(cli, ["bridge", *arguments])
     assert done.exit_code == 2
     assert message in done.output
+
+
+def test_a_queue_that_is_not_there_cannot_be_drained(bridged: Bridged) -> None:
+    arguments = ["-n", bridged.namespace, "bridge", "--to", bridged.url, "--forward", "x"]
+    done = CliRunner().invoke(cli, [*arguments, "--drain"])
+    assert done.exit_code == 4
+    assert "there is no queue 'x'" in done.output

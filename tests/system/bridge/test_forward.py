@@ -62,9 +62,14 @@ def test_groups_keep_their_order(bridged: Bridged) -> None:
     assert found == {f"g{at}": list(range(at, 40, 3)) for at in range(3)}
 
 
+def die(_: object) -> bytes:
+    os._exit(0)
+
+
 def die_before_acknowledging(namespace: str, url: str) -> None:
     """A bridge that is gone between the cluster's answer and the acknowledgement here."""
-    forward._receipts = lambda leased: os._exit(0)
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setattr(forward, "_receipts", die)
     with shmq.connect(namespace) as here, shmq.connect(url) as there:
         lane = ForwardLane(here, lambda: there, ORDERS)
         lane.open()

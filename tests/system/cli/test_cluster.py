@@ -53,3 +53,4 @@ def test_servers_that_do_not_sync_are_found(directory: Path, shell: Shell) -> No
 def test_an_old_server_is_refused(directory: Path, shell: Shell) -> None:
     said = shell("cluster", "start", "--dir", str(directory), "--binary", str(OLD_BINARY), code=1)
     assert said.error.startswith(f"{OLD_BINARY} is nats-server 2.9.10: install 2.12.0")
+    assert not directory.exists()

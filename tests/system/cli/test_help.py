@@ -52,7 +52,7 @@ OTHERS = {
     "request",
     # Those of a cluster: see test_cluster.py, tests/system/bridge and the pages.
     "bridge",
-    *(path for path in COMMANDS if path.startswith("cluster ")),
+    *(path for path in COMMANDS if path.split()[0] == "cluster"),
     *(path for path in COMMANDS if path.startswith("pipeline ")),
 }
 PLAIN = [path for path in COMMANDS if path not in {*ENDLESS, *DURABLE, *OTHERS}]

@@ -58,7 +58,7 @@ def got(queue: shmq.Queue) -> shmq.Message:
 @pytest.mark.cluster(
     "`put`, `sequence`",
     "exact",
-    "a publish, confirmed by a quorum; `get(block=False)` of another process finds it a bit later",
+    "a publish, confirmed by a quorum; a `get(block=False)` elsewhere has it a moment later",
 )
 def test_a_put_returns_rising_sequences(broker: shmq.Broker) -> None:
     queue = broker.create_queue("q")
@@ -556,6 +556,14 @@ def test_a_time_is_looked_up_by_when_records_were_stored(broker: shmq.Broker) ->
     assert stream.read(0, 0)[0].timestamp == pytest.approx(before - 1000, abs=0.01)
     assert stream.at(before - 5, 0) == 0
     assert stream.at(time.time() + 5, 0) == 1
+
+
+def test_a_ttl_counts_from_the_put_though_the_message_is_due_later(broker: shmq.Broker) -> None:
+    queue = broker.create_queue("q")
+    queue.put("never", delay=0.2, ttl=0.1)
+    queue.put("probe", delay=0.3)
+    assert got(queue).body == "probe"
+    assert got(broker.queue("q.dlq")).body == "never"
 
 
 @pytest.mark.cluster(
