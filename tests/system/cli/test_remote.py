@@ -55,6 +55,7 @@ SESSION: list[tuple[str, bytes]] = [
     ("schema list -q nowhere", b""),
     ("purge -q jobs", b""),
     ("purge -q jobs --yes", b""),
+    ("release -q jobs --holder nobody --yes", b""),
     ("request -q jobs -m x --timeout 10ms", b""),
     ("request -q nowhere -m x", b""),
     ("purge -q jobs --yes", b""),
@@ -435,7 +436,16 @@ def test_every_command_was_tried_on_a_server_or_needs_none() -> None:
         "worker",
     }
     host = {"backup", "doctor", "fsck", "keeper", "persist", "restore", "serve", "snapshot"}
-    apart = {"completion", "context", "dmsq", "pipeline", "token"}
+    apart = {
+        "advise",
+        "bridge",
+        "cluster",
+        "completion",
+        "context",
+        "dmsq",
+        "pipeline",
+        "token",
+    }
 
     assert tried | host | apart == set(cli.commands)
 
