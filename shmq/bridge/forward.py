@@ -201,7 +201,12 @@ def _message(columns: Columns, row: int, receipt: int, message_id: str, highest:
 
 
 async def _published(puts: Any, leased: Sequence[_Leased], patience: float) -> list[Any]:
-    """What the cluster answered to each, in order: a `Put`, or an exception."""
+    """What the cluster answered to each, in order: a `Put`, or an exception.
+
+    Messages of one group are published one after the other, as long as none of them fails for a
+    reason that passes: those behind it get the same exception, and keep their order.
+    """
+    answers: list[Any] = [None] * len(leased)
 
     async def publish(one: _Leased) -> Any:
         item = puts.item_of(pack_properties(one.properties), one.body)
@@ -211,7 +216,32 @@ async def _published(puts: Any, leased: Sequence[_Leased], patience: float) -> l
         except TimeoutError:
             raise ConnectionLost(f"the cluster gave no answer within {patience:g} s") from None
 
-    return await asyncio.gather(*map(publish, leased), return_exceptions=True)
+    async def publish_in_turn(numbers: Sequence[int]) -> None:
+        failed: Exception | None = None
+        for number in numbers:
+            if failed is None:
+                (answer,) = await asyncio.gather(publish(leased[number]), return_exceptions=True)
+                if isinstance(answer, Exception) and not isinstance(answer, MessageTooLarge):
+                    failed = answer
+                answers[number] = answer
+            else:
+                answers[number] = failed
+
+    await asyncio.gather(*map(publish_in_turn, _turns(leased)))
+    return answers
+
+
+def _turns(leased: Sequence[_Leased]) -> list[list[int]]:
+    """The places of the messages of each group, in order; a message without one is by itself."""
+    groups: dict[str, list[int]] = {}
+    turns: list[list[int]] = []
+    for number, one in enumerate(leased):
+        group = one.properties.get("group")
+        if group is None:
+            turns.append([number])
+        else:
+            groups.setdefault(group, []).append(number)
+    return [*turns, *groups.values()]
 
 
 def _receipts(leased: Sequence[_Leased]) -> bytes:

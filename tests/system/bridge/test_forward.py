@@ -53,13 +53,13 @@ def test_the_queue_there_is_made_like_the_one_here(bridged: Bridged) -> None:
 
 def test_groups_keep_their_order(bridged: Bridged) -> None:
     queue = bridged.here.create_queue("orders")
-    for number in range(40):
+    for number in range(300):
         queue.put(number, group=f"g{number % 3}")
     bridged.drain(ORDERS)
     found: dict[str | None, list[int]] = {}
-    for one in take_all(bridged.there.queue("orders"), 40):
+    for one in take_all(bridged.there.queue("orders"), 300):
         found.setdefault(one.group, []).append(one.body)
-    assert found == {f"g{at}": list(range(at, 40, 3)) for at in range(3)}
+    assert found == {f"g{at}": list(range(at, 300, 3)) for at in range(3)}
 
 
 def die(_: object) -> bytes:
