@@ -220,7 +220,8 @@ async def _published(puts: Any, leased: Sequence[_Leased], patience: float) -> l
         failed: Exception | None = None
         for number in numbers:
             if failed is None:
-                (answer,) = await asyncio.gather(publish(leased[number]), return_exceptions=True)
+                found = await asyncio.gather(publish(leased[number]), return_exceptions=True)
+                answer: Any = found[0]
                 if isinstance(answer, Exception) and not isinstance(answer, MessageTooLarge):
                     failed = answer
                 answers[number] = answer
