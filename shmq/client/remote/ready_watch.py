@@ -111,10 +111,10 @@ class _ReadyThread:
     thread then rests until one is armed again, after a get that has reached the server.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, first: RemoteReadyWatch) -> None:
         self.target = target
         self._connection = Connection(target)
-        self._watches: set[RemoteReadyWatch] = set()
+        self._watches = {first}
         self._to_ask: set[RemoteReadyWatch] = set()
         self._asked: dict[RemoteReadyWatch, _core.Answer] = {}
         self._connected = self._ended = False
@@ -273,8 +273,7 @@ def _thread_for(target: Target, watch: RemoteReadyWatch) -> _ReadyThread:
     with _threads_lock:
         thread = _threads.get(id(target))
         if thread is None or not thread.join(watch):
-            thread = _threads[id(target)] = _ReadyThread(target)
-            thread.join(watch)
+            thread = _threads[id(target)] = _ReadyThread(target, watch)
         return thread
 
 

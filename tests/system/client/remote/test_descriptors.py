@@ -185,3 +185,15 @@ def test_a_process_that_watches_remote_queues_sleeps_while_nothing_happens(
         assert woken_within(2.5, [child.pid])[child.pid] <= 8
         queue.put(b"1")
         child.ends()
+
+
+def test_a_thread_that_begins_has_its_first_queue(
+    proxy: Proxy, afar: Broker, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ready_watch, "_LINGER", -1.0)  # it ends as soon as it has no queue
+    with afar.queue(queue.name) as remote:
+        find_empty(remote)
+        remote.fileno()
+        is_asked(proxy, 1)
+        queue.put("a")
+        assert is_readable(remote)
