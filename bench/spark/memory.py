@@ -25,6 +25,7 @@ from bench.spark.peek import QUEUE
 from bench.spark.session import begin
 from bench.spark.stream import TRIGGER, archiving
 from bench.stage import CONTEXT, PATIENCE, Failed
+from shmq.spark.stream.offset import StreamOffset
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -134,8 +135,10 @@ class StreamMemory(Memory):
         del broker
         progress = query.lastProgress
         ends = progress["sources"][0]["endOffset"] if progress else None
-        offsets = json.loads(ends) if isinstance(ends, str) else ends or {}
-        return sum(offsets.get(QUEUE, {}).values())
+        if not ends:
+            return 0
+        reached = StreamOffset.of_json(json.loads(ends) if isinstance(ends, str) else ends)
+        return sum(sum(each.next.values()) for each in reached.streams.values())
 
 
 def _note(rows: int) -> str:

@@ -30,7 +30,7 @@ CHANGES: dict[str, Change] = {
 @pytest.fixture(autouse=True)
 def shared(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
     """The benchmark has the session of the run."""
-    monkeypatch.setattr(session, "_begun", [spark])
+    monkeypatch.setattr(session, "_begun", [(spark, True)])
     return spark
 
 
