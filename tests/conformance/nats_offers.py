@@ -22,6 +22,7 @@ NO_MODULES: Final = {
     "test_descriptors": "`fileno` is refused",
     "test_dropped": "it drops records of shares, and reads the namespace of this host",
     "test_memory": "it is about the memory of this host",
+    "test_named_leases": "`bulk` is refused",
     "test_repartition": "`repartition` is refused",
     "test_shares": "`share` is refused",
     "test_staging": "`staged_publisher` is refused",
