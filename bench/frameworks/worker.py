@@ -134,7 +134,7 @@ class Worker(Contestant):
         self._peer = peer
         self._work: Work = work
         self._tiny = tiny
-        self._next = 0
+        self._next = random.getrandbits(48)  # no task has the number of one of another row
         if work == "rate":
             self.least, self.most = (20, 20) if tiny else (200, 20_000)
 
@@ -164,7 +164,7 @@ class Worker(Contestant):
             module = importlib.import_module(self._framework.module)
             send = stack.enter_context(module.sender(url))
             try:
-                self._run(send, ledger, 4)  # the worker is ready
+                self._run(send, ledger, 4, strangers=True)  # the worker is ready
             except Failed as error:
                 log = (folder / "log").read_text(errors="replace")
                 raise Failed(f"{error}: {log[-2000:]}") from None
@@ -193,11 +193,18 @@ class Worker(Contestant):
         finally:
             _end(process)
 
-    def _run(self, send: Callable[[range], None], ledger: Ledger, amount: int) -> dict[int, int]:
+    def _run(
+        self,
+        send: Callable[[range], None],
+        ledger: Ledger,
+        amount: int,
+        *,
+        strangers: bool = False,
+    ) -> dict[int, int]:
         numbers = range(self._next, self._next + amount)
         self._next += amount
         send(numbers)
-        return ledger.await_all(numbers)
+        return ledger.await_all(numbers, strangers=strangers)
 
     def _rate(self, send: Callable[[range], None], ledger: Ledger, amount: int) -> dict[str, float]:
         begun = now()
