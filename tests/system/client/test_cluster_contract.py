@@ -472,9 +472,9 @@ def test_an_old_server_is_refused() -> None:
         port = listening.getsockname()[1]
 
         def greet() -> None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError), contextlib.ExitStack() as clients:
                 while True:
-                    client, _ = listening.accept()
+                    client = clients.enter_context(listening.accept()[0])
                     client.sendall(info)
 
         threading.Thread(target=greet, daemon=True).start()
