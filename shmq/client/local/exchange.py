@@ -21,6 +21,7 @@ from shmq.client.shared.exchange import (
     begin,
     deliveries_of,
     finish,
+    no_target,
 )
 from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, ShmqError, descriptors
 from shmq.namespace.namespace import Namespace
@@ -191,11 +192,7 @@ class LocalExchange(ExchangeHandle):
         if kind == "exchange":
             table.summary(target)
         elif not self._namespace.has(kind, target):
-            error = NoSuchQueue if kind == "queue" else NoSuchStream
-            raise error(
-                f"there is no {kind} {target!r} in namespace {self._namespace.name!r} to bind to "
-                f"exchange {self.name!r}: create it first"
-            )
+            raise no_target(kind, target, f"in namespace {self._namespace.name!r}", self.name)
 
     def _is_bound(self, table: Table, binding: Operation) -> bool:
         if table.summary(self.name).kind != self.kind:

@@ -13,7 +13,7 @@ from shmq.client.nats.names import kv_key
 from shmq.client.nats.put import Item, Puts
 from shmq.client.nats.queue_layout import QueueLayout, options_of
 from shmq.client.nats.streams import StreamCopies
-from shmq.client.shared.exchange import ExchangeHandle, check_headers, published
+from shmq.client.shared.exchange import ExchangeHandle, check_headers, no_target, published
 from shmq.native import _core
 from shmq.routing.table import Operation, Table, check_binding, operation_of
 from shmq.routing.topic import check_key
@@ -23,11 +23,6 @@ __all__ = ["Exchanges", "NatsExchange"]
 _T = TypeVar("_T")
 
 _KEY: Final = "exchanges"
-_MISSING: Final[dict[str, type[errors.ShmqError]]] = {
-    "queue": errors.NoSuchQueue,
-    "stream": errors.NoSuchStream,
-    "exchange": errors.NoSuchExchange,
-}
 
 
 class Exchanges:
@@ -98,10 +93,7 @@ class NatsExchange(ExchangeHandle):
             definitions = self._exchanges.definitions
             is_there = await definitions.get(kv_key(kind, target)) is not None
         if not is_there:
-            raise _MISSING[kind](
-                f"there is no {kind} {target!r} at {self._broker.url} to bind to exchange "
-                f"{self._name!r}: create it first"
-            )
+            raise no_target(kind, target, f"at {self._broker.url}", self._name)
         operation = ["bind", self._name, *binding]
         return await self._exchanges.change(
             operation, lambda table: not table.is_bound(self._name, binding)

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import nats.errors
 
 from shmq.client.nats.connection import ApiError, ClusterConnection
-from shmq.errors import NoSpace, Unsupported
+from shmq.errors import ConnectionLost, NoSpace, Unsupported
 
 __all__ = [
+    "MOST_TOGETHER",
     "NO_CONSUMER",
     "NO_STREAM",
+    "Together",
     "check_echo",
     "create_consumer",
     "create_stream",
     "delete_stream",
+    "publish_together",
 ]
 
 #: The errors of JetStream for what is not there.
 NO_STREAM: Final = 10059
 NO_CONSUMER: Final = 10014
 _IN_USE: Final = 10058
+#: The most messages of one atomic batch.
+MOST_TOGETHER: Final = 1000
+#: Errors of a batch that another attempt may not meet: too many of them, or given up.
+_PASSES: Final = frozenset({10175, 10176, 10202, 10210, 10211})
+_KNOWN: Final = 10201
 _NO_ROOM: Final = frozenset({10002, 10023, 10026, 10027, 10028, 10047})
 
 
@@ -76,3 +90,70 @@ async def delete_stream(connection: ClusterConnection, stream: str) -> None:
     except ApiError as error:
         if error.number != NO_STREAM:
             raise
+
+
+class Together(NamedTuple):
+    """What became of an atomic batch: published, or some of its messages are known."""
+
+    #: PubAck of the last message; None: some are known.
+    answer: dict[str, Any] | None
+    attempts: int
+
+
+async def publish_together(
+    connection: ClusterConnection,
+    messages: Sequence[tuple[str, bytes, dict[str, str]]],
+    until: float,
+    *,
+    what: str,
+    pause: float,
+    check_there: Callable[[], Coroutine[Any, Any, Any]],
+    lost: str,
+) -> Together:
+    """Publish subjects, bodies and headers in one step, repeated until then (monotonic).
+
+    ``check_there`` raises if there is nothing to publish to. Raises ApiError for a refusal, and
+    ConnectionLost with ``lost`` if no answer came in time.
+    """
+    attempts = 0
+    while True:
+        try:
+            answer = await _send(connection, messages)
+        except nats.errors.NoRespondersError:
+            await check_there()
+            answer = {}
+        except (nats.errors.Error, OSError):
+            answer = {}
+        attempts += 1
+        error = answer.get("error") or {}
+        number = error.get("err_code")
+        if answer and not error:
+            return Together(answer, attempts)
+        if number == _KNOWN:
+            return Together(None, attempts)
+        if number is not None and number not in _PASSES and error.get("code") != 500:
+            raise ApiError(what, error)
+        if time.monotonic() > until:
+            raise ConnectionLost(lost)
+        await asyncio.sleep(pause)
+
+
+async def _send(
+    connection: ClusterConnection, messages: Sequence[tuple[str, bytes, dict[str, str]]]
+) -> dict[str, Any]:
+    """One attempt: what JetStream answers to the last message, or the error of an earlier one."""
+    client = await connection.client()
+    batch, last = secrets.token_hex(12), len(messages)
+    for number, (subject, body, given) in enumerate(messages, 1):
+        headers = given | {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
+        if number == last:
+            headers["Nats-Batch-Commit"] = "1"
+        if number not in (1, last):
+            await client.publish(subject, body, headers=headers)
+            continue
+        came = await client.request(subject, body, timeout=5.0, headers=headers)
+        if came.data:
+            found: dict[str, Any] = json.loads(came.data)
+            if number == last or found.get("error"):
+                return found
+    return {}

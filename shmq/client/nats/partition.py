@@ -20,7 +20,7 @@ from shmq.api.options import check_one_of
 from shmq.api.stream_options import StreamOptions
 from shmq.client.nats import names
 from shmq.client.nats.connection import ApiError, ClusterConnection
-from shmq.client.nats.jetstream import NO_STREAM, create_stream
+from shmq.client.nats.jetstream import MOST_TOGETHER, NO_STREAM, create_stream, publish_together
 from shmq.client.nats.message import packed, unpacked
 from shmq.codec import codecs
 from shmq.codec.codecs import pack_properties, unpack_properties
@@ -34,9 +34,6 @@ _HEAD: Final = struct.Struct("<IIBBBBIQqIIII")
 _ENTRY, _KEYED = 10, 2
 _WINDOW: Final = 120.0
 _NS: Final = 10**9
-_MOST_ATOMIC: Final = 1000
-_KNOWN: Final = 10201
-_PASSES: Final = frozenset({10175, 10176, 10202, 10210, 10211})
 _PAUSE: Final = 0.05
 #: How long a replica that answers a read may be behind, in seconds.
 _BEHIND: Final = 5.0
@@ -138,8 +135,9 @@ class Partition:
         self.check_size(rows)
         known = ids or [secrets.token_hex(12) for _ in rows]
         first, duplicates = None, 0
-        for start in range(0, len(rows), _MOST_ATOMIC):
-            some, some_ids = rows[start : start + _MOST_ATOMIC], known[start : start + _MOST_ATOMIC]
+        for start in range(0, len(rows), MOST_TOGETHER):
+            end = start + MOST_TOGETHER
+            some, some_ids = rows[start:end], known[start:end]
             at = await self._together(some, some_ids) if len(some) > 1 else None
             if at is None:
                 for row, identity in zip(some, some_ids, strict=True):
@@ -185,50 +183,20 @@ class Partition:
 
     async def _together(self, rows: Sequence[Row], ids: Sequence[str]) -> int | None:
         """Append them in one step: the first's offset; None if some of them are known."""
-        until = time.monotonic() + self.connection.target.request_timeout
-        while True:
-            try:
-                answer = await self._send(rows, ids)
-            except nats.errors.NoRespondersError:
-                await self.bounds()
-                answer = {}
-            except (nats.errors.Error, OSError):
-                answer = {}
-            error = answer.get("error") or {}
-            number = error.get("err_code")
-            if answer and not error:
-                return int(answer["seq"]) - len(rows)
-            if number == _KNOWN:
-                return None
-            if number is not None and number not in _PASSES and error.get("code") != 500:
-                raise ApiError(f"stream {self._name!r}", error)
-            if time.monotonic() > until:
-                raise ConnectionLost(
-                    f"stream {self._name!r}: {len(rows)} records for partition {self.number} were "
-                    f"not confirmed in time: they are there together, or not at all"
-                )
-            await asyncio.sleep(_PAUSE)
-
-    async def _send(self, rows: Sequence[Row], ids: Sequence[str]) -> dict[str, Any]:
-        client = await self.connection.client()
-        batch, last = secrets.token_hex(12), len(rows)
-        for number, (row, identity) in enumerate(zip(rows, ids, strict=True), 1):
-            headers = row.wire() | {
-                "Nats-Msg-Id": identity,
-                "Nats-Batch-Id": batch,
-                "Nats-Batch-Sequence": str(number),
-            }
-            if number == last:
-                headers["Nats-Batch-Commit"] = "1"
-            if number not in (1, last):
-                await client.publish(self.subject, row.value, headers=headers)
-                continue
-            came = await client.request(self.subject, row.value, timeout=5.0, headers=headers)
-            if came.data:
-                found: dict[str, Any] = json.loads(came.data)
-                if number == last or found.get("error"):
-                    return found
-        return {}
+        done = await publish_together(
+            self.connection,
+            [
+                (self.subject, row.value, row.wire() | {"Nats-Msg-Id": identity})
+                for row, identity in zip(rows, ids, strict=True)
+            ],
+            time.monotonic() + self.connection.target.request_timeout,
+            what=f"stream {self._name!r}",
+            pause=_PAUSE,
+            check_there=self.bounds,
+            lost=f"stream {self._name!r}: {len(rows)} records for partition {self.number} were "
+            f"not confirmed in time: they are there together, or not at all",
+        )
+        return None if done.answer is None else int(done.answer["seq"]) - len(rows)
 
     # ---- looking ----
 

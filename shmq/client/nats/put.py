@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import json
 import math
 import secrets
 import time
@@ -19,21 +18,17 @@ from shmq.api.options import check_one_of
 from shmq.client.nats import names
 from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.client.nats.definitions import Definitions
+from shmq.client.nats.jetstream import MOST_TOGETHER, publish_together
 from shmq.client.nats.message import packed
 from shmq.client.nats.queue_layout import QueueLayout, check_synced
-from shmq.client.remote.put import encode, waiting_put
+from shmq.client.remote.put import encode, never_fits, waiting_put
 from shmq.codec.codecs import unpack_properties
 from shmq.errors import ConnectionLost, Full, InvalidOption, MessageTooLarge, QueueDeleted
 from shmq.native import _core
 
 __all__ = ["Item", "Puts"]
 
-#: The most messages of one atomic batch.
-_MOST_ATOMIC: Final = 1000
 _FULL: Final = 10077
-#: Errors of a batch that another attempt may not meet: too many of them, or given up.
-_BATCH_PASSES: Final = frozenset({10175, 10176, 10202, 10210, 10211})
-_BATCH_KNOWN: Final = 10201
 _LEAST_PAUSE, _MOST_PAUSE = 0.001, 0.1
 #: What an id of a message may have as it is: headers are trimmed, and are ASCII.
 _SAFE: Final = "/:.@,;=+!$&'()*"
@@ -134,11 +129,7 @@ class Puts:
         """Raise MessageTooLarge for a body of that size that can never be put."""
         o, more = self.options, len(meta or b"")
         if size > o.max_message_bytes or size + more > o.arena_bytes:
-            raise MessageTooLarge(
-                f"a body of {size} bytes with {more} bytes of properties can never fit into queue "
-                f"{self.name!r}: max_message_bytes={o.max_message_bytes}, "
-                f"arena_bytes={o.arena_bytes}"
-            )
+            raise never_fits(self.name, o, size, more)
         if size + more * 2 + _FRAME > self.connection.max_payload:
             raise MessageTooLarge(
                 f"a body of {size} bytes with {more} bytes of properties does not fit into a "
@@ -223,7 +214,7 @@ class Puts:
         await self._prepare(items)
         done = 0
         while done < len(items):
-            some = items[done : done + _MOST_ATOMIC]
+            some = items[done : done + MOST_TOGETHER]
             together = len(some) > 1 and all(item.is_due for item in some)
             if together and await self._put_batch(some):
                 done += len(some)
@@ -242,50 +233,24 @@ class Puts:
 
     async def _put_batch(self, items: list[Item]) -> bool:
         """Put all of them in one step; False: they do not fit, or some are known."""
-        until = time.monotonic() + min(self.connection.target.request_timeout, self.layout.window)
-        attempted = False
-        while True:
-            try:
-                answer = await self._send_batch(items)
-            except nats.errors.NoRespondersError:
-                await self.check_there()
-                answer = {}
-            except (nats.errors.Error, OSError):
-                answer = {}
-            error = answer.get("error") or {}
-            number = error.get("err_code")
-            if answer and not error:
-                first = int(answer.get("seq") or 0) - len(items) + 1
-                for sequence, item in enumerate(items, first):
-                    self.layout.last_puts.note(item.subject, sequence)
-                return True
-            if number == _BATCH_KNOWN:
-                return attempted  # our own first attempt, whose answer was lost
-            if number is not None and number not in _BATCH_PASSES and error.get("code") != 500:
-                if number == _FULL:
-                    return False
-                raise ApiError(f"queue {self.name!r}", error)
-            if time.monotonic() > until:
-                raise ConnectionLost(
-                    f"queue {self.name!r}: the batch of {len(items)} messages was not confirmed by "
-                    f"{self.connection.url} in time: it is there as a whole, or not at all"
-                )
-            attempted = True
-            await asyncio.sleep(_MOST_PAUSE)
-
-    async def _send_batch(self, items: list[Item]) -> dict[str, Any]:
-        client = await self.connection.client()
-        batch, last = secrets.token_hex(12), len(items)
-        for number, item in enumerate(items, 1):
-            headers = item.headers | {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
-            if number == last:
-                headers["Nats-Batch-Commit"] = "1"
-            if number not in (1, last):
-                await client.publish(item.subject, item.body, headers=headers)
-                continue
-            came = await client.request(item.subject, item.body, timeout=5.0, headers=headers)
-            if came.data:
-                found: dict[str, Any] = json.loads(came.data)
-                if number == last or found.get("error"):
-                    return found
-        return {}
+        try:
+            done = await publish_together(
+                self.connection,
+                [(item.subject, item.body, item.headers) for item in items],
+                time.monotonic() + min(self.connection.target.request_timeout, self.layout.window),
+                what=f"queue {self.name!r}",
+                pause=_MOST_PAUSE,
+                check_there=self.check_there,
+                lost=f"queue {self.name!r}: the batch of {len(items)} messages was not confirmed "
+                f"by {self.connection.url} in time: it is there as a whole, or not at all",
+            )
+        except ApiError as error:
+            if error.number == _FULL:
+                return False
+            raise
+        if done.answer is None:
+            return done.attempts > 1  # our own first attempt, whose answer was lost
+        first = int(done.answer.get("seq") or 0) - len(items) + 1
+        for sequence, item in enumerate(items, first):
+            self.layout.last_puts.note(item.subject, sequence)
+        return True

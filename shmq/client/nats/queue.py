@@ -28,8 +28,9 @@ from shmq.client.nats.queue_layout import QueueLayout, options_of
 from shmq.client.nats.queue_state import QueueState
 from shmq.client.nats.redrive import redrive
 from shmq.client.nats.settlement import Leases, Settlements, as_receipt
+from shmq.client.remote.put import check_many
 from shmq.client.shared.async_bodies import AsyncBodies
-from shmq.client.shared.buffered_loan import BufferedLoan
+from shmq.client.shared.buffered_loan import QueueLoan
 from shmq.expression.parse import Where
 from shmq.native import _core
 
@@ -39,15 +40,6 @@ _T = TypeVar("_T")
 
 #: The most messages that one get_packed leases at once.
 _MOST_PACKED = 256
-
-
-class NatsLoan(BufferedLoan[api.Put], api.Loan):
-    """See :class:`shmq.api.Loan`. It takes no space in the queue before its commit."""
-
-    @property
-    def put(self) -> api.Put | None:
-        """See :class:`shmq.api.Loan`."""
-        return self._result
 
 
 class NatsQueue(api.Queue):
@@ -194,10 +186,7 @@ class NatsQueue(api.Queue):
     ) -> int:
         """See :class:`shmq.api.Queue`."""
         waits, until = self._patience(block, timeout, confirm)
-        if isinstance(bodies, str | bytes | bytearray | memoryview | dict):
-            raise TypeError(
-                f"bodies={bodies!r:.60} is one body, not many: put it in a list, or use put"
-            )
+        check_many(bodies)
         properties = {
             "codec": codec,
             "priority": priority,
@@ -256,7 +245,7 @@ class NatsQueue(api.Queue):
         def commit(body: memoryview) -> api.Put:
             return self.run(self.puts.put(self.puts.item(body, properties, True), waits, until))
 
-        return NatsLoan(size, commit)
+        return QueueLoan(size, commit)
 
     def pipeline(self, window: int = 64, *, confirm: Confirm | None = None) -> api.Pipeline:
         """See :class:`shmq.api.Queue`."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 from shmq import api, errors
 from shmq.client.remote.connection import Connection, RoomBackoff
 from shmq.client.remote.put import encode
-from shmq.client.shared.exchange import ExchangeHandle, check_headers, published
+from shmq.client.shared.exchange import ExchangeHandle, check_headers, no_target, published
 from shmq.native import _core
 from shmq.protocol.messages.exchange import (
     EXCHANGES,
@@ -37,13 +37,6 @@ _LENGTH_BYTES: Final = 4
 _BESIDE: Final = 4096
 #: The most priorities that a queue can have; the server checks the limit of each queue.
 _PRIORITIES: Final = 16
-
-#: The errors for missing targets.
-_MISSING: Final[dict[str, type[errors.ShmqError]]] = {
-    "queue": errors.NoSuchQueue,
-    "stream": errors.NoSuchStream,
-    "exchange": errors.NoSuchExchange,
-}
 
 
 def ask(connection: Connection, name: str, action: str, **arguments: Any) -> _core.Answer:
@@ -102,11 +95,7 @@ class RemoteExchange(ExchangeHandle):
         """See :class:`shmq.api.Exchange`."""
         done = self._bind("bind", target, key, kind, headers, match)
         if done.missing is not None:
-            error = _MISSING.get(done.missing, errors.ShmqError)
-            raise error(
-                f"there is no {done.missing} {target!r} at {self._connection.url} to bind to "
-                f"exchange {self._name!r}: create it first"
-            )
+            raise no_target(done.missing, target, f"at {self._connection.url}", self._name)
         return done.changed
 
     def unbind(

@@ -1,4 +1,4 @@
-"""Puts to a queue of a server: encoded, sent, repeated after a lost connection; and loans."""
+"""Puts to a queue of a server: encoded, sent, repeated after a lost connection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from shmq import api, errors
 from shmq.api.options import QueueOptions
 from shmq.client.remote.connection import Connection, RoomBackoff
 from shmq.client.remote.durable_wait import confirmed
-from shmq.client.shared.buffered_loan import BufferedLoan
 from shmq.codec import codecs
 from shmq.errors import MessageTooLarge
 from shmq.native import _core
@@ -26,9 +25,10 @@ from shmq.protocol.status import error_of
 
 __all__ = [
     "Item",
-    "RemoteLoan",
     "RemotePuts",
+    "check_many",
     "encode",
+    "never_fits",
     "waiting_put",
     "waiting_puts",
     "with_id",
@@ -146,6 +146,23 @@ def waiting_puts(key: QueueKey) -> int:
     """How many puts of this process wait for room in the queue."""
     with _waiting_lock:
         return _waiting_puts[key]
+
+
+def check_many(bodies: object) -> None:
+    """Raise TypeError for one body in place of many."""
+    if isinstance(bodies, str | bytes | bytearray | memoryview | dict):
+        raise TypeError(
+            f"bodies={bodies!r:.60} is one body, not many: put it in a list, or use put"
+        )
+
+
+def never_fits(name: str, options: QueueOptions, size: int, more: int) -> MessageTooLarge:
+    """The error for a body of ``size`` bytes, with ``more`` of properties, that no put takes."""
+    return MessageTooLarge(
+        f"a body of {size} bytes with {more} bytes of properties can never fit into queue "
+        f"{name!r}: max_message_bytes={options.max_message_bytes}, "
+        f"arena_bytes={options.arena_bytes}"
+    )
 
 
 class RemotePuts:
@@ -334,11 +351,7 @@ class RemotePuts:
         frame = 1 << 32 if wire is None else wire.max_frame
         o, more = self.options, len(meta or b"")
         if size > o.max_message_bytes or size + more > o.arena_bytes:
-            raise MessageTooLarge(
-                f"a body of {size} bytes with {more} bytes of properties can never fit into queue "
-                f"{self.name!r}: max_message_bytes={o.max_message_bytes}, "
-                f"arena_bytes={o.arena_bytes}"
-            )
+            raise never_fits(self.name, o, size, more)
         if size + more + len(self.name) + 16 > frame:
             raise MessageTooLarge(
                 f"a body of {size} bytes with {more} bytes of properties does not fit into a frame "
@@ -421,12 +434,3 @@ class RemotePuts:
             raise errors.NotConfirmed(
                 f"{error}; {start} of {len(items)} are", None, start
             ) from None
-
-
-class RemoteLoan(BufferedLoan[api.Put], api.Loan):
-    """See :class:`shmq.api.Loan`. It takes no space in the queue before its commit."""
-
-    @property
-    def put(self) -> api.Put | None:
-        """See :class:`shmq.api.Loan`."""
-        return self._result

@@ -25,8 +25,8 @@ from shmq.client.remote.durable_wait import aconfirmed, is_durable
 from shmq.client.remote.get import RemoteBatch, RemoteGet, RemotePacked, first_wait, nack_of
 from shmq.client.remote.put import (
     Item,
-    RemoteLoan,
     RemotePuts,
+    check_many,
     encode,
     waiting_put,
     waiting_puts,
@@ -35,6 +35,7 @@ from shmq.client.remote.put import (
 from shmq.client.remote.ready_watch import RemoteReadyWatch
 from shmq.client.remote.staged_publish import RemoteStagedPublisher
 from shmq.client.shared.async_bodies import AsyncBodies
+from shmq.client.shared.buffered_loan import QueueLoan
 from shmq.client.shared.policy import compile_filter
 from shmq.client.shared.ready_event import ReadyEvent, descriptor_of
 from shmq.expression.parse import Where
@@ -216,10 +217,7 @@ class RemoteQueue(RemoteHandle, api.Queue):
         """See :class:`shmq.api.Queue`."""
         _core.check_timeout(timeout)
         durable = is_durable(self, confirm)
-        if isinstance(bodies, str | bytes | bytearray | memoryview | dict):
-            raise TypeError(
-                f"bodies={bodies!r:.60} is one body, not many: put it in a list, or use put"
-            )
+        check_many(bodies)
         properties = {
             "codec": codec,
             "priority": priority,
@@ -284,7 +282,7 @@ class RemoteQueue(RemoteHandle, api.Queue):
         meta, _ = encode(b"", self._options.priorities, properties, encoded=True)
         self.puts.check_bytes(size, meta)
         self.puts.wait_for_room(block, timeout)
-        return RemoteLoan(size, lambda body: self._put(meta, body, block, timeout, known, durable))
+        return QueueLoan(size, lambda body: self._put(meta, body, block, timeout, known, durable))
 
     def pipeline(self, window: int = 64, *, confirm: Confirm | None = None) -> api.Pipeline:
         """See :class:`shmq.api.Queue`."""

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, TypeVar
 
+from shmq import api
 from shmq.errors import InvalidOption
 from shmq.native._core import plain_number
 
-__all__ = ["BufferedLoan"]
+__all__ = ["BufferedLoan", "QueueLoan"]
 
 #: What the commit returns.
 Result = TypeVar("Result")
@@ -76,3 +77,12 @@ class BufferedLoan(Generic[Result]):
             self.commit()
         else:
             self.drop()
+
+
+class QueueLoan(BufferedLoan[api.Put], api.Loan):
+    """See :class:`shmq.api.Loan`. It takes no space in the queue before its commit."""
+
+    @property
+    def put(self) -> api.Put | None:
+        """See :class:`shmq.api.Loan`."""
+        return self._result

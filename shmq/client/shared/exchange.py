@@ -12,7 +12,8 @@ import abc
 import dataclasses
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from shmq import api
 from shmq.client.shared.durable_wait import not_confirmed
@@ -20,6 +21,9 @@ from shmq.codec import codecs
 from shmq.errors import (
     Full,
     MessageTooLarge,
+    NoSuchExchange,
+    NoSuchQueue,
+    NoSuchStream,
     NotConfirmed,
     PublishRefused,
     QueueDeleted,
@@ -38,8 +42,14 @@ __all__ = [
     "deliveries_of",
     "finish",
     "is_synced",
+    "no_target",
     "published",
 ]
+
+#: The errors for missing targets.
+_MISSING: Final[Mapping[str, type[ShmqError]]] = MappingProxyType(
+    {"queue": NoSuchQueue, "stream": NoSuchStream, "exchange": NoSuchExchange}
+)
 
 
 class ExchangeHandle(api.Exchange):
@@ -313,6 +323,13 @@ class Deliveries:
         confirms = stream.confirms_on_disk(confirm)
         headers = self._properties.get("headers")
         return StreamCopy(stream, records, confirms, min(before, len(records)), key, headers)
+
+
+def no_target(kind: str, target: str, where: str, exchange: str) -> ShmqError:
+    """The error for a binding to what is not there; ``where`` says where it was looked for."""
+    return _MISSING.get(kind, ShmqError)(
+        f"there is no {kind} {target!r} {where} to bind to exchange {exchange!r}: create it first"
+    )
 
 
 def many(bodies: Iterable[Any], properties: Mapping[str, Any]) -> list[Any]:
