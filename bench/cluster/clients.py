@@ -7,13 +7,13 @@ from typing import Any
 
 import shmq
 from bench.cluster.server import Cluster, SyncedCluster
-from bench.tcp.cycle import BATCH, Client, batches
+from bench.tcp.clients import nats_jetstream, shmq_client
+from bench.tcp.clients.nats_jetstream import PATIENCE
+from bench.tcp.cycle import BATCH, batches
 from bench.tcp.server import HOST
 
-PATIENCE = 10.0
 
-
-class Ours(Client):
+class Ours(shmq_client.OneByOne):
     """put, get, ack: one call each."""
 
     label = "shmq put, get, ack over nats://"
@@ -25,21 +25,6 @@ class Ours(Client):
         """See :class:`bench.tcp.cycle.Client`."""
         self.broker = shmq.connect(f"nats://{HOST}:{self.port}/bench")
         self.queue: Any = self.broker.create_queue(self.name, dead_letter=None, priorities=1)
-
-    def cycle(self, sent: list[bytes]) -> list[bytes]:
-        """See :class:`bench.tcp.cycle.Client`."""
-        received: list[bytes] = []
-        for body in sent:
-            self.queue.put(body)
-            message = self.queue.get()
-            received.append(message.body)
-            message.ack()
-        return received
-
-    def close(self) -> None:
-        """See :class:`bench.tcp.cycle.Client`."""
-        self.broker.delete_queue(self.name)
-        self.broker.close()
 
 
 class OursMany(Ours):
@@ -63,37 +48,23 @@ class OursMany(Ours):
         return received
 
 
-class Theirs(Client):
+class Theirs(nats_jetstream.OneByOne):
     """publish with an id, fetch of one, a confirmed ack, each awaited."""
 
     label = "nats-py publish, fetch(1), ack_sync"
     server = Cluster
-    needs = "nats"
     note = "a work queue, R3, in files"
 
     def open(self) -> None:
         """See :class:`bench.tcp.cycle.Client`."""
-        self.loop = asyncio.new_event_loop()
         self.number = 0
-        self.loop.run_until_complete(self._open())
+        super().open()
 
-    async def _open(self) -> None:
-        import nats
+    def stream_options(self) -> dict[str, Any]:
+        """See :class:`bench.tcp.clients.nats_jetstream.OneByOne`."""
         from nats.js.api import RetentionPolicy
 
-        self.connection: Any = await nats.connect(f"nats://{HOST}:{self.port}")
-        self.stream: Any = self.connection.jetstream()
-        await self.stream.add_stream(
-            name=self.name,
-            subjects=[self.name],
-            num_replicas=3,
-            retention=RetentionPolicy.WORK_QUEUE,
-        )
-        self.consumer: Any = await self.stream.pull_subscribe(self.name, durable="group")
-
-    def cycle(self, sent: list[bytes]) -> list[bytes]:
-        """See :class:`bench.tcp.cycle.Client`."""
-        return self.loop.run_until_complete(self.pass_on(sent))
+        return {"num_replicas": 3, "retention": RetentionPolicy.WORK_QUEUE}
 
     async def publish(self, body: bytes) -> None:
         """One message with an id of its own, as one that may be repeated needs."""
@@ -109,15 +80,6 @@ class Theirs(Client):
             received.append(message.data)
             await message.ack_sync(PATIENCE)
         return received
-
-    def close(self) -> None:
-        """See :class:`bench.tcp.cycle.Client`."""
-        self.loop.run_until_complete(self._close())
-        self.loop.close()
-
-    async def _close(self) -> None:
-        await self.stream.delete_stream(self.name)
-        await self.connection.close()
 
 
 class TheirsMany(Theirs):

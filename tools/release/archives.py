@@ -12,13 +12,13 @@ import tempfile
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+
+from shmq.api.contract import Closing
 
 __all__ = ["Workshop", "kept", "reproduced", "run", "write_hashes"]
 
 
-class Workshop:
+class Workshop(Closing):
     """A folder that all builds happen in, each in one of its own."""
 
     def __init__(self, root: Path, compiler: str) -> None:
@@ -33,15 +33,8 @@ class Workshop:
         }
         self._compiler = {"CC": compiler, "CXX": compiler, "LDSHARED": f"{compiler} -shared"}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Remove the folder."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def sdist(self) -> Path:

@@ -1,4 +1,4 @@
-"""A wheel in an environment of its own, used as a person does who has no compiler."""
+"""A wheel in an environment of its own, used without a compiler."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from shmq.api.contract import Closing
 from tools.release.archives import run
 
 __all__ = ["COMPILERS", "Environment"]
@@ -23,7 +22,7 @@ _KEPT = ("PIP_CONFIG_FILE", "PIP_INDEX_URL", "SSL_CERT_FILE")
 _SCRIPT = Path(__file__).with_name("in_use.py")
 
 
-class Environment:
+class Environment(Closing):
     """A virtual environment with the wheel in it, and nothing else on the path."""
 
     def __init__(self, python: Path, wheel: Path) -> None:
@@ -42,15 +41,8 @@ class Environment:
         for name in COMPILERS:
             assert shutil.which(name, path=self._environment["PATH"]) is None, name
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Remove the folder."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def steps(self) -> Iterator[str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, ClassVar
 
 from bench.tcp.cycle import BATCH, Client, batches
-from bench.tcp.server import HOST
+from bench.tcp.server import HOST, Server
 from bench.tcp.servers import Nats
 
 #: Seconds that a fetch waits.
@@ -17,7 +17,7 @@ class OneByOne(Client):
     """publish, fetch of one, ack, each awaited."""
 
     label = "nats-py JetStream, publish, fetch(1), ack"
-    server = Nats
+    server: ClassVar[type[Server]] = Nats
     needs = "nats"
     note = "in memory; an ack is not answered"
 
@@ -28,14 +28,17 @@ class OneByOne(Client):
 
     async def _open(self) -> None:
         import nats
-        from nats.js.api import StorageType
 
         self.connection: Any = await nats.connect(f"nats://{HOST}:{self.port}")
         self.stream: Any = self.connection.jetstream()
-        await self.stream.add_stream(
-            name=self.name, subjects=[self.name], storage=StorageType.MEMORY
-        )
+        await self.stream.add_stream(name=self.name, subjects=[self.name], **self.stream_options())
         self.consumer: Any = await self.stream.pull_subscribe(self.name, durable="group")
+
+    def stream_options(self) -> dict[str, Any]:
+        """The options of the stream beside its name and its subject."""
+        from nats.js.api import StorageType
+
+        return {"storage": StorageType.MEMORY}
 
     def cycle(self, sent: list[bytes]) -> list[bytes]:
         """See :class:`bench.tcp.cycle.Client`."""

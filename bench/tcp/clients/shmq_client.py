@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import shmq
 from bench.tcp.cycle import BATCH, Client, batches
-from bench.tcp.server import HOST
+from bench.tcp.server import HOST, Server
 from bench.tcp.servers import Shmq
 
 #: Messages in flight.
@@ -18,7 +18,7 @@ class OneByOne(Client):
     """put, get, ack: one call each."""
 
     label = "shmq put, get, ack"
-    server = Shmq
+    server: ClassVar[type[Server]] = Shmq
 
     def open(self) -> None:
         """See :class:`bench.tcp.cycle.Client`."""
