@@ -31,7 +31,7 @@ def price(message: shmq.Message) -> int:
 
 
 def offer(broker: shmq.Broker, message: shmq.Message) -> int:
-    """What so many of an item cost. The inner wait is shorter than that of who asks us."""
+    """What so many of an item cost. The inner wait is shorter than the caller's."""
     item, count = message.body["item"], int(message.body["count"])
     inner = TIMEOUT / 2
     try:

@@ -50,7 +50,7 @@ def add(address: str) -> None:
     parts = urlsplit(address)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise SystemExit(f"{address}: give a URL that begins with http:// or https://")
-    # One message of a group is in work at a time, whoever works: one request to a host.
+    # One message of a group is in work at a time, by any worker: one request to a host.
     put = urls().put(address, group=parts.netloc, dedupe_id=address, timeout=TIMEOUT)
     print("known already:" if put.duplicate else "added:", address)
 

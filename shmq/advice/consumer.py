@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from shmq.advice.knob import Knob, Rule
+from shmq.advice.load import TARGET
 from shmq.advice.plan import Plan
-from shmq.advice.queueing import TARGET
 from shmq.units import brief, rate
 
 __all__ = ["consumers", "order", "prefetch"]

@@ -6,7 +6,7 @@ import dataclasses
 from functools import cached_property
 from typing import Final, Literal
 
-from shmq.advice.queueing import Load, consumers_for, mean_of, spread_of
+from shmq.advice.load import Load, consumers_for, mean_of, spread_of
 from shmq.advice.workload import DAY, Workload
 
 __all__ = ["Plan"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from shmq.advice.queueing import Load
+from shmq.advice.load import Load
 from shmq.units import brief, rate
 
 __all__ = ["figure", "points", "text"]

@@ -12,9 +12,9 @@ from typing import Any, Final
 from shmq.advice import consumer, queue, stream
 from shmq.advice.alternatives import Alternative, alternatives
 from shmq.advice.knob import Knob, Rule
+from shmq.advice.load import ASSUMPTIONS, Load
 from shmq.advice.plan import Plan
 from shmq.advice.program import command_line, python
-from shmq.advice.queueing import ASSUMPTIONS, Load
 from shmq.advice.workload import Workload
 from shmq.units import brief, rate
 
@@ -109,7 +109,7 @@ class Advice:
         return f"Use {first.name} instead: {first.reason}."
 
     def theory(self) -> list[str]:
-        """The numbers of queueing theory, a line each."""
+        """The numbers of the load, a line each."""
         return [_told("mean", self.plan.load), _told("peak", self.plan.peak)]
 
 

@@ -10,10 +10,10 @@ import click
 
 import shmq
 from shmq.advice import plot as plots
+from shmq.advice.load import ASSUMPTIONS
 from shmq.advice.measurement import measure
 from shmq.advice.program import command_line, python
 from shmq.advice.question import QUESTIONS, Question
-from shmq.advice.queueing import ASSUMPTIONS
 from shmq.advice.report import Advice
 from shmq.advice.report import advise as advise_on
 from shmq.advice.text import default_of, read_text, read_workload, template

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from shmq.advice.load import ASSUMPTIONS
 from shmq.advice.plot import points
 from shmq.advice.program import command_line, python
 from shmq.advice.question import QUESTIONS
-from shmq.advice.queueing import ASSUMPTIONS
 from shmq.advice.report import Advice, advise
 from shmq.advice.text import default_of, read_text
 from shmq.advice.workload import ANSWERS, Workload

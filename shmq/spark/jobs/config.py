@@ -91,7 +91,7 @@ class StreamBase(Base, frozen=True, kw_only=True):
     trigger: Annotated[
         Trigger,
         key(
-            'How often a batch begins, as "10s"; "available-now": read what there is, and end.',
+            'How often a batch begins, as "10s"; "available-now": what is there now, then end.',
             "10s",
         ),
     ] = Trigger(10.0)

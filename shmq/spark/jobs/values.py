@@ -139,7 +139,7 @@ class Trigger:
     __slots__ = ("seconds",)
 
     def __init__(self, seconds: float | None) -> None:
-        #: From the start of a batch to that of the next; None: read what there is, and end.
+        #: From the start of a batch to that of the next; None: what is there now, then end.
         self.seconds = seconds
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Tables of files: each batch once, for every reader, at every moment, whoever is killed."""
+"""Tables of files: each batch once, for every reader, at every moment, through any death."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queueing theory: how much work waits, with the assumptions that the formulas make.
+"""The load of consumers: how much work waits, with the assumptions that the formulas make.
 
 Times are in seconds, rates per second. Sources: J. D. C. Little, "A Proof for the Queuing Formula
 L = λW" (1961); A. K. Erlang's C formula for M/M/c; the factor for other distributions of work by

@@ -9,7 +9,7 @@ import statistics
 
 import pytest
 
-from shmq.advice.queueing import Load, consumers_for, erlang_c, mean_of, spread_of
+from shmq.advice.load import Load, consumers_for, erlang_c, mean_of, spread_of
 
 
 @pytest.mark.parametrize(
