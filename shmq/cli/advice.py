@@ -12,7 +12,6 @@ import shmq
 from shmq.advice import plot as plots
 from shmq.advice.load import ASSUMPTIONS
 from shmq.advice.measurement import measure
-from shmq.advice.program import command_line, python
 from shmq.advice.question import QUESTIONS, Question
 from shmq.advice.report import Advice
 from shmq.advice.report import advise as advise_on
@@ -163,8 +162,8 @@ def _print(advice: Advice, options: Mapping[str, Any], how: dict[str, Any]) -> N
     if how["as_json"]:
         show_json(advice.as_dict(how["name"]))
     elif how["code"]:
-        show(python(advice.plan, advice.knobs, how["name"]))
-        for line in command_line(advice.plan, advice.options, how["name"]).splitlines():
+        show(advice.python(how["name"]))
+        for line in advice.shell(how["name"]).splitlines():
             show(f"# {line}")
         if not advice.is_shmq:
             note(advice.verdict())

@@ -92,12 +92,13 @@ def verify(context: click.Context, paths: tuple[str, ...], as_json: bool, quiet:
     The files of a stream are stream.dmsq and the segments of its partitions. Records missing
     between two segments are damage. An incomplete last batch of the newest segment is not.
     """
-    found = []
+    found, done = [], 0
     total = bytes_of(map(Path, paths))
     with progress("verify", "bytes", quiet=quiet) as told:
-        for number, path in enumerate(paths, 1):
+        for path in paths:
             found.append(_verified(path))
-            told(bytes_of(map(Path, paths[:number])), total)
+            done += bytes_of([Path(path)])
+            told(done, total)
     if as_json:
         show_json(found)
     else:

@@ -143,8 +143,7 @@ def purge(broker: shmq.Broker, name: str, yes: bool, as_json: bool, quiet: bool)
     """
     with broker.queue(name) as queue:
         if not yes:
-            numbers = queue.stats()
-            held = counted(numbers.depth + numbers.delayed, "message")
+            held = counted(_waiting(queue), "message")
             ask_first("purge", f"Remove {held} from queue {quoted(name)}?")
         with audited(broker, Event.QUEUE_PURGE, name) as told, _fewer("purge", name, quiet=quiet):
             told["messages"] = purged = queue.purge()

@@ -14,6 +14,7 @@ from shmq.api.options import QueueOptions, options_of
 from shmq.cli.shared import params
 from shmq.cli.shared.exit_codes import Code, code_of, describe
 from shmq.cli.shared.flags import connected, json_flag
+from shmq.cli.shared.keyboard import LEAST_INTERVAL
 from shmq.cli.shared.names import (
     EXCHANGE,
     KINDS,
@@ -54,8 +55,6 @@ _IN_SECONDS: Final = {
     *("oldest_age", "snapshot_age"),
 }
 _PER_SECOND = ("rate_in", "rate_out")
-#: The shortest time between two looks of --watch, in seconds.
-_LEAST_INTERVAL: Final = 0.05
 #: How the names of the totals by reason begin, which a table shows only if they are not 0.
 _BY_REASON: Final = ("dead_lettered_", "dropped_")
 #: What is told of one as JSON, and what is wrong with it.
@@ -98,9 +97,9 @@ def stats(
 
     With a NAME it shows the options too. --watch shows the last minute of queues and streams.
     """
-    if interval is not None and (not watched or interval < _LEAST_INTERVAL):
+    if interval is not None and (not watched or interval < LEAST_INTERVAL):
         raise click.UsageError(
-            f"--interval is for --watch, and {_LEAST_INTERVAL:g}s or more, not {interval:g}s"
+            f"--interval is for --watch, and {LEAST_INTERVAL:g}s or more, not {interval:g}s"
         )
     if name is not None and typed(context, "name"):
         kinds = (QUEUE,)

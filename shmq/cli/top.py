@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import os
-import select
-import signal
 import sys
-import termios
 import time
-import tty
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any, Self
 
 import click
 from rich.cells import cell_len, set_cell_size
@@ -26,6 +19,7 @@ import shmq
 from shmq.api.names import shown_name
 from shmq.cli.shared import params
 from shmq.cli.shared.flags import connected, json_flag
+from shmq.cli.shared.keyboard import LEAST_INTERVAL, can_be_redrawn, until_left
 from shmq.cli.shared.names import EXCHANGE, KINDS, QUEUE, STREAM, kinds_flag
 from shmq.cli.shared.output import (
     age,
@@ -39,11 +33,9 @@ from shmq.cli.shared.output import (
     table,
 )
 from shmq.diagnose.activity import Observer, QueueActivity, StreamActivity
-from shmq.supervision.signals import Stop
 
 __all__ = [
     "ORDERS",
-    "Keyboard",
     "Row",
     "clipped",
     "draw",
@@ -232,8 +224,6 @@ def clipped(text: str, width: int) -> str:
     return set_cell_size(text, width - 1).rstrip() + "…" if width > 0 else ""
 
 
-#: The shortest time between two frames, in seconds.
-_LEAST_INTERVAL = 0.05
 #: The lines around the rows: the title, and what the table has above and below them.
 _AROUND = 5
 
@@ -274,23 +264,18 @@ def top(
     The columns are depth, age of the oldest message, messages in flight, rates, dead letters
     and attached processes. The key s sorts by the next column.
     """
-    if interval < _LEAST_INTERVAL:
+    if interval < LEAST_INTERVAL:
         raise click.BadParameter(
-            f"{interval:g} s is less than {_LEAST_INTERVAL:g} s", param_hint="'--interval'"
+            f"{interval:g} s is less than {LEAST_INTERVAL:g} s", param_hint="'--interval'"
         )
     with Observer(broker, groups=False) as observer:
         if as_json:
             rows = ordered(look(observer, kinds), order)
             show_json([also_shown(dataclasses.asdict(row)) for row in rows])
-        elif once or not _can_be_redrawn():
+        elif once or not can_be_redrawn():
             _print(observer, broker.namespace, order, kinds)
         else:
             context.exit(_redraw(observer, broker.namespace, interval, order, kinds))
-
-
-def _can_be_redrawn() -> bool:
-    console = Console()
-    return sys.stdout.isatty() and not console.is_dumb_terminal
 
 
 def _print(observer: Observer, namespace: str, order: str, kinds: Sequence[str]) -> None:
@@ -311,22 +296,17 @@ def _redraw(
 ) -> int:
     """Draw until a key or a signal says so; the exit code."""
     console = Console(emoji=False, markup=False, highlight=False)
+    live = Live(console=console, screen=True, auto_refresh=False)
     orders = list(ORDERS)
-    with Stop() as stop, Keyboard() as keys:
-        try:
-            with Live(console=console, screen=True, auto_refresh=False) as live:
-                key = ""
-                while key not in {"q", "Q"}:
-                    if key == "s":
-                        order = orders[(orders.index(order) + 1) % len(orders)]
-                    rows = ordered(look(observer, kinds), order)
-                    live.update(_frame(namespace, rows, order, console), refresh=True)
-                    with stop.interruptible():
-                        key = keys.wait(interval)
-        except KeyboardInterrupt:
-            pass
-    # Ctrl-C is a way to leave.
-    return 128 + stop.signal if stop.signal not in {0, signal.SIGINT} else 0
+
+    def show_anew(key: str) -> None:
+        nonlocal order
+        if key == "s":
+            order = orders[(orders.index(order) + 1) % len(orders)]
+        rows = ordered(look(observer, kinds), order)
+        live.update(_frame(namespace, rows, order, console), refresh=True)
+
+    return until_left(live, interval, show_anew)
 
 
 def _frame(namespace: str, rows: list[Row], order: str, console: Console) -> Group:
@@ -356,51 +336,3 @@ def _counts(rows: Sequence[Row]) -> str:
     every = collections.Counter(row.kind for row in rows)
     kinds = [kind for kind in KINDS if every[kind] or kind == QUEUE]
     return ", ".join(counted(every[kind], kind) for kind in kinds)
-
-
-class Keyboard:
-    """While it is entered, the terminal gives keys one by one and does not echo them.
-
-    Where standard input is no terminal there are none. Ctrl-C remains a signal. A signal ends a
-    wait also if it comes just before it: it writes to a pipe that the wait looks at.
-    """
-
-    def __init__(self) -> None:
-        self._fd = -1
-        self._before: list[Any] = []
-
-    def wait(self, seconds: float) -> str:
-        """The next key, or "" if none was pressed in that time."""
-        keys = [self._fd] if self._fd >= 0 else []
-        ready, _, _ = select.select([self._signalled, *keys], [], [], seconds)
-        if self._signalled in ready:
-            os.read(self._signalled, 4096)
-        if self._fd not in ready:
-            return ""
-        pressed = os.read(self._fd, 1)
-        if not pressed:  # the terminal is gone
-            self._fd = -1
-        return pressed.decode("latin-1")
-
-    def __enter__(self) -> Self:
-        self._signalled, self._signal = os.pipe()
-        os.set_blocking(self._signal, False)
-        self._wakeup_before = signal.set_wakeup_fd(self._signal, warn_on_full_buffer=False)
-        if sys.stdin is not None and sys.stdin.isatty():
-            fd = sys.stdin.fileno()
-            self._before = termios.tcgetattr(fd)
-            tty.setcbreak(fd)
-            self._fd = fd
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        signal.set_wakeup_fd(self._wakeup_before)
-        os.close(self._signal)
-        os.close(self._signalled)
-        if self._fd >= 0:
-            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._before)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -19,12 +18,12 @@ from rich.text import Text
 
 import shmq
 from shmq.api.names import shown_name
+from shmq.cli.shared.keyboard import can_be_redrawn, until_left
 from shmq.cli.shared.names import EXCHANGE, QUEUE, STREAM
 from shmq.cli.shared.output import also_shown, cell, one_line, show, show_json, table
 from shmq.cli.shared.sparkline import sparkline
-from shmq.cli.top import Keyboard, Row, clipped, look, ordered
+from shmq.cli.top import Row, clipped, look, ordered
 from shmq.diagnose.activity import Observer
-from shmq.supervision.signals import Stop
 
 __all__ = ["History", "watch"]
 
@@ -72,26 +71,20 @@ def watch(
     if not wanted:
         raise click.UsageError("--watch shows queues and streams: an exchange keeps nothing")
     console = Console(emoji=False, markup=False, highlight=False)
-    drawn = sys.stdout.isatty() and not console.is_dumb_terminal and not as_json
+    drawn = can_be_redrawn() and not as_json
     live = Live(console=console, screen=True, auto_refresh=False) if drawn else None
     history = History()
-    with Observer(broker, groups=False) as observer, Stop() as stop, Keyboard() as keys:
-        try:
-            with live or contextlib.nullcontext():
-                key = ""
-                while key not in {"q", "Q"}:
-                    rows = _looked(observer, name, wanted)
-                    history.saw(rows)
-                    if live is not None:
-                        live.update(_frame(rows, history, console, broker.namespace), refresh=True)
-                    else:
-                        _tell(rows, as_json=as_json)
-                    with stop.interruptible():
-                        key = keys.wait(interval)
-        except KeyboardInterrupt:
-            pass
-    # Ctrl-C is a way to leave.
-    return 128 + stop.signal if stop.signal not in {0, signal.SIGINT} else 0
+    with Observer(broker, groups=False) as observer:
+
+        def show_anew(_key: str) -> None:
+            rows = _looked(observer, name, wanted)
+            history.saw(rows)
+            if live is not None:
+                live.update(_frame(rows, history, console, broker.namespace), refresh=True)
+            else:
+                _tell(rows, as_json=as_json)
+
+        return until_left(live or contextlib.nullcontext(), interval, show_anew)
 
 
 def _looked(observer: Observer, name: str | None, kinds: Sequence[str]) -> list[Row]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 
 import pytest
@@ -13,6 +12,7 @@ from shmq.cli.shared import progress as module
 pytest.importorskip("msgspec")
 
 from shmq.spark.jobs.job import Progress
+from tests.unit.cli.terminal import Terminal
 
 DONE = Progress(batch=3, rows=1200, rate=600.0, backlog=300, seconds=2.0, counts={"late": 1})
 LINE = "archive: batch 3, 1,200 rows, 600 rows/s, backlog 300, 2.0 s a batch, 1 late, 80 %"
@@ -22,11 +22,6 @@ LINE = "archive: batch 3, 1,200 rows, 600 rows/s, backlog 300, 2.0 s a batch, 1 
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "DELAY", 0.0)
     monkeypatch.setattr(module._Bar, "pause", 0.0)
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import logging
 import sys
 from collections.abc import Callable, Iterator
@@ -15,11 +14,7 @@ from shmq.cli.shared.output import note
 from shmq.cli.shared.progress import Pace, progress
 from shmq.cli.shared.sparkline import sparkline
 from tests.support.processes import eventually
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+from tests.unit.cli.terminal import Terminal
 
 
 def terminal_for(monkeypatch: pytest.MonkeyPatch) -> Terminal:
