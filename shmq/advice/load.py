@@ -112,7 +112,7 @@ class Load:
         """The same at another rate."""
         return dataclasses.replace(self, rate=rate)
 
-    def curve(self, points: int = 40) -> list[tuple[float, float]]:
+    def curve(self, points: int) -> list[tuple[float, float]]:
         """Rates up to 98 % of the most, each with its wait."""
         if not self.work:
             return []

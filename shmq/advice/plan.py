@@ -59,6 +59,11 @@ class Plan:
         return self.load.at(self.workload.peak_rate)
 
     @property
+    def outlives_restart(self) -> bool:
+        """Whether messages must be there after a restart of the machine."""
+        return self.workload.survives in {"machine", "host", "site"}
+
+    @property
     def backlog(self) -> float:
         """Messages that come while consumers are away, or while a peak lasts, together."""
         of = self.workload

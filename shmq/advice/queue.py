@@ -154,7 +154,7 @@ def window(plan: Plan) -> Iterator[Rule]:
 def durability(plan: Plan) -> Iterator[Rule]:
     """Memory up to a server's death, a journal for the machine's restart."""
     survives = plan.workload.survives
-    on_disk = survives in {"machine", "host", "site"}
+    on_disk = plan.outlives_restart
     yield Knob(
         name="durability", value="journal" if on_disk else "memory",
         trigger=f"survives: {survives}",

@@ -51,6 +51,14 @@ class Advice:
     warnings: tuple[str, ...]
     alternatives: tuple[Alternative, ...]
 
+    def python(self, name: str) -> str:
+        """A program that makes the place of that name and uses it."""
+        return python(self.plan, self.knobs, name)
+
+    def shell(self, name: str) -> str:
+        """The commands that make the place of that name."""
+        return command_line(self.plan, self.options, name)
+
     @property
     def is_shmq(self) -> bool:
         """Whether shmq suits the workload."""
@@ -95,8 +103,8 @@ class Advice:
             "memory_bytes": round(self.memory),
             "assumptions": list(ASSUMPTIONS),
             "code": {
-                "python": python(self.plan, self.knobs, name),
-                "shell": command_line(self.plan, self.options, name),
+                "python": self.python(name),
+                "shell": self.shell(name),
             },
         }
 

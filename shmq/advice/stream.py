@@ -18,6 +18,8 @@ __all__ = ["durability", "partitions", "retention"]
 MOST_MEMORY: Final = 4 << 30
 #: A partition may get so much more than its share.
 SKEW: Final = 1.5
+#: Rings are multiples of so many bytes.
+_PAGE: Final = 65_536
 
 
 def _partitions(plan: Plan) -> int:
@@ -37,10 +39,19 @@ def _kept_for(plan: Plan) -> float:
 
 def _ring(plan: Plan) -> int:
     """The bytes that a partition keeps."""
-    kept = plan.workload.peak_rate * (plan.workload.burst + plan.workload.consumer_outage)
-    kept = max(kept, plan.workload.rate * _kept_for(plan)) * (plan.mean_body + OVERHEAD)
-    room = max(kept * SKEW / _partitions(plan), 4.0 * (plan.workload.body_p99 + OVERHEAD) * 1.25)
-    return math.ceil(min(max(room, DEFAULT_RING), MAX_RING) / 65_536) * 65_536
+    records = max(plan.backlog, plan.workload.rate * _kept_for(plan))
+    kept = records * (plan.mean_body + OVERHEAD)
+    room = max(kept * SKEW / _partitions(plan), _few_records(plan), DEFAULT_RING)
+    return _in_pages(min(room, MAX_RING))
+
+
+def _few_records(plan: Plan) -> float:
+    """The bytes that hold four of the largest records."""
+    return 4 * (plan.workload.body_p99 + OVERHEAD) * 1.25
+
+
+def _in_pages(room: float) -> int:
+    return math.ceil(room / _PAGE) * _PAGE
 
 
 def partitions(plan: Plan) -> Iterator[Rule]:
@@ -68,9 +79,8 @@ def retention(plan: Plan) -> Iterator[Rule]:
         fault="shorter: a reader that comes back finds its offset out of range",
     )  # fmt: skip
     on_disk = _on_disk(plan)
-    ring = DEFAULT_RING if on_disk else _ring(plan)
-    least = math.ceil(4 * (of.body_p99 + OVERHEAD) * 1.25 / 65_536) * 65_536
-    ring = min(MAX_RING, max(ring, least))
+    ring = max(DEFAULT_RING, _in_pages(_few_records(plan))) if on_disk else _ring(plan)
+    ring = min(MAX_RING, ring)
     yield Knob(
         name="ring_bytes", value=ring,
         trigger=f"{rate(of.rate)}/s × {size(plan.mean_body)} × {brief(kept)}",
@@ -82,13 +92,13 @@ def retention(plan: Plan) -> Iterator[Rule]:
 
 def _on_disk(plan: Plan) -> bool:
     in_memory = _ring(plan) * _partitions(plan) <= MOST_MEMORY
-    return plan.workload.survives in {"machine", "host", "site"} or not in_memory
+    return plan.outlives_restart or not in_memory
 
 
 def durability(plan: Plan) -> Iterator[Rule]:
     """A journal for the machine's restart, or for what memory does not hold."""
     survives, on_disk = plan.workload.survives, _on_disk(plan)
-    restart = survives in {"machine", "host", "site"}
+    restart = plan.outlives_restart
     yield Knob(
         name="durability", value="journal" if on_disk else "memory",
         trigger=f"survives: {survives}",

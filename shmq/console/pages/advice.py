@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from shmq.advice.load import ASSUMPTIONS
 from shmq.advice.plot import points
-from shmq.advice.program import command_line, python
 from shmq.advice.question import QUESTIONS
 from shmq.advice.report import Advice, advise
 from shmq.advice.text import default_of, read_text
@@ -48,8 +47,8 @@ def _shown(found: Advice) -> dict[str, Any]:
     load, peak = found.plan.load, found.workload.peak_rate
     return {
         "assumptions": ASSUMPTIONS,
-        "program": python(found.plan, found.knobs, _NAME),
-        "command": command_line(found.plan, found.options, _NAME),
+        "program": found.python(_NAME),
+        "command": found.shell(_NAME),
         "width": _WIDTH,
         "height": _HEIGHT,
         "points": points(load, _WIDTH, _HEIGHT),

@@ -84,6 +84,6 @@ def test_consumers_are_as_many_as_keep_a_third_of_their_time() -> None:
 
 
 def test_the_wait_rises_with_the_load() -> None:
-    curve = Load(rate=1, consumers=4, work=0.1, spread=2).curve()
+    curve = Load(rate=1, consumers=4, work=0.1, spread=2).curve(40)
     waits = [wait for _, wait in curve]
     assert waits == sorted(waits) and waits[-1] > 20 * waits[len(waits) // 2]
