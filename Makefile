@@ -170,6 +170,7 @@ cluster-soak: $(VENV)/test
 
 options: $(VENV)/built
 	$(BIN)/python tools/options.py
+	$(BIN)/python tools/cluster.py
 	$(BIN)/python -m tools.settings
 
 stubs: $(VENV)/built

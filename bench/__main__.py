@@ -100,7 +100,7 @@ def _recorded(parser: argparse.ArgumentParser, name: str, chosen: list[Row]) -> 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     which = parser.add_mutually_exclusive_group()
-    for name in ("tcp", "disk", "cluster", "frameworks", "spark"):
+    for name in [name for name in TABLES if name != "local"]:
         what = f"the table of {name}, not of shared memory"
         which.add_argument(f"--{name}", dest="table", action="store_const", const=name, help=what)
     how = parser.add_mutually_exclusive_group()

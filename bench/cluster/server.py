@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import psutil
 
-from bench.tcp.server import Server
+from bench.tcp.server import Server, tether
 from shmq.cluster.binary import find_binary
 from shmq.cluster.local import LocalCluster
 from shmq.errors import ShmqError
-
-#: Ends a server with this process: see `bench.tcp.server.tether`.
-_PREFIX = ("setpriv", "--pdeathsig", "TERM", "--")
 
 
 class Cluster(Server):
@@ -37,7 +34,7 @@ class Cluster(Server):
     def start(self) -> None:
         """Start the three, and return once they can be used."""
         self.cluster = LocalCluster.create(self.folder / "cluster", sync=self.sync)
-        self.cluster.start(prefix=_PREFIX)
+        self.cluster.start(prefix=tether())
         self.port = self.cluster.nodes[0].ports.client
 
     def processes(self) -> list[psutil.Process]:

@@ -15,6 +15,7 @@ import shmq
 from shmq.bridge.bridge import RunningBridge
 from shmq.bridge.config import Backward, Bridge, Forward, Mirror, check
 from shmq.bridge.progress import Numbers
+from tests.support.processes import eventually
 
 __all__ = ["PATIENCE", "Bridged", "bridge_process", "take_all", "wait_until"]
 
@@ -62,10 +63,7 @@ def take_all(queue: shmq.Queue, count: int) -> list[shmq.Message]:
 
 def wait_until(happened: Callable[[], bool]) -> None:
     """Return once it did; raise AssertionError if it does not in time."""
-    until = time.monotonic() + PATIENCE
-    while not happened():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.02)
+    eventually(happened, "what is awaited of a bridge", PATIENCE, pause=0.02)
 
 
 @contextlib.contextmanager

@@ -71,7 +71,12 @@ def command(
 
 
 def printed(
-    example: str, namespace: str, *arguments: str, code: int = 0, **more: object
+    example: str,
+    namespace: str,
+    *arguments: str,
+    code: int = 0,
+    timeout: float = PATIENCE,
+    **more: object,
 ) -> list[str]:
     """The lines that ``app.py`` prints until it ends; those on stderr if ``code`` is another."""
     done = subprocess.run(
@@ -80,7 +85,7 @@ def printed(
         env=environment(SHMQ_NAMESPACE=namespace, **more),
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=timeout,
         check=False,
     )
     assert done.returncode == code, done.stderr

@@ -15,7 +15,7 @@ __all__ = ["OLD_BINARY", "running_cluster"]
 OLD_BINARY: Final = Path("/usr/sbin/nats-server")
 
 #: Ends a server when the thread that started it ends, however that ends.
-_PREFIX: Final = ("setpriv", "--pdeathsig", "KILL")
+PREFIX: Final = ("setpriv", "--pdeathsig", "KILL")
 
 
 @contextlib.contextmanager
@@ -28,7 +28,7 @@ def running_cluster(
     """
     cluster = LocalCluster.create(directory, **{"sync": "2m", **options})
     try:
-        cluster.start(binary, prefix=_PREFIX, check=check)
+        cluster.start(binary, prefix=PREFIX, check=check)
         yield cluster
     finally:
         for node in cluster.nodes:

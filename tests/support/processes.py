@@ -30,12 +30,14 @@ HOUR = 3600.0
 LARGE = 20_000
 
 
-def eventually(condition: Callable[[], bool], what: str) -> None:
+def eventually(
+    condition: Callable[[], bool], what: str, patience: float = PATIENCE, pause: float = 0.002
+) -> None:
     """Return once ``condition()`` holds; fail with ``what`` if that takes too long."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience
     while not condition():
         assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.002)
+        time.sleep(pause)
 
 
 def wake_ups(pid: int) -> int:

@@ -7,9 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
-
 from tools.release.archives import run
 
 __all__ = ["read_vendored", "write"]
@@ -20,6 +17,9 @@ VENDORED = Path(__file__).with_name("vendored.json")
 
 def write(python: Path, root: Path, target: Path) -> None:
     """Write ``shmq.cdx.json``: what is in the environment of ``python``, and what is vendored."""
+    from cyclonedx.schema import SchemaVersion  # noqa: PLC0415 - slow, and for this alone
+    from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415
+
     listed = run(
         *(sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible"),
         *("--mc-type", "library", "--pyproject", root / "pyproject.toml", python),

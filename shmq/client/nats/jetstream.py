@@ -16,7 +16,6 @@ from shmq.errors import ConnectionLost, NoSpace, Unsupported
 
 __all__ = [
     "MOST_TOGETHER",
-    "NO_CONSUMER",
     "NO_STREAM",
     "Together",
     "check_echo",
@@ -26,9 +25,8 @@ __all__ = [
     "publish_together",
 ]
 
-#: The errors of JetStream for what is not there.
+#: The error of JetStream for a stream that is not there.
 NO_STREAM: Final = 10059
-NO_CONSUMER: Final = 10014
 _IN_USE: Final = 10058
 #: The most messages of one atomic batch.
 MOST_TOGETHER: Final = 1000

@@ -18,7 +18,6 @@ __all__ = [
     "control_subject",
     "delayed_subject",
     "escape",
-    "exchange_stream",
     "group_consumer",
     "group_subject",
     "kv_key",
@@ -71,11 +70,6 @@ def queue_stream(namespace: str, name: str) -> str:
 def partition_stream(namespace: str, name: str, partition: int) -> str:
     """The JetStream stream of a partition of a stream."""
     return _stream(namespace, "t", name, f"_p{partition}")
-
-
-def exchange_stream(namespace: str, name: str) -> str:
-    """The JetStream stream of an exchange."""
-    return _stream(namespace, "x", name)
 
 
 def bucket_name(namespace: str) -> str:

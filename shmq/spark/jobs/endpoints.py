@@ -23,9 +23,6 @@ __all__ = ["FILES", "SUBSCRIBED", "TOPIC", "BatchSource", "FileSink", "Sink", "S
 #: The formats whose rows are files in a folder.
 FILES: Final = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
 
-#: The formats whose path is a folder.
-_FOLDERS: Final = FILES | {"delta", "dmsq"}
-
 #: The modules that check the options of shmq's formats; Spark checks those of the others.
 _CHECKS: Final = MappingProxyType(
     {"shmq": "shmq.spark.format_dispatch", "dmsq": "shmq.spark.dmsq.options"}

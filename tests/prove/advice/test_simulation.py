@@ -8,7 +8,6 @@ import random
 import statistics
 import threading
 import time
-from collections.abc import Callable
 from typing import Final
 
 import pytest
@@ -16,6 +15,7 @@ import pytest
 import shmq
 from shmq.advice.report import Advice, advise
 from shmq.advice.workload import ANSWERS, Workload
+from tests.support.processes import eventually
 from tests.support.workloads import GOLDEN
 
 #: How long a simulation takes, at least, and what it has at most.
@@ -103,7 +103,7 @@ def simulate(broker: shmq.Broker, advice: Advice, consumers: int) -> Outcome:
             group = {"none": None, "key": f"key {draw.randrange(of.keys)}", "total": "all"}
             queue.put({"number": number, "body": body}, group=group[of.order])
             most = max(most, queue.qsize())
-        until(lambda: queue.stats().acked == count)
+        eventually(lambda: queue.stats().acked == count, "all are handled", pause=0.02)
     finally:
         done.set()
         for thread in threads:
@@ -111,14 +111,6 @@ def simulate(broker: shmq.Broker, advice: Advice, consumers: int) -> Outcome:
     stats = queue.stats()
     broker.delete_queue("simulated")
     return Outcome(count, handled, stats, most)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for the condition, for a minute at most."""
-    limit = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < limit, "the messages are not done after a minute"
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -17,27 +17,21 @@ import psutil
 import pytest
 
 from bench import record as recorded
+from bench.__main__ import TABLES as ALL
 from bench.__main__ import main
 from bench.compiled import ROOT
 from bench.disk import folder
-from bench.disk.rows import DISK
 from bench.disk.servers import Redis
-from bench.frameworks.rows import FRAMEWORKS
 from bench.record import Record, RowRecord
 from bench.row import Row
-from bench.rows import LOCAL, rows
-from bench.spark.rows import SPARK
-from bench.tcp.rows import TCP
+from bench.rows import rows
 
 SHM = Path("/dev/shm")
 
 #: The tables: what is run, and what it is asked for with.
 TABLES: dict[str, tuple[list[Row], list[str]]] = {
-    "local": (rows(table=LOCAL), []),
-    "tcp": (rows(table=TCP), ["--tcp"]),
-    "disk": (rows(table=DISK), ["--disk"]),
-    "frameworks": (rows(table=FRAMEWORKS), ["--frameworks"]),
-    "spark": (rows(table=SPARK), ["--spark"]),
+    name: (rows(table=made), [] if name == "local" else [f"--{name}"])
+    for name, (made, _) in ALL.items()
 }
 
 

@@ -16,7 +16,7 @@ import shmq
 from shmq.client.nats.names import partition_stream, queue_stream
 from shmq.cluster.local import LocalCluster
 from tests.conformance.tools import eventually
-from tests.support.nats_cluster import OLD_BINARY, running_cluster
+from tests.support.nats_cluster import OLD_BINARY, PREFIX, running_cluster
 
 #: How often the history below is interrupted by the death of a server: SHMQ_KILLS says more.
 KILLS = int(os.environ.get("SHMQ_KILLS", "4"))
@@ -153,7 +153,7 @@ def test_nothing_is_lost_when_all_servers_are_restarted(cluster: LocalCluster) -
         committed = group.committed()
         for node in cluster.nodes:
             node.kill()
-        cluster.start(prefix=("setpriv", "--pdeathsig", "KILL"))
+        cluster.start(prefix=PREFIX)
         assert queue.put("last").sequence == 2001
         bodies: list[Any] = []
         while len(bodies) < 2001:
@@ -205,7 +205,7 @@ def test_a_cluster_with_one_old_server_is_refused(cluster: LocalCluster) -> None
     old = cluster.nodes[2]
     old.kill()
     old.configure(f"listen: 127.0.0.1:{old.ports.client}\n")  # it knows no sync_interval
-    old.start(OLD_BINARY, ("setpriv", "--pdeathsig", "KILL"))
+    old.start(OLD_BINARY, PREFIX)
     eventually(lambda: _is_refused(cluster.url), "the old server says its version")
 
 

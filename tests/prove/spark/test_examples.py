@@ -13,6 +13,8 @@ import duckdb
 import pytest
 
 import shmq
+from tests.support.examples import printed
+from tests.support.processes import environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,15 +30,14 @@ pytestmark = pytest.mark.skipif(
 def run(folder: Path, namespace: str) -> None:
     """Run the project once; its tables are in the folder."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    known = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     ran = subprocess.run(
         ["sh", str(ROOT / "examples/pipelines/run.sh"), str(folder)],
         env={
-            **{key: value for key, value in os.environ.items() if key != "SPARK_CONF_DIR"},
-            "PATH": path,
-            "PYTHONPATH": os.pathsep.join(filter(None, known)),
-            "SHMQ_NAMESPACE": namespace,
-            "DRIVER_MEMORY": "768m",
+            key: value
+            for key, value in environment(
+                PATH=path, SHMQ_NAMESPACE=namespace, DRIVER_MEMORY="768m"
+            ).items()
+            if key != "SPARK_CONF_DIR"
         },
         capture_output=True,
         text=True,
@@ -76,31 +77,12 @@ def test_the_project_of_declarative_pipelines_runs(
     assert broker.queue("flights.dlq").qsize() == 2
 
 
-def pipeline(namespace: str, *arguments: str) -> None:
-    """Run the pipeline into Parquet to its end."""
-    path = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-    ran = subprocess.run(
-        [sys.executable, "app.py", *arguments],
-        cwd=ROOT / "examples/parquet",
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, path)),
-            "SHMQ_NAMESPACE": namespace,
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr[-5000:]
-
-
 def test_the_pipeline_writes_each_order_into_parquet_once(
     broker: shmq.Broker, namespace: str, tmp_path: Path
 ) -> None:
-    pipeline(namespace, "put", "--orders", "20")
+    printed("parquet", namespace, "put", "--orders", "20", timeout=300)
     broker.queue("orders").put(b"no order")
-    pipeline(namespace, "run", str(tmp_path), "--once")
+    printed("parquet", namespace, "run", str(tmp_path), "--once", timeout=300)
     rows = duckdb.read_parquet(f"{tmp_path}/data/**/*.parquet")
     found = rows.filter("decode_problem IS NULL").order('"order"').fetchall()
     names = rows.columns
