@@ -23,6 +23,7 @@ from examples.flights.delays import add_up
 from examples.flights.errors import DemoError
 from examples.flights.queues import COUNTED, PATIENCE
 from examples.flights.tally import Sums
+from examples.flights.workers import interrupts_blocked
 from shmq.errors import ShmqError
 from shmq.supervision.signals import end_with_parent
 
@@ -81,7 +82,8 @@ def archive(namespace: str) -> Archived:
         ours, theirs = _SPAWN.Pipe(duplex=False)
         arguments = (theirs, namespace, folder, os.getpid())
         process = _SPAWN.Process(target=_work, args=arguments, name="spark")
-        process.start()
+        with interrupts_blocked():
+            process.start()
         theirs.close()
         try:
             kind, value = _answer(ours)
@@ -130,7 +132,7 @@ def _log(folder: str) -> str:
 
 def _work(pipe: Connection, namespace: str, folder: str, parent: int) -> None:
     end_with_parent(parent, signal.SIGTERM)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for Java, too: the parent handles Ctrl-C
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with Path(folder, "log").open("wb") as log:  # keeps Java's output off the screen
         os.dup2(log.fileno(), 1)

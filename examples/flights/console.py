@@ -14,6 +14,7 @@ from typing import Final, Self
 
 from examples.flights.errors import DemoError
 from examples.flights.queues import PATIENCE
+from examples.flights.workers import interrupts_blocked
 from shmq.supervision.signals import end_with_parent
 
 __all__ = ["FlightsConsole"]
@@ -41,7 +42,8 @@ class FlightsConsole:
                 self._process = _SPAWN.Process(
                     target=_serve, args=(namespace, address, log, os.getpid()), name="console"
                 )
-                self._process.start()
+                with interrupts_blocked():
+                    self._process.start()
                 found = self._heard(log)
                 if found is not None:
                     #: The address of its first page.
@@ -79,7 +81,6 @@ class FlightsConsole:
 def _serve(namespace: str, address: str, log: Path, parent: int) -> None:
     """The body of the console's process: the command, with its log in that file."""
     end_with_parent(parent, signal.SIGTERM)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     with log.open("ab", buffering=0) as file:
         os.dup2(file.fileno(), sys.stderr.fileno())
     from shmq.cli.main import main  # noqa: PLC0415 - in this process alone

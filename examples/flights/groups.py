@@ -17,7 +17,7 @@ from examples.flights.plan import Plan
 from examples.flights.queues import PATIENCE
 from examples.flights.reading import Reading
 from examples.flights.screen import Screen
-from examples.flights.workers import interrupts_ignored, start
+from examples.flights.workers import interrupts_blocked, start
 
 __all__ = ["GROUPS", "Grouped", "read_in_groups"]
 
@@ -96,7 +96,7 @@ class _Stage:
     def begin(self) -> None:
         """Start the members and the producer."""
         plan = self._plan
-        with interrupts_ignored():
+        with interrupts_blocked():
             for group in GROUPS:
                 self._members[group] = [
                     start(f"member {at + 1} of {group}", take_part, plan.namespace, group)

@@ -19,6 +19,7 @@ import psutil
 
 from examples.flights.errors import DemoError
 from examples.flights.queues import PATIENCE
+from examples.flights.workers import interrupts_blocked
 from shmq.errors import ShmqError
 from shmq.server.config.settings import Source
 from shmq.server.supervisor import Supervisor
@@ -53,7 +54,8 @@ class Server:
                 self._process = _SPAWN.Process(
                     target=_serve, args=(namespace, data_dir, told, os.getpid()), name="server"
                 )
-                self._process.start()
+                with interrupts_blocked():
+                    self._process.start()
                 #: Whether one of its processes was killed.
                 self.bereft = False
                 #: The address on which it listens.
@@ -119,7 +121,6 @@ class Server:
 def _serve(namespace: str, data_dir: Path | None, told: str, parent: int) -> None:
     """The body of the server's process."""
     end_with_parent(parent, signal.SIGTERM)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     os.environ["NOTIFY_SOCKET"] = told
     logging.getLogger("shmq").addHandler(logging.NullHandler())  # the screen shows deaths
     settings = {

@@ -7,6 +7,7 @@ import multiprocessing
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +19,7 @@ from examples.flights.plan import Plan
 from examples.flights.producer import produce
 from examples.flights.queues import PATIENCE
 
-__all__ = ["Workers", "interrupts_ignored", "start"]
+__all__ = ["Workers", "interrupts_blocked", "start"]
 
 # Spawned, not forked: each attaches by name, as a separate program would.
 _SPAWN = multiprocessing.get_context("spawn")
@@ -43,7 +44,7 @@ class Workers:
         Producers note their progress in the ``folder``, if there is one. Consumers assume that
         messages up to the number ``doubted`` may have been delivered before.
         """
-        with interrupts_ignored():
+        with interrupts_blocked():
             for index in range(plan.consumers):
                 name = f"consumer {index + 1}"
                 arguments = plan.namespace, plan.batch, plan.remote > 0, doubted
@@ -118,10 +119,14 @@ def _work(work: Callable[..., None], *arguments: Any) -> None:
 
 
 @contextlib.contextmanager
-def interrupts_ignored() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C, which the terminal sends to all; this one handles it."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def interrupts_blocked() -> Iterator[None]:
+    """Start processes that no Ctrl-C reaches: the terminal sends it to all, this one handles it.
+
+    One that comes within the block is delivered to this process at its end.
+    """
+    resource_tracker.ensure_running()  # its start would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -411,6 +411,23 @@ class QueueOptions(Options):
         own = {key: row.of_dead_letters for key, row in rows if row.of_dead_letters is not ...}
         return dataclasses.replace(self, arena_bytes=self.arena_bytes + DEAD_LETTER_ROOM, **own)
 
+    def check_dead_letters(self, name: str, found: QueueOptions) -> None:
+        """Raise :class:`InvalidOption` if a queue with the options ``found`` cannot take them.
+
+        ``name`` is the queue that these options are of.
+        """
+        if found.dead_letter is not None or found.max_deliveries is not None:
+            raise InvalidOption(
+                f"dead_letter={self.dead_letter!r}: that queue has a delivery limit or a "
+                f"dead-letter queue of its own, so it cannot take the dead letters of {name!r}: "
+                f"name another"
+            )
+        if found.arena_bytes < self.max_message_bytes + DEAD_LETTER_ROOM:
+            raise InvalidOption(
+                f"dead_letter={self.dead_letter!r}: its arena_bytes={found.arena_bytes} cannot "
+                f"hold a message of {self.max_message_bytes} bytes from {name!r}: name a larger one"
+            )
+
 
 def check_confirm(confirm: str, durability: str) -> None:
     """Raise :class:`InvalidOption` for ``confirm="disk"`` without a journal."""

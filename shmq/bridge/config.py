@@ -83,7 +83,7 @@ def read(path: Path) -> Bridge:
         return check(msgspec.convert(found, Bridge))
     except OSError as error:
         raise InvalidOption(f"{path}: it cannot be read: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidOption(f"{path}: it is not TOML: {error}") from error
     except msgspec.ValidationError as error:
         raise InvalidOption(f"{path}: {error}") from error

@@ -17,7 +17,8 @@ from shmq.bridge.config import Mirror
 from shmq.bridge.lane import Lane
 from shmq.bridge.progress import Progress
 from shmq.client.nats.connection import ApiError
-from shmq.client.nats.partition import Row
+from shmq.client.nats.jetstream import WRONG_LAST
+from shmq.client.nats.partition import row_of
 from shmq.errors import InvalidOption, NoSuchStream, OutOfSequence
 
 __all__ = ["ORIGIN", "MirrorLane"]
@@ -25,8 +26,6 @@ __all__ = ["ORIGIN", "MirrorLane"]
 #: The header with the stream's identity and the record's offset, ``<hex>:<offset>``.
 ORIGIN: Final = "Shmq-Origin"
 
-#: The error of JetStream for a last sequence number other than the expected one.
-_WRONG_LAST: Final = 10071
 _LOOK: Final = 1.0
 _PATIENCE: Final = 30.0
 _TRIAL: Final = 5.0
@@ -155,13 +154,7 @@ async def _published(
     """What the cluster answered to each, in order: a PubAck, or an exception."""
     sent = (
         target.publish(
-            Row(
-                bytes(record.value),
-                record.key,
-                dict(record.headers),
-                record.codec,
-                record.timestamp_ns,
-            ),
+            row_of(record),
             f"{identity:016x}:{records.partition}:{record.offset}",
             expected_last=last + at,
             headers={ORIGIN: f"{identity:016x}:{record.offset}"},
@@ -174,7 +167,7 @@ async def _published(
 
 def _passing(error: BaseException) -> BaseException:
     """The error to raise: that of another last record passes once the places are found again."""
-    if isinstance(error, ApiError) and error.number == _WRONG_LAST:
+    if isinstance(error, ApiError) and error.number == WRONG_LAST:
         return OutOfSequence(f"the cluster has another last record than this bridge knew: {error}")
     return error
 

@@ -141,9 +141,13 @@ def _ask(
             raise click.BadParameter(one_line(str(error))) from None
         return answers
 
-    answers: dict[str, Any] = click.prompt(
-        "  ", default=default, value_proc=read, prompt_suffix=" ", err=True
-    )
+    try:
+        answers: dict[str, Any] = click.prompt(
+            "  ", default=default, value_proc=read, prompt_suffix=" ", err=True
+        )
+    except UnicodeDecodeError:
+        click.echo(err=True)  # the error has a line of its own
+        raise
     return answers
 
 

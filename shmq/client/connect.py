@@ -49,11 +49,11 @@ def connect(
     With ``SHMQ_OTEL=1`` in the environment the broker is as of ``shmq.otel.instrument``.
     """
     with descriptors:
-        from shmq.api.names import is_url  # noqa: PLC0415
+        from shmq.api.names import is_cluster_url, is_url  # noqa: PLC0415
 
     if target is None:
         target = os.environ.get("SHMQ_URL") or None
-    if isinstance(target, str) and target.startswith(("nats://", "tls://")):
+    if isinstance(target, str) and is_cluster_url(target):
         from shmq.client.nats.broker import NatsBroker  # noqa: PLC0415 - of the extra "cluster"
 
         how = token, tls, connect_timeout, request_timeout, wait_for_acks

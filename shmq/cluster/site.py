@@ -15,12 +15,12 @@ from typing import Any, Final
 
 from shmq.client.nats import names
 from shmq.client.nats.connection import ApiError, ClusterConnection
+from shmq.client.nats.jetstream import IN_USE
 from shmq.errors import ConnectionLost, InvalidOption, ShmqError
 
 __all__ = ["Copy", "collect", "copies", "mirror"]
 
 _SITE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
-_IN_USE: Final = 10058
 #: How long a site may take to answer, in seconds.
 _PATIENCE: Final = 10.0
 
@@ -158,7 +158,7 @@ async def _create(
     try:
         made = await _api(connection, site, f"STREAM.CREATE.{name}", config)
     except ApiError as error:
-        if error.number != _IN_USE:
+        if error.number != IN_USE:
             raise
         made = await _api(connection, site, f"STREAM.INFO.{name}")
     found: dict[str, Any] = made["config"]

@@ -340,6 +340,8 @@ class JournalWriter(SnapshotWriter):
         return found
 
     def _fail(self, error: OSError) -> None:
+        if self.deleted:
+            return  # with its files
         if self.error is None or self.error.errno != error.errno:
             log.error(
                 "queue %s cannot be written to %s: %s; it is tried again every %s s, and "

@@ -41,13 +41,11 @@ def refuse(settings: Settings, inherited: socket.socket | None = None) -> None:
     if inherited is not None:
         _refuse_inherited(settings, inherited)
         return
-    check(settings)
     if settings.bind.startswith(UNIX):
+        _refuse_path(settings)
         _refuse_taken(_path_of(settings))
-        return
-    family, address = _resolved(settings)
-    if address[1]:
-        _refuse_shared(family, address)
+    else:
+        _admitted(settings)
 
 
 def check(settings: Settings) -> None:
@@ -67,13 +65,18 @@ def listen(settings: Settings, inherited: socket.socket | None = None) -> list[s
     for an invalid address, or one that is exposed without tokens and TLS, and
     :class:`~shmq.ShmqError` if listening fails.
     """
+    if inherited is None and not settings.bind.startswith(UNIX):
+        return _listening(settings, *_admitted(settings))
     refuse(settings, inherited)
-    if inherited is None and settings.bind.startswith(UNIX):
+    if inherited is None:
         inherited = _bound_to_path(_path_of(settings))
-    if inherited is not None:
-        inherited.setblocking(False)
-        return [inherited, *(inherited.dup() for _ in range(settings.workers - 1))]
-    family, address = _resolved(settings)
+    inherited.setblocking(False)
+    return [inherited, *(inherited.dup() for _ in range(settings.workers - 1))]
+
+
+def _listening(
+    settings: Settings, family: socket.AddressFamily, address: Any
+) -> list[socket.socket]:
     opened: list[socket.socket] = []
     try:
         while len(opened) < settings.workers:
@@ -156,6 +159,15 @@ def _refuse_inherited(settings: Settings, inherited: socket.socket) -> None:
         raise InvalidOption("the inherited socket does not listen: the unit needs ListenStream=")
     if inherited.family != socket.AF_UNIX:
         _refuse_exposure(settings, inherited.getsockname()[0])
+
+
+def _admitted(settings: Settings) -> tuple[socket.AddressFamily, Any]:
+    """The address to bind, looked up once: what is checked is what is bound."""
+    family, address = _resolved(settings)
+    _refuse_exposure(settings, address[0])
+    if address[1]:
+        _refuse_shared(family, address)
+    return family, address
 
 
 def _resolved(settings: Settings) -> tuple[socket.AddressFamily, Any]:

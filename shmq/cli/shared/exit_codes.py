@@ -71,6 +71,7 @@ _CODES: tuple[tuple[type[BaseException], Code], ...] = (
     (shmq.InvalidName, Code.USAGE),
     (shmq.InvalidOption, Code.USAGE),
     (click.UsageError, Code.USAGE),
+    (UnicodeDecodeError, Code.USAGE),
     (click.Abort, Code.INTERRUPTED),
     (KeyboardInterrupt, Code.INTERRUPTED),
 )
@@ -94,7 +95,7 @@ def describe(error: BaseException) -> str:
         return one_line(error.format_message())
     if isinstance(error, shmq.ShmqError):
         return one_line(str(error))
-    if isinstance(error, OSError):
+    if isinstance(error, OSError | UnicodeDecodeError):
         return one_line(_of_the_system(error))
     return one_line(
         f"internal error: {type(error).__name__}: {error}; "
@@ -119,6 +120,8 @@ def _where_help_is(error: click.UsageError) -> str:
     return f" (see: {error.ctx.command_path if error.ctx is not None else 'shmq'} --help)"
 
 
-def _of_the_system(error: OSError) -> str:
+def _of_the_system(error: OSError | UnicodeDecodeError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return f"what was typed or piped in is not {error.encoding.upper()}: {error.reason}"
     reason = error.strerror or str(error) or type(error).__name__
     return f"{error.filename}: {reason}" if error.filename is not None else reason

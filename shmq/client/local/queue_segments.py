@@ -6,9 +6,9 @@ import contextlib
 import logging
 
 from shmq.api.names import staging_target
-from shmq.api.options import DEAD_LETTER_ROOM, QueueOptions
+from shmq.api.options import QueueOptions
 from shmq.client.shared import durability
-from shmq.errors import ForeignSegment, InvalidOption, NoSuchQueue, SegmentError
+from shmq.errors import ForeignSegment, NoSuchQueue, SegmentError
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import semaphore_names, wakeup_prefix
 from shmq.native import _core
@@ -46,17 +46,7 @@ def ensure_dead_letters(namespace: Namespace, name: str, options: QueueOptions) 
         segment = find_segment(namespace, dead_letter)
         if segment is None:
             return namespace.make_segment(dead_letter, options.for_dead_letters())
-    found = QueueOptions(**segment.options)
-    if found.dead_letter is not None or found.max_deliveries is not None:
-        raise InvalidOption(
-            f"dead_letter={dead_letter!r}: that queue has a delivery limit or a dead-letter queue "
-            f"of its own, so it cannot take the dead letters of {name!r}: name another"
-        )
-    if found.arena_bytes < options.max_message_bytes + DEAD_LETTER_ROOM:
-        raise InvalidOption(
-            f"dead_letter={dead_letter!r}: its arena_bytes={found.arena_bytes} cannot hold a "
-            f"message of {options.max_message_bytes} bytes from {name!r}: name a larger one"
-        )
+    options.check_dead_letters(name, QueueOptions(**segment.options))
     return segment
 
 

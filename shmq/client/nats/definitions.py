@@ -9,14 +9,11 @@ from typing import Any, Final, NamedTuple
 
 from shmq.client.nats import names
 from shmq.client.nats.connection import ApiError, ClusterConnection
-from shmq.client.nats.jetstream import create_stream
+from shmq.client.nats.jetstream import NO_MESSAGE, NO_STREAM, WRONG_LAST, create_stream
 from shmq.errors import ServerError
 
 __all__ = ["Definition", "Definitions"]
 
-_NO_STREAM: Final = 10059
-_NO_MESSAGE: Final = 10037
-_WRONG_REVISION: Final = 10071
 _EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 
 
@@ -45,7 +42,7 @@ class Definitions:
         try:
             found = await self._connection.api(f"STREAM.MSG.GET.{self._stream}", asked)
         except ApiError as error:
-            if error.number in (_NO_STREAM, _NO_MESSAGE):
+            if error.number in (NO_STREAM, NO_MESSAGE):
                 return None
             raise
         message = found["message"]
@@ -82,7 +79,7 @@ class Definitions:
                 self._subject(key), json.dumps(value).encode(), headers, what=f"definition {key!r}"
             )
         except ApiError as error:
-            if error.number == _WRONG_REVISION:
+            if error.number == WRONG_LAST:
                 return None
             raise
         return int(answer["seq"])
@@ -94,7 +91,7 @@ class Definitions:
                 f"STREAM.PURGE.{self._stream}", {"filter": self._subject(key)}
             )
         except ApiError as error:
-            if error.number != _NO_STREAM:
+            if error.number != NO_STREAM:
                 raise
 
     async def names(self, kind: str) -> list[str]:
@@ -109,7 +106,7 @@ class Definitions:
             try:
                 found = await self._connection.api(f"STREAM.INFO.{self._stream}", asked)
             except ApiError as error:
-                if error.number == _NO_STREAM:
+                if error.number == NO_STREAM:
                     return
                 raise
             subjects = found["state"].get("subjects") or {}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import json
+import math
 import secrets
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -15,19 +17,25 @@ from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.errors import ConnectionLost, NoSpace, Unsupported
 
 __all__ = [
+    "IN_USE",
     "MOST_TOGETHER",
+    "NO_MESSAGE",
     "NO_STREAM",
+    "WRONG_LAST",
     "Together",
     "check_echo",
     "create_consumer",
     "create_stream",
     "delete_stream",
+    "nanoseconds",
     "publish_together",
 ]
 
-#: The error of JetStream for a stream that is not there.
+#: Errors of JetStream: what is not there, a name that is taken, another last sequence.
 NO_STREAM: Final = 10059
-_IN_USE: Final = 10058
+NO_MESSAGE: Final = 10037
+IN_USE: Final = 10058
+WRONG_LAST: Final = 10071
 #: The most messages of one atomic batch.
 MOST_TOGETHER: Final = 1000
 #: Errors of a batch that another attempt may not meet: too many of them, or given up.
@@ -47,7 +55,7 @@ async def create_stream(connection: ClusterConnection, config: Mapping[str, Any]
     except ApiError as error:
         if error.number in _NO_ROOM:
             raise NoSpace(f"cluster {connection.url}: {error}") from error
-        if error.number != _IN_USE:
+        if error.number != IN_USE:
             raise
         made = await connection.api(f"STREAM.INFO.{name}")
     check_echo(connection, f"stream {name!r}", config, made["config"])
@@ -155,3 +163,13 @@ async def _send(
             if number == last or found.get("error"):
                 return found
     return {}
+
+
+def nanoseconds(stamp: str) -> int:
+    """A time of the server in nanoseconds since 1970."""
+    whole, _, fraction = stamp.rstrip("Z").partition(".")
+    try:
+        then = dt.datetime.fromisoformat(whole).replace(tzinfo=dt.UTC)
+    except ValueError:
+        return 0
+    return math.floor(then.timestamp()) * 10**9 + int(fraction[:9].ljust(9, "0") or 0)

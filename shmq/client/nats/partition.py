@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import datetime as dt
 import json
-import math
 import secrets
 import struct
 import time
@@ -20,14 +19,20 @@ from shmq.api.options import check_one_of
 from shmq.api.stream_options import StreamOptions
 from shmq.client.nats import names
 from shmq.client.nats.connection import ApiError, ClusterConnection
-from shmq.client.nats.jetstream import MOST_TOGETHER, NO_STREAM, create_stream, publish_together
+from shmq.client.nats.jetstream import (
+    MOST_TOGETHER,
+    NO_STREAM,
+    create_stream,
+    nanoseconds,
+    publish_together,
+)
 from shmq.client.nats.message import packed, unpacked
 from shmq.codec import codecs
 from shmq.codec.codecs import pack_properties, unpack_properties
 from shmq.errors import ConnectionLost, MessageTooLarge, OffsetOutOfRange, ServerError
 from shmq.native import _stream
 
-__all__ = ["Partition", "Row", "StreamGone", "compressed_block", "rows_of"]
+__all__ = ["Partition", "Row", "StreamGone", "compressed_block", "row_of", "rows_of"]
 
 #: The head of an entry of a block of records: shmq/core/stream/entry.h.
 _HEAD: Final = struct.Struct("<IIBBBBIQqIIII")
@@ -212,8 +217,8 @@ class Partition:
         return Bounds(
             first - 1 if held else last,
             last,
-            _nanoseconds(state["first_ts"]) / _NS if held else None,
-            _nanoseconds(state["last_ts"]) / _NS if held else None,
+            nanoseconds(state["first_ts"]) / _NS if held else None,
+            nanoseconds(state["last_ts"]) / _NS if held else None,
             int(state["bytes"]),
         )
 
@@ -241,8 +246,8 @@ class Partition:
                 return int((one.headers or {})["Nats-Sequence"]) - 1
         return bounds.latest
 
-    async def read(self, offset: int, limit: int, max_bytes: int) -> tuple[_stream.Records, int]:
-        """The records from there on that are there; and the offset behind them.
+    async def read(self, offset: int, limit: int, max_bytes: int) -> _stream.Records:
+        """The records from there on that are there.
 
         Raises OffsetOutOfRange, StreamGone.
         """
@@ -265,10 +270,7 @@ class Partition:
                     await asyncio.sleep(_PAUSE / 10)  # the replica that answered is behind
                     continue
                 entries = b""
-            records = _stream.records_of(
-                entries, self.number, offset, limit, next_offset=next_offset
-            )
-            return records, next_offset
+            return _stream.records_of(entries, self.number, offset, limit, next_offset=next_offset)
 
     def _entries(self, found: list[Msg], offset: int) -> tuple[bytes | None, int]:
         """The messages as a block of records; None if those at the beginning are gone."""
@@ -323,18 +325,20 @@ class Partition:
             await asyncio.sleep(_PAUSE)
 
 
+def row_of(record: Any, timestamp_ns: int = 0) -> Row:
+    """The row of a record; one without a time gets this one."""
+    return Row(
+        bytes(record.value),
+        record.key,
+        dict(record.headers),
+        record.codec,
+        record.timestamp_ns or timestamp_ns,
+    )
+
+
 def rows_of(block: Any, timestamp_ns: int) -> list[Row]:
     """The records of a block of entries; those without a time get this one."""
-    return [
-        Row(
-            bytes(record.value),
-            record.key,
-            dict(record.headers),
-            record.codec,
-            record.timestamp_ns or timestamp_ns,
-        )
-        for record in _stream.records_of(block, 0, 0)
-    ]
+    return [row_of(record, timestamp_ns) for record in _stream.records_of(block, 0, 0)]
 
 
 def compressed_block(packed: bytes, compression: str, count: int, raw_bytes: int) -> bytes:
@@ -357,7 +361,7 @@ def _entry(offset: int, message: Msg) -> bytes:
     number = codecs.CODECS.index(codec) if codec in codecs.CODECS else 0
     headers = pack_properties(given) if given else b""
     if not isinstance(stamp, int) or not -(1 << 63) <= stamp < 1 << 63:
-        stamp = _nanoseconds((message.headers or {}).get("Nats-Time-Stamp", ""))
+        stamp = nanoseconds((message.headers or {}).get("Nats-Time-Stamp", ""))
     size = _HEAD.size + (len(message.data) + len(key or b"") + len(headers) + 7) // 8 * 8
     head = _HEAD.pack(
         (size - 8) // 8,
@@ -375,13 +379,3 @@ def _entry(offset: int, message: Msg) -> bytes:
         0,
     )
     return b"".join((head, message.data, key or b"", headers)).ljust(size, b"\0")
-
-
-def _nanoseconds(stamp: str) -> int:
-    """A time of the server in nanoseconds since 1970."""
-    whole, _, fraction = stamp.rstrip("Z").partition(".")
-    try:
-        then = dt.datetime.fromisoformat(whole).replace(tzinfo=dt.UTC)
-    except ValueError:
-        return 0
-    return math.floor(then.timestamp()) * _NS + int(fraction[:9].ljust(9, "0") or 0)

@@ -21,7 +21,7 @@ from shmq.client.nats.definitions import Definitions
 from shmq.client.nats.jetstream import MOST_TOGETHER, publish_together
 from shmq.client.nats.message import packed
 from shmq.client.nats.queue_layout import QueueLayout, check_synced
-from shmq.client.remote.put import encode, never_fits, waiting_put
+from shmq.client.remote.put import encode, is_full, never_fits, waiting_put
 from shmq.codec.codecs import unpack_properties
 from shmq.errors import ConnectionLost, Full, InvalidOption, MessageTooLarge, QueueDeleted
 from shmq.native import _core
@@ -201,11 +201,7 @@ class Puts:
 
     def full(self) -> Full:
         """The error for a queue without room."""
-        o = self.options
-        return Full(
-            f"queue {self.name!r} is full: it holds at most {o.capacity} messages and "
-            f"{o.arena_bytes} bytes; consume, wait (block=True), or make it larger"
-        )
+        return is_full(self.name, self.options)
 
     # ---- many messages ----
 

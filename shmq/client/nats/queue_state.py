@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import datetime as dt
+import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Final
 
 from shmq import api
 from shmq.client.nats import names
 from shmq.client.nats.connection import ApiError
-from shmq.client.nats.jetstream import NO_STREAM
+from shmq.client.nats.jetstream import NO_STREAM, nanoseconds
 from shmq.client.nats.lease import Lease, parse_reply
 from shmq.client.nats.message import NatsMessage, unpacked
 from shmq.client.remote.put import waiting_puts
@@ -52,13 +52,17 @@ class QueueState:
 
         The stream says what is there: a consumer learns a moment later of a message.
         """
+        return (await self._counted())[1:]
+
+    async def _counted(self) -> tuple[dict[str, Any], int, int, int, int]:
+        """The state of its stream, and the `counts`."""
         consumers = await self._pulls.consumers()
-        state = (await self._info())["state"]
+        state: dict[str, Any] = (await self._info())["state"]
         due = sum(map(int, (state.get("subjects") or {}).values()))
         leased = sum(int(one["num_ack_pending"]) for one in consumers)
         waiting = max((int(one.get("num_waiting") or 0) for one in consumers), default=0)
         delayed = max(0, int(state["messages"]) - due)
-        return max(0, due - leased), delayed, leased, waiting
+        return state, max(0, due - leased), delayed, leased, waiting
 
     async def is_full(self) -> bool:
         """Whether it holds as many messages as its capacity allows."""
@@ -66,8 +70,7 @@ class QueueState:
 
     async def stats(self) -> api.QueueStats:
         """See :class:`shmq.api.Queue`."""
-        depth, delayed, leased, waiting = await self.counts()
-        state = (await self._info())["state"]
+        state, depth, delayed, leased, waiting = await self._counted()
         options = self._layout.options
         put, held, used = int(state["last_seq"]), int(state["messages"]), int(state["bytes"])
         free = max(0, options.arena_bytes - used)
@@ -150,12 +153,13 @@ class QueueState:
             answer = await self._connection.api(f"STREAM.PURGE.{stream}", {"filter": later})
             removed = int(answer["purged"])
         while came := await self._pulls.take(_AT_ONCE, None, waits=False):
-            for one in came:
-                delivery = parse_reply(one.reply)
-                if delivery is not None:
-                    wait = self._layout.options.visibility_timeout
-                    lease = Lease.new(self._connection, delivery, wait, one.reply)
-                    await self._queue.settlements.acked(lease)
+            wait = self._layout.options.visibility_timeout
+            leases = [
+                Lease.new(self._connection, delivery, wait, one.reply)
+                for one in came
+                if (delivery := parse_reply(one.reply)) is not None
+            ]
+            await asyncio.gather(*map(self._queue.settlements.acked, leases))
             removed += len(came)
         return removed
 
@@ -173,11 +177,6 @@ async def summary_of(queue: Any) -> api.QueueSummary:
 
 
 def _age(stamp: str) -> float:
-    """How old a time of the server is, in seconds; it has nanoseconds."""
-    whole, _, fraction = stamp.rstrip("Z").partition(".")
-    try:
-        then = dt.datetime.fromisoformat(whole).replace(tzinfo=dt.UTC).timestamp()
-        then += float(f"0.{fraction}") if fraction else 0.0
-    except ValueError:
-        return 0.0
-    return max(0.0, time.time() - then)
+    """How old a time of the server is, in seconds; 0 if it is none."""
+    then = nanoseconds(stamp)
+    return max(0.0, time.time() - then / 1e9) if then else 0.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from shmq.client.nats.message import NatsMessage, packed
+from shmq.client.nats.message import NatsMessage
 from shmq.client.nats.names import kv_key
-from shmq.client.nats.put import Item, Puts
+from shmq.client.nats.put import Puts
 from shmq.client.nats.queue_layout import QueueLayout, options_of
 from shmq.codec.codecs import pack_properties
 from shmq.errors import Full, NoSuchQueue, QueueDeleted
@@ -81,14 +81,6 @@ async def _send(puts: Puts, letters: Any, message: NatsMessage) -> None:
     meta = pack_properties(properties) if properties else None
     made = puts.item_of(meta, message.raw)
     identity = f"redrive:{letters.layout.stream}:{message.sequence}"
-    item = Item(
-        made.body,
-        {**made.headers, **packed(meta), "Nats-Msg-Id": identity},
-        made.subject,
-        True,
-        False,
-        made.is_grouped,
-    )
-    await puts.put(item, False, None)
+    await puts.put(made._replace(headers=made.headers | {"Nats-Msg-Id": identity}), False, None)
     assert message.lease is not None  # it was taken just now
     await letters.settlements.ack(message.lease)

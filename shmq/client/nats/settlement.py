@@ -13,16 +13,17 @@ from typing import Any, ClassVar, Final
 from nats.aio.msg import Msg
 from nats.errors import NoRespondersError
 
-from shmq.api.options import DEAD_LETTER_ROOM, QueueOptions
+from shmq.api.options import QueueOptions
 from shmq.client.nats import names
 from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.client.nats.definitions import Definitions
+from shmq.client.nats.jetstream import NO_MESSAGE
 from shmq.client.nats.lease import Lease, lease_of, parse_reply
 from shmq.client.nats.message import NatsMessage, packed, unpacked
 from shmq.client.nats.put import Item, Puts
 from shmq.client.nats.queue_layout import QueueLayout, new_definition, options_of
 from shmq.codec.codecs import pack_properties, unpack_properties
-from shmq.errors import ConnectionLost, Full, InvalidOption, ServerError, ShmqError
+from shmq.errors import ConnectionLost, Full, ServerError, ShmqError
 from shmq.native import _core
 
 __all__ = ["Leases", "Settlements", "as_receipt", "ensure_dead_letters"]
@@ -33,7 +34,6 @@ log = logging.getLogger("shmq")
 _NOTED: Final = 86_400
 #: How long a message rests whose dead-letter queue is full, in seconds.
 _REST: Final = 1.0
-_NO_MESSAGE: Final = 10037
 _PAUSE: Final = 0.1
 _FEW: Final = 1024
 
@@ -49,16 +49,19 @@ class Leases:
         self._identity = identity
         self._stream = layout.stream
         self._wait = layout.options.visibility_timeout
-        self._mine: set[Lease] = set()
+        #: In the order of their delivery, in which they are given back.
+        self._mine: dict[Lease, None] = {}
+        self._most_mine = _FEW
 
     def _key(self, lease: Lease) -> tuple[str, str, str, int, int]:
         return (f"{self._connection.url} {self._identity}", self._stream, *lease.key)
 
     def add(self, lease: Lease) -> None:
         """Remember a delivery to this handle."""
-        if len(self._mine) >= _FEW:
-            self._mine = {one for one in self._mine if one.is_good}
-        self._mine.add(lease)
+        if len(self._mine) >= self._most_mine:
+            self._mine = {one: None for one in self._mine if one.is_good}
+            self._most_mine = max(_FEW, 2 * len(self._mine))
+        self._mine[lease] = None
 
     def receipt_of(self, lease: Lease) -> int:
         """The receipt of a lease; from now on it is known by it."""
@@ -82,8 +85,8 @@ class Leases:
         return Leases._of_process.get(self._key(lease)) is lease or lease in self._mine
 
     def open(self) -> list[Lease]:
-        """Those of this handle that are not settled."""
-        mine, self._mine = self._mine, set()
+        """Those of this handle that are not settled, in the order of their delivery."""
+        mine, self._mine = self._mine, {}
         return [one for one in mine if one.is_good]
 
 
@@ -205,7 +208,7 @@ class Settlements:
         try:
             found = await self._connection.api(f"STREAM.MSG.GET.{self._layout.stream}", asked)
         except ApiError as error:
-            if error.number == _NO_MESSAGE:
+            if error.number == NO_MESSAGE:
                 lease.settled = True
                 lease.claim(self._layout.name)
             raise
@@ -343,16 +346,7 @@ async def ensure_dead_letters(
         return
     made = options.for_dead_letters()
     found = (await ensure_queue_layout(connection, definitions, target, made)).options
-    if found.dead_letter is not None or found.max_deliveries is not None:
-        raise InvalidOption(
-            f"dead_letter={target!r}: that queue has a delivery limit or a dead-letter queue of "
-            f"its own, so it cannot take the dead letters of {name!r}: name another"
-        )
-    if found.arena_bytes < options.max_message_bytes + DEAD_LETTER_ROOM:
-        raise InvalidOption(
-            f"dead_letter={target!r}: its arena_bytes={found.arena_bytes} cannot hold a message "
-            f"of {options.max_message_bytes} bytes from {name!r}: name a larger one"
-        )
+    options.check_dead_letters(name, found)
 
 
 async def ensure_queue_layout(

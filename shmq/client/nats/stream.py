@@ -39,6 +39,8 @@ _MOST_BLOCK: Final = 1 << 19
 #: How many records go to one partition before those without a key go to the next.
 _STICKY: Final = 16
 _PAUSE: Final = 0.005
+#: How often a reader that waits asks what is there, if nothing is published, in seconds.
+_LOOK: Final = 1.0
 #: How many records one read leaves out at most.
 _MOST_LEFT_OUT: Final = 10_000
 _T = TypeVar("_T")
@@ -351,7 +353,7 @@ class NatsStream(BaseStream):
             most = limit if end is None else min(limit, end - offset)
             if most < 1:
                 return _stream.records_of(b"", place.number, offset)
-            records, _ = await place.read(offset, most, max_bytes)
+            records = await place.read(offset, most, max_bytes)
             came, offset = len(records), records.next_offset
             if wanted is not None:
                 records = records.select([wanted.matches(record) for record in records])
@@ -367,7 +369,7 @@ class NatsStream(BaseStream):
 
     async def _beyond(self, position: Mapping[int, int], timeout: float | None) -> bool:
         """Whether one of these partitions has a record at or after the offset, in time."""
-        came = asyncio.Event()
+        came, look = asyncio.Event(), _LOOK
 
         async def take(_message: Msg) -> None:
             came.set()
@@ -379,13 +381,16 @@ class NatsStream(BaseStream):
         try:
             await client.flush()
             while not await self._is_beyond(position):
-                left = 1.0 if until is None else min(1.0, until - time.monotonic())
+                left = look if until is None else min(look, until - time.monotonic())
                 if left <= 0:
                     return False
+                look = min(2 * look, _LOOK)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(left):
                         await came.wait()
-                        await asyncio.sleep(_PAUSE)  # it comes before it is stored
+                        came.clear()
+                        look = _PAUSE  # it comes before it is stored, and may never be
+                        await asyncio.sleep(_PAUSE)
             return True
         finally:
             for subscription in listening:

@@ -28,6 +28,7 @@ __all__ = [
     "RemotePuts",
     "check_many",
     "encode",
+    "is_full",
     "never_fits",
     "waiting_put",
     "waiting_puts",
@@ -165,6 +166,14 @@ def never_fits(name: str, options: QueueOptions, size: int, more: int) -> Messag
     )
 
 
+def is_full(name: str, options: QueueOptions, why: str | None = None) -> errors.Full:
+    """The error for a queue without room."""
+    return errors.Full(
+        f"queue {name!r} is full: it holds at most {options.capacity} messages and "
+        f"{options.arena_bytes} bytes; {why or 'consume, wait (block=True), or make it larger'}"
+    )
+
+
 class RemotePuts:
     """The puts to one queue of a server: sent, repeated after a lost connection, and waited for.
 
@@ -211,11 +220,7 @@ class RemotePuts:
 
     def full(self, why: str | None = None) -> errors.Full:
         """The error for a queue without room."""
-        o = self.options
-        return errors.Full(
-            f"queue {self.name!r} is full: it holds at most {o.capacity} messages and "
-            f"{o.arena_bytes} bytes; {why or 'consume, wait (block=True), or make it larger'}"
-        )
+        return is_full(self.name, self.options, why)
 
     def _why_unwritten(self) -> str | None:
         """The server's report on slots that wait for its disk; None: there are none."""

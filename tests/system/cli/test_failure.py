@@ -32,6 +32,7 @@ COMMANDS = list(cli.commands)
 
 #: Flags without which a command goes on for long.
 BRIEFLY = {
+    "advise": ["--defaults"],
     "keeper": ["--once"],
     "persist": ["--data-dir", "/dev/null"],
     "console": ["--config", "/nowhere"],
@@ -147,6 +148,16 @@ def test_wrong_usage_is_one_line_with_a_suggestion(
     assert said in ran.error
     assert "--help" in ran.error
     assert ran.out == b""
+
+
+@pytest.mark.parametrize("arguments", [["advise"], ["token", "--hash"]])
+def test_an_answer_that_is_no_text_is_refused_in_one_line(arguments: list[str]) -> None:
+    ran = CliRunner(env={"SHMQ_TRACEBACK": None}).invoke(cli, arguments, input=b"\xff\n")
+
+    assert ran.exit_code == Code.USAGE
+    assert ran.stderr.splitlines()[-1] == (
+        "shmq: what was typed or piped in is not UTF-8: invalid start byte"
+    )
 
 
 @pytest.mark.prove

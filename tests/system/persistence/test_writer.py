@@ -23,6 +23,7 @@ from shmq.persistence.writer import Writer
 from shmq.storage.disk import Disk
 from shmq.storage.paths import catalog, snapshot_name
 from tests.support.failing_disk import FailingDisk
+from tests.support.manual_writer import ManualWriter
 from tests.support.processes import PATIENCE, Start, eventually
 from tests.support.queue_chain import chain
 
@@ -155,6 +156,24 @@ def test_a_deleted_queue_leaves_no_file_and_one_of_its_name_begins_anew(
 
 
 @pytest.mark.prove
+def test_files_that_are_gone_with_their_queue_are_no_failure(
+    writer: ManualWriter, broker: shmq.Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = writer.create()
+    follower = writer.follow()
+    queue.put(b"written")
+    assert follower.step()
+    queue.put(b"not yet")
+    broker.delete_queue("q")
+    for path in writer.disk.directory.iterdir():
+        path.unlink()
+
+    assert not follower.step()
+
+    assert follower.error is None
+    assert caplog.text == ""
+
+
 def test_a_queue_that_cannot_be_kept_is_tried_again_and_not_all_the_time(
     broker: shmq.Broker, namespace: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

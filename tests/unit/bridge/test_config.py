@@ -56,3 +56,10 @@ def test_a_wrong_file_is_refused(tmp_path: Path, text: str, message: str) -> Non
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match=r"none\.toml: it cannot be read: No such file"):
         read(tmp_path / "none.toml")
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_bytes(b"url = '\xff'")
+    with pytest.raises(InvalidOption, match="it is not TOML"):
+        read(file)
