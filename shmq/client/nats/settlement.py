@@ -100,6 +100,8 @@ class Settlements:
         self._layout = puts.layout
         self._connection = puts.connection
         self._options = puts.options
+        #: Dead letters are copied one at a time, in the order in which their leases are settled.
+        self._copies = asyncio.Lock()
 
     # ---- what was delivered ----
 
@@ -285,13 +287,12 @@ class Settlements:
         """Copy it to the dead-letter queue, once, and acknowledge it."""
         drops = reason == "expired" and self._options.on_expired == "drop"
         target = self._options.dead_letter
-        if message is None:
-            message = await self._fetched(lease)
-        if target is None or drops or "dead" in message.properties:
-            await self.acked(lease)
-            return
         try:
-            await self._copy(message, target, reason, count)
+            async with self._copies:
+                if message is None:
+                    message = await self._fetched(lease)
+                if target is not None and not drops and "dead" not in message.properties:
+                    await self._copy(message, target, reason, count)
         except Full as error:
             log.warning("queue %s: dead letters wait, %s", self._layout.name, error)
             await self._returned(lease, _REST)

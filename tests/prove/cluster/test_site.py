@@ -53,6 +53,7 @@ def test_a_mirror_is_read_at_the_other_site_and_its_lag_is_shown(
         flags = ("mirror", "events", "--at", f"{a.url}/mirrored", "--site", "site-b")
         assert len(command(*flags)) == 3  # two partitions, and the registry
         wait_until(lambda: sum(int(str(one["messages"])) for one in command(*flags)[1:]) == 40)
+        wait_until(lambda: all(one["messages"] for one in command(*flags)))
         assert [one["lag"] for one in command(*flags)] == [0, 0, 0]
     with shmq.connect(f"{b.url}/mirrored") as there:
         assert values(there.stream("events")) == sorted(sent)
