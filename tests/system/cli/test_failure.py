@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
 import re
 import subprocess
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -30,6 +31,19 @@ Invoke = Callable[..., Result]
 
 COMMANDS = list(cli.commands)
 
+
+def leaves(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command that is no group, with the words that lead to it."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from leaves(command, *path, name)
+        else:
+            yield (*path, name), command
+
+
+#: Without those that start a cluster, or Spark.
+LEAVES = {path: command for path, command in leaves(cli) if path[0] not in {"cluster", "pipeline"}}
+
 #: Flags without which a command goes on for long.
 BRIEFLY = {
     "advise": ["--defaults"],
@@ -40,6 +54,12 @@ BRIEFLY = {
     "stress": ["--messages", "1"],
 }
 
+#: Flags with which a command goes on for long, or writes where it pleases.
+LASTING = {"-d", "--data-dir", "--watch", "--follow", "--config", "--once"}
+
+#: What is given to commands, beside any text.
+CHARACTERS = strategies.characters(exclude_characters="\0")  # it ends an argument
+WORDS = ["jobs", "-1", "0", "1", "1.5", "/", "--", "a=b"]
 
 #: What the errors are made of that take more than a message.
 MADE_OF = {"DamagedFile": ("path", 0, "what")}
@@ -160,36 +180,49 @@ def test_an_answer_that_is_no_text_is_refused_in_one_line(arguments: list[str]) 
     )
 
 
+def options_of(command: click.Command) -> list[str]:
+    """The command's flags, but those with which it goes on for long."""
+    flags = {flag for one in command.params for flag in (*one.opts, *one.secondary_opts)}
+    return sorted(flag for flag in flags if flag.startswith("-") and flag not in LASTING)
+
+
 @pytest.mark.prove
 @hypothesis.given(
-    command=strategies.sampled_from(COMMANDS),
-    arguments=strategies.lists(
-        strategies.one_of(
-            strategies.sampled_from(
-                ["-q", "--queue", "jobs", "-n", "-1", "--json", "--yes", "-m", "--file", "/", "--"]
+    path_and_arguments=strategies.sampled_from(sorted(LEAVES)).flatmap(
+        lambda path: strategies.tuples(
+            strategies.just(path),
+            strategies.lists(
+                strategies.one_of(
+                    strategies.sampled_from([*options_of(LEAVES[path]), *WORDS]),
+                    # -d would take the place of the directory that ends persist at once.
+                    strategies.text(CHARACTERS, max_size=20).filter(
+                        lambda text: not text.startswith("-d")
+                    ),
+                    strategies.text(CHARACTERS, max_size=5).map(lambda text: f"--{text}"),
+                ),
+                max_size=6,
             ),
-            # -d would take the place of the directory that ends persist at once.
-            strategies.text(max_size=20).filter(lambda text: not text.startswith("-d")),
-            strategies.text(strategies.characters(), max_size=5).map(lambda text: f"--{text}"),
-        ),
-        max_size=6,
-    ),
+        )
+    )
 )
 @hypothesis.settings(
     max_examples=200,
     suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
 )
 def test_no_command_line_ends_in_a_traceback(
-    namespace: str, command: str, arguments: list[str]
+    namespace: str, tmp_path: Path, path_and_arguments: tuple[tuple[str, ...], list[str]]
 ) -> None:
-    runner = CliRunner(env={"SHMQ_NAMESPACE": namespace, "SHMQ_TRACEBACK": None})
+    path, arguments = path_and_arguments
+    own = {"SHMQ_NAMESPACE": namespace, "XDG_CONFIG_HOME": str(tmp_path), "SHMQ_TRACEBACK": None}
+    runner = CliRunner(env=own)
 
-    result = runner.invoke(cli, [command, *BRIEFLY.get(command, []), *arguments], input=b"\xff\n")
-
-    assert isinstance(result.exception, SystemExit | None), (arguments, result.exc_info)
-    assert result.exit_code in set(Code), result.stderr
-    assert "internal error" not in result.stderr
-    assert len(result.stderr.splitlines()) <= 1
+    with contextlib.chdir(tmp_path):
+        result = runner.invoke(cli, [*path, *BRIEFLY.get(path[0], []), *arguments], input=b"\xff\n")
+    assert isinstance(result.exception, SystemExit | None), (path, arguments, result.exc_info)
+    said = (path, arguments, result.stderr)
+    assert result.exit_code in set(Code), said
+    assert "internal error" not in result.stderr, said
+    assert len(result.stderr.splitlines()) <= 1, said
 
 
 @pytest.mark.debris
