@@ -122,6 +122,9 @@ def test_each_command_has_a_manual_page(tmp_path: Path) -> None:
         path.name for path in tmp_path.iterdir()
     }
     assert r"\-\-log\-format" in (tmp_path / "shmq-serve.1").read_text()
+    for page in tmp_path.iterdir():
+        name = page.read_text().partition(".SH NAME")[2].partition(".SH SYNOPSIS")[0]
+        assert not name.rstrip().endswith("..."), f"{page.name} is cut off: {name}"
 
 
 def test_an_interpreter_that_cannot_build_is_none(

@@ -1,7 +1,7 @@
-"""The core on the platforms of the wheels that this machine is not: musl, and ARM with either C library.
+"""The core on those platforms of the wheels that this machine is not: musl, and ARM with either.
 
-All of it is compiled for each of them without a warning. With musl on this machine's processor its own
-tests run, too; what is built for ARM is not run.
+All of it is compiled for each of them without a warning. With musl on this machine's processor its
+own tests run, too; what is built for ARM is not run.
 """
 
 from __future__ import annotations
