@@ -53,10 +53,12 @@ def test_each_cell_of_the_comparison_has_its_source() -> None:
 
 
 def test_the_first_page_leads_to_each_of_the_ten_programs() -> None:
-    listed = re.findall(r"^\| \[(\w+)\]\((.+?)\)", (ROOT / "examples/README.md").read_text(), re.M)
+    listed = re.findall(
+        r"^\| \[(\w+)\]\((.+?)\)", (ROOT / "examples/README.md").read_text(), re.MULTILINE
+    )
     ten = listed[:10]
     assert ten[-1][0] == "anywhere"
-    linked = re.findall(r"^\| \[(\w+)\]\(\.\./examples/(.+?)\)", FIRST, re.M)
+    linked = re.findall(r"^\| \[(\w+)\]\(\.\./examples/(.+?)\)", FIRST, re.MULTILINE)
     assert linked == ten
 
 
