@@ -95,9 +95,11 @@ def read_range(
                     at = _behind(wanted, at, error, strict=strict)
                     continue
                 rows = RecordRows(found.data, at, wanted.end, wanted.topic, wanted.partition)
-                if rows.count:
-                    yield rows.batch(fields)
                 at = min(found.next_offset, wanted.end)
+                batch = rows.batch(fields)
+                del found, rows  # the next read gets their memory, which is mapped already
+                if batch.num_rows:
+                    yield batch
     except (NoSuchStream, StreamDeleted) as error:
         if strict:
             raise
