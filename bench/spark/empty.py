@@ -23,12 +23,10 @@ if TYPE_CHECKING:
 
 #: Rows of a batch.
 BATCH = 16_384
-#: Parts of a read: one for each core.
-PARTS = 2
 
 
 class EmptySource(DataSource):
-    """``rows`` rows of the requested schema; it drops the rows that it is given."""
+    """``rows`` rows of the requested schema, in ``tasks`` parts; it drops what it is given."""
 
     @classmethod
     def name(cls) -> str:
@@ -37,7 +35,7 @@ class EmptySource(DataSource):
 
     def reader(self, schema: StructType) -> EmptyReader:
         """See Spark's ``DataSource``."""
-        return EmptyReader(schema, int(self.options["rows"]))
+        return EmptyReader(schema, int(self.options["rows"]), int(self.options["tasks"]))
 
     def writer(self, schema: StructType, overwrite: bool) -> EmptyWriter:
         """See Spark's ``DataSource``."""
@@ -57,17 +55,18 @@ class EmptyWriter(DataSourceArrowWriter):
 class EmptyReader(DataSourceReader):
     """One batch, made once and yielded until there are enough rows."""
 
-    def __init__(self, schema: StructType, rows: int) -> None:
+    def __init__(self, schema: StructType, rows: int, tasks: int) -> None:
         self.schema = schema
         self.rows = rows
+        self.tasks = tasks
 
     def partitions(self) -> list[InputPartition]:
         """See Spark's ``DataSourceReader``."""
-        return [InputPartition(part) for part in range(PARTS)]
+        return [InputPartition(part) for part in range(self.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """See Spark's ``DataSourceReader``."""
-        left = len(range(partition.value, self.rows, PARTS))
+        left = len(range(partition.value, self.rows, self.tasks))
         batch = _batch(self.schema, min(left, BATCH))
         while left:
             part = batch.slice(0, min(left, BATCH))

@@ -9,7 +9,8 @@ from bench.row import Role
 from bench.scratch import scratch
 from bench.spark import numbered
 from bench.spark.contestant import Adorned
-from bench.spark.session import begin
+from bench.spark.figures import ROWS
+from bench.spark.session import CORES, begin
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,7 +41,12 @@ class Empty(Adorned):
 
     name = "a Python source of ready Arrow batches"
     role: Role = "harness"
-    note = "the same columns, types and batch sizes; it reads nothing"
+    note = "the same columns, types, batch sizes and number of tasks; it reads nothing"
+
+    def __init__(self, rows: int = ROWS, *, adorned: bool = False, tasks: int = CORES) -> None:
+        super().__init__(rows, adorned=adorned)
+        self.tasks = tasks
+        self.label = f"{self.label}, {tasks} tasks"
 
     def work(self) -> dict[str, float]:
         """See :class:`bench.spark.contestant.OnSpark`."""
@@ -48,7 +54,8 @@ class Empty(Adorned):
             broker.create_queue(QUEUE, **numbered.queue_options(1))
             schema = reading(broker.namespace, adorned=self.adorned).schema
         reader = begin().read.format("bench-empty").schema(schema)
-        return {"rate": self.rows * 1e9 / time_of(reader.option("rows", self.rows).load())}
+        frame = reader.options(rows=self.rows, tasks=self.tasks).load()
+        return {"rate": self.rows * 1e9 / time_of(frame)}
 
 
 def reading(namespace: str, name: str = QUEUE, *, adorned: bool = False) -> DataFrame:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: The cores of the driver and its executors, as the bars assume.
-MASTER = "local[2]"
+CORES = 2
+MASTER = f"local[{CORES}]"
 #: The JVM is driver and executors in one.
 CONF = {"spark.driver.memory": "1g", "spark.log.level": "ERROR"}
 

@@ -52,7 +52,7 @@ def _commit_to_group(given: Mapping[str, str], done: StreamOffset) -> None:
 
 def _acknowledge(given: Mapping[str, str], done: Offset) -> int:
     chosen = QUEUE.parse(given, STREAM)
-    leases = Leases(*QUEUE.source(chosen), chosen["leaseTimeout"], strict=False)
+    leases = Leases(*QUEUE.source(chosen), {**chosen, "failOnDataLoss": False})
     try:
         return leases.settle(done)
     finally:

@@ -22,7 +22,7 @@ TEST("the CRC-32C of RFC 3720, appendix B.4")
 TEST("a CRC-32C can be taken in pieces")
 {
     for (size_t cut = 0; cut <= 9; cut++)
-        CHECK_EQ(shmq_crc32c(shmq_crc32c(0, "123456789", cut), "123456789" + cut, 9 - cut),
+        CHECK_EQ(shmq_crc32c(shmq_crc32c(0, "123456789", cut), &"123456789"[cut], 9 - cut),
                  0xE3069283);
     CHECK_EQ(shmq_crc32c(0, "", 0), 0);
 }

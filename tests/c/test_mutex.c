@@ -145,7 +145,7 @@ static void *hold_a_moment(void *given)
 {
     struct contest *contest = given;
 
-    while (!(__atomic_load_n(&contest->mutex->word, __ATOMIC_RELAXED) & SHMQ_AWAITED))
+    while (!(atomic_load_explicit(&contest->mutex->word, memory_order_relaxed) & SHMQ_AWAITED))
         sched_yield();
     shmq_mutex_drop(contest->mutex);
     return NULL;

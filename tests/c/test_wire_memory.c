@@ -5,8 +5,9 @@
 
 #include "server/requests.h"
 
-/* The sanitizers' allocators stay as they are: they need no such test. */
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+/* The sanitizers' allocators stay as they are: they need no such test. Nor does musl, which has no
+ * other name for its own. */
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__ || !defined __GLIBC__
 #define OWN_REALLOC 0
 #else
 #define OWN_REALLOC 1

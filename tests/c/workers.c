@@ -107,7 +107,7 @@ static void check_letter(const void *body)
 
 /* A sixth in groups: of one priority, so that the order within is that of the puts. A sixth
  * is put without the lock of the gets. */
-static struct shmq_put put_of(uint32_t number, const struct letter *letter)
+static struct shmq_put put_of(uint32_t number, struct letter *letter)
 {
     struct shmq_put put = {.body = letter, .body_bytes = sizeof *letter};
 

@@ -70,6 +70,28 @@ def test_the_workflow_publishes_without_a_secret() -> None:
     assert set(jobs["publish"]["needs"]) == set(jobs) - {"publish"}
 
 
+def test_each_action_of_the_workflow_is_a_commit() -> None:
+    text = (ROOT / ".github/workflows/release.yml").read_text()
+    used = re.findall(r"uses: (.*)", text)
+    assert used
+    for action in used:
+        assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v[\d.]+", action), action
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_cibuildwheel_builds_each_wheel_that_is_promised(machine: str) -> None:
+    options = ("--platform", "linux", "--archs", machine, "--print-build-identifiers")
+    told = archives.run(sys.executable, "-m", "cibuildwheel", *options, ROOT)
+    pythons = ("cp311", "cp312", "cp313", "cp314", "cp314t")
+    libraries = ("manylinux", "musllinux")
+    assert set(told.split()) == {f"{p}-{lib}_{machine}" for p in pythons for lib in libraries}
+    # It is the one that the workflow runs.
+    (required,) = [
+        each for each in PROJECT["optional-dependencies"]["release"] if "cibuildwheel" in each
+    ]
+    assert f"pipx run {required}\n" in (ROOT / ".github/workflows/release.yml").read_text()
+
+
 def test_builds_that_differ_are_refused(tmp_path: Path) -> None:
     made = iter([b"one", b"two"])
 
@@ -100,6 +122,9 @@ def test_each_command_has_a_manual_page(tmp_path: Path) -> None:
         path.name for path in tmp_path.iterdir()
     }
     assert r"\-\-log\-format" in (tmp_path / "shmq-serve.1").read_text()
+    for page in tmp_path.iterdir():
+        name = page.read_text().partition(".SH NAME")[2].partition(".SH SYNOPSIS")[0]
+        assert not name.rstrip().endswith("..."), f"{page.name} is cut off: {name}"
 
 
 def test_an_interpreter_that_cannot_build_is_none(

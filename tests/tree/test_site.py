@@ -39,7 +39,8 @@ def test_the_first_page_begins_with_five_lines_of_code() -> None:
 
 
 def test_each_cell_of_the_comparison_has_its_source() -> None:
-    head, _, *rows = [line for line in FIRST.splitlines() if line.startswith("|")]
+    screen, _, _ = FIRST.partition("</div>")
+    head, _, *rows = [line for line in screen.splitlines() if line.startswith("|")]
     systems = [cell.strip() for cell in head.strip("|").split("|")][1:]
     assert systems == [
         "shmq", "multiprocessing.Queue", "Redis", "RabbitMQ", "Kafka", "iceoryx2",
@@ -49,6 +50,16 @@ def test_each_cell_of_the_comparison_has_its_source() -> None:
         cells = row.strip("|").split("|")[1:]
         assert len(cells) == len(systems)
         assert all("](" in cell for cell in cells), row
+
+
+def test_the_first_page_leads_to_each_of_the_ten_programs() -> None:
+    listed = re.findall(
+        r"^\| \[(\w+)\]\((.+?)\)", (ROOT / "examples/README.md").read_text(), re.MULTILINE
+    )
+    ten = listed[:10]
+    assert ten[-1][0] == "anywhere"
+    linked = re.findall(r"^\| \[(\w+)\]\(\.\./examples/(.+?)\)", FIRST, re.MULTILINE)
+    assert linked == ten
 
 
 def test_the_rates_of_the_first_page_are_those_that_were_measured() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from shmq import api
@@ -19,8 +20,8 @@ __all__ = ["LocalBulkQueue"]
 class LocalBulkQueue(_core.Bulk, api.BulkQueue):
     """See :class:`shmq.api.BulkQueue`."""
 
-    #: Which messages its runs in a name have, on disk; None: the queue is in memory only.
-    store: RunStore | None = None
+    #: Finds which messages its runs in a name have, on disk; None: the queue is in memory only.
+    store: Callable[[], RunStore | None]
 
     def lease_run(
         self,
@@ -37,15 +38,15 @@ class LocalBulkQueue(_core.Bulk, api.BulkQueue):
         run: api.Run = super().lease_run(
             max, max_bytes=max_bytes, seconds=seconds, claim=claim, epoch=epoch
         )
-        if claim is not None and self.store is not None and len(run):
-            self.store.save(claim.name, epoch, run.sequences)
+        if claim is not None and len(run) and (store := self.store()):
+            store.save(claim.name, epoch, run.sequences)
         return run
 
     def find_run(self, claim: api.Claim, epoch: int, seconds: float) -> api.Run:
         """Lease again what the epoch has, under the same claim: for an answer that was lost."""
         run, _, _ = self.sort_tagged(claim, 0, check_epoch("epoch", epoch, 1), seconds, False)
-        if self.store is not None and len(run):
-            self.store.save(claim.name, epoch, run.sequences)
+        if len(run) and (store := self.store()):
+            store.save(claim.name, epoch, run.sequences)
         return run
 
     def take_over(
@@ -56,7 +57,8 @@ class LocalBulkQueue(_core.Bulk, api.BulkQueue):
         check_epoch("epoch", epoch)
         claim = api.Claim(name, self.make_claim(check_holder(name)))
         run, acked, returned = self.sort_tagged(claim, settled, epoch, seconds)
-        kept = {} if self.store is None else self.store.load(name)
+        store = self.store()
+        kept = {} if store is None else store.load(name)
         for number, sequences in kept.items():
             if number <= settled:
                 left = self.lease_again(sequences, seconds=seconds, claim=claim, epoch=number)
@@ -69,8 +71,8 @@ class LocalBulkQueue(_core.Bulk, api.BulkQueue):
         """See :class:`shmq.api.BulkQueue`."""
         claim = api.Claim(name, self.make_claim(check_holder(name)))
         _, _, returned = self.sort_tagged(claim, 0, 0, 1.0)
-        if self.store is not None:
-            self.store.remove(name)
+        if store := self.store():
+            store.remove(name)
         self.forget_claim(claim)
         return returned
 

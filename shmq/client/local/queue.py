@@ -454,11 +454,15 @@ class LocalQueue(_core.Handle, api.Queue):
 
     def bulk(self) -> LocalBulkQueue:
         """See :class:`shmq.api.Queue`."""
+        made = LocalBulkQueue(self)
+        made.store = self._run_store
+        return made
+
+    def _run_store(self) -> RunStore | None:
+        """Which messages its runs in a name have, on disk; None: the queue is in memory only."""
         if self._runs is None and self.segment.options["durability"] != "memory":
             self._runs = _run_store(self._namespace, self.identity)
-        made = LocalBulkQueue(self)
-        made.store = self._runs
-        return made
+        return self._runs
 
     def staged_publisher(self, publisher: str) -> LocalStagedPublisher:
         """See :class:`shmq.api.Queue`."""

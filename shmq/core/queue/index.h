@@ -178,14 +178,13 @@ void shmq_group_rebuild_done(struct shmq_queue *q);
 /* When a slot in the timer heap is due, by its state. */
 int64_t shmq_due_of(const struct shmq_slot *s);
 
-/* The lease runs until s->deadline. */
+/* A lease of the usual length runs until s->deadline. */
 void shmq_timer_lease(struct shmq_queue *q, struct shmq_slot *s);
-/* The same for a lease of another length than the usual: it is not in the list, because one long
- * lease at its end would keep all later leases out of the list's order. */
-void shmq_timer_alone(struct shmq_queue *q, struct shmq_slot *s);
 void shmq_timer_unlease(struct shmq_queue *q, struct shmq_slot *s);
 
-/* Sets or removes the timer of a DELAYED slot, or of a READY one with a ttl. */
+/* Sets or removes the timer of a DELAYED slot, of a READY one with a ttl, or of a lease of another
+ * length than the usual: that is not in the list, because one long lease at its end would keep all
+ * later leases out of the list's order. */
 void shmq_timer_set(struct shmq_queue *q, struct shmq_slot *s);
 void shmq_timer_unset(struct shmq_queue *q, struct shmq_slot *s);
 

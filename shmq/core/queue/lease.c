@@ -60,17 +60,11 @@ static inline void grant_to(struct shmq_queue *q, struct shmq_slot *s, uint16_t 
     if (ns == h->options.visibility && !flies)
         shmq_timer_lease(q, s);
     else
-        shmq_timer_alone(q, s);
+        shmq_timer_set(q, s);
     if (shmq_deliveries_of(word))
         SET(h->redelivered, h->redelivered + 1);
     shmq_look(q, s, view);
     view->deliveries++;
-}
-
-static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, int64_t ns, bool handed,
-                  struct shmq_view *view)
-{
-    grant_to(q, s, (uint16_t)(q->attachment + 1), false, now, ns, handed, view);
 }
 
 void shmq_grant(struct shmq_queue *q, struct shmq_slot *s, uint16_t owner, int64_t now, int64_t ns,
@@ -105,26 +99,21 @@ uint32_t shmq_next_ready(struct shmq_queue *q, int64_t now)
     return SHMQ_NIL;
 }
 
-int shmq_lease_for(struct shmq_queue *q, int64_t now, int64_t ns, bool handed,
-                   struct shmq_view *view)
+int shmq_lease(struct shmq_queue *q, int64_t now, bool handed, struct shmq_view *view)
 {
     uint32_t at = shmq_next_ready(q, now);
 
     if (at == SHMQ_NIL)
         return shmq_outcome(q, SHMQ_EMPTY);
-    grant(q, shmq_slot_at(q, at), now, ns, handed, view);
+    shmq_lease_this(q, shmq_slot_at(q, at), now, handed, view);
     return shmq_outcome(q, SHMQ_OK);
-}
-
-int shmq_lease(struct shmq_queue *q, int64_t now, bool handed, struct shmq_view *view)
-{
-    return shmq_lease_for(q, now, q->h->options.visibility, handed, view);
 }
 
 void shmq_lease_this(struct shmq_queue *q, struct shmq_slot *s, int64_t now, bool handed,
                      struct shmq_view *view)
 {
-    grant(q, s, now, q->h->options.visibility, handed, view);
+    grant_to(q, s, (uint16_t)(q->attachment + 1), false, now, q->h->options.visibility, handed,
+             view);
 }
 
 bool shmq_holds(struct shmq_queue *q, uint64_t receipt, int64_t now)
@@ -266,7 +255,7 @@ int shmq_extend(struct shmq_queue *q, uint64_t receipt, int64_t ns, int64_t now)
     }
     shmq_timer_unlease(q, s);
     SET_ATOMIC(s->deadline, now + ns);
-    shmq_timer_alone(q, s);
+    shmq_timer_set(q, s);
     return shmq_outcome(q, SHMQ_OK);
 }
 

@@ -111,10 +111,6 @@ int shmq_commit_staged(struct shmq_queue *q, uint64_t receipt, int64_t now);
 /* Leases the next message; `handed`: it is handed to the application now. SHMQ_EMPTY. */
 int shmq_lease(struct shmq_queue *q, int64_t now, bool handed, struct shmq_view *view);
 
-/* The same, for `ns` from `now` on. */
-int shmq_lease_for(struct shmq_queue *q, int64_t now, int64_t ns, bool handed,
-                   struct shmq_view *view);
-
 /* Leases message `seq` for `ns`, handed out, if it is READY in slot `at`, whatever is before it.
  * SHMQ_STALE, also if another message of its group is in flight. A message that is in no index yet
  * is not found: call shmq_lock or shmq_inbox_take before. */

@@ -111,15 +111,22 @@ static uint32_t next_of_groups(struct shmq_queue *q, struct shmq_run *run, int64
 
 /* ---- leasing ---- */
 
-/* Leases a READY message for the run. */
+/* Leases a READY message in the name of the run, or by this attachment. */
+static void grant(struct shmq_queue *q, const struct shmq_run *run, uint32_t holder,
+                  struct shmq_slot *s, int64_t now, int64_t ns, struct shmq_view *view)
+{
+    if (run->claim)
+        shmq_tag(q, s, holder, run->epoch);
+    shmq_grant(q, s, run->claim ? SHMQ_BY_NAME : (uint16_t)(q->attachment + 1), now, ns, view);
+}
+
+/* The same; the message of its group behind it is the run's next one of the group. */
 static void lease(struct shmq_queue *q, struct shmq_run *run, uint32_t holder, struct shmq_slot *s,
                   int64_t now, int64_t ns, struct shmq_view *view)
 {
     uint32_t behind;
 
-    if (run->claim)
-        shmq_tag(q, s, holder, run->epoch);
-    shmq_grant(q, s, run->claim ? SHMQ_BY_NAME : (uint16_t)(q->attachment + 1), now, ns, view);
+    grant(q, run, holder, s, now, ns, view);
     if (!view->group)
         return;
     behind = shmq_group_behind(q, s);
@@ -173,9 +180,7 @@ static int lease_at(struct shmq_queue *q, struct shmq_run *run, uint32_t holder,
     /* A message that was just put is in no index yet. */
     if (shmq_where_of(s) == SHMQ_NOWHERE || !may_have(q, run, holder, s))
         return SHMQ_STALE;
-    if (run->claim)
-        shmq_tag(q, s, holder, run->epoch);
-    shmq_grant(q, s, run->claim ? SHMQ_BY_NAME : (uint16_t)(q->attachment + 1), now, ns, view);
+    grant(q, run, holder, s, now, ns, view);
     return SHMQ_OK;
 }
 
@@ -294,7 +299,7 @@ static int lease_anew(struct shmq_queue *q, struct shmq_slot *s, int64_t now, in
     shmq_commit(s,
                 shmq_make_word(SHMQ_LEASED, (word & (SHMQ_F_GROUPED | SHMQ_F_TTL)) | SHMQ_F_HANDED,
                                deliveries, shmq_next_serial(q->h)));
-    shmq_timer_alone(q, s);
+    shmq_timer_set(q, s);
     SET(q->h->redelivered, q->h->redelivered + 1);
     shmq_look(q, s, view);
     view->deliveries++;

@@ -51,8 +51,6 @@ void shmq_timer_lease(struct shmq_queue *q, struct shmq_slot *s)
     shmq_tick_by(q->h, s->deadline);
 }
 
-void shmq_timer_alone(struct shmq_queue *q, struct shmq_slot *s) { shmq_timer_set(q, s); }
-
 void shmq_timer_unlease(struct shmq_queue *q, struct shmq_slot *s)
 {
     if (shmq_where_of(s) != SHMQ_IN_LEASES) {

@@ -272,9 +272,6 @@ cdef extern from "queue/message.h" nogil:
     int shmq_abandon(shmq_queue *q, uint64_t receipt)
     int shmq_commit_staged(shmq_queue *q, uint64_t receipt, int64_t now)
     int shmq_lease(shmq_queue *q, int64_t now, cbool handed, shmq_view *view)
-    int shmq_lease_for(shmq_queue *q, int64_t now, int64_t ns, cbool handed, shmq_view *view)
-    int shmq_lease_at(shmq_queue *q, uint32_t at, uint64_t seq, int64_t now, int64_t ns,
-                      shmq_view *view)
     int shmq_hand(shmq_queue *q, uint64_t receipt, int64_t now)
     cbool shmq_holds(shmq_queue *q, uint64_t receipt, int64_t now)
     uint64_t shmq_held_by_us(shmq_queue *q, uint64_t receipt, int64_t now)

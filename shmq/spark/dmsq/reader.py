@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from shmq.api.columns import STATES
@@ -48,20 +49,21 @@ class DmsqReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a slice, in Arrow batches."""
-        from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - heavy
-
-        from shmq.spark.shared.arrow import Batches  # noqa: PLC0415 - heavy
+        from shmq.spark.shared.arrow import MessageRows, arrow_schema  # noqa: PLC0415 - heavy
 
         if not isinstance(partition, Slice):
             return  # no slice: nothing is within the bounds
-        batches = Batches(to_arrow_schema(self._schema, timezone="UTC"), partition.queue)
+        schema = arrow_schema(self._schema)
         times = (self._bounds.since, self._bounds.until)
         with self._files.open(partition) as chain:
             at: int | None = 0
             while at is not None:
                 run, at = chain.columns(at, max_bytes=self._max_bytes, put_at=times)
                 if run.count:
-                    yield batches.batch(run, self._states)
+                    rows = MessageRows(run, partition.queue)
+                    states = rows.small(run.state)
+                    chosen = None if self._states is None else np.isin(states, self._states)
+                    yield rows.batch(schema, chosen)
 
 
 class SkippedReader(DataSourceReader):
@@ -77,9 +79,9 @@ class SkippedReader(DataSourceReader):
             yield from [(queue, *skipped) for queue, skipped in looked.skipped]
 
 
-def _numbers(states: Sequence[str]) -> frozenset[int] | None:
+def _numbers(states: Sequence[str]) -> list[int] | None:
     """The states as numbers; None: all states."""
-    found = frozenset(STATES.index(state) for state in states)
+    found = sorted({STATES.index(state) for state in states})
     return None if len(found) == len(FILE_STATES) else found
 
 

@@ -8,26 +8,24 @@ them before can lease, settle and extend nothing any more, whether it is dead, h
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
+import math
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import shmq
-from shmq.errors import LeaseExpired, NoSuchQueue, QueueDeleted, ShmqError
+from shmq.errors import LeaseExpired, ShmqError
 from shmq.spark.queue.offset import Offset, QueueOffset
 from shmq.spark.shared.address import Address
+from shmq.spark.shared.handles import GONE, LOOK, Handles
 from shmq.spark.shared.subscription import Subscription
 
 __all__ = ["LeasedMessages", "Leases"]
 
 _log = logging.getLogger("shmq.spark")
-
-#: How often the queues of a pattern are looked up again, in seconds.
-_LOOK: Final = 1.0
 
 #: The longest first lease of a new query, in seconds: if its driver is killed before Spark has
 #: logged the offset, nobody knows the query's name, and only time ends the leases.
@@ -53,59 +51,52 @@ class LeasedMessages:
         return QueueOffset(self.identity, len(self.run))
 
 
-class Leases:
-    """The leases of one stream, one batch at a time. One thread calls its methods."""
+class Leases(Handles[shmq.Queue]):
+    """The leases of one stream, one batch at a time."""
 
     def __init__(
-        self, address: Address, subscription: Subscription, seconds: float, *, strict: bool
+        self, address: Address, subscription: Subscription, chosen: Mapping[str, Any]
     ) -> None:
-        self._address = address
-        self._subscription = subscription
-        self._seconds = seconds
-        self._strict = strict
-        self._broker: shmq.Broker | None = None
-        self._queues: dict[str, shmq.Queue] = {}
+        super().__init__(address, subscription, chosen)
+        self._seconds: float = chosen["leaseTimeout"]
         self._claims: dict[str, shmq.Claim] = {}
-        self._names: tuple[str, ...] = ()
-        self._looked = 0.0
         self._held: dict[str, LeasedMessages] = {}
         self._lock = threading.Lock()  # guards _held, whose leases another thread extends
         self._prolonging: threading.Thread | None = None
         self._closed = threading.Event()
+        self._stats: dict[str, shmq.QueueStats] = {}
+        self._counted = -math.inf
 
     def depths(self) -> dict[str, int]:
         """The number of visible messages in each queue."""
         depths = {}
         for name in self.names():
             with self._gone_is_fine(name):
-                depths[name] = self._queue(name).qsize()
+                depths[name] = self._handle(name).qsize()
         return depths
 
     def report(self) -> dict[str, Any]:
         """What waits in the queues: how many messages, for how long, and how often again.
 
         ``oldest`` is the age in seconds of the message that has waited longest, ``redelivered``
-        the number of repeated deliveries since the queues were made.
+        the number of repeated deliveries since the queues were made. Both are of the last second:
+        for the age the queues look at all their messages.
         """
-        seen: dict[str, shmq.QueueStats] = {}
-        for name in self.names():
-            with self._gone_is_fine(name):
-                seen[name] = self._queue(name).stats()
+        depths = self.depths()
+        backlog, now = sum(depths.values()), time.monotonic()
+        if now - self._counted >= LOOK:
+            self._stats, self._counted = {}, now
+            for name in depths:
+                with self._gone_is_fine(name):
+                    self._stats[name] = self._handle(name).stats()
+        seen = self._stats.values()
+        oldest = max((each.oldest_age for each in seen), default=0.0) if backlog else 0.0
         return {
-            "backlog": sum(each.depth for each in seen.values()),
-            "oldest": round(max((each.oldest_age for each in seen.values()), default=0.0), 3),
-            "redelivered": sum(each.redelivered for each in seen.values()),
-            "queues": {name: each.depth for name, each in seen.items()},
+            "backlog": backlog,
+            "oldest": round(oldest, 3),
+            "redelivered": sum(each.redelivered for each in seen),
+            "queues": depths,
         }
-
-    def names(self) -> tuple[str, ...]:
-        """The subscribed queues that exist. Raises NoSuchQueue for a named one that does not."""
-        now = time.monotonic()
-        fresh = now - self._looked < _LOOK
-        if not fresh or not self._names:
-            there = self._subscription.find(self._connected(), strict=self._strict)
-            self._names, self._looked = there, now
-        return self._names
 
     def begin(self, done: Offset) -> None:
         """Take over all queues that are not the query's yet; ``done`` is its last whole batch.
@@ -122,7 +113,7 @@ class Leases:
         if name not in self._claims:
             return None
         with self._gone_is_fine(name):
-            queue = self._queue(name)
+            queue = self._handle(name)
             run = queue.bulk().lease_run(
                 rows,
                 max_bytes=size,
@@ -166,7 +157,7 @@ class Leases:
         for name, wanted in offset.queues.items():
             held = self._release(name, offset.epoch)
             with self._gone_is_fine(name):
-                queue = self._queue(name)
+                queue = self._handle(name)
                 if queue.identity != wanted.identity:
                     continue
                 if held is not None:
@@ -186,12 +177,14 @@ class Leases:
     def close(self) -> None:
         """Detach. The leases stay with the query: its next start takes them over."""
         self._closed.set()
-        if self._broker is not None:
-            self._broker.close()
+        super().close()
+
+    def _open(self, broker: shmq.Broker, name: str) -> shmq.Queue:
+        return broker.queue(name)
 
     def _take_over(self, name: str, query: str, settled: int, epoch: int) -> shmq.Takeover:
         taken = (
-            self._queue(name)
+            self._handle(name)
             .bulk()
             .take_over(query, settled=settled, epoch=epoch, seconds=self._seconds)
         )
@@ -201,11 +194,11 @@ class Leases:
     def _taken(self, name: str, offset: Offset) -> tuple[LeasedMessages | None, str]:
         """The messages of the batch that can be leased now, and why the rest cannot."""
         try:
-            queue = self._queue(name)
+            queue = self._handle(name)
             if queue.identity != offset.queues[name].identity:
                 return None, "which was deleted and made anew"
             taken = self._take_over(name, offset.query, offset.epoch - 1, offset.epoch)
-        except (NoSuchQueue, QueueDeleted):
+        except GONE:
             self._forget(name)
             return None, "which was deleted"
         return LeasedMessages(offset.epoch, queue.identity, taken.run), _GONE
@@ -216,7 +209,7 @@ class Leases:
         Where receipts are refused, the leases have run out, or the queue was recovered meanwhile:
         its messages are found by the name. Or another driver has the name: LeaseExpired.
         """
-        bulk = self._queue(name).bulk()
+        bulk = self._handle(name).bulk()
         refused = bulk.ack_run(held.run.receipts)
         if refused:
             bulk.is_claimed(self._claims[name])
@@ -254,33 +247,13 @@ class Leases:
                         )
 
     def _extend(self, name: str, held: LeasedMessages) -> None:
-        bulk = self._queues[name].bulk()
+        bulk = self._handles[name].bulk()
         if bulk.extend_run(held.run.receipts, self._seconds):
             bulk.is_claimed(self._claims[name])
             raise LeaseExpired("some of them have ended")
-
-    def _connected(self) -> shmq.Broker:
-        if self._broker is None:
-            self._broker = self._address.connect()
-        return self._broker
-
-    def _queue(self, name: str) -> shmq.Queue:
-        if name not in self._queues:
-            self._queues[name] = self._connected().queue(name)
-        return self._queues[name]
 
     def _forget(self, name: str) -> None:
         with self._lock:
             self._held.pop(name, None)
         self._claims.pop(name, None)
-        self._looked = 0.0
-        if name in self._queues:
-            self._queues.pop(name).close()
-
-    @contextlib.contextmanager
-    def _gone_is_fine(self, name: str) -> Iterator[None]:
-        """Ignore that the queue is deleted: the next lookup finds the current queues."""
-        try:
-            yield
-        except (NoSuchQueue, QueueDeleted):
-            self._forget(name)
+        super()._forget(name)

@@ -29,15 +29,12 @@ import shmq
 from shmq.api.columns import STATES
 from shmq.errors import LeaseExpired, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.spark.queue.leases import LeasedMessages, Leases
-from shmq.spark.queue.offset import MOST, Offset
-from shmq.spark.shared.address import Address
+from shmq.spark.queue.offset import Offset
 from shmq.spark.shared.options import stopped
 from shmq.spark.shared.reader import SourceReader, StreamingReader
-from shmq.spark.shared.subscription import Subscription
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
 
 __all__ = [
     "QueueInputPartition",
@@ -64,17 +61,12 @@ class SlotRange(InputPartition):
 class QueueReader(SourceReader, DataSourceReader):
     """Reads the messages that are in the queues when the query runs."""
 
-    def __init__(
-        self,
-        address: Address,
-        subscription: Subscription,
-        schema: StructType,
-        chosen: Mapping[str, Any],
-    ) -> None:
-        super().__init__(address, subscription, schema, chosen)
-        self._states = [STATES.index(each) for each in chosen["states"]]
-        self._since: int | None = chosen["startingTimestamp"]
-        self._until: int | None = chosen["endingTimestamp"]
+    @functools.cached_property
+    def _states(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Whether a message is read, by the number of its state, which is a byte."""
+        wanted = np.zeros(256, dtype=bool)
+        wanted[[STATES.index(each) for each in self._chosen["states"]]] = True
+        return wanted
 
     def partitions(self) -> list[InputPartition]:
         """The parts of all queues. Raises ShmqError, at the driver."""
@@ -93,32 +85,27 @@ class QueueReader(SourceReader, DataSourceReader):
         assert isinstance(partition, SlotRange)
         if not partition.end:
             return
-        import pyarrow as pa  # noqa: PLC0415 - the planner has no use for Arrow
+        from shmq.spark.shared.arrow import MessageRows, arrow_schema  # noqa: PLC0415 - the planner has no use for Arrow
 
-        from shmq.spark.shared.arrow import Batches  # noqa: PLC0415 - the same
-
-        batches = Batches.for_spark(self._schema, partition.topic)
+        schema = arrow_schema(self._schema)
         with self._address.connect() as broker, broker.queue(partition.topic) as queue:
             bulk = queue.bulk()
             at: int | None = partition.start
             while at is not None:
                 run, at = bulk.read_columns(at, end=partition.end, max_bytes=self._size)
                 wanted = self._wanted(run)
-                if wanted.all():
-                    yield batches.batch(run)
-                elif wanted.any():
-                    yield batches.batch(run).filter(pa.array(wanted))
+                if wanted.any():
+                    yield MessageRows(run, partition.topic).batch(schema, wanted)
 
     def _wanted(self, run: shmq.Columns) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which messages of a run are of the states and the times of the options."""
-        wanted = np.ones(run.count, dtype=bool)
-        if len(self._states) < len(STATES):
-            wanted &= np.isin(np.frombuffer(run.state, np.uint8, run.count), self._states)
+        wanted = self._states[np.frombuffer(run.state, np.uint8, run.count)]
         put_at = np.frombuffer(run.put_at, np.int64, run.count)
-        if self._since is not None:
-            wanted &= put_at >= self._since
-        if self._until is not None:
-            wanted &= put_at < self._until
+        since, until = self._chosen["startingTimestamp"], self._chosen["endingTimestamp"]
+        if since is not None:
+            wanted &= put_at >= since
+        if until is not None:
+            wanted &= put_at < until
         return wanted
 
 
@@ -151,40 +138,23 @@ class QueueInputPartition(InputPartition):
     sequences: bytes = dataclasses.field(repr=False)
 
 
-class QueueSourceStreamingReader(StreamingReader):
+class QueueSourceStreamingReader(StreamingReader[Leases]):
     """Leases messages at the driver and reads them on the executors."""
 
-    def __init__(
-        self,
-        address: Address,
-        subscription: Subscription,
-        schema: StructType,
-        chosen: Mapping[str, Any],
-    ) -> None:
-        super().__init__(address, subscription, schema, chosen)
-        self._bytes = chosen["maxBytesPerTrigger"]
-        self._seconds = chosen["leaseTimeout"]
-        self._settled = 0
-        self._initial = Offset.before_all().as_json()  # Spark asks for it more than once
-        self._pending: Offset | None = None
-        self._left: dict[str, int] | None = None
+    HANDLES = Leases
+    _settled = 0
+    _pending: Offset | None = None
+    _left: dict[str, int] | None = None
 
     @functools.cached_property
-    def _leases(self) -> Leases:
-        """Made at the first use: a reader that goes to the executors has none."""
-        return Leases(self._address, self._subscription, self._seconds, strict=self._strict)
+    def _initial(self) -> Json:
+        """Kept, as Spark asks for it more than once."""
+        return Offset.before_all().as_json()
 
     def initialOffset(self) -> Json:  # noqa: N802
         """The offset before the first batch, at any time."""
-        self._leases.names()  # raises for missing queues before Spark writes anything
+        self._handles.names()  # raises for missing queues before Spark writes anything
         return self._initial
-
-    def _stay(self) -> None:
-        """The bound is taken at the first batch, when an earlier driver's leases are back."""
-
-    def reportLatestOffset(self) -> Json | None:  # noqa: N802
-        """What waits in the queues, in all and in each, for the query's progress."""
-        return self._leases.report()
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
         """Acknowledge the messages before ``start``, and lease the next batch if there is one."""
@@ -192,15 +162,16 @@ class QueueSourceStreamingReader(StreamingReader):
         self._settle(begin)
         if stopped(self._chosen):
             return start
-        self._page.tell(self._address, self._leases.names())
+        self._tell_page()
         if self._pending is not None and self._pending.epoch == begin.epoch + 1:
             return self._pending.as_json()  # leased before, but not planned yet
-        self._leases.begin(begin)
+        self._handles.begin(begin)
+        depths = self._handles.depths()
         if self._trigger.all_now and self._left is None:
-            self._left = self._leases.depths()
-        if self._trigger.waits and not self._trigger.ready(sum(self._leases.depths().values())):
+            self._left = dict(depths)  # now that an earlier driver's leases are back
+        if not self._trigger.ready(sum(depths.values())):
             return start
-        queues = self._lease(begin.epoch + 1, limit)
+        queues = self._lease(begin.epoch + 1, limit, depths)
         if not queues:
             return start
         self._trigger.begun()
@@ -218,7 +189,7 @@ class QueueSourceStreamingReader(StreamingReader):
                 f"the checkpoint goes from batch {begin.epoch} of query {begin.query} to "
                 f"{batch.epoch} of {batch.query} in this source: a batch between them is missing"
             )
-        held = self._leases.held(batch)
+        held = self._handles.held(batch)
         if held is None:
             held = self._replay(begin, batch)
         self._pending = batch
@@ -229,61 +200,47 @@ class QueueSourceStreamingReader(StreamingReader):
         """Acknowledge the messages before ``end``: Spark has committed them."""
         self._settle(Offset.of_json(end))
 
-    def stop(self) -> None:
-        """Detach; the next start of the query takes its leases over."""
-        if "_leases" in vars(self):
-            self._leases.close()
-
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a part, as Arrow batches."""
         assert isinstance(partition, QueueInputPartition)
-        from shmq.spark.shared.arrow import Batches  # noqa: PLC0415 - the driver has no use for Arrow
+        from shmq.spark.shared.arrow import MessageRows, arrow_schema  # noqa: PLC0415 - the driver has no use for Arrow
 
-        batches = Batches.for_spark(self._schema, partition.topic)
+        schema = arrow_schema(self._schema)
         for run in self._runs(partition):
-            yield batches.batch(run)
+            yield MessageRows(run, partition.topic).batch(schema)
 
     def _settle(self, done: Offset) -> None:
         if done.epoch > self._settled:
-            self._leases.settle(done)
+            self._handles.settle(done)
             self._settled = done.epoch
             if self._pending is not None and self._pending.epoch <= done.epoch:
                 self._pending = None
 
-    def _lease(self, epoch: int, limit: ReadLimit) -> dict[str, LeasedMessages]:
+    def _lease(
+        self, epoch: int, limit: ReadLimit, depths: Mapping[str, int]
+    ) -> dict[str, LeasedMessages]:
         """Lease what the limit allows, from several queues in proportion to their depths."""
-        limited = isinstance(limit, ReadMaxRows)
-        rows, size = MOST, None
-        if isinstance(limit, ReadMaxRows):
-            rows, size = limit.max_rows, self._bytes
-        names = self._leases.names()
-        depths = dict.fromkeys(names, 1)
-        if len(names) > 1 or not limited:
-            depths = self._leases.depths()
         total = sum(depths.values())
         taken = {}
         for name, depth in depths.items():
-            share = max(1, rows * depth // total) if limited and depth else depth
+            share, room = depth, None
+            if isinstance(limit, ReadMaxRows) and depth:
+                share = max(1, limit.max_rows * depth // total)
+                room = max(1, self._chosen["maxBytesPerTrigger"] * depth // total)
             if self._left is not None:
                 share = min(share, self._left.get(name, 0))
-            if not share:
-                continue
-            room = None if size is None else max(1, size * depth // total)
-            held = self._leases.take(name, epoch, share, room)
+            held = self._handles.take(name, epoch, share, room) if share else None
             if held is not None:
                 taken[name] = held
-                self._count(name, len(held))
+                if self._left is not None:
+                    self._left[name] = max(0, self._left[name] - len(held))
         return taken
 
     def _replay(self, begin: Offset, batch: Offset) -> dict[str, LeasedMessages]:
         """Take the batch over: another process leased it, and Spark never committed it."""
         self._settled = max(self._settled, begin.epoch)  # settled before this batch was leased
-        found = {name: self._leases.again(name, batch) for name in batch.queues}
+        found = {name: self._handles.again(name, batch) for name in batch.queues}
         return {name: held for name, held in found.items() if held is not None}
-
-    def _count(self, name: str, count: int) -> None:
-        if self._left is not None:
-            self._left[name] = max(0, self._left.get(name, 0) - count)
 
     def _runs(self, part: QueueInputPartition) -> Iterator[shmq.Columns]:
         """The messages of a part. Raises ShmqError if some are gone, unless loss is allowed."""

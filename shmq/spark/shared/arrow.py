@@ -11,7 +11,7 @@ import functools
 import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgpack
 import numpy as np
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from shmq.api import Columns
 
-__all__ = ["CODEC_WORDS", "Batches", "MessageRows", "Rows"]
+__all__ = ["CODEC_WORDS", "MessageRows", "Rows", "arrow_schema"]
 
 Words = Mapping[int, str | None]
 Numbers = np.ndarray[Any, Any]
@@ -41,6 +41,11 @@ _STATES: Final[Words] = MappingProxyType(dict(enumerate(STATES)))
 _REASONS: Final[Words] = MappingProxyType(dict(enumerate(REASONS)))
 
 
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Exactly the Arrow schema that Spark derives from its own schema."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
 class Rows:
     """The rows of one batch, from which its columns are made."""
 
@@ -51,10 +56,11 @@ class Rows:
         self.count = count
         self.topic = topic
 
-    def batch(self, schema: pa.Schema) -> pa.RecordBatch:
-        """The columns of the schema, in its order."""
+    def batch(self, schema: pa.Schema, wanted: Numbers | None = None) -> pa.RecordBatch:
+        """The columns of the schema, in its order; with ``wanted`` the rows where it is true."""
         arrays = [self.MAKERS[field.name](self, field.type) for field in schema]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return batch if wanted is None or wanted.all() else batch.filter(pa.array(wanted))
 
     def plain(self, buffer: Any, kind: pa.DataType) -> pa.Array:
         """A column of the buffer's numbers, none of them null."""
@@ -245,25 +251,3 @@ class MessageRows(Rows):
             "dead_at": dead_moments,
         }
     )
-
-
-class Batches:
-    """Makes the batches of one queue, in the columns of a schema and in their order."""
-
-    def __init__(self, schema: pa.Schema, topic: str) -> None:
-        self._schema = schema
-        self._topic = topic
-
-    @classmethod
-    def for_spark(cls, schema: StructType, topic: str) -> Self:
-        """Batches with exactly the Arrow schema that Spark derives from its own schema."""
-        return cls(to_arrow_schema(schema, timezone="UTC"), topic)
-
-    def batch(self, run: Columns, states: frozenset[int] | None = None) -> pa.RecordBatch:
-        """The run as a batch; with ``states``, given as numbers, only messages in these states."""
-        rows = MessageRows(run, self._topic)
-        batch = rows.batch(self._schema)
-        if states is None:
-            return batch
-        wanted = np.isin(rows.small(run.state), list(states))
-        return batch if wanted.all() else batch.filter(pa.array(wanted))

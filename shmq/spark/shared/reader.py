@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import (
@@ -16,6 +17,7 @@ from pyspark.sql.streaming.datasource import (
 
 from shmq.spark.shared import columns
 from shmq.spark.shared.address import Address
+from shmq.spark.shared.handles import Handles
 from shmq.spark.shared.query_page import QueryPage
 from shmq.spark.shared.subscription import Subscription
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 __all__ = ["SourceReader", "StreamingReader", "Trigger"]
+
+_Handles = TypeVar("_Handles", bound=Handles[Any])
 
 
 class SourceReader:
@@ -77,19 +81,26 @@ class Trigger:
         self._last = time.monotonic()
 
 
-class StreamingReader(SourceReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamingReader(
+    SourceReader, DataSourceStreamReader, SupportsTriggerAvailableNow, Generic[_Handles]
+):
     """A streaming read. Spark makes several readers, but asks one for all offsets of a query."""
 
-    def __init__(
-        self,
-        address: Address,
-        subscription: Subscription,
-        schema: StructType,
-        chosen: Mapping[str, Any],
-    ) -> None:
-        super().__init__(address, subscription, schema, chosen)
-        self._trigger = Trigger(chosen)
-        self._page = QueryPage(chosen["uiWebUrl"], subscription.thing)
+    #: What decides at the driver what each batch has.
+    HANDLES: type[_Handles]
+
+    @functools.cached_property
+    def _trigger(self) -> Trigger:
+        return Trigger(self._chosen)
+
+    @functools.cached_property
+    def _page(self) -> QueryPage:
+        return QueryPage(self._chosen["uiWebUrl"], self._subscription.thing)
+
+    @functools.cached_property
+    def _handles(self) -> _Handles:
+        """Made at the first use: a reader that goes to the executors has none."""
+        return self.HANDLES(self._address, self._subscription, self._chosen)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """The limit from the options; Spark may ask for everything instead."""
@@ -98,8 +109,16 @@ class StreamingReader(SourceReader, DataSourceStreamReader, SupportsTriggerAvail
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """From now on read only what is there now."""
         self._trigger.all_now = True
-        self._stay()
 
-    def _stay(self) -> None:
-        """Remember what is there now."""
-        raise NotImplementedError
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """What waits to be read, for the query's progress."""
+        return self._handles.report()
+
+    def stop(self) -> None:
+        """Detach."""
+        if "_handles" in vars(self):
+            self._handles.close()
+
+    def _tell_page(self) -> None:
+        """Tell the query's page in Spark's UI, if that is due."""
+        self._page.tell(self._address, self._handles.names())

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from shmq.native import _arrow
 from shmq.spark.shared.arrow import CODEC_WORDS, Rows
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
-__all__ = ["Batches", "RecordRows"]
+__all__ = ["RecordRows"]
 
 
 class RecordRows(Rows):
@@ -64,23 +58,3 @@ class RecordRows(Rows):
             ),
         }
     )
-
-
-class Batches:
-    """Makes the batches of one partition, in the columns of a schema and in their order."""
-
-    def __init__(self, schema: pa.Schema, topic: str, partition: int) -> None:
-        self._schema = schema
-        self._topic = topic
-        self._partition = partition
-
-    @classmethod
-    def for_spark(cls, schema: StructType, topic: str, partition: int) -> Self:
-        """Batches with exactly the Arrow schema that Spark derives from its own schema."""
-        return cls(to_arrow_schema(schema, timezone="UTC"), topic, partition)
-
-    def of_block(self, block: bytes, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The records of a block of entries, from the offset ``start`` to before ``end``."""
-        rows = RecordRows(block, start, end, self._topic, self._partition)
-        if rows.count:
-            yield rows.batch(self._schema)

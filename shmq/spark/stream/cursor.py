@@ -7,18 +7,18 @@ whole history is in the offsets that Spark gives it, so another process can cont
 from __future__ import annotations
 
 import dataclasses
-import functools
 import logging
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 import shmq
 from shmq.api.names import check_name
-from shmq.errors import InvalidOption, NoSuchStream, OffsetOutOfRange, StreamDeleted
+from shmq.errors import InvalidOption, OffsetOutOfRange, StreamDeleted
 from shmq.spark.shared.address import Address
+from shmq.spark.shared.handles import Handles
 from shmq.spark.shared.subscription import Subscription
 from shmq.spark.stream.bounds import (
     LATEST,
@@ -55,11 +55,6 @@ class Group:
 
 _log = logging.getLogger("shmq.spark")
 
-#: How often the existing streams are looked up, in seconds.
-_LOOK: Final = 1.0
-
-_T = TypeVar("_T")
-
 #: A partition of a stream.
 Place = tuple[str, int]
 
@@ -78,15 +73,13 @@ class _Backlog:
         return self.end - self.start
 
 
-class Cursor:
-    """Decides how far each batch goes. One thread calls its methods."""
+class Cursor(Handles[shmq.Stream]):
+    """Decides how far each batch goes."""
 
     def __init__(
         self, address: Address, subscription: Subscription, chosen: Mapping[str, Any]
     ) -> None:
-        self._address = address
-        self._subscription = subscription
-        self._strict = chosen["failOnDataLoss"]
+        super().__init__(address, subscription, chosen)
         self._starting = Bound.starting(chosen, LATEST)
         self._group = Group(chosen["group"]) if chosen["group"] else None
         self._prefix: str | None = chosen["groupIdPrefix"]
@@ -99,23 +92,20 @@ class Cursor:
         self._by_group = self._group is not None and self._starting == Bound.starting(
             {**chosen, **_NO_START}, LATEST
         )
-        self._broker: shmq.Broker | None = None
-        self._streams: dict[str, shmq.Stream] = {}
-        self._names: tuple[str, ...] = ()
-        self._looked = 0.0
         self._stay: dict[Place, int] | None = None
+        self._seen: dict[str, StreamSnapshot] | None = None
+        #: The offset that waits first in a partition, and the time of its record.
+        self._first: dict[Place, tuple[int, float]] = {}
         self._reached = NOWHERE
         self._done = NOWHERE
 
     def look(self) -> dict[str, StreamSnapshot]:
         """What the streams hold now. Raises NoSuchStream for a named stream that is missing."""
-        now = time.monotonic()
-        if not self._names or now - self._looked >= _LOOK:
-            self._names = self._subscription.find(self._connected(), strict=self._strict)
-            self._looked = now
-        found = {name: self._use(name, lambda stream: see(stream, self._subscription))
-                 for name in self._names}  # fmt: skip
-        return {name: seen for name, seen in found.items() if seen is not None}
+        self._seen = {}
+        for name in self.names():
+            with self._gone_is_fine(name):
+                self._seen[name] = see(self._handle(name), self._subscription)
+        return self._seen
 
     def stay(self) -> None:
         """From now on read no further than the current ends of the streams."""
@@ -157,30 +147,38 @@ class Cursor:
         if group is None or offset in (NOWHERE, self._done):
             return
         for name, progress in offset.streams.items():
-            self._use(name, functools.partial(group.commit, progress=progress))
+            with self._gone_is_fine(name):
+                group.commit(self._handle(name), progress)
         self._done = offset
 
     def report(self) -> dict[str, Any]:
-        """The records after the newest batch, and where each partition ends.
+        """The records after the newest batch, and where each partition ended when it was planned.
 
         ``backlog`` is their number, ``oldest`` the age of the first of them in seconds.
         """
         ends, backlog, first = {}, 0, math.inf
-        for name, seen in self.look().items():
+        for name, seen in (self.look() if self._seen is None else self._seen).items():
             ends[name] = {str(number): extent.latest for number, extent in seen.extents.items()}
             read = self._reached.streams.get(name)
             for partition, at in read.next.items() if read is not None else ():
                 extent = seen.extents.get(partition)
                 if extent is not None and at < extent.latest:
                     backlog += extent.latest - at
-                    first = min(first, self._use(name, _timestamp_of(partition, at)) or first)
+                    first = min(first, self._time_of(name, partition, at))
         oldest = max(0.0, round(time.time() - first, 3)) if backlog else 0.0
         return {"backlog": backlog, "oldest": oldest, "offsets": ends}
 
-    def close(self) -> None:
-        """Detach."""
-        if self._broker is not None:
-            self._broker.close()
+    def _time_of(self, name: str, partition: int, at: int) -> float:
+        """The time of the record that waits first, which is read once; infinite: it is gone."""
+        known, time_of = self._first.get((name, partition), (None, math.inf))
+        if known != at:
+            with self._gone_is_fine(name):
+                time_of = _timestamp_of(self._handle(name), partition, at)
+                self._first[name, partition] = at, time_of
+        return time_of
+
+    def _open(self, broker: shmq.Broker, name: str) -> shmq.Stream:
+        return broker.stream(name)
 
     def _own_group(self, begin: StreamOffset) -> str | None:
         """The group of ``groupIdPrefix``: made up for the first batch, then kept in the offsets."""
@@ -243,23 +241,6 @@ class Cursor:
         _log.warning("%s: the query goes on at %d", told, found)
         return found
 
-    def _use(self, name: str, use: Callable[[shmq.Stream], _T]) -> _T | None:
-        """The result of ``use``; None if the stream is gone: the next call looks it up again."""
-        try:
-            if name not in self._streams:
-                self._streams[name] = self._connected().stream(name)
-            return use(self._streams[name])
-        except (NoSuchStream, StreamDeleted):
-            self._looked = 0.0
-            if name in self._streams:
-                self._streams.pop(name).close()
-            return None
-
-    def _connected(self) -> shmq.Broker:
-        if self._broker is None:
-            self._broker = self._address.connect()
-        return self._broker
-
 
 #: The options for the start of a query, none of them set.
 _NO_START: Final = {
@@ -269,17 +250,13 @@ _NO_START: Final = {
 }
 
 
-def _timestamp_of(partition: int, at: int) -> Callable[[shmq.Stream], float]:
-    """Finds the time of the record at that offset, or of the next one; infinite: none is there."""
-
-    def find(stream: shmq.Stream) -> float:
-        try:
-            found = stream.read(partition, at, 1)
-        except OffsetOutOfRange as error:
-            found = stream.read(partition, error.earliest, 1)
-        return found[0].timestamp if len(found) else math.inf
-
-    return find
+def _timestamp_of(stream: shmq.Stream, partition: int, at: int) -> float:
+    """The time of the record at that offset, or of the next one; infinite: none is there."""
+    try:
+        found = stream.read(partition, at, 1)
+    except OffsetOutOfRange as error:
+        found = stream.read(partition, error.earliest, 1)
+    return found[0].timestamp if len(found) else math.inf
 
 
 def _shares(waiting: Iterable[_Backlog], most: int | None) -> list[int]:

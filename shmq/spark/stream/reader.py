@@ -12,10 +12,9 @@ again from its two offsets, in this process or in a later one.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -26,7 +25,6 @@ from shmq.errors import InvalidOption, NoSuchStream, OffsetOutOfRange, StreamDel
 from shmq.spark.shared.address import Address
 from shmq.spark.shared.options import stopped
 from shmq.spark.shared.reader import SourceReader, StreamingReader
-from shmq.spark.shared.subscription import Subscription
 from shmq.spark.stream.bounds import EARLIEST, LATEST, Bound, StreamSnapshot, check_within, look
 from shmq.spark.stream.cursor import Cursor
 from shmq.spark.stream.offset import HOW, NOWHERE, StreamOffset, lost
@@ -82,9 +80,10 @@ def read_range(
     Raises :class:`~shmq.ShmqError` for lost records if ``strict``; otherwise it leaves them out
     and logs how many they were.
     """
-    from shmq.spark.stream.arrow import Batches  # noqa: PLC0415 - the driver has no use for Arrow
+    from shmq.spark.shared.arrow import arrow_schema  # noqa: PLC0415 - the driver has no use for Arrow
+    from shmq.spark.stream.arrow import RecordRows  # noqa: PLC0415 - the same
 
-    batches = Batches.for_spark(schema, wanted.topic, wanted.partition)
+    fields = arrow_schema(schema)
     at = wanted.start
     try:
         with address.connect() as broker, broker.stream(wanted.topic) as stream:
@@ -95,8 +94,12 @@ def read_range(
                 except OffsetOutOfRange as error:
                     at = _behind(wanted, at, error, strict=strict)
                     continue
-                yield from batches.of_block(found.data, at, wanted.end)
+                rows = RecordRows(found.data, at, wanted.end, wanted.topic, wanted.partition)
                 at = min(found.next_offset, wanted.end)
+                batch = rows.batch(fields)
+                del found, rows  # the next read gets their memory, which is mapped already
+                if batch.num_rows:
+                    yield batch
     except (NoSuchStream, StreamDeleted) as error:
         if strict:
             raise
@@ -129,39 +132,8 @@ def _behind(wanted: Range, at: int, error: OffsetOutOfRange, *, strict: bool) ->
     return following
 
 
-class StreamBatchReader(SourceReader, DataSourceReader):
-    """Reads the records that the streams hold between the bounds when the query is planned."""
-
-    def __init__(
-        self,
-        address: Address,
-        subscription: Subscription,
-        schema: StructType,
-        chosen: Mapping[str, Any],
-    ) -> None:
-        super().__init__(address, subscription, schema, chosen)
-        self._starting = Bound.starting(chosen, EARLIEST)
-        self._ending = Bound.ending(chosen)
-        if self._starting.word == LATEST:
-            raise InvalidOption(
-                "startingOffsets='latest' leaves a batch nothing to read: leave it out, or give "
-                "an offset"
-            )
-
-    def partitions(self) -> list[InputPartition]:
-        """The ranges. Raises :class:`~shmq.ShmqError`, at the driver."""
-        with self._address.connect() as broker:
-            seen = look(broker, self._subscription)
-            there = {name: tuple(each.extents) for name, each in seen.items()}
-            self._starting.check(there)
-            self._ending.check(there)
-            ranges = [
-                self._range(name, each, partition)
-                for name, each in seen.items()
-                for partition in each.extents
-            ]
-        parts: list[InputPartition] = [*cut(ranges, self._least)]
-        return parts or [Range("", 0, 0, 0, 0)]
+class _RangeReader(SourceReader):
+    """Reads ranges on the executors."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a range, as Arrow batches."""
@@ -171,11 +143,37 @@ class StreamBatchReader(SourceReader, DataSourceReader):
                 self._address, partition, self._schema, self._size, strict=self._strict
             )
 
-    def _range(self, name: str, seen: StreamSnapshot, partition: int) -> Range:
+
+class StreamBatchReader(_RangeReader, DataSourceReader):
+    """Reads the records that the streams hold between the bounds when the query is planned."""
+
+    def partitions(self) -> list[InputPartition]:
+        """The ranges. Raises :class:`~shmq.ShmqError`, at the driver."""
+        bounds = Bound.starting(self._chosen, EARLIEST), Bound.ending(self._chosen)
+        if bounds[0].word == LATEST:
+            raise InvalidOption(
+                "startingOffsets='latest' leaves a batch nothing to read: leave it out, or give "
+                "an offset"
+            )
+        with self._address.connect() as broker:
+            seen = look(broker, self._subscription)
+            for bound in bounds:
+                bound.check({name: tuple(each.extents) for name, each in seen.items()})
+            ranges = [
+                self._range(name, each, partition, *bounds)
+                for name, each in seen.items()
+                for partition in each.extents
+            ]
+        parts: list[InputPartition] = [*cut(ranges, self._least)]
+        return parts or [Range("", 0, 0, 0, 0)]
+
+    def _range(
+        self, name: str, seen: StreamSnapshot, partition: int, starting: Bound, ending: Bound
+    ) -> Range:
         extent = seen.extents[partition]
-        start, end = seen.at(self._starting, partition), seen.at(self._ending, partition)
-        check_within(self._starting, name, partition, start, extent)
-        check_within(self._ending, name, partition, end, extent)
+        start, end = seen.at(starting, partition), seen.at(ending, partition)
+        check_within(starting, name, partition, start, extent)
+        check_within(ending, name, partition, end, extent)
         if start < extent.earliest and start < end:
             told = lost(name, partition, start, min(end, extent.earliest))
             if self._strict:
@@ -193,60 +191,43 @@ class StreamBatchReader(SourceReader, DataSourceReader):
 Json = dict[str, Any]
 
 
-class StreamSourceStreamingReader(StreamingReader):
+class StreamSourceStreamingReader(_RangeReader, StreamingReader[Cursor]):
     """Decides at the driver how far each batch goes, and reads it on the executors."""
 
-    @functools.cached_property
-    def _cursor(self) -> Cursor:
-        """Made at the first use: a reader that goes to the executors has none."""
-        return Cursor(self._address, self._subscription, self._chosen)
+    HANDLES = Cursor
 
     def initialOffset(self) -> Json:  # noqa: N802
         """The offset before the first batch. The first end says where that batch began."""
-        self._cursor.look()  # raises for missing streams before Spark writes anything
+        self._handles.names()  # raises for missing streams before Spark writes anything
         return NOWHERE.as_json()
 
-    def _stay(self) -> None:
-        self._cursor.stay()
-
-    def reportLatestOffset(self) -> Json | None:  # noqa: N802
-        """The unread records, and where each partition ends, for the query's progress."""
-        return self._cursor.report()
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """From now on read only what is there now."""
+        super().prepareForTriggerAvailableNow()
+        self._handles.stay()
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
         """The end of the next batch; ``start`` if there is none yet."""
         begin = StreamOffset.of_json(start)
-        self._cursor.done(begin)
-        self._page.tell(self._address, begin.streams)
+        self._handles.done(begin)
+        self._tell_page()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        end, count = self._cursor.next(begin, most)
+        end, count = self._handles.next(begin, most)
         waits = not count or stopped(self._chosen) or not self._trigger.ready(count)
         if begin != NOWHERE and waits:
-            self._cursor.reached(begin)
+            self._handles.reached(begin)
             return start
         self._trigger.begun()
-        self._cursor.reached(end)
+        self._handles.reached(end)
         return end.as_json()
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         """The ranges of the batch between the offsets."""
         begin, batch = StreamOffset.of_json(start), StreamOffset.of_json(end)
-        self._cursor.reached(batch)
+        self._handles.reached(batch)
         ranges = [Range(*each) for each in batch.since(begin)]
         return cut(ranges, self._least)
 
     def commit(self, end: Json) -> None:
         """Commit ``end``, which Spark has committed, to the group."""
-        self._cursor.done(StreamOffset.of_json(end))
-
-    def stop(self) -> None:
-        """Detach."""
-        if "_cursor" in vars(self):
-            self._cursor.close()
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a range, as Arrow batches."""
-        assert isinstance(partition, Range)
-        yield from read_range(
-            self._address, partition, self._schema, self._size, strict=self._strict
-        )
+        self._handles.done(StreamOffset.of_json(end))
