@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import nats.aio.client
+
+if TYPE_CHECKING:
+    from shmq.client.nats.inbox import Inbox
 
 __all__ = ["Client"]
 
 
 class Client(nats.aio.client.Client):
     """A client that leaves no socket open to a server that accepted it and then said nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: Those that nobody uses now.
+        self.spare_inboxes: list[Inbox] = []
 
     async def _connect_to_server(self, s: Any) -> None:
         self._close_socket()
