@@ -22,7 +22,7 @@ from shmq.bridge.config import WINDOW, Forward
 from shmq.bridge.lane import PASSING, Lane
 from shmq.bridge.progress import Progress
 from shmq.client.wait import wait
-from shmq.codec.codecs import CODECS, pack_properties, unpack_properties
+from shmq.codec.codecs import CODECS, unpack_properties
 from shmq.errors import ConnectionLost, InvalidOption, LeaseExpired, MessageTooLarge, NoSuchQueue
 
 __all__ = ["ForwardLane"]
@@ -209,7 +209,7 @@ async def _published(puts: Any, leased: Sequence[_Leased], patience: float) -> l
     answers: list[Any] = [None] * len(leased)
 
     async def publish(one: _Leased) -> Any:
-        item = puts.item_of(pack_properties(one.properties), one.body)
+        item = puts.item_of(one.properties, one.body)
         try:
             async with asyncio.timeout(patience):
                 return await puts.put(item, False, None)

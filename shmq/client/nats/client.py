@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import nats.aio.client
-
-if TYPE_CHECKING:
-    from shmq.client.nats.inbox import Inbox
 
 __all__ = ["Client"]
 
@@ -17,8 +14,8 @@ class Client(nats.aio.client.Client):
 
     def __init__(self) -> None:
         super().__init__()
-        #: Those that nobody uses now.
-        self.spare_inboxes: list[Inbox] = []
+        #: The inboxes for pulls that nobody uses now: see inbox.py.
+        self.spare_inboxes: list[Any] = []
 
     async def _connect_to_server(self, s: Any) -> None:
         self._close_socket()

@@ -6,14 +6,13 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import nats.errors
 from nats.aio.msg import Msg
 
-if TYPE_CHECKING:
-    from shmq.client.nats.client import Client
-    from shmq.client.nats.connection import ClusterConnection
+from shmq.client.nats.client import Client
+from shmq.client.nats.connection import ClusterConnection
 
 __all__ = ["Inbox"]
 

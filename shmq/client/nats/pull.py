@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from nats.aio.msg import Msg
 
-from shmq.client.nats.connection import ApiError, ClusterConnection
+from shmq.client.nats.connection import ApiError
 from shmq.client.nats.inbox import Inbox
 from shmq.client.nats.jetstream import NO_STREAM
 from shmq.client.nats.lease import parse_reply
@@ -113,8 +113,8 @@ class Pulls:
         await inbox.ask(self._layout.stream, consumer, batch=wanted, no_wait=True, **wait)
         before = len(taken)
         answer = await self._answer(inbox, wanted, taken, patience + _ANSWER)
-        for message in taken[before:]:
-            delivery = parse_reply(message.reply)
+        if len(taken) > before and self._layout.last_puts.is_unseen(consumer):
+            delivery = parse_reply(taken[-1].reply)
             if delivery is not None:
                 self._layout.last_puts.seen(consumer, delivery.sequence)
         return answer

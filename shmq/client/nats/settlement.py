@@ -19,10 +19,9 @@ from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.client.nats.definitions import Definitions
 from shmq.client.nats.jetstream import NO_MESSAGE
 from shmq.client.nats.lease import Lease, lease_of, parse_reply
-from shmq.client.nats.message import NatsMessage, packed, unpacked
+from shmq.client.nats.message import NatsMessage, packed, priority_of, unpacked
 from shmq.client.nats.put import Item, Puts
 from shmq.client.nats.queue_layout import QueueLayout, new_definition, options_of
-from shmq.codec.codecs import pack_properties, unpack_properties
 from shmq.errors import ConnectionLost, Full, ServerError, ShmqError
 from shmq.native import _core
 
@@ -112,9 +111,9 @@ class Settlements:
             return None
         wait = self._options.visibility_timeout
         lease = Lease.new(self._connection, delivery, wait, came.reply)
-        meta = unpacked(came.headers)
-        priority = unpack_properties(meta).get("pri", self._options.priorities // 2)
-        return NatsMessage(self._queue, came.data, meta, delivery.sequence, int(priority), lease)
+        properties = unpacked(came.headers)
+        priority = priority_of(properties, self._options)
+        return NatsMessage(self._queue, came.data, properties, delivery.sequence, priority, lease)
 
     async def sift(self, came: Iterable[Msg]) -> list[NatsMessage]:
         """The messages to hand out: those that are over become dead letters."""
@@ -307,10 +306,10 @@ class Settlements:
             key, colon, value = line.partition(":")
             if colon:
                 headers[key] = value.strip()
-        meta = unpacked(headers)
+        properties = unpacked(headers)
         data = base64.b64decode(raw.get("data") or "")
-        priority = unpack_properties(meta).get("pri", self._options.priorities // 2)
-        return NatsMessage(self._queue, data, meta, int(raw["seq"]), int(priority), lease)
+        priority = priority_of(properties, self._options)
+        return NatsMessage(self._queue, data, properties, int(raw["seq"]), priority, lease)
 
     async def _copy(self, message: NatsMessage, target: str, reason: str, count: int) -> None:
         layout = await self._dead_letter_layout(target)
@@ -323,7 +322,7 @@ class Settlements:
             "at": int(time.time() * 1000),
             **({} if ttl is None else {"ttl": int(ttl * 1000)}),
         }
-        headers = packed(pack_properties(properties))
+        headers = packed(properties)
         headers["Nats-Msg-Id"] = f"dead:{self._layout.stream}:{message.sequence}"
         if ttl is not None:
             headers["Nats-TTL"] = f"{max(1, int(ttl + 0.999))}s"
