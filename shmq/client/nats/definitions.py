@@ -70,7 +70,7 @@ class Definitions:
         A revision of 0 is that of a key that is not there; None: whatever it is. ``ttl`` is in
         seconds.
         """
-        await self._make()
+        await self.make()
         headers = {} if revision is None else {_EXPECTED: str(revision)}
         if ttl is not None:
             headers["Nats-TTL"] = f"{ttl}s"
@@ -116,7 +116,8 @@ class Definitions:
             if not subjects or offset >= int(found.get("total") or 0):
                 return
 
-    async def _make(self) -> None:
+    async def make(self) -> None:
+        """Make the bucket, unless it is there."""
         if self._is_there:
             return
         await create_stream(

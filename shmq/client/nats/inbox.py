@@ -42,6 +42,7 @@ class Inbox:
     ) -> Inbox:
         """An inbox of the connection; ``orphan`` returns what comes too late."""
         client = await connection.client()
+        inbox: Inbox
         if client.spare_inboxes:
             inbox = client.spare_inboxes.pop()
         else:
