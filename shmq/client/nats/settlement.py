@@ -7,7 +7,7 @@ import base64
 import logging
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 from nats.aio.msg import Msg
@@ -22,10 +22,10 @@ from shmq.client.nats.lease import Lease, lease_of, parse_reply
 from shmq.client.nats.message import NatsMessage, packed, priority_of, unpacked
 from shmq.client.nats.put import Item, Puts
 from shmq.client.nats.queue_layout import QueueLayout, new_definition, options_of
-from shmq.errors import ConnectionLost, Full, ServerError, ShmqError
+from shmq.errors import ConnectionLost, Full, QueueDeleted, ServerError, ShmqError
 from shmq.native import _core
 
-__all__ = ["Leases", "Settlements", "as_receipt", "ensure_dead_letters"]
+__all__ = ["Leases", "Settlements", "as_receipt", "ensure_queue"]
 
 log = logging.getLogger("shmq")
 
@@ -332,12 +332,12 @@ class Settlements:
 
     async def _dead_letter_layout(self, name: str) -> QueueLayout:
         """The dead-letter queue, made anew if it was deleted."""
-        return await ensure_queue_layout(
+        return await _ensure_queue_layout(
             self._connection, self._definitions, name, self._options.for_dead_letters()
         )
 
 
-async def ensure_dead_letters(
+async def _ensure_dead_letters(
     connection: ClusterConnection, definitions: Definitions, name: str, options: QueueOptions
 ) -> None:
     """Make the dead-letter queue of the queue ``name``. Raises InvalidOption."""
@@ -345,25 +345,38 @@ async def ensure_dead_letters(
     if target is None:
         return
     made = options.for_dead_letters()
-    found = (await ensure_queue_layout(connection, definitions, target, made)).options
+    found = (await _ensure_queue_layout(connection, definitions, target, made)).options
     options.check_dead_letters(name, found)
 
 
-async def ensure_queue_layout(
-    connection: ClusterConnection, definitions: Definitions, name: str, options: Any
-) -> QueueLayout:
-    """The queue of that name; it is made with these options if there is none."""
+async def ensure_queue(
+    connection: ClusterConnection, definitions: Definitions, name: str, options: QueueOptions
+) -> Mapping[str, Any]:
+    """The definition of the queue, which is made with its dead-letter queue if there is none.
+
+    The definition that counts is the first one. Raises InvalidOption, QueueDeleted.
+    """
     key = names.kv_key("queue", name)
     found = await definitions.get(key)
     if found is None:
-        made = QueueLayout(connection, name, options)
-        await made.make()
-        await definitions.put(key, new_definition(options), 0)
+        await _ensure_dead_letters(connection, definitions, name, options)
+        await QueueLayout(connection, name, options).make()
+        made = new_definition(options)
+        if await definitions.put(key, made, 0) is not None:
+            return made
         found = await definitions.get(key)
     if found is None:
-        raise ServerError(f"the definition of queue {name!r} of {connection.url} went away")
+        raise QueueDeleted(f"queue {name!r} was deleted while it was made")
+    return found.value
+
+
+async def _ensure_queue_layout(
+    connection: ClusterConnection, definitions: Definitions, name: str, options: QueueOptions
+) -> QueueLayout:
+    """The queue of that name; it is made with these options if there is none."""
+    definition = await ensure_queue(connection, definitions, name, options)
     try:
-        return QueueLayout(connection, name, options_of(found.value))
+        return QueueLayout(connection, name, options_of(definition))
     except (KeyError, TypeError) as error:
         raise ServerError(
             f"the definition of queue {name!r} of {connection.url} cannot be read: {error}"
