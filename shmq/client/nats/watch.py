@@ -31,57 +31,57 @@ class Watch:
         self._connection = connection
         self._subject = subject
         self._client: Any = None
-        #: The least revision that there is once the change is stored, and when it was told.
-        self._least = 0
+        #: When a change was told (monotonic), and the least revision that there is once it is
+        #: stored: it is told a moment before.
         self._told_at = 0.0
+        self._least = 0
+        #: When a change to a revision was told that is not known.
+        self._unknown_at = 0.0
         self._came = asyncio.Event()
 
     async def start(self) -> None:
-        """Listen, unless it does; what was asked for before that may be old."""
+        """Listen, unless it does; what was fetched before that may be old."""
         client = await self._connection.client()
         if self._client is client:
             return
         self._client = client
-        self._tell(1 << 62)
         mine = weakref.ref(self)
         subscription: Any = None
 
         async def take(message: Msg) -> None:
             watch = mine()
             if watch is not None and watch._client is client:
-                expected = (message.headers or {}).get(EXPECTED, "")
-                watch._tell(int(expected) + 1 if expected.isdigit() else 1 << 62)
+                watch._tell((message.headers or {}).get(EXPECTED, ""))
             elif subscription is not None:
                 with contextlib.suppress(nats.errors.Error, OSError):
                     await subscription.unsubscribe()
 
         subscription = await client.subscribe(self._subject, cb=take)
+        self._tell("")
 
-    def _tell(self, least: int) -> None:
-        self._least = max(self._least, least) if self.is_told() else least
-        self._told_at = time.monotonic()
+    def _tell(self, expected: str) -> None:
+        if expected.isdigit():
+            self._told_at, self._least = time.monotonic(), max(self._least, int(expected) + 1)
+        else:
+            self._unknown_at = time.monotonic()
         self._came.set()
-
-    def is_told(self) -> bool:
-        """Whether a change was told a moment ago."""
-        return time.monotonic() - self._told_at < STALE
 
     def is_old(self, revision: int, fetched_at: float) -> bool:
         """Whether what was fetched then (monotonic) must be fetched again."""
-        if time.monotonic() - fetched_at > STALE:
-            return True
-        return revision < self._least and (self._told_at > fetched_at or self.is_told())
+        stale = time.monotonic() - fetched_at > STALE
+        return stale or self._is_changed(revision, fetched_at)
 
-    async def changed(self, revision: int, timeout: float) -> None:
-        """Return once there is another revision, or after that time."""
+    def _is_changed(self, revision: int, fetched_at: float) -> bool:
+        if self._unknown_at > fetched_at:
+            return True
+        told_since = self._told_at > fetched_at or time.monotonic() - self._told_at < STALE
+        return revision < self._least and told_since
+
+    async def changed(self, revision: int, fetched_at: float, timeout: float) -> None:
+        """Return once there is another revision than was fetched then, or after that time."""
         await self.start()
-        until = time.monotonic() + min(timeout, STALE)
-        while not (self.is_told() and revision < self._least):
-            self._came.clear()
-            try:
-                async with asyncio.timeout_at(
-                    asyncio.get_running_loop().time() + max(0.0, until - time.monotonic())
-                ):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(timeout, STALE)):
+                while not self._is_changed(revision, fetched_at):
+                    self._came.clear()
                     await self._came.wait()
-            except TimeoutError:
-                return
