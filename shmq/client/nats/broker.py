@@ -47,7 +47,7 @@ class NatsBroker(BaseBroker):
         self._closed = False
         self.connection = ClusterConnection(target)
         self.definitions = Definitions(self.connection)
-        self.exchanges = Exchanges(self.definitions)
+        self.exchanges = Exchanges(self.connection, self.definitions)
         self._schemas = Schemas(self.definitions)
         self.streams = Streams(self.connection, self.definitions)
         self._handles: weakref.WeakSet[Any] = weakref.WeakSet()

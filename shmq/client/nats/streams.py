@@ -20,7 +20,7 @@ from shmq.client.nats.partition import Partition, Row, StreamGone
 from shmq.client.nats.stream import NatsStream
 from shmq.codec import codecs
 
-__all__ = ["Streams"]
+__all__ = ["StreamCopies", "Streams", "copies_for", "summary_of"]
 
 log = logging.getLogger("shmq")
 
@@ -112,26 +112,10 @@ class Streams:
         """The names of all streams, sorted."""
         return self._connection.run(self._definitions.names("stream"))
 
-    # ---- what an exchange appends ----
-
-    async def copies_for(
-        self, name: str, bodies: list[Any], key: str, properties: Mapping[str, Any], confirm: Any
-    ) -> StreamCopies | None:
-        """The copies of what is published for a stream; None: it is gone."""
+    async def find(self, name: str) -> NatsStream | None:
+        """The stream, for what runs in the loop; None: there is none."""
         found = await self._definitions.get(kv_key("stream", name))
-        if found is None:
-            return None
-        stream = self._opened(name, found.value)
-        stream.check_append(confirm, None)
-        rows = []
-        for body in bodies:
-            buffer, number = codecs.encode_body(body, properties.get("codec"))
-            codec = properties.get("codec") or codecs.CODECS[number]
-            headers = dict(properties.get("headers") or {})
-            rows.append(Row(bytes(buffer), key.encode(), headers, codec, time.time_ns()))
-        place = stream.logs_of[stream.place_of(key.encode())]
-        place.check_size(rows)
-        return StreamCopies(place, name, rows)
+        return None if found is None else self._opened(name, found.value)
 
 
 class StreamCopies:
@@ -157,6 +141,22 @@ class StreamCopies:
             self.error = error
             return 0
         return len(self._rows)
+
+
+def copies_for(
+    stream: NatsStream, bodies: list[Any], key: str, properties: Mapping[str, Any], confirm: Any
+) -> StreamCopies:
+    """The records of what an exchange publishes for a stream."""
+    stream.check_append(confirm, None)
+    rows = []
+    for body in bodies:
+        buffer, number = codecs.encode_body(body, properties.get("codec"))
+        codec = properties.get("codec") or codecs.CODECS[number]
+        headers = dict(properties.get("headers") or {})
+        rows.append(Row(bytes(buffer), key.encode(), headers, codec, time.time_ns()))
+    place = stream.logs_of[stream.place_of(key.encode())]
+    place.check_size(rows)
+    return StreamCopies(place, stream.name, rows)
 
 
 def summary_of(stream: NatsStream) -> api.StreamSummary:
