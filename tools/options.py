@@ -89,6 +89,7 @@ def _page_of_keys(table: type[Options]) -> str:
             (f"`{name}`", types.get(row.kind, "str: ") + _on_wire(_range(row)),
              _on_wire(_default(row, default)))
             for name, row, default in _rows(table)
+            if not row.of_cluster
         ),
     )  # fmt: skip
 
@@ -173,7 +174,7 @@ def _names_of(header: str, struct: str) -> list[str]:
 
 def _transfer(table: type[Options], struct: str) -> str:
     """The functions that carry options into the struct and out of it."""
-    rows = options_of(table).items()
+    rows = [(name, row) for name, row in options_of(table).items() if not row.of_cluster]
     words = [(name, row.choices) for name, row in rows if row.kind == "choice"]
     return (
         "".join(f"_{name.upper()} = {choices}\n" for name, choices in words).replace("'", '"')

@@ -65,6 +65,7 @@ class StreamKeywords(TypedDict, total=False):
     max_record_bytes: int
     confirm: Confirm
     segment_bytes: int
+    mirror: str | None
     # end
 
 

@@ -127,7 +127,9 @@ class Option:
     #: The flag of the command line, without dashes. Empty: the option's name.
     flag: str = ""
     #: For a name: what it names.
-    noun: Literal["queue", "exchange"] = "queue"
+    noun: Literal["queue", "exchange", "site"] = "queue"
+    #: Whether a cluster alone has it: it is in no struct and no frame.
+    of_cluster: bool = False
     #: The method that changes it later. Empty: it is fixed.
     changed_by: str = ""
 
@@ -170,17 +172,23 @@ class Options:
     """The base of the classes of options."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The options by name."""
-        return {name: getattr(self, name) for name in options_of(type(self))}
+        """The options by name; without those of a cluster that are not set."""
+        return {
+            name: getattr(self, name)
+            for name, row in options_of(type(self)).items()
+            if not row.of_cluster or getattr(self, name) is not None
+        }
 
     def differences(self, other: Self) -> dict[str, tuple[Any, Any]]:
         """The options in which ``self`` and ``other`` differ: name to both values."""
-        mine, theirs = self.as_dict(), other.as_dict()
-        rows = options_of(type(self))
+        both = {
+            key: (row, getattr(self, key), getattr(other, key))
+            for key, row in options_of(type(self)).items()
+        }
         return {
-            key: (mine[key], theirs[key])
-            for key in mine
-            if not rows[key].is_same(mine[key], theirs[key])
+            key: (mine, theirs)
+            for key, (row, mine, theirs) in both.items()
+            if not row.is_same(mine, theirs)
         }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
 
 from shmq.api.options import Confirm, Options, Part, check_confirm, checked, option
-from shmq.errors import InvalidOption
+from shmq.errors import InvalidOption, Unsupported
 from shmq.native._stream import MAX_PARTITIONS
 
 __all__ = ["MAX_PARTITIONS", "StreamDurability", "StreamOptions", "StreamOverflow"]
@@ -108,6 +108,15 @@ class StreamOptions(Options):
         least=MIN_SEGMENT,
         most=MAX_SEGMENT,
     )
+    mirror: str | None = option(
+        None,
+        "name",
+        "Of a cluster alone: the site that keeps a copy",
+        none="no site",
+        noun="site",
+        of_cluster=True,
+        more="See [another site](how-to/cluster.md#another-site)",
+    )
 
     @classmethod
     def given(cls, given: Mapping[str, Any]) -> StreamOptions:
@@ -126,3 +135,11 @@ class StreamOptions(Options):
             )
         check_confirm(options.confirm, options.durability)
         return options
+
+    def check_of_host(self, name: str) -> None:
+        """Raise :class:`~shmq.Unsupported` for what a cluster alone has; ``name``: the stream's."""
+        if self.mirror is not None:
+            raise Unsupported(
+                f"stream {name!r}: mirror={self.mirror!r} is possible on a cluster alone: connect "
+                f"to nats://HOST:PORT, whose servers are joined with that site"
+            )

@@ -7,20 +7,18 @@ dedupe id, and then acknowledged there: what a crash lets the bridge put again i
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from shmq import api
 from shmq.bridge.config import WINDOW, Backward
-from shmq.bridge.lane import Lane
+from shmq.bridge.lane import Lane, queue_lag
 from shmq.bridge.progress import Progress
 from shmq.codec.codecs import CODECS
 from shmq.errors import ConnectionLost, InvalidOption, LeaseExpired, MessageTooLarge, NoSuchQueue
 
 __all__ = ["BackwardLane"]
 
-_LOOK: Final = 1.0
 #: How long a full queue of this host may hold up a lease of the cluster, in seconds.
 _ROOM: Final = 2.0
 
@@ -35,7 +33,6 @@ class BackwardLane(Lane):
         self._source: Any = None
         self._identity = 0
         self._target: api.Queue | None = None
-        self._looked = 0.0
 
     def open(self) -> None:
         """See Lane."""
@@ -45,14 +42,13 @@ class BackwardLane(Lane):
 
     def step(self, *, careful: bool, patience: float) -> bool:
         """See Lane."""
-        if time.monotonic() - self._looked >= _LOOK:
-            self._tell_lag()
+        self.tell_lag()
         messages = self._source.get_many(1 if careful else self._route.batch, patience)
         self.progress.is_connected(True)
         if messages:
             self._put(messages)
         else:
-            self._tell_lag()
+            self.tell_lag(again=True)
         return bool(messages)
 
     def is_drained(self) -> bool:
@@ -60,12 +56,14 @@ class BackwardLane(Lane):
         stats = self._source.stats()
         return not (stats.depth or stats.delayed or stats.in_flight)
 
-    def close(self) -> None:
+    def lag(self) -> tuple[int, float]:
         """See Lane."""
-        for handle in (self._source, self._target):
-            if handle is not None:
-                handle.close()
-        self._source = self._target = None
+        return queue_lag(self._source)
+
+    @property
+    def handles(self) -> Sequence[Any]:
+        """See Lane."""
+        return self._source, self._target
 
     def _put(self, messages: Sequence[api.Message]) -> None:
         """Put them in order. One that cannot be put goes back, with those behind it."""
@@ -95,11 +93,6 @@ class BackwardLane(Lane):
             for message in waiting:
                 with contextlib.suppress(LeaseExpired, ConnectionLost):
                     message.nack(0.0)
-
-    def _tell_lag(self) -> None:
-        self._looked = time.monotonic()
-        stats = self._source.stats()
-        self.progress.lags(stats.depth + stats.delayed + stats.in_flight, stats.oldest_age)
 
 
 def _body(message: api.Message) -> Any:

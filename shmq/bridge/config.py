@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -11,6 +10,7 @@ import msgspec
 
 from shmq.api.names import check_name
 from shmq.client.nats.address import ClusterAddress
+from shmq.codec.toml import read_toml
 from shmq.errors import InvalidName, InvalidOption
 
 __all__ = ["WINDOW", "Backward", "Bridge", "Forward", "Mirror", "Route", "check", "read"]
@@ -78,16 +78,8 @@ def source_of(route: Route) -> str:
 def read(path: Path) -> Bridge:
     """The configuration of a file, checked. Raises InvalidOption, with the file."""
     try:
-        with path.open("rb") as file:
-            found = tomllib.load(file)
-        return check(msgspec.convert(found, Bridge))
-    except OSError as error:
-        raise InvalidOption(f"{path}: it cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidOption(f"{path}: it is not TOML: {error}") from error
-    except msgspec.ValidationError as error:
-        raise InvalidOption(f"{path}: {error}") from error
-    except InvalidOption as error:
+        return check(msgspec.convert(read_toml(path)[0], Bridge))
+    except (msgspec.ValidationError, InvalidOption) as error:
         raise InvalidOption(f"{path}: {error}") from error
 
 

@@ -19,10 +19,10 @@ from typing import Any, Final
 from shmq import api
 from shmq.api.columns import Columns, Run
 from shmq.bridge.config import WINDOW, Forward
-from shmq.bridge.lane import PASSING, Lane
+from shmq.bridge.lane import PASSING, Lane, queue_lag
 from shmq.bridge.progress import Progress
 from shmq.client.wait import wait
-from shmq.codec.codecs import CODECS, pack_properties, unpack_properties
+from shmq.codec.codecs import CODECS, unpack_properties
 from shmq.errors import ConnectionLost, InvalidOption, LeaseExpired, MessageTooLarge, NoSuchQueue
 
 __all__ = ["ForwardLane"]
@@ -37,7 +37,6 @@ _PATIENCE: Final = 30.0
 #: The same for one message that is to show whether the cluster is back.
 _TRIAL: Final = 5.0
 _BYTES: Final = 8 << 20
-_LOOK: Final = 1.0
 #: The options that a queue made by the bridge has from the one of this host.
 _KEPT: Final = (
     "capacity",
@@ -75,7 +74,6 @@ class ForwardLane(Lane):
         self._queue: api.Queue | None = None
         self._claim: api.Claim | None = None
         self._target: Any = None
-        self._looked = 0.0
 
     def open(self) -> None:
         """See Lane."""
@@ -94,9 +92,7 @@ class ForwardLane(Lane):
         """See Lane."""
         assert self._queue is not None
         assert self._claim is not None
-        now = time.monotonic()
-        if now - self._looked >= _LOOK:
-            self._tell_lag(self._queue)
+        self.tell_lag()
         bulk = self._queue.bulk()
         if not bulk.is_claimed(self._claim):  # the queue was recovered since
             self._take_over(bulk)
@@ -108,7 +104,7 @@ class ForwardLane(Lane):
             epoch=1,
         )
         if not len(run):
-            self._tell_lag(self._queue)
+            self.tell_lag(again=True)
             wait([self._queue], patience)
             return False
         try:
@@ -124,12 +120,15 @@ class ForwardLane(Lane):
         stats = self._queue.stats()
         return not (stats.depth or stats.delayed or stats.in_flight or stats.dying)
 
-    def close(self) -> None:
+    def lag(self) -> tuple[int, float]:
         """See Lane."""
-        for handle in (self._queue, self._target):
-            if handle is not None:
-                handle.close()
-        self._queue = self._target = None
+        assert self._queue is not None
+        return queue_lag(self._queue)
+
+    @property
+    def handles(self) -> Sequence[Any]:
+        """See Lane."""
+        return self._queue, self._target
 
     def _publish(self, bulk: api.BulkQueue, run: Run, patience: float) -> None:
         """Publish the run, settle each message by its answer. Raises what passes."""
@@ -182,11 +181,6 @@ class ForwardLane(Lane):
             return 0
         return 1
 
-    def _tell_lag(self, queue: api.Queue) -> None:
-        self._looked = time.monotonic()
-        stats = queue.stats()
-        self.progress.lags(stats.depth + stats.delayed + stats.in_flight, stats.oldest_age)
-
 
 def _message(columns: Columns, row: int, receipt: int, message_id: str, highest: int) -> _Leased:
     properties = unpack_properties(bytes(columns.meta(row)))
@@ -209,7 +203,7 @@ async def _published(puts: Any, leased: Sequence[_Leased], patience: float) -> l
     answers: list[Any] = [None] * len(leased)
 
     async def publish(one: _Leased) -> Any:
-        item = puts.item_of(pack_properties(one.properties), one.body)
+        item = puts.item_of(one.properties, one.body)
         try:
             async with asyncio.timeout(patience):
                 return await puts.put(item, False, None)

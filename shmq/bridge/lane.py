@@ -5,8 +5,11 @@ from __future__ import annotations
 import abc
 import logging
 import threading
-from typing import Final
+import time
+from collections.abc import Sequence
+from typing import Any, Final
 
+from shmq import api
 from shmq.bridge.progress import Progress
 from shmq.errors import (
     ConnectionLost,
@@ -19,7 +22,7 @@ from shmq.errors import (
     ShmqError,
 )
 
-__all__ = ["Lane", "drive"]
+__all__ = ["PASSING", "Lane", "drive", "queue_lag"]
 
 log = logging.getLogger("shmq.bridge")
 
@@ -48,6 +51,7 @@ class Lane(abc.ABC):
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
+        self._looked = 0.0
 
     @abc.abstractmethod
     def open(self) -> None:
@@ -65,8 +69,32 @@ class Lane(abc.ABC):
         """Whether this side has nothing left, also nothing that is leased or delayed."""
 
     @abc.abstractmethod
+    def lag(self) -> tuple[int, float]:
+        """What is not across yet: how many, and the age of the oldest in seconds."""
+
+    def tell_lag(self, *, again: bool = False) -> None:
+        """Tell the lag, once a second; ``again``: now."""
+        now = time.monotonic()
+        if again or now - self._looked >= _LOOK:
+            self._looked = now
+            self.progress.lags(*self.lag())
+
+    @property
+    @abc.abstractmethod
+    def handles(self) -> Sequence[Any]:
+        """What `open` has opened; None for what it has not."""
+
     def close(self) -> None:
         """Close both sides. May be called again."""
+        for handle in self.handles:
+            if handle is not None:
+                handle.close()
+
+
+def queue_lag(queue: api.Queue) -> tuple[int, float]:
+    """The lag of a route from a queue."""
+    stats = queue.stats()
+    return stats.depth + stats.delayed + stats.in_flight, stats.oldest_age
 
 
 def drive(lane: Lane, stop: threading.Event, drain: bool) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from shmq import api
@@ -26,7 +26,6 @@ __all__ = ["ORIGIN", "MirrorLane"]
 #: The header with the stream's identity and the record's offset, ``<hex>:<offset>``.
 ORIGIN: Final = "Shmq-Origin"
 
-_LOOK: Final = 1.0
 _PATIENCE: Final = 30.0
 _TRIAL: Final = 5.0
 
@@ -43,7 +42,6 @@ class MirrorLane(Lane):
         self._reader: api.Reader | None = None
         #: The last sequence number of each partition there.
         self._last: dict[int, int] = {}
-        self._looked = 0.0
 
     def open(self) -> None:
         """See Lane."""
@@ -62,19 +60,17 @@ class MirrorLane(Lane):
         found = self._reader.poll(patience)
         for records in found:
             self._publish(records, _TRIAL if careful else _PATIENCE)
-        self._tell_lag()
+        self.tell_lag()
         return bool(found)
 
     def is_drained(self) -> bool:
         """See Lane."""
-        return self._lag()[0] == 0
+        return self.lag()[0] == 0
 
-    def close(self) -> None:
+    @property
+    def handles(self) -> Sequence[Any]:
         """See Lane."""
-        for handle in (self._reader, self._stream, self._target):
-            if handle is not None:
-                handle.close()
-        self._reader = self._stream = self._target = None
+        return self._reader, self._stream, self._target
 
     def _find_places(self) -> None:
         """Ask the cluster what it has, and continue behind that."""
@@ -127,8 +123,8 @@ class MirrorLane(Lane):
         if failed is not None:
             raise _passing(failed)
 
-    def _lag(self) -> tuple[int, float]:
-        """The records that are not there yet, and the age of the oldest in seconds."""
+    def lag(self) -> tuple[int, float]:
+        """See Lane."""
         assert self._reader is not None
         assert self._stream is not None
         records, oldest = 0, 0.0
@@ -140,12 +136,6 @@ class MirrorLane(Lane):
                 if len(first):
                     oldest = max(oldest, time.time() - first[0].timestamp)
         return records, oldest
-
-    def _tell_lag(self) -> None:
-        now = time.monotonic()
-        if now - self._looked >= _LOOK:
-            self._looked = now
-            self.progress.lags(*self._lag())
 
 
 async def _published(

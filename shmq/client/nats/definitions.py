@@ -12,9 +12,10 @@ from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.client.nats.jetstream import NO_MESSAGE, NO_STREAM, WRONG_LAST, create_stream
 from shmq.errors import ServerError
 
-__all__ = ["Definition", "Definitions"]
+__all__ = ["EXPECTED", "Definition", "Definitions"]
 
-_EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
+#: The header with the revision that a key must have to be set.
+EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 
 
 class Definition(NamedTuple):
@@ -33,12 +34,13 @@ class Definitions:
         self._stream = names.kv_stream(self._namespace)
         self._is_there = False
 
-    def _subject(self, key: str) -> str:
+    def subject(self, key: str) -> str:
+        """The subject of a key."""
         return names.kv_subject(self._namespace, key)
 
     async def get(self, key: str) -> Definition | None:
         """The newest definition of the key, as the leader has it; None if there is none."""
-        asked = {"last_by_subj": self._subject(key)}
+        asked = {"last_by_subj": self.subject(key)}
         try:
             found = await self._connection.api(f"STREAM.MSG.GET.{self._stream}", asked)
         except ApiError as error:
@@ -70,13 +72,13 @@ class Definitions:
         A revision of 0 is that of a key that is not there; None: whatever it is. ``ttl`` is in
         seconds.
         """
-        await self._make()
-        headers = {} if revision is None else {_EXPECTED: str(revision)}
+        await self.make()
+        headers = {} if revision is None else {EXPECTED: str(revision)}
         if ttl is not None:
             headers["Nats-TTL"] = f"{ttl}s"
         try:
             answer = await self._connection.publish(
-                self._subject(key), json.dumps(value).encode(), headers, what=f"definition {key!r}"
+                self.subject(key), json.dumps(value).encode(), headers, what=f"definition {key!r}"
             )
         except ApiError as error:
             if error.number == WRONG_LAST:
@@ -88,7 +90,7 @@ class Definitions:
         """Remove the key, and all below it if it ends with ``.>``."""
         try:
             await self._connection.api(
-                f"STREAM.PURGE.{self._stream}", {"filter": self._subject(key)}
+                f"STREAM.PURGE.{self._stream}", {"filter": self.subject(key)}
             )
         except ApiError as error:
             if error.number != NO_STREAM:
@@ -99,7 +101,7 @@ class Definitions:
         return sorted([name async for name in self._names(kind)])
 
     async def _names(self, kind: str) -> AsyncIterator[str]:
-        prefix = self._subject(f"{kind}.")
+        prefix = self.subject(f"{kind}.")
         offset = 0
         while True:
             asked = {"subjects_filter": f"{prefix}*", "offset": offset}
@@ -116,14 +118,15 @@ class Definitions:
             if not subjects or offset >= int(found.get("total") or 0):
                 return
 
-    async def _make(self) -> None:
+    async def make(self) -> None:
+        """Make the bucket, unless it is there."""
         if self._is_there:
             return
         await create_stream(
             self._connection,
             {
                 "name": self._stream,
-                "subjects": [self._subject(">")],
+                "subjects": [self.subject(">")],
                 "retention": "limits",
                 "storage": "file",
                 "discard": "new",

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from shmq import api, errors
+from shmq.client.nats.connection import ClusterConnection
 from shmq.client.nats.definitions import Definitions
 from shmq.client.nats.names import kv_key
 from shmq.client.nats.put import Item, Puts
 from shmq.client.nats.queue_layout import QueueLayout, options_of
-from shmq.client.nats.streams import StreamCopies
+from shmq.client.nats.stream import NatsStream
+from shmq.client.nats.streams import StreamCopies, copies_for
+from shmq.client.nats.watch import Watch
 from shmq.client.shared.exchange import ExchangeHandle, check_headers, no_target, published
 from shmq.native import _core
 from shmq.routing.table import Operation, Table, check_binding, operation_of
@@ -28,8 +32,15 @@ _KEY: Final = "exchanges"
 class Exchanges:
     """The table of a namespace's exchanges. It runs in the process's loop."""
 
-    def __init__(self, definitions: Definitions) -> None:
+    #: When this process changed the table of a namespace last (monotonic).
+    _changed_at: ClassVar[dict[tuple[str, str], float]] = {}
+
+    def __init__(self, connection: ClusterConnection, definitions: Definitions) -> None:
         self.definitions = definitions
+        self._where = connection.url, connection.namespace
+        self._watch = Watch(connection, definitions.subject(_KEY))
+        self._known: tuple[Table, int] = (Table(), 0)
+        self._known_at = -math.inf
 
     async def table(self) -> tuple[Table, int]:
         """The table as it is now, and its revision."""
@@ -44,6 +55,16 @@ class Exchanges:
             raise errors.ServerError(f"the table of exchanges cannot be read: {error}") from error
         return table, found.revision
 
+    async def known(self) -> tuple[Table, int]:
+        """The table and its revision, for a publish: what others changed may lack for `STALE`."""
+        await self._watch.start()
+        changed_at = self._changed_at.get(self._where, -math.inf)
+        if changed_at >= self._known_at or self._watch.is_old(self._known[1], self._known_at):
+            asked_at = time.monotonic()
+            self._known = await self.table()
+            self._known_at = asked_at
+        return self._known
+
     async def change(self, operation: Operation, is_new: Callable[[Table], bool]) -> bool:
         """Apply the operation, if it changes anything; whether it did."""
         while True:
@@ -53,6 +74,7 @@ class Exchanges:
             table.apply(operation)
             value = {"operations": list(table.operations())}
             if await self.definitions.put(_KEY, value, revision) is not None:
+                self._changed_at[self._where] = time.monotonic()
                 return True
 
     async def forget(self, kind: str, name: str) -> None:
@@ -68,7 +90,10 @@ class NatsExchange(ExchangeHandle):
         self._broker = broker
         self._exchanges: Exchanges = broker.exchanges
         self._closed = False
+        #: The targets by the table of that revision: deleting one changes the table.
         self._puts: dict[str, Puts] = {}
+        self._streams: dict[str, NatsStream] = {}
+        self._revision = -1
 
     # ---- bindings ----
 
@@ -147,7 +172,9 @@ class NatsExchange(ExchangeHandle):
         properties: Mapping[str, Any],
         confirm: Any,
     ) -> api.Published:
-        table, _ = await self._exchanges.table()
+        table, revision = await self._exchanges.known()
+        if revision != self._revision:
+            self._puts, self._streams, self._revision = {}, {}, revision
         route = table.route(self._name, key, properties.get("headers") or {})
         deliveries: list[_QueueCopies | StreamCopies] = []
         for name in route.queues:
@@ -157,9 +184,9 @@ class NatsExchange(ExchangeHandle):
                 items = [puts.item(body, properties) for body in bodies]
                 deliveries.append(_QueueCopies(puts, items))
         for name in route.streams:
-            appends = await self._broker.streams.copies_for(name, bodies, key, properties, confirm)
-            if appends is not None:
-                deliveries.append(appends)
+            stream = await self._stream_of(name)
+            if stream is not None:
+                deliveries.append(copies_for(stream, bodies, key, properties, confirm))
         done = await asyncio.gather(*(one.run(block, until) for one in deliveries))
         refused = {one.name: one.error for one in deliveries if one.error is not None}
         duplicates = sum(one.duplicates for one in deliveries)
@@ -169,16 +196,24 @@ class NatsExchange(ExchangeHandle):
         )
 
     async def _puts_of(self, name: str) -> Puts | None:
-        """The puts of the queue as it is now; None: it is gone."""
-        definitions = self._exchanges.definitions
-        found = await definitions.get(kv_key("queue", name))
-        if found is None:
-            return None
-        options = options_of(found.value)
+        """The puts of the queue; None: it is gone."""
         known = self._puts.get(name)
-        if known is None or known.options != options:
-            layout = QueueLayout(self._broker.connection, name, options)
+        if known is None:
+            definitions = self._exchanges.definitions
+            found = await definitions.get(kv_key("queue", name))
+            if found is None:
+                return None
+            layout = QueueLayout(self._broker.connection, name, options_of(found.value))
             known = self._puts[name] = Puts(layout, definitions)
+        return known
+
+    async def _stream_of(self, name: str) -> NatsStream | None:
+        """The stream; None: it is gone."""
+        known = self._streams.get(name)
+        if known is None:
+            known = await self._broker.streams.find(name)
+            if known is not None:
+                self._streams[name] = known
         return known
 
     # ---- the end ----

@@ -5,11 +5,12 @@ A commit of a member that has lost its partition is refused: the definition says
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from shmq import api
@@ -18,6 +19,7 @@ from shmq.api.options import check_whole
 from shmq.client.local.group_store import divided
 from shmq.client.nats.loop_thread import LoopThread
 from shmq.client.nats.names import escape
+from shmq.client.nats.watch import STALE, Watch
 from shmq.client.shared.group import Group, group_options, summary_of
 from shmq.client.shared.group_store import GroupStore, PartitionSeat
 from shmq.errors import Full, InvalidOption, NoSuchGroup, ShmqError, StreamDeleted
@@ -111,24 +113,30 @@ class NatsGroupState:
         #: For each member its last beat, and when that was seen first, by this process's clock.
         self._seen: dict[int, tuple[int, float]] = {}
         self.deleted = False
+        self._watch = Watch(stream.connection, stream.definitions.subject(_key(stream, name)))
         self._fetch()
 
     # ---- the definition ----
 
     def _fetch(self) -> _Document:
+        asked_at = time.monotonic()
         found = self._stream.run(self._stream.definitions.get(_key(self._stream, self._name)))
         known = self._document.get("options", {}).get("group_id")
         if found is None or known not in (None, found.value["options"]["group_id"]):
             self.deleted = True
             raise StreamDeleted(f"the group {self._name!r} was deleted")
         self._document, self._revision = found.value, found.revision
-        self._fetched_at = time.monotonic()
+        self._fetched_at = asked_at
         return self._document
 
     def _fresh(self) -> _Document:
         if time.monotonic() - self._fetched_at > _FRESH:
             return self._fetch()
         return self._document
+
+    async def changed(self, timeout: float) -> None:
+        """Return once another has changed the definition, or after that time."""
+        await self._watch.changed(self._revision, self._fetched_at, timeout)
 
     def expire(self) -> None:
         """Have the state fetched by the next heartbeat."""
@@ -339,6 +347,7 @@ class NatsGroupStore(GroupStore):
     """See :class:`shmq.client.shared.group_store.GroupStore`."""
 
     state: NatsGroupState
+    stream: Any
 
     def __init__(self, stream: Any, name: str, state: NatsGroupState) -> None:
         super().__init__(stream, name, state)
@@ -356,6 +365,32 @@ class NatsGroupStore(GroupStore):
     def refresh(self) -> None:
         """See :class:`GroupStore`."""
         self.state.expire()
+
+    def poll(
+        self, reader: api.Reader | None, change: int | None, seconds: float
+    ) -> list[api.Records]:
+        """See :class:`GroupStore`; the wait ends with a change of the definition, as well."""
+        del change
+        found = [] if reader is None else reader.poll(0)
+        if found or seconds <= 0:
+            return found
+        self.stream.run(self._moved({} if reader is None else reader.position, seconds))
+        return [] if reader is None else reader.poll(0)
+
+    async def _moved(self, position: Mapping[int, int], seconds: float) -> None:
+        """Return once there is a record or a change, or after that time, or `STALE`."""
+        seconds = min(seconds, STALE)
+        waits = [asyncio.ensure_future(self.state.changed(seconds))]
+        if position:
+            waits.append(asyncio.ensure_future(self.stream.abeyond_any(position, seconds)))
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+        for one in done:
+            one.result()
 
     def drop(self, member: int) -> None:
         """See :class:`GroupStore`."""

@@ -36,6 +36,11 @@ class LastPuts:
             return False
         return at > 0
 
+    @property
+    def of_groups(self) -> bool:
+        """Whether consumers of groups may not know yet of a put."""
+        return any(consumer.startswith("g") for consumer in self._last)
+
     def seen(self, consumer: str, sequence: int) -> None:
         """The consumer has handed out the message of that number."""
         if self._last.get(consumer, (sequence + 1, 0.0))[0] <= sequence:

@@ -3,18 +3,65 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextlib
 import os
 import threading
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from shmq.errors import ShmqError
 
 __all__ = ["LoopThread"]
 
 _T = TypeVar("_T")
+
+#: How long an interrupted call waits until its coroutine has returned what it took, in seconds.
+_ENDING: Final = 1.0
+
+
+class _Call(Generic[_T]):
+    """A coroutine in the loop whose end another thread waits for.
+
+    A lock and a task alone: a future of each kind, chained, takes three turns of the loop more.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, _T]) -> None:
+        self._coroutine = coroutine
+        self._task: asyncio.Task[None] | None = None
+        self._results: list[_T] = []
+        self._error: BaseException | None = None
+        #: Released at the end.
+        self.ended = threading.Lock()
+        self.ended.acquire()
+
+    def start(self) -> None:
+        """Begin it; in the loop."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            self._results.append(await self._coroutine)
+        except BaseException as error:  # noqa: BLE001 - it is raised by `result`
+            self._error = error
+        finally:
+            self.ended.release()
+
+    def cancel(self) -> None:
+        """Cancel it, if it has not ended; in the loop."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def result(self) -> _T:
+        """What it returned, once it has ended. Raises what it raised."""
+        error, self._error = self._error, None
+        if error is None:
+            return self._results.pop()
+        try:
+            if isinstance(error, asyncio.CancelledError):
+                raise ShmqError("the connection was closed while a call waited") from None
+            raise error
+        finally:
+            del error  # its traceback has this frame
 
 
 class LoopThread:
@@ -53,21 +100,15 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             coroutine.close()
             raise ShmqError("a call that waits was made in the thread that would have to serve it")
-        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        call = _Call(coroutine)
+        self.loop.call_soon_threadsafe(call.start)
         try:
-            return future.result()
-        except concurrent.futures.CancelledError:
-            raise ShmqError("the connection was closed while a call waited") from None
+            call.ended.acquire()
         except BaseException:
-            self._cancel(future)
+            self.loop.call_soon_threadsafe(call.cancel)
+            call.ended.acquire(timeout=_ENDING)
             raise
-
-    def _cancel(self, future: concurrent.futures.Future[Any]) -> None:
-        """Cancel what the interrupted caller waits for, and let it return what it took."""
-        if future.cancel():
-            done = threading.Event()
-            self.loop.call_soon_threadsafe(done.set)
-            done.wait(1.0)
+        return call.result()
 
     async def arun(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """``run`` for a task of any loop; its cancellation cancels the coroutine."""

@@ -17,9 +17,18 @@ from shmq.errors import InvalidOption, LeaseExpired, ServerError
 from shmq.native import _core
 
 if TYPE_CHECKING:
+    from shmq.api.options import QueueOptions
     from shmq.client.nats.lease import Lease
 
-__all__ = ["PROPERTIES", "NatsBatch", "NatsMessage", "NatsPacked", "packed", "unpacked"]
+__all__ = [
+    "PROPERTIES",
+    "NatsBatch",
+    "NatsMessage",
+    "NatsPacked",
+    "packed",
+    "priority_of",
+    "unpacked",
+]
 
 #: The header with the properties: base64 of the msgpack map of the wire protocol.
 PROPERTIES: Final = "Shmq-Properties"
@@ -28,12 +37,13 @@ _PLAIN: Final = ("traceparent", "tracestate")
 _MOST_PLAIN: Final = 512
 
 
-def packed(meta: bytes | None) -> dict[str, str]:
-    """The headers of a message with these packed properties."""
-    if not meta:
+def packed(properties: Mapping[str, Any], meta: bytes | None = None) -> dict[str, str]:
+    """The headers of a message with these properties; ``meta`` is the same, packed already."""
+    if not properties:
         return {}
+    meta = meta or codecs.pack_properties(properties)
     headers = {PROPERTIES: base64.b64encode(meta).decode()}
-    given = codecs.unpack_properties(meta).get("headers") or {}
+    given = properties.get("headers") or {}
     for key, value in given.items():
         if isinstance(key, str) and (key in _PLAIN or key.startswith("ce-")):
             text = str(value)
@@ -42,15 +52,20 @@ def packed(meta: bytes | None) -> dict[str, str]:
     return headers
 
 
-def unpacked(headers: Mapping[str, str] | None) -> bytes | None:
-    """The packed properties; None if there are none. Raises ServerError for other bytes."""
+def unpacked(headers: Mapping[str, str] | None) -> dict[str, Any]:
+    """The properties; empty if there are none. Raises ServerError for other bytes."""
     text = (headers or {}).get(PROPERTIES)
     if not text:
-        return None
+        return {}
     try:
-        return base64.b64decode(text, validate=True)
+        return codecs.unpack_properties(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError) as error:
         raise ServerError(f"a message's header {PROPERTIES} is no base64: {error}") from error
+
+
+def priority_of(properties: Mapping[str, Any], options: QueueOptions) -> int:
+    """The priority of a message with these properties."""
+    return int(properties.get("pri", options.priorities // 2))
 
 
 class NatsMessage(api.Message):
@@ -60,14 +75,14 @@ class NatsMessage(api.Message):
         self,
         queue: Any,
         raw: bytes,
-        meta: bytes | None,
+        properties: dict[str, Any],
         sequence: int,
         priority: int,
         lease: Lease | None = None,
     ) -> None:
         self._queue = queue
         self._raw = raw
-        self._all = codecs.unpack_properties(meta)
+        self._all = properties
         self._sequence = sequence
         self._priority = priority
         #: None: a copy, which cannot be settled.

@@ -28,7 +28,7 @@ from shmq.client.nats.jetstream import (
 )
 from shmq.client.nats.message import packed, unpacked
 from shmq.codec import codecs
-from shmq.codec.codecs import pack_properties, unpack_properties
+from shmq.codec.codecs import pack_properties
 from shmq.errors import ConnectionLost, MessageTooLarge, OffsetOutOfRange, ServerError
 from shmq.native import _stream
 
@@ -67,7 +67,7 @@ class Row(NamedTuple):
             properties["key"] = self.key
         if self.headers:
             properties["headers"] = self.headers
-        return packed(pack_properties(properties))
+        return packed(properties)
 
 
 class Bounds(NamedTuple):
@@ -353,7 +353,7 @@ def compressed_block(packed: bytes, compression: str, count: int, raw_bytes: int
 
 def _entry(offset: int, message: Msg) -> bytes:
     """A message as an entry of a block."""
-    properties = unpack_properties(unpacked(message.headers))
+    properties = unpacked(message.headers)
     key, given = properties.get("key"), properties.get("headers")
     codec, stamp = properties.get("codec", "bytes"), properties.get("ts")
     if key is not None and not isinstance(key, bytes):

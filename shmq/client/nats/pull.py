@@ -7,16 +7,14 @@ timeout or a cancellation has taken nothing.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-import nats.errors
 from nats.aio.msg import Msg
 
-from shmq.client.nats.connection import ApiError, ClusterConnection
+from shmq.client.nats.connection import ApiError
+from shmq.client.nats.inbox import Inbox
 from shmq.client.nats.jetstream import NO_STREAM
 from shmq.client.nats.lease import parse_reply
 from shmq.client.nats.queue_layout import QueueLayout
@@ -33,83 +31,9 @@ _ANSWER: Final = 2.0
 _MOST_PULLED: Final = 256
 #: How long a consumer is waited for that has not seen a put of this process, in seconds.
 _UNSEEN: Final = 0.5
-
-
-class _Inbox:
-    """A subscription to which pulls are answered."""
-
-    def __init__(self, connection: ClusterConnection, orphan: Callable[[Msg], Awaitable[Any]]):
-        self._connection = connection
-        self._orphan = orphan
-        self._came: asyncio.Queue[Msg] = asyncio.Queue()
-        self._ended = False
-        self._is_clean = True
-        self._subject = ""
-        self._subscription: Any = None
-        self._listening: Any = None
-
-    async def open(self) -> None:
-        client = await self._connection.client()
-        self._subject = client.new_inbox()
-        self._subscription = await client.subscribe(self._subject, cb=self._take)
-
-    async def listen(self, subject: str) -> None:
-        """Hear what is published on the subject, too."""
-        client = await self._connection.client()
-        self._listening = await client.subscribe(subject, cb=self._take)
-
-    async def _take(self, message: Msg) -> None:
-        if self._ended:
-            await self._orphan(message)
-        else:
-            self._came.put_nowait(message)
-
-    async def ask(self, stream: str, consumer: str, **wanted: Any) -> None:
-        """Send a pull."""
-        client = await self._connection.client()
-        self._is_clean = False
-        await client.publish(
-            f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}",
-            json.dumps(wanted).encode(),
-            reply=self._subject,
-        )
-
-    async def next(self, timeout: float) -> Msg | None:
-        """The next answer; None if none came in time."""
-        if timeout <= 0:
-            return None if self._came.empty() else self._came.get_nowait()
-        try:
-            async with asyncio.timeout(timeout):
-                return await self._came.get()
-        except TimeoutError:
-            return None
-
-    def is_done(self) -> None:
-        """All that was asked for is answered."""
-        self._is_clean = True
-
-    async def close(self) -> None:
-        """End it; what is still on its way is returned."""
-        self._ended = True
-        while not self._came.empty():
-            await self._orphan(self._came.get_nowait())
-        with contextlib.suppress(nats.errors.Error, OSError):
-            if self._listening is not None:
-                await self._listening.unsubscribe()
-            if self._is_clean:
-                await self._subscription.unsubscribe()
-            else:
-                task = asyncio.get_running_loop().create_task(self._drain())
-                _draining.add(task)
-                task.add_done_callback(_draining.discard)
-
-    async def _drain(self) -> None:
-        with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
-            await self._subscription.drain()
-
-
-#: The ends of inboxes on their way: a task without a reference may vanish.
-_draining: set[asyncio.Task[None]] = set()
+#: How long a queue without groups is taken to have none, in seconds, by a get that does not wait;
+#: one that waits is told of the first group, and the puts of this process are known.
+_WITHOUT_GROUPS: Final = 1.0
 
 
 class Pulls:
@@ -121,11 +45,12 @@ class Pulls:
         self._give_back = give_back
         #: Whether the queue is known to have consumers of groups.
         self.has_groups = False
+        #: Until when it is taken to have none, without asking again (monotonic).
+        self._without_groups_until = 0.0
 
     async def take(self, most: int, until: float | None, *, waits: bool) -> list[Msg]:
         """Up to ``most`` messages; without any it waits until then (monotonic; None: no limit)."""
-        inbox = _Inbox(self._connection, self._orphan)
-        await inbox.open()
+        inbox = await Inbox.of(self._connection, self._orphan)
         taken: list[Msg] = []
         try:
             await self._sweep(inbox, most, taken)
@@ -138,7 +63,7 @@ class Pulls:
                 await self._give_back(message)
             raise
         finally:
-            await asyncio.shield(inbox.close())
+            await inbox.close()
         return taken
 
     async def _orphan(self, message: Msg) -> None:
@@ -147,7 +72,7 @@ class Pulls:
 
     # ---- what is there ----
 
-    async def _sweep(self, inbox: _Inbox, most: int, taken: list[Msg]) -> None:
+    async def _sweep(self, inbox: Inbox, most: int, taken: list[Msg]) -> None:
         """Take what is visible now."""
         for consumer in self._layout.priority_consumers:
             if len(taken) >= most:
@@ -156,7 +81,7 @@ class Pulls:
         if len(taken) < most:
             await self._sweep_groups(inbox, most, taken)
 
-    async def _take_now(self, inbox: _Inbox, consumer: str, most: int, taken: list[Msg]) -> None:
+    async def _take_now(self, inbox: Inbox, consumer: str, most: int, taken: list[Msg]) -> None:
         """Take what a consumer has; the answer to a pull ends with a status, or is complete."""
         give_up = time.monotonic() + self._connection.target.request_timeout
         patience = 0.0
@@ -181,15 +106,15 @@ class Pulls:
                 patience = _UNSEEN
 
     async def _pull(
-        self, inbox: _Inbox, consumer: str, wanted: int, taken: list[Msg], patience: float
+        self, inbox: Inbox, consumer: str, wanted: int, taken: list[Msg], patience: float
     ) -> tuple[int, str]:
         """Pull what the consumer has, or what is the first to come to it within the patience."""
         wait = {"expires": int(patience * 1e9)} if patience else {}
         await inbox.ask(self._layout.stream, consumer, batch=wanted, no_wait=True, **wait)
         before = len(taken)
         answer = await self._answer(inbox, wanted, taken, patience + _ANSWER)
-        for message in taken[before:]:
-            delivery = parse_reply(message.reply)
+        if len(taken) > before and self._layout.last_puts.is_unseen(consumer):
+            delivery = parse_reply(taken[-1].reply)
             if delivery is not None:
                 self._layout.last_puts.seen(consumer, delivery.sequence)
         return answer
@@ -205,7 +130,7 @@ class Pulls:
         return self._is_late(info)
 
     async def _answer(
-        self, inbox: _Inbox, wanted: int, taken: list[Msg], patience: float
+        self, inbox: Inbox, wanted: int, taken: list[Msg], patience: float
     ) -> tuple[int, str]:
         """Collect the answer of one pull: how many came, and the status at its end."""
         came = 0
@@ -219,9 +144,9 @@ class Pulls:
                 taken.append(message)
             elif status != "100":
                 self._check_deleted(message)
-                inbox.is_done()
+                inbox.answered()
                 return came, status
-        inbox.is_done()
+        inbox.answered()
         return came, "full"
 
     async def _check_there(self, give_up: float) -> None:
@@ -253,6 +178,7 @@ class Pulls:
         found = await self.consumers()
         groups = [info for info in found if str(info.get("name", "")).startswith("g")]
         self.has_groups = bool(groups)
+        self._without_groups_until = 0.0 if groups else time.monotonic() + _WITHOUT_GROUPS
         return groups
 
     async def consumers(self) -> list[dict[str, Any]]:
@@ -267,7 +193,9 @@ class Pulls:
             raise
         return list(found.get("consumers") or ())
 
-    async def _sweep_groups(self, inbox: _Inbox, most: int, taken: list[Msg]) -> None:
+    async def _sweep_groups(self, inbox: Inbox, most: int, taken: list[Msg]) -> None:
+        if time.monotonic() < self._without_groups_until and not self._layout.last_puts.of_groups:
+            return
         groups = await self.groups()
         idle = [g for g in groups if not g["num_ack_pending"]]
         free = [g for g in idle if g["num_pending"]]
@@ -299,25 +227,27 @@ class Pulls:
         if left <= 0:
             return
         consumers = list(self._layout.priority_consumers)
-        if self.has_groups:
-            consumers += self._layout.group_consumers
-        waiting = _Inbox(self._connection, self._orphan)
-        await waiting.open()
+        waiting = await Inbox.of(self._connection, self._orphan)
         try:
-            if not self.has_groups:
+            if self.has_groups:
+                consumers += self._layout.group_consumers
+            else:
                 await waiting.listen(self._layout.control_subject)
+                if await self.groups():  # they were made before it listened
+                    return
             for consumer in consumers:
                 await waiting.ask(
                     self._layout.stream, consumer, batch=1, expires=max(1, int(left * 1e9))
                 )
             await self._first(waiting, len(consumers), left, taken)
             while taken and len(taken) < most and (more := await waiting.next(0)):
+                waiting.answered()
                 if _status(more) == "":
                     taken.append(more)
         finally:
-            await asyncio.shield(waiting.close())
+            await waiting.close()
 
-    async def _first(self, waiting: _Inbox, asked: int, left: float, taken: list[Msg]) -> None:
+    async def _first(self, waiting: Inbox, asked: int, left: float, taken: list[Msg]) -> None:
         ends = time.monotonic() + left + 0.1
         open_ = asked
         while open_ and not taken:
@@ -326,17 +256,18 @@ class Pulls:
                 return
             status = _status(message)
             if status == "":
+                waiting.answered()
                 taken.append(message)
             elif status == "changed":
+                self._without_groups_until = 0.0
                 return
             elif status != "100":
+                waiting.answered()
                 self._check_deleted(message)
                 open_ -= 1
                 if status in {"409", "503"}:  # a server goes, or a leader is chosen
                     await self._check_there(time.monotonic() + left)
                     return
-        if not open_:
-            waiting.is_done()
 
 
 def _status(message: Msg) -> str:

@@ -22,7 +22,7 @@ from shmq.client.nats.jetstream import MOST_TOGETHER, publish_together
 from shmq.client.nats.message import packed
 from shmq.client.nats.queue_layout import QueueLayout, check_synced
 from shmq.client.remote.put import encode, is_full, never_fits, waiting_put
-from shmq.codec.codecs import unpack_properties
+from shmq.codec.codecs import pack_properties, unpack_properties
 from shmq.errors import ConnectionLost, Full, InvalidOption, MessageTooLarge, QueueDeleted
 from shmq.native import _core
 
@@ -86,17 +86,18 @@ class Puts:
     def item(self, body: Any, properties: Mapping[str, Any], encoded: bool = False) -> Item:
         """The message of a body and the properties of a put. Raises what ``put`` raises."""
         meta, buffer = encode(body, self.options.priorities, properties, encoded)
-        return self.item_of(meta, buffer)
+        return self._item(unpack_properties(meta), meta, bytes(buffer))
 
-    def item_of(self, meta: bytes | None, buffer: Any) -> Item:
-        """The message of packed properties and bytes."""
-        raw = bytes(buffer)
+    def item_of(self, properties: Mapping[str, Any], body: bytes) -> Item:
+        """The message of bytes and of properties by their names of the wire protocol."""
+        return self._item(properties, pack_properties(properties) if properties else None, body)
+
+    def _item(self, wanted: Mapping[str, Any], meta: bytes | None, raw: bytes) -> Item:
         self.check_bytes(len(raw), meta)
-        wanted = unpack_properties(meta)
         group = wanted.get("group")
         subject = self.layout.subject(wanted.get("pri", self.options.priorities // 2), group)
         known = wanted.get("dedupe") if self.options.dedupe_window > 0 else None
-        headers = packed(meta)
+        headers = packed(wanted, meta)
         headers["Nats-Msg-Id"] = secrets.token_hex(12) if known is None else quote(known, _SAFE)
         headers["Nats-Expected-Stream"] = self.layout.stream
         ttl = self._server_ttl(wanted)

@@ -11,9 +11,8 @@ from shmq.client.nats import names
 from shmq.client.nats.connection import ApiError
 from shmq.client.nats.jetstream import NO_STREAM, nanoseconds
 from shmq.client.nats.lease import Lease, parse_reply
-from shmq.client.nats.message import NatsMessage, unpacked
+from shmq.client.nats.message import NatsMessage, priority_of, unpacked
 from shmq.client.remote.put import waiting_puts
-from shmq.codec.codecs import unpack_properties
 from shmq.errors import QueueDeleted
 from shmq.expression.parse import Where
 
@@ -133,10 +132,10 @@ class QueueState:
         headers = answer.headers or {}
         if "Nats-Sequence" not in headers:
             return None
-        meta = unpacked(headers)
-        priority = unpack_properties(meta).get("pri", self._layout.options.priorities // 2)
+        properties = unpacked(headers)
+        priority = priority_of(properties, self._layout.options)
         return NatsMessage(
-            self._queue, answer.data, meta, int(headers["Nats-Sequence"]), int(priority)
+            self._queue, answer.data, properties, int(headers["Nats-Sequence"]), priority
         )
 
     # ---- removal ----

@@ -8,7 +8,6 @@ from shmq.client.nats.message import NatsMessage
 from shmq.client.nats.names import kv_key
 from shmq.client.nats.put import Puts
 from shmq.client.nats.queue_layout import QueueLayout, options_of
-from shmq.codec.codecs import pack_properties
 from shmq.errors import Full, NoSuchQueue, QueueDeleted
 from shmq.expression.parse import Where
 
@@ -78,8 +77,7 @@ async def _send(puts: Puts, letters: Any, message: NatsMessage) -> None:
     properties: dict[str, Any] = {
         key: value for key, value in message.all_properties.items() if key not in _GONE
     }
-    meta = pack_properties(properties) if properties else None
-    made = puts.item_of(meta, message.raw)
+    made = puts.item_of(properties, message.raw)
     identity = f"redrive:{letters.layout.stream}:{message.sequence}"
     await puts.put(made._replace(headers=made.headers | {"Nats-Msg-Id": identity}), False, None)
     assert message.lease is not None  # it was taken just now

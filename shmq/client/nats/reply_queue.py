@@ -16,6 +16,7 @@ from shmq.client.nats import names
 from shmq.client.nats.connection import ClusterConnection
 from shmq.client.nats.message import NatsMessage, packed, unpacked
 from shmq.client.remote.put import encode
+from shmq.codec.codecs import unpack_properties
 from shmq.native import _core
 
 __all__ = ["NatsReplyQueue", "NatsReplyTarget"]
@@ -134,7 +135,7 @@ class NatsReplyTarget:
                 f"a reply of {len(buffer)} bytes does not fit into a message of the cluster, "
                 f"which takes {self._connection.max_payload} bytes (max_payload)"
             )
-        self._connection.run(self._publish(bytes(buffer), packed(meta)))
+        self._connection.run(self._publish(bytes(buffer), packed(unpack_properties(meta), meta)))
         return _core.new_put(1, False)
 
     async def _publish(self, body: bytes, headers: dict[str, str]) -> None:

@@ -7,7 +7,7 @@ import base64
 import logging
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 from nats.aio.msg import Msg
@@ -19,14 +19,13 @@ from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.client.nats.definitions import Definitions
 from shmq.client.nats.jetstream import NO_MESSAGE
 from shmq.client.nats.lease import Lease, lease_of, parse_reply
-from shmq.client.nats.message import NatsMessage, packed, unpacked
+from shmq.client.nats.message import NatsMessage, packed, priority_of, unpacked
 from shmq.client.nats.put import Item, Puts
 from shmq.client.nats.queue_layout import QueueLayout, new_definition, options_of
-from shmq.codec.codecs import pack_properties, unpack_properties
-from shmq.errors import ConnectionLost, Full, ServerError, ShmqError
+from shmq.errors import ConnectionLost, Full, QueueDeleted, ServerError, ShmqError
 from shmq.native import _core
 
-__all__ = ["Leases", "Settlements", "as_receipt", "ensure_dead_letters"]
+__all__ = ["Leases", "Settlements", "as_receipt", "ensure_queue"]
 
 log = logging.getLogger("shmq")
 
@@ -112,9 +111,9 @@ class Settlements:
             return None
         wait = self._options.visibility_timeout
         lease = Lease.new(self._connection, delivery, wait, came.reply)
-        meta = unpacked(came.headers)
-        priority = unpack_properties(meta).get("pri", self._options.priorities // 2)
-        return NatsMessage(self._queue, came.data, meta, delivery.sequence, int(priority), lease)
+        properties = unpacked(came.headers)
+        priority = priority_of(properties, self._options)
+        return NatsMessage(self._queue, came.data, properties, delivery.sequence, priority, lease)
 
     async def sift(self, came: Iterable[Msg]) -> list[NatsMessage]:
         """The messages to hand out: those that are over become dead letters."""
@@ -307,10 +306,10 @@ class Settlements:
             key, colon, value = line.partition(":")
             if colon:
                 headers[key] = value.strip()
-        meta = unpacked(headers)
+        properties = unpacked(headers)
         data = base64.b64decode(raw.get("data") or "")
-        priority = unpack_properties(meta).get("pri", self._options.priorities // 2)
-        return NatsMessage(self._queue, data, meta, int(raw["seq"]), int(priority), lease)
+        priority = priority_of(properties, self._options)
+        return NatsMessage(self._queue, data, properties, int(raw["seq"]), priority, lease)
 
     async def _copy(self, message: NatsMessage, target: str, reason: str, count: int) -> None:
         layout = await self._dead_letter_layout(target)
@@ -323,7 +322,7 @@ class Settlements:
             "at": int(time.time() * 1000),
             **({} if ttl is None else {"ttl": int(ttl * 1000)}),
         }
-        headers = packed(pack_properties(properties))
+        headers = packed(properties)
         headers["Nats-Msg-Id"] = f"dead:{self._layout.stream}:{message.sequence}"
         if ttl is not None:
             headers["Nats-TTL"] = f"{max(1, int(ttl + 0.999))}s"
@@ -333,12 +332,12 @@ class Settlements:
 
     async def _dead_letter_layout(self, name: str) -> QueueLayout:
         """The dead-letter queue, made anew if it was deleted."""
-        return await ensure_queue_layout(
+        return await _ensure_queue_layout(
             self._connection, self._definitions, name, self._options.for_dead_letters()
         )
 
 
-async def ensure_dead_letters(
+async def _ensure_dead_letters(
     connection: ClusterConnection, definitions: Definitions, name: str, options: QueueOptions
 ) -> None:
     """Make the dead-letter queue of the queue ``name``. Raises InvalidOption."""
@@ -346,25 +345,38 @@ async def ensure_dead_letters(
     if target is None:
         return
     made = options.for_dead_letters()
-    found = (await ensure_queue_layout(connection, definitions, target, made)).options
+    found = (await _ensure_queue_layout(connection, definitions, target, made)).options
     options.check_dead_letters(name, found)
 
 
-async def ensure_queue_layout(
-    connection: ClusterConnection, definitions: Definitions, name: str, options: Any
-) -> QueueLayout:
-    """The queue of that name; it is made with these options if there is none."""
+async def ensure_queue(
+    connection: ClusterConnection, definitions: Definitions, name: str, options: QueueOptions
+) -> Mapping[str, Any]:
+    """The definition of the queue, which is made with its dead-letter queue if there is none.
+
+    The definition that counts is the first one. Raises InvalidOption, QueueDeleted.
+    """
     key = names.kv_key("queue", name)
     found = await definitions.get(key)
     if found is None:
-        made = QueueLayout(connection, name, options)
-        await made.make()
-        await definitions.put(key, new_definition(options), 0)
+        await _ensure_dead_letters(connection, definitions, name, options)
+        await QueueLayout(connection, name, options).make()
+        made = new_definition(options)
+        if await definitions.put(key, made, 0) is not None:
+            return made
         found = await definitions.get(key)
     if found is None:
-        raise ServerError(f"the definition of queue {name!r} of {connection.url} went away")
+        raise QueueDeleted(f"queue {name!r} was deleted while it was made")
+    return found.value
+
+
+async def _ensure_queue_layout(
+    connection: ClusterConnection, definitions: Definitions, name: str, options: QueueOptions
+) -> QueueLayout:
+    """The queue of that name; it is made with these options if there is none."""
+    definition = await ensure_queue(connection, definitions, name, options)
     try:
-        return QueueLayout(connection, name, options_of(found.value))
+        return QueueLayout(connection, name, options_of(definition))
     except (KeyError, TypeError) as error:
         raise ServerError(
             f"the definition of queue {name!r} of {connection.url} cannot be read: {error}"

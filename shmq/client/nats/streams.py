@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from typing import Any
 
 from shmq import api, errors
 from shmq.api.stream_options import StreamOptions
+from shmq.client.nats import site
 from shmq.client.nats.connection import ClusterConnection
 from shmq.client.nats.definitions import Definitions
 from shmq.client.nats.jetstream import delete_stream
@@ -18,7 +20,9 @@ from shmq.client.nats.partition import Partition, Row, StreamGone
 from shmq.client.nats.stream import NatsStream
 from shmq.codec import codecs
 
-__all__ = ["Streams"]
+__all__ = ["StreamCopies", "Streams", "copies_for", "summary_of"]
+
+log = logging.getLogger("shmq")
 
 
 class Streams:
@@ -37,12 +41,17 @@ class Streams:
         found = await self._definitions.get(key)
         if found is not None:
             return found.value
+        if wanted.mirror is not None:
+            await site.check_joined(self._connection, wanted.mirror)
         await asyncio.gather(
             *(
                 Partition(self._connection, name, number, wanted).make()
                 for number in range(wanted.partitions)
             )
         )
+        if wanted.mirror is not None:  # before the definition, which says that it is there
+            await self._definitions.make()
+            await site.mirror(self._connection, name, wanted.partitions, wanted.mirror)
         made = {
             "options": wanted.as_dict(),
             "identity": secrets.randbits(63) | 1,
@@ -85,35 +94,28 @@ class Streams:
         if await self._definitions.get(kv_key("queue", name)) is None:
             await self._definitions.remove(kv_key("schema", name))
         options = StreamOptions(**found.value["options"])
+        if options.mirror is not None:
+            await self._remove_copy(name, options.partitions, options.mirror)
         for number in range(options.partitions):
             partition = Partition(self._connection, name, number, options)
             await delete_stream(self._connection, partition.stream)
         return True
 
+    async def _remove_copy(self, name: str, partitions: int, where: str) -> None:
+        """Remove the copy at a site; one that is away keeps it."""
+        try:
+            await site.remove(self._connection, name, partitions, where)
+        except errors.ConnectionLost as error:
+            log.warning("stream %s: its copy stays: %s", name, error)
+
     def names(self) -> list[str]:
         """The names of all streams, sorted."""
         return self._connection.run(self._definitions.names("stream"))
 
-    # ---- what an exchange appends ----
-
-    async def copies_for(
-        self, name: str, bodies: list[Any], key: str, properties: Mapping[str, Any], confirm: Any
-    ) -> StreamCopies | None:
-        """The copies of what is published for a stream; None: it is gone."""
+    async def find(self, name: str) -> NatsStream | None:
+        """The stream, for what runs in the loop; None: there is none."""
         found = await self._definitions.get(kv_key("stream", name))
-        if found is None:
-            return None
-        stream = self._opened(name, found.value)
-        stream.check_append(confirm, None)
-        rows = []
-        for body in bodies:
-            buffer, number = codecs.encode_body(body, properties.get("codec"))
-            codec = properties.get("codec") or codecs.CODECS[number]
-            headers = dict(properties.get("headers") or {})
-            rows.append(Row(bytes(buffer), key.encode(), headers, codec, time.time_ns()))
-        place = stream.logs_of[stream.place_of(key.encode())]
-        place.check_size(rows)
-        return StreamCopies(place, name, rows)
+        return None if found is None else self._opened(name, found.value)
 
 
 class StreamCopies:
@@ -139,6 +141,22 @@ class StreamCopies:
             self.error = error
             return 0
         return len(self._rows)
+
+
+def copies_for(
+    stream: NatsStream, bodies: list[Any], key: str, properties: Mapping[str, Any], confirm: Any
+) -> StreamCopies:
+    """The records of what an exchange publishes for a stream."""
+    stream.check_append(confirm, None)
+    rows = []
+    for body in bodies:
+        buffer, number = codecs.encode_body(body, properties.get("codec"))
+        codec = properties.get("codec") or codecs.CODECS[number]
+        headers = dict(properties.get("headers") or {})
+        rows.append(Row(bytes(buffer), key.encode(), headers, codec, time.time_ns()))
+    place = stream.logs_of[stream.place_of(key.encode())]
+    place.check_size(rows)
+    return StreamCopies(place, stream.name, rows)
 
 
 def summary_of(stream: NatsStream) -> api.StreamSummary:

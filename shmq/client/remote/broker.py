@@ -250,6 +250,7 @@ class RemoteBroker(BaseBroker):
         check_name(name, "stream")
         given = {"partitions": partitions, **options}
         wanted = StreamOptions.given(given)
+        wanted.check_of_host(name)
         answer = self._ask(Type.STREAM_CREATE, name, StreamCreate(_sent(wanted, given)).pack())
         if answer.status == Status.QUEUE_EXISTS:
             raise self._stream_exists(name, wanted)
@@ -273,6 +274,7 @@ class RemoteBroker(BaseBroker):
         check_if_different(if_different)
         check_name(name, "stream")
         wanted = StreamOptions.given(options)
+        wanted.check_of_host(name)
         try:
             stream = self._opened_stream(name)
         except errors.NoSuchStream:

@@ -6,13 +6,13 @@ import dataclasses
 import difflib
 import logging
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from shmq.api.names import check_name, default_namespace
 from shmq.api.options import check_one_of, check_whole, option
+from shmq.codec.toml import read_toml
 from shmq.errors import InvalidOption, ShmqError
 from shmq.protocol.opcodes import DEFAULT_PORT, MAX_FRAME
 from shmq.server.config.credentials import with_hash
@@ -274,14 +274,7 @@ class Source:
 
 
 def _parsed(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            found = tomllib.load(file)
-    except OSError as error:
-        raise InvalidOption(f"it cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise InvalidOption(f"it is not TOML: {error}") from error
+    found, status = read_toml(path)
     secrets = "its tokens" if found.get("tokens") else None
     check_file(status, path, "the configuration", secrets=secrets)
     return found

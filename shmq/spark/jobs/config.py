@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import json
 import re
-import tomllib
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from shmq.codec.toml import read_toml
 from shmq.errors import InvalidOption
 from shmq.spark.jobs.values import Location, Master, Options, Trigger, Value
 
@@ -104,20 +104,11 @@ def read(path: Path, kind: type[T], place: Mapping[str, str] = NOWHERE) -> T:
     tables that do not say it themselves.
     """
     try:
-        found = _parsed(path)
+        found = read_toml(path)[0]
         config = _converted(found, kind, path.parent)
         return msgspec.structs.replace(config, **dict(_prepared(config, place)))
     except InvalidOption as error:
         raise InvalidOption(f"{path}: {error}") from error
-
-
-def _parsed(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidOption(f"it cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise InvalidOption(f"it is not TOML: {error}") from error
 
 
 def _converted(found: dict[str, Any], kind: type[T], folder: Path) -> T:

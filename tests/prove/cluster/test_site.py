@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -27,8 +28,8 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalClust
         yield a, b
 
 
-def command(*arguments: str) -> list[dict[str, object]]:
-    ran = CliRunner().invoke(cli, ["cluster", *arguments, "--json"])
+def command(url: str, *arguments: str) -> list[dict[str, object]]:
+    ran = CliRunner().invoke(cli, ["--url", url, "cluster", *arguments, "--json"])
     assert ran.exit_code == 0, ran.output
     found: list[dict[str, object]] = json.loads(ran.output)
     return found
@@ -50,7 +51,7 @@ def test_a_mirror_is_read_at_the_other_site_and_its_lag_is_shown(
     with shmq.connect(f"{a.url}/mirrored") as here:
         stream = here.create_stream("events", partitions=2)
         stream.append_many(sent, keys=[f"k{at}" for at in range(40)])
-        flags = ("mirror", "events", "--at", f"{a.url}/mirrored", "--site", "site-b")
+        flags = (f"{a.url}/mirrored", "mirror", "events", "--site", "site-b")
         assert len(command(*flags)) == 3  # two partitions, and the registry
         wait_until(lambda: sum(int(str(one["messages"])) for one in command(*flags)[1:]) == 40)
         wait_until(lambda: all(one["messages"] for one in command(*flags)))
@@ -71,7 +72,7 @@ def test_a_stream_collects_those_of_other_sites(sites: tuple[LocalCluster, Local
         stream = here.create_stream("events", partitions=1)
         stream.append(b"of a")
         there.create_stream("events", partitions=1).append(b"of b")
-        flags = ("collect", "events", "--at", f"{a.url}/all", "--from", "site-b/of-b")
+        flags = (f"{a.url}/all", "collect", "events", "--from", "site-b/of-b")
         command(*flags)
         wait_until(lambda: len(values(stream)) == 2)
         assert values(stream) == [b"of a", b"of b"]
@@ -95,5 +96,77 @@ def test_wrong_sites_are_refused(
     a, _ = sites
     with shmq.connect(f"{a.url}/wrong") as here:
         here.ensure_stream("events", partitions=1)
-    ran = CliRunner().invoke(cli, ["cluster", *arguments, "--at", f"{a.url}/wrong"])
+    ran = CliRunner().invoke(cli, ["--url", f"{a.url}/wrong", "cluster", *arguments])
     assert message in ran.output
+
+
+def test_a_stream_is_made_with_a_mirror_at_another_site(
+    sites: tuple[LocalCluster, LocalCluster],
+) -> None:
+    a, b = sites
+    url = f"{a.url}/optional"
+    with shmq.connect(url) as here, shmq.connect(f"{b.url}/optional") as there:
+        stream = here.create_stream("events", partitions=2, mirror="site-b")
+        assert stream.options.mirror == "site-b"
+        stream.append_many([b"1", b"2"])
+        # The definition keeps it: the command needs no site.
+        assert len(command(url, "mirror", "events")) == 3
+        wait_until(
+            lambda: sum(int(str(o["messages"])) for o in command(url, "mirror", "events")[1:]) > 1
+        )
+        wait_until(lambda: there.list_streams() != [])
+        assert values(there.stream("events")) == [b"1", b"2"]
+        assert there.stream("events").options == stream.options
+        with pytest.raises(shmq.StreamExists, match="mirror is 'site-b', not None"):
+            here.create_stream("events", partitions=2)
+        with pytest.raises(shmq.StreamExists, match="mirror is 'site-b', not None"):
+            here.ensure_stream("events", if_different="refuse", mirror=None)
+        assert here.ensure_stream("events", mirror="site-b").identity == stream.identity
+        here.delete_stream("events")
+    names = {one.name for one in observe(b.monitors)[0].streams}
+    assert "KV_shmq_noptional" in names
+    assert not [name for name in names if name.startswith("shmq_noptional")]
+
+
+@pytest.mark.parametrize(
+    ("site", "message"),
+    [
+        ("site-c", "site 'site-c' is not joined with"),
+        ("site-a", "is site 'site-a' itself"),
+        ("no.site", "site='no.site' must be 1 to 32"),
+    ],
+)
+def test_a_mirror_that_cannot_be_is_refused_and_nothing_is_made(
+    sites: tuple[LocalCluster, LocalCluster], site: str, message: str
+) -> None:
+    a, _ = sites
+    with shmq.connect(f"{a.url}/refused") as here:
+        with pytest.raises(shmq.InvalidOption, match=message):
+            here.create_stream("events", mirror=site)
+        assert here.list_streams() == []
+    assert not [one for one in observe(a.monitors)[0].streams if "refused" in one.name]
+
+
+def test_the_command_takes_the_target_of_a_context(
+    sites: tuple[LocalCluster, LocalCluster], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    a, _ = sites
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with shmq.connect(f"{a.url}/kept") as here:
+        here.create_stream("events", partitions=1, mirror="site-b")
+    made = CliRunner().invoke(cli, ["context", "add", "eu", "--url", f"{a.url}/kept"])
+    assert made.exit_code == 0, made.output
+    ran = CliRunner().invoke(cli, ["--context", "eu", "cluster", "mirror", "events", "--json"])
+    assert ran.exit_code == 0, ran.output
+    assert [one["name"] for one in json.loads(ran.output)] == [
+        "KV_shmq_nkept",
+        "shmq_nkept_tevents_p0",
+    ]
+
+
+def test_a_namespace_of_this_host_is_no_cluster() -> None:
+    ran = CliRunner().invoke(cli, ["-n", "here", "cluster", "mirror", "events", "--site", "b"])
+    assert ran.exit_code == 2
+    assert (
+        "this works on a cluster, and --namespace says namespace 'here' of this host" in ran.output
+    )

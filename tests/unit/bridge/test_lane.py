@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -35,7 +37,15 @@ class Scripted(Lane):
     def is_drained(self) -> bool:
         return not self._steps
 
+    def lag(self) -> tuple[int, float]:
+        return len(self._steps), 0.0
+
+    @property
+    def handles(self) -> Sequence[Any]:
+        return ()
+
     def close(self) -> None:
+        super().close()
         self.closed += 1
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shmq.cluster.binary import find_binary, parse_version
+from shmq.client.nats.version import parse_version
+from shmq.cluster.binary import find_binary
 from shmq.cluster.local import LocalCluster
 from shmq.errors import InvalidOption, ShmqError
 

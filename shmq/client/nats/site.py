@@ -13,16 +13,20 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from nats.errors import NoRespondersError
+
 from shmq.client.nats import names
 from shmq.client.nats.connection import ApiError, ClusterConnection
-from shmq.client.nats.jetstream import IN_USE
+from shmq.client.nats.jetstream import IN_USE, NO_STREAM
 from shmq.errors import ConnectionLost, InvalidOption, ShmqError
 
-__all__ = ["Copy", "collect", "copies", "mirror"]
+__all__ = ["Copy", "check_joined", "collect", "copies", "mirror", "remove"]
 
 _SITE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 #: How long a site may take to answer, in seconds.
 _PATIENCE: Final = 10.0
+#: The error for several replicas at a single server.
+_SINGLE: Final = 10074
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,6 +41,29 @@ class Copy:
     silent: float | None
 
 
+async def check_joined(connection: ClusterConnection, site: str) -> None:
+    """Raise InvalidOption unless the site is another one, and answers here."""
+    await _own_site(connection, site)
+    try:
+        await connection.request(f"$JS.{site}.API.INFO", within=_PATIENCE, answers=False)
+    except NoRespondersError:
+        raise InvalidOption(
+            f"site {site!r} is not joined with {connection.url}, or away: its servers must be "
+            f"joined as leaf nodes, and have that domain"
+        ) from None
+
+
+async def remove(connection: ClusterConnection, stream: str, partitions: int, site: str) -> None:
+    """Have the site remove its copy of a stream. Raises ShmqError if it is away."""
+    for number in range(partitions):
+        name = names.partition_stream(connection.namespace, stream, number)
+        try:
+            await _api(connection, site, f"STREAM.DELETE.{name}")
+        except ApiError as error:
+            if error.number != NO_STREAM:
+                raise
+
+
 async def mirror(
     connection: ClusterConnection,
     stream: str,
@@ -47,7 +74,8 @@ async def mirror(
     """Have the site keep a copy of each partition of a stream, and of the namespace's registry.
 
     Readers at the site connect to the same namespace there. Copies that are there already stay.
-    ``copies_there``: how many servers of the site keep each; None: as many as here.
+    ``copies_there``: how many servers of the site keep each; None: as many as here, or one if the
+    site has a single server.
     Raises InvalidOption, and ShmqError if the site is away or has such streams of its own.
     """
     home = await _own_site(connection, site)
@@ -65,7 +93,12 @@ async def mirror(
             "mirror_direct": True,
             "mirror": _origin(name, home),
         }
-        made = await _create(connection, site, config)
+        try:
+            made = await _create(connection, site, config)
+        except ApiError as error:
+            if error.number != _SINGLE or copies_there is not None:
+                raise
+            made = await _create(connection, site, config | {"num_replicas": 1})
         if (made.get("mirror") or {}).get("name") != name:
             raise ShmqError(
                 f"site {site!r} has a stream {name!r} of its own: a namespace belongs to one site, "

@@ -1,0 +1,122 @@
+"""Subjects to which pulls are answered; one whose pulls are all answered serves again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import nats.errors
+from nats.aio.msg import Msg
+
+from shmq.client.nats.client import Client
+from shmq.client.nats.connection import ClusterConnection
+
+__all__ = ["Inbox"]
+
+#: How many inboxes of a connection are kept for the next pulls.
+_MOST_SPARE: Final = 8
+
+
+class Inbox:
+    """A subscription to which pulls are answered; it is of one caller at a time."""
+
+    def __init__(self, connection: ClusterConnection, client: Client) -> None:
+        self._connection = connection
+        self._client = client
+        self._subject = client.new_inbox()
+        self._came: asyncio.Queue[Msg] = asyncio.Queue()
+        #: Takes what comes after the end; None: nobody has the inbox.
+        self._orphan: Callable[[Msg], Awaitable[Any]] | None = None
+        self._ended = False
+        #: Pulls that are not answered to their end.
+        self._open = 0
+        self._subscription: Any = None
+        self._listening: Any = None
+
+    @classmethod
+    async def of(
+        cls, connection: ClusterConnection, orphan: Callable[[Msg], Awaitable[Any]]
+    ) -> Inbox:
+        """An inbox of the connection; ``orphan`` returns what comes too late."""
+        client = await connection.client()
+        inbox: Inbox
+        if client.spare_inboxes:
+            inbox = client.spare_inboxes.pop()
+        else:
+            inbox = cls(connection, client)
+            inbox._subscription = await client.subscribe(inbox._subject, cb=inbox._take)
+        inbox._orphan = orphan
+        return inbox
+
+    async def listen(self, subject: str) -> None:
+        """Hear what is published on the subject, too."""
+        self._listening = await self._client.subscribe(subject, cb=self._take)
+
+    async def _take(self, message: Msg) -> None:
+        if not self._ended:
+            self._came.put_nowait(message)
+        elif self._orphan is not None:
+            await self._orphan(message)
+
+    async def ask(self, stream: str, consumer: str, **wanted: Any) -> None:
+        """Send a pull."""
+        await self._connection.client()  # raises if it is closed
+        self._open += 1
+        await self._client.publish(
+            f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}",
+            json.dumps(wanted).encode(),
+            reply=self._subject,
+        )
+
+    def answered(self) -> None:
+        """One of the pulls is answered to its end."""
+        self._open -= 1
+
+    async def next(self, timeout: float) -> Msg | None:
+        """The next answer; None if none came in time."""
+        if not self._came.empty():
+            return self._came.get_nowait()
+        if timeout <= 0:
+            return None
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._came.get()
+        except TimeoutError:
+            return None
+
+    async def close(self) -> None:
+        """End it, or keep it for the next caller; what is still on its way is returned."""
+        if self._is_clean() and len(self._client.spare_inboxes) < _MOST_SPARE:
+            self._orphan = None  # which keeps its queue
+            self._client.spare_inboxes.append(self)
+        else:
+            await asyncio.shield(self._end())
+
+    def _is_clean(self) -> bool:
+        """Whether nothing is on its way to it."""
+        return self._open == 0 and self._came.empty() and self._listening is None
+
+    async def _end(self) -> None:
+        self._ended = True
+        while not self._came.empty() and self._orphan is not None:
+            await self._orphan(self._came.get_nowait())
+        with contextlib.suppress(nats.errors.Error, OSError):
+            if self._listening is not None:
+                await self._listening.unsubscribe()
+            if self._open == 0:
+                await self._subscription.unsubscribe()
+            else:
+                task = asyncio.get_running_loop().create_task(self._drain())
+                _draining.add(task)
+                task.add_done_callback(_draining.discard)
+
+    async def _drain(self) -> None:
+        with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
+            await self._subscription.drain()
+
+
+#: The ends of inboxes on their way: a task without a reference may vanish.
+_draining: set[asyncio.Task[None]] = set()
