@@ -92,4 +92,4 @@ def test_a_job_tells_the_page_of_its_session_by_the_public_name_of_the_host(
     assert ran.returncode == 0, ran.stderr
     with broker.table(TABLE) as table:
         (page,) = [table.get(key) for key in table.keys(key_of("queue", "results:1", ""))]
-    assert re.fullmatch(r"http://spark\.example\.org:\d+/StreamingQuery/", page)
+    assert re.fullmatch(r"http://spark\.example\.org:\d+/StreamingQuery/", str(page))
