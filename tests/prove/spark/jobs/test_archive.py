@@ -85,7 +85,7 @@ def test_a_job_tells_the_page_of_its_session_by_the_public_name_of_the_host(
     with_page = '[spark.conf]\n"spark.ui.enabled" = true\n"spark.ui.port" = 0\n'
     path = written(tmp_path, NOW.format(namespace=namespace) + with_page)
     ran = subprocess.run(
-        [sys.executable, "-m", "shmq.cli.main", "pipeline", "archive", str(path)],
+        [sys.executable, "-m", "shmq.cli", "pipeline", "archive", str(path)],
         env={**os.environ, "SPARK_PUBLIC_DNS": "spark.example.org"},
         capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
