@@ -53,7 +53,7 @@ help:
 	@echo 'make bench-disk         what reaches the disk, beside the disk and its other users'
 	@echo 'make bench-frameworks   Celery, dramatiq, taskiq on shmq, beside Redis and RabbitMQ'
 	@echo 'make bench-spark        queues read, written and streamed by Spark, beside its own limits'
-	@echo 'make bench-record       bench, bench-tcp, bench-disk and bench-frameworks, recorded in the pages'
+	@echo 'make bench-record       the tables of all benches, recorded in the pages'
 	@echo 'make release-check      build what is published, twice, and try it without a compiler'
 	@echo 'make site               build the pages as a site, with search, into build/site'
 	@echo 'make man                write a manual page for each command into build/man'
@@ -221,9 +221,9 @@ bench-frameworks: $(VENV)/bench
 bench-spark: $(VENV)/bench $(VENV)/spark
 	$(BIN)/python -m bench --spark $(BENCH)
 
-# On a machine that does nothing else; half an hour. bench/recorded.json keeps the results.
-bench-record: $(VENV)/bench
-	@for table in '' --tcp --disk --frameworks; do $(BIN)/python -m bench $$table --record || exit 1; done
+# On a machine that does nothing else; some hours. bench/recorded.json keeps the results.
+bench-record: $(VENV)/bench $(VENV)/spark
+	@for table in '' --tcp --disk --cluster --frameworks --spark; do $(BIN)/python -m bench $$table --record || exit 1; done
 
 # A wheel for each Python of this machine; RELEASE='--python PATH' for another one.
 release-check: $(VENV)/release

@@ -55,6 +55,8 @@ def main() -> None:
         for row in chosen:
             print(f"{row.key:22} {row.title}")
         return
+    if given.record and (given.only or given.contestant or given.tiny):
+        parser.error("--record keeps a whole table: leave out --only, --contestant and --tiny")
     try:
         with drawn_to(given.plot, lambda path: plot.figure(found, path)):
             if given.recorded:
@@ -113,7 +115,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--results", type=Path, metavar="FILE", help="write the results as JSON")
     kept = parser.add_mutually_exclusive_group()
     kept.add_argument(
-        "--record", action="store_true", help="keep the results, and write them into the documents"
+        "--record",
+        action="store_true",
+        help="keep the table, and write it into the documents",
     )
     kept.add_argument("--recorded", action="store_true", help="measure nothing: show the record")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw it: .png, .svg, .pdf")

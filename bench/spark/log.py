@@ -13,6 +13,7 @@ from bench.spark import numbered, peek
 from bench.spark.contestant import Adorned
 from bench.spark.figures import MORE_ROWS, RATE, SIZE, WHOLE
 from bench.spark.session import begin
+from bench.spark.stream import archiving
 from bench.spark.write import TARGET, time_of, to_shmq, written
 
 if TYPE_CHECKING:
@@ -82,12 +83,11 @@ class ArchiveStream(_OfStreams):
         """See :class:`bench.spark.contestant.OnSpark`."""
         with scratch() as broker, scratch_folder() as folder:
             self.filled(broker)
-            reader = begin().readStream.format("shmq").option("url", broker.namespace)
-            rows = reader.options(subscribe=SOURCE, startingOffsets="earliest").load()
-            writer = rows.writeStream.format("parquet").option("path", str(folder / "rows"))
-            writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
             begun = now()
-            query = writer.trigger(availableNow=True).start()
+            query = archiving(
+                broker.namespace, folder, available_now=True, subscribe=SOURCE,
+                startingOffsets="earliest", maxOffsetsPerTrigger=self.rows,
+            )  # fmt: skip
             query.awaitTermination()
             taken = now() - begun
             numbered.check(begin().read.parquet(str(folder / "rows")), self.rows)

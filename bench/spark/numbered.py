@@ -49,6 +49,18 @@ def queue_options(rows: int, *, adorned: bool = False) -> dict[str, Any]:
     }
 
 
+def staging_options(rows: int, *, adorned: bool = False) -> dict[str, int]:
+    """The options of a write that stages that many values at once."""
+    return {"stagingBytes": queue_options(rows, adorned=adorned)["arena_bytes"]}
+
+
+def staged_rows(numbers: range, *, adorned: bool) -> list[bytes | shmq.Row]:
+    """The values with these numbers as a publisher stages them."""
+    if not adorned:
+        return [value(n) for n in numbers]
+    return [(value(n), {"group": key(n), "headers": headers(n)}) for n in numbers]
+
+
 def fill(namespace: str, queue: str, rows: int, *, adorned: bool = False) -> None:
     """Put that many values, in a separate process; ``adorned``: with key and headers."""
     _alone(_fill, namespace, queue, rows, adorned)
@@ -115,11 +127,7 @@ def _put_adorned(namespace: str, name: str, rows: int) -> None:
         publisher = broker.queue(name).staged_publisher("bench")
         for batch, first in enumerate(range(0, rows, AT_ONCE)):
             numbers = range(first, min(rows, first + AT_ONCE))
-            publisher.stage(
-                batch,
-                "part",
-                [(value(n), {"group": key(n), "headers": headers(n)}) for n in numbers],
-            )
+            publisher.stage(batch, "part", staged_rows(numbers, adorned=True))
             publisher.commit_batch(batch, ["part"], timeout=PATIENCE)
         publisher.discard()
 

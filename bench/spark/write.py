@@ -41,7 +41,7 @@ class WriteBack(Adorned):
 
     def writer(self, rows: DataFrame, namespace: str) -> DataFrameWriter:
         """What writes the rows."""
-        return to_shmq(rows, namespace)
+        return to_shmq(rows, namespace, **numbered.staging_options(self.rows, adorned=self.adorned))
 
     def check(self, namespace: str) -> None:
         """Raise Failed unless all rows were written."""
@@ -72,7 +72,8 @@ class Write(OnSpark):
         """See :class:`bench.spark.contestant.OnSpark`."""
         with scratch() as broker:
             broker.create_queue(TARGET, **numbered.queue_options(self.rows))
-            taken = time_of(to_shmq(_made(self.rows), broker.namespace))
+            staging = numbered.staging_options(self.rows)
+            taken = time_of(to_shmq(_made(self.rows), broker.namespace, **staging))
             numbered.drain(broker.namespace, TARGET, self.rows)
         return {"rate": self.rows * 1e9 / taken}
 
@@ -83,9 +84,9 @@ def written(namespace: str, name: str, adorned: bool) -> DataFrame:
     return reading(namespace, name, adorned=adorned).select("value", *columns)
 
 
-def to_shmq(rows: DataFrame, namespace: str) -> DataFrameWriter:
+def to_shmq(rows: DataFrame, namespace: str, **options: int) -> DataFrameWriter:
     """The write of the rows to the target."""
-    return rows.write.format("shmq").option("url", namespace).option("topic", TARGET)
+    return rows.write.format("shmq").options(url=namespace, topic=TARGET, **options)
 
 
 def time_of(writer: DataFrameWriter) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from shmq.api.contract import Settling
@@ -41,6 +42,18 @@ class Rows:
 
     def __len__(self) -> int:
         return max(0, memoryview(self.offsets).nbytes // 4 - 1)
+
+    def pairs(self) -> Iterator[tuple[memoryview, bytes]]:
+        """The body and the properties of each row."""
+        bodies = _slices(self.data, self.offsets)
+        if self.metas is None:
+            return zip(bodies, itertools.repeat(b"", len(self)), strict=True)
+        return zip(bodies, map(bytes, _slices(self.metas, self.meta_offsets)), strict=True)
+
+
+def _slices(data: Any, offsets: Any) -> Iterator[memoryview]:
+    view, places = memoryview(data).cast("B"), memoryview(offsets).cast("B").cast("i").tolist()
+    return (view[start:end] for start, end in itertools.pairwise(places))
 
 
 class Put(Protocol):

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import msgpack
 
@@ -18,9 +19,11 @@ from shmq.native import _core
 
 __all__ = [
     "CODECS",
+    "PUT_ARGUMENTS",
     "decode_body",
     "encode_body",
     "pack_properties",
+    "put_arguments",
     "unpack_properties",
 ]
 
@@ -28,6 +31,24 @@ __all__ = [
 #: the properties; its bodies are bytes.
 CODECS = _core.CODECS
 OTHER = _core.CODEC_OTHER
+
+#: The arguments of a put by their keys in the properties, in the order in which a put writes them.
+PUT_ARGUMENTS: Final = MappingProxyType(
+    {
+        "pri": "priority",
+        "delay": "delay",
+        "ttl": "ttl",
+        "headers": "headers",
+        "group": "group",
+        "dedupe": "dedupe_id",
+        "reply_to": "reply_to",
+        "corr": "correlation",
+        "codec": "codec",
+    }
+)
+
+#: The properties in ms; the arguments are in seconds.
+_TIMES: Final = ("delay", "ttl")
 
 _BYTES, _TEXT, _MSGPACK, _JSON = map(CODECS.index, ("bytes", "text", "msgpack", "json"))
 _PACKED = _core.CODEC_PACKED
@@ -163,6 +184,19 @@ def unpack_properties(meta: bytes | None) -> dict[str, Any]:
         return {}
     properties = msgpack.unpackb(meta, strict_map_key=False)
     return properties if isinstance(properties, dict) else {}
+
+
+def put_arguments(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties as arguments of a put; unknown ones are ignored. Raises TypeError."""
+    found = {}
+    for key, argument in PUT_ARGUMENTS.items():
+        value = properties.get(key)
+        if value is None:
+            continue
+        if key in _TIMES and (not isinstance(value, int) or isinstance(value, bool)):
+            raise TypeError(f"{key!r} must be an int")
+        found[argument] = value / 1000 if key in _TIMES else value
+    return found
 
 
 def _check_text(name: str, value: object) -> str:

@@ -179,6 +179,7 @@ cdef class Transfer:
 
 cdef enum:
     MOST_ROWS = 1000            # of a chunk
+    ROW_RING = 1001             # rows that are kept: of a chunk, and the next one
     MOST_CHUNK = 1 << 20        # bytes of a chunk, unless a single row is larger
     LISTED_AT_ONCE = 512        # slots that one critical section describes
     LISTED_META = 1024          # bytes of properties; a message with more is not a chunk
@@ -234,28 +235,33 @@ cdef class Staging:
         cdef list chunks = []
         cdef Py_ssize_t start = 0, i
         cdef uint64_t size, bytes_ = SHMQ_ROW_CHUNK_HEAD
-        cdef uint64_t hash_[2]
-        cdef shmq_put put
-        for i in range(table.count):
-            table.read(i, &put, hash_)
-            size = self._put_size(&put)
-            if i > start and (bytes_ + size > MOST_CHUNK or i - start == MOST_ROWS):
-                chunks.append((self._chunk_of(table, start, i, bytes_), i - start))
-                start, bytes_ = i, SHMQ_ROW_CHUNK_HEAD
-            bytes_ += size
-        chunks.append((self._chunk_of(table, start, table.count, bytes_), table.count - start))
+        cdef uint64_t *hashes
+        cdef size_t kept = sizeof(shmq_put) + 2 * sizeof(uint64_t)
+        cdef shmq_put *puts = <shmq_put *>malloc(ROW_RING * kept)
+        if puts == NULL:
+            raise MemoryError
+        hashes = <uint64_t *>(puts + ROW_RING)
+        try:
+            for i in range(table.count):
+                table.read(i, &puts[i % ROW_RING], &hashes[2 * (i % ROW_RING)])
+                size = self._put_size(&puts[i % ROW_RING])
+                if i > start and (bytes_ + size > MOST_CHUNK or i - start == MOST_ROWS):
+                    chunks.append((self._chunk_of(puts, start, i, bytes_), i - start))
+                    start, bytes_ = i, SHMQ_ROW_CHUNK_HEAD
+                bytes_ += size
+            chunks.append((self._chunk_of(puts, start, table.count, bytes_), table.count - start))
+        finally:
+            free(puts)
         return chunks
 
-    cdef bytes _chunk_of(self, _RowTable table, Py_ssize_t start, Py_ssize_t end, uint64_t size):
+    cdef bytes _chunk_of(self, const shmq_put *puts, Py_ssize_t start, Py_ssize_t end,
+                         uint64_t size):
         cdef bytes chunk = PyBytes_FromStringAndSize(NULL, size)
         cdef unsigned char *to = <unsigned char *>PyBytes_AS_STRING(chunk)
-        cdef uint64_t hash_[2]
-        cdef shmq_put put
         cdef Py_ssize_t i
         to = shmq_row_chunk_begin(to, <uint32_t>(end - start), self.handle.q.h.options.hash_key)
         for i in range(start, end):
-            table.read(i, &put, hash_)
-            to = shmq_row_write(to, &put)
+            to = shmq_row_write(to, &puts[i % ROW_RING])
         return chunk
 
     cdef PreparedPut _row(self, row):

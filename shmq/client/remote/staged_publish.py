@@ -118,26 +118,17 @@ def _from_rows(queue: Any, rows: Sequence[api.Row]) -> list[StageRow]:
 
 
 def _from_columns(rows: api.Rows) -> list[StageRow]:
-    bodies = _slices(rows.data, rows.offsets)
     alike = b"" if rows.codec is None else pack_properties({"codec": rows.codec})
-    if rows.metas is None:
-        return [(body, alike) for body in bodies]
-    metas = [bytes(meta) or alike for meta in _slices(rows.metas, rows.meta_offsets)]
-    if rows.codec is not None:
-        metas = [_with_codec(meta, rows.codec) for meta in metas]
-    return list(zip(bodies, metas, strict=True))
+    return [(body, _with_codec(meta, rows.codec) if meta else alike) for body, meta in rows.pairs()]
 
 
 @functools.lru_cache(4096)
-def _with_codec(meta: bytes, codec: str) -> bytes:
-    """The properties with a codec, unless they name one."""
+def _with_codec(meta: bytes, codec: str | None) -> bytes:
+    """The properties with a codec, unless there is none, or they name one."""
+    if codec is None:
+        return meta
     properties = unpack_properties(meta)
     return meta if "codec" in properties else pack_properties({**properties, "codec": codec})
-
-
-def _slices(data: Any, offsets: Any) -> list[memoryview]:
-    view, places = memoryview(data).cast("B"), memoryview(offsets).cast("B").cast("i")
-    return [view[places[i] : places[i + 1]] for i in range(len(places) - 1)]
 
 
 def _frames(items: list[StageRow], most: int) -> Iterator[list[StageRow]]:

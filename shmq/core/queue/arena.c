@@ -55,8 +55,9 @@ struct gap {
     uint32_t start, end; /* units */
 };
 
-/* The next run of free units in [at, limit); start == limit if there is none. */
-static struct gap next_gap(const uint64_t *bitmap, uint32_t at, uint32_t limit)
+/* The next run of free units in [at, limit); start == limit if there is none. It is cut off
+ * once it has `enough` units. */
+static struct gap next_gap(const uint64_t *bitmap, uint32_t at, uint32_t limit, uint32_t enough)
 {
     struct gap gap = {limit, limit};
 
@@ -78,6 +79,10 @@ static struct gap next_gap(const uint64_t *bitmap, uint32_t at, uint32_t limit)
             return gap;
         }
         at += left;
+        if (at < limit && at - gap.start >= enough) {
+            gap.end = at;
+            return gap;
+        }
     }
     return gap;
 }
@@ -101,7 +106,7 @@ int shmq_arena_take(struct shmq_queue *q, uint32_t units, uint32_t *block, bool 
     if (units > q->geo.units - h->units_used)
         return SHMQ_FULL;
     for (;;) {
-        struct gap gap = next_gap(q->bitmap, at, limit);
+        struct gap gap = next_gap(q->bitmap, at, limit, units);
 
         if (first)
             SET(h->units_hint, gap.start);
@@ -170,7 +175,7 @@ uint32_t shmq_arena_largest(struct shmq_queue *q)
     uint32_t limit = q->h->units_backed, at = 0, most = 0;
 
     while (at < limit) {
-        struct gap gap = next_gap(q->bitmap, at, limit);
+        struct gap gap = next_gap(q->bitmap, at, limit, UINT32_MAX);
 
         if (gap.end == limit)
             gap.end = q->geo.units;

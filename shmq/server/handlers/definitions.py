@@ -20,6 +20,7 @@ from shmq.client.local.exchange import LocalExchange
 from shmq.client.local.queue import LocalQueue
 from shmq.client.shared import durability
 from shmq.client.shared.exchange import Deliveries, Outcome, is_synced
+from shmq.codec.codecs import put_arguments
 from shmq.errors import Forbidden, NoSuchExchange, NoSuchQueue, NoSuchStream, SchemaError
 from shmq.namespace.namespace import Namespace
 from shmq.protocol.messages.exchange import (
@@ -50,19 +51,6 @@ _CHANGES: Final = frozenset({"create", "delete", "bind", "unbind"})
 Rights = Callable[[str], int]
 #: What a request asks: its arguments by name.
 Asked = Mapping[str, Any]
-
-#: The properties of a message by their keys on the wire: the argument, and its unit in seconds.
-_PROPERTIES: Final[dict[str, tuple[str, float | None]]] = {
-    "codec": ("codec", None),
-    "pri": ("priority", None),
-    "delay": ("delay", 0.001),
-    "ttl": ("ttl", 0.001),
-    "headers": ("headers", None),
-    "group": ("group", None),
-    "dedupe": ("dedupe_id", None),
-    "reply_to": ("reply_to", None),
-    "corr": ("correlation", None),
-}
 
 
 class ExchangeHandler:
@@ -168,7 +156,7 @@ class ExchangeHandler:
 
     def _routed(self, rights: Rights, name: str, rest: bytes) -> Routed:
         asked = Route.unpack(rest)
-        properties = _arguments(asked.properties)
+        properties = put_arguments(asked.properties)
         exchange = self._attached(name)
         _need(rights, name, Right.PRODUCE, "produce to")
         codec = properties.pop("codec", None) or "bytes"
@@ -223,21 +211,7 @@ def _why(outcome: Outcome, name: str) -> tuple[int, str, int, bool]:
     return status_of(error), str(error), taken, waits
 
 
-# ---- the contents of a request ----
-
-
-def _arguments(properties: dict[str, Any]) -> dict[str, Any]:
-    """The properties as arguments of a put; unknown ones are ignored. Raises TypeError."""
-    found = {}
-    for key, (argument, unit) in _PROPERTIES.items():
-        value = properties.get(key)
-        if value is None:
-            continue
-        if unit is not None and (not isinstance(value, int) or isinstance(value, bool)):
-            raise TypeError(f"{key!r} must be an int")
-        found[argument] = value if unit is None else value * unit
-    return found
-
+# ---- schemas ----
 
 _RULES: Final = get_args(Compatibility)
 

@@ -95,16 +95,20 @@ class StreamSource(_Endpoint, frozen=True, kw_only=True):
 
     def read(self, session: SparkSession, stop_file: str, **more: str) -> DataFrame:
         """The rows as a stream that ends once the stop file exists, if they are of ``shmq``."""
+        page = session.sparkContext.uiWebUrl
+        if self.format == "shmq" and page is not None:
+            more["uiWebUrl"] = page
         options = {**self._every, **more, **self.options}
+        place = self.location(session)
+        once = session.read.format(self.format).options(**options)
         if self.format == "dmsq":
-            return session.read.format("dmsq").options(**options).load(*self.location(session))
+            return once.load(*place)
         stream = session.readStream.format(self.format)
         if self.format == "shmq":
             options["stopFile"] = stop_file
         elif self.format in FILES:
-            files = session.read.format(self.format).options(**options)
-            stream = stream.schema(files.load(*self.location(session)).schema)
-        return stream.options(**options).load(*self.location(session))
+            stream = stream.schema(once.load(*place).schema)
+        return stream.options(**options).load(*place)
 
 
 class Sink(_Endpoint, frozen=True, kw_only=True):

@@ -129,20 +129,16 @@ class SingleBatch:
 
     def run(self, session: SparkSession, checkpoint: str) -> Progress:
         """Write the rows. With the same checkpoint it is the same batch again."""
-        from pyspark.sql import Observation, functions  # noqa: PLC0415 - heavy, and an extra
-
         folder = Folder(session, checkpoint)
         if not folder.exists(_NAME):
             folder.write_json(_NAME, {"id": str(uuid.uuid4())})
-        seen = Observation()
-        rows = self.rows.observe(seen, functions.count(functions.lit(1)).alias("rows"))
-        rows = rows.persist()  # counted also if the sink has the batch already
+        rows = self.rows.persist()
         try:
-            rows.count()
+            count = rows.count()  # also if the sink has the batch already
             self.put(rows, folder.read_json(_NAME)["id"], 0)
         finally:
             rows.unpersist()
-        return Progress(batch=0, rows=int(seen.get["rows"]))
+        return Progress(batch=0, rows=count)
 
 
 def _nothing_to_check(_: Any) -> None:

@@ -194,13 +194,17 @@ class _Watch:
         self._query = query
         self._tell = tell
         self._progress = Progress()
-        self._seen: set[str] = set()
+        #: When the newest batch that was reported began.
+        self._newest: str | None = None
 
     def look(self) -> None:
-        for told in self._query.recentProgress:
-            event: dict[str, Any] = json.loads(told.json)
-            if event["timestamp"] in self._seen:
-                continue
-            self._seen.add(event["timestamp"])
-            self._progress = self._progress.after(event)
+        last = self._query.lastProgress
+        if last is None or last.timestamp == self._newest:
+            return
+        recent = self._query.recentProgress
+        begun = [told.timestamp for told in recent]
+        new = begun.index(self._newest) + 1 if self._newest in begun else 0
+        for told in recent[new:]:
+            self._newest = told.timestamp
+            self._progress = self._progress.after(json.loads(told.json))
             self._tell(self._progress)

@@ -6,24 +6,19 @@ import dataclasses
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import WriterCommitMessage
 
 import shmq
-from shmq.codec.codecs import CODECS, unpack_properties
+from shmq.codec.codecs import CODECS, put_arguments, unpack_properties
 from shmq.errors import Full, InvalidOption
 from shmq.spark.queue import staging
 from shmq.spark.queue.staging import Staged
 from shmq.spark.shared import options, sink_rows
 from shmq.spark.shared.columns import SinkColumns
 from shmq.spark.shared.options import WRITE, Option
-from shmq.spark.shared.sink import BatchId, Sink
+from shmq.spark.shared.sink import BatchId, Sink, StreamingWriter, Writer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,6 +67,14 @@ class QueueSink(Sink):
     def _open(self, broker: shmq.Broker, topic: str) -> shmq.Queue:
         return broker.queue(topic)
 
+    def write(
+        self, batch_id: Callable[[Sink], BatchId], batches: Iterator[pa.RecordBatch]
+    ) -> WriterCommitMessage:
+        """Stage a task's rows, or put them."""
+        if not self.staged:
+            return put(self, batches)
+        return staging.stage(self, batch_id(self), batches, self.staging_bytes)
+
 
 def _topic(chosen: Mapping[str, Any]) -> str | None:
     topic: str | None = chosen["topic"]
@@ -108,7 +111,7 @@ OPTIONS: Final = (
 Messages = Sequence[WriterCommitMessage | None]
 
 
-class QueueWriter(DataSourceArrowWriter):
+class QueueWriter(Writer):
     """Puts all rows of a DataFrame into queues, or none.
 
     No row is there before all tasks have ended. A publishing that is cut off leaves the first rows
@@ -116,14 +119,12 @@ class QueueWriter(DataSourceArrowWriter):
     same write, run again, puts just that.
     """
 
+    _sink: QueueSink
+
     def __init__(self, sink: QueueSink) -> None:
-        self._sink = sink
+        super().__init__(sink)
         #: Whether the publisher's name is used for this write only.
         self._once = sink.publisher is None
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Stage a task's rows, or put them."""
-        return _written(self._sink, BatchId.of_batch, iterator)
 
     def commit(self, messages: Messages) -> None:
         """Publish what every task has staged."""
@@ -137,15 +138,10 @@ class QueueWriter(DataSourceArrowWriter):
             staging.discard(self._sink, self._sink.run, staged)
 
 
-class QueueSinkStreamingWriter(DataSourceStreamArrowWriter):
+class QueueSinkStreamingWriter(StreamingWriter):
     """Puts the rows of each micro-batch into queues once, however often Spark runs it."""
 
-    def __init__(self, sink: QueueSink) -> None:
-        self._sink = sink
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Stage a task's rows, or put them."""
-        return _written(self._sink, BatchId.of_stream, iterator)
+    _sink: QueueSink
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
         """Publish what every task has staged."""
@@ -154,25 +150,11 @@ class QueueSinkStreamingWriter(DataSourceStreamArrowWriter):
             staging.publish(self._sink, cast(Sequence[Staged], messages), forget=False)
 
 
-def _written(
-    sink: QueueSink, batch_id: Callable[[Sink], BatchId], rows: Iterator[pa.RecordBatch]
-) -> WriterCommitMessage:
-    if not sink.staged:
-        return put(sink, rows)
-    return staging.stage(sink, batch_id(sink), rows, sink.staging_bytes)
-
-
 #: The codecs that a put would apply, although these bodies are encoded already.
 _MADE: Final = frozenset(CODECS) - {"bytes", "text"}
 
 #: The properties that are unique to a message.
 _ITS_OWN: Final = frozenset({"dedupe_id", "correlation", "reply_to"})
-
-#: The arguments of a put that are not called as the property; times are in ms in properties.
-_ARGUMENTS: Final = MappingProxyType(
-    {"pri": "priority", "dedupe": "dedupe_id", "corr": "correlation"}
-)
-_TIMES: Final = frozenset({"delay", "ttl"})
 
 #: The arguments of ``Queue.put`` for one body, by name.
 Properties = dict[str, Any]
@@ -204,11 +186,10 @@ def put(sink: QueueSink, batches: Iterable[pa.RecordBatch]) -> UnstagedWrite:
 
 
 def _put_rows(queue: shmq.Queue, rows: shmq.Rows, timeout: float | None) -> None:
-    rows_of = zip(_metas(rows), _slices(rows.data, rows.offsets), strict=True)
-    runs = itertools.groupby(rows_of, operator.itemgetter(0))
-    for meta, run in runs:
-        properties = _arguments(meta, rows.codec)
-        bodies = [bytes(body) for _, body in run]
+    default = {} if rows.codec is None else {"codec": rows.codec}
+    for meta, run in itertools.groupby(rows.pairs(), operator.itemgetter(1)):
+        properties = default | put_arguments(unpack_properties(meta))
+        bodies = [bytes(body) for body, _ in run]
         if properties.get("codec") in _MADE:
             for body in bodies:
                 _put_encoded(queue, body, properties, timeout)
@@ -217,25 +198,6 @@ def _put_rows(queue: shmq.Queue, rows: shmq.Rows, timeout: float | None) -> None
         else:
             for body in bodies:
                 queue.put(_as_put(body, properties), True, timeout, **properties)
-
-
-def _metas(rows: shmq.Rows) -> Iterable[bytes]:
-    if rows.metas is None:
-        return itertools.repeat(b"", len(rows))
-    return map(bytes, _slices(rows.metas, rows.meta_offsets))
-
-
-def _slices(data: Any, offsets: Any) -> Iterator[memoryview]:
-    view, places = memoryview(data), memoryview(offsets).cast("B").cast("i").tolist()
-    return (view[start:end] for start, end in itertools.pairwise(places))
-
-
-def _arguments(meta: bytes, codec: str | None) -> Properties:
-    """The arguments of a put for a row's properties."""
-    found = {_ARGUMENTS.get(key, key): value for key, value in unpack_properties(meta).items()}
-    for name in _TIMES.intersection(found):
-        found[name] /= 1000
-    return {"codec": codec, **found} if codec is not None else found
 
 
 def _put_alike(

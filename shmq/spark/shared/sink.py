@@ -5,10 +5,15 @@ from __future__ import annotations
 import abc
 import dataclasses
 import secrets
-from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Self
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
 
 import shmq
 from shmq.api.names import check_name
@@ -16,7 +21,10 @@ from shmq.errors import InvalidOption, NoSuchQueue, NoSuchStream
 from shmq.spark.shared.address import Address
 from shmq.spark.shared.columns import SinkColumns
 
-__all__ = ["BatchId", "Sink"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["BatchId", "Sink", "StreamingWriter", "Writer"]
 
 #: The properties by which Spark gives a query's id and the micro-batch's number to the tasks,
 #: including those of foreachBatch.
@@ -84,6 +92,12 @@ class Sink(abc.ABC):
     def _open(self, broker: shmq.Broker, topic: str) -> shmq.Queue | shmq.Stream:
         """The queue or stream of that name."""
 
+    @abc.abstractmethod
+    def write(
+        self, batch_id: Callable[[Sink], BatchId], batches: Iterator[pa.RecordBatch]
+    ) -> WriterCommitMessage:
+        """Write a task's rows as its part of a batch; within a task."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BatchId:
@@ -138,3 +152,25 @@ def _context() -> TaskContext:
 def _part(sink: Sink, context: TaskContext) -> tuple[str, int]:
     partition = context.partitionId()
     return f"{sink.run}.{partition}.{context.taskAttemptId()}", partition
+
+
+class Writer(DataSourceArrowWriter):
+    """What every write of a DataFrame does."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write a task's rows."""
+        return self._sink.write(BatchId.of_batch, iterator)
+
+
+class StreamingWriter(DataSourceStreamArrowWriter):
+    """What every write of a streaming query does."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write a task's rows."""
+        return self._sink.write(BatchId.of_stream, iterator)

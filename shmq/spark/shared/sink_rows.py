@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import shmq
-from shmq.codec.codecs import OTHER
+from shmq.codec.codecs import OTHER, PUT_ARGUMENTS
 from shmq.errors import InvalidOption
 from shmq.native import _arrow
 from shmq.native._core import codec_number
@@ -29,19 +28,7 @@ __all__ = [
 ]
 
 #: The key in the properties of each argument of a put, in the order in which a put writes them.
-_KEYS: Final = MappingProxyType(
-    {
-        "priority": b"pri",
-        "delay": b"delay",
-        "ttl": b"ttl",
-        "headers": b"headers",
-        "group": b"group",
-        "dedupe_id": b"dedupe",
-        "reply_to": b"reply_to",
-        "correlation": b"corr",
-        "codec": b"codec",
-    }
-)
+_KEYS: Final = {argument: key.encode() for key, argument in PUT_ARGUMENTS.items()}
 
 #: The types of texts and bytes whose buffers are read; the others are cast to one of them.
 _READ: Final = (pa.string(), pa.binary())

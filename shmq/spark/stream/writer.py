@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import WriterCommitMessage
 
 import shmq
 from shmq.spark.shared import options
 from shmq.spark.shared.columns import STREAM_SINK, SinkColumns
 from shmq.spark.shared.options import WRITE, Option
-from shmq.spark.shared.sink import BatchId, Sink
+from shmq.spark.shared.sink import BatchId, Sink, StreamingWriter, Writer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,6 +50,14 @@ class StreamSink(Sink):
     def _open(self, broker: shmq.Broker, topic: str) -> shmq.Stream:
         return broker.stream(topic)
 
+    def write(
+        self, batch_id: Callable[[Sink], BatchId], batches: Iterator[pa.RecordBatch]
+    ) -> WriterCommitMessage:
+        """Append a task's rows."""
+        from shmq.spark.stream.append import append  # noqa: PLC0415 - the driver has no use for it
+
+        return append(self, batch_id(self), batches, self.confirm)
+
 
 _WRITE: Final = frozenset({WRITE})
 
@@ -67,27 +71,9 @@ OPTIONS: Final = (
 )
 
 
-class StreamWriter(DataSourceArrowWriter):
+class StreamWriter(Writer):
     """Appends the rows of a DataFrame to streams, once even if Spark retries a task."""
 
-    def __init__(self, sink: StreamSink) -> None:
-        self._sink = sink
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Append a task's rows."""
-        from shmq.spark.stream.append import append  # noqa: PLC0415 - the driver has no use for it
-
-        return append(self._sink, BatchId.of_batch(self._sink), iterator, self._sink.confirm)
-
-
-class StreamSinkStreamingWriter(DataSourceStreamArrowWriter):
+class StreamSinkStreamingWriter(StreamingWriter):
     """Appends the rows of each micro-batch to streams once, however often Spark runs it."""
-
-    def __init__(self, sink: StreamSink) -> None:
-        self._sink = sink
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Append a task's rows."""
-        from shmq.spark.stream.append import append  # noqa: PLC0415 - the driver has no use for it
-
-        return append(self._sink, BatchId.of_stream(self._sink), iterator, self._sink.confirm)

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from bench import record as recorded
+from bench import report
 from bench.__main__ import TABLES as ALL
 from bench.__main__ import main
 from bench.compiled import ROOT
@@ -120,13 +121,14 @@ def test_every_contestant_is_measured_and_printed(
     table: str, results: Path, record: Record
 ) -> None:
     words = " ".join((results / "printed").read_text().split())
+    page = report.document(record)
     missing = []
     for row in TABLES[table][0]:
         found = record.row(row.key)
         assert f"({row.key}" in words
-        assert {entry.label for entry in found.entries} == {
-            contestant.label for contestant in row.contestants
-        }, row.key
+        labels = {contestant.label for contestant in row.contestants}
+        assert {entry.label for entry in found.entries} == labels, row.key
+        assert all(f"| {label} |" in page.replace("**", "") for label in labels), row.key
         missing += [
             (row.key, entry.label, entry.missing) for entry in found.entries if entry.missing
         ]
@@ -154,6 +156,14 @@ def test_only_the_rows_asked_for_are_run() -> None:
     assert len(printed.splitlines()) == 1
     _, _, complained = bench("--only", "pack")
     assert "there is no row 'pack': the rows are one-call" in complained
+
+
+def test_no_part_of_a_table_is_recorded() -> None:
+    before = recorded.RECORDED.read_bytes()
+    process, _, complained = bench("--record", "--only", "packed", "--quick")
+    assert process.returncode == 2
+    assert "--record keeps a whole table" in complained
+    assert recorded.RECORDED.read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from bench.scratch import scratch
-from bench.spark import numbered
+from bench.spark import figures, numbered
 from bench.spark.figures import GROWTH, JVM, PYTHON, SIZE
 from bench.spark.memory import Watch
 from bench.stage import Failed
@@ -39,6 +39,20 @@ def test_what_fills_a_queue_is_drained_from_it() -> None:
         assert queue.stats().depth == ROWS
         numbered.drain(broker.namespace, QUEUE, ROWS)
         assert queue.stats().acked == ROWS
+
+
+@pytest.mark.parametrize("adorned", [False, True])
+def test_a_write_has_room_to_stage_all_rows_of_a_turn(adorned: bool) -> None:
+    few = 8192
+    with scratch() as broker:
+        queue = broker.create_queue(QUEUE, **numbered.queue_options(few, adorned=adorned))
+        rows = numbered.staged_rows(range(few), adorned=adorned)
+        queue.staged_publisher("test").stage(0, "part", rows)
+        (staging,) = [each for each in broker.list_queues() if each.name != QUEUE]
+        with broker.queue(staging.name) as chunks:
+            taken = chunks.stats().arena_used
+    room = numbered.staging_options(figures.ROWS, adorned=adorned)["stagingBytes"]
+    assert room > taken * figures.ROWS / few
 
 
 @pytest.mark.parametrize(
