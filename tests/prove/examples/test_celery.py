@@ -25,7 +25,8 @@ FOLDER = ROOT / "examples" / "celery"
 
 @pytest.fixture
 def variables(namespace: str) -> dict[str, str]:
-    return {"SHMQ_NAMESPACE": namespace, "PYTHONPATH": f"{FOLDER}:{os.environ['PYTHONPATH']}"}
+    path = os.pathsep.join([str(FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {"SHMQ_NAMESPACE": namespace, "PYTHONPATH": path}
 
 
 @contextlib.contextmanager
