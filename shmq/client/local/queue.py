@@ -66,13 +66,6 @@ def _meant(where: str) -> Where:
     return Where(where)
 
 
-def _run_store(namespace: Namespace, identity: int) -> RunStore:
-    with descriptors:
-        from shmq.client.local.run_store import RunStore  # noqa: PLC0415 - it loads SQLite
-
-    return RunStore(namespace, identity)
-
-
 api.Message.register(_core.Message)
 api.Batch.register(_core.Batch)
 api.Packed.register(_core.Packed)
@@ -461,7 +454,10 @@ class LocalQueue(_core.Handle, api.Queue):
     def _run_store(self) -> RunStore | None:
         """Which messages its runs in a name have, on disk; None: the queue is in memory only."""
         if self._runs is None and self.segment.options["durability"] != "memory":
-            self._runs = _run_store(self._namespace, self.identity)
+            with descriptors:
+                from shmq.client.local.run_store import RunStore  # noqa: PLC0415 - it loads SQLite
+
+            self._runs = RunStore(self._namespace, self.identity)
         return self._runs
 
     def staged_publisher(self, publisher: str) -> LocalStagedPublisher:

@@ -97,14 +97,15 @@ class NatsBroker(BaseBroker):
         self._check_open()
         wanted = QueueOptions.for_queue(check_name(name), options)
         check_possible(self.connection, name, wanted)
-        queue = self._opened(name, self.connection.run(self._make_queue(name, wanted)))
+        queue = self._opened(name, self._make_queue(name, wanted))
         if differences := wanted.differences(queue.options):
             queue.close()
             raise errors.QueueExists.of(name, differences)
         return queue
 
-    async def _make_queue(self, name: str, wanted: QueueOptions) -> Mapping[str, Any]:
-        return await ensure_queue(self.connection, self.definitions, name, wanted)
+    def _make_queue(self, name: str, wanted: QueueOptions) -> Mapping[str, Any]:
+        making = ensure_queue(self.connection, self.definitions, name, wanted)
+        return self.connection.run(making)
 
     def _opened(self, name: str, definition: Mapping[str, Any]) -> NatsQueue:
         try:
@@ -145,7 +146,7 @@ class NatsBroker(BaseBroker):
         check_if_different(if_different)
         wanted = QueueOptions.for_queue(check_name(name), options)
         check_possible(self.connection, name, wanted)
-        made = self.connection.run(self._make_queue(name, wanted))
+        made = self._make_queue(name, wanted)
         return same(self._opened(name, made), options, if_different)
 
     def delete_queue(self, name: str) -> None:

@@ -17,10 +17,12 @@ from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.errors import ConnectionLost, NoSpace, Unsupported
 
 __all__ = [
+    "FULL",
     "IN_USE",
     "MOST_TOGETHER",
     "NO_MESSAGE",
     "NO_STREAM",
+    "SINGLE",
     "WRONG_LAST",
     "Together",
     "check_echo",
@@ -31,11 +33,14 @@ __all__ = [
     "publish_together",
 ]
 
-#: Errors of JetStream: what is not there, a name that is taken, another last sequence.
+#: Errors of JetStream: what is not there, a name that is taken, another last sequence, a stream
+#: without room, several replicas at a single server.
 NO_STREAM: Final = 10059
 NO_MESSAGE: Final = 10037
 IN_USE: Final = 10058
 WRONG_LAST: Final = 10071
+FULL: Final = 10077
+SINGLE: Final = 10074
 #: The most messages of one atomic batch.
 MOST_TOGETHER: Final = 1000
 #: Errors of a batch that another attempt may not meet: too many of them, or given up.

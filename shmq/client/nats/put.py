@@ -18,7 +18,7 @@ from shmq.api.options import check_one_of
 from shmq.client.nats import names
 from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.client.nats.definitions import Definitions
-from shmq.client.nats.jetstream import MOST_TOGETHER, publish_together
+from shmq.client.nats.jetstream import FULL, MOST_TOGETHER, publish_together
 from shmq.client.nats.message import packed
 from shmq.client.nats.queue_layout import QueueLayout, check_synced
 from shmq.client.remote.put import encode, is_full, never_fits, waiting_put
@@ -28,7 +28,6 @@ from shmq.native import _core
 
 __all__ = ["Item", "Puts"]
 
-_FULL: Final = 10077
 _LEAST_PAUSE, _MOST_PAUSE = 0.001, 0.1
 #: What an id of a message may have as it is: headers are trimmed, and are ASCII.
 _SAFE: Final = "/:.@,;=+!$&'()*"
@@ -193,7 +192,7 @@ class Puts:
                 await asyncio.sleep(_MOST_PAUSE)
 
     def _refusal(self, error: ApiError) -> Exception:
-        return self.full() if error.number == _FULL else error
+        return self.full() if error.number == FULL else error
 
     async def check_there(self) -> None:
         """Raise QueueDeleted if the queue is no longer defined."""
@@ -242,7 +241,7 @@ class Puts:
                 f"by {self.connection.url} in time: it is there as a whole, or not at all",
             )
         except ApiError as error:
-            if error.number == _FULL:
+            if error.number == FULL:
                 return False
             raise
         if done.answer is None:

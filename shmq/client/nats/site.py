@@ -17,7 +17,7 @@ from nats.errors import NoRespondersError
 
 from shmq.client.nats import names
 from shmq.client.nats.connection import ApiError, ClusterConnection
-from shmq.client.nats.jetstream import IN_USE, NO_STREAM
+from shmq.client.nats.jetstream import IN_USE, NO_STREAM, SINGLE
 from shmq.errors import ConnectionLost, InvalidOption, ShmqError
 
 __all__ = ["Copy", "check_joined", "collect", "copies", "mirror", "remove"]
@@ -25,8 +25,6 @@ __all__ = ["Copy", "check_joined", "collect", "copies", "mirror", "remove"]
 _SITE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 #: How long a site may take to answer, in seconds.
 _PATIENCE: Final = 10.0
-#: The error for several replicas at a single server.
-_SINGLE: Final = 10074
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,7 +94,7 @@ async def mirror(
         try:
             made = await _create(connection, site, config)
         except ApiError as error:
-            if error.number != _SINGLE or copies_there is not None:
+            if error.number != SINGLE or copies_there is not None:
                 raise
             made = await _create(connection, site, config | {"num_replicas": 1})
         if (made.get("mirror") or {}).get("name") != name:
