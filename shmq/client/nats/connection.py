@@ -10,7 +10,7 @@ import os
 import ssl
 import time
 import weakref
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 try:
@@ -40,7 +40,7 @@ from shmq.errors import (
     Unsupported,
 )
 
-__all__ = ["ApiError", "ClusterConnection"]
+__all__ = ["ApiError", "CheckThere", "ClusterConnection"]
 
 log = logging.getLogger("shmq")
 
@@ -62,6 +62,9 @@ _PASSING: Final = frozenset({10004, 10005, 10007, 10008, 10009, 10118, 10119, 10
 _STRANGER: Final = ssl.SSLCertVerificationError
 
 _T = TypeVar("_T")
+
+#: Raises if what a request goes to is not there; otherwise the request waits for a leader.
+CheckThere = Callable[[], Coroutine[Any, Any, object]]
 
 
 class ApiError(ShmqError):
@@ -119,12 +122,24 @@ class ClusterConnection:
     # ---- from other threads and loops ----
 
     def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        """Run it in the process's loop, and wait for its result."""
-        return LoopThread.get().run(coroutine)
+        """Run it in the process's loop, and wait for its result.
+
+        Raises ConnectionLost for an error of the client of NATS.
+        """
+        with self._translated():
+            return LoopThread.get().run(coroutine)
 
     async def arun(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """`run` for a task of any loop."""
-        return await LoopThread.get().arun(coroutine)
+        with self._translated():
+            return await LoopThread.get().arun(coroutine)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except nats.errors.Error as error:
+            raise ConnectionLost(f"cluster {self.url}: {type(error).__name__}: {error}") from error
 
     # ---- the connection ----
 
@@ -261,12 +276,14 @@ class ClusterConnection:
         *,
         attempt: float = _ATTEMPT,
         within: float | None = None,
-        answers: bool = True,
+        check_there: CheckThere | None = None,
+        what: str = "",
     ) -> Msg:
         """Send a request that may be repeated until it is answered. Raises ConnectionLost.
 
-        ``answers``: someone will answer, so that a lack of responders passes; otherwise it raises
-        ``NoRespondersError``. ``within`` seconds it is repeated (None: the request timeout).
+        ``within`` seconds it is repeated (None: the request timeout), each ``attempt`` seconds.
+        While nobody answers for the subject, which a server tells at once, ``check_there`` is
+        called before each repetition, and may raise.
         """
         patience = self.target.request_timeout if within is None else within
         until = time.monotonic() + patience
@@ -279,8 +296,8 @@ class ClusterConnection:
                 )
             except nats.errors.NoRespondersError as error:
                 problem = error
-                if not answers:
-                    raise
+                if check_there is not None:
+                    await check_there()
             except nats.errors.MaxPayloadError as error:
                 raise MessageTooLarge(
                     f"a message of {len(payload)} bytes does not fit into one of the cluster, "
@@ -292,8 +309,8 @@ class ClusterConnection:
         if self.closed:
             raise self.closed_error()
         raise ConnectionLost(
-            f"cluster {self.url} gave no answer within {patience:.3g} s: "
-            f"{type(problem).__name__ if problem else 'it could not be connected to'}"
+            f"{f'{what}: ' if what else ''}cluster {self.url} gave no answer within "
+            f"{patience:.3g} s: {_reason(problem)}"
         ) from problem
 
     async def _client_within(self, left: float) -> Client:
@@ -316,7 +333,7 @@ class ClusterConnection:
         packed = b"" if payload is None else json.dumps(payload).encode()
         while True:
             left = max(0.001, until - time.monotonic())
-            answer = await self.request(f"$JS.API.{verb}", packed, within=left)
+            answer = await self.request(f"$JS.API.{verb}", packed, within=left, what=what)
             found: dict[str, Any] = json.loads(answer.data)
             error = found.get("error")
             if error is None:
@@ -331,26 +348,34 @@ class ClusterConnection:
         payload: bytes,
         headers: dict[str, str],
         *,
+        what: str,
+        check_there: CheckThere,
         within: float | None = None,
-        what: str = "",
     ) -> dict[str, Any]:
         """Publish to a stream, until it is acknowledged. Give it a ``Nats-Msg-Id``.
 
-        Raises ApiError for a refusal, ``NoRespondersError`` if no stream has the subject.
+        Raises ApiError for a refusal, ConnectionLost, and what ``check_there`` raises if no stream
+        has the subject.
         """
         patience = self.target.request_timeout if within is None else within
         until = time.monotonic() + patience
         while True:
             left = max(0.001, until - time.monotonic())
             answer = await self.request(
-                subject, payload, headers, within=left, attempt=2.0, answers=False
+                subject,
+                payload,
+                headers,
+                within=left,
+                attempt=2.0,
+                check_there=check_there,
+                what=what,
             )
             found: dict[str, Any] = json.loads(answer.data)
             error = found.get("error")
             if error is None:
                 return found
             if error.get("err_code") not in _PASSING or time.monotonic() + _PAUSE >= until:
-                raise ApiError(what or subject, error)
+                raise ApiError(what, error)
             await asyncio.sleep(_PAUSE)
 
     # ---- the end ----
@@ -389,6 +414,13 @@ async def _ended(client: Client) -> None:
     with contextlib.suppress(TimeoutError, nats.errors.Error, OSError):
         async with asyncio.timeout(2.0):
             await client.close()
+
+
+def _reason(problem: BaseException | None) -> str:
+    """Why a request had no answer."""
+    if isinstance(problem, nats.errors.NoRespondersError):
+        return "no server leads what it was sent to"
+    return type(problem).__name__ if problem else "it could not be connected to"
 
 
 def _is_refusal(problem: BaseException) -> bool:

@@ -78,7 +78,11 @@ class Definitions:
             headers["Nats-TTL"] = f"{ttl}s"
         try:
             answer = await self._connection.publish(
-                self.subject(key), json.dumps(value).encode(), headers, what=f"definition {key!r}"
+                self.subject(key),
+                json.dumps(value).encode(),
+                headers,
+                what=f"definition {key!r}",
+                check_there=self._make_anew,
             )
         except ApiError as error:
             if error.number == WRONG_LAST:
@@ -117,6 +121,11 @@ class Definitions:
             offset += len(subjects)
             if not subjects or offset >= int(found.get("total") or 0):
                 return
+
+    async def _make_anew(self) -> None:
+        """Make the bucket if another program has deleted it."""
+        self._is_there = False
+        await self.make()
 
     async def make(self) -> None:
         """Make the bucket, unless it is there."""

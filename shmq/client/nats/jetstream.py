@@ -8,12 +8,12 @@ import json
 import math
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import nats.errors
 
-from shmq.client.nats.connection import ApiError, ClusterConnection
+from shmq.client.nats.connection import ApiError, CheckThere, ClusterConnection
 from shmq.errors import ConnectionLost, NoSpace, Unsupported
 
 __all__ = [
@@ -118,7 +118,7 @@ async def publish_together(
     *,
     what: str,
     pause: float,
-    check_there: Callable[[], Coroutine[Any, Any, Any]],
+    check_there: CheckThere,
     lost: str,
 ) -> Together:
     """Publish subjects, bodies and headers in one step, repeated until then (monotonic).

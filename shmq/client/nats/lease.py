@@ -8,9 +8,7 @@ import json
 import time
 from typing import Final, NamedTuple
 
-from nats.errors import NoRespondersError
-
-from shmq.client.nats.connection import ClusterConnection
+from shmq.client.nats.connection import CheckThere, ClusterConnection
 from shmq.errors import ConnectionLost, LeaseExpired
 
 __all__ = ["Delivery", "Lease", "lease_of", "parse_reply"]
@@ -121,25 +119,29 @@ class Lease:
         if self._keeper is not None:
             self._keeper.cancel()
 
-    async def ack(self) -> None:
+    async def ack(self, check_there: CheckThere | None = None) -> None:
         """Acknowledge it, until the server has confirmed that; a repeated one changes nothing.
 
-        Raises ``NoRespondersError`` if the consumer has no leader, or is deleted.
+        Raises ConnectionLost, and what ``check_there`` raises if the consumer is deleted.
         """
-        await self.connection.request(self.reply, b"+ACK", attempt=2.0, answers=False)
+        await self.connection.request(self.reply, b"+ACK", attempt=2.0, check_there=check_there)
 
     async def send_ack(self) -> None:
         """Acknowledge it, and wait for nothing."""
         client = await self.connection.client()
         await client.publish(self.reply, b"+ACK")
 
-    async def nack(self, delay: float) -> None:
-        """Return it after ``delay`` seconds. Raises ``NoRespondersError`` as `ack` does."""
+    async def nack(self, delay: float, check_there: CheckThere | None = None) -> None:
+        """Return it after ``delay`` seconds; raises what ``check_there`` raises, as in `ack`."""
         more = f" {json.dumps({'delay': int(delay * 1e9)})}" if delay > 0 else ""
         # Once: a repeated one could return what another consumer has by then.
         with contextlib.suppress(ConnectionLost):
             await self.connection.request(
-                self.reply, b"-NAK" + more.encode(), within=2.0, attempt=2.0, answers=False
+                self.reply,
+                b"-NAK" + more.encode(),
+                within=2.0,
+                attempt=2.0,
+                check_there=check_there,
             )
 
     async def renew(self) -> None:
@@ -167,8 +169,7 @@ class Lease:
             left = self.until - time.monotonic()
             if left <= 0:
                 self.settled = True
-                with contextlib.suppress(NoRespondersError):
-                    await self.nack(0)
+                await self.nack(0)
                 return
             await asyncio.sleep(min(left, max(0.001, self.wait / 3)))
             if not self.settled and self.until > self.held_until:

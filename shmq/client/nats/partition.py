@@ -168,23 +168,14 @@ class Partition:
         wire = row.wire() | {"Nats-Msg-Id": message_id, "Nats-Expected-Stream": self.stream}
         if expected_last is not None:
             wire["Nats-Expected-Last-Sequence"] = str(expected_last)
-        until = time.monotonic() + (within or self.connection.target.request_timeout)
-        while True:
-            try:
-                return await self.connection.publish(
-                    self.subject,
-                    row.value,
-                    wire | (headers or {}),
-                    within=max(0.001, until - time.monotonic()),
-                    what=f"stream {self._name!r}",
-                )
-            except nats.errors.NoRespondersError as error:
-                await self.bounds()  # raises StreamGone
-                if time.monotonic() > until:
-                    raise ConnectionLost(
-                        f"stream {self._name!r}: no server leads partition {self.number}"
-                    ) from error
-                await asyncio.sleep(_PAUSE)
+        return await self.connection.publish(
+            self.subject,
+            row.value,
+            wire | (headers or {}),
+            within=within,
+            what=f"stream {self._name!r}",
+            check_there=self.bounds,  # raises StreamGone
+        )
 
     async def _together(self, rows: Sequence[Row], ids: Sequence[str]) -> int | None:
         """Append them in one step: the first's offset; None if some of them are known."""

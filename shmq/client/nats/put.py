@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-import nats.errors
-
 from shmq import api
 from shmq.api.options import check_one_of
 from shmq.client.nats import names
@@ -23,7 +21,7 @@ from shmq.client.nats.message import packed
 from shmq.client.nats.queue_layout import QueueLayout, check_synced
 from shmq.client.remote.put import encode, is_full, never_fits, waiting_put
 from shmq.codec.codecs import pack_properties, unpack_properties
-from shmq.errors import ConnectionLost, Full, InvalidOption, MessageTooLarge, QueueDeleted
+from shmq.errors import Full, InvalidOption, MessageTooLarge, QueueDeleted
 from shmq.native import _core
 
 __all__ = ["Item", "Puts"]
@@ -171,25 +169,17 @@ class Puts:
 
     async def _publish(self, item: Item) -> dict[str, Any]:
         """One message, taken or refused. Raises Full, QueueDeleted, ConnectionLost."""
-        until = time.monotonic() + min(self.connection.target.request_timeout, self.layout.window)
-        while True:
-            try:
-                return await self.connection.publish(
-                    item.subject,
-                    item.body,
-                    item.headers,
-                    within=max(0.001, until - time.monotonic()),
-                    what=f"queue {self.name!r}",
-                )
-            except ApiError as error:
-                raise self._refusal(error) from error
-            except nats.errors.NoRespondersError as error:
-                await self.check_there()
-                if time.monotonic() > until:
-                    raise ConnectionLost(
-                        f"queue {self.name!r}: no server of {self.connection.url} leads it"
-                    ) from error
-                await asyncio.sleep(_MOST_PAUSE)
+        try:
+            return await self.connection.publish(
+                item.subject,
+                item.body,
+                item.headers,
+                within=min(self.connection.target.request_timeout, self.layout.window),
+                what=f"queue {self.name!r}",
+                check_there=self.check_there,
+            )
+        except ApiError as error:
+            raise self._refusal(error) from error
 
     def _refusal(self, error: ApiError) -> Exception:
         return self.full() if error.number == FULL else error

@@ -584,7 +584,7 @@ class NatsQueue(api.Queue):
             lease.settled = True
             lease.drop()
         await asyncio.gather(
-            *(lease.nack(0) for lease in leases), return_exceptions=True
+            *(lease.nack(0, self.puts.check_there) for lease in leases), return_exceptions=True
         )  # where no server leads the queue, they come back when their leases end
 
     def __reduce__(self) -> tuple[Any, ...]:

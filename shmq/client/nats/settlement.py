@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 from nats.aio.msg import Msg
-from nats.errors import NoRespondersError
 
 from shmq.api.options import QueueOptions
 from shmq.client.nats import names
@@ -22,7 +21,7 @@ from shmq.client.nats.lease import Lease, lease_of, parse_reply
 from shmq.client.nats.message import NatsMessage, packed, priority_of, unpacked
 from shmq.client.nats.put import Item, Puts
 from shmq.client.nats.queue_layout import QueueLayout, new_definition, options_of
-from shmq.errors import ConnectionLost, Full, QueueDeleted, ServerError, ShmqError
+from shmq.errors import Full, QueueDeleted, ServerError, ShmqError
 from shmq.native import _core
 
 __all__ = ["Leases", "Settlements", "as_receipt", "ensure_queue"]
@@ -172,25 +171,11 @@ class Settlements:
 
     async def acked(self, lease: Lease) -> None:
         """Have the server confirm the acknowledgement. Raises QueueDeleted, ConnectionLost."""
-        until = time.monotonic() + self._connection.target.request_timeout
-        while True:
-            try:
-                await lease.ack()
-                return
-            except NoRespondersError as error:
-                await self._puts.check_there()
-                if time.monotonic() > until:
-                    raise ConnectionLost(
-                        f"queue {self._layout.name!r}: no server of {self._connection.url} leads it"
-                    ) from error
-                await asyncio.sleep(_PAUSE)
+        await lease.ack(self._puts.check_there)
 
     async def _returned(self, lease: Lease, delay: float) -> None:
         """Return it; without a leader it comes back when its lease ends. Raises QueueDeleted."""
-        try:
-            await lease.nack(delay)
-        except NoRespondersError:
-            await self._puts.check_there()
+        await lease.nack(delay, self._puts.check_there)
 
     async def ack(self, lease: Lease) -> None:
         """Acknowledge it. Raises LeaseExpired."""

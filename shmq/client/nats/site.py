@@ -13,8 +13,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from nats.errors import NoRespondersError
-
 from shmq.client.nats import names
 from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.client.nats.jetstream import IN_USE, NO_STREAM, SINGLE
@@ -42,13 +40,14 @@ class Copy:
 async def check_joined(connection: ClusterConnection, site: str) -> None:
     """Raise InvalidOption unless the site is another one, and answers here."""
     await _own_site(connection, site)
-    try:
-        await connection.request(f"$JS.{site}.API.INFO", within=_PATIENCE, answers=False)
-    except NoRespondersError:
+
+    async def refuse() -> None:
         raise InvalidOption(
             f"site {site!r} is not joined with {connection.url}, or away: its servers must be "
             f"joined as leaf nodes, and have that domain"
-        ) from None
+        )
+
+    await connection.request(f"$JS.{site}.API.INFO", within=_PATIENCE, check_there=refuse)
 
 
 async def remove(connection: ClusterConnection, stream: str, partitions: int, site: str) -> None:

@@ -23,7 +23,7 @@ from shmq.client.nats.address import ClusterTarget
 from shmq.client.nats.broker import NatsBroker
 from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.client.nats.message import NatsMessage
-from shmq.client.nats.names import queue_stream
+from shmq.client.nats.names import kv_stream, queue_stream
 from shmq.client.nats.settlement import Settlements
 from tests.conformance.tools import PATIENCE, eventually, getter_asleep
 from tests.support.nats_server import NATS_SERVER
@@ -53,6 +53,19 @@ def got(queue: shmq.Queue) -> shmq.Message:
 
 
 # ---- queues ----
+
+
+def test_the_definitions_are_made_anew_after_another_program_deleted_them(
+    broker: shmq.Broker, url: str
+) -> None:
+    broker.create_queue("before")
+    connection = ClusterConnection(ClusterTarget.of(url))
+    connection.run(connection.api(f"STREAM.DELETE.{kv_stream(connection.namespace)}"))
+    connection.close()
+    queue = broker.create_queue("after")
+    queue.put("a")
+    assert got(queue).body == "a"
+    assert broker.queue_names()[0] == "after"
 
 
 @pytest.mark.cluster(
