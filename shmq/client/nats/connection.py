@@ -10,7 +10,7 @@ import os
 import ssl
 import time
 import weakref
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
 try:
@@ -126,20 +126,20 @@ class ClusterConnection:
 
         Raises ConnectionLost for an error of the client of NATS.
         """
-        with self._translated():
+        try:
             return LoopThread.get().run(coroutine)
+        except nats.errors.Error as error:
+            raise self._lost(error) from error
 
     async def arun(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """`run` for a task of any loop."""
-        with self._translated():
-            return await LoopThread.get().arun(coroutine)
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
         try:
-            yield
+            return await LoopThread.get().arun(coroutine)
         except nats.errors.Error as error:
-            raise ConnectionLost(f"cluster {self.url}: {type(error).__name__}: {error}") from error
+            raise self._lost(error) from error
+
+    def _lost(self, error: nats.errors.Error) -> ConnectionLost:
+        return ConnectionLost(f"cluster {self.url}: {type(error).__name__}: {error}")
 
     # ---- the connection ----
 

@@ -28,6 +28,7 @@ class _Call(Generic[_T]):
     def __init__(self, coroutine: Coroutine[Any, Any, _T]) -> None:
         self._coroutine = coroutine
         self._task: asyncio.Task[None] | None = None
+        self._has_begun = False
         self._results: list[_T] = []
         self._error: BaseException | None = None
         #: Released at the end.
@@ -39,6 +40,7 @@ class _Call(Generic[_T]):
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
+        self._has_begun = True
         try:
             self._results.append(await self._coroutine)
         except BaseException as error:  # noqa: BLE001 - it is raised by `result`
@@ -50,6 +52,9 @@ class _Call(Generic[_T]):
         """Cancel it, if it has not ended; in the loop."""
         if self._task is not None:
             self._task.cancel()
+        if not self._has_begun:  # and never will
+            self._coroutine.close()
+            self.ended.release()
 
     def result(self) -> _T:
         """What it returned, once it has ended. Raises what it raised."""
@@ -101,8 +106,8 @@ class LoopThread:
             coroutine.close()
             raise ShmqError("a call that waits was made in the thread that would have to serve it")
         call = _Call(coroutine)
-        self.loop.call_soon_threadsafe(call.start)
         try:
+            self.loop.call_soon_threadsafe(call.start)
             call.ended.acquire()
         except BaseException:
             self.loop.call_soon_threadsafe(call.cancel)

@@ -1,0 +1,45 @@
+"""The event loop that the calls over nats:// wait for."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import signal
+import threading
+
+import pytest
+
+pytest.importorskip("nats")
+
+from shmq.client.nats.loop_thread import LoopThread
+
+
+def test_a_call_that_is_interrupted_before_it_begins_leaves_no_coroutine() -> None:
+    async def wait() -> None:
+        raise AssertionError("it has begun")
+
+    busy, free = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        busy.set()
+        assert free.wait(10)
+
+    def interrupt() -> None:
+        ready = LoopThread.get().loop._ready  # type: ignore[attr-defined]
+        while not any("_Call.start" in repr(handle) for handle in tuple(ready)):
+            assert not free.wait(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    LoopThread.get().loop.call_soon_threadsafe(hold)
+    assert busy.wait(10)
+    interrupting = threading.Thread(target=interrupt)
+    call = wait()
+    interrupting.start()
+    with pytest.raises(KeyboardInterrupt):
+        LoopThread.get().run(call)
+    free.set()
+    interrupting.join()
+    ended = threading.Event()
+    LoopThread.get().loop.call_soon_threadsafe(ended.set)
+    assert ended.wait(10)
+    assert inspect.getcoroutinestate(call) == inspect.CORO_CLOSED
