@@ -5,8 +5,10 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import shmq
 from shmq.cluster.local import LocalCluster
 from tests.support.examples import command, printed
+from tests.support.processes import eventually
 from tests.support.server import serve
 
 
@@ -16,9 +18,17 @@ def runs(url: str, namespace: str, log: Path) -> None:
         assert printed("anywhere", namespace, url, "order", "tea", "3") == ["ordered: 3 tea"]
         assert printed("anywhere", namespace, url, "order", "jam") == ["ordered: 1 jam"]
         worker.says("packed: 1 jam")
+        with shmq.connect(url) as broker:
+            orders = broker.queue("orders")
+            eventually(lambda: _is_done(orders), "both are acknowledged")
         assert worker.ends(signal.SIGINT) == 0, worker.log()
         assert worker.log().splitlines() == ["packed: 3 tea", "packed: 1 jam"]
     assert printed("anywhere", namespace, url, "work", "--idle", "0.2") == []
+
+
+def _is_done(queue: shmq.Queue) -> bool:
+    stats = queue.stats()
+    return stats.depth + stats.in_flight == 0
 
 
 def test_it_runs_on_one_host_and_over_tcp(namespace: str, tmp_path: Path) -> None:
