@@ -17,7 +17,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: help demo test test-lint test-c test-contract test-system test-commands prove prove-c
-.PHONY: prove-contract prove-death prove-spark prove-pages lint lint-core lint-form lint-python core-test core-test-build
+.PHONY: prove-contract prove-death prove-integrations prove-spark prove-pages lint lint-core lint-form lint-python core-test core-test-build
 .PHONY: model powerloss soak spark-soak spark-cluster cluster-soak fuzz bench bench-tcp bench-disk bench-spark reference layout
 .PHONY: bench-cluster bench-frameworks
 .PHONY: bench-record
@@ -110,7 +110,7 @@ test-system:
 	$(QUICK) tests/system $(COMMANDS:%=--ignore=%)
 
 prove: $(VENV)/test $(VENV)/bench
-	@begun=$$(date +%s); $(LANES) --jobs=3 prove-spark prove-death prove-contract prove-pages prove-c || exit 1; \
+	@begun=$$(date +%s); $(LANES) --jobs=3 prove-spark prove-death prove-contract prove-integrations prove-pages prove-c || exit 1; \
 	echo "make prove: passed in $$(($$(date +%s) - begun)) s"
 
 prove-c:
@@ -124,8 +124,13 @@ prove-contract:
 # Deaths at any store, of the machine, and at random; and whatever has no lane of its own.
 SPARK := tests/prove/spark tests/prove/soak/spark
 PAGES := tests/prove/examples tests/prove/docs tests/prove/bench
+INTEGRATIONS := tests/prove/integrations tests/prove/console tests/prove/release
 prove-death:
-	$(THOROUGH) $(SPARK:%=--ignore=%) $(PAGES:%=--ignore=%) tests/prove
+	$(THOROUGH) $(foreach lane,$(SPARK) $(PAGES) $(INTEGRATIONS),--ignore=$(lane)) tests/prove
+
+# What others wrote on top of shmq: the frameworks' own tests, a browser, what is published.
+prove-integrations:
+	$(THOROUGH) $(INTEGRATIONS)
 
 # The benchmark's rows on Spark run in the session of the other tests.
 ROWS := tests/prove/bench/test_rows.py::test_every_contestant_is_measured_and_printed[spark]
