@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import signal
@@ -69,6 +70,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if PROVE in item.path.parents and item.get_closest_marker("smoke") is None:
             item.add_marker(pytest.mark.prove)
+
+
+def pytest_collection_finish() -> None:
+    # Each full collection would look at the tests themselves, which are many and stay.
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

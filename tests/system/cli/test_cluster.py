@@ -19,6 +19,7 @@ def directory(tmp_path: Path) -> Iterator[Path]:
         LocalCluster.load(tmp_path / "cluster").stop()
 
 
+@pytest.mark.prove
 def test_a_cluster_is_started_checked_and_stopped(directory: Path, shell: Shell) -> None:
     where = ("--dir", str(directory))
     url = shell("cluster", "start", *where).text.strip()

@@ -99,6 +99,7 @@ def test_a_queue_whose_maker_died_is_removed(
     is_found_and_fixed(shell, "segment", "young")
 
 
+@pytest.mark.prove
 def test_a_queue_whose_deleter_died_is_removed(
     shell: Shell, broker: shmq.Broker, queue: shmq.Queue, dies: Callable[[str], None]
 ) -> None:
@@ -152,6 +153,7 @@ queue._store.wakeups()
 """
 
 
+@pytest.mark.prove
 def test_an_unused_anonymous_queue_is_removed(
     shell: Shell, queue: shmq.Queue, dies: Callable[[str], None]
 ) -> None:
@@ -174,6 +176,7 @@ def test_an_unused_anonymous_queue_is_removed(
     assert found(shell) == []
 
 
+@pytest.mark.prove
 def test_the_words_alone_of_an_anonymous_queue_are_removed(
     shell: Shell, queue: shmq.Queue, dies: Callable[[str], None]
 ) -> None:
@@ -187,6 +190,7 @@ def test_the_words_alone_of_an_anonymous_queue_are_removed(
     is_found_and_fixed(shell, "anonymous", words.rpartition("@")[2])
 
 
+@pytest.mark.prove
 def test_an_anonymous_queue_in_use_is_left_alone(shell: Shell) -> None:
     """Its maker was killed; a child has the handle."""
     script = f"{BEGIN}{ANONYMOUS}\nif os.fork(): die()\nos.write(1, b'x'); sys.stdin.read()"
@@ -223,6 +227,7 @@ def test_what_a_dead_process_held_is_returned(
     held.ack()
 
 
+@pytest.mark.prove
 def test_the_copy_of_a_dead_mover_is_published(
     shell: Shell, queue: shmq.Queue, dies: Callable[[str], None]
 ) -> None:

@@ -48,6 +48,7 @@ def test_a_unix_socket_is_for_its_user_and_goes_with_the_server(tmp_path: Path) 
     assert not path.exists()
 
 
+@pytest.mark.prove
 def test_a_client_connects_again_after_a_restart_on_the_path_of_a_killed_server(
     tmp_path: Path,
 ) -> None:
