@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import json
 from collections.abc import Awaitable, Callable
@@ -27,7 +28,9 @@ class Inbox:
         self._connection = connection
         self._client = client
         self._subject = client.new_inbox()
-        self._came: asyncio.Queue[Msg] = asyncio.Queue()
+        self._came: collections.deque[Msg] = collections.deque()
+        #: Of the caller that waits for the next answer.
+        self._waiter: asyncio.Future[None] | None = None
         #: Takes what comes after the end; None: nobody has the inbox.
         self._orphan: Callable[[Msg], Awaitable[Any]] | None = None
         self._ended = False
@@ -47,19 +50,25 @@ class Inbox:
             inbox = client.spare_inboxes.pop()
         else:
             inbox = cls(connection, client)
-            inbox._subscription = await client.subscribe(inbox._subject, cb=inbox._take)
+            inbox._subscription = await client.take(inbox._subject, inbox._take)
         inbox._orphan = orphan
         return inbox
 
     async def listen(self, subject: str) -> None:
         """Hear what is published on the subject, too."""
-        self._listening = await self._client.subscribe(subject, cb=self._take)
+        self._listening = await self._client.take(subject, self._take)
 
-    async def _take(self, message: Msg) -> None:
+    def _take(self, message: Msg) -> None:
         if not self._ended:
-            self._came.put_nowait(message)
+            self._came.append(message)
+            self._wake()
         elif self._orphan is not None:
-            await self._orphan(message)
+            _in_background(self._orphan(message))
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     async def ask(self, stream: str, consumer: str, **wanted: Any) -> None:
         """Send a pull."""
@@ -77,15 +86,16 @@ class Inbox:
 
     async def next(self, timeout: float) -> Msg | None:
         """The next answer; None if none came in time."""
-        if not self._came.empty():
-            return self._came.get_nowait()
-        if timeout <= 0:
-            return None
-        try:
-            async with asyncio.timeout(timeout):
-                return await self._came.get()
-        except TimeoutError:
-            return None
+        if not self._came and timeout > 0:
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            timer = loop.call_later(timeout, self._wake)
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+                timer.cancel()
+        return self._came.popleft() if self._came else None
 
     async def close(self) -> None:
         """End it, or keep it for the next caller; what is still on its way is returned."""
@@ -97,26 +107,30 @@ class Inbox:
 
     def _is_clean(self) -> bool:
         """Whether nothing is on its way to it."""
-        return self._open == 0 and self._came.empty() and self._listening is None
+        return self._open == 0 and not self._came and self._listening is None
 
     async def _end(self) -> None:
         self._ended = True
-        while not self._came.empty() and self._orphan is not None:
-            await self._orphan(self._came.get_nowait())
+        while self._came and self._orphan is not None:
+            await self._orphan(self._came.popleft())
         with contextlib.suppress(nats.errors.Error, OSError):
             if self._listening is not None:
                 await self._listening.unsubscribe()
             if self._open == 0:
                 await self._subscription.unsubscribe()
             else:
-                task = asyncio.get_running_loop().create_task(self._drain())
-                _draining.add(task)
-                task.add_done_callback(_draining.discard)
+                _in_background(self._drain())
 
     async def _drain(self) -> None:
         with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
             await self._subscription.drain()
 
 
-#: The ends of inboxes on their way: a task without a reference may vanish.
-_draining: set[asyncio.Task[None]] = set()
+#: A task without a reference may vanish.
+_tasks: set[asyncio.Future[None]] = set()
+
+
+def _in_background(work: Awaitable[None]) -> None:
+    task = asyncio.ensure_future(work)
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
