@@ -139,13 +139,15 @@ class Client(nats.aio.client.Client):
         payload: bytes,
         headers: dict[str, str] | None,
         told: Callable[[Msg | None], None],
+        is_alone: bool,
     ) -> None:
-        """Send a request at once, without a task; `told` gets the answer, or None.
+        """Send a request without a task; `told` gets the answer, or None.
 
-        None says that nothing came for a while, or that it could not be sent at once.
+        None says that nothing came for a while, or that it could not be sent at once. ``is_alone``:
+        no other one follows, with which it could share a write.
         """
         reply = self._expect(told)
-        if not self._send(subject, payload, reply, headers):
+        if not self._send(subject, payload, reply, headers, is_alone):
             del self._asking[reply]
             told(None)
             return
@@ -182,16 +184,26 @@ class Client(nats.aio.client.Client):
         if not self._send(subject, payload, reply, headers):
             await super().publish(subject, payload, reply, headers)
 
-    def _send(self, subject: str, payload: bytes, reply: str, headers: Any) -> bool:
+    def pull(self, subject: str, payload: bytes, reply: str) -> bool:
+        """Send a pull at once; False: it cannot be sent so."""
+        return self._send(subject, payload, reply, None, True)
+
+    def _send(
+        self, subject: str, payload: bytes, reply: str, headers: Any, is_alone: bool = False
+    ) -> bool:
         """Send a message, if that can be done at once, and is no error."""
         if (
             self._status != self.CONNECTED
             or self._pending_data_size > _MOST_UNSENT
             or len(payload) > self._max_payload
             or self._flush_queue is None
+            or self._transport is None
             or (command := _command(subject, payload, reply, headers)) is None
         ):
             return False
+        if is_alone and not self._pending:
+            self._transport.write(command)
+            return True
         self._pending.append(command)
         self._pending_data_size += len(command)
         if self._flush_queue.empty():

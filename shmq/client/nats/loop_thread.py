@@ -25,14 +25,26 @@ class Begun(Generic[_T]):
 
     __slots__ = ("_is_over", "_task")
 
+    #: Whether its thread waits for it alone, and begins nothing more with it.
+    is_alone = False
+
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
         self._is_over = False
 
     def start(self, begin: Callable[[Begun[_T]], None]) -> None:
         """Begin it; in the loop."""
+        self.then(begin, self)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, or was given up."""
+        return self._is_over
+
+    def then(self, step: Callable[..., None], *arguments: Any) -> None:
+        """Take a step that is called back; what it raises ends it."""
         try:
-            begin(self)
+            step(*arguments)
         except BaseException as error:  # noqa: BLE001 - it is raised to whom it is for
             self.fail(error)
 
@@ -82,6 +94,8 @@ class _Call(Begun[_T]):
     """
 
     __slots__ = ("_error", "_result", "ended")
+
+    is_alone = True
 
     def __init__(self) -> None:
         super().__init__()

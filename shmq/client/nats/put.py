@@ -9,6 +9,7 @@ import math
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -160,7 +161,7 @@ class Puts:
             else:
                 put.end(self._put(item, taken))
 
-        client.ask(item.subject, item.body, item.headers, told)
+        client.ask(item.subject, item.body, item.headers, partial(put.then, told), put.is_alone)
 
     def _put(self, item: Item, answer: Mapping[str, Any]) -> api.Put:
         """What a put returns."""

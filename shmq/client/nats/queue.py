@@ -20,6 +20,7 @@ from shmq.client.nats.connection import ClusterConnection
 from shmq.client.nats.consumer import NatsAsyncConsumer, NatsBodies, NatsConsumer, Prefetched
 from shmq.client.nats.definitions import Definitions
 from shmq.client.nats.flight import Flight
+from shmq.client.nats.inbox import Inbox
 from shmq.client.nats.lease import Lease
 from shmq.client.nats.loop_thread import Begun, LoopThread
 from shmq.client.nats.message import NatsBatch, NatsMessage, NatsPacked, records_of
@@ -273,18 +274,53 @@ class NatsQueue(api.Queue):
 
     # ---- get ----
 
-    async def take(self, most: int, until: float | None, *, waits: bool) -> list[NatsMessage]:
-        """Up to ``most`` messages, in the process's loop."""
+    async def take(
+        self,
+        most: int,
+        until: float | None,
+        *,
+        waits: bool,
+        begun: Inbox | list[Msg] | None = None,
+    ) -> list[NatsMessage]:
+        """Up to ``most`` messages, in the process's loop. ``begun``: see `Pulls.begin`."""
         while True:
-            came: list[Msg] = await self.pulls.take(most, until, waits=waits)
+            came = await self.pulls.take(most, until, waits=waits, begun=begun)
             if not came:
                 return []
+            begun = None
             messages = await self.settlements.sift(came)
-            for message in messages:
-                if message.lease is not None:
-                    self.held.add(message.lease)
+            self._hold(messages)
             if messages:
                 return messages
+
+    def _hold(self, messages: list[NatsMessage]) -> None:
+        for message in messages:
+            if message.lease is not None:
+                self.held.add(message.lease)
+
+    def _begin_take(
+        self,
+        handoff: _Handoff,
+        most: int,
+        until: float | None,
+        waits: bool,
+        call: Begun[list[NatsMessage]],
+    ) -> None:
+        """Begin `take`: without a task, if all that is wanted is there and new."""
+
+        def told(begun: Inbox | list[Msg] | None) -> None:
+            if call.is_over:  # the caller was interrupted
+                LoopThread.get().start(self.pulls.give_up(begun))
+                return
+            messages = self.settlements.fresh(begun) if isinstance(begun, list) else None
+            if messages is None:
+                take = self.take(most, until, waits=waits, begun=begun)
+                call.go_on(handoff.run(take))
+            else:
+                self._hold(messages)
+                call.end(handoff.give(messages))
+
+        self.pulls.begin(most, partial(call.then, told))
 
     async def return_all(self, messages: Iterable[NatsMessage]) -> None:
         """Return messages uncounted, in the process's loop."""
@@ -302,7 +338,7 @@ class NatsQueue(api.Queue):
         waits = block and timeout != 0
         most = min(most, self.options.capacity)
         try:
-            return self.run(handoff.run(self.take(most, until, waits=waits)))
+            return self.begin(partial(self._begin_take, handoff, most, until, waits))
         except BaseException:
             handoff.drop()
             raise
@@ -619,9 +655,12 @@ class _Handoff:
         self._is_dropped = False
 
     async def run(self, take: Coroutine[Any, Any, list[NatsMessage]]) -> list[NatsMessage]:
-        messages = await take
+        return self.give(await take)
+
+    def give(self, messages: list[NatsMessage]) -> list[NatsMessage]:
+        """The messages, or none if the caller is gone: then they are returned."""
         if self._is_dropped:
-            await self._queue.return_all(messages)
+            LoopThread.get().start(self._queue.return_all(messages))
             return []
         self._messages = messages
         return messages

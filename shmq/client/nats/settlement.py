@@ -7,7 +7,8 @@ import base64
 import logging
 import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from nats.aio.msg import Msg
@@ -118,10 +119,21 @@ class Settlements:
         priority = priority_of(properties, self._options)
         return NatsMessage(self._queue, came.data, properties, delivery.sequence, priority, lease)
 
+    def fresh(self, came: Sequence[Msg]) -> list[NatsMessage] | None:
+        """The messages, if each is delivered for the first time and is not over."""
+        found = [self.message_of(one) for one in came]
+        fresh = [one for one in found if one is not None and self._is_fresh(one)]
+        return fresh if len(fresh) == len(came) else None
+
+    def _is_fresh(self, message: NatsMessage) -> bool:
+        return _count(message) == 1 and self._end_of(message) is None
+
     async def sift(self, came: Iterable[Msg]) -> list[NatsMessage]:
         """The messages to hand out: those that are over become dead letters."""
         messages = [one for one in map(self.message_of, came) if one is not None]
-        await asyncio.gather(*(self._look_up(one) for one in messages if _count(one) > 1))
+        again = [one for one in messages if _count(one) > 1]
+        if again:
+            await asyncio.gather(*map(self._look_up, again))
         kept = []
         for message in messages:
             assert message.lease is not None
@@ -201,7 +213,7 @@ class Settlements:
         if client is None:
             told(None)
         else:
-            client.ask(lease.reply, b"+ACK", None, told)
+            client.ask(lease.reply, b"+ACK", None, partial(ack.then, told), ack.is_alone)
 
     async def _returned(self, lease: Lease, delay: float) -> None:
         """Return it; without a leader it comes back when its lease ends. Raises QueueDeleted."""
