@@ -254,7 +254,7 @@ def _command(
         line = f"PUB {subject} {reply} {len(payload)}\r\n".encode()
         return b"".join((line, payload, b"\r\n"))
     lines = "".join([f"{key}: {value}\r\n" for key, value in headers.items()])
-    if _HEADERS.fullmatch(lines) is None:
+    if lines.count("\n") != len(headers) or _HEADERS.fullmatch(lines) is None:
         return None
     head = f"NATS/1.0\r\n{lines}\r\n".encode()
     sizes = f"HPUB {subject} {reply} {len(head)} {len(head) + len(payload)}\r\n".encode()
