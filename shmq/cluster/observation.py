@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+from shmq.client.nats.origin import Origin, origins_of
 from shmq.cluster import monitor
 from shmq.errors import ShmqError
 
-__all__ = ["Origin", "Replica", "Server", "StreamState", "observe"]
+__all__ = ["Replica", "Server", "StreamState", "observe"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,19 +22,6 @@ class Replica:
     offline: bool
     #: Operations that it lacks.
     lag: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """A stream of another site, or of this one, that is copied."""
-
-    stream: str
-    #: The site, or empty for this one.
-    site: str
-    #: How many messages the copy lacks.
-    lag: int
-    #: Seconds since the copy heard from it; None: never.
-    silent: float | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +106,6 @@ def _read(where: str, about: dict[str, Any], store: dict[str, Any]) -> Server:
 
 def _stream(said: dict[str, Any]) -> StreamState:
     cluster = said.get("cluster") or {}
-    origins = [said["mirror"]] if said.get("mirror") else said.get("sources") or ()
     state = said.get("state") or {}
     replicas = tuple(
         Replica(
@@ -136,16 +123,5 @@ def _stream(said: dict[str, Any]) -> StreamState:
         messages=int(state.get("messages", 0)),
         bytes=int(state.get("bytes", 0)),
         replicas=replicas,
-        origins=tuple(_origin(one) for one in origins),
-    )
-
-
-def _origin(said: dict[str, Any]) -> Origin:
-    interface = str((said.get("external") or {}).get("api", ""))
-    silent = int(said.get("active", -1))
-    return Origin(
-        stream=str(said["name"]),
-        site=interface.removeprefix("$JS.").removesuffix(".API"),
-        lag=int(said.get("lag", 0)),
-        silent=silent / 1e9 if silent >= 0 else None,
+        origins=origins_of(said),
     )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import collections
-import concurrent.futures
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 from shmq import api, errors
 from shmq.api.options import Confirm
 from shmq.client.local.batch_window import refused
-from shmq.client.nats.loop_thread import LoopThread
+from shmq.client.nats.flight import Flight
 
 __all__ = ["NatsPipeline"]
 
@@ -23,56 +21,47 @@ class NatsPipeline(api.Pipeline):
         self._queue = queue
         self._window = window
         self._confirm = confirm
-        self._number = 0
-        self._taken = 0
-        self._flight: collections.deque[tuple[int, concurrent.futures.Future[api.Put]]] = (
-            collections.deque()
-        )
-        self._failures: dict[int, errors.ShmqError] = {}
-        self._unknown: list[int] = []
+        self._flight = Flight()
+        #: Of the puts that have ended, those that were refused or may be lost.
+        self._failed = 0
 
     @property
     def taken(self) -> int:
         """See :class:`shmq.api.Pipeline`."""
-        return self._taken
+        return self._flight.ended - self._failed - len(self._flight.errors)
 
     def put(self, body: api.Body, **properties: Any) -> int:
         """See :class:`shmq.api.Pipeline`."""
-        if self._failures or self._unknown:
+        if self._flight.errors:
             self.flush()
-        queue = self._queue
+        queue, puts = self._queue, self._queue.puts
         confirm = properties.pop("confirm", None)
-        queue.puts.check_confirm(self._confirm if confirm is None else confirm)
-        item = queue.puts.item(body, properties)
-        if len(self._flight) >= self._window:
-            self._settle(self._window // 2)
+        puts.check_confirm(self._confirm if confirm is None else confirm)
+        item = puts.item(body, properties)
+        if self._flight.open >= self._window:
+            self._flight.wait(self._window // 2)
         queue.check_open()
-        put = queue.puts.put(item, queue.puts.waits(None, None), None)
-        future = asyncio.run_coroutine_threadsafe(put, LoopThread.get().loop)
-        self._flight.append((self._number, future))
-        self._number += 1
-        return self._number - 1
-
-    def _settle(self, left: int) -> None:
-        """Wait until no more than ``left`` puts are in flight."""
-        while len(self._flight) > left:
-            number, future = self._flight.popleft()
-            try:
-                future.result()
-            except errors.ConnectionLost:
-                self._unknown.append(number)
-            except errors.ShmqError as error:
-                self._failures[number] = error
-            else:
-                self._taken += 1
+        is_first = item.is_grouped and not puts.has_groups
+        number = self._flight.begin(partial(puts.begin, item, puts.waits(None, None), None))
+        if is_first:  # the next of the group would overtake it
+            self._flight.wait()
+        return number
 
     def flush(self) -> None:
         """See :class:`shmq.api.Pipeline`."""
-        self._settle(0)
-        if self._failures or self._unknown:
-            failures, self._failures = self._failures, {}
-            unknown, self._unknown = self._unknown, []
-            raise refused(self._taken, failures, unknown, self._queue.name)
+        self._flight.wait()
+        found = self._flight.take_errors()
+        self._failed += len(found)
+        failures: dict[int, errors.ShmqError] = {}
+        for number, error in found.items():
+            if not isinstance(error, errors.ShmqError):
+                raise error
+            failures[number] = error
+        unknown = [n for n, error in failures.items() if isinstance(error, errors.ConnectionLost)]
+        for number in unknown:
+            del failures[number]
+        if failures or unknown:
+            raise refused(self.taken, failures, unknown, self._queue.name)
 
     def __exit__(
         self,

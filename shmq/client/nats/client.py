@@ -1,13 +1,32 @@
-"""The client of NATS, which closes each connection that it gives up."""
+"""The client of NATS, which closes each connection that it gives up, and hands messages on at once.
+
+The client that it is made of puts each message into a queue, from which a task calls back: that
+costs more than the rest. Here a message goes to whom it is for while the bytes are parsed.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import collections
+import functools
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import nats.aio.client
+import nats.errors
+from nats.aio.msg import Msg
 
-__all__ = ["Client"]
+__all__ = ["PATIENCE", "Client", "is_unheard"]
+
+#: How long an answer is waited for until `ask` tells that there is none, in seconds.
+PATIENCE: Final = 2.0
+#: With so many bytes that are not sent yet, `ask` sends no more, and tells that at once.
+_MOST_UNSENT: Final = 1 << 20
+_NOBODY: Final = "503"
+_BLANK: Final = re.compile(r"\s")
+#: Headers that are sent as they are.
+_HEADERS: Final = re.compile(r"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+: (?:\S(?:[^\r\n]*\S)?)?\r\n)+")
 
 
 class Client(nats.aio.client.Client):
@@ -20,6 +39,178 @@ class Client(nats.aio.client.Client):
         super().__init__()
         #: The inboxes for pulls that nobody uses now: see inbox.py.
         self.spare_inboxes: list[Any] = []
+        #: Who takes the messages of a subscription while they are parsed, by its number.
+        self._takers: dict[int, Callable[[Msg], None]] = {}
+        #: Who is told the answer to a request, by the subject of the answer.
+        self._asking: dict[str, Callable[[Msg | None], None]] = {}
+        #: When those of `ask` are told that there is no answer: the oldest first.
+        self._ends: collections.deque[tuple[float, str]] = collections.deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._answers = ""
+        self._number = 0
+
+    # ---- what comes ----
+
+    async def take(self, subject: str, taker: Callable[[Msg], None]) -> Any:
+        """Subscribe; the taker must be quick, and is called while bytes are parsed."""
+
+        async def unused(_: Msg) -> None:
+            raise AssertionError("a message came by the queue of the subscription")
+
+        subscription = await self.subscribe(subject, cb=unused)
+        self._takers[subscription._id] = taker
+        return subscription
+
+    async def _process_msg(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
+    ) -> None:
+        taker = self._takers.get(sid)
+        if taker is None:
+            await super()._process_msg(sid, subject, reply, data, headers)
+            return
+        found = await self._process_headers(headers) if headers else None
+        try:
+            taker(Msg(self, subject.decode(), reply.decode(), data, found))
+        except Exception as error:  # noqa: BLE001 - as of any callback
+            await self._error_cb(error)  # raised, it would end the reading of the connection
+
+    def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
+        self._takers.pop(sid, None)
+        super()._remove_sub(sid, max_msgs)
+
+    @staticmethod
+    def _parse_header_lines(raw: bytes) -> dict[str, str]:
+        found = {}
+        for line in raw.decode("utf-8", "replace").split("\r\n"):
+            name, colon, value = line.partition(":")
+            name = name.strip()
+            if colon and name.isascii() and " " not in name and "\t" not in name:
+                found[name] = value.strip()
+        return found
+
+    # ---- requests ----
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        timeout: float = 0.5,
+        old_style: bool = False,  # noqa: ARG002 - that of the client that it replaces
+        headers: dict[str, Any] | None = None,
+    ) -> Msg:
+        """The answer to a request. Raises ``nats.errors.TimeoutError``, ``NoRespondersError``."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Msg | None] = loop.create_future()
+        told = functools.partial(_tell, future)
+        reply = self._expect(told)
+        timer = loop.call_later(timeout, told, None)
+        try:
+            await self.publish(subject, payload, reply, headers)
+            answer = await future
+        finally:
+            timer.cancel()
+            self._asking.pop(reply, None)
+        if answer is None:
+            raise nats.errors.TimeoutError
+        if is_unheard(answer):
+            raise nats.errors.NoRespondersError
+        return answer
+
+    async def listen(self) -> None:
+        """Listen to the answers of requests; before the first one."""
+        self._answers = f"{self.new_inbox()}."
+        await self.take(f"{self._answers}*", self._answered)
+
+    def _expect(self, told: Callable[[Msg | None], None]) -> str:
+        """The subject of an answer, of which `told` is told."""
+        self._number += 1
+        reply = f"{self._answers}{self._number:x}"
+        self._asking[reply] = told
+        return reply
+
+    def _answered(self, answer: Msg) -> None:
+        told = self._asking.pop(answer.subject, None)
+        if told is not None:
+            told(answer)
+
+    def ask(
+        self,
+        subject: str,
+        payload: bytes,
+        headers: dict[str, str] | None,
+        told: Callable[[Msg | None], None],
+        is_alone: bool,
+    ) -> None:
+        """Send a request without a task; `told` gets the answer, or None.
+
+        None says that nothing came for a while, or that it could not be sent at once. ``is_alone``:
+        no other one follows, with which it could share a write.
+        """
+        reply = self._expect(told)
+        if not self._send(subject, payload, reply, headers, is_alone):
+            del self._asking[reply]
+            told(None)
+            return
+        loop = asyncio.get_running_loop()
+        ends = self._ends
+        while ends and ends[0][1] not in self._asking:
+            ends.popleft()
+        ends.append((loop.time() + PATIENCE, reply))
+        if self._timer is None:
+            self._timer = loop.call_later(PATIENCE, self._end)
+
+    def _end(self) -> None:
+        """Tell those who have waited long enough that there is no answer."""
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        while self._ends:
+            ends, reply = self._ends[0]
+            if reply in self._asking and ends > loop.time():
+                self._timer = loop.call_at(ends, self._end)
+                return
+            self._ends.popleft()
+            told = self._asking.pop(reply, None)
+            if told is not None:
+                told(None)
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        reply: str = "",
+        headers: dict[str, Any] | None = None,
+    ) -> None:
+        """Send a message; it waits where much is not sent yet."""
+        if not self._send(subject, payload, reply, headers):
+            await super().publish(subject, payload, reply, headers)
+
+    def pull(self, subject: str, payload: bytes, reply: str) -> bool:
+        """Send a pull at once; False: it cannot be sent so."""
+        return self._send(subject, payload, reply, None, True)
+
+    def _send(
+        self, subject: str, payload: bytes, reply: str, headers: Any, is_alone: bool = False
+    ) -> bool:
+        """Send a message, if that can be done at once, and is no error."""
+        if (
+            self._status != self.CONNECTED
+            or self._pending_data_size > _MOST_UNSENT
+            or len(payload) > self._max_payload
+            or self._flush_queue is None
+            or self._transport is None
+            or (command := _command(subject, payload, reply, headers)) is None
+        ):
+            return False
+        if is_alone and not self._pending:
+            self._transport.write(command)
+            return True
+        self._pending.append(command)
+        self._pending_data_size += len(command)
+        if self._flush_queue.empty():
+            self._flush_queue.put_nowait(asyncio.get_running_loop().create_future())
+        return True
+
+    # ---- the connection ----
 
     async def _connect_to_server(self, s: Any) -> None:
         self._close_socket()
@@ -41,3 +232,30 @@ class Client(nats.aio.client.Client):
         transport: Any = self._transport
         if transport is not None:
             transport.close()
+
+
+def is_unheard(answer: Msg) -> bool:
+    """Whether a server says that nobody listens to the subject of a request."""
+    return answer.headers is not None and answer.headers.get("Status") == _NOBODY
+
+
+def _tell(future: asyncio.Future[Msg | None], answer: Msg | None) -> None:
+    if not future.done():
+        future.set_result(answer)
+
+
+def _command(
+    subject: str, payload: bytes, reply: str, headers: Mapping[str, str] | None
+) -> bytes | None:
+    """What tells a server to publish the message; None: the client of NATS refuses or mends it."""
+    if _BLANK.search(subject) is not None or not subject:
+        return None
+    if not headers:
+        line = f"PUB {subject} {reply} {len(payload)}\r\n".encode()
+        return b"".join((line, payload, b"\r\n"))
+    lines = "".join([f"{key}: {value}\r\n" for key, value in headers.items()])
+    if lines.count("\n") != len(headers) or _HEADERS.fullmatch(lines) is None:
+        return None
+    head = f"NATS/1.0\r\n{lines}\r\n".encode()
+    sizes = f"HPUB {subject} {reply} {len(head)} {len(head) + len(payload)}\r\n".encode()
+    return b"".join((sizes, head, payload, b"\r\n"))

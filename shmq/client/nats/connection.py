@@ -28,7 +28,7 @@ except ImportError as error:
     ) from error
 
 from shmq.client.nats.address import ClusterTarget, netloc_of
-from shmq.client.nats.loop_thread import LoopThread
+from shmq.client.nats.loop_thread import Begun, LoopThread
 from shmq.client.nats.version import OLDEST, parse_version
 from shmq.client.remote.address import tls_context
 from shmq.errors import (
@@ -121,6 +121,13 @@ class ClusterConnection:
 
     # ---- from other threads and loops ----
 
+    def begin(self, begin: Callable[[Begun[_T]], None]) -> _T:
+        """Begin something in the process's loop, and wait for its result."""
+        try:
+            return LoopThread.get().begin(begin)
+        except nats.errors.Error as error:
+            raise self._lost(error) from error
+
     def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """Run it in the process's loop, and wait for its result.
 
@@ -143,16 +150,24 @@ class ClusterConnection:
 
     # ---- the connection ----
 
+    @property
+    def connected(self) -> Client | None:
+        """The client, if it is there already."""
+        if self.closed or self._too_old is not None or self._process != os.getpid():
+            return None
+        client = self._client
+        return None if client is None or client.is_closed else client
+
     async def client(self) -> Client:
         """The client, connected. Raises ConnectionLost, Unauthorized and Unsupported."""
+        if (connected := self.connected) is not None:
+            return connected
         if self.closed:
             raise self.closed_error()
         if self._process != os.getpid():
             self._forget()
         if self._too_old is not None:
             raise Unsupported(self._too_old)
-        if self._client is not None and not self._client.is_closed:
-            return self._client
         if self._connecting is None:
             self._connecting = asyncio.ensure_future(self._connect())
             self._connecting.add_done_callback(self._connected)
@@ -197,6 +212,7 @@ class ClusterConnection:
         known = set(target.address.servers)
         found = {(uri.hostname, uri.port) for uri in client.discovered_servers}
         try:
+            await client.listen()
             self._check(client._server_info, "the server")
             await self._check_versions(
                 [(str(host), int(port or 0)) for host, port in found if (host, port) not in known]

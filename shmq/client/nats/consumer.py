@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import concurrent.futures
 import contextlib
 import time
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
 from shmq import api
+from shmq.client.nats.flight import Flight
 from shmq.client.nats.lease import Lease
-from shmq.client.nats.loop_thread import LoopThread
 from shmq.client.nats.message import NatsMessage
 from shmq.errors import ConnectionLost, LeaseExpired, ShmqError
 
 __all__ = ["NatsAsyncConsumer", "NatsBodies", "NatsConsumer"]
 
-#: The most acknowledgements on their way; one more waits for the oldest.
+#: The most acknowledgements on their way; one more waits for half of them.
 _MOST_ACKS: Final = 256
 #: The part of a lease after which it is renewed before its message is handed out.
 _OLD: Final = 0.25
@@ -33,8 +33,7 @@ class Prefetched:
         self._timeout = timeout
         self._waits = waits
         self.ahead: collections.deque[NatsMessage] = collections.deque()
-        self._acks: set[concurrent.futures.Future[None]] = set()
-        self._refused: list[Lease] = []
+        self._acks = Flight()
         self.ended = False
         self._taking: asyncio.Future[list[NatsMessage]] | None = None
 
@@ -90,23 +89,14 @@ class Prefetched:
         """Acknowledge without waiting for the answer, unless many are on their way."""
         self.queue.check_open()
         lease.claim(self.queue.name)
-        future = asyncio.run_coroutine_threadsafe(self._acked(lease), LoopThread.get().loop)
-        self._acks.add(future)
-        future.add_done_callback(self._acks.discard)
-        if len(self._acks) >= _MOST_ACKS:
-            concurrent.futures.wait(set(self._acks), return_when="FIRST_COMPLETED")
-
-    async def _acked(self, lease: Lease) -> None:
-        try:
-            await self.queue.settlements.acked(lease)
-        except ShmqError:
-            self._refused.append(lease)
+        self._acks.begin(partial(self.queue.settlements.begin_acked, lease))
+        if self._acks.open >= _MOST_ACKS:
+            self._acks.wait(_MOST_ACKS // 2)
 
     async def flush(self) -> None:
         """Return once all acknowledgements are confirmed. Raises ConnectionLost."""
-        while self._acks:
-            await asyncio.wait({asyncio.wrap_future(future) for future in set(self._acks)})
-        refused, self._refused = self._refused, []
+        await self._acks.drain()
+        refused = self._acks.take_errors()
         if refused:
             raise ConnectionLost(
                 f"queue {self.queue.name!r}: {len(refused)} acknowledgements were not confirmed: "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from shmq.client.nats import names
@@ -12,7 +12,7 @@ from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.client.nats.jetstream import NO_MESSAGE, NO_STREAM, WRONG_LAST, create_stream
 from shmq.errors import ServerError
 
-__all__ = ["EXPECTED", "Definition", "Definitions"]
+__all__ = ["EXPECTED", "Definition", "Definitions", "subjects_of"]
 
 #: The header with the revision that a key must have to be set.
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
@@ -106,21 +106,12 @@ class Definitions:
 
     async def _names(self, kind: str) -> AsyncIterator[str]:
         prefix = self.subject(f"{kind}.")
-        offset = 0
-        while True:
-            asked = {"subjects_filter": f"{prefix}*", "offset": offset}
-            try:
-                found = await self._connection.api(f"STREAM.INFO.{self._stream}", asked)
-            except ApiError as error:
-                if error.number == NO_STREAM:
-                    return
-                raise
-            subjects = found["state"].get("subjects") or {}
-            for subject in subjects:
+        try:
+            async for subject in subjects_of(self._connection.api, self._stream, f"{prefix}*"):
                 yield names.unescape(subject.removeprefix(prefix))
-            offset += len(subjects)
-            if not subjects or offset >= int(found.get("total") or 0):
-                return
+        except ApiError as error:
+            if error.number != NO_STREAM:
+                raise
 
     async def _make_anew(self) -> None:
         """Make the bucket if another program has deleted it."""
@@ -149,3 +140,19 @@ class Definitions:
             },
         )
         self._is_there = True
+
+
+async def subjects_of(
+    api: Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]], stream: str, pattern: str
+) -> AsyncIterator[str]:
+    """The subjects of a stream that the pattern fits, asked for by parts. Raises ApiError."""
+    offset = 0
+    while True:
+        asked = {"subjects_filter": pattern, "offset": offset}
+        found = await api(f"STREAM.INFO.{stream}", asked)
+        subjects = found["state"].get("subjects") or {}
+        for subject in subjects:
+            yield subject
+        offset += len(subjects)
+        if not subjects or offset >= int(found.get("total") or 0):
+            return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import json
 from collections.abc import Awaitable, Callable
@@ -27,12 +28,18 @@ class Inbox:
         self._connection = connection
         self._client = client
         self._subject = client.new_inbox()
-        self._came: asyncio.Queue[Msg] = asyncio.Queue()
+        self._came: collections.deque[Msg] = collections.deque()
+        #: Of the caller that waits for the next answer.
+        self._waiter: asyncio.Future[None] | None = None
         #: Takes what comes after the end; None: nobody has the inbox.
         self._orphan: Callable[[Msg], Awaitable[Any]] | None = None
         self._ended = False
         #: Pulls that are not answered to their end.
         self._open = 0
+        #: Whether the first pull of its caller is sent already.
+        self.is_asked = False
+        #: Told of each message that comes.
+        self._watcher: Callable[[], None] | None = None
         self._subscription: Any = None
         self._listening: Any = None
 
@@ -41,35 +48,79 @@ class Inbox:
         cls, connection: ClusterConnection, orphan: Callable[[Msg], Awaitable[Any]]
     ) -> Inbox:
         """An inbox of the connection; ``orphan`` returns what comes too late."""
+        spare = cls.spare(connection, orphan)
+        if spare is not None:
+            return spare
         client = await connection.client()
-        inbox: Inbox
-        if client.spare_inboxes:
-            inbox = client.spare_inboxes.pop()
-        else:
-            inbox = cls(connection, client)
-            inbox._subscription = await client.subscribe(inbox._subject, cb=inbox._take)
+        inbox = cls(connection, client)
+        inbox._subscription = await client.take(inbox._subject, inbox._take)
+        inbox._orphan = orphan
+        return inbox
+
+    @classmethod
+    def spare(
+        cls, connection: ClusterConnection, orphan: Callable[[Msg], Awaitable[Any]]
+    ) -> Inbox | None:
+        """One that nobody uses now; None if there is none."""
+        client = connection.connected
+        if client is None or not client.spare_inboxes:
+            return None
+        inbox: Inbox = client.spare_inboxes.pop()
         inbox._orphan = orphan
         return inbox
 
     async def listen(self, subject: str) -> None:
         """Hear what is published on the subject, too."""
-        self._listening = await self._client.subscribe(subject, cb=self._take)
+        self._listening = await self._client.take(subject, self._take)
 
-    async def _take(self, message: Msg) -> None:
+    def _take(self, message: Msg) -> None:
         if not self._ended:
-            self._came.put_nowait(message)
+            self._came.append(message)
+            self._wake()
         elif self._orphan is not None:
-            await self._orphan(message)
+            _in_background(self._orphan(message))
+
+    def _wake(self) -> None:
+        if self._watcher is not None:
+            self._watcher()
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     async def ask(self, stream: str, consumer: str, **wanted: Any) -> None:
         """Send a pull."""
         await self._connection.client()  # raises if it is closed
         self._open += 1
-        await self._client.publish(
-            f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}",
-            json.dumps(wanted).encode(),
-            reply=self._subject,
-        )
+        await self._client.publish(*_pull(stream, consumer, wanted), reply=self._subject)
+
+    def ask_at_once(self, stream: str, consumer: str, **wanted: Any) -> bool:
+        """Send a pull at once; False: it cannot be sent now."""
+        self.is_asked = self._client.pull(*_pull(stream, consumer, wanted), self._subject)
+        self._open += self.is_asked
+        return self.is_asked
+
+    def watch(self, wanted: int, patience: float, told: Callable[[bool], None]) -> None:
+        """Tell, once, whether as many messages have come, and nothing else did in that time."""
+
+        def look() -> None:
+            if len(self._came) >= wanted or not self._came[-1].reply:
+                end()
+
+        def end() -> None:
+            self._watcher = None
+            timer.cancel()
+            told(len(self._came) == wanted and all(one.reply for one in self._came))
+
+        timer = asyncio.get_running_loop().call_later(patience, end)
+        self._watcher = look
+
+    def take_all(self) -> list[Msg]:
+        """All that have come, which end a pull."""
+        came = list(self._came)
+        self._came.clear()
+        self.answered()
+        self.is_asked = False
+        return came
 
     def answered(self) -> None:
         """One of the pulls is answered to its end."""
@@ -77,46 +128,65 @@ class Inbox:
 
     async def next(self, timeout: float) -> Msg | None:
         """The next answer; None if none came in time."""
-        if not self._came.empty():
-            return self._came.get_nowait()
-        if timeout <= 0:
-            return None
-        try:
-            async with asyncio.timeout(timeout):
-                return await self._came.get()
-        except TimeoutError:
-            return None
+        if not self._came and timeout > 0:
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            timer = loop.call_later(timeout, self._wake)
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+                timer.cancel()
+        return self._came.popleft() if self._came else None
 
     async def close(self) -> None:
         """End it, or keep it for the next caller; what is still on its way is returned."""
-        if self._is_clean() and len(self._client.spare_inboxes) < _MOST_SPARE:
-            self._orphan = None  # which keeps its queue
-            self._client.spare_inboxes.append(self)
-        else:
+        if not self.keep():
             await asyncio.shield(self._end())
+
+    def close_soon(self) -> None:
+        """`close`, without waiting for that."""
+        _in_background(self.close())
+
+    def keep(self) -> bool:
+        """Keep it for the next caller; False: something is on its way to it."""
+        if not self._is_clean() or len(self._client.spare_inboxes) >= _MOST_SPARE:
+            return False
+        self._orphan = None  # which keeps its queue
+        self._client.spare_inboxes.append(self)
+        return True
 
     def _is_clean(self) -> bool:
         """Whether nothing is on its way to it."""
-        return self._open == 0 and self._came.empty() and self._listening is None
+        return self._open == 0 and not self._came and self._listening is None
 
     async def _end(self) -> None:
         self._ended = True
-        while not self._came.empty() and self._orphan is not None:
-            await self._orphan(self._came.get_nowait())
+        while self._came and self._orphan is not None:
+            await self._orphan(self._came.popleft())
         with contextlib.suppress(nats.errors.Error, OSError):
             if self._listening is not None:
                 await self._listening.unsubscribe()
             if self._open == 0:
                 await self._subscription.unsubscribe()
             else:
-                task = asyncio.get_running_loop().create_task(self._drain())
-                _draining.add(task)
-                task.add_done_callback(_draining.discard)
+                _in_background(self._drain())
 
     async def _drain(self) -> None:
         with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
             await self._subscription.drain()
 
 
-#: The ends of inboxes on their way: a task without a reference may vanish.
-_draining: set[asyncio.Task[None]] = set()
+#: A task without a reference may vanish.
+_tasks: set[asyncio.Future[None]] = set()
+
+
+def _in_background(work: Awaitable[None]) -> None:
+    task = asyncio.ensure_future(work)
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+
+
+def _pull(stream: str, consumer: str, wanted: dict[str, Any]) -> tuple[str, bytes]:
+    """The subject and the body of a pull."""
+    return f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", json.dumps(wanted).encode()

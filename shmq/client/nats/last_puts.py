@@ -13,6 +13,8 @@ __all__ = ["LastPuts"]
 
 #: After what time a consumer has seen each message, in seconds.
 _SEEN_AFTER: Final = 5.0
+#: In what time a consumer is most often told of a message, in seconds.
+_JUST: Final = 0.05
 
 
 class LastPuts:
@@ -35,6 +37,11 @@ class LastPuts:
             del self._last[consumer]
             return False
         return at > 0
+
+    def is_just_put(self, consumer: str) -> bool:
+        """Whether the consumer may be told of the last put at this moment."""
+        _, at = self._last.get(consumer, (0, -_JUST))
+        return time.monotonic() - at < _JUST
 
     @property
     def of_groups(self) -> bool:

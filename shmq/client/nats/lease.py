@@ -18,6 +18,7 @@ __all__ = ["Delivery", "Lease", "lease_of", "parse_reply"]
 _MARGIN: Final = 0.05
 _MOST_MARGIN: Final = 0.5
 _ACK: Final = "$JS.ACK"
+_PREFIX: Final = f"{_ACK}."
 _PLAIN_TOKENS: Final = 9
 _GROUPED: Final = 64
 
@@ -40,11 +41,11 @@ class Delivery(NamedTuple):
 def parse_reply(reply: str) -> Delivery | None:
     """What the subject tells; None if it is not one of a delivery."""
     tokens = reply.split(".")
-    if not reply.startswith(_ACK + ".") or len(tokens) < _PLAIN_TOKENS:
+    if not reply.startswith(_PREFIX) or len(tokens) < _PLAIN_TOKENS:
         return None
     start = 2 if len(tokens) == _PLAIN_TOKENS else 4  # behind a domain and an account's hash
     stream, consumer, *numbers = tokens[start : start + 6]
-    if not all(number.isdigit() for number in numbers) or len(numbers) != 4:
+    if len(numbers) != 4 or not all(map(str.isdecimal, numbers)):
         return None
     count, sequence, number, stored = map(int, numbers)
     return Delivery(stream, consumer, count, sequence, number, stored / 1e9)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, TypeVar
 
 from shmq.errors import ShmqError
 
-__all__ = ["LoopThread"]
+__all__ = ["Begun", "LoopThread"]
 
 _T = TypeVar("_T")
 
@@ -19,48 +20,103 @@ _T = TypeVar("_T")
 _ENDING: Final = 1.0
 
 
-class _Call(Generic[_T]):
-    """A coroutine in the loop whose end another thread waits for.
+class Begun(Generic[_T]):
+    """Something that was begun in the loop; it ends there, at once or by a task. Once."""
 
-    A lock and a task alone: a future of each kind, chained, takes three turns of the loop more.
+    __slots__ = ("_is_over", "_task")
+
+    #: Whether its thread waits for it alone, and begins nothing more with it.
+    is_alone = False
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
+        self._is_over = False
+
+    def start(self, begin: Callable[[Begun[_T]], None]) -> None:
+        """Begin it; in the loop."""
+        self.then(begin, self)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, or was given up."""
+        return self._is_over
+
+    def then(self, step: Callable[..., None], *arguments: Any) -> None:
+        """Take a step that is called back; what it raises ends it."""
+        try:
+            step(*arguments)
+        except BaseException as error:  # noqa: BLE001 - it is raised to whom it is for
+            self.fail(error)
+
+    def go_on(self, coroutine: Coroutine[Any, Any, _T]) -> None:
+        """Let it end as the coroutine does."""
+        if self._is_over:
+            coroutine.close()
+        else:
+            self._task = asyncio.get_running_loop().create_task(self._run(coroutine))
+
+    async def _run(self, coroutine: Coroutine[Any, Any, _T]) -> None:
+        try:
+            result = await coroutine
+        except BaseException as error:  # noqa: BLE001 - it is raised to whom it is for
+            self.fail(error)
+        else:
+            self.end(result)
+
+    def end(self, result: _T) -> None:
+        """It has ended with a result."""
+        if not self._is_over:
+            self._is_over = True
+            self._ended(result, None)
+
+    def fail(self, error: BaseException) -> None:
+        """It has ended with an error."""
+        if not self._is_over:
+            self._is_over = True
+            self._ended(None, error)
+
+    def cancel(self) -> None:
+        """End it, if it has not ended; in the loop."""
+        if self._task is not None:
+            # After its first step: before that, its coroutine would never be awaited.
+            asyncio.get_running_loop().call_soon(self._task.cancel)
+        else:
+            self.fail(asyncio.CancelledError())
+
+    @abc.abstractmethod
+    def _ended(self, result: Any, error: BaseException | None) -> None:
+        """It has ended; in the loop."""
+
+
+class _Call(Begun[_T]):
+    """One whose end another thread waits for.
+
+    A lock alone: two futures, chained, take three turns of the loop more.
     """
 
-    def __init__(self, coroutine: Coroutine[Any, Any, _T]) -> None:
-        self._coroutine = coroutine
-        self._task: asyncio.Task[None] | None = None
-        self._has_begun = False
-        self._results: list[_T] = []
+    __slots__ = ("_error", "_result", "ended")
+
+    is_alone = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._result: Any = None
         self._error: BaseException | None = None
         #: Released at the end.
         self.ended = threading.Lock()
         self.ended.acquire()
 
-    def start(self) -> None:
-        """Begin it; in the loop."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
-
-    async def _run(self) -> None:
-        self._has_begun = True
-        try:
-            self._results.append(await self._coroutine)
-        except BaseException as error:  # noqa: BLE001 - it is raised by `result`
-            self._error = error
-        finally:
-            self.ended.release()
-
-    def cancel(self) -> None:
-        """Cancel it, if it has not ended; in the loop."""
-        if self._task is not None:
-            self._task.cancel()
-        if not self._has_begun:  # and never will
-            self._coroutine.close()
-            self.ended.release()
+    def _ended(self, result: Any, error: BaseException | None) -> None:
+        self._result, self._error = result, error
+        self.ended.release()
 
     def result(self) -> _T:
         """What it returned, once it has ended. Raises what it raised."""
         error, self._error = self._error, None
         if error is None:
-            return self._results.pop()
+            result: _T = self._result
+            self._result = None  # the caller's alone
+            return result
         try:
             if isinstance(error, asyncio.CancelledError):
                 raise ShmqError("the connection was closed while a call waited") from None
@@ -104,10 +160,19 @@ class LoopThread:
         """Run it in the loop, and wait for its result; an interrupt cancels it."""
         if threading.current_thread() is self._thread:
             coroutine.close()
+
+        def begin(call: Begun[_T]) -> None:
+            call.go_on(coroutine)
+
+        return self.begin(begin)
+
+    def begin(self, begin: Callable[[Begun[_T]], None]) -> _T:
+        """Begin something in the loop, and wait for its result; an interrupt cancels it."""
+        if threading.current_thread() is self._thread:
             raise ShmqError("a call that waits was made in the thread that would have to serve it")
-        call = _Call(coroutine)
+        call: _Call[_T] = _Call()
         try:
-            self.loop.call_soon_threadsafe(call.start)
+            self.loop.call_soon_threadsafe(call.start, begin)
             call.ended.acquire()
         except BaseException:
             self.loop.call_soon_threadsafe(call.cancel)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import re
 from array import array
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
@@ -33,7 +34,7 @@ __all__ = [
 #: The header with the properties: base64 of the msgpack map of the wire protocol.
 PROPERTIES: Final = "Shmq-Properties"
 #: Headers that tools for NATS look for, in plain text as well.
-_PLAIN: Final = ("traceparent", "tracestate")
+_PLAIN: Final = re.compile(r"traceparent|tracestate|ce-[\w.!#$%&'*+^`|~-]+", re.ASCII)
 _MOST_PLAIN: Final = 512
 
 
@@ -45,9 +46,9 @@ def packed(properties: Mapping[str, Any], meta: bytes | None = None) -> dict[str
     headers = {PROPERTIES: base64.b64encode(meta).decode()}
     given = properties.get("headers") or {}
     for key, value in given.items():
-        if isinstance(key, str) and (key in _PLAIN or key.startswith("ce-")):
+        if isinstance(key, str) and _PLAIN.fullmatch(key):
             text = str(value)
-            if key.isascii() and text.isascii() and text.isprintable() and text.strip() == text:
+            if text.isascii() and text.isprintable() and text.strip() == text:
                 headers[key] = text[:_MOST_PLAIN]
     return headers
 
@@ -148,6 +149,10 @@ class NatsMessage(api.Message):
     def all_properties(self) -> dict[str, Any]:
         """The properties with the codec, as they were put."""
         return self._all
+
+    def is_of(self, queue: object) -> bool:
+        """Whether that handle handed it out."""
+        return self._queue is queue
 
     def recount(self, uncounted: int) -> None:
         """Leave out so many deliveries, which were returned uncounted."""

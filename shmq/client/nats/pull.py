@@ -26,6 +26,8 @@ __all__ = ["Pulls"]
 _SLICE: Final = 10.0
 #: How long a pull of a partition of groups waits that may be blocked, in seconds.
 _PROBE: Final = 0.02
+#: How long a pull waits for what this process has just put, in seconds.
+_MOMENT: Final = 0.02
 #: How long to wait for the answer of a pull that must not wait, in seconds.
 _ANSWER: Final = 2.0
 _MOST_PULLED: Final = 256
@@ -48,9 +50,43 @@ class Pulls:
         #: Until when it is taken to have none, without asking again (monotonic).
         self._without_groups_until = 0.0
 
-    async def take(self, most: int, until: float | None, *, waits: bool) -> list[Msg]:
+    def begin(self, most: int, told: Callable[[Inbox | list[Msg] | None], None]) -> None:
+        """Begin `take` with the first pull, without a task.
+
+        If that brings all that is wanted, `told` gets it; otherwise what `take` goes on with.
+        """
+        inbox = Inbox.spare(self._connection, self._orphan)
+        consumer, wanted = self._layout.priority_consumers[0], min(most, _MOST_PULLED)
+        if inbox is None or not inbox.ask_at_once(
+            self._layout.stream, consumer, **self._pulled(consumer, wanted)
+        ):
+            told(inbox)
+            return
+
+        def answered(is_complete: bool) -> None:
+            if not is_complete or wanted < most:
+                told(inbox)
+                return
+            came = inbox.take_all()
+            self._note_seen(consumer, came[-1])
+            if not inbox.keep():
+                inbox.close_soon()
+            told(came)
+
+        inbox.watch(wanted, _ANSWER, answered)
+
+    async def take(
+        self,
+        most: int,
+        until: float | None,
+        *,
+        waits: bool,
+        begun: Inbox | list[Msg] | None = None,
+    ) -> list[Msg]:
         """Up to ``most`` messages; without any it waits until then (monotonic; None: no limit)."""
-        inbox = await Inbox.of(self._connection, self._orphan)
+        if isinstance(begun, list):
+            return begun
+        inbox = begun or await Inbox.of(self._connection, self._orphan)
         taken: list[Msg] = []
         try:
             await self._sweep(inbox, most, taken)
@@ -65,6 +101,13 @@ class Pulls:
         finally:
             await inbox.close()
         return taken
+
+    async def give_up(self, begun: Inbox | list[Msg] | None) -> None:
+        """Return what was begun for a caller who is gone."""
+        if isinstance(begun, Inbox):
+            await begun.close()
+        for message in begun if isinstance(begun, list) else ():
+            await self._give_back(message)
 
     async def _orphan(self, message: Msg) -> None:
         if _status(message) == "":
@@ -109,15 +152,30 @@ class Pulls:
         self, inbox: Inbox, consumer: str, wanted: int, taken: list[Msg], patience: float
     ) -> tuple[int, str]:
         """Pull what the consumer has, or what is the first to come to it within the patience."""
-        wait = {"expires": int(patience * 1e9)} if patience else {}
-        await inbox.ask(self._layout.stream, consumer, batch=wanted, no_wait=True, **wait)
+        if inbox.is_asked:
+            inbox.is_asked = False
+        else:
+            wait = self._pulled(consumer, wanted, patience)
+            await inbox.ask(self._layout.stream, consumer, **wait)
         before = len(taken)
         answer = await self._answer(inbox, wanted, taken, patience + _ANSWER)
-        if len(taken) > before and self._layout.last_puts.is_unseen(consumer):
-            delivery = parse_reply(taken[-1].reply)
+        if len(taken) > before:
+            self._note_seen(consumer, taken[-1])
+        return answer
+
+    def _pulled(self, consumer: str, wanted: int, patience: float = 0.0) -> dict[str, Any]:
+        """What a pull asks for: it waits a moment for what this process has just put."""
+        if not patience and self._layout.last_puts.is_just_put(consumer):
+            patience = _MOMENT
+        wait = {"expires": int(patience * 1e9)} if patience else {}
+        return {"batch": wanted, "no_wait": True, **wait}
+
+    def _note_seen(self, consumer: str, message: Msg) -> None:
+        """The consumer has come so far as to this message."""
+        if self._layout.last_puts.is_unseen(consumer):
+            delivery = parse_reply(message.reply)
             if delivery is not None:
                 self._layout.last_puts.seen(consumer, delivery.sequence)
-        return answer
 
     async def _is_behind(self, consumer: str) -> bool:
         """Whether the consumer has not come to what this process put last."""

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import json
 import math
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
+
+from nats.aio.msg import Msg
 
 from shmq import api
 from shmq.api.options import check_one_of
 from shmq.client.nats import names
+from shmq.client.nats.client import PATIENCE
 from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.client.nats.definitions import Definitions
 from shmq.client.nats.jetstream import FULL, MOST_TOGETHER, publish_together
+from shmq.client.nats.loop_thread import Begun
 from shmq.client.nats.message import packed
 from shmq.client.nats.queue_layout import QueueLayout, check_synced
 from shmq.client.remote.put import encode, is_full, never_fits, waiting_put
@@ -55,7 +61,10 @@ class Puts:
         self.options = layout.options
         self.connection: ClusterConnection = layout.connection
         self._definitions = definitions
-        self._has_groups = False
+        #: Whether the consumers of groups are known to be there.
+        self.has_groups = False
+        #: Whether a put that is begun, and repeated if nothing answers, stays known for so long.
+        self._is_known_long = layout.window >= self.connection.target.request_timeout + PATIENCE
         #: By which the waiting puts of this process are counted.
         self.key = (self.connection.url, layout.namespace, layout.name)
 
@@ -137,6 +146,29 @@ class Puts:
 
     # ---- one message ----
 
+    def begin(self, item: Item, waits: bool, until: float | None, put: Begun[api.Put]) -> None:
+        """Begin `put`: without a task, unless the first answer is not that it was taken."""
+        client = self.connection.connected
+        if client is None or not self._is_known_long or (item.is_grouped and not self.has_groups):
+            put.go_on(self.put(item, waits, until))
+            return
+
+        def told(answer: Msg | None) -> None:
+            taken = None if answer is None else _taken(answer)
+            if taken is None:
+                put.go_on(self.put(item, waits, until))
+            else:
+                put.end(self._put(item, taken))
+
+        client.ask(item.subject, item.body, item.headers, partial(put.then, told), put.is_alone)
+
+    def _put(self, item: Item, answer: Mapping[str, Any]) -> api.Put:
+        """What a put returns."""
+        sequence, is_known = int(answer["seq"]), bool(answer.get("duplicate"))
+        if item.is_due and not is_known:
+            self.layout.last_puts.note(item.subject, sequence)
+        return _core.new_put(sequence, is_known and item.is_known)
+
     async def put(self, item: Item, waits: bool, until: float | None) -> api.Put:
         """Put one message; wait for room until then (monotonic; None: no limit)."""
         await self._prepare([item])
@@ -151,10 +183,7 @@ class Puts:
                 await self._pause(min(pause, left))
                 pause = min(pause * 2, _MOST_PAUSE)
                 continue
-            if item.is_due and not answer.get("duplicate"):
-                self.layout.last_puts.note(item.subject, int(answer["seq"]))
-            duplicate = bool(answer.get("duplicate")) and item.is_known
-            return _core.new_put(int(answer["seq"]), duplicate)
+            return self._put(item, answer)
 
     async def _pause(self, seconds: float) -> None:
         with waiting_put(self.key):
@@ -162,10 +191,10 @@ class Puts:
 
     async def _prepare(self, items: Sequence[Item]) -> None:
         """Make the consumers of groups with the first message of a group."""
-        if not self._has_groups and any(item.is_grouped for item in items):
+        if not self.has_groups and any(item.is_grouped for item in items):
             await self.check_there()
             await self.layout.make_groups()
-            self._has_groups = True
+            self.has_groups = True
 
     async def _publish(self, item: Item) -> dict[str, Any]:
         """One message, taken or refused. Raises Full, QueueDeleted, ConnectionLost."""
@@ -240,3 +269,12 @@ class Puts:
         for sequence, item in enumerate(items, first):
             self.layout.last_puts.note(item.subject, sequence)
         return True
+
+
+def _taken(answer: Msg) -> dict[str, Any] | None:
+    """What a stream answers that has stored a message; None: it has not."""
+    try:
+        found = json.loads(answer.data)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and found.get("seq") else None

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import time
 import weakref
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from nats.aio.msg import Msg
@@ -18,8 +19,10 @@ from shmq.client.nats.batch_window import NatsPipeline
 from shmq.client.nats.connection import ClusterConnection
 from shmq.client.nats.consumer import NatsAsyncConsumer, NatsBodies, NatsConsumer, Prefetched
 from shmq.client.nats.definitions import Definitions
+from shmq.client.nats.flight import Flight
+from shmq.client.nats.inbox import Inbox
 from shmq.client.nats.lease import Lease
-from shmq.client.nats.loop_thread import LoopThread
+from shmq.client.nats.loop_thread import Begun, LoopThread
 from shmq.client.nats.message import NatsBatch, NatsMessage, NatsPacked, records_of
 from shmq.client.nats.names import kv_key
 from shmq.client.nats.pull import Pulls
@@ -95,6 +98,11 @@ class NatsQueue(api.Queue):
         if self._closed:
             raise errors.ShmqError(f"this handle of queue {self.name!r} is closed")
 
+    def begin(self, begin: Callable[[Begun[_T]], None]) -> _T:
+        """Begin something in the process's loop, and wait for its end."""
+        self.check_open()
+        return self.connection.begin(begin)
+
     def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """Run it in the process's loop, and wait for it."""
         if self._closed:
@@ -159,7 +167,9 @@ class NatsQueue(api.Queue):
             "correlation": correlation,
         }
         waits, until = self._patience(block, timeout, confirm)
-        return self.run(self.puts.put(self.puts.item(body, properties), waits, until))
+        item = self.puts.item(body, properties)
+        put: api.Put = self.begin(partial(self.puts.begin, item, waits, until))
+        return put
 
     def _patience(
         self, block: bool | None, timeout: float | None, confirm: Confirm | None
@@ -264,18 +274,53 @@ class NatsQueue(api.Queue):
 
     # ---- get ----
 
-    async def take(self, most: int, until: float | None, *, waits: bool) -> list[NatsMessage]:
-        """Up to ``most`` messages, in the process's loop."""
+    async def take(
+        self,
+        most: int,
+        until: float | None,
+        *,
+        waits: bool,
+        begun: Inbox | list[Msg] | None = None,
+    ) -> list[NatsMessage]:
+        """Up to ``most`` messages, in the process's loop. ``begun``: see `Pulls.begin`."""
         while True:
-            came: list[Msg] = await self.pulls.take(most, until, waits=waits)
+            came = await self.pulls.take(most, until, waits=waits, begun=begun)
             if not came:
                 return []
+            begun = None
             messages = await self.settlements.sift(came)
-            for message in messages:
-                if message.lease is not None:
-                    self.held.add(message.lease)
+            self._hold(messages)
             if messages:
                 return messages
+
+    def _hold(self, messages: list[NatsMessage]) -> None:
+        for message in messages:
+            if message.lease is not None:
+                self.held.add(message.lease)
+
+    def _begin_take(
+        self,
+        handoff: _Handoff,
+        most: int,
+        until: float | None,
+        waits: bool,
+        call: Begun[list[NatsMessage]],
+    ) -> None:
+        """Begin `take`: without a task, if all that is wanted is there and new."""
+
+        def told(begun: Inbox | list[Msg] | None) -> None:
+            if call.is_over:  # the caller was interrupted
+                LoopThread.get().start(self.pulls.give_up(begun))
+                return
+            messages = self.settlements.fresh(begun) if isinstance(begun, list) else None
+            if messages is None:
+                take = self.take(most, until, waits=waits, begun=begun)
+                call.go_on(handoff.run(take))
+            else:
+                self._hold(messages)
+                call.end(handoff.give(messages))
+
+        self.pulls.begin(most, partial(call.then, told))
 
     async def return_all(self, messages: Iterable[NatsMessage]) -> None:
         """Return messages uncounted, in the process's loop."""
@@ -293,7 +338,7 @@ class NatsQueue(api.Queue):
         waits = block and timeout != 0
         most = min(most, self.options.capacity)
         try:
-            return self.run(handoff.run(self.take(most, until, waits=waits)))
+            return self.begin(partial(self._begin_take, handoff, most, until, waits))
         except BaseException:
             handoff.drop()
             raise
@@ -407,7 +452,7 @@ class NatsQueue(api.Queue):
         if consumer is not None and not consumer.ended:
             consumer.ack(lease)
         elif self.connection.target.wait_for_acks:
-            self.run(self.settlements.ack(lease))
+            self.begin(partial(self.settlements.begin_ack, lease))
         else:
             lease.claim(self.name)
             self.run(lease.send_ack())
@@ -441,7 +486,7 @@ class NatsQueue(api.Queue):
 
     def ack(self, receipt: int) -> None:
         """See :class:`shmq.api.Queue`."""
-        self.run(self.settlements.ack(self._lease(receipt)))
+        self.begin(partial(self.settlements.begin_ack, self._lease(receipt)))
 
     def nack(self, receipt: int, delay: float | None = None, *, counted: bool = True) -> None:
         """See :class:`shmq.api.Queue`."""
@@ -457,11 +502,17 @@ class NatsQueue(api.Queue):
 
     def ack_many(self, messages: Iterable[api.Message | int]) -> list[int]:
         """See :class:`shmq.api.Queue`."""
-        receipts = [as_receipt(message) for message in messages]
+        some = list(messages)
+        leases = [self._lease_of(message) for message in some]
         self.check_open()
-        leases = [self.held.of(receipt) for receipt in receipts]
-        refused = self.run(_each(leases, self.settlements.ack))
-        return [receipt for receipt, bad in zip(receipts, refused, strict=True) if bad]
+        refused = _refused(leases, self.settlements.begin_ack)
+        return [as_receipt(one) for one, bad in zip(some, refused, strict=True) if bad]
+
+    def _lease_of(self, message: api.Message | int) -> Lease | None:
+        """The lease of a message or of a receipt; None if it is none of this queue."""
+        if isinstance(message, NatsMessage) and message.is_of(self) and message.lease is not None:
+            return message.lease
+        return self.held.of(as_receipt(message))
 
     def return_many(
         self, messages: list[NatsMessage], delay: float | None, counted: bool
@@ -469,12 +520,12 @@ class NatsQueue(api.Queue):
         """Return the messages; gives the receipts that were refused."""
         if delay is not None:
             _core.milliseconds("delay", delay)
-        leases = [message.lease for message in messages]
+        self.check_open()
 
-        async def nack(lease: Lease) -> None:
-            await self.settlements.nack(lease, delay, counted, None)
+        def nack(lease: Lease, one: Begun[None]) -> None:
+            one.go_on(self.settlements.nack(lease, delay, counted, None))
 
-        refused = self.run(_each(leases, nack))
+        refused = _refused([message.lease for message in messages], nack)
         return [one.receipt for one, bad in zip(messages, refused, strict=True) if bad]
 
     # ---- asyncio ----
@@ -604,9 +655,12 @@ class _Handoff:
         self._is_dropped = False
 
     async def run(self, take: Coroutine[Any, Any, list[NatsMessage]]) -> list[NatsMessage]:
-        messages = await take
+        return self.give(await take)
+
+    def give(self, messages: list[NatsMessage]) -> list[NatsMessage]:
+        """The messages, or none if the caller is gone: then they are returned."""
         if self._is_dropped:
-            await self._queue.return_all(messages)
+            LoopThread.get().start(self._queue.return_all(messages))
             return []
         self._messages = messages
         return messages
@@ -619,19 +673,16 @@ class _Handoff:
             LoopThread.get().start(self._queue.return_all(messages))
 
 
-async def _each(leases: list[Lease | None], settle: Any) -> list[bool]:
-    """Settle each; whether it was refused."""
-
-    async def one(lease: Lease | None) -> bool:
-        if lease is None:
-            return True
-        try:
-            await settle(lease)
-        except errors.LeaseExpired:
-            return True
-        return False
-
-    return list(await asyncio.gather(*map(one, leases)))
+def _refused(leases: list[Lease | None], begin: Callable[[Lease, Begun[None]], None]) -> list[bool]:
+    """Settle all of them; whether each was refused. Raises any other error, once all have ended."""
+    flight = Flight()
+    numbers = [None if one is None else flight.begin(partial(begin, one)) for one in leases]
+    flight.wait()
+    problems = flight.take_errors()
+    for problem in problems.values():
+        if not isinstance(problem, errors.LeaseExpired):
+            raise problem
+    return [number is None or number in problems for number in numbers]
 
 
 def attach(target: ClusterTarget, name: str) -> NatsQueue:

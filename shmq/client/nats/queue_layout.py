@@ -88,6 +88,10 @@ class QueueLayout:
         #: How long ids of messages are remembered, in seconds.
         self.window = options.dedupe_window or _WINDOW
         self.last_puts = LastPuts(connection.url, self.stream)
+        #: The consumers of the priorities, the highest first.
+        self.priority_consumers = [
+            names.priority_consumer(k) for k in reversed(range(options.priorities))
+        ]
 
     def stream_config(self) -> dict[str, Any]:
         """What the stream is made with."""
@@ -124,11 +128,6 @@ class QueueLayout:
             "filter_subject": subject(self.namespace, self.name, number),
             "replay_policy": "instant",
         }
-
-    @property
-    def priority_consumers(self) -> list[str]:
-        """The consumers of the priorities, the highest first."""
-        return [names.priority_consumer(k) for k in reversed(range(self.options.priorities))]
 
     @property
     def group_consumers(self) -> list[str]:

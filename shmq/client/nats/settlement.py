@@ -7,17 +7,20 @@ import base64
 import logging
 import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from nats.aio.msg import Msg
 
 from shmq.api.options import QueueOptions
 from shmq.client.nats import names
+from shmq.client.nats.client import is_unheard
 from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.client.nats.definitions import Definitions
 from shmq.client.nats.jetstream import NO_MESSAGE
 from shmq.client.nats.lease import Lease, lease_of, parse_reply
+from shmq.client.nats.loop_thread import Begun
 from shmq.client.nats.message import NatsMessage, packed, priority_of, unpacked
 from shmq.client.nats.put import Item, Puts
 from shmq.client.nats.queue_layout import QueueLayout, new_definition, options_of
@@ -45,6 +48,7 @@ class Leases:
     def __init__(self, connection: ClusterConnection, layout: QueueLayout, identity: int) -> None:
         self._connection = connection
         self._identity = identity
+        self._where = f"{connection.url} {identity}"
         self._stream = layout.stream
         self._wait = layout.options.visibility_timeout
         #: In the order of their delivery, in which they are given back.
@@ -52,7 +56,7 @@ class Leases:
         self._most_mine = _FEW
 
     def _key(self, lease: Lease) -> tuple[str, str, str, int, int]:
-        return (f"{self._connection.url} {self._identity}", self._stream, *lease.key)
+        return (self._where, self._stream, *lease.key)
 
     def add(self, lease: Lease) -> None:
         """Remember a delivery to this handle."""
@@ -80,7 +84,7 @@ class Leases:
 
     def is_own(self, lease: Lease) -> bool:
         """Whether this process was given the message."""
-        return Leases._of_process.get(self._key(lease)) is lease or lease in self._mine
+        return lease in self._mine or Leases._of_process.get(self._key(lease)) is lease
 
     def open(self) -> list[Lease]:
         """Those of this handle that are not settled, in the order of their delivery."""
@@ -114,10 +118,21 @@ class Settlements:
         priority = priority_of(properties, self._options)
         return NatsMessage(self._queue, came.data, properties, delivery.sequence, priority, lease)
 
+    def fresh(self, came: Sequence[Msg]) -> list[NatsMessage] | None:
+        """The messages, if each is delivered for the first time and is not over."""
+        found = [self.message_of(one) for one in came]
+        fresh = [one for one in found if one is not None and self._is_fresh(one)]
+        return fresh if len(fresh) == len(came) else None
+
+    def _is_fresh(self, message: NatsMessage) -> bool:
+        return _count(message) == 1 and self._end_of(message) is None
+
     async def sift(self, came: Iterable[Msg]) -> list[NatsMessage]:
         """The messages to hand out: those that are over become dead letters."""
         messages = [one for one in map(self.message_of, came) if one is not None]
-        await asyncio.gather(*(self._look_up(one) for one in messages if _count(one) > 1))
+        again = [one for one in messages if _count(one) > 1]
+        if again:
+            await asyncio.gather(*map(self._look_up, again))
         kept = []
         for message in messages:
             assert message.lease is not None
@@ -173,6 +188,21 @@ class Settlements:
         """Have the server confirm the acknowledgement. Raises QueueDeleted, ConnectionLost."""
         await lease.ack(self._puts.check_there)
 
+    def begin_acked(self, lease: Lease, ack: Begun[None]) -> None:
+        """Begin `acked`: without a task, unless the first answer does not confirm it."""
+        client = self._connection.connected
+
+        def told(answer: Msg | None) -> None:
+            if answer is None or is_unheard(answer):
+                ack.go_on(self.acked(lease))
+            else:
+                ack.end(None)
+
+        if client is None:
+            told(None)
+        else:
+            client.ask(lease.reply, b"+ACK", None, partial(ack.then, told), ack.is_alone)
+
     async def _returned(self, lease: Lease, delay: float) -> None:
         """Return it; without a leader it comes back when its lease ends. Raises QueueDeleted."""
         await lease.nack(delay, self._puts.check_there)
@@ -182,6 +212,14 @@ class Settlements:
         await self._check_foreign(lease)
         lease.claim(self._layout.name)
         await self.acked(lease)
+
+    def begin_ack(self, lease: Lease, ack: Begun[None]) -> None:
+        """Begin `ack`: without a task, if this process was given the message."""
+        if self._queue.held.is_own(lease):
+            lease.claim(self._layout.name)
+            self.begin_acked(lease, ack)
+        else:
+            ack.go_on(self.ack(lease))
 
     async def _check_foreign(self, lease: Lease) -> None:
         """Raise LeaseExpired if another process's message is gone."""

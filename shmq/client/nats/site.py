@@ -15,7 +15,9 @@ from typing import Any, Final
 
 from shmq.client.nats import names
 from shmq.client.nats.connection import ApiError, ClusterConnection
+from shmq.client.nats.definitions import subjects_of
 from shmq.client.nats.jetstream import IN_USE, NO_STREAM, SINGLE
+from shmq.client.nats.origin import origins_of, site_of
 from shmq.errors import ConnectionLost, InvalidOption, ShmqError
 
 __all__ = ["Copy", "check_joined", "collect", "copies", "mirror", "remove"]
@@ -51,7 +53,10 @@ async def check_joined(connection: ClusterConnection, site: str) -> None:
 
 
 async def remove(connection: ClusterConnection, stream: str, partitions: int, site: str) -> None:
-    """Have the site remove its copy of a stream. Raises ShmqError if it is away."""
+    """Have the site remove its copy of a stream, and of all definitions that are gone here.
+
+    Raises ShmqError if it is away.
+    """
     for number in range(partitions):
         name = names.partition_stream(connection.namespace, stream, number)
         try:
@@ -59,6 +64,29 @@ async def remove(connection: ClusterConnection, stream: str, partitions: int, si
         except ApiError as error:
             if error.number != NO_STREAM:
                 raise
+    await _forget_gone(connection, site)
+
+
+async def _forget_gone(connection: ClusterConnection, site: str) -> None:
+    """Have the site's copy of the registry forget what is gone here: a mirror copies no removal."""
+    registry = names.kv_stream(connection.namespace)
+
+    async def there(verb: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+        return await _api(connection, site, verb, payload)
+
+    pattern = names.kv_subject(connection.namespace, ">")
+    try:
+        last = (await _api(connection, site, f"STREAM.INFO.{registry}"))["state"]["last_seq"]
+        copied = [one async for one in subjects_of(there, registry, pattern)]
+    except ApiError as error:
+        if error.number == NO_STREAM:
+            return
+        raise
+    # Listed after those there: what is defined meanwhile stays.
+    kept = {one async for one in subjects_of(connection.api, registry, pattern)}
+    for subject in copied:
+        if subject not in kept:
+            await there(f"STREAM.PURGE.{registry}", {"filter": subject, "seq": last + 1})
 
 
 async def mirror(
@@ -90,6 +118,8 @@ async def mirror(
             "mirror_direct": True,
             "mirror": _origin(name, home),
         }
+        if name == names.kv_stream(space):  # it keeps as little as the registry itself
+            config |= {"max_msgs_per_subject": 1, "allow_msg_ttl": True}
         try:
             made = await _create(connection, site, config)
         except ApiError as error:
@@ -124,7 +154,7 @@ async def collect(
         name = names.partition_stream(connection.namespace, stream, number)
         wanted.append(name)
         config = (await _api(connection, "", f"STREAM.INFO.{name}"))["config"]
-        known = {(one["name"], _site_of(one)) for one in config.get("sources") or ()}
+        known = {(one["name"], site_of(one)) for one in config.get("sources") or ()}
         more = []
         for site, space in origins:
             origin = _origin(names.partition_stream(space, stream, number), site)
@@ -146,23 +176,18 @@ async def copies(connection: ClusterConnection, wanted: Sequence[str], site: str
 
 
 def _copy(info: Mapping[str, Any]) -> Copy:
-    origins = [info["mirror"]] if info.get("mirror") else info.get("sources") or []
-    silent = [int(one.get("active", -1)) for one in origins]
+    origins = origins_of(info)
+    silent = [one.silent for one in origins if one.silent is not None]
     return Copy(
         str(info["config"]["name"]),
         int(info["state"]["messages"]),
-        sum(int(one.get("lag", 0)) for one in origins),
-        max(silent) / 1e9 if silent and min(silent) >= 0 else None,
+        sum(one.lag for one in origins),
+        max(silent) if silent and len(silent) == len(origins) else None,
     )
 
 
 def _origin(name: str, site: str) -> dict[str, Any]:
     return {"name": name, "external": {"api": f"$JS.{site}.API", "deliver": ""}}
-
-
-def _site_of(origin: Mapping[str, Any]) -> str:
-    interface = str((origin.get("external") or {}).get("api", ""))
-    return interface.removeprefix("$JS.").removesuffix(".API")
 
 
 async def _own_site(connection: ClusterConnection, other: str) -> str:

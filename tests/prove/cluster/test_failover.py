@@ -185,6 +185,43 @@ def test_a_late_acknowledgement_is_refused_over_a_failover(cluster: LocalCluster
 
 
 @pytest.mark.watchdog(600)
+@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "stopped"])
+def test_what_is_under_way_when_a_leader_goes_is_put_and_acknowledged_once(
+    cluster: LocalCluster, is_killed: bool
+) -> None:
+    _queue(cluster)
+    with shmq.connect(cluster.url, request_timeout=PATIENCE) as broker:
+        queue = broker.queue("q")
+        leader = cluster.leader_of(queue_stream("default", "q"))
+        assert leader is not None
+        with queue.pipeline(64) as pipeline:
+            for number in range(600):
+                if number == 300:
+                    leader.kill() if is_killed else leader.pause()
+                pipeline.put(number)
+        assert pipeline.taken == 600
+        assert queue.qsize() == 600
+        if is_killed:
+            cluster.restart(leader)
+        else:
+            leader.resume()
+        messages = queue.get_many(64, timeout=PATIENCE)
+        leader = cluster.leader_of(queue_stream("default", "q"))
+        assert leader is not None
+        leader.kill() if is_killed else leader.pause()
+        assert set(queue.ack_many(messages)) <= {message.receipt for message in messages}
+        came = {message.body for message in messages}
+        while len(came) < 600:
+            messages = queue.get_many(64, timeout=PATIENCE)
+            came |= {message.body for message in messages}
+            queue.ack_many(messages)
+        assert came == set(range(600))
+        if not is_killed:
+            leader.resume()
+        eventually(queue.empty, "no acknowledgement was lost")
+
+
+@pytest.mark.watchdog(600)
 def test_a_follower_reads_on_when_the_leader_of_its_partition_dies(cluster: LocalCluster) -> None:
     with shmq.connect(cluster.url, request_timeout=PATIENCE) as broker:
         stream = broker.create_stream("s", 1)

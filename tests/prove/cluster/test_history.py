@@ -57,7 +57,10 @@ class Producer(threading.Thread):
 
     def run(self) -> None:
         while not self._ending.wait(PAUSE):
-            self._queue.put(len(self.put), timeout=PATIENCE)
+            try:
+                self._queue.put(len(self.put), timeout=PATIENCE)
+            except shmq.Full:
+                continue  # it was not put: the consumers of a long run may be far behind
             self.put.append(len(self.put))
 
     def end(self) -> None:

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import shmq
 from shmq.cli.main import cli
+from shmq.client.nats.broker import NatsBroker
 from shmq.cluster.findings import find
 from shmq.cluster.local import LocalCluster
 from shmq.cluster.observation import observe
@@ -41,6 +42,12 @@ def values(stream: shmq.Stream) -> list[bytes]:
         for partition in range(stream.partitions)
         for one in stream.read(partition, stream.earliest(partition))
     )
+
+
+def defined(broker: shmq.Broker) -> list[str]:
+    """The streams that the registry names, whether they are there or not."""
+    assert isinstance(broker, NatsBroker)
+    return broker.streams.names()
 
 
 def test_a_mirror_is_read_at_the_other_site_and_its_lag_is_shown(
@@ -126,6 +133,34 @@ def test_a_stream_is_made_with_a_mirror_at_another_site(
     names = {one.name for one in observe(b.monitors)[0].streams}
     assert "KV_shmq_noptional" in names
     assert not [name for name in names if name.startswith("shmq_noptional")]
+
+
+def test_the_registry_at_the_other_site_forgets_streams_that_are_gone(
+    sites: tuple[LocalCluster, LocalCluster],
+) -> None:
+    a, b = sites
+    with (
+        shmq.connect(f"{a.url}/forgets") as here,
+        shmq.connect(f"{b.url}/forgets") as there,
+    ):
+        for name, mirror in (("kept", "site-b"), ("gone", "site-b"), ("local", None)):
+            here.create_stream(name, partitions=1, mirror=mirror).append(b"1")
+        here.create_queue("orders")
+        wait_until(lambda: defined(there) == ["gone", "kept", "local"])
+        here.delete_stream("local")  # it has no copy, but its definition has
+        here.delete_stream("gone")
+        assert defined(there) == ["kept"]
+        wait_until(lambda: values(there.stream("kept")) == [b"1"])
+        again = here.create_stream("gone", partitions=1, mirror="site-b")
+        again.append(b"2")
+        wait_until(lambda: defined(there) == ["gone", "kept"])
+        wait_until(lambda: values(there.stream("gone")) == [b"2"])
+        # The copy keeps one definition of a key, as the registry does.
+        here.delete_queue("orders")
+        here.create_queue("orders", capacity=10)
+        copied = there.queue("orders")
+        wait_until(lambda: there.queue("orders").options.capacity == 10)
+        assert copied.name == "orders"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -22,8 +23,10 @@ import shmq
 from shmq.client.nats.address import ClusterTarget
 from shmq.client.nats.broker import NatsBroker
 from shmq.client.nats.connection import ApiError, ClusterConnection
+from shmq.client.nats.loop_thread import Begun
 from shmq.client.nats.message import NatsMessage
 from shmq.client.nats.names import kv_stream, queue_stream
+from shmq.client.nats.queue import NatsQueue, _Handoff
 from shmq.client.nats.settlement import Settlements
 from tests.conformance.tools import PATIENCE, eventually, getter_asleep
 from tests.support.nats_server import NATS_SERVER
@@ -391,6 +394,60 @@ def test_what_was_prefetched_and_not_handed_out_comes_back(broker: shmq.Broker) 
     with queue.bodies(timeout=0.5) as bodies:
         assert sorted(bodies) == ["b", "c"]
     assert queue.qsize() == 0
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_get_that_is_interrupted_took_nothing(broker: shmq.Broker, is_there: bool) -> None:
+    queue = broker.create_queue("q", max_deliveries=1, priorities=1)
+    assert isinstance(queue, NatsQueue)
+    queue.put("first")
+    queue.get(timeout=PATIENCE).ack()  # the next one finds an inbox
+    if is_there:
+        queue.put("a")
+    queue.run(_interrupted(queue))
+    queue.put("b")
+    left = ["a", "b"] if is_there else ["b"]
+    while left:  # what comes twice is none of them
+        message = got(queue)
+        left.remove(message.body)
+        message.ack()
+    assert queue.qsize() == 0
+
+
+async def _interrupted(queue: NatsQueue) -> None:
+    """Begin a get whose caller is gone before the server answers."""
+
+    class Gone(Begun[list[NatsMessage]]):
+        def _ended(self, result: Any, error: BaseException | None) -> None:
+            assert result is None
+            assert isinstance(error, asyncio.CancelledError)
+
+    call = Gone()
+    call.start(partial(queue._begin_take, _Handoff(queue), 1, time.monotonic(), False))
+    call.cancel()
+    assert call.is_over
+
+
+def test_a_header_that_is_no_name_of_nats_is_kept(broker: shmq.Broker) -> None:
+    queue = broker.create_queue("q")
+    headers = {"ce-two words": "1", "ce-type": "order", "ce-a:b": "c\r\nNats-TTL: 1s"}
+    queue.put("a", headers=headers)
+    assert got(queue).headers == headers
+
+
+def test_the_first_messages_of_a_group_in_a_pipeline_keep_their_order(connect: Connect) -> None:
+    queue = connect().create_queue("q")
+    with queue.pipeline(8) as pipeline:
+        for number in range(40):
+            pipeline.put(number, group="one" if number % 2 else None)
+    assert pipeline.taken == 40
+    came: list[int] = []
+    while len(came) < 40:
+        message = got(queue)
+        came.append(message.body)
+        message.ack()
+    assert [number for number in came if number % 2] == list(range(1, 40, 2))
+    assert [number for number in came if number % 2 == 0] == list(range(0, 40, 2))
 
 
 @pytest.mark.cluster("`aget`, `aput`, `aconsume`", "exact", "a task that is cancelled took nothing")

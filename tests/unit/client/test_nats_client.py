@@ -1,0 +1,148 @@
+"""The client of NATS sends and reads as the client that it is made of does."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+import nats.aio.client
+import pytest
+from nats.aio.transport import TcpTransport
+from nats.protocol import command
+
+from shmq.client.nats import client
+from shmq.client.nats.client import Client
+
+BASE = nats.aio.client.Client
+
+
+class Recorded(BASE):
+    """The client that it is made of, with what it would send."""
+
+    async def _send_command(self, cmd: bytes, priority: bool = False) -> None:
+        del priority
+        self.sent = cmd
+
+
+def sent_by_base(headers: dict[str, str] | None) -> bytes:
+    base = Recorded()
+    asyncio.run(base._send_publish("a.b", "reply", b"body", 4, headers))
+    sent: bytes = base.sent
+    return sent
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        None,
+        {"Nats-Msg-Id": "1"},
+        {"A": "1", "B-c": "two words", "Empty": "", "Umlaut": "\u00e4"},
+    ],
+)
+def test_a_message_is_sent_as_the_client_of_nats_sends_it(headers: dict[str, str] | None) -> None:
+    assert client._command("a.b", b"body", "reply", headers) == sent_by_base(headers)
+    assert command.pub_cmd("a.b", "reply", b"body") == client._command("a.b", b"body", "reply", {})
+
+
+@pytest.mark.parametrize(
+    ("subject", "headers"),
+    [
+        ("", None),
+        ("a b", None),
+        ("a\r\nPUB b", None),
+        ("a", {"A": "1\r\nB: 2"}),
+        ("a", {"A": "1\n"}),
+        ("a", {"A": " 1"}),
+        ("a", {"A: 1\r\nB": "2"}),
+        ("a", {"A b": "2"}),
+        ("a", {"": "2"}),
+    ],
+)
+def test_what_could_be_another_command_is_left_to_the_client_of_nats(
+    subject: str, headers: dict[str, str] | None
+) -> None:
+    assert client._command(subject, b"body", "reply", headers) is None
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"A: 1\r\nB:2\r\nC:\t3 \r\n\r\n",
+        b"A: b: c\r\nno colon\r\n: empty\r\nbad name: x\r\n",
+        b"Text: \xc3\xa4\r\nBroken: \xff\r\n",
+        b"",
+    ],
+)
+def test_headers_are_read_as_the_client_of_nats_reads_them(raw: bytes) -> None:
+    assert Client._parse_header_lines(raw) == BASE._parse_header_lines(raw)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_process_msg",
+        "_process_headers",
+        "_parse_header_lines",
+        "_remove_sub",
+        "_connect_to_server",
+        "_process_pong",
+        "request",
+        "publish",
+        "close",
+    ],
+)
+def test_what_is_replaced_is_still_called_so(name: str) -> None:
+    mine: Any = getattr(Client, name)
+    assert list(inspect.signature(mine).parameters) == list(
+        inspect.signature(getattr(BASE, name)).parameters
+    )
+
+
+def test_what_a_taker_raises_does_not_end_the_reading() -> None:
+    problems: list[Exception] = []
+
+    async def run() -> None:
+        async def note(problem: Exception) -> None:
+            problems.append(problem)
+
+        def take(_: Any) -> None:
+            raise ValueError("of the taker")
+
+        one = Client()
+        one._error_cb = note
+        one._takers[1] = take
+        await one._process_msg(1, b"a", b"", b"", b"")
+
+    asyncio.run(run())
+    assert [str(problem) for problem in problems] == ["of the taker"]
+
+
+def test_an_answer_that_does_not_come_is_told_of_and_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client, "PATIENCE", 0.01)
+    told: list[str] = []
+
+    async def run() -> None:
+        one = Client()
+        one._answers = "inbox."
+        one._flush_queue = asyncio.Queue()
+        one._transport = TcpTransport()  # type: ignore[no-untyped-call]
+        one.ask("a", b"", None, lambda answer: told.append(f"early {answer}"), False)
+        one._status = one.CONNECTED
+        lost = asyncio.get_running_loop().create_future()
+        one.ask("a", b"", None, lost.set_result, False)
+        (subject,) = one._asking
+        assert await lost is None
+        assert one._asking == {}
+        await one._process_msg(1, subject.encode(), b"", b"late", b"")
+        heard = asyncio.get_running_loop().create_future()
+        one._takers[1] = one._answered
+        one.ask("a", b"", None, heard.set_result, False)
+        (subject,) = one._asking
+        await one._process_msg(1, subject.encode(), b"", b"data", b"")
+        assert (await heard).data == b"data"
+
+    asyncio.run(run())
+    assert told == ["early None"]
