@@ -148,6 +148,14 @@ def _ask(
     except UnicodeDecodeError:
         click.echo(err=True)  # the error has a line of its own
         raise
+    except click.Abort as stop:
+        if not isinstance(stop.__context__, EOFError):
+            raise
+        click.echo(err=True)
+        raise click.UsageError(
+            f"the answers ended at question {number} of {len(QUESTIONS)}: answer each with a line, "
+            f"which may be empty, or take the defaults with --defaults"
+        ) from None
     return answers
 
 

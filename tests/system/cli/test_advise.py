@@ -49,6 +49,12 @@ def test_an_answer_out_of_range_is_asked_again(quick: Quick) -> None:
     assert (workload["work_p99"], workload["work_kind"]) == (2, "computes")
 
 
+def test_answers_that_end_too_early_are_told(quick: Quick) -> None:
+    ran = quick("advise", stdin=b"100\n\n", code=2)
+    assert "the answers ended at question 3 of 12" in ran.err.decode()
+    assert "--defaults" in ran.err.decode()
+
+
 def test_a_file_answers_what_it_has_and_leaves_the_rest_to_the_defaults(
     quick: Quick, tmp_path: Path
 ) -> None:
