@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -90,6 +91,16 @@ def test_a_file_shows_lines_without_a_terminal(
     assert b"shmq: produce: 100 messages put, 500 bytes of 500 bytes" in ran.err
     assert eager("produce", "jobs", "--file", path, "--quiet").err == b""
     assert eager("produce", "jobs", stdin=b"piped\n").code == 0
+
+
+def test_a_measurement_shows_how_long_it_lasts(eager: Eager, queue: shmq.Queue) -> None:
+    measure = ("advise", "--from-queue", "jobs", "--seconds", "300ms", "--defaults", "--json")
+
+    ran = eager(*measure)
+
+    assert ran.json["kind"] == "queue"
+    assert re.search(rb"shmq: measure: \d+ %, \d+ s left", ran.err)
+    assert b"measure: " not in eager(*measure, "--quiet").err
 
 
 @pytest.mark.prove
