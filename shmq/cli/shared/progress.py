@@ -221,7 +221,7 @@ class _Bar:
 
     def draw(self, line: str, done: float, total: float | None) -> None:
         if self._bar is None:
-            self._bar = self._started()
+            self._bar = self._started(line)
         self._bar.update(0, description=line, completed=done, total=total, refresh=True)
 
     def close(self) -> None:
@@ -230,7 +230,7 @@ class _Bar:
                 handler.setStream(self._console.file)
             self._bar.stop()
 
-    def _started(self) -> Any:
+    def _started(self, line: str) -> Any:
         from rich.progress import (  # noqa: PLC0415 - on a terminal alone
             BarColumn,
             SpinnerColumn,
@@ -249,7 +249,7 @@ class _Bar:
             auto_refresh=False,
             redirect_stdout=False,
         )
-        made.add_task("", total=None)
+        made.add_task(line, total=None)
         made.tasks[0].start_time = self._began
         before = sys.stderr
         made.start()
