@@ -68,6 +68,10 @@ def bridge(
     flags = (url, forward, backward, mirror)
     if (path is None) is not any(flags):
         raise click.UsageError("give either --config FILE, or --to URL with the routes")
+    if path is None and url is None:
+        raise click.UsageError(
+            "the routes lead nowhere: name the cluster with --to nats://HOST:PORT"
+        )
     check_extra("the bridge", "cluster", ("msgspec", "nats"))
     from msgspec.structs import replace  # noqa: PLC0415
 
@@ -125,7 +129,7 @@ def _run(config: Bridge, metrics: str, *, drain: bool, quiet: bool) -> None:
             numbers = running.numbers()
             sent = sum(one.sent + one.refused for one in numbers)
             lag = sum(one.lag_messages for one in numbers)
-            told(sent, sent + lag, text="" if all(one.connected for one in numbers) else "cut off")
+            told(sent, sent + lag, text="" if all(one.connected for one in numbers) else "waiting")
         manager.stopping()
     for route in running.numbers():
         log.info(
