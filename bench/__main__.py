@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import itertools
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -77,11 +76,10 @@ def _measured(chosen: list[Row], plan: Plan, given: argparse.Namespace) -> Recor
     """The rows, measured now; what they started has ended."""
     plan = _planned(plan, given)
     visits = sum(min(plan.visits, row.visits or plan.visits) for row in chosen)
-    begun = itertools.count()
     try:
         with progress("bench", "visits", quiet=given.quiet, forks=True) as told:
             found = run(
-                _changed(chosen, given), plan, lambda step: told(next(begun), visits, text=step)
+                _changed(chosen, given), plan, lambda over, step: told(over, visits, text=step)
             )
         found.machine.update(folder.describe() if given.table in {"disk", "spark"} else {})
     finally:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+import itertools
 import random
 import time
 from collections import defaultdict
@@ -23,7 +25,8 @@ from bench.stage import Failed
 from bench.verdict import judge
 
 #: Reports the current step.
-Say = Callable[[str], None]
+#: Called as often as there is something new with how many visits are over, and the one now.
+Say = Callable[[int, str], None]
 #: How often each pair is played in the first visit: the fewest turns that have an interval.
 SCOUTED = FEWEST
 #: A peer whose median ratio is worse by this factor than the best one's is not visited again.
@@ -178,11 +181,14 @@ def run(rows: Sequence[Row], plan: Plan, say: Say, seed: int | None = None) -> R
     draw = random.Random(seed)
     mood = Mood()
     found = [Measured(row) for row in rows]
+    over = itertools.count()
     for number in range(plan.visits):
         for measured in found:
             if measured.row.visits is None or number < measured.row.visits:
-                say(f"visit {number + 1} of {plan.visits}: {measured.row.key}")
-                _visit(measured, number == 0, plan, mood, draw)
+                step = f"visit {number + 1} of {plan.visits}: {measured.row.key}"
+                now = functools.partial(say, next(over), step)
+                now()
+                _visit(measured, number == 0, plan, mood, draw, now)
     return Record(
         machine=machine.describe(),
         mood=mood.figures(),
@@ -193,7 +199,15 @@ def run(rows: Sequence[Row], plan: Plan, say: Say, seed: int | None = None) -> R
     )
 
 
-def _visit(measured: Measured, first: bool, plan: Plan, mood: Mood, draw: random.Random) -> None:
+def _visit(
+    measured: Measured,
+    first: bool,
+    plan: Plan,
+    mood: Mood,
+    draw: random.Random,
+    now: Callable[[], None],
+) -> None:
+    """``now`` is called before each pair of turns, and never during one."""
     row = measured.row
     end = time.monotonic() + plan.visit * row.share
     pairs = measured.pairs() if first else measured.deciding()
@@ -207,13 +221,16 @@ def _visit(measured: Measured, first: bool, plan: Plan, mood: Mood, draw: random
                     turn = stack.enter_context(contestant.opened())
                     seconds = plan.turn and (row.turn or plan.turn)
                     opened[contestant.label] = turn, _amount(contestant, turn, seconds)
+                now()
         if first:
             for pair in _drawn(measured.scouted() if plan.visit else pairs, draw):
+                now()
                 _play(measured, pair, opened, draw)
             pairs = measured.deciding()
         played = first
         while pairs and (not played or time.monotonic() < end):
             for pair in _drawn(pairs, draw):
+                now()
                 _play(measured, pair, opened, draw)
             played = True
     _look(measured, mood)

@@ -51,7 +51,7 @@ def _log(plan: Plan) -> Iterator[Alternative]:
         yield Alternative("Kafka", f"a stream over {plan.hosts} hosts, and it is operated", True)
     elif plan.replays_days:
         yield Alternative(
-            name, "once the readers are on many hosts; until then a stream on disk does", False
+            name, "once many groups on many hosts read it; until then a stream on disk does", False
         )
 
 

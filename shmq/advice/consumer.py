@@ -41,12 +41,12 @@ def consumers(plan: Plan) -> Iterator[Rule]:
     needed = found * (of.groups if plan.kind != "queue" else 1)
     if needed > plan.cores and of.work_kind == "computes":
         yield (
-            f"{needed} consumers that compute need {needed} cores, and there are {plan.cores}: add "
-            f"cores, or make the work shorter; more processes than cores only share them"
+            f"{needed:,} consumers that compute need {needed:,} cores, and there are {plan.cores}: "
+            f"add cores, or make the work shorter; more processes than cores only share them"
         )
     elif needed > plan.cores:
         yield (
-            f"{needed} consumers are more than {plan.cores} cores: that goes, as the work waits; "
+            f"{needed:,} consumers are more than {plan.cores} cores: that goes, as the work waits; "
             f"use coroutines or threads in fewer processes, and check that it does not compute"
         )
 

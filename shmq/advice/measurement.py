@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from shmq.api.queue import Queue
@@ -54,8 +55,12 @@ class _Leases:
             self.lasted.append(now - self.begun.pop(key))
 
 
-def measure(queue: Queue, seconds: float) -> Measurement:
+def measure(
+    queue: Queue, seconds: float, tell: Callable[[float, float], None] | None = None
+) -> Measurement:
     """Look at the queue for ``seconds``; nothing is taken from it.
+
+    ``tell`` is called with the seconds that have passed, and all.
 
     Work is the time that leases last. Where most leases are shorter than the time between two
     looks, it is their mean by Little's law: leased messages ÷ acknowledgements per second.
@@ -69,6 +74,8 @@ def measure(queue: Queue, seconds: float) -> Measurement:
         puts.append((now, stats.put))
         in_flight.append(stats.in_flight)
         leases.look(queue, now)
+        if tell is not None:
+            tell(now - begun, seconds)
     last = queue.stats()
     taken = max(time.monotonic() - begun, EVERY)
     answers = _rates(puts, taken) | _sizes(queue, leases.sizes)

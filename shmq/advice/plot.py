@@ -45,6 +45,7 @@ def figure(load: Load, peak: float, path: Path) -> None:
     for at, name, style in ((load.rate, "mean", ":"), (peak, "peak", "--")):
         axes.axvline(at, color="#b2520a", linestyle=style, label=f"{name}: {rate(at)}/s")
     axes.set_yscale("symlog", linthresh=1)
+    axes.set_ylim(bottom=0)
     axes.set_xlim(0, max(load.most, peak * 1.05) if load.work else None)
     axes.set_xlabel("messages per second")
     axes.set_ylabel("mean wait in ms")

@@ -109,17 +109,23 @@ def deliveries(plan: Plan) -> Iterator[Rule]:
         name="max_deliveries", value=value, trigger=f"failure: {kind}", reason=reason,
         fault="None: a bad message comes back for ever, and holds its group back",
     )  # fmt: skip
-    alarm = "ShmqMessagesOld" if value is None else "ShmqDeadLettersRise"
+    if value is None:
+        alarm, trigger = "ShmqMessagesOld", "no limit of deliveries"
+        reason = "what never succeeds is no dead letter, and is seen by its age alone"
+    else:
+        alarm, trigger = "ShmqDeadLettersRise", "1 dead letter"
+        reason = "dead letters are kept always, and somebody must look at the first one"
     yield Knob(
-        name="alarm", value=alarm, place="use", trigger="1 dead letter",
-        reason="dead letters are kept always, and somebody must look at the first one",
+        name="alarm", value=alarm, place="use", trigger=trigger, reason=reason,
         fault="none: lost work is found by a customer",
     )  # fmt: skip
 
 
 def retry(plan: Plan) -> Iterator[Rule]:
-    """1 s, doubled up to 300 s; the window of a limit."""
+    """1 s, doubled up to 300 s; the window of a limit; nothing where nothing is tried again."""
     of = plan.workload
+    if of.failure == "never":
+        return
     limited = of.failure == "limited"
     first = max(1.0, of.limit_window) if limited else 1.0
     trigger = f"a window of {brief(of.limit_window)}" if limited else f"failure: {of.failure}"

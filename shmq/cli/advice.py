@@ -19,10 +19,21 @@ from shmq.advice.text import default_of, read_text, read_workload, template
 from shmq.advice.workload import ANSWERS, Workload
 from shmq.cli.shared import params
 from shmq.cli.shared.exit_codes import Code
-from shmq.cli.shared.flags import json_flag, plot_flag
+from shmq.cli.shared.flags import json_flag, plot_flag, quiet_flag
 from shmq.cli.shared.names import complete_queues
-from shmq.cli.shared.output import cell, note, one_line, show, show_json, show_table, table
+from shmq.cli.shared.output import (
+    cell,
+    lines,
+    note,
+    on_a_terminal,
+    one_line,
+    show,
+    show_json,
+    show_table,
+    table,
+)
 from shmq.cli.shared.plot import drawn_to
+from shmq.cli.shared.progress import progress
 from shmq.cli.shared.target import target_of
 from shmq.units import size
 
@@ -54,6 +65,7 @@ _LONGEST_LOOK: Final = 3600.0
 )  # fmt: skip
 @click.option("--code", is_flag=True, help="Print the program and the command that makes it.")
 @plot_flag("Draw the wait over the load")
+@quiet_flag
 @json_flag
 @click.pass_context
 def advise(
@@ -81,7 +93,8 @@ def advise(
     given = read_workload(file) if file is not None else {}
     options: Mapping[str, Any] = {}
     if from_queue is not None:
-        seen, options = _measured(context, from_queue, 60.0 if seconds is None else seconds)
+        length = 60.0 if seconds is None else seconds
+        seen, options = _measured(context, from_queue, length, quiet=how["quiet"])
         given = {**seen, **given}
     if file is None and not defaults:
         given = _asked(given)
@@ -89,13 +102,14 @@ def advise(
 
 
 def _measured(
-    context: click.Context, name: str, seconds: float
+    context: click.Context, name: str, seconds: float, *, quiet: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a live queue answers, and its options."""
     if not 0 < seconds <= _LONGEST_LOOK:
         raise click.UsageError(f"--seconds is up to {_LONGEST_LOOK:g}, not {seconds:g}")
     with target_of(context).connect() as broker, broker.queue(name) as queue:
-        found = measure(queue, seconds)
+        with progress("measure", "", quiet=quiet) as told:
+            found = measure(queue, seconds, told)
         options = queue.options.as_dict()
     seen = ", ".join(f"{key} {value:.6g}" for key, value in found.answers.items())
     note(f"measured {name!r} for {found.seconds:.0f} s: {seen or 'nothing came or went'}")
@@ -148,6 +162,14 @@ def _ask(
     except UnicodeDecodeError:
         click.echo(err=True)  # the error has a line of its own
         raise
+    except click.Abort as stop:
+        if not isinstance(stop.__context__, EOFError):
+            raise
+        click.echo(err=True)
+        raise click.UsageError(
+            f"the answers ended at question {number} of {len(QUESTIONS)}: answer each with a line, "
+            f"which may be empty, or take the defaults with --defaults"
+        ) from None
     return answers
 
 
@@ -175,22 +197,33 @@ def _print(advice: Advice, options: Mapping[str, Any], how: dict[str, Any]) -> N
         _show(advice, options)
 
 
+def _show_knobs(advice: Advice, options: Mapping[str, Any]) -> None:
+    """A row for each; on a terminal its reasons stand in one column, which is wide enough."""
+    stacked = on_a_terminal()
+    reasons = ["because"] if stacked else ["because", "rule", "set otherwise"]
+    now = ["now"] if options else []
+    made = table(["knob", "value", *now, *reasons], right=("value", "now"))
+    for column in made.columns[-len(reasons) :]:
+        column.no_wrap = False
+    for knob in advice.knobs:
+        values = [
+            cell(knob.name),
+            cell(knob.shown),
+            *(cell(options.get(knob.name, "")) for _ in now),
+        ]
+        if stacked:
+            made.add_row(*values, lines(f"{knob.trigger}; {knob.reason}", knob.fault))
+        else:
+            made.add_row(*values, *map(cell, (knob.trigger, knob.reason, knob.fault)))
+    show_table(made)
+
+
 def _show(advice: Advice, options: Mapping[str, Any]) -> None:
     show(advice.verdict())
     for one in advice.alternatives:
         if not one.instead:
             show(f"Or {one.name}: {one.reason}.")
-    columns = ["knob", "value", *(["now"] if options else []), "because", "rule", "set otherwise"]
-    made = table(columns, right=("value", "now"))
-    for column in made.columns[-3:]:
-        column.no_wrap = False
-    for knob in advice.knobs:
-        now = [cell(options.get(knob.name, ""))] if options else []
-        made.add_row(
-            cell(knob.name), cell(knob.shown), *now, cell(knob.trigger), cell(knob.reason),
-            cell(knob.fault),
-        )  # fmt: skip
-    show_table(made)
+    _show_knobs(advice, options)
     for warning in advice.warnings:
         show(f"! {warning}")
     show(f"\nMemory when the backlog is as planned: {size(advice.memory)} of /dev/shm")

@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
-import msgspec
 
-from shmq.bridge.bridge import RunningBridge
-from shmq.bridge.config import Backward, Bridge, Forward, Mirror, check, read
+from shmq.cli.shared.extra import check_extra
 from shmq.cli.shared.flags import log_format_flag, namespace_of, quiet_flag
 from shmq.cli.shared.metrics import serve_metrics
 from shmq.cli.shared.progress import progress
@@ -20,6 +18,10 @@ from shmq.metrics.bridge import render_bridge
 from shmq.server.systemd import Manager
 from shmq.supervision.signals import caught, ended_by
 from shmq.supervision.stderr import show_on_stderr
+
+# With its packages alone.
+if TYPE_CHECKING:
+    from shmq.bridge.config import Bridge
 
 __all__ = ["bridge"]
 
@@ -66,21 +68,35 @@ def bridge(
     flags = (url, forward, backward, mirror)
     if (path is None) is not any(flags):
         raise click.UsageError("give either --config FILE, or --to URL with the routes")
-    if path is not None:
-        config = read(path)
-    else:
-        config = check(
-            Bridge(
-                url=url or "",
-                forward=tuple(Forward(queue=a, to=b) for a, b in map(_pair, forward)),
-                backward=tuple(Backward(queue=a, to=b) for a, b in map(_pair, backward)),
-                mirror=tuple(Mirror(stream=a, to=b) for a, b in map(_pair, mirror)),
-            )
+    if path is None and url is None:
+        raise click.UsageError(
+            "the routes lead nowhere: name the cluster with --to nats://HOST:PORT"
         )
+    check_extra("the bridge", "cluster", ("msgspec", "nats"))
+    from msgspec.structs import replace  # noqa: PLC0415
+
+    from shmq.bridge.config import read  # noqa: PLC0415
+
+    config = read(path) if path is not None else _of_flags(*flags)
     if target_of(context).origin is not None or not config.namespace:
-        config = msgspec.structs.replace(config, namespace=namespace_of(context))
+        config = replace(config, namespace=namespace_of(context))
     show_on_stderr("shmq.bridge")
     _run(config, metrics or config.metrics, drain=drain, quiet=quiet)
+
+
+def _of_flags(
+    url: str | None, forward: tuple[str, ...], backward: tuple[str, ...], mirror: tuple[str, ...]
+) -> Bridge:
+    from shmq.bridge.config import Backward, Bridge, Forward, Mirror, check  # noqa: PLC0415
+
+    return check(
+        Bridge(
+            url=url or "",
+            forward=tuple(Forward(queue=a, to=b) for a, b in map(_pair, forward)),
+            backward=tuple(Backward(queue=a, to=b) for a, b in map(_pair, backward)),
+            mirror=tuple(Mirror(stream=a, to=b) for a, b in map(_pair, mirror)),
+        )
+    )
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -89,6 +105,8 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _run(config: Bridge, metrics: str, *, drain: bool, quiet: bool) -> None:
+    from shmq.bridge.bridge import RunningBridge  # noqa: PLC0415
+
     manager = Manager()
     ended: list[int] = []
 
@@ -111,7 +129,7 @@ def _run(config: Bridge, metrics: str, *, drain: bool, quiet: bool) -> None:
             numbers = running.numbers()
             sent = sum(one.sent + one.refused for one in numbers)
             lag = sum(one.lag_messages for one in numbers)
-            told(sent, sent + lag, text="" if all(one.connected for one in numbers) else "cut off")
+            told(sent, sent + lag, text="" if all(one.connected for one in numbers) else "waiting")
         manager.stopping()
     for route in running.numbers():
         log.info(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -14,11 +14,14 @@ from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import Group, json_flag, size_in_words
 from shmq.cli.shared.output import age, amount, cell, note, show, show_json, show_table, table
 from shmq.cli.shared.target import target_of
-from shmq.client.nats import site as site_copies
 from shmq.cluster.binary import find_binary
 from shmq.cluster.findings import find, leading
 from shmq.cluster.local import LocalCluster
 from shmq.cluster.observation import Server, observe
+
+# With its packages alone, and for two of the commands.
+if TYPE_CHECKING:
+    from shmq.client.nats.site import Copy
 
 __all__ = ["cluster"]
 
@@ -243,6 +246,8 @@ def mirror(
     Readers there connect to the same namespace at that site. Run it again to see the lag.
     """
     with target_of(context).cluster() as broker:
+        from shmq.client.nats import site as site_copies  # noqa: PLC0415
+
         options = broker.stream(name).options
         there = site or options.mirror
         if there is None:
@@ -286,13 +291,15 @@ def collect(context: click.Context, name: str, origins: tuple[str, ...], as_json
             raise click.BadParameter(f"{text!r} is no SITE/NAMESPACE", param_hint="--from")
         pairs.append((site, space))
     with target_of(context).cluster() as broker:
+        from shmq.client.nats import site as site_copies  # noqa: PLC0415
+
         found = broker.connection.run(
             site_copies.collect(broker.connection, name, broker.stream(name).partitions, pairs)
         )
     _show_copies(found, as_json)
 
 
-def _show_copies(found: Sequence[site_copies.Copy], as_json: bool) -> None:
+def _show_copies(found: Sequence[Copy], as_json: bool) -> None:
     if as_json:
         show_json([dataclasses.asdict(one) for one in found])
         return

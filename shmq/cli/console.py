@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 from pathlib import Path
 from typing import Final
@@ -10,22 +9,20 @@ from typing import Final
 import click
 
 import shmq
+from shmq.cli.shared.extra import check_extra
 from shmq.cli.shared.flags import connected, log_format_flag
-from shmq.errors import ShmqError
 from shmq.server.config.settings import LEVELS, Settings, Source
 from shmq.supervision.audit import to_file
 from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
-__all__ = ["check_extra", "console"]
+__all__ = ["check_console", "console"]
 
 _NEEDED: Final = ("jinja2", "msgspec", "prometheus_client", "starlette", "uvicorn", "websockets")
 
 
-def check_extra() -> None:
-    """Raise :class:`~shmq.ShmqError` if a package of the extra is not installed."""
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ShmqError(f"the console needs {', '.join(missing)}: pip install 'shmq[console]'")
+def check_console() -> None:
+    """Raise :class:`~shmq.ShmqError` if a package of the console is not installed."""
+    check_extra("the console", "console", _NEEDED)
 
 
 @click.command(epilog="Example: shmq console --bind 127.0.0.1:0")
@@ -94,7 +91,7 @@ def console(
     It only shows, unless --allow-changes is given. It is beside the queues, not in the way of
     messages: when it ends, nothing stops. SIGHUP reads the tokens again.
     """
-    check_extra()
+    check_console()
     from shmq.console.server.process import ConsoleProcess  # noqa: PLC0415
     from shmq.console.settings import Address, ConsoleSettings  # noqa: PLC0415
 

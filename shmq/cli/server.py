@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from shmq.cli.console import check_extra
+from shmq.cli.console import check_console
 from shmq.cli.shared import params
 from shmq.cli.shared.flags import count_flag, data_dir_flag, json_flag
 from shmq.cli.shared.output import duration, show, show_json
@@ -161,7 +161,7 @@ def _beside(
         if allow_changes:
             raise click.UsageError("--allow-changes belongs to --console ADDRESS")
         return []
-    check_extra()
+    check_console()
     from shmq.console.server.process import main  # noqa: PLC0415
     from shmq.console.settings import Address, ConsoleSettings  # noqa: PLC0415
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import os
 import pickle
@@ -97,6 +98,64 @@ def test_the_package_imports_no_module_that_costs_more_than_itself() -> None:
     assert "shmq.errors" in run.stdout.split()
     assert not costly & set(run.stdout.split())
     assert not any(name.startswith("shmq.native") for name in run.stdout.split())
+
+
+#: What every installation of shmq has.
+INSTALLED = ("click", "markdown_it", "mdurl", "msgpack", "pygments", "rich")
+
+
+def plain(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
+    """Run the code in a process that has shmq, and no package of an extra."""
+    for name in INSTALLED:
+        spec = importlib.util.find_spec(name)
+        assert spec is not None and spec.origin is not None
+        (folder / name).symlink_to(Path(spec.origin).parent)
+    return subprocess.run(
+        [sys.executable, "-S", "-c", textwrap.dedent(code)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_each_command_is_there_without_the_packages_of_an_extra(tmp_path: Path) -> None:
+    code = """
+    import click
+    from shmq.cli.main import cli
+
+    def walk(command):
+        if isinstance(command, click.Group):
+            for each in command.commands.values():
+                walk(each)
+
+    walk(cli)
+    print(len(cli.commands))
+    """
+    run = plain(tmp_path, code)
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) > 30
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        (("bridge", "--to", "nats://127.0.0.1:4222", "--forward", "jobs"), "cluster"),
+        (("--url", "nats://127.0.0.1:4222", "cluster", "mirror", "jobs"), "cluster"),
+        (("--url", "nats://127.0.0.1:4222", "list"), "cluster"),
+        (("console",), "console"),
+        (("serve", "--port", "0", "--console", "127.0.0.1:0"), "console"),
+        (("advise", "--defaults", "--plot", "wait.png"), "plot"),
+    ],
+)
+def test_a_command_names_the_extra_that_it_lacks(
+    tmp_path: Path, words: tuple[str, ...], extra: str
+) -> None:
+    code = f"import sys; sys.argv[1:] = {words!r}; from shmq.cli.main import main; main()"
+    run = plain(tmp_path, code)
+    assert run.returncode == 1, run.stderr
+    assert run.stderr.endswith(f": pip install 'shmq[{extra}]'\n")
 
 
 def test_a_process_with_a_queue_loads_what_queues_take(namespace: str) -> None:

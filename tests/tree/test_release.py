@@ -109,6 +109,26 @@ def test_a_build_that_fails_says_why() -> None:
         archives.run(sys.executable, "-c", "import sys; print('no such thing'); sys.exit(3)")
 
 
+def test_a_step_says_that_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    seen = tmp_path / "seen"
+
+    def say(line: str) -> None:
+        told.append(line)
+        if len(told) == 3:
+            seen.touch()
+
+    monkeypatch.setattr(archives, "say", say)
+    monkeypatch.setattr(archives, "SILENCE", 0.1)
+    wait = "import pathlib, sys; print(len(sys.stdin.read()))\nwhile not pathlib.Path(sys.argv[1])"
+    printed = archives.run(
+        *(sys.executable, "-c", f"{wait}.exists(): pass", seen), input=b"abc", step="waiting"
+    )
+    assert printed == "3\n"
+    assert told[0] == "waiting …"
+    assert re.fullmatch(r"waiting: \d+ s", told[2])
+
+
 def test_the_hashes_are_those_that_sha256sum_reads(tmp_path: Path) -> None:
     (tmp_path / "a.whl").write_bytes(b"a")
     archives.write_hashes(tmp_path)

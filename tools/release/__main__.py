@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 from tools.release import archives, interpreters, materials, trial
+from tools.release.archives import say
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,12 +59,6 @@ def main() -> None:
                 say("the bill of materials is valid CycloneDX")
     archives.write_hashes(target)
     say(f"all is in {target}")
-
-
-def say(line: str) -> None:
-    """Print it at once."""
-    sys.stdout.write(f"release: {line}\n")
-    sys.stdout.flush()
 
 
 def _arguments() -> argparse.Namespace:

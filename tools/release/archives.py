@@ -9,13 +9,26 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from shmq.api.contract import Closing
 
-__all__ = ["Workshop", "kept", "reproduced", "run", "write_hashes"]
+__all__ = ["Workshop", "kept", "reproduced", "run", "say", "write_hashes"]
+
+#: A step that takes longer says so, each time so many seconds have passed.
+SILENCE: Final = 15.0
+#: No step takes longer, in seconds.
+_LONGEST: Final = 3600.0
+
+
+def say(line: str) -> None:
+    """Print it at once."""
+    sys.stdout.write(f"release: {line}\n")
+    sys.stdout.flush()
 
 
 class Workshop(Closing):
@@ -46,7 +59,7 @@ class Workshop(Closing):
         run("tar", "-xf", "-", cwd=source, input=tar)
         run(sys.executable, "-m", "tools.release.manual", source / "man", cwd=self._root)
         build = (sys.executable, "-m", "build", "--sdist", "--outdir", target, source)
-        run(*build, env=self._environment)
+        run(*build, env=self._environment, step="the sdist")
         (made,) = target.iterdir()
         return made
 
@@ -56,10 +69,11 @@ class Workshop(Closing):
         run(python, "-m", "venv", venv)
         pip = (venv / "bin/python", "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check")
         options = ("--no-deps", "--no-cache-dir", "--wheel-dir", built)
-        run(*pip, *options, sdist, env={**self._environment, **self._compiler})
+        compiler = {**self._environment, **self._compiler}
+        run(*pip, *options, sdist, env=compiler, step=f"compiling for {python}")
         (plain,) = built.iterdir()
         repair = (sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", repaired, plain)
-        run(*repair, env=self._environment)
+        run(*repair, env=self._environment, step=f"repairing {plain.name}")
         (made,) = repaired.iterdir()
         return made
 
@@ -96,18 +110,49 @@ def run(
     cwd: Path | None = None,
     env: dict[str, str] | None = None,
     input: bytes | None = None,
+    step: str = "",
 ) -> str:
-    """Run it for an hour at most; what it printed is shown if it fails."""
+    """Run it for an hour at most; what it printed is shown if it fails.
+
+    A ``step`` is told when it begins, and again for as long as it lasts.
+    """
     words = [str(word) for word in command]
-    ran = subprocess.run(
-        words, cwd=cwd, env=env, input=input, capture_output=True, timeout=3600, check=False
-    )
-    if ran.returncode:
-        told = (ran.stdout + ran.stderr).decode(errors="replace").splitlines()
+    if step:
+        say(f"{step} …")
+    with subprocess.Popen(
+        words,
+        cwd=cwd,
+        env=env,
+        stdin=None if input is None else subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            out, errors = _waited(process, input, step)
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        told = (out + errors).decode(errors="replace").splitlines()
         raise SystemExit(
-            "\n".join(told[-40:]) + f"\n{' '.join(words)} failed with {ran.returncode}"
+            "\n".join(told[-40:]) + f"\n{' '.join(words)} failed with {process.returncode}"
         )
-    return ran.stdout.decode()
+    return out.decode()
+
+
+def _waited(
+    process: subprocess.Popen[bytes], given: bytes | None, step: str
+) -> tuple[bytes, bytes]:
+    """What it printed, once it ends."""
+    begun = time.monotonic()
+    while (past := time.monotonic() - begun) < _LONGEST:
+        try:
+            return process.communicate(given, timeout=SILENCE)
+        except subprocess.TimeoutExpired:
+            given = None  # it is being sent
+            if step:
+                say(f"{step}: {past + SILENCE:.0f} s")
+    raise SystemExit(f"{process.args!r} did not end within {_LONGEST:g} s")
 
 
 def _epoch(root: Path) -> str:

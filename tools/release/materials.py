@@ -23,6 +23,7 @@ def write(python: Path, root: Path, target: Path) -> None:
     listed = run(
         *(sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible"),
         *("--mc-type", "library", "--pyproject", root / "pyproject.toml", python),
+        step="the bill of materials",
     )
     bill = json.loads(listed)
     bill["components"] = [each for each in bill["components"] if each["name"] not in _TOOLS]

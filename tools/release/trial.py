@@ -48,11 +48,12 @@ class Environment(Closing):
     def steps(self) -> Iterator[str]:
         """Install, and use; a line about each."""
         pip = (self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        self._run(*pip, "--only-binary", ":all:", self._wheel)
+        step = f"installing {self._wheel.name}"
+        self._run(*pip, "--only-binary", ":all:", self._wheel, step=step)
         self._run(self.python, "-m", "pip", "check")
         yield "installed without a compiler"
         yield self._run(self.python.parent / "shmq", "--version").strip()
-        yield from self._run(self.python, _SCRIPT).splitlines()
+        yield from self._run(self.python, _SCRIPT, step="using it").splitlines()
 
-    def _run(self, *command: str | Path) -> str:
-        return run(*command, cwd=self._folder, env=self._environment)
+    def _run(self, *command: str | Path, step: str = "") -> str:
+        return run(*command, cwd=self._folder, env=self._environment, step=step)

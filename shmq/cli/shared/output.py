@@ -31,9 +31,11 @@ __all__ = [
     "clock",
     "counted",
     "duration",
+    "lines",
     "name_cell",
     "note",
     "note_durability_warnings",
+    "on_a_terminal",
     "one_line",
     "printable",
     "quoted",
@@ -119,7 +121,7 @@ def show_table(made: Table) -> None:
     """Print a table: as wide as the terminal, or unwrapped where there is none."""
     from rich.console import Console  # noqa: PLC0415
 
-    terminal = _on_a_terminal()
+    terminal = on_a_terminal()
     if not terminal:
         made.box = None
     console = Console(
@@ -180,6 +182,14 @@ def cell(value: object) -> Text:
     return Text(one_line(str(value)))
 
 
+def lines(*texts: str) -> Text:
+    """A table's cell with a line for each text that is not empty; the first is the main one."""
+    from rich.text import Text  # noqa: PLC0415
+
+    first, *rest = (one_line(text) for text in texts)
+    return Text("\n").join([Text(first), *(Text(text, style="dim") for text in rest if text)])
+
+
 def name_cell(name: str) -> Text:
     """A table's cell with a name as it is shown."""
     return cell(shown_name(name))
@@ -197,7 +207,8 @@ def also_shown(row: dict[str, Any], key: str = "name") -> dict[str, Any]:
     return row if shown == row[key] else {**row, "shown": shown}
 
 
-def _on_a_terminal() -> bool:
+def on_a_terminal() -> bool:
+    """Whether standard output is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 import click
 
+from shmq.cli.shared.extra import check_extra
 from shmq.cli.shared.output import one_line
 
 __all__ = ["drawn_to"]
@@ -21,8 +21,8 @@ _SUFFIXES: Final = (".png", ".svg", ".pdf")
 def drawn_to(path: Path | None, figure: Callable[[Path], None]) -> Iterator[None]:
     """Call ``figure`` with the path at the end of the block, unless the path is None.
 
-    Raises ClickException without matplotlib or a folder, and BadParameter for an unknown format,
-    before the block.
+    Raises ShmqError without matplotlib, ClickException without a folder, and BadParameter for an
+    unknown format, before the block.
     """
     if path is not None:
         _check(path)
@@ -35,8 +35,7 @@ def drawn_to(path: Path | None, figure: Callable[[Path], None]) -> Iterator[None
 
 
 def _check(path: Path) -> None:
-    if importlib.util.find_spec("matplotlib") is None:
-        raise click.ClickException("--plot needs matplotlib: pip install 'shmq[plot]'")
+    check_extra("--plot", "plot", ("matplotlib",))
     if path.suffix not in _SUFFIXES:
         raise click.BadParameter(
             one_line(f"{path}: the name must end in {', '.join(_SUFFIXES)}"),

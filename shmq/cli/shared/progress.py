@@ -26,6 +26,8 @@ _ASK: Final = 0.5
 #: The rate is that of the last so many seconds, from samples of which each lasts so many.
 _WINDOW: Final = 30.0
 _SAMPLE: Final = 0.2
+#: Before this part is done, nobody knows how long the rest takes.
+_FORESEEN: Final = 0.01
 
 #: Within it, a function gives what is done and the total.
 Asked: TypeAlias = Callable[[], contextlib.AbstractContextManager[Callable[[], tuple[int, int]]]]
@@ -118,7 +120,8 @@ class Progress:
         parts = [*([self._text] if self._text else []), *self._numbers(now)]
         if total is not None:
             parts.append(f"{min(done / total, 1):.0%}".replace("%", " %"))
-            left = self._pace.left(now, total)
+            known = done >= total * _FORESEEN
+            left = self._pace.left(now, total) if known else None
             parts += [] if left is None else [f"{_time(left)} left"]
         return f"{self._what}: {', '.join(parts)}"
 
@@ -221,7 +224,7 @@ class _Bar:
 
     def draw(self, line: str, done: float, total: float | None) -> None:
         if self._bar is None:
-            self._bar = self._started()
+            self._bar = self._started(line)
         self._bar.update(0, description=line, completed=done, total=total, refresh=True)
 
     def close(self) -> None:
@@ -230,7 +233,7 @@ class _Bar:
                 handler.setStream(self._console.file)
             self._bar.stop()
 
-    def _started(self) -> Any:
+    def _started(self, line: str) -> Any:
         from rich.progress import (  # noqa: PLC0415 - on a terminal alone
             BarColumn,
             SpinnerColumn,
@@ -249,7 +252,7 @@ class _Bar:
             auto_refresh=False,
             redirect_stdout=False,
         )
-        made.add_task("", total=None)
+        made.add_task(line, total=None)
         made.tasks[0].start_time = self._began
         before = sys.stderr
         made.start()

@@ -70,8 +70,9 @@ def test_its_numbers_are_for_prometheus_and_sigterm_ends_it(bridged: Bridged) ->
     ("arguments", "message"),
     [
         ((), "give either --config FILE, or --to URL with the routes"),
+        (("--forward", "orders"), "name the cluster with --to nats://HOST:PORT"),
         (("--to", "nats://a", "--config", "f"), "give either --config FILE, or --to URL"),
-        (("--forward", "orders"), "a cluster's URL begins with nats:// or tls://"),
+        (("--to", "http://a", "--forward", "orders"), "begins with nats:// or tls://, not http://"),
         (("--to", "nats://a"), "0 routes are given"),
     ],
 )

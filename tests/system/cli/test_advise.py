@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import threading
 import tomllib
 from collections.abc import Iterator
@@ -19,7 +22,7 @@ from shmq.advice.measurement import measure
 from shmq.advice.question import QUESTIONS
 from shmq.advice.workload import ANSWERS, Workload
 from tests.support.processes import eventually
-from tests.support.shell import PATIENCE, ROOT, Shell
+from tests.support.shell import PATIENCE, ROOT, Shell, read_until, terminal
 from tests.support.workloads import GOLDEN
 from tests.system.cli.conftest import Quick
 
@@ -47,6 +50,22 @@ def test_an_answer_out_of_range_is_asked_again(quick: Quick) -> None:
     workload = json.loads(ran.text)["workload"]
     assert (workload["rate"], workload["peak_rate"], workload["burst"]) == (100, 400, 20)
     assert (workload["work_p99"], workload["work_kind"]) == (2, "computes")
+
+
+def test_on_a_terminal_the_reasons_have_most_of_its_width(shell: Shell) -> None:
+    with terminal() as (ours, theirs):
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 40, 80, 0, 0))
+        running = shell.start("advise", "--defaults", stdout=theirs, stderr=subprocess.PIPE)
+        seen = read_until(ours, b"mean wait over the load").decode()
+        assert running.wait(PATIENCE) == 0
+    assert "3 × 80 ms (p99); three times the" in seen
+    assert "shorter: a message is delivered" in seen
+
+
+def test_answers_that_end_too_early_are_told(quick: Quick) -> None:
+    ran = quick("advise", stdin=b"100\n\n", code=2)
+    assert "the answers ended at question 3 of 12" in ran.err.decode()
+    assert "--defaults" in ran.err.decode()
 
 
 def test_a_file_answers_what_it_has_and_leaves_the_rest_to_the_defaults(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -92,6 +93,16 @@ def test_a_file_shows_lines_without_a_terminal(
     assert eager("produce", "jobs", stdin=b"piped\n").code == 0
 
 
+def test_a_measurement_shows_how_long_it_lasts(eager: Eager, queue: shmq.Queue) -> None:
+    measure = ("advise", "--from-queue", "jobs", "--seconds", "300ms", "--defaults", "--json")
+
+    ran = eager(*measure)
+
+    assert ran.json["kind"] == "queue"
+    assert re.search(rb"shmq: measure: \d+ %, \d+ s left", ran.err)
+    assert b"measure: " not in eager(*measure, "--quiet").err
+
+
 @pytest.mark.prove
 def test_a_redrive_is_asked_how_far_it_is(eager: Eager, broker: shmq.Broker) -> None:
     count = 10_000
@@ -157,9 +168,9 @@ def test_stress_shows_lines_without_a_terminal_and_draws_its_plot(
 
     assert ran.json["problems"] == []
     assert plot.read_bytes().startswith(b"\x89PNG")
-    first = ran.err.decode().splitlines()[0]
-    assert first.startswith("shmq: stress: put ")
-    assert " %, " in first
+    lines = ran.err.decode().splitlines()
+    assert lines[0].startswith("shmq: stress: put ")
+    assert any(" %, " in line and line.endswith(" s left") for line in lines)
     quiet = eager("stress", "--messages", "100", "--quiet", "--plot", str(tmp_path / "run.svg"))
     assert quiet.err == b""
     assert b"<svg" in (tmp_path / "run.svg").read_bytes()

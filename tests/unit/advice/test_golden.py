@@ -63,6 +63,19 @@ def test_each_knob_tells_its_rule_and_its_number() -> None:
             assert knob.reason and knob.trigger and knob.shown, (one.name, knob)
 
 
+def test_work_without_a_limit_of_deliveries_is_watched_by_its_age() -> None:
+    knobs = {knob.name: knob for knob in advise(Workload.of({"failure": "always"})).knobs}
+    assert knobs["max_deliveries"].value is None
+    assert knobs["alarm"].value == "ShmqMessagesOld"
+    assert "dead letter" not in knobs["alarm"].trigger
+
+
+def test_work_that_is_not_repeated_has_no_delay_of_retries() -> None:
+    knobs = {knob.name: knob.value for knob in advise(Workload.of({"failure": "never"})).knobs}
+    assert knobs["max_deliveries"] == 1
+    assert not {"retry_delay", "retry_delay_max"} & set(knobs)
+
+
 def test_the_table_is_of_many_different_workloads() -> None:
     assert len({one.name for one in GOLDEN}) == len(GOLDEN) >= 30
     assert {advised(one).kind for one in GOLDEN} == {"queue", "exchange", "stream"}

@@ -6,10 +6,14 @@ import heapq
 import math
 import random
 import statistics
+from pathlib import Path
 
 import pytest
 
+from shmq.advice import plot
 from shmq.advice.load import Load, consumers_for, erlang_c, mean_of, spread_of
+from shmq.advice.report import advise
+from shmq.advice.workload import Workload
 
 
 @pytest.mark.parametrize(
@@ -87,3 +91,14 @@ def test_the_wait_rises_with_the_load() -> None:
     curve = Load(rate=1, consumers=4, work=0.1, spread=2).curve(40)
     waits = [wait for _, wait in curve]
     assert waits == sorted(waits) and waits[-1] > 20 * waits[len(waits) // 2]
+
+
+def test_the_plot_has_no_wait_below_zero(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    figures = pytest.importorskip("matplotlib.figure")
+    drawn: list[tuple[float, float]] = []
+    monkeypatch.setattr(
+        figures.Figure, "savefig", lambda made, _: drawn.append(made.axes[0].get_ylim())
+    )
+    plot.figure(advise(Workload.of({}), cores=8).plan.load, 150, tmp_path / "wait.png")
+    ((lowest, highest),) = drawn
+    assert lowest == 0 < highest

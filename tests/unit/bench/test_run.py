@@ -60,7 +60,7 @@ def measured(
     contestants: Sequence[Contestant], bars: Sequence[Bar], visits: int = 3, visit: float = 0.02
 ) -> Record:
     row = Row("row", "a row", contestants, bars=bars)
-    return run([row], Plan(visits, visit, 0.015), lambda _: None, seed=1)
+    return run([row], Plan(visits, visit, 0.015), lambda *_: None, seed=1)
 
 
 def test_the_ratio_is_that_of_neighbours_and_the_mood_cancels_out() -> None:
@@ -119,9 +119,21 @@ def test_a_row_without_bars_is_measured_in_every_visit() -> None:
 def test_the_shortest_run_plays_every_pair_once() -> None:
     ours, peer = Fixed("shmq", 3e6), Fixed("peer", 2e6)
     row = Row("row", "a row", [ours, peer], bars=[times("shmq", "peer", 1)])
-    run([row], Plan(1, 0, 0), lambda _: None)
+    run([row], Plan(1, 0, 0), lambda *_: None)
     assert sorted(_played) == ["peer", "shmq"]
     assert ours.amounts == [1]
+
+
+def test_how_far_it_is_is_told_before_each_pair_of_turns() -> None:
+    told: list[tuple[int, str, int]] = []
+    row = Row(
+        "row", "a row", [Fixed("shmq", 3e6), Fixed("peer", 2e6)], bars=[times("shmq", "peer", 1)]
+    )
+    run([row], Plan(2, 0, 0), lambda over, step: told.append((over, step, len(_played))))
+    steps = [(over, step) for over, step, _ in told]
+    assert steps == sorted(steps)
+    assert set(steps) == {(0, "visit 1 of 2: row"), (1, "visit 2 of 2: row")}
+    assert {0, 2} <= {played for _, _, played in told}
 
 
 def test_an_error_names_the_row_and_whose_turn_it_was() -> None:

@@ -101,6 +101,16 @@ def test_lines_are_far_between(
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+def test_the_time_left_is_told_once_a_part_is_done(
+    at_once: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with progress("verify", "bytes", forks=True) as told:
+        told(704, 400 << 20)
+        assert "left" not in capsys.readouterr().err
+        told(8 << 20, 400 << 20)
+        assert "left" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("quiet", "lines"), [(True, True), (False, False)])
 def test_lines_can_be_silenced(
     at_once: None, capsys: pytest.CaptureFixture[str], quiet: bool, lines: bool
