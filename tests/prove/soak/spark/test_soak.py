@@ -11,15 +11,13 @@ from tests.prove.soak.spark.storm import Outcome, archived, body_of, judge, stor
 pytestmark = pytest.mark.watchdog(600)
 
 
-def test_each_number_is_in_the_files_once_whoever_is_killed(
-    tmp_path: Path,
-) -> None:
-    *killed, outcome = storm(tmp_path, seed=20_261_122, kills=2, pause=2)
+def test_each_number_is_in_the_files_once_though_a_driver_is_killed(tmp_path: Path) -> None:
+    *killed, outcome = storm(tmp_path, seed=20_261_121, kills=1, pause=2)
 
     assert isinstance(outcome, Outcome)
     judge(outcome, archived(tmp_path))
     assert not outcome.wrong(), outcome
-    assert len(killed) == 2
+    assert killed == ["transform: java"]
     assert outcome.put > 0
 
 
