@@ -104,7 +104,7 @@ def test_each_record_is_in_its_window_or_counted_as_late(clock: Clock) -> None:
     """The sums over closed windows and late counts are exact, whatever the order of times."""
     chance = random.Random(7)
     wanted: collections.Counter[tuple[float, str]] = collections.Counter()
-    for turn in range(3):
+    for turn in range(4):
         for _ in range(40):
             moment = max(0.0, turn * 25 + chance.uniform(-30, 10))
             key = chance.choice("ab")
