@@ -42,7 +42,7 @@ def session(
 ) -> SparkSession:
     """A :class:`pyspark.sql.SparkSession` that reads and writes queues.
 
-    Both formats are registered in it, wherever shmq is installed: see :func:`register`.
+    It has both formats, wherever shmq is installed: see :func:`register`.
 
     ``conf`` overrides Spark's own configuration, which overrides these defaults: the master is
     ``local[*]``, times are in UTC, and Spark's web page is off unless ``ui`` is true. Java is
@@ -57,14 +57,13 @@ def session(
     given: dict[str, Any] = {key: _as_text(value) for key, value in (conf or {}).items()}
     if master is not None:
         given["spark.master"] = master
-    new = SparkSession.getActiveSession() is None
-    if new:
+    if SparkSession.getActiveSession() is None:
         if given.get("spark.master", "local").startswith("local"):
             # Java passes it to all Python processes, including those that look up formats.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         given = _settings(app, given, ui=ui)
     spark = SparkSession.builder.config(map=given).getOrCreate()
-    if new or not _knows_formats(spark):
+    if not _knows_formats(spark):
         register(spark)
     return spark
 
@@ -85,7 +84,7 @@ def register(spark: SparkSession) -> None:
 
 
 def _knows_formats(spark: SparkSession) -> bool:
-    """Whether the session has both formats already: Spark warns of a second registration."""
+    """Whether Spark found both formats: it warns of a registration in addition to that."""
     formats = spark._jsparkSession.sessionState().dataSourceManager()
     return all(formats.dataSourceExists(name) for name in ("shmq", "dmsq"))
 

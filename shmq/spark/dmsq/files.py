@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql.datasource import InputPartition
@@ -171,24 +171,12 @@ _RANGES: Final = 4096
 
 
 class OpenedFiles:
-    """The opened files of some queues, as of one moment. Must be closed."""
+    """The opened files of some queues, as of one moment."""
 
     def __init__(self) -> None:
         self.chains: dict[str, tuple[QueueFiles, list[Part]]] = {}
         #: The skipped places, each with its queue.
         self.skipped: list[tuple[str, Skipped]] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        for chain, _ in self.chains.values():
-            chain.close()
 
 
 class Files:
@@ -202,8 +190,9 @@ class Files:
         self.queues = queues_in(self.disk, chosen["queue"], chosen["queuePattern"])
         self.salvage = chosen["mode"] == DROPMALFORMED
 
-    def look(self) -> OpenedFiles:
-        """Read the files of the queues, every byte.
+    @contextlib.contextmanager
+    def look(self) -> Iterator[OpenedFiles]:
+        """Read the files of the queues, every byte; they are open in the block.
 
         A message that was being moved between two of them counts in the target queue. Raises
         :class:`~shmq.FileError`; for damage, with file and offset, unless damage is skipped.
@@ -213,12 +202,12 @@ class Files:
             for queue in self.queues:
                 self._look_at(queue, looked)
             settle_moves([chain for chain, _ in looked.chains.values()])
-        except BaseException:
-            looked.__exit__(None, None, None)
-            raise
-        for queue, skipped in looked.skipped:
-            log.warning("queue %s: %s", queue, skipped)
-        return looked
+            for queue, skipped in looked.skipped:
+                log.warning("queue %s: %s", queue, skipped)
+            yield looked
+        finally:
+            for chain, _ in looked.chains.values():
+                chain.close()
 
     def slices(self, bounds: Bounds, least: int | None) -> list[Slice]:
         """The messages within the bounds, cut into slices for ``least`` tasks or more."""

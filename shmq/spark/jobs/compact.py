@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
@@ -14,7 +13,7 @@ from shmq.spark.jobs import catalog
 from shmq.spark.jobs.config import Base, Table, key
 from shmq.spark.jobs.endpoints import FILES
 from shmq.spark.jobs.job import Batch, Progress
-from shmq.spark.jobs.table import FileTable
+from shmq.spark.jobs.table import FileTable, setting
 from shmq.spark.jobs.values import Location, Options, Size
 
 if TYPE_CHECKING:
@@ -61,21 +60,11 @@ def run(
     """Write the next version of the table."""
     table = config.table
     began = time.monotonic()
-    with _setting(session, _SIZE, f"{table.size}b"):
+    with setting(session, _SIZE, f"{table.size}b"):
         opened = FileTable(session, table.path, table.format, table.options)
         rows = opened.compact(session)
     seconds = time.monotonic() - began
     report(Progress(rows=rows, rate=rows / seconds, seconds=seconds))
-
-
-@contextlib.contextmanager
-def _setting(session: SparkSession, name: str, value: str) -> Iterator[None]:
-    before = session.conf.get(name) or ""
-    session.conf.set(name, value)
-    try:
-        yield
-    finally:
-        session.conf.set(name, before)
 
 
 JOB: Final = Batch(

@@ -21,10 +21,11 @@ the next process that opens the table does it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from shmq.errors import DamagedFile, ShmqError
@@ -33,7 +34,7 @@ from shmq.spark.jobs.filesystem import Folder
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["BATCH", "FileTable", "Version", "current_path"]
+__all__ = ["BATCH", "FileTable", "Version", "current_path", "setting"]
 
 #: The column that each row has of its folder, once it is read.
 BATCH: Final = "shmq_batch"
@@ -171,16 +172,12 @@ class FileTable:
         first = self._folder.files(f"{version.path}/{batches[0]}")[0]
         columns = [part.partition("=")[0] for part in first.split("/")[:-1]]
         typed = "spark.sql.sources.partitionColumnTypeInference.enabled"
-        before = session.conf.get(typed) or "true"
-        session.conf.set(typed, "false")
-        try:
+        with setting(session, typed, "false"):
             reader = session.read.format(self._format).options(**self._options)
             reader = reader.option("mergeSchema", "true").option(
                 "basePath", self._folder.path(version.path)
             )
             rows = reader.load([self._folder.path(f"{version.path}/{name}") for name in batches])
-        finally:
-            session.conf.set(typed, before)
         return rows, columns
 
     def _write(self, rows: DataFrame, name: str, columns: Sequence[str]) -> None:
@@ -211,6 +208,17 @@ def current_path(session: SparkSession, path: str) -> str:
     if not folder.exists(_CURRENT):
         return path
     return folder.path(FileTable(session, path, "", {}).current().path)
+
+
+@contextlib.contextmanager
+def setting(session: SparkSession, name: str, value: str) -> Iterator[None]:
+    """The setting has that value in the block."""
+    before = session.conf.get(name) or ""
+    session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        session.conf.set(name, before)
 
 
 def _staged(owner: str) -> str:

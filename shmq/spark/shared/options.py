@@ -145,40 +145,35 @@ def pattern(given: str) -> re.Pattern[str]:
 
 def whole(least: int, most: int) -> Reading:
     """A whole number within the bounds."""
-
-    def read(given: str) -> int:
-        allowed = f"a whole number from {least:,} to {most:,}"
-        if not re.fullmatch(r"\s*\d{1,20}\s*", given, re.ASCII):
-            raise ValueError(allowed)
-        if not least <= int(given) <= most:
-            raise ValueError(allowed)
-        return int(given)
-
-    return read
+    return _within(least, most, _digits, f"a whole number from {least:,} to {most:,}")
 
 
 def size(least: int, most: int) -> Reading:
     """A number of bytes within the bounds."""
-
-    def read(given: str) -> int:
-        found = size_of(given)
-        if found is None or not least <= found <= most:
-            raise ValueError(f"a number of bytes from {least:,} to {most:,}, as 64k, 16m or 1g")
-        return found
-
-    return read
+    allowed = f"a number of bytes from {least:,} to {most:,}, as 64k, 16m or 1g"
+    return _within(least, most, size_of, allowed)
 
 
 def seconds(least: float, most: float) -> Reading:
     """A time within the bounds, in seconds."""
+    allowed = f"a time from {least:g} to {most:g} seconds, as 30, 500ms or 10min"
+    return _within(least, most, seconds_of, allowed)
 
+
+def _within(
+    least: float, most: float, number: Callable[[str], float | None], allowed: str
+) -> Reading:
     def read(given: str) -> float:
-        found = seconds_of(given)
+        found = number(given)
         if found is None or not least <= found <= most:
-            raise ValueError(f"a time from {least:g} to {most:g} seconds, as 30, 500ms or 10min")
+            raise ValueError(allowed)
         return found
 
     return read
+
+
+def _digits(given: str) -> int | None:
+    return int(given) if re.fullmatch(r"\s*\d{1,20}\s*", given, re.ASCII) else None
 
 
 def moment(given: str) -> int:

@@ -8,6 +8,7 @@ from typing import Final
 from shmq.spark.shared import address, columns, options, query_page
 from shmq.spark.shared.kind import KAFKAS, Kind
 from shmq.spark.shared.options import BATCH, KIND, STREAM, Option
+from shmq.spark.shared.sink import StreamingWriter, Writer
 from shmq.spark.shared.subscription import assigned
 from shmq.spark.stream import bounds, writer
 from shmq.spark.stream.reader import StreamBatchReader, StreamSourceStreamingReader
@@ -74,8 +75,8 @@ STREAM_KIND: Final = Kind(
     make_reader=StreamBatchReader,
     make_stream_reader=StreamSourceStreamingReader,
     make_sink=StreamSink.of,
-    make_writer=writer.StreamWriter,
-    make_stream_writer=writer.StreamSinkStreamingWriter,
+    make_writer=Writer,
+    make_stream_writer=StreamingWriter,
     no_overwrite="mode('overwrite') would remove what others have appended, and nothing is removed "
     "from a stream: use mode('append')",
     no_complete="outputMode('complete') gives the whole result anew with each batch, and a stream "

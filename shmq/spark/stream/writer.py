@@ -1,4 +1,4 @@
-"""A write to streams: its options and its writers."""
+"""A write to streams, and its options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import shmq
 from shmq.spark.shared import options
 from shmq.spark.shared.columns import STREAM_SINK, SinkColumns
 from shmq.spark.shared.options import WRITE, Option
-from shmq.spark.shared.sink import BatchId, Sink, StreamingWriter, Writer
+from shmq.spark.shared.sink import BatchId, Sink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from shmq.api.options import Confirm
 
-__all__ = ["OPTIONS", "StreamSink", "StreamSinkStreamingWriter", "StreamWriter"]
+__all__ = ["OPTIONS", "StreamSink"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +69,3 @@ OPTIONS: Final = (
     Option("batch", options.whole(0, (1 << 31) - 1), None, _WRITE),
     Option("confirm", options.one_of("memory", "disk"), None, _WRITE),
 )
-
-
-class StreamWriter(Writer):
-    """Appends the rows of a DataFrame to streams, once even if Spark retries a task."""
-
-
-class StreamSinkStreamingWriter(StreamingWriter):
-    """Appends the rows of each micro-batch to streams once, however often Spark runs it."""

@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 import shmq
-from tests.support.examples import printed
+from tests.support.examples import command, printed
 from tests.support.processes import environment
 
 if TYPE_CHECKING:
@@ -82,7 +82,10 @@ def test_the_pipeline_writes_each_order_into_parquet_once(
 ) -> None:
     printed("parquet", namespace, "put", "--orders", "20", timeout=300)
     broker.queue("orders").put(b"no order")
-    printed("parquet", namespace, "run", str(tmp_path), "--once", timeout=300)
+    once = (str(tmp_path), "--once")
+    with command("parquet", namespace, tmp_path / "log", "app.py", "run", *once) as running:
+        assert running.process.wait(300) == 0, running.log()
+        assert "replaced a statically registered data source" not in running.log()
     rows = duckdb.read_parquet(f"{tmp_path}/data/**/*.parquet")
     found = rows.filter("decode_problem IS NULL").order('"order"').fetchall()
     names = rows.columns

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
 #: Hides shmq from all but a finder, as the editable installs of many tools do: it can be
 #: imported, and is not in any folder in which Spark looks for formats.
 FINDER = f"""
-import importlib.util, sys
+import importlib.util, os, sys
 
 class Finder:
     @staticmethod
@@ -27,7 +27,7 @@ class Finder:
             return None
         return importlib.util.spec_from_file_location(name, {str(ROOT / "shmq/__init__.py")!r})
 
-sys.path[:] = [folder for folder in sys.path if folder != {str(ROOT)!r}]
+sys.path[:] = [at for at in sys.path if not os.path.exists(os.path.join(at, "pyspark_shmq.py"))]
 sys.meta_path.append(Finder)
 """
 

@@ -202,7 +202,6 @@ def test_a_query_has_each_record_once_and_goes_on_where_it_was(
     for first in (0, 300):
         fill(orders, 300, first)
         query.run()
-    query.run()
     assert query.values == bodies(600)
     assert len(query.batches) == 2
 
@@ -232,19 +231,23 @@ def test_a_batch_that_is_replayed_has_the_very_same_rows(query: Query, orders: s
     assert query.values == bodies(200)
 
 
-def test_a_batch_has_no_more_than_is_asked_for_of_each_by_its_backlog(
+def test_a_batch_has_no_more_than_is_asked_for_of_each_and_its_progress_says_how_many_wait(
     query: Query, orders: shmq.Stream
 ) -> None:
     for number in range(80):
         orders.append(b"%06d" % number, partition=0)
     for number in range(80, 100):
         orders.append(b"%06d" % number, partition=1)
-    query.run(maxOffsetsPerTrigger=50)
+    told = query.run(maxOffsetsPerTrigger=50).recentProgress
 
     first = [row.partition for row in query.batches[0]]
     assert (first.count(0), first.count(1)) == (40, 10)
     assert [len(rows) for rows in query.batches.values()] == [50, 50]
     assert query.values == bodies(100)
+    found = [json.loads(each["sources"][0]["latestOffset"]) for each in told]
+    assert [each["backlog"] for each in found] == [50, 0]
+    assert found[0]["oldest"] > found[-1]["oldest"] == 0
+    assert found[0]["offsets"] == {"orders": {"0": 80, "1": 20, "2": 0}}
 
 
 def test_a_batch_waits_until_there_is_enough_or_long_enough(
@@ -292,15 +295,6 @@ def test_a_stream_that_was_made_anew_is_an_error_or_read_from_its_beginning(
         assert "was deleted and made anew" in query.fails()
         query.run(failOnDataLoss="false")
     assert query.values == bodies(9) + bodies(6, 100)
-
-
-def test_progress_says_how_many_wait(query: Query, orders: shmq.Stream) -> None:
-    fill(orders, 30)
-    told = query.run(maxOffsetsPerTrigger=12).recentProgress
-    found = [json.loads(each["sources"][0]["latestOffset"]) for each in told]
-    assert [each["backlog"] for each in found] == [18, 6, 0]
-    assert found[0]["oldest"] > found[-1]["oldest"] == 0
-    assert found[0]["offsets"] == {"orders": {"0": 10, "1": 10, "2": 10}}
 
 
 def test_a_group_is_told_of_what_spark_has_committed_and_of_nothing_else(

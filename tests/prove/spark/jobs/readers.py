@@ -86,7 +86,7 @@ def watched(folder: Path) -> Iterator[Watch]:
     stop = threading.Event()
 
     def look() -> None:
-        while not stop.wait(0.05):  # others need the processor, too
+        while not stop.wait(0.2):  # others need the processor, too
             try:
                 watch.look()
             except Exception as error:

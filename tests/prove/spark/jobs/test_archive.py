@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import collections
 import datetime as dt
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 import shmq
-from shmq.api.query_pages import TABLE, key_of
 from tests.prove.spark.jobs.tools import rows_of, run_job, written
 
 if TYPE_CHECKING:
@@ -75,21 +68,3 @@ def test_a_job_that_goes_on_adds_what_has_come_since_and_nothing_twice(
 
     assert totals == [3, 0, 2]
     assert rows_of(spark, tmp_path / "archive").select("offset").distinct().count() == 5
-
-
-@pytest.mark.watchdog(200)
-def test_a_job_tells_the_page_of_its_session_by_the_public_name_of_the_host(
-    broker: shmq.Broker, namespace: str, tmp_path: Path
-) -> None:
-    broker.create_queue("results:1", dead_letter=None).put(b"one")
-    with_page = '[spark.conf]\n"spark.ui.enabled" = true\n"spark.ui.port" = 0\n'
-    path = written(tmp_path, NOW.format(namespace=namespace) + with_page)
-    ran = subprocess.run(
-        [sys.executable, "-m", "shmq.cli", "pipeline", "archive", str(path)],
-        env={**os.environ, "SPARK_PUBLIC_DNS": "spark.example.org"},
-        capture_output=True, text=True, timeout=180, check=False,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    with broker.table(TABLE) as table:
-        (page,) = [table.get(key) for key in table.keys(key_of("queue", "results:1", ""))]
-    assert re.fullmatch(r"http://spark\.example\.org:\d+/StreamingQuery/", str(page))

@@ -57,10 +57,11 @@ def job(folder: Path, namespace: str, sink: str, checkpoint: str = "checkpoint")
 def test_files_of_any_format_are_compacted_and_have_each_row_once(
     spark: SparkSession, queue: shmq.Queue, namespace: str, tmp_path: Path, form: str, options: str
 ) -> None:
-    path = job(tmp_path, namespace, FILES.format(format=form, options=options))
-    run_job(spark, "transform", path)
     queue.put_many(["four", "five"])
+    path = job(tmp_path, namespace, FILES.format(format=form, options=options))
+    path.write_text(path.read_text().replace("subscribe", "maxOffsetsPerTrigger = 3\nsubscribe"))
     run_job(spark, "transform", path)
+    assert len(list(current(tmp_path / "out").iterdir())) == 2, "there are batches to merge"
     extra = options.replace("sink.", "table.")
     compact = f'[table]\nformat = "{form}"\npath = "out"\n{extra}'
 
