@@ -78,7 +78,8 @@ class Pipeline:
             self.keep()
             assert self._process is not None
             eventually(lambda: bool(self._kinds()["java"]) or not self._runs(), "it is up")
-            self._process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self._process.send_signal(signal.SIGTERM)
             if self._process.wait(PATIENCE) == 0:
                 said = self._said.read_text()
                 assert re.fullmatch(rf"{self.job}: stopped, [\d,]+ rows\n", said), said
