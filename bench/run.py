@@ -24,7 +24,6 @@ from bench.row import SECONDS, Bar, Contestant, Figure, Row, Turn
 from bench.stage import Failed
 from bench.verdict import judge
 
-#: Reports the current step.
 #: Called as often as there is something new with how many visits are over, and the one now.
 Say = Callable[[int, str], None]
 #: How often each pair is played in the first visit: the fewest turns that have an interval.

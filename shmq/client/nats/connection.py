@@ -345,18 +345,8 @@ class ClusterConnection:
         self, verb: str, payload: Mapping[str, Any] | None = None, what: str = ""
     ) -> dict[str, Any]:
         """The answer of ``$JS.API.<verb>``. Raises ApiError for a refusal."""
-        until = time.monotonic() + self.target.request_timeout
         packed = b"" if payload is None else json.dumps(payload).encode()
-        while True:
-            left = max(0.001, until - time.monotonic())
-            answer = await self.request(f"$JS.API.{verb}", packed, within=left, what=what)
-            found: dict[str, Any] = json.loads(answer.data)
-            error = found.get("error")
-            if error is None:
-                return found
-            if error.get("err_code") not in _PASSING or time.monotonic() + _PAUSE >= until:
-                raise ApiError(what or verb, error)
-            await asyncio.sleep(_PAUSE)
+        return await self._answered(f"$JS.API.{verb}", packed, what=what, verb=verb)
 
     async def publish(
         self,
@@ -373,16 +363,38 @@ class ClusterConnection:
         Raises ApiError for a refusal, ConnectionLost, and what ``check_there`` raises if no stream
         has the subject.
         """
+        return await self._answered(
+            subject,
+            payload,
+            headers,
+            within=within,
+            attempt=2.0,
+            check_there=check_there,
+            what=what,
+        )
+
+    async def _answered(
+        self,
+        subject: str,
+        payload: bytes,
+        headers: dict[str, str] | None = None,
+        *,
+        within: float | None = None,
+        attempt: float = _ATTEMPT,
+        check_there: CheckThere | None = None,
+        what: str,
+        verb: str = "",
+    ) -> dict[str, Any]:
+        """What JetStream answers to a request, which is repeated over errors that pass."""
         patience = self.target.request_timeout if within is None else within
         until = time.monotonic() + patience
         while True:
-            left = max(0.001, until - time.monotonic())
             answer = await self.request(
                 subject,
                 payload,
                 headers,
-                within=left,
-                attempt=2.0,
+                within=max(0.001, until - time.monotonic()),
+                attempt=attempt,
                 check_there=check_there,
                 what=what,
             )
@@ -391,7 +403,7 @@ class ClusterConnection:
             if error is None:
                 return found
             if error.get("err_code") not in _PASSING or time.monotonic() + _PAUSE >= until:
-                raise ApiError(what, error)
+                raise ApiError(what or verb, error)
             await asyncio.sleep(_PAUSE)
 
     # ---- the end ----

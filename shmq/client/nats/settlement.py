@@ -35,7 +35,6 @@ log = logging.getLogger("shmq")
 _NOTED: Final = 86_400
 #: How long a message rests whose dead-letter queue is full, in seconds.
 _REST: Final = 1.0
-_PAUSE: Final = 0.1
 _FEW: Final = 1024
 
 
