@@ -39,7 +39,7 @@ help:
 	@echo 'make soak SECONDS=60    kill producers and consumers at random, then count'
 	@echo 'make spark-soak         the same with the jobs of the pipeline on Spark'
 	@echo 'make spark-cluster      a Spark cluster over TLS whose workers are killed'
-	@echo 'make cluster-soak       three NATS servers, bridges and consumers that are killed; KILLS=100'
+	@echo 'make cluster-soak       three NATS servers, bridges, consumers: killed and stopped; KILLS=100'
 	@echo 'make fuzz SECONDS=60    any bytes for the protocol engine (needs clang);'
 	@echo '                        HARNESS=dmsq: for what reads files'
 	@echo 'make stubs              write shmq/native/*.pyi from the signatures in the sources'
@@ -167,7 +167,7 @@ WORKER_KILLS := 4
 spark-cluster: $(VENV)/test
 	$(BIN)/python -m tests.prove.spark.cluster --kills $(WORKER_KILLS)
 
-# Two histories of a cluster of three servers, while servers, bridges and consumers are killed:
+# Two histories of a cluster of three servers, while servers, bridges and consumers are killed or stopped:
 # make cluster-soak KILLS=100
 cluster-soak: $(VENV)/test
 	SHMQ_KILLS=$(KILLS) $(BIN)/python -m pytest tests/prove/cluster/test_failover.py \
