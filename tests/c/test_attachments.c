@@ -225,6 +225,56 @@ TEST("only what the dead one held is taken, and only if the entry is still its o
     CHECK_EQ(shmq_ack(alive, view.receipt, now), SHMQ_OK);
 }
 
+/* Gives slot 0 to the handle in one of the ways there are; false if that was all of them. */
+static bool own_in_way(struct shmq_queue *q, int way)
+{
+    struct shmq_put put = {.body = "row", .body_bytes = 3};
+    struct shmq_view view = {.seq = 1};
+    uint64_t seq;
+
+    switch (way) {
+    case 0: (void)take_next(q); return true;
+    case 1: CHECK_EQ(shmq_lease_at(q, 0, 1, now, SECOND, &view), SHMQ_OK); return true;
+    case 2: CHECK_EQ(shmq_take(q, 0, 1, &view), SHMQ_OK); return true;
+    case 3: CHECK_EQ(shmq_pin_at(q, 0, 1, &view), SHMQ_OK); return true;
+    case 4: CHECK_EQ(shmq_reserve(q, 4, 0, now, NULL, &view, &seq), SHMQ_OK); return true;
+    case 5: CHECK_EQ(shmq_stage_row(q, &put, 0, now, &view.receipt), SHMQ_OK); return true;
+    default: return false;
+    }
+}
+
+static bool is_held(const struct shmq_queue *q, uint32_t at)
+{
+    uint32_t owner = at + 1;
+    bool held = false;
+
+    for (uint32_t i = 0; i < q->h->slots_made; i++) {
+        enum shmq_state state = shmq_state_of(shmq_word(&q->slots[i]));
+
+        held |= q->slots[i].pins >> 16 == owner;
+        held |= q->slots[i].owner == owner && state != SHMQ_FREE && state != SHMQ_READY &&
+                state != SHMQ_DEAD;
+    }
+    return held;
+}
+
+TEST("a handle that closes holds no slot any more, in whatever way it came to one")
+{
+    for (int way = 0;; way++) {
+        struct shmq_queue *q = NEW_QUEUE(.capacity = 4, .dead_letters = 1);
+        struct shmq_queue *other = another_handle(q);
+        uint32_t at = other->attachment;
+
+        put_text(q, "a");
+        if (!own_in_way(other, way))
+            break;
+        CHECK(is_held(q, at));
+        shmq_reclaim(other, at, entry_of(other)->process, now);
+        CHECK(!is_held(q, at));
+        CHECK_WELL(q);
+    }
+}
+
 TEST("a dead sleeper is not counted any more")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4), *dead = another_handle(q);

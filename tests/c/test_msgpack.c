@@ -166,3 +166,32 @@ TEST("of a str that is cut off nothing is compared")
     CHECK(r.bad);
     CHECK(!shmq_msgpack_is(&value, "codec"));
 }
+
+TEST("short values are read inline as they are read by the general form")
+{
+    unsigned char bytes[24];
+    uint64_t random = 1;
+
+    for (int round = 0; round < 200000; round++) {
+        struct shmq_msgpack inlined, general;
+        size_t size = (size_t)round % (sizeof bytes + 1);
+        struct shmq_reader a = {bytes, bytes + size, false}, b = a;
+
+        for (size_t i = 0; i < sizeof bytes; i++) {
+            random = random * 6364136223846793005ull + 1442695040888963407ull;
+            bytes[i] = (unsigned char)(random >> 56 & (random >> 33 & 7 ? 0x7F : 0xFF));
+        }
+        bytes[0] = round & 1 ? (unsigned char)(0xA0 | (bytes[0] & 0x1F)) : 0xC4;
+        if (!(round & 1))
+            bytes[1] &= 0x1F;
+        shmq_msgpack_read(&a, &inlined);
+        shmq_msgpack_read_any(&b, &general);
+        CHECK_EQ(a.bad, b.bad);
+        if (a.bad)
+            continue;
+        CHECK_EQ(a.at - bytes, b.at - bytes);
+        CHECK_EQ(inlined.kind, general.kind);
+        CHECK_EQ(inlined.count, general.count);
+        CHECK_EQ(inlined.bytes - bytes, general.bytes - bytes);
+    }
+}

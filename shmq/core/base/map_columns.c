@@ -18,8 +18,19 @@ static struct shmq_reader reader_of(const struct shmq_span *span)
     return (struct shmq_reader){span->at, span->at + span->bytes, false};
 }
 
+static struct shmq_span name_of(const char *key)
+{
+    return (struct shmq_span){(const unsigned char *)key, key ? (uint32_t)strlen(key) : 0};
+}
+
+static bool is_named(const struct shmq_msgpack *name, const struct shmq_span *key)
+{
+    return name->kind == SHMQ_MSGPACK_STR && name->count == key->bytes &&
+           !memcmp(name->bytes, key->at, key->bytes);
+}
+
 /* Sets `found` to the last value of the key; false if the bytes are not one map. */
-static bool find(const struct shmq_span *map, const char *key, struct shmq_span *found)
+static bool find(const struct shmq_span *map, const struct shmq_span *key, struct shmq_span *found)
 {
     struct shmq_reader r = reader_of(map);
     struct shmq_msgpack head, name, value;
@@ -36,7 +47,7 @@ static bool find(const struct shmq_span *map, const char *key, struct shmq_span 
         begin = r.at;
         shmq_msgpack_read(&r, &value);
         shmq_msgpack_skip(&r, &value);
-        if (!r.bad && shmq_msgpack_is(&name, key)) {
+        if (!r.bad && is_named(&name, key)) {
             bool is_nil = value.kind == SHMQ_MSGPACK_NIL;
 
             *found = (struct shmq_span){is_nil ? NULL : begin, (uint32_t)(r.at - begin)};
@@ -57,17 +68,19 @@ static bool is_map(const struct shmq_span *span)
 uint32_t shmq_maps_find(const struct shmq_maps *m, const char *outer, const char *key,
                         struct shmq_span *spans)
 {
+    struct shmq_span outer_name = name_of(outer), name = name_of(key);
+
     for (uint32_t i = 0; i < m->count; i++) {
         struct shmq_span map = {m->bytes + m->ends[i], (uint32_t)(m->ends[i + 1] - m->ends[i])};
 
         spans[i] = (struct shmq_span){NULL, 0};
         if (!map.bytes)
             continue;
-        if (outer && (!find(&map, outer, &map) || (map.at && !is_map(&map))))
+        if (outer && (!find(&map, &outer_name, &map) || (map.at && !is_map(&map))))
             return i;
         if (!key)
             spans[i] = map;
-        else if (map.at && !find(&map, key, &spans[i]))
+        else if (map.at && !find(&map, &name, &spans[i]))
             return i;
     }
     return m->count;
@@ -90,40 +103,39 @@ static bool text_of(const struct shmq_span *span, struct shmq_msgpack *value)
     return !r.bad && is_text(value);
 }
 
-void shmq_texts_measure(const struct shmq_span *spans, uint32_t count, struct shmq_text_sums *sums)
+void shmq_texts_measure(struct shmq_span *spans, uint32_t count, struct shmq_text_sums *sums)
 {
     struct shmq_msgpack value;
 
     *sums = (struct shmq_text_sums){0};
     for (uint32_t i = 0; i < count; i++) {
-        if (!text_of(&spans[i], &value))
+        if (!text_of(&spans[i], &value)) {
+            spans[i] = (struct shmq_span){NULL, 0};
             continue;
+        }
+        spans[i] = (struct shmq_span){value.bytes, value.count};
         sums->present++;
         sums->bytes += value.count;
     }
 }
 
 /* Appends an item to those before it. */
-static void add(unsigned char *to, int32_t *ends, uint64_t i, const struct shmq_msgpack *value)
+static void add(unsigned char *to, int32_t *ends, uint64_t i, const unsigned char *bytes,
+                uint32_t count)
 {
-    if (value->count)
-        memcpy(to + ends[i], value->bytes, value->count);
-    ends[i + 1] = ends[i] + (int32_t)value->count;
+    if (count)
+        memcpy(to + ends[i], bytes, count);
+    ends[i + 1] = ends[i] + (int32_t)count;
 }
 
 void shmq_texts_fill(const struct shmq_span *spans, uint32_t count,
                      const struct shmq_text_arrays *to)
 {
-    struct shmq_msgpack value;
-
     to->ends[0] = 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (text_of(&spans[i], &value)) {
-            add(to->bytes, to->ends, i, &value);
+        add(to->bytes, to->ends, i, spans[i].at, spans[i].bytes);
+        if (spans[i].at)
             shmq_set_bit(to->there, i);
-        } else {
-            to->ends[i + 1] = to->ends[i];
-        }
     }
 }
 
@@ -228,9 +240,9 @@ static uint64_t fill_one(const struct shmq_span *span, uint64_t at,
     shmq_msgpack_read(&r, &map);
     for (uint32_t i = 0; i < map.count; i++, at++) {
         shmq_msgpack_read(&r, &key);
-        add(to->keys, to->key_ends, at, &key);
+        add(to->keys, to->key_ends, at, key.bytes, key.count);
         shmq_msgpack_read(&r, &value);
-        add(to->values.bytes, to->values.ends, at, &value);
+        add(to->values.bytes, to->values.ends, at, value.bytes, value.count);
         if (value.kind != SHMQ_MSGPACK_NIL)
             shmq_set_bit(to->values.there, at);
     }

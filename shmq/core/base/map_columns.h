@@ -35,8 +35,10 @@ struct shmq_text_arrays {
     unsigned char *bytes, *there;
 };
 
-/* A value that is neither text nor bytes counts as absent. */
-void shmq_texts_measure(const struct shmq_span *spans, uint32_t count, struct shmq_text_sums *sums);
+/* Makes each span its text or bytes; a value that is neither counts as absent. */
+void shmq_texts_measure(struct shmq_span *spans, uint32_t count, struct shmq_text_sums *sums);
+
+/* Every span was measured. */
 void shmq_texts_fill(const struct shmq_span *spans, uint32_t count,
                      const struct shmq_text_arrays *to);
 

@@ -28,6 +28,8 @@ bool shmq_is_utf8(const unsigned char *at, uint32_t size)
 {
     const unsigned char *end = at + size;
 
+    if (shmq_is_ascii(at, size))
+        return true;
     while (end - at >= 8 && !(shmq_load64(at) & 0x8080808080808080ull)) /* ASCII */
         at += 8;
     while (at < end) {
@@ -144,7 +146,7 @@ static void read_tagged(struct shmq_reader *r, struct shmq_msgpack *value, uint8
     }
 }
 
-void shmq_msgpack_read(struct shmq_reader *r, struct shmq_msgpack *value)
+void shmq_msgpack_read_any(struct shmq_reader *r, struct shmq_msgpack *value)
 {
     uint8_t tag = shmq_read8(r);
 
@@ -183,14 +185,13 @@ static struct level level_of(const struct shmq_msgpack *value)
     return (struct level){(uint64_t)value->count << is_map, is_map};
 }
 
-void shmq_msgpack_skip(struct shmq_reader *r, const struct shmq_msgpack *value)
+void shmq_msgpack_skip_many(struct shmq_reader *r, const struct shmq_msgpack *value)
 {
     struct level levels[SHMQ_MSGPACK_DEPTH];
     struct shmq_msgpack next;
-    uint32_t depth = 0;
+    uint32_t depth = 1;
 
-    if (is_many(value))
-        levels[depth++] = level_of(value);
+    levels[0] = level_of(value);
     while (depth && !r->bad) {
         struct level *level = &levels[depth - 1];
         bool is_key;

@@ -35,8 +35,9 @@ static inline void fetch_ahead(struct shmq_queue *q, uint32_t next)
     }
 }
 
-/* Leases a READY message. `flies`: it joins what its run has in flight of its group. */
-static inline void grant_to(struct shmq_queue *q, struct shmq_slot *s, uint16_t owner, bool flies,
+/* Leases a READY message, by this attachment or by name. `flies`: it joins what its run has in flight
+ * of its group. */
+static inline void grant_to(struct shmq_queue *q, struct shmq_slot *s, bool by_name, bool flies,
                             int64_t now, int64_t ns, bool handed, struct shmq_view *view)
 {
     struct shmq_header *h = q->h;
@@ -52,7 +53,10 @@ static inline void grant_to(struct shmq_queue *q, struct shmq_slot *s, uint16_t 
     else
         shmq_order_remove(q, s);
     SET(h->visible, h->visible - 1);
-    SET(s->owner, owner);
+    if (by_name)
+        SET(s->owner, SHMQ_BY_NAME);
+    else
+        shmq_own(q, s);
     SET_ATOMIC(s->deadline, now + ns + shmq_lag(q));
     shmq_commit(s, shmq_make_word(SHMQ_LEASED, keep | (handed ? SHMQ_F_HANDED : 0),
                                   shmq_deliveries_of(word), shmq_next_serial(h)));
@@ -67,10 +71,10 @@ static inline void grant_to(struct shmq_queue *q, struct shmq_slot *s, uint16_t 
     view->deliveries++;
 }
 
-void shmq_grant(struct shmq_queue *q, struct shmq_slot *s, uint16_t owner, int64_t now, int64_t ns,
+void shmq_grant(struct shmq_queue *q, struct shmq_slot *s, bool by_name, int64_t now, int64_t ns,
                 struct shmq_view *view)
 {
-    grant_to(q, s, owner, shmq_word(s) & SHMQ_F_GROUPED, now, ns, true, view);
+    grant_to(q, s, by_name, shmq_word(s) & SHMQ_F_GROUPED, now, ns, true, view);
 }
 
 /* The message that is served first, or SHMQ_NIL. Expired ones end here. */
@@ -112,8 +116,7 @@ int shmq_lease(struct shmq_queue *q, int64_t now, bool handed, struct shmq_view 
 void shmq_lease_this(struct shmq_queue *q, struct shmq_slot *s, int64_t now, bool handed,
                      struct shmq_view *view)
 {
-    grant_to(q, s, (uint16_t)(q->attachment + 1), false, now, q->h->options.visibility, handed,
-             view);
+    grant_to(q, s, false, false, now, q->h->options.visibility, handed, view);
 }
 
 bool shmq_holds(struct shmq_queue *q, uint64_t receipt, int64_t now)
@@ -355,6 +358,7 @@ static int pin(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view
     shmq_look(q, s, view);
     if (s->pins && (s->pins >> 16 != us || (s->pins & 0xFFFF) == 0xFFFF))
         return SHMQ_BUSY;
+    q->owned = true;
     SET(s->pins, s->pins ? s->pins + 1 : us << 16 | 1);
     return SHMQ_OK;
 }

@@ -233,7 +233,7 @@ int shmq_reserve(struct shmq_queue *q, uint64_t body_bytes, uint32_t meta_bytes,
     SET(s->body_bytes, (uint32_t)body_bytes);
     SET(s->meta_bytes, meta_bytes);
     SET(s->lane, 0);
-    SET(s->owner, (uint16_t)(q->attachment + 1));
+    shmq_own(q, s);
     shmq_commit(s, shmq_make_word(SHMQ_FILLING, 0, 0, shmq_next_serial(q->h)));
     shmq_slot_born(q);
     shmq_look(q, s, view);
@@ -294,7 +294,7 @@ static void set_staged(struct shmq_queue *q, struct shmq_slot *s, const struct s
         memcpy(body + put->body_bytes, &deferred, sizeof deferred);
         shmq_mark();
     }
-    SET(s->owner, (uint16_t)(q->attachment + 1));
+    shmq_own(q, s);
     SET(s->origin_queue, put->origin_queue);
     SET(s->origin_seq, put->origin_seq);
     shmq_commit(s, shmq_make_word(SHMQ_STAGED, flags, 0, serial));
@@ -404,7 +404,7 @@ int shmq_commit_staged(struct shmq_queue *q, uint64_t receipt, int64_t now)
  * whose origin has settled it, if we died before it is free. */
 static void unstage(struct shmq_queue *q, struct shmq_slot *s)
 {
-    SET(s->owner, (uint16_t)(q->attachment + 1));
+    shmq_own(q, s);
     shmq_leave_group(q, s);
     shmq_commit(s, shmq_make_word(SHMQ_FILLING, 0, 0, shmq_serial_of(shmq_word(s))));
     SET(s->origin_queue, 0); /* it is not a copy any more: the original is unchanged */

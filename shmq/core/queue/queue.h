@@ -32,6 +32,7 @@ struct shmq_queue {
     const struct shmq_process *self; /* this process in the namespace, for the locks   */
     int fd;               /* to back the segment with memory                           */
     uint32_t attachment;  /* ours, or SHMQ_NIL                                         */
+    bool owned;           /* our attachment has owned or pinned a slot since it was made */
     uint32_t capacity;    /* a private copy of the option: bounds every index          */
     bool whole;           /* both locks are held, not only the get-side lock           */
     bool damaged;         /* this operation met an index out of bounds                 */

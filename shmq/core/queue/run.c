@@ -117,7 +117,7 @@ static void grant(struct shmq_queue *q, const struct shmq_run *run, uint32_t hol
 {
     if (run->claim)
         shmq_tag(q, s, holder, run->epoch);
-    shmq_grant(q, s, run->claim ? SHMQ_BY_NAME : (uint16_t)(q->attachment + 1), now, ns, view);
+    shmq_grant(q, s, run->claim, now, ns, view);
 }
 
 /* The same; the message of its group behind it is the run's next one of the group. */

@@ -23,6 +23,13 @@ void shmq_slot_free(struct shmq_queue *q, struct shmq_slot *s);
 /* The same for a slot whose settlement the journal need not record. */
 void shmq_slot_release(struct shmq_queue *q, struct shmq_slot *s);
 
+/* Makes this attachment the slot's owner. */
+static inline void shmq_own(struct shmq_queue *q, struct shmq_slot *s)
+{
+    q->owned = true;
+    SET(s->owner, (uint16_t)(q->attachment + 1));
+}
+
 /* Clears the origin: the slot's next message is not a copy. Only a journal reads it. */
 static inline void shmq_slot_lose_origin(struct shmq_slot *s)
 {

@@ -8,7 +8,7 @@ static void take(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *vi
 {
     uint64_t word = shmq_word(s);
 
-    SET(s->owner, (uint16_t)(q->attachment + 1));
+    shmq_own(q, s);
     shmq_commit(s, shmq_make_word(SHMQ_MOVING, word & SHMQ_F_TTL, shmq_deliveries_of(word),
                                   shmq_next_serial(q->h)));
     shmq_look(q, s, view);

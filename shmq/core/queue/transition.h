@@ -42,7 +42,7 @@ uint32_t shmq_next_ready(struct shmq_queue *q, int64_t now);
 
 /* Leases a READY message for a run, handed out. If it has a group, that has nothing in flight but
  * messages of this run. */
-void shmq_grant(struct shmq_queue *q, struct shmq_slot *s, uint16_t owner, int64_t now, int64_t ns,
+void shmq_grant(struct shmq_queue *q, struct shmq_slot *s, bool by_name, int64_t now, int64_t ns,
                 struct shmq_view *view);
 
 /* Counts one lease more (1) or less (-1), for the queue and for its holder. */

@@ -185,7 +185,7 @@ cdef extern from "base/map_columns.h" nogil:
     cbool shmq_maps_check(const shmq_maps *m)
     uint32_t shmq_maps_find(const shmq_maps *m, const char *outer, const char *key,
                             shmq_span *spans)
-    void shmq_texts_measure(const shmq_span *spans, uint32_t count, shmq_text_sums *sums)
+    void shmq_texts_measure(shmq_span *spans, uint32_t count, shmq_text_sums *sums)
     void shmq_texts_fill(const shmq_span *spans, uint32_t count, const shmq_text_arrays *to)
     uint32_t shmq_ints_fill(const shmq_span *spans, uint32_t count, int64_t *numbers,
                             unsigned char *there)
