@@ -20,7 +20,6 @@ from typing import Any, Final
 from shmq.errors import DamagedFile, FileError, IncompatibleFile
 from shmq.native import _file
 from shmq.persistence.journal import WriteSizes
-from shmq.persistence.progress import Report, Step, bytes_of, silent
 from shmq.persistence.stream_journal import Commit, StreamJournal
 from shmq.storage.disk import Disk, make_file, read_whole, replace_file
 from shmq.storage.file_header import STREAM, STREAM_CARD, FileHeader, StreamIdentity
@@ -34,6 +33,7 @@ from shmq.storage.paths import (
     stream_directory,
     streams_among,
 )
+from shmq.storage.progress import Report, Step, Told, bytes_of, silent
 from shmq.storage.stream_meta import StreamCard, eras_of, read_card, write_card
 from shmq.storage.stream_segment import (
     EVERYTHING,
@@ -129,12 +129,11 @@ def salvage_stream(disk: Disk, name: str, identity: int, report: Report = silent
         disk.under(partition_directory(name, identity, partition))
         for partition in range(card.eras[-1].end)
     ]
-    sizes = [bytes_of(map(below.path, below.names())) for below in every]
-    step = Step(report, f"salvaging stream {name!r}", sum(sizes))
+    files = [below.path(segment_file(base)) for below in every for base in bases(below.names())]
+    step = Step(report, f"salvaging stream {name!r}", bytes_of(files))
     for partition, below in enumerate(every):
         least = max((_committed(group, partition) for group in card.groups.values()), default=0)
-        problems += _Partition(below, whose, partition, least).salvage()
-        step.add(sizes[partition])
+        problems += _Partition(below, whose, partition, least).salvage(step)
     return problems
 
 
@@ -194,18 +193,20 @@ class _Partition:
         self._partition = partition
         self._least = least
 
-    def salvage(self) -> list[str]:
+    def salvage(self, step: Step) -> list[str]:
         """Repair the segments; returns the problems, with what is lost."""
-        every = itertools.pairwise([*bases(self._disk.names()), EVERYTHING])
-        told = [self._made_whole(base, limit) for base, limit in every]
+        problems = []
+        for base, limit in itertools.pairwise([*bases(self._disk.names()), EVERYTHING]):
+            with step.part(bytes_of([self._disk.path(segment_file(base))])) as told:
+                problems.append(self._made_whole(base, limit, told))
         self._admit_gap()
-        return [problem for problem in told if problem is not None]
+        return [problem for problem in problems if problem is not None]
 
-    def _made_whole(self, base: int, limit: int) -> str | None:
+    def _made_whole(self, base: int, limit: int, told: Told) -> str | None:
         """Repair a segment that goes up to ``limit``; returns the problem and the loss, or None."""
         segment = segment_file(base)
         try:
-            found = StreamSegment(self._disk, base).check(limit)
+            found = StreamSegment(self._disk, base).check(limit, told)
         except FileError as error:
             if isinstance(error, IncompatibleFile) and self._read(base)[:4] == _MAGIC:
                 raise  # a newer version, not damage
@@ -308,7 +309,7 @@ _KINDS: Final = (bytes([STREAM]), bytes([STREAM_CARD]))
 
 
 def is_of_stream(path: Path, raw: bytes) -> bool:
-    """Whether the file belongs to a stream, by its name or its header."""
+    """Whether the file, which begins with ``raw``, belongs to a stream, by its name or header."""
     named = path.name == CARD or _SEGMENT_NAME.fullmatch(path.name) is not None
     return named or (raw[:4] == b"DMSQ" and raw[_KIND_AT : _KIND_AT + 1] in _KINDS)
 
@@ -322,33 +323,34 @@ def verify_card(path: Path) -> dict[str, Any]:
     return {"stream": header.name, "partitions": card.eras[-1].end, "groups": len(card.groups)}
 
 
-def verify_segment(path: Path) -> dict[str, Any]:
+def verify_segment(path: Path, told: Told | None = None) -> dict[str, Any]:
     """What the segment holds, up to the first offset of its partition's next segment.
 
     If it is damaged, also the byte, what is wrong, and ``lost``: the ranges of offsets that cannot
-    be read, each from the first to the one behind the last (None: unknown). Raises
-    :class:`~shmq.IncompatibleFile`, OSError, and DamagedFile if the file's name is no offset.
+    be read, each from the first to the one behind the last (None: unknown). ``told`` is called with
+    how many more bytes are read. Raises :class:`~shmq.IncompatibleFile`, OSError, and DamagedFile
+    if the file's name is no offset.
     """
     if _SEGMENT_NAME.fullmatch(path.name) is None:
         raise DamagedFile(str(path), 0, "a segment is called by the offset that it begins with")
     base, disk = int(path.stem), Disk(path.parent)
     limit = next((each for each in bases(disk.names()) if each > base), EVERYTHING)
-    told: dict[str, Any] = {
+    said: dict[str, Any] = {
         "stream": path.parent.parent.name.rpartition(".")[0],
         "partition": int(path.parent.name) if path.parent.name.isdecimal() else None,
         "first": base,
     }
     try:
-        found = StreamSegment(disk, base).check(limit)
+        found = StreamSegment(disk, base).check(limit, told)
         if found.offset < limit != EVERYTHING:
             what = f"it ends before offset {limit}, with which the next file begins"
             raise DamagedFile(str(path), found.end, what)
     except DamagedFile as error:
         lost = _lost_ranges(path, base, limit)
-        return {**told, "sound": False, "offset": error.offset, "what": error.what, "lost": lost}
+        return {**said, "sound": False, "offset": error.offset, "what": error.what, "lost": lost}
     behind = min(found.offset, limit)
     return {
-        **told,
+        **said,
         "sound": True,
         "next": behind,
         "records": behind - base,

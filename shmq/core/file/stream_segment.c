@@ -290,12 +290,16 @@ enum shmq_stored_run shmq_stream_segment_check(const unsigned char *bytes, size_
                                                struct shmq_stream_segment_whole *w)
 {
     struct shmq_record r;
-    size_t next;
+    size_t begin, next;
 
-    w->end = start;
-    w->records = w->batches = w->damage = 0;
-    w->last_batch = w->offset;
-    w->closed = false;
+    if (!w->more) {
+        w->end = start;
+        w->records = w->batches = w->damage = 0;
+        w->last_batch = w->offset;
+        w->closed = false;
+    }
+    w->more = false;
+    begin = w->end;
     while (w->end < size && is_commit(bytes + w->end, size - w->end, salts.file, &r, &next)) {
         struct shmq_stream_segment walk = {.offset = w->offset,
                                            .time = w->time,
@@ -304,6 +308,10 @@ enum shmq_stored_run shmq_stream_segment_check(const unsigned char *bytes, size_
                                            .verify = true};
         const unsigned char *entries = bytes + w->end + next;
 
+        if (w->most && w->end - begin >= w->most) {
+            w->more = true;
+            return SHMQ_STREAM_SEGMENT_STOP;
+        }
         if (r.batch != w->offset ||
             shmq_stream_segment_walk(entries, r.bytes, salts, &walk) != SHMQ_STREAM_SEGMENT_END ||
             walk.at != r.bytes || walk.offset != r.last_seq) {

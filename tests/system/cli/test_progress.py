@@ -15,6 +15,7 @@ import pytest
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
+from tests.support.queue_files import Building, put
 from tests.support.shell import PATIENCE, Ran, Shell, ended, eventually, read_until, terminal
 from tests.support.writer_process import running_writer
 from tests.system.cli.conftest import Quick
@@ -155,6 +156,22 @@ def test_a_backup_a_restore_and_the_files_show_how_far_they_are(
         with shmq.connect(other.namespace) as there:
             there.delete_queue("jobs")
             there.delete_stream("log")
+
+
+@pytest.mark.parametrize("command", ["verify", "dump", "inspect"])
+def test_how_far_one_large_file_is_gets_shown(eager: Eager, tmp_path: Path, command: str) -> None:
+    made = Building()
+    for seq in range(1, 501):
+        made.batch(put(seq, bytes(64 << 10)))
+    path = tmp_path / "q.dmsq"
+    path.write_bytes(bytes(made))
+
+    ran = eager("dmsq", command, str(path))
+
+    step = {"dump": "read"}.get(command, command)
+    shown = re.findall(rf"shmq: {step}: .*, (\d+) %", ran.err.decode())
+    assert any(0 < int(percent) < 100 for percent in shown)
+    assert eager("dmsq", command, str(path), "--quiet").err == b""
 
 
 @pytest.mark.prove
