@@ -344,7 +344,7 @@ def verify_segment(path: Path, told: Told | None = None) -> dict[str, Any]:
         found = StreamSegment(disk, base).check(limit, told)
         if found.offset < limit != EVERYTHING:
             what = f"it ends before offset {limit}, with which the next file begins"
-            raise DamagedFile(str(path), found.end, what)
+            raise DamagedFile(str(path), found.damage if found.how == "torn" else found.end, what)
     except DamagedFile as error:
         lost = _lost_ranges(path, base, limit)
         return {**said, "sound": False, "offset": error.offset, "what": error.what, "lost": lost}

@@ -93,6 +93,7 @@ class Checked(NamedTuple):
     records: int
     commits: int
     last_commit: int
+    #: Of a torn commit, its first record that is wrong.
     damage: int
     #: Whether it has the trailer of a closed file.
     closed: bool

@@ -183,6 +183,26 @@ TEST("a commit counts as a whole, and one that is not whole is torn only at the 
     }
 }
 
+TEST("a check and a walk find the same damage at the same byte")
+{
+    size_t same = 0;
+
+    make();
+    for (size_t at = 0; at < length; at++) {
+        struct shmq_stream_segment_whole whole = {.time = INT64_MIN};
+        struct shmq_stream_segment w = all();
+
+        file[at] ^= 4;
+        if (shmq_stream_segment_check(file, length, 0, SALTS, &whole) != SHMQ_STREAM_SEGMENT_END &&
+            shmq_stream_segment_walk(file, length, SALTS, &w) == SHMQ_STREAM_SEGMENT_DAMAGED) {
+            CHECK_EQ(whole.damage, w.at);
+            same++;
+        }
+        file[at] ^= 4;
+    }
+    CHECK_EQ(same, length);
+}
+
 TEST("a file that is checked in pieces is the same as one checked at once")
 {
     make();

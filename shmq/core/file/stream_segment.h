@@ -82,7 +82,7 @@ struct shmq_stream_segment_whole {
     uint64_t records;
     uint64_t batches;
     uint64_t last_batch; /* the number of the last: its first offset */
-    uint64_t damage; /* DAMAGED: where */
+    uint64_t damage; /* DAMAGED, TORN: the first record that is wrong */
     bool closed; /* END follows the last commit */
     uint64_t most; /* in: bytes of commits that a call reads; 0: no limit */
     bool more; /* in: false for the first call; out: STOP, the next call continues at `end` */

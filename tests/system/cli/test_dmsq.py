@@ -18,6 +18,7 @@ from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_journal import StreamJournal
 from shmq.storage.disk import Disk
 from shmq.storage.stream_meta import StreamCard, eras_of, write_card
+from shmq.storage.stream_segment import StreamSegment
 from tests.support.queue_files import WALL, Building, put, settle
 from tests.support.stream_entries import IDENTITY, commit
 from tests.system.cli.conftest import Quick
@@ -199,6 +200,27 @@ def test_verify_says_which_records_of_a_stream_are_damaged(
     told = quick("dmsq", "verify", str(segments[0]), code=Code.WRONG).text
     assert f"{segments[0]}: damaged at byte {one['offset']}: " in told
     assert ("partition 3: the offsets 18 to 18 cannot be read" in told) == bool(lost)
+
+
+@pytest.mark.parametrize("at", [3000, 9000, -2000])
+def test_verify_and_a_read_find_the_same_damage_at_the_same_byte(
+    quick: Quick, segments: list[Path], at: int
+) -> None:
+    data = bytearray(segments[0].read_bytes())
+    data[at] ^= 1
+    segments[0].write_bytes(data)
+    with pytest.raises(shmq.DamagedFile) as caught:
+        read_through(segments[0])
+    (one,) = quick("dmsq", "verify", "--json", str(segments[0]), code=Code.WRONG).json
+    assert one["offset"] == caught.value.offset
+
+
+def read_through(path: Path) -> None:
+    """Read the records of the first segment of a partition."""
+    segment = StreamSegment(Disk(path.parent), 0)
+    offset = 0
+    while (block := segment.block(offset, 100, 1 << 20, 0)) is not None:
+        offset = block.next
 
 
 def test_verify_finds_what_is_missing_between_two_files(quick: Quick, segments: list[Path]) -> None:
