@@ -20,10 +20,9 @@ from shmq.cli.shared.flags import Group, json_flag, quiet_flag
 from shmq.cli.shared.output import cell, counted, note, show, show_json, show_table, table
 from shmq.cli.shared.progress import Progress, progress, steps_of
 from shmq.persistence.file_message import StoredMessage
-from shmq.persistence.stream_salvage import is_of_stream, verify_card, verify_segment
+from shmq.persistence.verify import other_content, verify_file
 from shmq.storage.file_header import HEADER_BYTES, read_header, read_record
-from shmq.storage.paths import CARD
-from shmq.storage.progress import Step, Told, bytes_of
+from shmq.storage.progress import Step, bytes_of
 from shmq.storage.queue_files import QueueFiles, read_file
 
 __all__ = ["dmsq", "writer_of"]
@@ -55,6 +54,7 @@ def dmsq() -> None:
 @quiet_flag
 def inspect(path: str, each: bool, as_json: bool, quiet: bool) -> None:
     """Show what a file is, and what it contains."""
+    _refuse_another(path)
     data = read_file(path)
     header, start = read_header(data[:HEADER_BYTES], path)
     told = {
@@ -99,7 +99,7 @@ def verify(context: click.Context, paths: tuple[str, ...], as_json: bool, quiet:
         step = Step(steps_of(shown), "verify", bytes_of(map(Path, paths)))
         for path in paths:
             with step.part(bytes_of([Path(path)])) as told:
-                found.append(_verified(path, told))
+                found.append(verify_file(Path(path), told))
     if as_json:
         show_json(found)
     else:
@@ -148,6 +148,16 @@ def export(paths: tuple[str, ...], to: str, salvage: bool, quiet: bool) -> None:
         write(to, chain, told)
         written = chain.messages
     show(f"{counted(written, 'message')} written to {to}")
+
+
+def _refuse_another(path: str) -> None:
+    """Raises FileError for a file that is of no queue."""
+    content = other_content(Path(path))
+    if content is not None:
+        raise shmq.FileError(
+            f"{path} holds {content}, and no messages of a queue: shmq dmsq verify checks it, "
+            f"and shmq stream read shows the records of a stream"
+        )
 
 
 # -- inspect ---------------------------------------------------------------------------
@@ -234,28 +244,14 @@ def _when(ns: int) -> str:
 # -- verify ----------------------------------------------------------------------------
 
 
-def _verified(path: str, told: Told) -> dict[str, Any]:
-    """The verdict on one file, as JSON has it."""
-    said: dict[str, Any] = {"file": path, "sound": False, "offset": None, "what": None}
-    try:
-        with Path(path).open("rb") as file:
-            head = file.read(HEADER_BYTES)
-        if is_of_stream(Path(path), head):
-            if Path(path).name == CARD:
-                return {**said, "sound": True, **verify_card(Path(path))}
-            return {**said, **verify_segment(Path(path), told)}
-        with QueueFiles([(path, read_file(path))], partial=True, told=told) as chain:
-            return {**said, "sound": True, "torn": chain.torn, "messages": chain.messages}
-    except shmq.DamagedFile as error:
-        return {**said, "offset": error.offset, "what": error.what}
-
-
 def _verdict(one: dict[str, Any]) -> str:
     where = "" if one.get("partition") is None else f", partition {one['partition']}"
     if not one["sound"]:
         lost = [_offsets(first, behind) for first, behind in one.get("lost", ())]
         told = f"{where}: {', '.join(lost)} cannot be read" if lost else ""
         return f"{one['file']}: damaged at byte {one['offset']}: {one['what']}{told}"
+    if "content" in one:
+        return f"{one['file']}: sound, {one['content']}"
     if "stream" in one:
         return f"{one['file']}: sound, stream {one['stream']!r}{where}, {_of_stream(one)}"
     end = "; its last batch is torn and does not count" if one["torn"] else ""
@@ -284,6 +280,8 @@ def _of_stream(one: dict[str, Any]) -> str:
 def _chain(paths: tuple[str, ...], salvage: bool, *, quiet: bool) -> Iterator[QueueFiles]:
     with progress("read", "bytes", quiet=quiet) as shown:
         step = Step(steps_of(shown), "read", bytes_of(map(Path, paths)))
+        for path in paths:
+            _refuse_another(path)
         files = [(path, read_file(path)) for path in paths]
         read = QueueFiles(files, salvage, partial=True, told=step.add)
     with read as chain:

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final
 
 from shmq.errors import DamagedFile, FileError, IncompatibleFile
@@ -22,16 +20,14 @@ from shmq.native import _file
 from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_journal import Commit, StreamJournal
 from shmq.storage.disk import Disk, make_file, read_whole, replace_file
-from shmq.storage.file_header import STREAM, STREAM_CARD, FileHeader, StreamIdentity
+from shmq.storage.file_header import FileHeader, StreamIdentity
 from shmq.storage.paths import (
-    CARD,
     UNFINISHED_SEGMENT,
     bases,
     free_name,
     partition_directory,
     segment_file,
     stream_directory,
-    streams_among,
 )
 from shmq.storage.progress import Report, Step, Told, bytes_of, silent
 from shmq.storage.stream_meta import StreamCard, eras_of, read_card, write_card
@@ -44,11 +40,8 @@ from shmq.storage.stream_segment import (
 
 __all__ = [
     "Run",
-    "is_of_stream",
     "runs_in",
     "salvage_stream",
-    "verify_card",
-    "verify_segment",
 ]
 
 _SCRATCH: Final = ".salvage"
@@ -301,72 +294,3 @@ class _Partition:
             scratch.unlink(name)
         if scratch.exists():
             scratch.remove()
-
-
-_SEGMENT_NAME: Final = re.compile(r"\d{20}\.dmsq", re.ASCII)
-_KIND_AT: Final = 6
-_KINDS: Final = (bytes([STREAM]), bytes([STREAM_CARD]))
-
-
-def is_of_stream(path: Path, raw: bytes) -> bool:
-    """Whether the file, which begins with ``raw``, belongs to a stream, by its name or header."""
-    named = path.name == CARD or _SEGMENT_NAME.fullmatch(path.name) is not None
-    return named or (raw[:4] == b"DMSQ" and raw[_KIND_AT : _KIND_AT + 1] in _KINDS)
-
-
-def verify_card(path: Path) -> dict[str, Any]:
-    """What the metadata file says. Raises FileError and OSError."""
-    found = read_card(Disk(path.parent))
-    if found is None:
-        raise FileNotFoundError(2, "there is no such file", str(path))
-    header, card = found
-    return {"stream": header.name, "partitions": card.eras[-1].end, "groups": len(card.groups)}
-
-
-def verify_segment(path: Path, told: Told | None = None) -> dict[str, Any]:
-    """What the segment holds, up to the first offset of its partition's next segment.
-
-    If it is damaged, also the byte, what is wrong, and ``lost``: the ranges of offsets that cannot
-    be read, each from the first to the one behind the last (None: unknown). ``told`` is called with
-    how many more bytes are read. Raises :class:`~shmq.IncompatibleFile`, OSError, and DamagedFile
-    if the file's name is no offset.
-    """
-    if _SEGMENT_NAME.fullmatch(path.name) is None:
-        raise DamagedFile(str(path), 0, "a segment is called by the offset that it begins with")
-    base, disk = int(path.stem), Disk(path.parent)
-    limit = next((each for each in bases(disk.names()) if each > base), EVERYTHING)
-    said: dict[str, Any] = {
-        "stream": path.parent.parent.name.rpartition(".")[0],
-        "partition": int(path.parent.name) if path.parent.name.isdecimal() else None,
-        "first": base,
-    }
-    try:
-        found = StreamSegment(disk, base).check(limit, told)
-        if found.offset < limit != EVERYTHING:
-            what = f"it ends before offset {limit}, with which the next file begins"
-            raise DamagedFile(str(path), found.damage if found.how == "torn" else found.end, what)
-    except DamagedFile as error:
-        lost = _lost_ranges(path, base, limit)
-        return {**said, "sound": False, "offset": error.offset, "what": error.what, "lost": lost}
-    behind = min(found.offset, limit)
-    return {
-        **said,
-        "sound": True,
-        "next": behind,
-        "records": behind - base,
-        "torn": found.how == "torn" and limit == EVERYTHING,
-    }
-
-
-def _lost_ranges(path: Path, base: int, limit: int) -> list[tuple[int, int | None]]:
-    """The ranges of offsets without an intact record; the directory's name has the salt."""
-    identities = streams_among([path.parent.parent.name])
-    salt = identities[0][1] & 0xFFFFFFFF if identities else 0
-    runs = runs_in(path.read_bytes(), salt, base, limit)
-    ends = [base, *(run.next for run in runs)]
-    begins = [*(run.first for run in runs), limit]
-    return [
-        (end, None if begin == EVERYTHING else begin)
-        for end, begin in zip(ends, begins, strict=True)
-        if end < begin
-    ]

@@ -17,6 +17,8 @@ from shmq.cli.shared.exit_codes import Code
 from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_journal import StreamJournal
 from shmq.storage.disk import Disk
+from shmq.storage.map_file import write_map
+from shmq.storage.paths import PRODUCERS
 from shmq.storage.stream_meta import StreamCard, eras_of, write_card
 from shmq.storage.stream_segment import StreamSegment
 from tests.support.queue_files import WALL, Building, put, settle
@@ -228,6 +230,35 @@ def test_verify_finds_what_is_missing_between_two_files(quick: Quick, segments: 
     told = quick("dmsq", "verify", str(segments[0]), code=Code.WRONG).text
     assert "it ends before offset 100, with which the next file begins" in told
     assert "to 99 cannot be read" in told
+
+
+@pytest.mark.parametrize("command", ["inspect", "dump"])
+def test_a_file_of_a_stream_is_not_called_damaged(
+    quick: Quick, segments: list[Path], command: str
+) -> None:
+    told = quick("dmsq", command, str(segments[0]), code=Code.SEGMENT).error
+    assert f"{segments[0]} holds records of a stream, and no messages of a queue" in told
+
+
+def test_a_salvage_passes_over_a_file_whose_header_says_the_wrong_kind(
+    quick: Quick, files: tuple[Path, Path]
+) -> None:
+    data = bytearray(files[1].read_bytes())
+    data[6] = 5
+    files[1].write_bytes(data)
+    ran = quick("dmsq", "dump", "--salvage", *map(str, files))
+    assert len(ran.lines) == 2
+    assert "the header's checksum" in ran.err.decode()
+
+
+def test_verify_checks_the_other_files_of_a_stream(quick: Quick, segments: list[Path]) -> None:
+    below = Disk(segments[0].parent)
+    write_map(below, PRODUCERS, ".new", IDENTITY.producers(3, 100), {"producers": []})
+    path = below.path(PRODUCERS)
+    told = quick("dmsq", "verify", str(path)).text
+    assert told == f"{path}: sound, the producers of a stream's partition\n"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    assert "damaged at byte" in quick("dmsq", "verify", str(path), code=Code.WRONG).text
 
 
 def test_verify_finds_a_damaged_card(quick: Quick, segments: list[Path]) -> None:
