@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shmq.advice.question import QUESTIONS
-from shmq.advice.workload import ANSWERS, Workload
+from shmq.advice.workload import ANSWERS, Workload, checked
 from shmq.errors import InvalidOption
 from shmq.units import seconds_of, size_of
 
@@ -22,7 +22,7 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError("it is no number") from None
+        raise ValueError("it is no number such as 50 or 0.5") from None
 
 
 def _size(text: str) -> int:
@@ -71,7 +71,8 @@ def read_text(name: str, text: str) -> Any:
 def read_workload(path: Path) -> dict[str, Any]:
     """The answers of a file in TOML: those of :data:`ANSWERS`, numbers or text as one types it.
 
-    Raises :class:`~shmq.InvalidOption` for a file that is none, and OSError.
+    Raises :class:`~shmq.InvalidOption`, which names the file, for one that is no TOML or has
+    a wrong answer, and OSError.
     """
     with path.open("rb") as file:
         raw = file.read(_LONGEST_FILE + 1)
@@ -79,10 +80,14 @@ def read_workload(path: Path) -> dict[str, Any]:
         raise InvalidOption(f"{path} is longer than {_LONGEST_FILE} bytes: it is no workload")
     try:
         given = tomllib.loads(raw.decode())
-        return {
-            name: read_text(name, value) if isinstance(value, str) and name in ANSWERS else value
-            for name, value in given.items()
-        }
+        return checked(
+            {
+                name: read_text(name, value)
+                if isinstance(value, str) and name in ANSWERS
+                else value
+                for name, value in given.items()
+            }
+        )
     except InvalidOption as error:
         raise InvalidOption(f"{path}: {error}") from None
     except (ValueError, RecursionError) as error:

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from shmq.errors import InvalidOption
 
-__all__ = ["ANSWERS", "DAY", "Answer", "Workload"]
+__all__ = ["ANSWERS", "DAY", "Answer", "Workload", "checked"]
 
 Kind = Literal["rate", "seconds", "bytes", "count", "share", "choice", "words", "flag"]
 
 DAY: Final = 86_400.0
 YEAR: Final = 366 * DAY
+#: Of a longer value an error shows only so many characters.
+_LONGEST: Final = 60
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,16 +55,18 @@ class Answer:
 
     def _number(self, name: str, value: Any) -> int | float:
         plain = isinstance(value, int | float) and not isinstance(value, bool)
-        inside = plain and math.isfinite(value) and self.least <= value <= self.most
+        inside = plain and self.least <= value <= self.most
         unit = {"rate": " a second", "seconds": " seconds", "bytes": " bytes"}.get(self.kind, "")
-        self._checked(name, value, inside, f"{self.least:,g} to {self.most:,g}{unit}")
+        self._checked(name, value, inside, f"{self.least:,.13g} to {self.most:,.13g}{unit}")
         if self.kind in {"bytes", "count"}:
             return int(self._checked(name, value, value == int(value), "a whole number"))
         return float(value)
 
     def _checked(self, name: str, value: Any, right: bool, form: str) -> Any:
         if not right:
-            raise InvalidOption(f"{name}={value!r}: it is {form}")
+            shown = repr(value)
+            shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
+            raise InvalidOption(f"{name}={shown}: it is {form}")
         return value
 
     def _listed(self) -> str:
@@ -188,11 +191,7 @@ class Workload:
         Raises :class:`~shmq.InvalidOption` for an answer that is unknown or out of range, and for
         a peak that is below its mean, or a 99th percentile below its median.
         """
-        for name in given:
-            if name not in ANSWERS:
-                near = difflib.get_close_matches(name, ANSWERS, 1) or [", ".join(ANSWERS)]
-                raise InvalidOption(f"there is no answer {name!r} of a workload: use {near[0]}")
-        found = {name: ANSWERS[name].check(name, value) for name, value in given.items()}
+        found = checked(given)
         whole = {name: found.get(name, getattr(_DEFAULTS, name)) for name in ANSWERS}
         for name, row in ANSWERS.items():
             if row.follows is None:
@@ -210,6 +209,15 @@ class Workload:
     def as_dict(self) -> dict[str, Any]:
         """The answers by name."""
         return {name: getattr(self, name) for name in ANSWERS}
+
+
+def checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The answers, each as its type. Raises :class:`~shmq.InvalidOption` for one that is wrong."""
+    for name in given:
+        if name not in ANSWERS:
+            near = difflib.get_close_matches(name, ANSWERS, 1) or [", ".join(ANSWERS)]
+            raise InvalidOption(f"there is no answer {name!r} of a workload: use {near[0]}")
+    return {name: ANSWERS[name].check(name, value) for name, value in given.items()}
 
 
 #: The defaults, before those are filled in that follow other answers.

@@ -98,7 +98,12 @@ def advise(
         given = {**seen, **given}
     if file is None and not defaults:
         given = _asked(given)
-    _tell(context, advise_on(Workload.of(given), how["cores"]), options, how)
+    try:
+        workload = Workload.of(given)
+    except shmq.InvalidOption as error:
+        where = "" if file is None else f"{file}: "
+        raise shmq.InvalidOption(f"{where}{error}") from None
+    _tell(context, advise_on(workload, how["cores"]), options, how)
 
 
 def _measured(

@@ -15,7 +15,7 @@ from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import json_flag, namespace_of, quiet_flag
 from shmq.cli.shared.names import complete_queues, complete_streams
 from shmq.cli.shared.output import amount, counted, note, show, show_json
-from shmq.cli.shared.progress import Progress, progress
+from shmq.cli.shared.progress import progress, steps_of
 from shmq.persistence.backup import (
     Saved,
     directory_of,
@@ -24,7 +24,6 @@ from shmq.persistence.backup import (
     durable_tables,
 )
 from shmq.persistence.backup import backup as copy
-from shmq.persistence.progress import Report
 from shmq.persistence.restore import (
     DAMAGED,
     THERE,
@@ -92,18 +91,13 @@ def backup(
         )
     directory = directory_of(namespace) if queues or logs else target
     with progress("backup", "bytes", quiet=quiet) as shown:
-        saved = copy(directory, queues, logs, target, tables, _report(shown))
+        saved = copy(directory, queues, logs, target, tables, steps_of(shown))
     if as_json:
         told = {kind: [_as_dict(one) for one in saved if one.kind == kind] for kind in _KINDS}
         show_json({"directory": str(target), **{f"{kind}s": told[kind] for kind in _KINDS}})
         return
     for one in saved:
         show(f"{one.kind} {one.name!r}: {counted(one.files, 'file')}, {amount(one.bytes)}")
-
-
-def _report(told: Progress) -> Report:
-    """The function that shows a step of a backup or a restore."""
-    return lambda step, done, total: told(done, total, what=step)
 
 
 def _as_dict(one: Saved) -> dict[str, Any]:
@@ -176,7 +170,7 @@ def restore(
             audited(namespace, Event.BACKUP_RESTORE, aside, new_name=new_name),
             progress("restore", "bytes", quiet=quiet) as shown,
         ):
-            report = _report(shown)
+            report = steps_of(shown)
             done = [restore_aside(namespace, aside, new_name, salvage=salvage, report=report)]
     elif new_name is not None and (len(names) != 1 or streams):
         raise click.UsageError("--as names one queue: say which with one -q, or with --aside")
@@ -189,7 +183,7 @@ def restore(
         ):
             done = take(
                 namespace, source, names, new_name,
-                streams=streams, salvage=salvage, report=_report(shown),
+                streams=streams, salvage=salvage, report=steps_of(shown),
             )  # fmt: skip
             told["restored"] = len(done)
     if as_json:

@@ -12,7 +12,7 @@ import click
 import shmq
 from shmq.cli.shared import params, render
 from shmq.cli.shared.exit_codes import Code
-from shmq.cli.shared.flags import connected, count_flag, json_flag, where_flag
+from shmq.cli.shared.flags import connected, count_flag, json_flag, quiet_flag, where_flag
 from shmq.cli.shared.names import queue_name
 from shmq.cli.shared.output import (
     age,
@@ -25,6 +25,7 @@ from shmq.cli.shared.output import (
     show_table,
     table,
 )
+from shmq.cli.shared.progress import progress
 from shmq.cli.unacked_window import Outlet, Window, open_outlet
 from shmq.supervision.signals import Stop
 
@@ -198,6 +199,7 @@ _SHOWN = 200
 @where_flag("Show only messages for which EXPR is true: see docs/cli.md.")
 @click.option("--leased", is_flag=True, help="Show the leased messages: who has which, how long.")
 @json_flag
+@quiet_flag
 @click.pass_context
 @connected
 def peek(
@@ -208,6 +210,7 @@ def peek(
     where: str | None,
     leased: bool,
     as_json: bool,
+    quiet: bool,
 ) -> None:
     """Show the next messages of a queue without taking them."""
     if leased:
@@ -215,7 +218,8 @@ def peek(
             raise click.UsageError("--where looks into messages that nobody has: drop --leased")
         context.exit(_peek_at_leases(broker, name, count, as_json))
     with broker.queue(name) as queue:
-        messages = queue.peek(count, where=where)
+        with progress("peek", "messages", quiet=quiet):
+            messages = queue.peek(count, where=where)
         if as_json:
             show_json([render.as_dict(message) for message in messages])
         elif messages:

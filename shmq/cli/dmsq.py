@@ -18,12 +18,11 @@ from shmq.cli.shared import render
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import Group, json_flag, quiet_flag
 from shmq.cli.shared.output import cell, counted, note, show, show_json, show_table, table
-from shmq.cli.shared.progress import Progress, progress
+from shmq.cli.shared.progress import Progress, progress, steps_of
 from shmq.persistence.file_message import StoredMessage
-from shmq.persistence.progress import bytes_of
-from shmq.persistence.stream_salvage import is_of_stream, verify_card, verify_segment
+from shmq.persistence.verify import other_content, verify_file
 from shmq.storage.file_header import HEADER_BYTES, read_header, read_record
-from shmq.storage.paths import CARD
+from shmq.storage.progress import Step, bytes_of
 from shmq.storage.queue_files import QueueFiles, read_file
 
 __all__ = ["dmsq", "writer_of"]
@@ -52,8 +51,10 @@ def dmsq() -> None:
 @_file
 @click.option("--records", "each", is_flag=True, help="Show every record instead of counts.")
 @json_flag
-def inspect(path: str, each: bool, as_json: bool) -> None:
+@quiet_flag
+def inspect(path: str, each: bool, as_json: bool, quiet: bool) -> None:
     """Show what a file is, and what it contains."""
+    _refuse_another(path)
     data = read_file(path)
     header, start = read_header(data[:HEADER_BYTES], path)
     told = {
@@ -69,16 +70,17 @@ def inspect(path: str, each: bool, as_json: bool) -> None:
         "bytes": len(data),
         "options": dict(header.options),
     }
-    records = _records(data, start, header.salt)
+    with progress("inspect", "bytes", quiet=quiet) as shown:
+        records = _seen(_records(data, start, header.salt), len(data), shown)
+        found = list(records) if each else _counted(records)
     if as_json:
-        rest = {"records": list(records)} if each else {"types": _counted(records)}
-        show_json({**told, **rest})
+        show_json({**told, "records" if each else "types": found})
         return
     for key in ("kind", "queue", "number", "queue_id", "hash_key", "previous_end", "bytes"):
         show(f"{key:<12} {told[key]}")
     show(f"{'created':<12} {_when(header.created)}")
     show("")
-    show_table(_listed(records) if each else _summed(records))
+    show_table(_listed(found) if isinstance(found, list) else _summed(found))
 
 
 @dmsq.command(epilog="Example: shmq dmsq verify invoices.dmsq")
@@ -92,13 +94,12 @@ def verify(context: click.Context, paths: tuple[str, ...], as_json: bool, quiet:
     The files of a stream are stream.dmsq and the segments of its partitions. Records missing
     between two segments are damage. An incomplete last batch of the newest segment is not.
     """
-    found, done = [], 0
-    total = bytes_of(map(Path, paths))
-    with progress("verify", "bytes", quiet=quiet) as told:
+    found = []
+    with progress("verify", "bytes", quiet=quiet) as shown:
+        step = Step(steps_of(shown), "verify", bytes_of(map(Path, paths)))
         for path in paths:
-            found.append(_verified(path))
-            done += bytes_of([Path(path)])
-            told(done, total)
+            with step.part(bytes_of([Path(path)])) as told:
+                found.append(verify_file(Path(path), told))
     if as_json:
         show_json(found)
     else:
@@ -116,7 +117,10 @@ def dump(context: click.Context, paths: tuple[str, ...], salvage: bool, quiet: b
     """Print the messages in the files as JSON, one per line."""
     # On a terminal the messages themselves show how far it is.
     quiet = quiet or (sys.stdout is not None and sys.stdout.isatty())
-    with progress("dump", "messages", quiet=quiet) as told, _chain(paths, salvage) as chain:
+    with (
+        _chain(paths, salvage, quiet=quiet) as chain,
+        progress("dump", "messages", quiet=quiet) as told,
+    ):
         for message in _messages(chain, told):
             show(render.as_json(message))
         found = chain.messages
@@ -137,10 +141,23 @@ def dump(context: click.Context, paths: tuple[str, ...], salvage: bool, quiet: b
 def export(paths: tuple[str, ...], to: str, salvage: bool, quiet: bool) -> None:
     """Write the messages in the files to an Arrow or Parquet file."""
     write = writer_of(to)
-    with progress("export", "messages", quiet=quiet) as told, _chain(paths, salvage) as chain:
+    with (
+        _chain(paths, salvage, quiet=quiet) as chain,
+        progress("export", "messages", quiet=quiet) as told,
+    ):
         write(to, chain, told)
         written = chain.messages
     show(f"{counted(written, 'message')} written to {to}")
+
+
+def _refuse_another(path: str) -> None:
+    """Raises FileError for a file that is of no queue."""
+    content = other_content(Path(path))
+    if content is not None:
+        raise shmq.FileError(
+            f"{path} holds {content}, and no messages of a queue: shmq dmsq verify checks it, "
+            f"and shmq stream read shows the records of a stream"
+        )
 
 
 # -- inspect ---------------------------------------------------------------------------
@@ -165,6 +182,16 @@ def _records(data: bytes, start: int, salt: int) -> Iterator[dict[str, Any]]:
         at += size
 
 
+def _seen(
+    records: Iterator[dict[str, Any]], total: int, shown: Progress
+) -> Iterator[dict[str, Any]]:
+    """The same records, of a file of ``total`` bytes; how far they are is shown."""
+    for number, record in enumerate(records):
+        if number % _TOLD == 0:
+            shown(record["offset"], total)
+        yield record
+
+
 def _counted(records: Iterator[dict[str, Any]]) -> dict[str, dict[str, int]]:
     """How many records of each type there are, and how many bytes they have."""
     types: dict[str, dict[str, int]] = {}
@@ -175,14 +202,14 @@ def _counted(records: Iterator[dict[str, Any]]) -> dict[str, dict[str, int]]:
     return types
 
 
-def _summed(records: Iterator[dict[str, Any]]) -> Table:
+def _summed(types: dict[str, dict[str, int]]) -> Table:
     made = table(["type", "records", "bytes"], right=("records", "bytes"))
-    for kind, one in _counted(records).items():
+    for kind, one in types.items():
         made.add_row(*(cell(value) for value in (kind, one["records"], one["bytes"])))
     return made
 
 
-def _listed(records: Iterator[dict[str, Any]]) -> Table:
+def _listed(records: list[dict[str, Any]]) -> Table:
     made = table(["offset", "type", "bytes", "what"], right=("offset", "bytes"))
     for record in records:
         row = (record["offset"], record["type"], record["bytes"], _brief(record))
@@ -217,26 +244,14 @@ def _when(ns: int) -> str:
 # -- verify ----------------------------------------------------------------------------
 
 
-def _verified(path: str) -> dict[str, Any]:
-    """The verdict on one file, as JSON has it."""
-    told: dict[str, Any] = {"file": path, "sound": False, "offset": None, "what": None}
-    try:
-        if is_of_stream(Path(path), read_file(path)):
-            if Path(path).name == CARD:
-                return {**told, "sound": True, **verify_card(Path(path))}
-            return {**told, **verify_segment(Path(path))}
-        with QueueFiles([(path, read_file(path))], partial=True) as chain:
-            return {**told, "sound": True, "torn": chain.torn, "messages": chain.messages}
-    except shmq.DamagedFile as error:
-        return {**told, "offset": error.offset, "what": error.what}
-
-
 def _verdict(one: dict[str, Any]) -> str:
     where = "" if one.get("partition") is None else f", partition {one['partition']}"
     if not one["sound"]:
         lost = [_offsets(first, behind) for first, behind in one.get("lost", ())]
         told = f"{where}: {', '.join(lost)} cannot be read" if lost else ""
         return f"{one['file']}: damaged at byte {one['offset']}: {one['what']}{told}"
+    if "content" in one:
+        return f"{one['file']}: sound, {one['content']}"
     if "stream" in one:
         return f"{one['file']}: sound, stream {one['stream']!r}{where}, {_of_stream(one)}"
     end = "; its last batch is torn and does not count" if one["torn"] else ""
@@ -262,8 +277,14 @@ def _of_stream(one: dict[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def _chain(paths: tuple[str, ...], salvage: bool) -> Iterator[QueueFiles]:
-    with QueueFiles([(path, read_file(path)) for path in paths], salvage, partial=True) as chain:
+def _chain(paths: tuple[str, ...], salvage: bool, *, quiet: bool) -> Iterator[QueueFiles]:
+    with progress("read", "bytes", quiet=quiet) as shown:
+        step = Step(steps_of(shown), "read", bytes_of(map(Path, paths)))
+        for path in paths:
+            _refuse_another(path)
+        files = [(path, read_file(path)) for path in paths]
+        read = QueueFiles(files, salvage, partial=True, told=step.add)
+    with read as chain:
         for skipped in chain.skipped:
             note(str(skipped))
         yield chain
@@ -277,7 +298,7 @@ def _messages(chain: QueueFiles, told: Progress) -> Iterator[StoredMessage]:
             told(number, chain.messages)
 
 
-#: After so many messages progress is told.
+#: After so many messages, or records, progress is told.
 _TOLD: Final = 100
 #: So many rows are made into columns at a time.
 _BATCH: Final = 10_000

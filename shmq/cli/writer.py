@@ -12,9 +12,16 @@ import click
 import shmq
 from shmq.cli.shared import params
 from shmq.cli.shared.exit_codes import Code
-from shmq.cli.shared.flags import data_dir_flag, json_flag, log_format_flag, namespace_of
+from shmq.cli.shared.flags import (
+    data_dir_flag,
+    json_flag,
+    log_format_flag,
+    namespace_of,
+    quiet_flag,
+)
 from shmq.cli.shared.names import queue_names
 from shmq.cli.shared.output import amount, note, show, show_json
+from shmq.cli.shared.progress import progress
 from shmq.cli.shared.target import target_of
 from shmq.errors import ShmqError
 from shmq.namespace.data_directory import chosen_directory
@@ -122,8 +129,9 @@ def _run(namespace: str, persistence: Persistence, parent: Parent | None) -> Non
 @click.command(epilog="Example: shmq snapshot invoices")
 @queue_names
 @json_flag
+@quiet_flag
 @click.pass_context
-def snapshot(context: click.Context, names: tuple[str, ...], as_json: bool) -> None:
+def snapshot(context: click.Context, names: tuple[str, ...], as_json: bool, quiet: bool) -> None:
     """Write a snapshot of each queue now, and return once all are on disk.
 
     Without a NAME, that is every durable queue. shmq serve or shmq persist must be running.
@@ -136,16 +144,19 @@ def snapshot(context: click.Context, names: tuple[str, ...], as_json: bool) -> N
     directory = directory_of(namespace)
     done: list[dict[str, Any]] = []
     failed = False
-    for name, error in ask_for_snapshots(directory, queues):
-        failed = failed or error is not None
-        if error is not None:
-            note(f"queue {name!r}: {error}")
-            continue
-        done.append(_written(directory, name))
-        if not as_json:
-            show(f"queue {name!r} is in {done[-1]['file']}, {amount(done[-1]['bytes'])}")
+    # The writer does not say how many bytes it has written: the time shows that it works.
+    with progress("snapshot", "bytes", quiet=quiet):
+        for name, error in ask_for_snapshots(directory, queues):
+            failed = failed or error is not None
+            if error is not None:
+                note(f"queue {name!r}: {error}")
+            else:
+                done.append(_written(directory, name))
     if as_json:
         show_json(done)
+    else:
+        for one in done:
+            show(f"queue {one['queue']!r} is in {one['file']}, {amount(one['bytes'])}")
     context.exit(Code.REFUSED if failed else Code.OK)
 
 

@@ -1,5 +1,6 @@
 """Walks through the records of a stream's segment files, in their stored form."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 HOW: Final[tuple[str, ...]]
@@ -22,7 +23,12 @@ def find(
 ) -> tuple[int, int, int] | None: ...
 def measure(data: Any, at: int, salts: tuple[int, int], offset: int, stop_offset: int) -> int: ...
 def check(
-    data: Any, start: int, salts: tuple[int, int], offset: int, time: int = ...
+    data: Any,
+    start: int,
+    salts: tuple[int, int],
+    offset: int,
+    time: int = ...,
+    told: Callable[[int], object] | None = None,
 ) -> tuple[str, int, int, int, int, int, int, int, bool]: ...
 def produced(
     data: Any,

@@ -15,6 +15,7 @@ from core.base cimport cbool
 from core.file cimport *
 
 import os as _os
+from collections.abc import Callable
 from typing import Any
 
 #: How a walk or a check ended; it returns an index into this tuple first.
@@ -23,6 +24,8 @@ HOW = ("end", "stop", "torn", "damaged")
 
 cdef enum:
     MOST_PIECES = 8
+    # So many bytes are checked before the caller is told.
+    TOLD = 4 << 20
 
 
 def write_synced(int file, list pieces: list[Any], int64_t offset) -> int:
@@ -123,23 +126,34 @@ def measure(data, uint64_t at, tuple salts: tuple[int, int], uint64_t offset,
 
 
 def check(data, uint64_t start, tuple salts: tuple[int, int], uint64_t offset,
-          int64_t time=INT64_MIN) -> tuple[str, int, int, int, int, int, int, int, bool]:
+          int64_t time=INT64_MIN, told: Callable[[int], object] | None = None
+          ) -> tuple[str, int, int, int, int, int, int, int, bool]:
     """Read all commits of a file from ``start`` on, the first of which has ``offset``.
 
-    Returns how it ended ("end", "torn" or "damaged"); the end of the whole part; the next offset
+    ``told`` is called again and again with how many more bytes are read. Returns how it ended ("end", "torn" or "damaged"); the end of the whole part; the next offset
     and the last time; the number of offsets and of commits, and the last commit's number; where
     the damage is; and whether the file is closed.
     """
     cdef Py_buffer view
     cdef int how
+    cdef uint64_t before = start
     cdef shmq_stream_segment_whole w
     cdef shmq_stream_segment_salts two
     two.file, two.entries = salts
-    w.offset, w.time = offset, time
+    w.offset, w.time, w.most, w.more = offset, time, TOLD, False
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    with nogil:
-        how = shmq_stream_segment_check(<const unsigned char *>view.buf, view.len, start, two, &w)
-    PyBuffer_Release(&view)
+    try:
+        while True:
+            with nogil:
+                how = shmq_stream_segment_check(<const unsigned char *>view.buf, view.len, start,
+                                                two, &w)
+            if told is not None and w.end > before:
+                told(w.end - before)
+                before = w.end
+            if not w.more:
+                break
+    finally:
+        PyBuffer_Release(&view)
     return (HOW[how], w.end, w.offset, w.time, w.records, w.batches, w.last_batch, w.damage,
             w.closed)
 

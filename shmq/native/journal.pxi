@@ -646,6 +646,9 @@ cdef class Restoration:
 _FED = ("ok", "torn", "damaged")
 _MOST_SEQUENCE = (1 << 64) - 1
 
+# So many bytes are read or restored before the caller is told.
+cdef enum: _TOLD = 4 << 20
+
 
 # An int, limited to `least` to `most`; `otherwise` for None.
 cdef object _clamped(str name, value, otherwise, least, most):
@@ -666,6 +669,7 @@ cdef class Replay:
     def __cinit__(self, bint salvage=False, uint64_t first=0, uint64_t last=0xFFFFFFFFFFFFFFFF):
         self.buffers = []
         shmq_replay_begin(&self.r, salvage, first, last)
+        self.r.most = _TOLD
 
     def __dealloc__(self):
         shmq_replay_end(&self.r)
@@ -678,16 +682,17 @@ cdef class Replay:
         self.buffers = []
 
     def feed(self, data, uint64_t start, uint32_t salt, uint64_t first_batch, uint64_t whole,
-             bint exact) -> tuple[str, dict[str, Any]]:
+             bint exact, told: Callable[[int], object] | None = None) -> tuple[str, dict[str, Any]]:
         """Read a file: see shmq_replay_feed in replay.h.
 
-        Returns "ok", "torn" or "damaged", and a dict: end, damage, how, batches, puts, complete.
+        ``told`` is called again and again with how many more bytes are read. Returns "ok", "torn" or "damaged", and a dict: end, damage, how, batches, puts, complete.
         Not allowed after `sort`.
         """
         cdef shmq_found found
         cdef const unsigned char *base = NULL
         cdef uint64_t size
-        cdef int fed
+        cdef uint64_t before = start
+        cdef int fed = SHMQ_FED_MORE
         cdef Py_buffer raw
         if self.r.sorted:
             raise ValueError("files are fed before their messages are sorted")
@@ -696,9 +701,13 @@ cdef class Replay:
         PyObject_GetBuffer(view, &raw, PyBUF_SIMPLE)
         base, size = <const unsigned char *>raw.buf, raw.len
         PyBuffer_Release(&raw)
-        with nogil:
-            fed = shmq_replay_feed(&self.r, base, size, start, salt, first_batch, whole, exact,
-                                   &found)
+        while fed == SHMQ_FED_MORE:
+            with nogil:
+                fed = shmq_replay_feed(&self.r, base, size, start, salt, first_batch, whole, exact,
+                                       &found)
+            if told is not None and found.end > before:
+                told(found.end - before)
+                before = found.end
         if fed == SHMQ_FED_NO_MEMORY:
             raise MemoryError(f"the index of {self.r.count} messages does not fit into memory")
         return _FED[fed], {
@@ -837,25 +846,29 @@ cdef class Replay:
         cdef uint64_t i
         return [_taken_tuple(taken[i]) for i in range(self.r.taken.count)]
 
-    def restore(self, Restoration restoration):
+    def restore(self, Restoration restoration, told: Callable[[int], object] | None = None):
         """Put everything into a queue that is being made, in order; call `sort` first.
 
-        Raises :class:`shmq.NoSpace`, and :class:`shmq.FileError` for a message that does not fit
+        ``told`` is called again and again with how many more bytes of records are in it. Raises :class:`shmq.NoSpace`, and :class:`shmq.FileError` for a message that does not fit
         into a queue of these options.
         """
         cdef shmq_record record
         cdef shmq_restorer *into = &restoration.r
         cdef shmq_taken *taken = <shmq_taken *>self.r.taken.items
-        cdef uint64_t i, count = self.r.count
+        cdef uint64_t i = 0, size = 0
         cdef int status = SHMQ_OK
         if not self.r.sorted:
             raise ValueError("messages are sorted before they are restored")
-        with nogil:
-            for i in range(count):
-                shmq_replay_message(&self.r, i, &record)
-                status = shmq_restore(into, &record)
-                if status != SHMQ_OK:
-                    break
+        while i < self.r.count and status == SHMQ_OK:
+            size = 0
+            with nogil:
+                while i < self.r.count and size < _TOLD and status == SHMQ_OK:
+                    shmq_replay_message(&self.r, i, &record)
+                    status = shmq_restore(into, &record)
+                    size += shmq_record_size(&record)
+                    i += 1
+            if told is not None:
+                told(size)
         _check_restored(restoration, status, record.seq if status else 0)
         with nogil:
             for i in range(self.r.taken.count):

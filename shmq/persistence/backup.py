@@ -22,10 +22,10 @@ from shmq.errors import (
 )
 from shmq.namespace import streams
 from shmq.namespace.namespace import Namespace
-from shmq.persistence.progress import Report, Step, bytes_of, silent
 from shmq.persistence.transaction_recovery import complete_transactions
 from shmq.storage.disk import Disk, write_whole
 from shmq.storage.paths import CARD, TABLES
+from shmq.storage.progress import Report, Step, bytes_of, silent
 from shmq.storage.transaction_file import TRANSACTIONS
 from shmq.storage.writer_control import CutFile, ask_for_cut, ask_for_snapshots
 from shmq.supervision.descriptors import raise_descriptor_limit

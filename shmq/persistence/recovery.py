@@ -24,7 +24,6 @@ from shmq.namespace import streams as stream_registry
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.definitions import recover_definitions
-from shmq.persistence.progress import Report, Step, bytes_of, silent
 from shmq.persistence.stream_recovery import StoredStream, recover_streams
 from shmq.persistence.transaction_recovery import complete_transactions, drop_the_lost
 from shmq.storage.disk import Disk, opened, sync_file
@@ -32,6 +31,7 @@ from shmq.storage.erase import finish_erasures
 from shmq.storage.file_header import hash_key_of, read_tail
 from shmq.storage.inventory import write_refusals
 from shmq.storage.paths import Files, aside_names, catalog, segment_name, unfinished
+from shmq.storage.progress import Report, Step, Told, bytes_of, silent
 from shmq.storage.queue_files import QueueFiles
 from shmq.storage.queue_reader import lineage_of
 
@@ -82,19 +82,19 @@ def plan(disk: Disk, *, salvage: bool = False, report: Report = silent) -> dict[
     step = Step(report, "reading queues", sum(sizes.values()))
     decisions = {}
     for name, files in found.items():
-        decisions[name] = _decide(disk, files, salvage=salvage)
-        step.add(sizes[name])
+        with step.part(sizes[name]) as told:
+            decisions[name] = _decide(disk, files, salvage=salvage, told=told)
     settle_moves([one.chain for one in decisions.values() if one.chain is not None])
     return decisions
 
 
-def _decide(disk: Disk, files: Files, *, salvage: bool) -> Decision:
+def _decide(disk: Disk, files: Files, *, salvage: bool, told: Told) -> Decision:
     decision = Decision(files.queue, files)
     try:
         decision.lineage = lineage_of(disk, files)
         if decision.lineage:
             mapped = [(str(disk.path(name)), _map(disk, name)) for name in decision.lineage]
-            decision.chain = QueueFiles(mapped, salvage)
+            decision.chain = QueueFiles(mapped, salvage, told=told)
             decision.problems = [str(skipped) for skipped in decision.chain.skipped]
     except ShmqError as error:
         decision.error = error
@@ -335,18 +335,21 @@ def sync_files(disk: Disk, names: Iterable[str]) -> None:
             raise ShmqError(f"{disk.path(name)} cannot be synced: {error.strerror}") from error
 
 
-def rebuild_queue(registry: Namespace, name: str, chain: QueueFiles, *, logged: bool) -> None:
+def rebuild_queue(
+    registry: Namespace, name: str, chain: QueueFiles, *, logged: bool, told: Told | None = None
+) -> None:
     """Create the queue ``name`` with the messages of ``chain``. Needs the registry lock.
 
     No process can attach to it before it is complete. A process that dies here leaves a half
     created segment, which the next process removes. ``logged``: the files are the queue's own,
-    and its journal continues behind them; otherwise the writer writes all of it anew. Raises
-    NoSpace, InvalidName, FileError for options that no queue can have, and ShmqError.
+    and its journal continues behind them; otherwise the writer writes all of it anew. ``told`` is
+    called with how many more of the chain's bytes are in the queue. Raises NoSpace, InvalidName,
+    FileError for options that no queue can have, and ShmqError.
     """
     options = _options_of(check_name(name), chain.options)
     segment = registry.make_segment(name, options, hash_key=chain.hash_key, publish=False)
     try:
-        chain.restore(segment, logged)
+        chain.restore(segment, logged, told)
     except ShmqError:
         registry.remove_segment(name)
         raise

@@ -14,7 +14,6 @@ from shmq.errors import FileError, InvalidOption, NoSuchQueue, QueueExists, Shmq
 from shmq.namespace.data_directory import chosen_directory
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.definitions import check_definitions
-from shmq.persistence.progress import Report, Step, silent
 from shmq.persistence.recovery import (
     Decision,
     in_memory,
@@ -40,6 +39,7 @@ from shmq.storage.erase import finish_erasures
 from shmq.storage.file_header import hash_key_of
 from shmq.storage.inventory import is_written, others, writer_of
 from shmq.storage.paths import EXCHANGES, TABLES, catalog
+from shmq.storage.progress import Report, Step, Told, silent
 from shmq.storage.set_aside import FileSetAside, RenamedDisk, files_aside
 from shmq.storage.transaction_file import TRANSACTIONS, read_noted, salvage_noted
 from shmq.table.backup import copied
@@ -221,7 +221,8 @@ def _bring_back(
     _refuse_another(registry, own, name)
     disk = RenamedDisk(own.directory, found.before)
     decision = plan(disk, salvage=salvage, report=report)[found.name]
-    return _restore(registry, disk, own.directory, decision, name, kept=False)
+    with Step(report, "restoring queues", _held(decision)).part(_held(decision)) as told:
+        return _restore(registry, disk, own.directory, decision, name, kept=False, told=told)
 
 
 def _refuse_another(registry: Namespace, own: Disk, name: str) -> None:
@@ -328,8 +329,9 @@ def _restore_queues(
     step = Step(report, "restoring queues", sum(held.values()))
     done = []
     for name in wanted:
-        done.append(_restore(registry, disk, own, decisions[name], new_name or name, kept=kept))
-        step.add(held[name])
+        with step.part(held[name]) as told:
+            one = decisions[name]
+            done.append(_restore(registry, disk, own, one, new_name or name, kept=kept, told=told))
     return done
 
 
@@ -339,7 +341,14 @@ def _held(decision: Decision) -> int:
 
 
 def _restore(
-    registry: Namespace, disk: Disk, own: Path, decision: Decision, name: str, *, kept: bool
+    registry: Namespace,
+    disk: Disk,
+    own: Path,
+    decision: Decision,
+    name: str,
+    *,
+    kept: bool,
+    told: Told,
 ) -> Restored:
     """Restore one queue as ``name``. ``kept``: its files are in the namespace's directory."""
     if registry.path_of(name).exists() and _is_there(registry, name):
@@ -353,10 +362,10 @@ def _restore(
     if logged:
         disk.sync_directory()
         sync_files(disk, decision.lineage)
-        rebuild_queue(registry, name, decision.chain, logged=True)
+        rebuild_queue(registry, name, decision.chain, logged=True, told=told)
     else:
         with _way_made(Disk(own), name):
-            rebuild_queue(registry, name, decision.chain, logged=False)
+            rebuild_queue(registry, name, decision.chain, logged=False, told=told)
     state = RESTORED if intact else SALVAGED
     return Restored(name, state, decision.chain.messages, list(decision.problems))
 

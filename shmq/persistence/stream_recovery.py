@@ -35,6 +35,7 @@ from shmq.storage.paths import (
     stream_directory,
     streams_among,
 )
+from shmq.storage.progress import Report, Step, Told, bytes_of, silent
 from shmq.storage.stream_meta import Generation, read_card
 from shmq.storage.stream_producers import Producers, producers_before
 from shmq.storage.stream_segment import StreamSegment
@@ -205,41 +206,60 @@ def plan_streams(disk: Disk, known: Collection[tuple[str, int]] = ()) -> dict[st
     return found
 
 
-def stored_stream(disk: Disk, name: str, identity: int) -> StoredStream | None:
-    """Read the files of that stream; None: it has no metadata file. Raises OSError."""
+def stored_stream(
+    disk: Disk, name: str, identity: int, report: Report = silent, what: str = ""
+) -> StoredStream | None:
+    """Read the files of that stream; None: it has no metadata file. Raises OSError.
+
+    ``report`` is told of the bytes that are read, as the step ``what``.
+    """
     stored = StoredStream(name, identity)
     try:
         card = read_card(disk.under(stream_directory(name, identity)))
         if card is None:
             return None
-        header, told = card
-        stored.groups, stored.eras = told.groups, told.eras
+        header, content = card
+        stored.groups, stored.eras = content.groups, content.eras
         stored.written, stored.options = header.created, dict(header.options)
         if header.name != name or header.hash_key != identity:
             path = str(disk.path(stream_directory(name, identity)))
             raise FileError(f"{path} has the card of stream {header.name!r}: nothing is read of it")
         whose = StreamIdentity(name, header.queue_id, identity, stored.options)
-        for partition in range(stored.eras[-1].end):
-            below = disk.under(partition_directory(name, identity, partition))
-            stored.ends.append(end_of_partition(below, whose, partition))
+        every = [
+            disk.under(partition_directory(name, identity, partition))
+            for partition in range(stored.eras[-1].end)
+        ]
+        sizes = [bytes_of(map(below.path, _last_segment(below))) for below in every]
+        step = Step(report, what, sum(sizes))
+        for partition, below in enumerate(every):
+            with step.part(sizes[partition]) as told:
+                stored.ends.append(end_of_partition(below, whose, partition, told))
     except ShmqError as error:
         stored.error = error
         stored.written = stored.written or _LAST_TIME  # no other one may hide it
     return stored
 
 
-def end_of_partition(disk: Disk, identity: StreamIdentity, partition: int) -> PartitionEnd:
+def _last_segment(disk: Disk) -> list[str]:
+    """The file of the partition's last segment, if it has any."""
+    return [segment_file(base) for base in bases(disk.names())[-1:]]
+
+
+def end_of_partition(
+    disk: Disk, identity: StreamIdentity, partition: int, told: Told | None = None
+) -> PartitionEnd:
     """Where the partition with that directory continues. Raises FileError and OSError.
 
     The records that count are synced: their writer may have died before its own sync. A segment
     without an intact header is removed, since readers rely on its name; but if records are
-    missing before it, it is reported as damage.
+    missing before it, it is reported as damage. ``told`` is called with how many more bytes are
+    read.
     """
     there = bases(disk.names())
     if not there or not _has_no_header(disk, identity, partition, there[-1]):
-        return _end_of(disk, there, 0)
+        return _end_of(disk, there, 0, told)
     empty = there.pop()
-    end = _end_of(disk, there, empty)
+    end = _end_of(disk, there, empty, told)
     if end.next < empty:
         path = str(disk.path(segment_file(empty)))
         raise DamagedFile(
@@ -250,12 +270,12 @@ def end_of_partition(disk: Disk, identity: StreamIdentity, partition: int) -> Pa
     return end
 
 
-def _end_of(disk: Disk, there: list[int], begin: int) -> PartitionEnd:
+def _end_of(disk: Disk, there: list[int], begin: int, told: Told | None) -> PartitionEnd:
     """Where these segments end; ``begin`` if there are none. Raises FileError and OSError."""
     if not there:
         return PartitionEnd(begin, begin, None)
     last = StreamSegment(disk, there[-1])
-    found = last.check()
+    found = last.check(told=told)
     sync_file(disk, segment_file(there[-1]))
     producers = producers_before(disk, found.offset)
     tail = None

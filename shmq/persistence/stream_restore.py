@@ -11,12 +11,12 @@ from typing import Final
 from shmq.errors import FileError, NoSuchStream, SegmentError, StreamExists
 from shmq.namespace import streams as stream_registry
 from shmq.namespace.namespace import Namespace
-from shmq.persistence.progress import Report, Step, bytes_of, silent
 from shmq.persistence.stream_recovery import StoredStream, rebuild_stream, stored_stream
 from shmq.persistence.stream_salvage import salvage_stream
 from shmq.storage.disk import Disk, write_whole
 from shmq.storage.erase import erase_stream, is_carded
 from shmq.storage.paths import CARD, STREAMS, free_name, stream_directory, streams_among
+from shmq.storage.progress import Report, Step, bytes_of, silent
 
 __all__ = [
     "DAMAGED",
@@ -138,8 +138,9 @@ def _restore(
 ) -> RestoredStream:
     if _is_there(registry, name):
         return RestoredStream(name, THERE)
-    Step(report, f"reading stream {name!r}")
-    lives = [one for each in identities if (one := stored_stream(disk, name, each)) is not None]
+    reading = f"reading stream {name!r}"
+    read = (stored_stream(disk, name, each, report, reading) for each in identities)
+    lives = [one for one in read if one is not None]
     stored = max(lives, key=lambda one: one.written)
     if stored.error is not None and not salvage:
         return RestoredStream(name, DAMAGED, 0, [str(stored.error)])
@@ -148,8 +149,7 @@ def _restore(
         _take_in(disk, own, name, identity, report)
     try:
         problems = salvage_stream(own, name, identity, report) if salvage else []
-        Step(report, f"restoring stream {name!r}")
-        again = stored_stream(own, name, identity)
+        again = stored_stream(own, name, identity, report, f"restoring stream {name!r}")
         if again is None:
             raise FileError(f"{own.path(stream_directory(name, identity))} has no card")
         if again.error is not None:

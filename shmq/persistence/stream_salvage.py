@@ -10,30 +10,26 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final
 
 from shmq.errors import DamagedFile, FileError, IncompatibleFile
 from shmq.native import _file
 from shmq.persistence.journal import WriteSizes
-from shmq.persistence.progress import Report, Step, bytes_of, silent
 from shmq.persistence.stream_journal import Commit, StreamJournal
 from shmq.storage.disk import Disk, make_file, read_whole, replace_file
-from shmq.storage.file_header import STREAM, STREAM_CARD, FileHeader, StreamIdentity
+from shmq.storage.file_header import FileHeader, StreamIdentity
 from shmq.storage.paths import (
-    CARD,
     UNFINISHED_SEGMENT,
     bases,
     free_name,
     partition_directory,
     segment_file,
     stream_directory,
-    streams_among,
 )
+from shmq.storage.progress import Report, Step, Told, bytes_of, silent
 from shmq.storage.stream_meta import StreamCard, eras_of, read_card, write_card
 from shmq.storage.stream_segment import (
     EVERYTHING,
@@ -44,11 +40,8 @@ from shmq.storage.stream_segment import (
 
 __all__ = [
     "Run",
-    "is_of_stream",
     "runs_in",
     "salvage_stream",
-    "verify_card",
-    "verify_segment",
 ]
 
 _SCRATCH: Final = ".salvage"
@@ -129,12 +122,11 @@ def salvage_stream(disk: Disk, name: str, identity: int, report: Report = silent
         disk.under(partition_directory(name, identity, partition))
         for partition in range(card.eras[-1].end)
     ]
-    sizes = [bytes_of(map(below.path, below.names())) for below in every]
-    step = Step(report, f"salvaging stream {name!r}", sum(sizes))
+    files = [below.path(segment_file(base)) for below in every for base in bases(below.names())]
+    step = Step(report, f"salvaging stream {name!r}", bytes_of(files))
     for partition, below in enumerate(every):
         least = max((_committed(group, partition) for group in card.groups.values()), default=0)
-        problems += _Partition(below, whose, partition, least).salvage()
-        step.add(sizes[partition])
+        problems += _Partition(below, whose, partition, least).salvage(step)
     return problems
 
 
@@ -194,18 +186,20 @@ class _Partition:
         self._partition = partition
         self._least = least
 
-    def salvage(self) -> list[str]:
+    def salvage(self, step: Step) -> list[str]:
         """Repair the segments; returns the problems, with what is lost."""
-        every = itertools.pairwise([*bases(self._disk.names()), EVERYTHING])
-        told = [self._made_whole(base, limit) for base, limit in every]
+        problems = []
+        for base, limit in itertools.pairwise([*bases(self._disk.names()), EVERYTHING]):
+            with step.part(bytes_of([self._disk.path(segment_file(base))])) as told:
+                problems.append(self._made_whole(base, limit, told))
         self._admit_gap()
-        return [problem for problem in told if problem is not None]
+        return [problem for problem in problems if problem is not None]
 
-    def _made_whole(self, base: int, limit: int) -> str | None:
+    def _made_whole(self, base: int, limit: int, told: Told) -> str | None:
         """Repair a segment that goes up to ``limit``; returns the problem and the loss, or None."""
         segment = segment_file(base)
         try:
-            found = StreamSegment(self._disk, base).check(limit)
+            found = StreamSegment(self._disk, base).check(limit, told)
         except FileError as error:
             if isinstance(error, IncompatibleFile) and self._read(base)[:4] == _MAGIC:
                 raise  # a newer version, not damage
@@ -300,71 +294,3 @@ class _Partition:
             scratch.unlink(name)
         if scratch.exists():
             scratch.remove()
-
-
-_SEGMENT_NAME: Final = re.compile(r"\d{20}\.dmsq", re.ASCII)
-_KIND_AT: Final = 6
-_KINDS: Final = (bytes([STREAM]), bytes([STREAM_CARD]))
-
-
-def is_of_stream(path: Path, raw: bytes) -> bool:
-    """Whether the file belongs to a stream, by its name or its header."""
-    named = path.name == CARD or _SEGMENT_NAME.fullmatch(path.name) is not None
-    return named or (raw[:4] == b"DMSQ" and raw[_KIND_AT : _KIND_AT + 1] in _KINDS)
-
-
-def verify_card(path: Path) -> dict[str, Any]:
-    """What the metadata file says. Raises FileError and OSError."""
-    found = read_card(Disk(path.parent))
-    if found is None:
-        raise FileNotFoundError(2, "there is no such file", str(path))
-    header, card = found
-    return {"stream": header.name, "partitions": card.eras[-1].end, "groups": len(card.groups)}
-
-
-def verify_segment(path: Path) -> dict[str, Any]:
-    """What the segment holds, up to the first offset of its partition's next segment.
-
-    If it is damaged, also the byte, what is wrong, and ``lost``: the ranges of offsets that cannot
-    be read, each from the first to the one behind the last (None: unknown). Raises
-    :class:`~shmq.IncompatibleFile`, OSError, and DamagedFile if the file's name is no offset.
-    """
-    if _SEGMENT_NAME.fullmatch(path.name) is None:
-        raise DamagedFile(str(path), 0, "a segment is called by the offset that it begins with")
-    base, disk = int(path.stem), Disk(path.parent)
-    limit = next((each for each in bases(disk.names()) if each > base), EVERYTHING)
-    told: dict[str, Any] = {
-        "stream": path.parent.parent.name.rpartition(".")[0],
-        "partition": int(path.parent.name) if path.parent.name.isdecimal() else None,
-        "first": base,
-    }
-    try:
-        found = StreamSegment(disk, base).check(limit)
-        if found.offset < limit != EVERYTHING:
-            what = f"it ends before offset {limit}, with which the next file begins"
-            raise DamagedFile(str(path), found.end, what)
-    except DamagedFile as error:
-        lost = _lost_ranges(path, base, limit)
-        return {**told, "sound": False, "offset": error.offset, "what": error.what, "lost": lost}
-    behind = min(found.offset, limit)
-    return {
-        **told,
-        "sound": True,
-        "next": behind,
-        "records": behind - base,
-        "torn": found.how == "torn" and limit == EVERYTHING,
-    }
-
-
-def _lost_ranges(path: Path, base: int, limit: int) -> list[tuple[int, int | None]]:
-    """The ranges of offsets without an intact record; the directory's name has the salt."""
-    identities = streams_among([path.parent.parent.name])
-    salt = identities[0][1] & 0xFFFFFFFF if identities else 0
-    runs = runs_in(path.read_bytes(), salt, base, limit)
-    ends = [base, *(run.next for run in runs)]
-    begins = [*(run.first for run in runs), limit]
-    return [
-        (end, None if begin == EVERYTHING else begin)
-        for end, begin in zip(ends, begins, strict=True)
-        if end < begin
-    ]

@@ -23,6 +23,7 @@ from shmq.api import Columns
 from shmq.errors import DamagedFile, FileError
 from shmq.native import _core
 from shmq.storage.file_header import HEADER_BYTES, SNAPSHOT, FileHeader, read_header
+from shmq.storage.progress import Told
 
 __all__ = [
     "ALL_NUMBERS",
@@ -77,8 +78,8 @@ class QueueFiles:
     :class:`~shmq.DamagedFile` for damage, with file and offset; with ``salvage``, damaged parts
     are skipped and listed in ``skipped``. Raises :class:`~shmq.IncompatibleFile` for a newer
     version in either case. With ``partial``, files before the first one may be missing. Only
-    messages with sequence ``numbers`` from the first to the last are kept. The buffers are held
-    until :meth:`close`.
+    messages with sequence ``numbers`` from the first to the last are kept. ``told`` is called again
+    and again with how many more bytes are read. The buffers are held until :meth:`close`.
     """
 
     def __init__(
@@ -88,9 +89,11 @@ class QueueFiles:
         partial: bool = False,
         *,
         numbers: tuple[int, int] = ALL_NUMBERS,
+        told: Told | None = None,
     ) -> None:
         self._salvage = salvage
         self._partial = partial
+        self._told = told
         self._replay = _core.Replay(salvage, *numbers)
         self._sorted = False
         #: The highest number of a message that was moved to another queue.
@@ -216,16 +219,19 @@ class QueueFiles:
         self._sort()
         return self._replay.dedupe()
 
-    def restore(self, segment: _core.Segment, logged: bool = True) -> None:
+    def restore(
+        self, segment: _core.Segment, logged: bool = True, told: Told | None = None
+    ) -> None:
         """Fill the unpublished ``segment`` with the queue's state, and publish it.
 
         ``logged``: the files are those of the queue's own journal, which continues behind
-        them. Raises :class:`~shmq.NoSpace`, and :class:`~shmq.FileError` for messages that do
-        not fit in a queue with the segment's options.
+        them. ``told`` is called again and again with how many more of the ``bytes`` are in it.
+        Raises :class:`~shmq.NoSpace`, and :class:`~shmq.FileError` for messages that do not fit
+        in a queue with the segment's options.
         """
         self._sort()
         restoration = _core.Restoration(segment, logged)
-        self._replay.restore(restoration)
+        self._replay.restore(restoration, told)
         place = (self.last_batch, self.segment, self.end) if logged else (0, 0, 0)
         restoration.finish(self.last_seq, tuple(self.totals.values()), *place)
 
@@ -312,8 +318,9 @@ class QueueFiles:
     def _feed(self, file: _File, whole: int, exact: bool) -> dict[str, Any]:
         self._fed.append(file.path)
         fed, found = self._replay.feed(
-            file.data, file.start, file.header.salt, file.header.first_batch, whole, exact
-        )
+            file.data, file.start, file.header.salt, file.header.first_batch, whole, exact,
+            told=self._told,
+        )  # fmt: skip
         self.torn = fed == "torn"
         if fed == "damaged":
             raise DamagedFile(file.path, found["damage"], _WHAT[found["how"]])

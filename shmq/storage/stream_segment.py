@@ -26,6 +26,7 @@ from shmq.storage.file_header import (
     read_record,
 )
 from shmq.storage.paths import segment_file
+from shmq.storage.progress import Told
 
 __all__ = [
     "EVERYTHING",
@@ -92,6 +93,7 @@ class Checked(NamedTuple):
     records: int
     commits: int
     last_commit: int
+    #: Of a torn commit, its first record that is wrong.
     damage: int
     #: Whether it has the trailer of a closed file.
     closed: bool
@@ -223,14 +225,15 @@ class StreamSegment:
             self._grow(until)
         return _file.measure(self._data, self.start, self._salts, self.base, until)
 
-    def check(self, until: int = EVERYTHING) -> Checked:
+    def check(self, until: int = EVERYTHING, told: Told | None = None) -> Checked:
         """Verify all commits, up to a torn tail, which is reported and not read.
 
-        Nothing from the offset ``until`` on counts. Raises :class:`~shmq.DamagedFile`.
+        Nothing from the offset ``until`` on counts. ``told`` is called again and again with how
+        many more bytes are read. Raises :class:`~shmq.DamagedFile`.
         """
         # The writer truncates the zeros behind its records, so a mapping could fault.
         data = self._data if self.closed else self._copy()
-        found = Checked(*_file.check(data, self.start, self._salts, self.base))
+        found = Checked(*_file.check(data, self.start, self._salts, self.base, told=told))
         if found.how == "damaged" and found.offset < until:
             raise DamagedFile(self.path, found.damage, "a commit is not as it was written")
         if self._index_damage is not None:

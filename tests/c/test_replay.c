@@ -120,6 +120,42 @@ TEST("a file gives its live messages in order, in their newest state")
     shmq_replay_end(&r);
 }
 
+/* Every bit of the file once in turn, read in pieces and at once. */
+TEST("a file that is read in pieces gives the same as one read at once")
+{
+    whole_file();
+    for (size_t bit = START * 8; bit <= size * 8; bit++) {
+        struct shmq_replay once, parts;
+        struct shmq_found all, found;
+        enum shmq_fed how;
+        uint64_t at = START;
+        int calls = 1;
+
+        if (bit < size * 8)
+            file[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        for (int salvage = 0; salvage < 2; salvage++) {
+            shmq_replay_begin(&once, salvage, 0, UINT64_MAX);
+            shmq_replay_begin(&parts, salvage, 0, UINT64_MAX);
+            parts.most = 1;
+            for (; (how = fed(&parts, file, size, 0, false, &found)) == SHMQ_FED_MORE; calls++) {
+                CHECK(found.end > at);
+                at = found.end;
+            }
+            CHECK_EQ(how, fed(&once, file, size, 0, false, &all));
+            CHECK(found.end == all.end && found.batches == all.batches && found.puts == all.puts);
+            CHECK(how != SHMQ_FED_DAMAGED || found.damage == all.damage);
+            CHECK(parts.count == once.count && parts.skipped.count == once.skipped.count);
+            CHECK_EQ(parts.images.count, 1);
+            CHECK(bit < size * 8 || calls == 5 || salvage);
+            shmq_replay_end(&once);
+            shmq_replay_end(&parts);
+            at = START;
+        }
+        if (bit < size * 8)
+            file[bit / 8] ^= (unsigned char)(1 << bit % 8);
+    }
+}
+
 TEST("what is fed again changes nothing")
 {
     struct shmq_replay r;

@@ -183,6 +183,49 @@ TEST("a commit counts as a whole, and one that is not whole is torn only at the 
     }
 }
 
+TEST("a check and a walk find the same damage at the same byte")
+{
+    size_t same = 0;
+
+    make();
+    for (size_t at = 0; at < length; at++) {
+        struct shmq_stream_segment_whole whole = {.time = INT64_MIN};
+        struct shmq_stream_segment w = all();
+
+        file[at] ^= 4;
+        if (shmq_stream_segment_check(file, length, 0, SALTS, &whole) != SHMQ_STREAM_SEGMENT_END &&
+            shmq_stream_segment_walk(file, length, SALTS, &w) == SHMQ_STREAM_SEGMENT_DAMAGED) {
+            CHECK_EQ(whole.damage, w.at);
+            same++;
+        }
+        file[at] ^= 4;
+    }
+    CHECK_EQ(same, length);
+}
+
+TEST("a file that is checked in pieces is the same as one checked at once")
+{
+    make();
+    for (size_t at = 0; at <= length; at++) {
+        struct shmq_stream_segment_whole once = {.time = INT64_MIN};
+        struct shmq_stream_segment_whole parts = {.time = INT64_MIN, .most = 1};
+        enum shmq_stored_run how;
+        int calls = 1;
+
+        file[at] ^= at < length;
+        for (; (how = shmq_stream_segment_check(file, length, 0, SALTS, &parts)) ==
+               SHMQ_STREAM_SEGMENT_STOP;
+             calls++)
+            CHECK(parts.more);
+        CHECK_EQ(how, shmq_stream_segment_check(file, length, 0, SALTS, &once));
+        CHECK(parts.end == once.end && parts.offset == once.offset && !parts.more);
+        CHECK(parts.batches == once.batches && parts.records == once.records);
+        CHECK(parts.damage == once.damage && parts.time == once.time);
+        CHECK(at < length || calls == 3);
+        file[at] ^= at < length;
+    }
+}
+
 TEST("the entries alone are what is left without the records between them")
 {
     static unsigned char copy[sizeof file];

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol, TypeAlias
 
 from shmq.cli.shared.output import age, amount, note
+from shmq.storage.progress import Report
 
-__all__ = ["DELAY", "PAUSE", "Pace", "Progress", "progress"]
+__all__ = ["DELAY", "PAUSE", "Pace", "Progress", "progress", "steps_of"]
 
 #: What ends sooner shows nothing, in seconds.
 DELAY: Final = 2.0
@@ -140,6 +141,11 @@ class Progress:
 
     def _shown(self, number: float) -> str:
         return amount(int(number)) if self._unit == "bytes" else f"{int(number):,}"
+
+
+def steps_of(shown: Progress) -> Report:
+    """The function that shows the steps that a lower layer reports."""
+    return lambda step, done, total: shown(done, total, what=step)
 
 
 @contextlib.contextmanager

@@ -78,6 +78,14 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
+class Counted(msgspec.Struct, frozen=True, kw_only=True):
+    """How many messages were counted."""
+
+    count: int
+    #: Whether there are more than were counted.
+    more: bool = False
+
+
 class Redrive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which dead letters to send back."""
 
@@ -210,7 +218,7 @@ def purge_queue(call: Call) -> Count:
         return Count(count=queue.purge())
 
 
-#: As many dead letters are read to count those that match an expression.
+#: So many dead letters that match an expression are counted.
 MOST_COUNTED: Final = 100_000
 
 
@@ -219,17 +227,17 @@ MOST_COUNTED: Final = 100_000
     "/queues/{name}/redrive",
     _NAME,
     Parameter("where", "string", "which dead letters", None, most=4096),
-    answer=Count,
+    answer=Counted,
     tag="queues",
 )
-def count_redrive(call: Call) -> Count:
-    """Count the dead letters that a redrive would send, and send none."""
+def count_redrive(call: Call) -> Counted:
+    """Count the dead letters that a redrive would send, up to 100,000, and send none."""
     call.need(Right.ADMIN, "queue", call["name"])
     with call.console.broker.queue(call["name"]) as queue:
         source = None if _is_letters(queue) else queue.name
         letters = queue.name if source is None else queue.options.dead_letter
         if letters is None:
-            return Count(count=0)
+            return Counted(count=0)
     where = call["where"]
     if source is not None:
         mine = f"queue = {quoted(source)}"
@@ -237,10 +245,11 @@ def count_redrive(call: Call) -> Count:
     try:
         with call.console.broker.queue(letters) as dead:
             if where is None:
-                return Count(count=dead.stats().depth)
-            return Count(count=len(dead.peek(MOST_COUNTED, where=where)))
+                return Counted(count=dead.stats().depth)
+            found = len(dead.peek(MOST_COUNTED + 1, where=where))
+            return Counted(count=min(found, MOST_COUNTED), more=found > MOST_COUNTED)
     except shmq.NoSuchQueue:
-        return Count(count=0)
+        return Counted(count=0)
 
 
 def _is_letters(queue: shmq.Queue) -> bool:

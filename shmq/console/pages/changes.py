@@ -134,20 +134,23 @@ def ask_redrive(visit: Visit) -> Shown:
     """How many dead letters a redrive would send back."""
     name = _allowed(visit, Right.ADMIN)
     where = visit.text("where")
-    count = visit.ask("count_redrive", name=name, where=where).count
+    found = visit.ask("count_redrive", name=name, where=where)
+    count = words.amount(found.count, "dead letter")
     facts = [
         (
-            f"{words.amount(count, 'dead letter')} of {shown_name(name)} would go back to the "
-            f"queue that each came from, the oldest first."
+            f"{'More than ' if found.more else ''}{count} of {shown_name(name)} would go back to "
+            f"the queue that each came from, the oldest first."
         ),
         f"Only those for which this holds: {where}" if where else "All of them.",
     ]
+    if found.more:
+        facts.append(f"The count ends at the first {found.count:,}; the redrive does not.")
     return _confirm(
         name,
         "redrive",
         facts,
-        label=f"Send back {words.amount(count, 'dead letter')}",
-        possible=count > 0,
+        label=f"Send back more than {count}" if found.more else f"Send back {count}",
+        possible=found.count > 0,
         hidden={"where": where or ""},
         back="/letters",
     )

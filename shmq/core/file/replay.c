@@ -430,6 +430,8 @@ static enum shmq_fed step(struct walk *w, uint64_t whole, bool *over)
 
 static enum shmq_fed walk_file(struct walk *w, uint64_t whole, bool exact)
 {
+    uint64_t begin = w->at;
+
     for (;;) {
         enum shmq_fed fed = SHMQ_FED_OK;
         bool over = false;
@@ -437,6 +439,8 @@ static enum shmq_fed walk_file(struct walk *w, uint64_t whole, bool exact)
         w->found->end = w->at;
         if (exact && w->at == whole)
             return SHMQ_FED_OK;
+        if (w->r->most && w->at >= begin + w->r->most)
+            return SHMQ_FED_MORE;
         fed = step(w, whole, &over);
         if (fed == SHMQ_FED_DAMAGED && w->r->salvage && w->found->end < w->size) {
             w->at = w->found->end;
@@ -458,20 +462,28 @@ enum shmq_fed shmq_replay_feed(struct shmq_replay *r, const unsigned char *bytes
                                uint64_t start, uint32_t salt, uint64_t first_batch, uint64_t whole,
                                bool exact, struct shmq_found *found)
 {
-    struct shmq_image *image = append(r, &r->images, sizeof *image);
     struct walk w = {.r = r, .bytes = bytes, .salt = salt, .at = start, .found = found};
+    enum shmq_fed fed;
 
-    memset(found, 0, sizeof *found);
-    if (!image)
-        return SHMQ_FED_NO_MEMORY;
-    *image = (struct shmq_image){bytes, size, salt};
-    r->last_batch = first_batch ? first_batch - 1 : 0;
+    if (r->more) {
+        w.at = found->end;
+    } else {
+        struct shmq_image *image = append(r, &r->images, sizeof *image);
+
+        memset(found, 0, sizeof *found);
+        if (!image)
+            return SHMQ_FED_NO_MEMORY;
+        *image = (struct shmq_image){bytes, size, salt};
+        r->last_batch = first_batch ? first_batch - 1 : 0;
+    }
     w.file = r->images.count - 1;
     w.size = exact && whole < size ? whole : size;
     w.size -= w.size % 8;
     if (w.size < start) /* cut within what stands before the records */
         w.at = w.size;
-    return walk_file(&w, whole, exact);
+    fed = walk_file(&w, whole, exact);
+    r->more = fed == SHMQ_FED_MORE;
+    return fed;
 }
 
 uint64_t shmq_replay_closed(const unsigned char *bytes, uint64_t size, uint64_t start,

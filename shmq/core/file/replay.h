@@ -62,6 +62,8 @@ struct shmq_replay {
     uint64_t records, puts; /* read                                                     */
     uint64_t first, last;   /* other sequence numbers are ignored                       */
     bool salvage;
+    uint64_t most;          /* bytes that a call of feed reads; 0: no limit             */
+    bool more;              /* the last file is not read to its end                     */
     bool sorted;
     bool no_memory;
 };
@@ -71,6 +73,7 @@ enum shmq_fed {
     SHMQ_FED_TORN,      /* the last batch is incomplete, and does not count              */
     SHMQ_FED_DAMAGED,
     SHMQ_FED_NO_MEMORY,
+    SHMQ_FED_MORE,      /* read up to `end`: call again with the same arguments         */
 };
 
 /* The result of reading a file. */
@@ -90,8 +93,9 @@ void shmq_replay_end(struct shmq_replay *r);
 /* Reads the file `bytes`, whose records begin at `start`, a multiple of 8, and whose batches are
  * numbered from `first_batch` on. Up to `whole` it must consist of batches without a gap. From
  * there on it may end in a torn batch, or with `exact`, what is behind `whole` does not count.
- * When salvaging, damaged parts are skipped and listed, and this does not return DAMAGED. Not
- * allowed after sorting. */
+ * When salvaging, damaged parts are skipped and listed, and this does not return DAMAGED. With
+ * `r->most`, it returns MORE before the first batch that begins so many bytes behind where the call
+ * began. Not allowed after sorting. */
 enum shmq_fed shmq_replay_feed(struct shmq_replay *r, const unsigned char *bytes, uint64_t size,
                                uint64_t start, uint32_t salt, uint64_t first_batch, uint64_t whole,
                                bool exact, struct shmq_found *found);

@@ -259,6 +259,29 @@ static bool has_later(const unsigned char *bytes, size_t size, size_t at, uint32
     return false;
 }
 
+/* Where the commit at `w->end` is damaged: at the record where a walk ends, too. */
+static uint64_t damage_in(const unsigned char *bytes, size_t size,
+                          struct shmq_stream_segment_salts salts,
+                          const struct shmq_stream_segment_whole *w)
+{
+    struct shmq_stream_segment walk = {.at = w->end,
+                                       .offset = w->offset,
+                                       .time = w->time,
+                                       .stop_offset = UINT64_MAX,
+                                       .stop_time = INT64_MIN,
+                                       .verify = true};
+    struct shmq_record r;
+    size_t next;
+
+    if (shmq_record_read(bytes + w->end, size - w->end, salts.file, true, &r, &next) ==
+            SHMQ_READ_OK &&
+        r.type == SHMQ_R_BATCH)
+        walk.stop_offset = r.last_seq;
+    return shmq_stream_segment_walk(bytes, size, salts, &walk) == SHMQ_STREAM_SEGMENT_DAMAGED
+               ? walk.at
+               : w->end;
+}
+
 static enum shmq_stored_run ended(const unsigned char *bytes, size_t size,
                                   struct shmq_stream_segment_salts salts,
                                   struct shmq_stream_segment_whole *w)
@@ -277,10 +300,9 @@ static enum shmq_stored_run ended(const unsigned char *bytes, size_t size,
                    ? SHMQ_STREAM_SEGMENT_END
                    : SHMQ_STREAM_SEGMENT_DAMAGED;
     }
-    if (has_later(bytes, size, w->end + 8, salts.file, w->offset)) {
-        w->damage = w->end;
+    w->damage = damage_in(bytes, size, salts, w);
+    if (has_later(bytes, size, w->end + 8, salts.file, w->offset))
         return SHMQ_STREAM_SEGMENT_DAMAGED;
-    }
     return size - w->end < 4 || shmq_load32_little(bytes + w->end) ? SHMQ_STREAM_SEGMENT_TORN
                                                                    : SHMQ_STREAM_SEGMENT_END;
 }
@@ -290,12 +312,16 @@ enum shmq_stored_run shmq_stream_segment_check(const unsigned char *bytes, size_
                                                struct shmq_stream_segment_whole *w)
 {
     struct shmq_record r;
-    size_t next;
+    size_t begin, next;
 
-    w->end = start;
-    w->records = w->batches = w->damage = 0;
-    w->last_batch = w->offset;
-    w->closed = false;
+    if (!w->more) {
+        w->end = start;
+        w->records = w->batches = w->damage = 0;
+        w->last_batch = w->offset;
+        w->closed = false;
+    }
+    w->more = false;
+    begin = w->end;
     while (w->end < size && is_commit(bytes + w->end, size - w->end, salts.file, &r, &next)) {
         struct shmq_stream_segment walk = {.offset = w->offset,
                                            .time = w->time,
@@ -304,6 +330,10 @@ enum shmq_stored_run shmq_stream_segment_check(const unsigned char *bytes, size_
                                            .verify = true};
         const unsigned char *entries = bytes + w->end + next;
 
+        if (w->most && w->end - begin >= w->most) {
+            w->more = true;
+            return SHMQ_STREAM_SEGMENT_STOP;
+        }
         if (r.batch != w->offset ||
             shmq_stream_segment_walk(entries, r.bytes, salts, &walk) != SHMQ_STREAM_SEGMENT_END ||
             walk.at != r.bytes || walk.offset != r.last_seq) {

@@ -15,7 +15,7 @@
 /* How a walk ended. */
 enum shmq_stored_run {
     SHMQ_STREAM_SEGMENT_END = 0, /* nothing was written behind it */
-    SHMQ_STREAM_SEGMENT_STOP, /* at the entry where it was to stop */
+    SHMQ_STREAM_SEGMENT_STOP, /* where it was to stop */
     SHMQ_STREAM_SEGMENT_TORN, /* at the file's end: a commit that was never finished */
     SHMQ_STREAM_SEGMENT_DAMAGED, /* the bytes there are not a record that can follow */
 };
@@ -82,13 +82,15 @@ struct shmq_stream_segment_whole {
     uint64_t records;
     uint64_t batches;
     uint64_t last_batch; /* the number of the last: its first offset */
-    uint64_t damage; /* DAMAGED: where */
+    uint64_t damage; /* DAMAGED, TORN: the first record that is wrong */
     bool closed; /* END follows the last commit */
+    uint64_t most; /* in: bytes of commits that a call reads; 0: no limit */
+    bool more; /* in: false for the first call; out: STOP, the next call continues at `end` */
 };
 
 /* Reads all commits from `start` on, each of which counts as a whole or not at all. An incomplete
  * commit is a torn tail, unless there is a whole one with a later number anywhere behind it: a
- * commit only begins once the one before it is on disk. END, TORN, DAMAGED. */
+ * commit only begins once the one before it is on disk. END, TORN, DAMAGED; with `most`, also STOP. */
 enum shmq_stored_run shmq_stream_segment_check(const unsigned char *bytes, size_t size,
                                                size_t start, struct shmq_stream_segment_salts salts,
                                                struct shmq_stream_segment_whole *w);

@@ -68,7 +68,7 @@ cdef extern from "file/record.h" nogil:
 
 
 cdef extern from "file/replay.h" nogil:
-    enum: SHMQ_FED_NO_MEMORY
+    enum: SHMQ_FED_NO_MEMORY, SHMQ_FED_MORE
 
     struct shmq_copy:
         uint64_t queue, seq, here
@@ -86,6 +86,7 @@ cdef extern from "file/replay.h" nogil:
         uint64_t count, live_bytes, last_seq, last_batch, records, puts
         uint64_t totals[SHMQ_TOTALS]
         shmq_array copies, taken, skipped
+        uint64_t most
         cbool sorted
 
     struct shmq_found:
@@ -178,6 +179,8 @@ cdef extern from "file/stream_segment.h" nogil:
         uint64_t end, offset, records, batches, last_batch, damage
         int64_t time
         cbool closed
+        uint64_t most
+        cbool more
 
     int shmq_stream_segment_walk(const unsigned char *data, size_t size, shmq_stream_segment_salts salts,
                         shmq_stream_segment *w)

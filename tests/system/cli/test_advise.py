@@ -94,13 +94,20 @@ def test_the_template_is_a_file_with_all_defaults(quick: Quick, tmp_path: Path) 
     [
         ("rate =", "is no TOML"),
         ('rate = "fast"', "rate='fast': it is no number"),
-        ("rate = -1", "rate=-1: it is 0 to 1e+09 a second"),
+        ("rate = -1", "rate=-1: it is 0 to 1,000,000,000 a second"),
         ("rate = [1]", "rate=[1]"),
         ('order = "some"', "order='some': it is one of none, key, total"),
         ("runs = [[]]", "runs=[[]]: it is some of"),
         ("with_row = 1", "with_row=1: it is yes or no"),
         ("keys = 1.5", "keys=1.5: it is a whole number"),
         ("rate = nan", "rate=nan"),
+        (f"keys = 1{'0' * 400}", "keys=1000"),
+        ("rates = 3", "there is no answer 'rates' of a workload: use rate"),
+        ("[rate]", "rate={}: it is 0 to 1,000,000,000 a second"),
+        ('burst = "10 parsec"', "burst='10 parsec': it is no time such as 30, 500ms"),
+        ('body_p50 = "4XB"', "body_p50='4XB': it is no size such as 4096"),
+        ("rate = 5\npeak_rate = 1", "peak_rate=1.0 is less than rate=5.0: give that, or more"),
+        ("runs = [" + "1, " * 9_000 + "]", "…: it is some of postgres"),
         ("x" * 70_000, "is longer than 65536 bytes"),
     ],
 )
@@ -109,8 +116,28 @@ def test_a_file_that_is_no_workload_is_refused(
 ) -> None:
     file = tmp_path / "workload.toml"
     file.write_text(text)
-    ran = quick("advise", str(file), code=2)
-    assert words in ran.err.decode()
+    error = quick("advise", str(file), code=2).error
+    assert words in error
+    assert str(file) in error
+    assert len(error) < len(str(file)) + 200
+
+
+@pytest.mark.parametrize("name", ["none.toml", ".", "locked.toml"])
+def test_a_file_that_cannot_be_read_is_named(
+    quick: Quick, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "locked.toml").write_text("rate = 1")
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may read any file
+    assert str(tmp_path / name) in quick("advise", str(tmp_path / name), code=2).error
+
+
+def test_the_answers_of_a_file_are_checked_before_a_queue_is_measured(
+    quick: Quick, queue: shmq.Queue, tmp_path: Path
+) -> None:
+    file = tmp_path / "workload.toml"
+    file.write_text("keys = 0")
+    measured = ("advise", str(file), "--from-queue", "jobs", "--seconds", "1h")
+    assert f"{file}: keys=0: it is 1 to 1,000,000,000,000" in quick(*measured, code=2).error
 
 
 def test_the_code_is_10_where_another_system_suits(quick: Quick, tmp_path: Path) -> None:

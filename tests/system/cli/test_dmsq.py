@@ -17,7 +17,10 @@ from shmq.cli.shared.exit_codes import Code
 from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_journal import StreamJournal
 from shmq.storage.disk import Disk
+from shmq.storage.map_file import write_map
+from shmq.storage.paths import PRODUCERS
 from shmq.storage.stream_meta import StreamCard, eras_of, write_card
+from shmq.storage.stream_segment import StreamSegment
 from tests.support.queue_files import WALL, Building, put, settle
 from tests.support.stream_entries import IDENTITY, commit
 from tests.system.cli.conftest import Quick
@@ -201,11 +204,61 @@ def test_verify_says_which_records_of_a_stream_are_damaged(
     assert ("partition 3: the offsets 18 to 18 cannot be read" in told) == bool(lost)
 
 
+@pytest.mark.parametrize("at", [3000, 9000, -2000])
+def test_verify_and_a_read_find_the_same_damage_at_the_same_byte(
+    quick: Quick, segments: list[Path], at: int
+) -> None:
+    data = bytearray(segments[0].read_bytes())
+    data[at] ^= 1
+    segments[0].write_bytes(data)
+    with pytest.raises(shmq.DamagedFile) as caught:
+        read_through(segments[0])
+    (one,) = quick("dmsq", "verify", "--json", str(segments[0]), code=Code.WRONG).json
+    assert one["offset"] == caught.value.offset
+
+
+def read_through(path: Path) -> None:
+    """Read the records of the first segment of a partition."""
+    segment = StreamSegment(Disk(path.parent), 0)
+    offset = 0
+    while (block := segment.block(offset, 100, 1 << 20, 0)) is not None:
+        offset = block.next
+
+
 def test_verify_finds_what_is_missing_between_two_files(quick: Quick, segments: list[Path]) -> None:
     segments[0].write_bytes(segments[0].read_bytes()[:12_000])
     told = quick("dmsq", "verify", str(segments[0]), code=Code.WRONG).text
     assert "it ends before offset 100, with which the next file begins" in told
     assert "to 99 cannot be read" in told
+
+
+@pytest.mark.parametrize("command", ["inspect", "dump"])
+def test_a_file_of_a_stream_is_not_called_damaged(
+    quick: Quick, segments: list[Path], command: str
+) -> None:
+    told = quick("dmsq", command, str(segments[0]), code=Code.SEGMENT).error
+    assert f"{segments[0]} holds records of a stream, and no messages of a queue" in told
+
+
+def test_a_salvage_passes_over_a_file_whose_header_says_the_wrong_kind(
+    quick: Quick, files: tuple[Path, Path]
+) -> None:
+    data = bytearray(files[1].read_bytes())
+    data[6] = 5
+    files[1].write_bytes(data)
+    ran = quick("dmsq", "dump", "--salvage", *map(str, files))
+    assert len(ran.lines) == 2
+    assert "the header's checksum" in ran.err.decode()
+
+
+def test_verify_checks_the_other_files_of_a_stream(quick: Quick, segments: list[Path]) -> None:
+    below = Disk(segments[0].parent)
+    write_map(below, PRODUCERS, ".new", IDENTITY.producers(3, 100), {"producers": []})
+    path = below.path(PRODUCERS)
+    told = quick("dmsq", "verify", str(path)).text
+    assert told == f"{path}: sound, the producers of a stream's partition\n"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    assert "damaged at byte" in quick("dmsq", "verify", str(path), code=Code.WRONG).text
 
 
 def test_verify_finds_a_damaged_card(quick: Quick, segments: list[Path]) -> None:

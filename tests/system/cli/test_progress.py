@@ -15,6 +15,7 @@ import pytest
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
+from tests.support.queue_files import Building, put
 from tests.support.shell import PATIENCE, Ran, Shell, ended, eventually, read_until, terminal
 from tests.support.writer_process import running_writer
 from tests.system.cli.conftest import Quick
@@ -119,6 +120,33 @@ def test_a_redrive_is_asked_how_far_it_is(eager: Eager, broker: shmq.Broker) -> 
 
 
 @pytest.mark.prove
+def test_a_search_through_a_deep_queue_shows_that_it_works(
+    eager: Eager, broker: shmq.Broker
+) -> None:
+    with broker.create_queue("deep", capacity=1 << 17) as queue:
+        queue.put_many([b"x"] * 100_000)
+    search = ("peek", "deep", "--where", "sequence = 0")
+    ran = eager(*search, code=Code.NOTHING)
+    assert re.match(rb"shmq: peek: \d+ s so far", ran.err)
+    assert eager(*search, "--quiet", code=Code.NOTHING).err == b""
+
+
+@pytest.mark.prove
+def test_a_snapshot_shows_that_it_works(eager: Eager, broker: shmq.Broker) -> None:
+    queue = broker.create_queue("jobs", durability="journal", dead_letter=None)
+    with running_writer(eager.namespace) as writer:
+        writer.follows(queue)
+        writer.freeze()
+        try:
+            running = eager.start("snapshot", "jobs", stdout=subprocess.PIPE)
+            assert running.stderr is not None
+            assert re.match(rb"shmq: snapshot: \d+ s so far", running.stderr.readline())
+        finally:
+            writer.thaw()
+        assert ended(running).text.startswith("queue 'jobs' is in ")
+
+
+@pytest.mark.prove
 def test_a_backup_a_restore_and_the_files_show_how_far_they_are(
     eager: Eager, broker: shmq.Broker, tmp_path: Path
 ) -> None:
@@ -155,6 +183,22 @@ def test_a_backup_a_restore_and_the_files_show_how_far_they_are(
         with shmq.connect(other.namespace) as there:
             there.delete_queue("jobs")
             there.delete_stream("log")
+
+
+@pytest.mark.parametrize("command", ["verify", "dump", "inspect"])
+def test_how_far_one_large_file_is_gets_shown(eager: Eager, tmp_path: Path, command: str) -> None:
+    made = Building()
+    for seq in range(1, 501):
+        made.batch(put(seq, bytes(64 << 10)))
+    path = tmp_path / "q.dmsq"
+    path.write_bytes(bytes(made))
+
+    ran = eager("dmsq", command, str(path))
+
+    step = {"dump": "read"}.get(command, command)
+    shown = re.findall(rf"shmq: {step}: .*, (\d+) %", ran.err.decode())
+    assert any(0 < int(percent) < 100 for percent in shown)
+    assert eager("dmsq", command, str(path), "--quiet").err == b""
 
 
 @pytest.mark.prove

@@ -11,6 +11,7 @@ import pytest
 
 import shmq
 from shmq.api.query_pages import TABLE, key_of
+from shmq.console.api.queues import MOST_COUNTED
 from shmq.console.pages import endpoints
 from shmq.server.config.tokens import make_token
 from tests.support.browser import HOSTILE, PAGES, Page, fill, form_of, open_page, send
@@ -259,6 +260,17 @@ def test_dead_letters_are_counted_and_then_sent_back(site: Console, shop: shmq.B
     fields = form_of(site, path)
     assert send(site, "/queues/orders.dlq/redrive", **fields).status == 303
     assert queue.qsize() == 2
+
+
+def test_a_count_of_dead_letters_that_ends_early_says_so(site: Console, shop: shmq.Broker) -> None:
+    letters = shop.create_queue("letters", dead_letter=None, capacity=1 << 17)
+    letters.put_many([b""] * (MOST_COUNTED + 1))
+    text = seen(site, "/queues/letters/redrive?where=sequence+%3E+0")
+    assert "More than 100,000 dead letters of letters would go back" in text
+    assert "The count ends at the first 100,000; the redrive does not." in text
+    assert "Send back more than 100,000 dead letters" in text
+    counted = site.api("GET", "/queues/letters/redrive", where="sequence > 1").json
+    assert counted == {"count": MOST_COUNTED, "more": False}
 
 
 def test_a_queue_is_deleted_unless_it_was_made_anew_meanwhile(

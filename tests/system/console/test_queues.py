@@ -135,11 +135,11 @@ def test_a_redrive_is_counted_before_it_is_made(site: Console, shop: shmq.Broker
     for _ in range(3):
         queue.get().reject()
     counted = site.api("GET", "/queues/orders/redrive", where="sequence < 3")
-    assert counted.json == {"count": 2}
+    assert counted.json == {"count": 2, "more": False}
     assert queue.qsize() == 0
     done = site.api("POST", "/queues/orders/redrive", {"where": "sequence < 3"})
     assert done.json == {"count": 2}
-    assert site.api("GET", "/queues/orders.dlq/redrive").json == {"count": 1}
+    assert site.api("GET", "/queues/orders.dlq/redrive").json == {"count": 1, "more": False}
     assert queue.qsize() == 2
 
 

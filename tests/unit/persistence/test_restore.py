@@ -77,6 +77,28 @@ def test_what_a_queue_goes_on_from_is_on_disk_before_it_does(
     assert synced == [segment_name("q", 1)]
 
 
+def test_how_far_the_restoration_of_one_large_queue_is_gets_reported(
+    namespace: str, own: DataDirectory, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    made = Building(options={"capacity": 64, "arena_bytes": 64 << 20})
+    for seq in range(1, 7):
+        made.batch(put(seq, bytes(3 << 20)))
+    (source / segment_name("q", 1)).write_bytes(bytes(made))
+    seen: list[tuple[str, int, int]] = []
+
+    (done,) = restore(namespace, source, report=lambda *step: seen.append(step))
+
+    assert isinstance(done, Restored)
+    assert (done.state, done.messages) == ("restored", 6)
+    for name in ("reading queues", "restoring queues"):
+        steps = [(at, total) for step, at, total in seen if step == name]
+        assert len({at for at, total in steps if 0 < at < total}) > 1, name
+        assert steps == sorted(steps)
+        assert (steps[0][0], steps[-1][0]) == (0, steps[-1][1])
+
+
 def test_the_deletion_of_a_queue_does_not_reach_the_files_of_one_restored_since(
     namespace: str, own: DataDirectory, tmp_path: Path
 ) -> None:

@@ -100,6 +100,18 @@ def test_a_file_is_not_fed_behind_the_others_once_they_are_sorted() -> None:
         replay.feed(b"", 0, 1, 1, 0, False)
 
 
+def test_how_far_the_reading_of_one_file_is_gets_told() -> None:
+    file = Building()
+    for seq in range(1, 7):
+        file.batch(put(seq, bytes(3 << 20)))
+    told: list[int] = []
+    with QueueFiles([("f", bytes(file))], told=told.append) as chain:
+        assert chain.messages == 6
+    assert len(told) > 2
+    assert max(told) < len(bytes(file)) / 2
+    assert sum(told) == len(bytes(file)) - file.start
+
+
 @pytest.mark.parametrize(
     ("left_out", "what"),
     [

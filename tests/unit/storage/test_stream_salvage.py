@@ -168,3 +168,25 @@ def test_a_damaged_card_is_made_anew_from_the_segments_without_groups(disk: Disk
     assert found is not None
     assert (found[1].groups, found[1].eras) == ({}, eras_of([(1, 0)]))
     assert end(disk) == COUNT
+
+
+def test_how_far_one_large_segment_is_gets_reported(tmp_path: Path) -> None:
+    large = Disk(tmp_path / "large")
+    below = large.under(partition_directory(NAME, ID, 0))
+    below.make()
+    whose = StreamIdentity(NAME, 7, ID, {"partitions": 1, "segment_bytes": 1 << 30})
+    journal = StreamJournal(below, whose, 0, 0, WriteSizes(ahead=4 << 10))
+    for first in range(0, 600, 100):
+        journal.append(commit(first, 100, 30 << 10))
+    journal.abandon()
+    write_card(below.under(".."), whose, StreamCard({}, eras_of([(1, 0)])))
+    seen: list[tuple[str, int, int]] = []
+
+    stored_stream(large, NAME, ID, lambda *step: seen.append(step), "reading")
+    assert salvage_stream(large, NAME, ID, lambda *step: seen.append(step)) == []
+
+    for name in ("reading", "salvaging stream 's'"):
+        steps = [(at, total) for step, at, total in seen if step == name]
+        assert len({at for at, total in steps if 0 < at < total}) > 1, name
+        assert steps == sorted(steps)
+        assert (steps[0][0], steps[-1][0]) == (0, steps[-1][1])

@@ -1,16 +1,18 @@
-"""How far a backup or a restore has come, told to who shows it."""
+"""How far a long reading, a backup or a restore is, told to what shows it."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-__all__ = ["Report", "Step", "bytes_of", "silent"]
+__all__ = ["Report", "Step", "Told", "bytes_of", "silent"]
 
 #: Called with the name of the step, the bytes that are done, and those of all; 0: nobody knows.
 Report: TypeAlias = Callable[[str, int, int], None]
+#: Called with how many more bytes are done.
+Told: TypeAlias = Callable[[int], object]
 
 
 def silent(step: str, done: int, total: int) -> None:
@@ -38,3 +40,13 @@ class Step:
         """So many more bytes are done."""
         self._done += count
         self._report(self._name, self._done, self._total)
+
+    @contextlib.contextmanager
+    def part(self, count: int) -> Iterator[Told]:
+        """The next ``count`` bytes, all of which are done when the block ends.
+
+        The block calls what this yields with how many more of them are done.
+        """
+        behind = self._done + count
+        yield lambda more: self.add(min(more, behind - self._done))
+        self.add(behind - self._done)

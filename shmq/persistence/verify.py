@@ -1,0 +1,140 @@
+"""Checks every byte of one file, whatever it is of: ``shmq dmsq verify``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from shmq.errors import DamagedFile, FileError
+from shmq.persistence.stream_salvage import runs_in
+from shmq.storage.disk import Disk
+from shmq.storage.file_header import (
+    DEFINITIONS,
+    HEADER_BYTES,
+    STREAM,
+    STREAM_CARD,
+    STREAM_PRODUCERS,
+    read_header,
+)
+from shmq.storage.map_file import read_map
+from shmq.storage.paths import CARD, PRODUCERS, bases, streams_among
+from shmq.storage.progress import Told
+from shmq.storage.queue_files import QueueFiles, read_file
+from shmq.storage.stream_meta import read_card
+from shmq.storage.stream_segment import EVERYTHING, StreamSegment
+
+__all__ = ["other_content", "verify_file"]
+
+_SEGMENT_NAME: Final = re.compile(r"\d{20}\.dmsq", re.ASCII)
+_KIND_AT: Final = 6
+#: What files hold that are of no queue, by the kind in their headers.
+_CONTENTS: Final = {
+    STREAM: "records of a stream",
+    STREAM_CARD: "the options and groups of a stream",
+    STREAM_PRODUCERS: "the producers of a stream's partition",
+    DEFINITIONS: "exchanges or schemas",
+}
+
+
+def other_content(path: Path) -> str | None:
+    """What the file holds if its header is intact, and of no queue; else None. Raises OSError."""
+    try:
+        header, _ = read_header(_head_of(path), str(path), _CONTENTS.keys())
+    except FileError:
+        return None
+    return _CONTENTS[header.kind]
+
+
+def verify_file(path: Path, told: Told) -> dict[str, Any]:
+    """The verdict on one file, as ``shmq dmsq verify --json`` has it.
+
+    ``told`` is called with how many more bytes are read. Raises :class:`~shmq.IncompatibleFile`,
+    :class:`~shmq.FileError` and OSError.
+    """
+    said: dict[str, Any] = {"file": str(path), "sound": False, "offset": None, "what": None}
+    try:
+        kind = _kind_of(path)
+        if path.name == CARD:
+            return {**said, "sound": True, **_of_card(path)}
+        if kind == STREAM:
+            return {**said, **_of_segment(path, told)}
+        if kind in _CONTENTS:
+            read_map(Disk(path.parent), path.name, kind)
+            return {**said, "sound": True, "content": _CONTENTS[kind]}
+        with QueueFiles([(str(path), read_file(path))], partial=True, told=told) as chain:
+            return {**said, "sound": True, "torn": chain.torn, "messages": chain.messages}
+    except DamagedFile as error:
+        return {**said, "offset": error.offset, "what": error.what}
+
+
+def _kind_of(path: Path) -> int | None:
+    """The kind of file, by its name or its header; None: neither says it."""
+    if path.name in {CARD, PRODUCERS}:
+        return STREAM_CARD if path.name == CARD else STREAM_PRODUCERS
+    if _SEGMENT_NAME.fullmatch(path.name) is not None:
+        return STREAM
+    head = _head_of(path)
+    return head[_KIND_AT] if head[:4] == b"DMSQ" and len(head) > _KIND_AT else None
+
+
+def _head_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(HEADER_BYTES)
+
+
+def _of_card(path: Path) -> dict[str, Any]:
+    found = read_card(Disk(path.parent))
+    if found is None:
+        raise FileNotFoundError(2, "there is no such file", str(path))
+    header, card = found
+    return {"stream": header.name, "partitions": card.eras[-1].end, "groups": len(card.groups)}
+
+
+def _of_segment(path: Path, told: Told) -> dict[str, Any]:
+    """What the segment holds, up to the first offset of its partition's next segment.
+
+    If it is damaged, also the byte, what is wrong, and ``lost``: the ranges of offsets that cannot
+    be read, each from the first to the one behind the last (None: unknown). ``told`` is called with
+    how many more bytes are read. Raises :class:`~shmq.IncompatibleFile`, OSError, and DamagedFile
+    if the file's name is no offset.
+    """
+    if _SEGMENT_NAME.fullmatch(path.name) is None:
+        raise DamagedFile(str(path), 0, "a segment is called by the offset that it begins with")
+    base, disk = int(path.stem), Disk(path.parent)
+    limit = next((each for each in bases(disk.names()) if each > base), EVERYTHING)
+    said: dict[str, Any] = {
+        "stream": path.parent.parent.name.rpartition(".")[0],
+        "partition": int(path.parent.name) if path.parent.name.isdecimal() else None,
+        "first": base,
+    }
+    try:
+        found = StreamSegment(disk, base).check(limit, told)
+        if found.offset < limit != EVERYTHING:
+            what = f"it ends before offset {limit}, with which the next file begins"
+            raise DamagedFile(str(path), found.damage if found.how == "torn" else found.end, what)
+    except DamagedFile as error:
+        lost = _lost_ranges(path, base, limit)
+        return {**said, "sound": False, "offset": error.offset, "what": error.what, "lost": lost}
+    behind = min(found.offset, limit)
+    return {
+        **said,
+        "sound": True,
+        "next": behind,
+        "records": behind - base,
+        "torn": found.how == "torn" and limit == EVERYTHING,
+    }
+
+
+def _lost_ranges(path: Path, base: int, limit: int) -> list[tuple[int, int | None]]:
+    """The ranges of offsets without an intact record; the directory's name has the salt."""
+    identities = streams_among([path.parent.parent.name])
+    salt = identities[0][1] & 0xFFFFFFFF if identities else 0
+    runs = runs_in(path.read_bytes(), salt, base, limit)
+    ends = [base, *(run.next for run in runs)]
+    begins = [*(run.first for run in runs), limit]
+    return [
+        (end, None if begin == EVERYTHING else begin)
+        for end, begin in zip(ends, begins, strict=True)
+        if end < begin
+    ]
