@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 from msgspec import Meta
 
 from shmq.errors import InvalidOption, NoSuchQueue
-from shmq.spark.jobs import catalog, sinks
+from shmq.spark.jobs import sinks
 from shmq.spark.jobs.config import Base, Table, key
 from shmq.spark.jobs.endpoints import TOPIC, BatchSource, Sink
 from shmq.spark.jobs.filesystem import Folder
@@ -195,18 +195,18 @@ class Replay(Base, frozen=True, kw_only=True):
         ),
     ]
 
-
-def _check(config: Replay) -> None:
-    if config.source.path is None and config.source.format == "dmsq":
-        raise InvalidOption("'path' is missing in [source]: the folder of the files")
-    if config.every < _GLANCE:
-        raise InvalidOption(f"every = {config.every} must be {_GLANCE} s or more")
-    for name in config.sink.options:
-        if name.lower() in {"publisher", "batch", "staged"}:
-            raise InvalidOption(f"{name!r} in [sink.options] is what replay sets: leave it out")
-    since, until = config.select.since, config.select.until
-    if since is not None and until is not None and since.at >= until.at:
-        raise InvalidOption(f"since = {since.at} in [select] must be before until = {until.at}")
+    def check(self) -> None:
+        """See :class:`~shmq.spark.jobs.config.Base`."""
+        if self.source.path is None and self.source.format == "dmsq":
+            raise InvalidOption("'path' is missing in [source]: the folder of the files")
+        if self.every < _GLANCE:
+            raise InvalidOption(f"every = {self.every} must be {_GLANCE} s or more")
+        for name in self.sink.options:
+            if name.lower() in {"publisher", "batch", "staged"}:
+                raise InvalidOption(f"{name!r} in [sink.options] is what replay sets: leave it out")
+        since, until = self.select.since, self.select.until
+        if since is not None and until is not None and since.at >= until.at:
+            raise InvalidOption(f"since = {since.at} in [select] must be before until = {until.at}")
 
 
 def run(
@@ -309,6 +309,4 @@ def _forget(session: SparkSession, selection: Selection, sink: Sink) -> None:
                 target.staged_publisher(f"{selection.publisher}/rows").discard()
 
 
-JOB: Final = Batch(
-    name="replay", about=catalog.ABOUT["replay"], config=Replay, check=_check, run=run
-)
+JOB: Final = Batch(name="replay", config=Replay, run=run)

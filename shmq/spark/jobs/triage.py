@@ -23,7 +23,6 @@ from shmq.errors import InvalidOption, ShmqError
 from shmq.expression.fingerprint import shape_of
 from shmq.expression.parse import quoted
 from shmq.native._core import codec_number
-from shmq.spark.jobs import catalog
 from shmq.spark.jobs.config import Base, Table, key
 from shmq.spark.jobs.endpoints import BatchSource
 from shmq.spark.jobs.job import Batch, Progress
@@ -256,7 +255,7 @@ def _write_json(path: Path, report: list[dict[str, Any]], at: dt.datetime) -> No
         aside.unlink(missing_ok=True)
 
 
-JOB: Final = Batch(name="triage", about=catalog.ABOUT["triage"], config=TriageFile, run=run)
+JOB: Final = Batch(name="triage", config=TriageFile, run=run)
 
 
 _RIGHT: Final = ("row", "count", "bytes")
