@@ -12,22 +12,20 @@ import shmq
 from shmq.api.names import chosen_namespace, is_url
 from shmq.errors import InvalidOption
 from shmq.spark.shared import options
-from shmq.spark.shared.options import BATCH, STREAM, WRITE, Option
+from shmq.spark.shared.options import ALWAYS, Option
 
 __all__ = ["OPTIONS", "Address"]
 
-_ALL: Final = frozenset({BATCH, STREAM, WRITE})
-
 #: The options of every use that say where the queues are.
 OPTIONS: Final = (
-    Option("url", options.text, None, _ALL),
-    Option("token", options.text, None, _ALL),
-    Option("tls", options.truth, None, _ALL),
-    Option("tlsCa", options.text, None, _ALL),
-    Option("tlsCertificate", options.text, None, _ALL),
-    Option("tlsKey", options.text, None, _ALL),
-    Option("connectTimeout", options.seconds(0.001, 1e6), 5.0, _ALL),
-    Option("requestTimeout", options.seconds(0.001, 1e6), 30.0, _ALL),
+    Option("url", options.text, None, ALWAYS),
+    Option("token", options.text, None, ALWAYS),
+    Option("tls", options.truth, None, ALWAYS),
+    Option("tlsCa", options.text, None, ALWAYS),
+    Option("tlsCertificate", options.text, None, ALWAYS),
+    Option("tlsKey", options.text, None, ALWAYS),
+    Option("connectTimeout", options.seconds(0.001, 1e6), 5.0, ALWAYS),
+    Option("requestTimeout", options.seconds(0.001, 1e6), 30.0, ALWAYS),
 )
 
 

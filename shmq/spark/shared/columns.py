@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ALL",
     "COLUMNS",
-    "IGNORED",
     "KAFKA",
     "NAMES",
     "QUEUE_SINK",
@@ -123,23 +122,19 @@ class SinkColumn:
     kinds: str
 
 
-def _is_text(kind: DataType) -> bool:
-    return isinstance(kind, types.StringType | types.CharType | types.VarcharType)
+def _one_of(*allowed: type[DataType]) -> Callable[[DataType], bool]:
+    return lambda kind: isinstance(kind, allowed)
 
 
-def _is_text_or_binary(kind: DataType) -> bool:
-    return _is_text(kind) or isinstance(kind, types.BinaryType)
+_TEXTS: Final = (types.StringType, types.CharType, types.VarcharType)
+_WHOLE: Final = (types.ByteType, types.ShortType, types.IntegerType, types.LongType)
 
-
-def _is_whole(kind: DataType) -> bool:
-    return isinstance(kind, types.ByteType | types.ShortType | types.IntegerType | types.LongType)
-
-
-def _is_seconds(kind: DataType) -> bool:
-    return _is_whole(kind) or isinstance(
-        kind,
-        types.FloatType | types.DoubleType | types.DecimalType | types.DayTimeIntervalType,
-    )
+_is_text: Final = _one_of(*_TEXTS)
+_is_text_or_binary: Final = _one_of(*_TEXTS, types.BinaryType)
+_is_whole: Final = _one_of(*_WHOLE)
+_is_seconds: Final = _one_of(
+    *_WHOLE, types.FloatType, types.DoubleType, types.DecimalType, types.DayTimeIntervalType
+)
 
 
 def _is_headers(kind: DataType) -> bool:
@@ -196,10 +191,8 @@ STREAM_SINK: Final = (
     _TOPIC,
 )
 
+#: The columns of a source in lower case: a sink ignores those that it does not read.
 _READ: Final = frozenset(name.lower() for name in NAMES)
-
-#: Columns of a source that the sink ignores, so that rows that were read can be written.
-IGNORED: Final = _READ - frozenset(column.name for column in QUEUE_SINK)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
