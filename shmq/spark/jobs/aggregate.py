@@ -47,7 +47,7 @@ _HEADER: Final = re.compile(r"header\.(.+)")
 #: The tables that say where the results go.
 _ENDS: Final = ("sink", "results", "hot")
 
-#: The columns that make the folders of files: the day in which a window begins, in UTC.
+#: The columns that make the folders of files: the day on which a window begins.
 _FOLDERS: Final = ("date",)
 
 #: The accuracy of percentiles: the rank is wrong by at most one in so many.

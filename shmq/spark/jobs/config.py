@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 
 from shmq.codec.toml import read_toml
 from shmq.errors import InvalidOption
-from shmq.spark.jobs.values import Location, Master, Options, Trigger, Value
+from shmq.spark.jobs.values import Location, Master, Options, Trigger
 
 __all__ = ["NOWHERE", "Base", "Spark", "StreamBase", "Table", "key", "read", "template"]
 
@@ -120,12 +120,8 @@ def read(path: Path, kind: type[T], place: Mapping[str, str] = NOWHERE) -> T:
 
 
 def _converted(found: dict[str, Any], kind: type[T], folder: Path) -> T:
-    def made(wanted: type, value: Any) -> Any:
-        assert issubclass(wanted, Value)
-        return wanted.of(value, folder)
-
     try:
-        return msgspec.convert(found, kind, dec_hook=made)
+        return msgspec.convert(found, kind, dec_hook=lambda wanted, value: wanted.of(value, folder))
     except msgspec.ValidationError as error:
         raise InvalidOption(_explained(str(error), found, kind)) from None
 

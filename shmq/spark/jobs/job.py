@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
-from shmq.spark.jobs import catalog
 from shmq.spark.jobs import config as files
 from shmq.spark.jobs.filesystem import Folder
 
@@ -149,11 +148,6 @@ class Job(Generic[C]):
     name: str
     #: The struct of its file.
     config: type[C]
-
-    def template(self) -> str:
-        """A file to start with: each key with its purpose and its default."""
-        about = catalog.ABOUT[self.name]
-        return f"# shmq pipeline {self.name}: {about}\n\n{files.template(self.config)}"
 
     def read(self, path: Path, place: Mapping[str, str] = files.NOWHERE) -> C:
         """The checked file. Raises :class:`~shmq.InvalidOption`."""

@@ -233,20 +233,17 @@ def run(
         rows = session.read.parquet(selection.rows_of(portion))
         put(rows, selection.publisher, number)
         selection.note(number)
-        progress = _after(progress, number, portion.rows, time.monotonic() - began)
+        seconds = time.monotonic() - began
+        progress = dataclasses.replace(
+            progress,
+            batch=number,
+            rows=progress.rows + portion.rows,
+            rate=portion.rows / seconds,
+            backlog=(progress.backlog or 0) - portion.rows,
+            seconds=seconds,
+        )
         report(progress)
     selection.finish(lambda: _forget(session, selection, config.sink))
-
-
-def _after(progress: Progress, number: int, rows: int, seconds: float) -> Progress:
-    return dataclasses.replace(
-        progress,
-        batch=number,
-        rows=progress.rows + rows,
-        rate=rows / seconds,
-        backlog=(progress.backlog or 0) - rows,
-        seconds=seconds,
-    )
 
 
 def _asked(config: Replay) -> dict[str, Any]:

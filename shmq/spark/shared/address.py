@@ -43,7 +43,7 @@ class Address:
 
     url: str
     token: str | None = dataclasses.field(default=None, repr=False)
-    tls: bool | tuple[tuple[str, str], ...] | None = None
+    tls: bool | Mapping[str, str] | None = None
     connect_timeout: float = 5.0
     request_timeout: float = 30.0
 
@@ -51,11 +51,9 @@ class Address:
     def of(cls, chosen: Mapping[str, Any]) -> Self:
         """The address from the options, else from the environment. Raises InvalidOption."""
         url = chosen["url"] or os.environ.get("SHMQ_URL") or chosen_namespace(None)
-        files = tuple(
-            (key, str(chosen[option]))
-            for key, option in _FILES.items()
-            if chosen[option] is not None
-        )
+        files = {
+            key: chosen[option] for key, option in _FILES.items() if chosen[option] is not None
+        }
         if files and chosen["tls"] is False:
             raise InvalidOption(
                 "the option tls=false refuses TLS, and tlsCa, … ask for it: leave one of them out"
@@ -77,7 +75,7 @@ class Address:
         return shmq.connect(
             self.url,
             token=self.token,
-            tls=dict(self.tls) if isinstance(self.tls, tuple) else self.tls,
+            tls=self.tls,
             connect_timeout=self.connect_timeout,
             request_timeout=self.request_timeout,
         )

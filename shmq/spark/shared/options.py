@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from shmq.errors import InvalidOption
-from shmq.units import seconds_of, size_of
+from shmq.units import moment_of, seconds_of, size_of
 
 __all__ = [
     "ALWAYS",
@@ -53,7 +53,7 @@ _SAID: Final = {BATCH: "spark.read", STREAM: "spark.readStream", WRITE: "write a
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "pathglobfilter"})
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_LAST_MS: Final = ((1 << 63) - 1) // 1000
+_LAST_US: Final = (1 << 63) - 1
 
 Reading = Callable[[str], Any]
 
@@ -188,17 +188,16 @@ def _digits(given: str) -> int | None:
 
 def moment(given: str) -> int:
     """A time in us since 1970, given in ms since 1970, as in Kafka's connector, or ISO 8601."""
-    allowed = "ms since 1970, or a time such as 2026-01-31T12:00:00Z (UTC, unless it says where)"
-    try:
-        if given.strip().isdecimal():
-            if int(given) > _LAST_MS:
-                raise ValueError(allowed)
-            return int(given) * 1000
-        found = dt.datetime.fromisoformat(given.strip())
-    except ValueError:
-        raise ValueError(allowed) from None
-    found = found if found.tzinfo else found.replace(tzinfo=dt.UTC)
-    return (found - _EPOCH) // dt.timedelta(microseconds=1)
+    found: int | None = None
+    if given.strip().isdecimal():
+        found = int(given) * 1000
+    elif (moment := moment_of(given)) is not None:
+        found = (moment - _EPOCH) // dt.timedelta(microseconds=1)
+    if found is None or found > _LAST_US:
+        raise ValueError(
+            "ms since 1970, or a time such as 2026-01-31T12:00:00Z (UTC, unless it says where)"
+        )
+    return found
 
 
 def one_of(*allowed: str) -> Reading:

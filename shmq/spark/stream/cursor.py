@@ -12,7 +12,7 @@ import math
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 import shmq
 from shmq.api.names import check_name
@@ -69,9 +69,7 @@ class Cursor(Handles[shmq.Stream]):
                 f"name the query's group: leave one of them out"
             )
         #: Whether the group, not an option, sets where the query begins.
-        self._by_group = self._group is not None and self._starting == Bound.starting(
-            {**chosen, **_NO_START}, LATEST
-        )
+        self._by_group = self._group is not None and self._starting.word == LATEST
         self._stay: dict[Place, int] | None = None
         self._seen: dict[str, StreamSnapshot] | None = None
         #: The offset that waits first in a partition, and the time of its record.
@@ -226,14 +224,6 @@ class Cursor(Handles[shmq.Stream]):
             )
         _log.warning("%s: the query goes on at %d", told, found)
         return found
-
-
-#: The options for the start of a query, none of them set.
-_NO_START: Final = {
-    "startingOffsets": None,
-    "startingTimestamp": None,
-    "startingOffsetsByTimestamp": None,
-}
 
 
 def _timestamp_of(stream: shmq.Stream, partition: int, at: int) -> float:

@@ -188,7 +188,7 @@ def test_tls_is_said_by_a_switch_or_by_its_files() -> None:
 
     assert Address.of(of_queues(url=url, tls="true")).tls is True
     assert Address.of(of_queues(url=url)).tls is None
-    assert Address.of(files).tls == (("ca", "/ca"), ("certificate", "/crt"), ("key", "/key"))
+    assert Address.of(files).tls == {"ca": "/ca", "certificate": "/crt", "key": "/key"}
     with pytest.raises(shmq.InvalidOption, match="tls=false refuses TLS"):
         Address.of(of_queues(url=url, tls="false", tlsCa="/ca"))
 
