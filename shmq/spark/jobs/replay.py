@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import re
 import secrets
 import time
@@ -40,7 +41,7 @@ class RateLimit:
     """
 
     def __init__(self, rate: float | None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate = rate
+        self._rate = rate or math.inf
         self._clock = clock
         self._due = clock()
 
@@ -48,9 +49,8 @@ class RateLimit:
         """Return True when this many rows may go, or False as soon as ``stopping()`` is true."""
         while not stopping():
             now = self._clock()
-            if self._rate is None or now >= self._due:
-                if self._rate is not None:
-                    self._due = max(self._due, now - _GLANCE) + rows / self._rate
+            if now >= self._due:
+                self._due = max(self._due, now - _GLANCE) + rows / self._rate
                 return True
             time.sleep(min(_GLANCE, self._due - now))
         return False

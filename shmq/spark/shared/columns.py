@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyspark.sql import types
@@ -22,7 +23,6 @@ __all__ = [
     "QUEUE_SINK",
     "STATES",
     "STREAM_SINK",
-    "Column",
     "SinkColumn",
     "SinkColumns",
     "check",
@@ -34,43 +34,34 @@ __all__ = [
 STATES: Final = ("ready", "delayed", "leased", "dying")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Column:
-    """A column's name and its Spark type, as DDL."""
-
-    name: str
-    kind: str
-
-
-#: All columns, in their order.
-COLUMNS: Final = (
-    Column("key", "binary"),
-    Column("value", "binary"),
-    Column("topic", "string"),
-    Column("partition", "int"),
-    Column("offset", "bigint"),
-    Column("timestamp", "timestamp"),
-    Column("timestampType", "int"),
-    Column("headers", "array<struct<key:string,value:binary>>"),
-    Column("priority", "int"),
-    Column("delivery_count", "int"),
-    Column("state", "string"),
-    Column("codec", "string"),
-    Column("correlation_id", "string"),
-    Column("reply_to", "string"),
-    Column("visible_at", "timestamp"),
-    Column("lease_until", "timestamp"),
-    Column("expires_at", "timestamp"),
-    Column("dead_reason", "string"),
-    Column("dead_queue", "string"),
-    Column("dead_deliveries", "int"),
-    Column("dead_at", "timestamp"),
+#: All columns, in their order, each with its Spark type, as DDL.
+COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "key": "binary",
+        "value": "binary",
+        "topic": "string",
+        "partition": "int",
+        "offset": "bigint",
+        "timestamp": "timestamp",
+        "timestampType": "int",
+        "headers": "array<struct<key:string,value:binary>>",
+        "priority": "int",
+        "delivery_count": "int",
+        "state": "string",
+        "codec": "string",
+        "correlation_id": "string",
+        "reply_to": "string",
+        "visible_at": "timestamp",
+        "lease_until": "timestamp",
+        "expires_at": "timestamp",
+        "dead_reason": "string",
+        "dead_queue": "string",
+        "dead_deliveries": "int",
+        "dead_at": "timestamp",
+    }
 )
 
-NAMES: Final = tuple(column.name for column in COLUMNS)
-
-_KINDS: Final = {column.name: column.kind for column in COLUMNS}
-
+NAMES: Final = tuple(COLUMNS)
 
 #: The columns that are there by default: those of Kafka's connector.
 KAFKA: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
@@ -90,13 +81,13 @@ def chosen(options: Mapping[str, Any], there: Sequence[str] = NAMES) -> tuple[st
 
 def ddl(names: Iterable[str]) -> str:
     """The columns of these names as the DDL of a schema."""
-    return ", ".join(f"{name} {_KINDS[name].replace(':', ': ')}" for name in names)
+    return ", ".join(f"{name} {COLUMNS[name].replace(':', ': ')}" for name in names)
 
 
 def check(schema: StructType) -> None:
     """Raise InvalidOption unless every column of a schema exists with that name and type."""
     for field in schema.fields:
-        kind = _KINDS.get(field.name)
+        kind = COLUMNS.get(field.name)
         if kind is None:
             raise InvalidOption(
                 f"the schema has a column {field.name!r}, which a message does not have: "
