@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import pyarrow as pa
 from msgspec import Meta
@@ -106,7 +106,7 @@ def kinds(letters: DataFrame, samples: int, *, headers: bool = False) -> DataFra
 
     shown = ("headers",) if headers else ()
     dead = letters.where("dead_reason is not null").select(*_NEEDED, *shown)
-    letter = to_arrow_schema(_schema(_LETTER), timezone="UTC")
+    letter = to_arrow_schema(cast(StructType, StructType.fromDDL(_LETTER)), timezone="UTC")
     told = dead.mapInArrow(_Reader(letter, samples).read, _LETTER)
     return (
         told.groupBy(*_KIND)
@@ -212,17 +212,8 @@ def run(
     if settings.json is not None:
         _write_json(Path(settings.json), report, at)
     if settings.parquet is not None:
-        schema = _schema(_REPORT)
-        data = [tuple(row[name] for name in schema.names) for row in report]
-        session.createDataFrame(data, schema).coalesce(1).write.mode("append").parquet(
-            settings.parquet
-        )
-
-
-def _schema(ddl: str) -> StructType:
-    schema = StructType.fromDDL(ddl)
-    assert isinstance(schema, StructType)
-    return schema
+        rows = session.createDataFrame(report, _REPORT)
+        rows.coalesce(1).write.mode("append").parquet(settings.parquet)
 
 
 def _reported(number: int, row: Row, at: dt.datetime) -> dict[str, Any]:

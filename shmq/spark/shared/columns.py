@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyspark.sql import types
 
+from shmq.api import columns as api
 from shmq.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -31,8 +32,7 @@ __all__ = [
 ]
 
 #: The states of a message, as in the column ``state``.
-STATES: Final = ("ready", "delayed", "leased", "dying")
-
+STATES: Final = tuple(filter(None, api.STATES))
 
 #: All columns, in their order, each with its Spark type, as DDL.
 COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
